@@ -5,7 +5,7 @@ use std::{fs, time::Duration};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 use shared::{limits, tool::ErrorCode};
-use tests::toolset::{Connected, PATIENCE, is_running, step, until};
+use tests::toolset::{Connected, MAX_WAIT, is_running, step, wait_until};
 
 fn connect(command: &[&str]) -> Connected {
     let parameters = json!({
@@ -158,7 +158,7 @@ async fn a_status_after_the_signal_is_no_answer() {
     let (cx, connected) = (step(), connect(&sh(&script)));
     let cancel = cx.cancel.clone();
     let stop = async {
-        until("the command begins", || begun.exists()).await;
+        wait_until("the command begins", || begun.exists()).await;
         cancel.cancel();
     };
     let (result, ()) = tokio::join!(connected.call_in("t", json!({}), cx), stop);
@@ -177,14 +177,14 @@ async fn cancelling_ends_the_whole_family() {
         let cancel = cx.cancel.clone();
         let call = family.connected.call_in("t", json!({}), cx);
         let begun = async {
-            until("the child starts", || family.pid().is_some()).await;
+            wait_until("the child starts", || family.pid().is_some()).await;
             cancel.cancel();
         };
         let (result, ()) = tokio::join!(call, begun);
         let err = result.unwrap_err();
         assert_eq!((err.code, err.is_definite), (ErrorCode::CANCELLED, false));
         let pid = family.pid().unwrap();
-        until("the child ends", || !is_running(&pid)).await;
+        wait_until("the child ends", || !is_running(&pid)).await;
     }
 }
 
@@ -201,8 +201,8 @@ async fn dropping_a_call_ends_the_whole_family() {
     let pid = pid.unwrap();
     assert!(is_running(&pid));
     drop(call);
-    until("the child ends", || !is_running(&pid)).await;
-    assert!(PATIENCE > limits::CANCEL_GRACE);
+    wait_until("the child ends", || !is_running(&pid)).await;
+    assert!(MAX_WAIT > limits::CANCEL_GRACE);
 }
 
 #[tokio::test]

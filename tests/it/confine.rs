@@ -20,7 +20,7 @@ use shared::tool::ToolError;
 use tempfile::TempDir;
 use tests::{
     binary::faber,
-    toolset::{Connected, PATIENCE},
+    toolset::{Connected, MAX_WAIT},
 };
 use tokio::time::timeout;
 use toolbox::ToolContext;
@@ -97,7 +97,7 @@ impl World {
                 }
             }
         };
-        timeout(PATIENCE, refused).await.expect("it is refused")
+        timeout(MAX_WAIT, refused).await.expect("it is refused")
     }
 
     async fn bash(&self, command: &str) -> Result<String, ToolError> {

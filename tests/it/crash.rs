@@ -18,7 +18,7 @@ use shared::{
     id::{ExecutionId, Seq, WorkerId},
     store::{ExecutionFilter, Page, Store},
 };
-use tests::{faulty::Dice, toolset::PATIENCE};
+use tests::{faulty::Dice, toolset::MAX_WAIT};
 use tokio::{
     task::JoinSet,
     time::{interval, timeout},
@@ -73,7 +73,7 @@ async fn a_process_frozen_beyond_its_lease_repeats_no_effect() {
     let freezes = number_from_env("FABER_CRASH_ROUNDS").unwrap_or(ROUNDS).div_ceil(2);
     for _ in 0..freezes {
         for process in [&server, &worker] {
-            run.wait_for_events(EVENTS_WHEN_RUNNING, PATIENCE).await;
+            run.wait_for_events(EVENTS_WHEN_RUNNING, MAX_WAIT).await;
             let events = 1 + dice.below(MAX_EVENTS);
             run.wait_for_events(events, Duration::from_millis(dice.below(MAX_PAUSE_MS))).await;
             freeze_until_taken_over(process, &*store, &run.open()).await;
@@ -108,7 +108,7 @@ async fn freeze_until_taken_over(process: &Process, store: &dyn Store, open: &[S
             }
         }
     };
-    timeout(PATIENCE, taken).await.expect("another worker takes over");
+    timeout(MAX_WAIT, taken).await.expect("another worker takes over");
     process.signal("-CONT");
 }
 
@@ -136,7 +136,7 @@ async fn run_with_kills(workspace: &Workspace, seed: u64) -> Figures {
     for round in 0..rounds {
         // Odd rounds may kill a server that has done nothing. On a slow machine all would.
         if round % 2 == 0 {
-            run.wait_for_events(EVENTS_WHEN_RUNNING, PATIENCE).await;
+            run.wait_for_events(EVENTS_WHEN_RUNNING, MAX_WAIT).await;
         }
         run.wait_for_events(
             dice.below(MAX_EVENTS),

@@ -12,7 +12,7 @@ use std::{
 use async_graphql::{Context, EmptyMutation, Object, Schema, Subscription};
 use futures::{Stream, stream};
 use graphql::server::{Hooks, ServerOptions, serve};
-use tests::toolset::PATIENCE;
+use tests::toolset::MAX_WAIT;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -80,7 +80,7 @@ impl Crowded {
             connection.write_all(text.as_bytes()).await.unwrap();
             connection
         };
-        timeout(PATIENCE, connecting).await.expect("it is let in")
+        timeout(MAX_WAIT, connecting).await.expect("it is let in")
     }
 
     /// Sends a whole request and returns the answer, up to the end of the connection.
@@ -88,7 +88,7 @@ impl Crowded {
         let mut connection = self.send(&self.request(line, body, "connection: close\r\n")).await;
         let mut answer = String::new();
         let reading = connection.read_to_string(&mut answer);
-        timeout(PATIENCE, reading).await.expect("it is answered").unwrap();
+        timeout(MAX_WAIT, reading).await.expect("it is answered").unwrap();
         answer
     }
 
@@ -115,7 +115,7 @@ impl Crowded {
         for connection in &mut connections {
             let mut start = [0; 15];
             let reading = connection.read_exact(&mut start);
-            timeout(PATIENCE, reading).await.expect("the subscription is answered").unwrap();
+            timeout(MAX_WAIT, reading).await.expect("the subscription is answered").unwrap();
             assert_eq!(&start, b"HTTP/1.1 200 OK");
         }
         connections
@@ -145,7 +145,7 @@ async fn half_a_request_keeps_nobody_out() {
     assert!(server.is_live().await && server.says_hello().await);
     // The oldest made room.
     let mut first = String::new();
-    timeout(PATIENCE, connections[0].read_to_string(&mut first))
+    timeout(MAX_WAIT, connections[0].read_to_string(&mut first))
         .await
         .expect("it is closed")
         .unwrap();
@@ -173,7 +173,7 @@ async fn a_server_that_is_full_of_work_still_says_that_it_lives() {
             tokio::task::yield_now().await;
         }
     };
-    timeout(PATIENCE, freed).await.expect("there is room again");
+    timeout(MAX_WAIT, freed).await.expect("there is room again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -191,7 +191,7 @@ async fn a_large_request_keeps_no_thread_from_others() {
     server.enough.send(()).unwrap();
     let mut answer = String::new();
     let reading = large.read_to_string(&mut answer);
-    timeout(PATIENCE, reading).await.expect("it is answered").unwrap();
+    timeout(MAX_WAIT, reading).await.expect("it is answered").unwrap();
     assert!(answer.contains(r#""compute":true"#), "others waited for it: {answer}");
 }
 
@@ -205,7 +205,7 @@ async fn an_answer_on_its_way_is_not_cut_off_for_others() {
     let request = server.request("POST /graphql", r#"{"query":"{ large }"}"#, "");
     slow.write_all(request.as_bytes()).await.unwrap();
     let mut start = [0; 15];
-    timeout(PATIENCE, slow.read_exact(&mut start)).await.expect("it is answered").unwrap();
+    timeout(MAX_WAIT, slow.read_exact(&mut start)).await.expect("it is answered").unwrap();
     assert_eq!(&start, b"HTTP/1.1 200 OK");
     let mut crowd = Vec::new();
     for _ in 0..20 {
@@ -220,7 +220,7 @@ async fn an_answer_on_its_way_is_not_cut_off_for_others() {
             read += more;
         }
     };
-    timeout(PATIENCE, reading).await.expect("all of it comes");
+    timeout(MAX_WAIT, reading).await.expect("all of it comes");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use sandbox::{Launcher, kernel_support};
 use serde_json::{Value, json};
 use shared::tool::ToolError;
 use tempfile::TempDir;
-use tests::{binary::faber, kernel::has_views, toolset::Connected};
+use tests::{binary::faber, kernel::has_mount_namespaces, toolset::Connected};
 
 /// A folder that commands may write, and a file beside it.
 struct World {
@@ -67,7 +67,7 @@ async fn a_command_changes_nothing_of_a_file_outside() {
         assert!(refused.is_err() || !kernel_support().calls, "{command}: {refused:?}");
     }
     assert!(world.state() == before || !kernel_support().calls);
-    if !has_views() {
+    if !has_mount_namespaces() {
         return;
     }
     for command in [

@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Stdio};
 
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
-use tests::{binary::faber, toolset::PATIENCE};
+use tests::{binary::faber, toolset::MAX_WAIT};
 use tokio::{process::Command, time::timeout};
 
 /// Calculates as IEEE 754 says.
@@ -121,7 +121,7 @@ async fn run(folder: &TempDir, commands: &[(&str, Value)], tools: &[Value], mode
     command.current_dir(folder.path()).env_clear().env("HOME", folder.path());
     command.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
     command.stdin(Stdio::null()).kill_on_drop(true);
-    let output = timeout(PATIENCE, command.output()).await.expect("it ends").unwrap();
+    let output = timeout(MAX_WAIT, command.output()).await.expect("it ends").unwrap();
     let out = String::from_utf8(output.stdout).unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {out}{err}", output.status);

@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::Stdio};
 
 use serde_json::{Value, json};
 use shared::tool::Effect;
-use tests::toolset::{Connected, PATIENCE};
+use tests::toolset::{Connected, MAX_WAIT};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, Command},
@@ -27,7 +27,7 @@ impl Server {
         command.args([script, kind]).arg(modules).kill_on_drop(true);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let port = timeout(PATIENCE, lines.next_line()).await.expect("it begins in time");
+        let port = timeout(MAX_WAIT, lines.next_line()).await.expect("it begins in time");
         let port = port.unwrap().expect("it prints its port");
         Self { url: format!("http://127.0.0.1:{port}"), _child: child }
     }

@@ -11,7 +11,7 @@ use shared::{
     limits,
     store::{Command, SentCommand, Store, memory::Memory},
 };
-use tests::toolset::PATIENCE;
+use tests::toolset::MAX_WAIT;
 use tokio::time::timeout;
 
 use super::test_api::{Role, TestApi, api, apis, text};
@@ -55,7 +55,7 @@ async fn bulk_control_changes_and_counts_only_matching_executions() {
                     tokio::task::yield_now().await;
                 }
             };
-            timeout(PATIENCE, paused).await.expect("the executions pause");
+            timeout(MAX_WAIT, paused).await.expect("the executions pause");
         }
         assert_eq!(count("PAUSE").await, 0, "all are paused");
         assert_eq!(count("RESUME").await, 3);

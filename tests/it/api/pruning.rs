@@ -8,7 +8,7 @@ use shared::{
     clock::{Clock, WallClock},
     store::{Store, memory::Memory},
 };
-use tests::faulty::{Dice, Faulty, Malice};
+use tests::faulty::{Dice, FaultRates, FaultyStore};
 use tokio::{sync::oneshot, time};
 
 use super::test_api::{Role, TestApi, apis, text};
@@ -55,14 +55,14 @@ async fn an_execution_removed_during_a_read_is_complete_or_missing() {
         let id = api.start(json!([{ "name": "flow.noop" }]), json!({})).await;
         api.events(&id).await;
         drop(api);
-        let malice = Malice {
+        let rates = FaultRates {
             fails_before: 0,
             fails_after: 0,
             forgets: 0,
             stalls: 1_000,
             stall: Duration::from_millis(4),
         };
-        let slow = Faulty::new(Arc::clone(&memory), Dice::new(seed), malice);
+        let slow = FaultyStore::new(Arc::clone(&memory), Dice::new(seed), rates);
         let mut asked = slow.asked();
         let slow: Arc<dyn Store> = Arc::new(slow);
         let asking = TestApi::over(&slow, Role::ApiOnly, None);

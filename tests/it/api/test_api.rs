@@ -42,7 +42,7 @@ use toolsets::{
 };
 
 /// Limit for every wait. The tests need a few seconds.
-const PATIENCE: Duration = Duration::from_mins(1);
+const MAX_WAIT: Duration = Duration::from_mins(1);
 
 pub(super) struct TestApi {
     pub(super) schema: Schema,
@@ -118,7 +118,7 @@ impl TestApi {
             base: PathBuf::from("/"),
             secrets: Some(BTreeSet::new()),
         });
-        let options = Options { calls, connect: PATIENCE, ..Options::default() };
+        let options = Options { calls, connect: MAX_WAIT, ..Options::default() };
         let mut tasks = JoinSet::new();
         let worker = (role == Role::ApiAndWorker).then(|| {
             let parts = WorkerParts {
@@ -159,7 +159,7 @@ impl TestApi {
     /// outruns.
     pub(super) async fn ask(&self, query: &str, variables: Value) -> Value {
         let asked = self.schema.execute(request(query, variables));
-        body(&time::timeout(PATIENCE, asked).await.expect("an answer in time"))
+        body(&time::timeout(MAX_WAIT, asked).await.expect("an answer in time"))
     }
 
     /// Executes an operation that must succeed. Returns its only field.
@@ -183,7 +183,7 @@ impl TestApi {
                 tokio::task::yield_now().await;
             }
         };
-        time::timeout(PATIENCE, asking).await.expect("the condition holds in time")
+        time::timeout(MAX_WAIT, asking).await.expect("the condition holds in time")
     }
 
     /// Executes an operation that must fail with one error. Returns the extensions of the error,
@@ -240,7 +240,7 @@ impl TestApi {
             }
             panic!("`{step}` was never {state}");
         };
-        time::timeout(PATIENCE, reached).await.expect("the state in time");
+        time::timeout(MAX_WAIT, reached).await.expect("the state in time");
     }
 
     pub(super) async fn execution(&self, id: &str, fields: &str) -> Value {
@@ -264,12 +264,12 @@ fn execution(fields: &str) -> String {
 
 /// Collects a stream that must end in time.
 pub(super) async fn collect_all<T>(stream: impl Stream<Item = T>) -> Vec<T> {
-    time::timeout(PATIENCE, stream.collect()).await.expect("the stream ends in time")
+    time::timeout(MAX_WAIT, stream.collect()).await.expect("the stream ends in time")
 }
 
 /// Waits for the next item.
 pub(super) async fn next_item<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -> T {
-    let next = time::timeout(PATIENCE, stream.next()).await.expect("an item in time");
+    let next = time::timeout(MAX_WAIT, stream.next()).await.expect("an item in time");
     next.expect("the stream has an item")
 }
 

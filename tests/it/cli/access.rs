@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 
 use serde_json::{Value, json};
-use tests::toolset::PATIENCE;
+use tests::toolset::MAX_WAIT;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -122,7 +122,7 @@ async fn send_request(address: &str, request: &str) -> Answer {
         connection.read_to_string(&mut answer).await.unwrap();
         answer
     };
-    let answer = timeout(PATIENCE, talk).await.expect("the server answers");
+    let answer = timeout(MAX_WAIT, talk).await.expect("the server answers");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     Answer { status, head: head.to_lowercase(), body: body.to_owned() }
@@ -347,7 +347,7 @@ impl Socket {
                 kind => panic!("a frame of kind {kind}"),
             }
         };
-        timeout(PATIENCE, reading).await.expect("the server sends a message")
+        timeout(MAX_WAIT, reading).await.expect("the server sends a message")
     }
 }
 
@@ -403,7 +403,7 @@ async fn commands_send_the_token_of_their_environment() {
         let arguments = [arguments, &["--json", "--server", &url]].concat();
         let mut command = server.workspace.command(&arguments);
         token.map(|token| command.env("FABER_TOKEN", token));
-        let output = timeout(PATIENCE, command.output()).await.expect("the command ends").unwrap();
+        let output = timeout(MAX_WAIT, command.output()).await.expect("the command ends").unwrap();
         let out = String::from_utf8(output.stdout).unwrap();
         (output.status.code(), serde_json::from_str::<Value>(&out).unwrap())
     };

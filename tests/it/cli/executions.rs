@@ -1,7 +1,7 @@
 //! Executions from the command line, without a server.
 
 use serde_json::{Value, json};
-use tests::toolset::PATIENCE;
+use tests::toolset::MAX_WAIT;
 
 use super::workspace::{SEED, Workspace};
 
@@ -19,7 +19,7 @@ async fn newest_execution(workspace: &Workspace) -> String {
 /// is recorded, so the command is repeated.
 async fn pause_execution(workspace: &Workspace, id: &str) {
     let asking = async { while workspace.json(&["pause", id], 0).await["state"] != "PAUSED" {} };
-    tokio::time::timeout(PATIENCE, asking).await.expect("the execution pauses");
+    tokio::time::timeout(MAX_WAIT, asking).await.expect("the execution pauses");
 }
 
 #[tokio::test]
@@ -246,7 +246,7 @@ async fn watch_reports_that_no_worker_drives_the_execution() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, called).await.expect("the tool is called");
+    tokio::time::timeout(MAX_WAIT, called).await.expect("the tool is called");
     running.signal("-KILL");
     running.wait_for_exit().await;
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tests::toolset::PATIENCE;
+use tests::toolset::MAX_WAIT;
 
 use super::workspace::Workspace;
 
@@ -24,7 +24,7 @@ async fn wait_for_file(path: &Path) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, written).await.expect("the tool is called");
+    tokio::time::timeout(MAX_WAIT, written).await.expect("the tool is called");
 }
 
 /// `reserve` succeeds and `hang` hangs. `release` compensates `reserve`.

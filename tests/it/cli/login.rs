@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Stdio};
 
 use serde_json::{Value, json};
-use tests::toolset::PATIENCE;
+use tests::toolset::MAX_WAIT;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout, Command},
@@ -29,14 +29,14 @@ impl OAuthServer {
         command.arg(script).arg(modules).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let url = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
+        let url = timeout(MAX_WAIT, lines.next_line()).await.unwrap().unwrap().unwrap();
         Self { input: child.stdin.take().unwrap(), _child: child, lines, url }
     }
 
     /// Sends an instruction to the server. Returns what happened so far.
     async fn send(&mut self, line: &str) -> Value {
         self.input.write_all(format!("{line}\n").as_bytes()).await.unwrap();
-        let told = timeout(PATIENCE, self.lines.next_line()).await.unwrap().unwrap().unwrap();
+        let told = timeout(MAX_WAIT, self.lines.next_line()).await.unwrap().unwrap().unwrap();
         serde_json::from_str(&told).unwrap()
     }
 }
@@ -63,7 +63,7 @@ impl LoginTest {
         let mut command = self.workspace.command(arguments);
         command.env("BROWSER", concat!(env!("CARGO_MANIFEST_DIR"), "/conformance/browser"));
         command.env("FABER_LOG", "trace").envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
-        let output = timeout(PATIENCE, command.output()).await;
+        let output = timeout(MAX_WAIT, command.output()).await;
         let output = output.unwrap_or_else(|_| panic!("{arguments:?} does not end")).unwrap();
         let (out, err) = (text(&output.stdout), text(&output.stderr));
         self.printed.extend([out.as_str(), "\n", err.as_str(), "\n"]);

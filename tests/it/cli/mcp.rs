@@ -17,7 +17,7 @@ use tokio::{
 use super::workspace::Workspace;
 
 /// Limit for one answer. The client gives up a little earlier.
-const PATIENCE: Duration = Duration::from_mins(5);
+const MAX_WAIT: Duration = Duration::from_mins(5);
 
 /// A plan that waits for a signal.
 const WAITING_PLAN: &str =
@@ -65,7 +65,7 @@ impl Client {
 
     async fn ask(&mut self, question: &Value) -> Value {
         self.questions.write_all(format!("{question}\n").as_bytes()).await.unwrap();
-        let answer = timeout(PATIENCE, self.answers.next_line()).await;
+        let answer = timeout(MAX_WAIT, self.answers.next_line()).await;
         let answer = answer.unwrap_or_else(|_| panic!("no answer to {question}")).unwrap();
         serde_json::from_str(&answer.expect("the client is alive")).unwrap()
     }

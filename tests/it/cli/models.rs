@@ -7,7 +7,7 @@ mod replanning;
 use std::{fmt::Write as _, path::PathBuf, process::Stdio};
 
 use serde_json::{Value, json};
-use tests::toolset::PATIENCE;
+use tests::toolset::MAX_WAIT;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
@@ -288,7 +288,7 @@ async fn api_keys_are_sent_only_to_their_provider_and_never_printed_or_stored() 
         let mut command = workspace.command(arguments);
         command.env("MY_KEY", "sk-secret-zq4711xk").env("FABER_LOG", "trace");
         async move {
-            let output = timeout(PATIENCE, command.output()).await.unwrap().unwrap();
+            let output = timeout(MAX_WAIT, command.output()).await.unwrap().unwrap();
             CommandOutput {
                 status: output.status.code().unwrap_or(-1),
                 out: String::from_utf8(output.stdout).unwrap(),
@@ -537,7 +537,7 @@ async fn an_agent_resumes_after_a_crash_without_repeating_turns_or_once_calls() 
             tokio::task::yield_now().await;
         }
     };
-    timeout(PATIENCE, both).await.expect("both tools are called");
+    timeout(MAX_WAIT, both).await.expect("both tools are called");
     begun.signal("-KILL");
     let killed = begun.wait_for_exit().await;
     assert_eq!(killed.status, -1, "{killed:?}");

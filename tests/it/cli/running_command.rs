@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use tests::toolset::PATIENCE;
+use tests::toolset::MAX_WAIT;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines},
     process::{Child, ChildStderr},
@@ -34,7 +34,7 @@ impl RunningCommand {
                 }
             }
         };
-        timeout(PATIENCE, found)
+        timeout(MAX_WAIT, found)
             .await
             .unwrap_or_else(|_| panic!("the command does not print `{part}`"))
     }
@@ -57,6 +57,6 @@ impl RunningCommand {
             let status = self.child.wait().await.unwrap();
             CommandOutput { status: status.code().unwrap_or(-1), out, err }
         };
-        timeout(PATIENCE, ending).await.expect("the command ends")
+        timeout(MAX_WAIT, ending).await.expect("the command ends")
     }
 }

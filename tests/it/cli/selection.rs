@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use tests::toolset::PATIENCE;
+use tests::toolset::MAX_WAIT;
 use tokio::{io::AsyncWriteExt, time::timeout};
 
 use super::{
@@ -130,7 +130,7 @@ async fn run_with_input(served: &Served, arguments: &[&str], typed: &str) -> Com
     stdin.write_all(typed.as_bytes()).await.unwrap();
     drop(stdin);
     let output =
-        timeout(PATIENCE, child.wait_with_output()).await.expect("the command ends").unwrap();
+        timeout(MAX_WAIT, child.wait_with_output()).await.expect("the command ends").unwrap();
     CommandOutput {
         status: output.status.code().unwrap_or(-1),
         out: String::from_utf8(output.stdout).unwrap(),

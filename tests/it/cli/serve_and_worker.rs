@@ -1,7 +1,7 @@
 //! `faber serve`, `faber worker`, and commands that use a server.
 
 use serde_json::json;
-use tests::toolset::{is_running, until};
+use tests::toolset::{is_running, wait_until};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -152,12 +152,12 @@ async fn mcp_servers_end_when_faber_is_killed() {
         let text = std::fs::read_to_string(workspace.path(name)).ok()?;
         text.ends_with('\n').then_some(text)
     };
-    until("the MCP server runs", || pid("server").is_some() && pid("away").is_some()).await;
+    wait_until("the MCP server runs", || pid("server").is_some() && pid("away").is_some()).await;
     let pids = ["server", "away"].map(|name| pid(name).unwrap());
     assert!(pids.iter().all(|pid| is_running(pid)));
     faber.signal("-KILL");
     for pid in pids {
-        until("the MCP server ends", || !is_running(&pid)).await;
+        wait_until("the MCP server ends", || !is_running(&pid)).await;
     }
 }
 
@@ -187,13 +187,13 @@ async fn a_server_whose_store_file_was_moved_refuses_writes() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(tests::toolset::PATIENCE, ready(3))
+    tokio::time::timeout(tests::toolset::MAX_WAIT, ready(3))
         .await
         .expect("the server becomes unready");
 
     std::fs::rename(workspace.path("moved.db"), workspace.path("faber.db")).unwrap();
     workspace.json(&["run", "--plan", &plan, "--server", url], 0).await;
-    tokio::time::timeout(tests::toolset::PATIENCE, ready(0))
+    tokio::time::timeout(tests::toolset::MAX_WAIT, ready(0))
         .await
         .expect("the server becomes ready again");
 }

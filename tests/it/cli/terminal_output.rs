@@ -57,7 +57,7 @@ pub(super) async fn answered_on_a_terminal(
     let mut keyboard = running.stdin.take().unwrap();
     // The terminal buffers typed text until it is read.
     keyboard.write_all(typed.as_bytes()).await.unwrap();
-    let output = tokio::time::timeout(tests::toolset::PATIENCE, running.wait_with_output()).await;
+    let output = tokio::time::timeout(tests::toolset::MAX_WAIT, running.wait_with_output()).await;
     drop(keyboard);
     let output = output.unwrap_or_else(|_| panic!("{arguments:?} does not end")).unwrap();
     // A terminal ends its lines with `\r

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf, process::Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tests::{binary::faber, toolset::PATIENCE};
+use tests::{binary::faber, toolset::MAX_WAIT};
 use tokio::{process::Command, time::timeout};
 
 use super::running_command::RunningCommand;
@@ -44,7 +44,7 @@ impl Workspace {
     }
 
     pub(crate) async fn run(&self, arguments: &[&str]) -> CommandOutput {
-        let output = timeout(PATIENCE, self.command(arguments).output()).await;
+        let output = timeout(MAX_WAIT, self.command(arguments).output()).await;
         let output = output.unwrap_or_else(|_| panic!("{arguments:?} does not end")).unwrap();
         CommandOutput {
             status: output.status.code().unwrap_or(-1),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use shared::tool::ErrorCode;
 use tests::{
     binary::faber,
-    toolset::{Connected, is_running, until},
+    toolset::{Connected, is_running, wait_until},
 };
 use toolbox::ToolContext;
 
@@ -50,7 +50,7 @@ async fn what_a_command_leaves_behind_ends_with_it() {
     assert!(text.contains("done"), "{text}");
     for name in ["plain", "away"] {
         let pid = world.pid(name).unwrap();
-        until(name, || !is_running(&pid)).await;
+        wait_until(name, || !is_running(&pid)).await;
     }
 }
 
@@ -69,7 +69,7 @@ async fn a_command_cannot_end_its_warden() {
         let text = text.unwrap();
         assert!(text.contains("killed: 1") && !text.contains("limited: 0"), "{text}");
         let pid = world.pid("away").unwrap();
-        until("away", || !is_running(&pid)).await;
+        wait_until("away", || !is_running(&pid)).await;
     }
 }
 
@@ -84,7 +84,7 @@ async fn a_time_out_ends_grandchildren_too() {
     assert_eq!(err.code, ErrorCode::TIMEOUT);
     for name in ["child", "away"] {
         let pid = world.pid(name).unwrap();
-        until(name, || !is_running(&pid)).await;
+        wait_until(name, || !is_running(&pid)).await;
     }
 }
 
@@ -115,13 +115,13 @@ async fn nothing_outlives_an_engine_that_is_killed() {
         .process_group(0)
         .spawn()
         .unwrap();
-    until("it runs", || world.pid("plain").is_some() && world.pid("away").is_some()).await;
+    wait_until("it runs", || world.pid("plain").is_some() && world.pid("away").is_some()).await;
     let pids = ["plain", "away"].map(|name| world.pid(name).unwrap());
     assert!(pids.iter().all(|pid| is_running(pid)));
     engine.kill().unwrap();
     engine.wait().unwrap();
     for pid in pids {
-        until("what it ran ends", || !is_running(&pid)).await;
+        wait_until("what it ran ends", || !is_running(&pid)).await;
     }
 }
 
@@ -137,7 +137,7 @@ async fn a_command_that_becomes_too_many_is_ended_with_all_of_them() {
     assert!(err.message.contains("more than 64 processes and threads"), "{err}");
     assert!(err.message.contains("Return code: -9"), "{err}");
     for pid in ["away", "last"].into_iter().filter_map(|name| world.pid(name)) {
-        until("it ends", || !is_running(&pid)).await;
+        wait_until("it ends", || !is_running(&pid)).await;
     }
     // Fewer are none of its business.
     let confine = Confinement { processes: 64, ..Confinement::default() };
@@ -160,7 +160,7 @@ async fn a_background_command_goes_on_confined() {
         world.secret()
     );
     let started = call("bash_background", json!({ "command": command })).await.unwrap();
-    until("it runs", || world.pid("pid").is_some()).await;
+    wait_until("it runs", || world.pid("pid").is_some()).await;
     let (pid, child) = (world.pid("pid").unwrap(), world.pid("child").unwrap());
     assert!(started.as_str().unwrap().contains(&format!("(PID: {pid})")), "{started}");
     let log = fs::read_to_string(world.root().join(".faber/background/1.log")).unwrap();
@@ -176,7 +176,7 @@ async fn a_background_command_goes_on_confined() {
     let listed = later("process_list", json!({ "filter_pattern": "sleep 1000" })).await;
     assert!(listed.contains(&format!("*{child:>7}")), "{listed}");
     later("process_kill", json!({ "pid_or_name": pid })).await;
-    until("all of it ends", || !is_running(&pid) && !is_running(&child)).await;
+    wait_until("all of it ends", || !is_running(&pid) && !is_running(&child)).await;
 }
 
 #[tokio::test]
@@ -210,9 +210,9 @@ async fn what_a_background_command_leaves_behind_is_known() {
         }
     }
     for number in 0..64 {
-        until("it wrote its number", || world.pid(&number.to_string()).is_some()).await;
+        wait_until("it wrote its number", || world.pid(&number.to_string()).is_some()).await;
         let pid = world.pid(&number.to_string()).unwrap();
-        until("it ends", || !is_running(&pid)).await;
+        wait_until("it ends", || !is_running(&pid)).await;
     }
     let again = call("bash_background", json!({ "command": "true" })).await.unwrap();
     assert!(!again.as_str().unwrap().contains("still run"), "{again}");
@@ -232,7 +232,7 @@ async fn what_a_command_tool_leaves_behind_ends_with_it_though_it_is_not_confine
     let said = connected.call("t", json!({})).await.unwrap();
     assert_eq!(said, json!(format!("-{}", env!("CARGO_PKG_VERSION"))));
     let pid = world.pid("away").unwrap();
-    until("away", || !is_running(&pid)).await;
+    wait_until("away", || !is_running(&pid)).await;
 }
 
 /// A warden that is killed leaves what has left its group.
@@ -247,7 +247,7 @@ async fn a_command_that_prints_too_much_leaves_nothing_behind() {
         let err = tool.call("t", json!({})).await.unwrap_err();
         assert_eq!(err.code, ErrorCode::OUTPUT_TOO_LARGE, "{err}");
         let pid = world.pid("away").unwrap();
-        until("away", || !is_running(&pid)).await;
+        wait_until("away", || !is_running(&pid)).await;
     }
 }
 
@@ -256,11 +256,11 @@ async fn a_call_that_is_dropped_leaves_nothing_behind() {
     let world = World::new();
     let command = "setsid sh -c 'echo $$ > away; exec sleep 1000' & wait; sleep 1000";
     let call = world.bash(command);
-    let begun = until("it runs", || world.pid("away").is_some());
+    let begun = wait_until("it runs", || world.pid("away").is_some());
     tokio::select! {
         ended = call => panic!("{ended:?}"),
         () = begun => (),
     }
     let pid = world.pid("away").unwrap();
-    until("away", || !is_running(&pid)).await;
+    wait_until("away", || !is_running(&pid)).await;
 }

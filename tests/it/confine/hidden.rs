@@ -6,7 +6,7 @@ use builtin::system::SystemConfig;
 use sandbox::{Confinement, Launcher, kernel_support};
 use serde_json::json;
 use shared::tool::{ErrorCode, ToolError};
-use tests::{binary::faber, kernel::has_views};
+use tests::{binary::faber, kernel::has_mount_namespaces};
 
 use super::{World, order};
 
@@ -56,7 +56,10 @@ async fn a_command_does_not_touch_what_is_faber_s_own() {
 /// Where nobody may make a mount namespace, a command that could reach what is hidden is refused,
 /// and why is said.
 fn refuses_to_hide(err: &ToolError) {
-    assert!(!has_views() || !kernel_support().files, "something could be hidden, but {err}");
+    assert!(
+        !has_mount_namespaces() || !kernel_support().files,
+        "something could be hidden, but {err}"
+    );
     let said = &err.message;
     let is_said =
         said.contains("cannot be hidden on this machine") || said.contains("cannot confine");
@@ -230,7 +233,7 @@ fn what_lies_in_a_folder_of_the_system_is_hidden_too() {
         .output()
         .unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.starts_with("ready\n") || !has_views(), "{said}");
+    assert!(said.starts_with("ready\n") || !has_mount_namespaces(), "{said}");
     if said.starts_with("ready\n") && kernel_support().files {
         let err = String::from_utf8(output.stderr).unwrap();
         assert_eq!(said, "ready\n1\n", "{err}");

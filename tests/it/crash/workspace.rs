@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::{binary::faber, toolset::PATIENCE};
+use tests::{binary::faber, toolset::MAX_WAIT};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
     process::{Child, ChildStderr},
@@ -174,7 +174,7 @@ impl Process {
                 }
             }
         };
-        timeout(PATIENCE, found)
+        timeout(MAX_WAIT, found)
             .await
             .unwrap_or_else(|_| panic!("the process does not print `{part}`"))
     }
@@ -200,7 +200,7 @@ impl Process {
     /// Sends SIGTERM and waits for the end.
     pub(super) async fn end(mut self) {
         self.signal("-TERM");
-        let status = timeout(PATIENCE, self.child.wait()).await.expect("the process ends").unwrap();
+        let status = timeout(MAX_WAIT, self.child.wait()).await.expect("the process ends").unwrap();
         assert!(status.success(), "{status}");
     }
 }

@@ -6,7 +6,7 @@ use shared::{
     limits,
     tool::{Effect, ErrorCode, ToolError},
 };
-use tests::toolset::{Connected, PATIENCE, is_running, step, until};
+use tests::toolset::{Connected, MAX_WAIT, is_running, step, wait_until};
 use toolbox::{Found, SetStatus};
 
 pub(super) struct World {
@@ -124,7 +124,7 @@ async fn a_server_that_died_idle_is_started_again() {
     let world = World::ready().await;
     assert_eq!(world.call("quit", json!({})).await, Ok(json!("bye")));
     let pid = world.record().trim().trim_start_matches("start ").to_owned();
-    until("the server ends", || !is_running(&pid)).await;
+    wait_until("the server ends", || !is_running(&pid)).await;
     assert_eq!(world.call("starts", json!({})).await, Ok(json!(2)));
 }
 
@@ -141,7 +141,7 @@ async fn a_server_that_dies_again_and_again_is_put_off() {
             }
         }
     };
-    let err = tokio::time::timeout(PATIENCE, dying).await.expect("it is put off");
+    let err = tokio::time::timeout(MAX_WAIT, dying).await.expect("it is put off");
     assert_eq!((err.code.clone(), err.is_definite), (ErrorCode::UNAVAILABLE, true));
     assert!(err.message.contains("exited with status 7"), "{err}");
     let lives = world.record().lines().filter(|line| line.starts_with("start ")).count();
@@ -213,7 +213,7 @@ async fn new_tools_are_found() {
             changes.changed().await.unwrap();
         }
     };
-    tokio::time::timeout(PATIENCE, found).await.unwrap();
+    tokio::time::timeout(MAX_WAIT, found).await.unwrap();
 }
 
 #[tokio::test]
@@ -284,5 +284,5 @@ async fn servers_end_with_their_owner() {
     let pid = world.record().trim().trim_start_matches("start ").to_owned();
     assert!(is_running(&pid));
     drop(world);
-    until("the server ends", || !is_running(&pid)).await;
+    wait_until("the server ends", || !is_running(&pid)).await;
 }

@@ -5,7 +5,7 @@ use std::{net::TcpListener, process::Stdio};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use shared::tool::ErrorCode;
-use tests::toolset::{Connected, PATIENCE, step};
+use tests::toolset::{Connected, MAX_WAIT, step};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, Command},
@@ -33,7 +33,7 @@ impl Everything {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, starting).await.expect("a port is free")
+        tokio::time::timeout(MAX_WAIT, starting).await.expect("a port is free")
     }
 
     /// Starts it at a port that will be free again if it is not.
@@ -45,7 +45,7 @@ impl Everything {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, starting).await.expect("its port is free again")
+        tokio::time::timeout(MAX_WAIT, starting).await.expect("its port is free again")
     }
 
     /// Returns nothing if the port is taken.

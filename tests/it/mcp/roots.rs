@@ -1,5 +1,5 @@
 use serde_json::json;
-use tests::toolset::{Connected, PATIENCE, until};
+use tests::toolset::{Connected, MAX_WAIT, wait_until};
 use tokio::time::timeout;
 
 use super::official::server;
@@ -25,8 +25,8 @@ async fn a_server_works_in_its_roots() {
             }
         }
     };
-    let allowed = timeout(PATIENCE, asking).await.expect("it asks for its roots");
+    let allowed = timeout(MAX_WAIT, asking).await.expect("it asks for its roots");
     assert!(!allowed.contains(other.path().to_str().unwrap()), "{allowed}");
     files.call("write_file", json!({ "path": path, "content": "a" })).await.unwrap();
-    until("the file is there", || path.exists()).await;
+    wait_until("the file is there", || path.exists()).await;
 }

@@ -21,7 +21,7 @@ use axum::{
 };
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
-use tests::toolset::PATIENCE;
+use tests::toolset::MAX_WAIT;
 use tokio::{
     net::TcpListener,
     sync::broadcast,
@@ -74,7 +74,7 @@ impl Trickster {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        let listener = timeout(PATIENCE, binding).await.expect("its port is free again");
+        let listener = timeout(MAX_WAIT, binding).await.expect("its port is free again");
         let address = listener.local_addr().unwrap();
         let app = Router::new().route("/mcp", any(hear)).with_state(Arc::clone(&scene));
         let mut task = JoinSet::new();

@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use futures::FutureExt;
 use serde_json::{Value, json};
 use shared::tool::{ErrorCode, ToolError};
-use tests::toolset::{Connected, PATIENCE, step, until};
+use tests::toolset::{Connected, MAX_WAIT, step, wait_until};
 use toolbox::{Found, SetStatus, ToolContext, progress::pipe};
 
 use super::trickster::{Trickster, serve};
@@ -117,13 +117,13 @@ async fn a_call_that_is_cancelled_is_announced_over_http() {
     let cancel = cx.cancel.clone();
     let hang = world.connected.call_in("act", json!({ "how": "hang" }), cx);
     let (hang, ()) = tokio::join!(hang, async {
-        until("the call came", || world.server.calls() == 1).await;
+        wait_until("the call came", || world.server.calls() == 1).await;
         assert_eq!(world.call("act", "").await, Ok(json!("done 2")));
         cancel.cancel();
     });
     let err = hang.unwrap_err();
     assert_eq!((err.code, err.is_definite), (ErrorCode::CANCELLED, false));
-    until("it is announced", || world.server.has_heard("notifications/cancelled")).await;
+    wait_until("it is announced", || world.server.has_heard("notifications/cancelled")).await;
 }
 
 #[tokio::test]
@@ -142,14 +142,14 @@ async fn new_tools_are_found_over_http() {
     let name = "s.grown".parse().unwrap();
     let toolbox = &world.connected.toolbox;
     let mut changes = toolbox.changes();
-    until("somebody listens", || world.server.is_heard()).await;
+    wait_until("somebody listens", || world.server.is_heard()).await;
     world.call("look", "grow").await.unwrap();
     let found = async {
         while !matches!(toolbox.find(&name), Found::Tool(_)) {
             changes.changed().await.unwrap();
         }
     };
-    tokio::time::timeout(PATIENCE, found).await.unwrap();
+    tokio::time::timeout(MAX_WAIT, found).await.unwrap();
 }
 
 #[tokio::test]
@@ -167,7 +167,7 @@ async fn a_server_that_is_gone_fails_for_certain_and_is_found_again() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, found).await.unwrap();
+    tokio::time::timeout(MAX_WAIT, found).await.unwrap();
     assert_eq!(server.calls(), 1);
 }
 
@@ -251,10 +251,10 @@ async fn a_server_that_never_answers_is_given_up_over_http() {
 #[tokio::test]
 async fn rubbish_that_nobody_asked_for_is_survived() {
     let world = World::new().await;
-    until("somebody listens", || world.server.is_heard()).await;
+    wait_until("somebody listens", || world.server.is_heard()).await;
     assert_eq!(world.call("look", "rubbish unasked").await, Ok(json!("done 1")));
     // Behind an event of 50 MB the stream is left, and listened to anew.
-    until("somebody listens again", || world.server.listeners() == 2).await;
+    wait_until("somebody listens again", || world.server.listeners() == 2).await;
     assert_eq!(world.call("act", "").await, Ok(json!("done 2")));
     assert_eq!(world.server.greetings(), 1);
 }

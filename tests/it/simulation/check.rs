@@ -1,4 +1,4 @@
-//! What must hold of every log, and of the store once all is over.
+//! The rules for every log, and for the store at the end.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,55 +14,56 @@ use shared::{
 use super::{End, Figures, Simulation};
 
 impl Simulation {
-    /// Checks that heads agree with logs and that nothing waits to be heard.
+    /// Checks that heads agree with logs and that inboxes are empty.
     pub(super) async fn check_store(&mut self, logs: &BTreeMap<ExecutionId, Vec<RecordedEvent>>) {
-        let truth = Arc::clone(&self.world.truth);
+        let memory = Arc::clone(&self.world.memory);
         for (id, log) in logs {
             let Some(execution) = self.state(*id).await else {
-                self.wrongs.push(format!("a log of {} events cannot be replayed", log.len()));
+                self.violations.push(format!("a log of {} events cannot be replayed", log.len()));
                 continue;
             };
-            let head = truth.head(*id).await.expect("the truth");
+            let head = memory.head(*id).await.expect("the memory store does not fail");
             let expected = ExecutionHead::from_execution(&execution, None, None);
             let is_right = head.as_ref().is_some_and(|head| {
                 (head.state, head.owner, head.due, head.epoch, head.needs_person)
                     == (expected.state, expected.owner, expected.due, expected.epoch, false)
             });
             if !is_right {
-                self.wrongs.push(format!("the head is {head:?}, the log says {expected:?}"));
+                self.violations.push(format!("the head is {head:?}, the log says {expected:?}"));
             }
         }
-        let inbox = truth.list_commands(None).await.expect("the truth");
+        let inbox = memory.list_commands(None).await.expect("the memory store does not fail");
         if !inbox.is_empty() {
-            self.wrongs.push(format!("nobody has heard {inbox:?}"));
+            self.violations.push(format!("nobody has heard {inbox:?}"));
         }
     }
 }
 
 impl Simulation {
-    /// Checks that whatever is not over waits for something that can be named.
+    /// Checks that every unfinished execution waits for something that has a name.
     pub(super) async fn check_waits(&mut self) {
         let mut states = BTreeMap::new();
-        for id in self.all().await {
+        for id in self.all_executions().await {
             states.extend(self.state(id).await.map(|state| (id, state)));
         }
         for execution in states.values() {
-            if !is_excused(execution, &states) {
+            if !may_be_unfinished(execution, &states) {
                 let (id, state, agenda) = (execution.id(), execution.state(), execution.agenda());
-                let why = format!("{id}, {state:?}, waits for nobody and is not over: {agenda:?}");
-                self.wrongs.push(why);
+                let why =
+                    format!("{id}, {state:?}, is unfinished and waits for nothing: {agenda:?}");
+                self.violations.push(why);
             }
         }
     }
 }
 
-/// Returns whether an execution is over, or waits for somebody, or for one that does.
-fn is_excused(execution: &Execution, all: &BTreeMap<ExecutionId, Execution>) -> bool {
+/// Returns whether an execution is finished, waits for a person, or has a child that does.
+fn may_be_unfinished(execution: &Execution, all: &BTreeMap<ExecutionId, Execution>) -> bool {
     let agenda = execution.agenda();
     let waits = |task: &Task| {
         let child =
             execution.task(*task).and_then(|task| task.child).and_then(|child| all.get(&child));
-        child.is_some_and(|child| !child.state().is_finished() && is_excused(child, all))
+        child.is_some_and(|child| !child.state().is_finished() && may_be_unfinished(child, all))
     };
     let only_parts = agenda.running().len() == agenda.in_children().len();
     match execution.state() {
@@ -76,25 +77,26 @@ fn is_excused(execution: &Execution, all: &BTreeMap<ExecutionId, Execution>) -> 
 }
 
 impl End {
-    /// Returns the figures of the world, or what is wrong with it.
+    /// Returns the counts of the world, or its violations.
     pub(super) fn check(&self) -> Result<Figures, Vec<String>> {
         let mut figures = Figures::default();
-        let mut wrongs = self.wrongs.clone();
+        let mut violations = self.violations.clone();
         let mut ends = BTreeMap::new();
         for (id, log) in &self.logs {
             let Some(plan) = self.plans.get(id) else {
-                wrongs.push(format!("{id}: nobody knows its plan"));
+                violations.push(format!("{id}: its plan is missing"));
                 continue;
             };
             match check_log(*id, plan, log, &mut figures) {
                 Ok(execution) => drop(ends.insert(*id, execution)),
-                Err(why) => wrongs.push(format!("{id}: {why}")),
+                Err(why) => violations.push(format!("{id}: {why}")),
             }
         }
-        if wrongs.is_empty() {
-            wrongs.extend(self.logs.iter().flat_map(|(id, log)| check_parts(*id, log, &ends)));
+        if violations.is_empty() {
+            violations
+                .extend(self.logs.iter().flat_map(|(id, log)| check_children(*id, log, &ends)));
         }
-        if wrongs.is_empty() { Ok(figures) } else { Err(wrongs) }
+        if violations.is_empty() { Ok(figures) } else { Err(violations) }
     }
 }
 
@@ -120,30 +122,30 @@ fn check_log(
         }
     }
     let Phase::Finished(_) = execution.phase() else {
-        return Err(format!("never ends: {:?}", execution.state()));
+        return Err(format!("does not finish: {:?}", execution.state()));
     };
     let tally = execution.count_steps();
     if tally.total != tally.successful + tally.failed + tally.skipped + tally.cancelled {
-        return Err(format!("somebody is missing: {tally:?}"));
+        return Err(format!("the counts do not add up: {tally:?}"));
     }
-    check_undone(&execution, log)?;
+    check_compensations(&execution, log)?;
     check_lists(&execution)?;
     *figures.states.entry(execution.state().as_str()).or_default() += 1;
     Ok(execution)
 }
 
-/// Checks that where steps go one after another, all that stand before a step are over.
-fn in_turn(before: &Execution, number: StepNumber) -> Result<(), String> {
+/// Checks that in sequential mode all earlier steps are finished.
+fn check_order(before: &Execution, number: StepNumber) -> Result<(), String> {
     let is_sequential = before.options().mode == ExecutionMode::Sequential;
     if is_sequential && !before.steps()[..number.get()].iter().all(|step| step.state.is_finished())
     {
-        return Err(format!("{} was not next", before.plan().step(number).id));
+        return Err(format!("{} is not the next step", before.plan().step(number).id));
     }
     Ok(())
 }
 
-/// Checks that what was done was undone where it must be, the latest first, and nowhere else.
-fn check_undone(execution: &Execution, log: &[RecordedEvent]) -> Result<(), String> {
+/// Checks that compensations ran where required, in reverse order, and nowhere else.
+fn check_compensations(execution: &Execution, log: &[RecordedEvent]) -> Result<(), String> {
     let plan = execution.plan();
     let (mut done, mut undone) = (Vec::new(), Vec::new());
     for RecordedEvent { event, .. } in log {
@@ -167,7 +169,7 @@ fn check_undone(execution: &Execution, log: &[RecordedEvent]) -> Result<(), Stri
     if done == undone { Ok(()) } else { Err(format!("{done:?} were done, {undone:?} undone")) }
 }
 
-/// Checks that a list has as many outputs as it must.
+/// Checks the number of outputs of a loop.
 fn check_lists(execution: &Execution) -> Result<(), String> {
     for (planned, step) in execution.plan().steps().iter().zip(execution.steps()) {
         let (Some(items), Some(output)) = (&step.items, step.output()) else { continue };
@@ -178,19 +180,19 @@ fn check_lists(execution: &Execution) -> Result<(), String> {
             items.as_slice().len()
         };
         if output.as_array().map(Vec::len) != Some(must) || !items.is_finished() {
-            return Err(format!("{} has {output}, of {must}", planned.id));
+            return Err(format!("{} has {output}, expected {must} outputs", planned.id));
         }
     }
     Ok(())
 }
 
-/// Checks that what a step began elsewhere is there, once, and is what its step came to.
-fn check_parts(
+/// Checks that each child exists once and that its outputs are the output of its step.
+fn check_children(
     id: ExecutionId,
     log: &[RecordedEvent],
     ends: &BTreeMap<ExecutionId, Execution>,
 ) -> Vec<String> {
-    let mut wrongs = Vec::new();
+    let mut violations = Vec::new();
     let parent = &ends[&id];
     let children = log.iter().filter_map(|recorded| match &recorded.event {
         Event::StepStarted(StepStarted { child: Some(child), step, part, attempt, .. }) => {
@@ -200,20 +202,22 @@ fn check_parts(
     });
     for (child, step, part, attempt) in children {
         let Some(end) = ends.get(&child) else {
-            wrongs.push(format!("{id}: `{step}` began {child}, which never was"));
+            violations.push(format!("{id}: `{step}` started {child}, which does not exist"));
             continue;
         };
         let of = end
             .parent()
             .map(|parent| (parent.execution, &parent.step, parent.part, parent.attempt));
         if of != Some((id, step, part, attempt)) {
-            wrongs.push(format!("{child} is a part of {of:?}"));
+            violations.push(format!("{child} is a child of {of:?}"));
         }
-        let task = Task { step: parent.plan().step_number(step).expect("it is of the plan"), part };
+        let task =
+            Task { step: parent.plan().step_number(step).expect("the plan has the step"), part };
         let done = parent.task(task).filter(|task| task.child == Some(child));
         let output = done.and_then(|task| task.output());
         if output.is_some_and(|output| *output != end.outputs()) {
-            wrongs.push(format!("{id}: `{step}` is not what {child} returned"));
+            violations
+                .push(format!("{id}: the output of `{step}` differs from the outputs of {child}"));
         }
     }
     let is_known = parent.parent().is_none_or(|parent| {
@@ -221,18 +225,18 @@ fn check_parts(
         of.is_some_and(|of| of.plan().step_number(&parent.step).is_some())
     });
     if !is_known {
-        wrongs.push(format!("{id} is a part of nothing"));
+        violations.push(format!("{id} is a child of no execution"));
     }
-    wrongs
+    violations
 }
 
-/// Checks what an event says against the state before it.
+/// Checks an event against the state before it.
 fn check_event(before: &Execution, recorded: &RecordedEvent) -> Result<(), String> {
     let plan = before.plan();
     let number = recorded.event.step().and_then(|step| plan.step_number(step));
     match &recorded.event {
         Event::StepStarted(started) => {
-            let number = number.ok_or("no such step")?;
+            let number = number.ok_or("the plan has no such step")?;
             if started.part.undo {
                 let next = before.undoable().last().map(|task| task.compensation());
                 let is_next = next == Some(Task { step: number, part: started.part });
@@ -251,21 +255,23 @@ fn check_event(before: &Execution, recorded: &RecordedEvent) -> Result<(), Strin
             if before.phase() != Phase::Open || before.is_paused() {
                 return Err(format!("{} began and must not", started.step));
             }
-            in_turn(before, number)?;
+            check_order(before, number)?;
         }
-        Event::StepWaiting { .. } => in_turn(before, number.ok_or("no such step")?)?,
+        Event::StepWaiting { .. } => {
+            check_order(before, number.ok_or("the plan has no such step")?)?
+        }
         Event::StepSucceeded {
             step, part, attempt, output: Some(output), cached: false, ..
         } => {
-            let number = number.ok_or("no such step")?;
+            let number = number.ok_or("the plan has no such step")?;
             let is_call = plan.step(number).call_of_part(*part).kind == StepKind::Call;
             if is_call && output["attempt"] != attempt.get() {
                 return Err(format!("{step}, attempt {attempt}: the result of another"));
             }
         }
         Event::StepInterrupted { step, part, error, .. } => {
-            let number = number.ok_or("no such step")?;
-            // The ledger knows that nothing was called where it says so.
+            let number = number.ok_or("the plan has no such step")?;
+            // The ledger checks that no tool was called.
             let is_once = plan.step(number).call_of_part(*part).policy.effect == Effect::Once;
             if is_once && error.is_none() {
                 return Err(format!("{step} would be called twice"));

@@ -1,4 +1,4 @@
-//! Heads that the store does not write, though it writes everything else.
+//! A store that writes everything except heads.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,38 +16,38 @@ use shared::{
     store::{Documents, ExecutionHead, Log, StoreError, memory::Memory},
 };
 use tests::{
-    faulty::{Dice, Faulty, Malice},
+    faulty::{Dice, FaultRates, FaultyStore},
     world::{SimClock, World},
 };
 use tokio::{task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 use toolbox::{Toolbox, flow::flow};
 
-const CALM: Malice =
-    Malice { fails_before: 0, fails_after: 0, forgets: 0, stalls: 0, stall: Duration::ZERO };
+const NO_FAULTS: FaultRates =
+    FaultRates { fails_before: 0, fails_after: 0, forgets: 0, stalls: 0, stall: Duration::ZERO };
 
-/// A worker before a store that refuses heads.
-struct Scene {
-    truth: Arc<Memory>,
-    store: Arc<Faulty>,
+/// A worker over a store that refuses heads.
+struct HeadTest {
+    memory: Arc<Memory>,
+    store: Arc<FaultyStore>,
     control: Control,
     clock: SimClock,
     workers: JoinSet<()>,
 }
 
-impl Scene {
+impl HeadTest {
     fn new(why: &StoreError) -> Self {
-        let truth = Arc::new(Memory::new());
-        let store = Arc::new(Faulty::new(Arc::clone(&truth) as _, Dice::new(1), CALM));
+        let memory = Arc::new(Memory::new());
+        let store = Arc::new(FaultyStore::new(Arc::clone(&memory) as _, Dice::new(1), NO_FAULTS));
         store.refuse_heads(Some(why.clone()));
-        let clock = World::new(1, CALM).clock;
-        let control = Control::new(Arc::clone(&truth) as _, Arc::new(clock), None);
-        let mut scene = Self { truth, store, control, clock, workers: JoinSet::new() };
-        scene.employ();
-        scene
+        let clock = World::new(1, NO_FAULTS).clock;
+        let control = Control::new(Arc::clone(&memory) as _, Arc::new(clock), None);
+        let mut test = Self { memory, store, control, clock, workers: JoinSet::new() };
+        test.add_worker();
+        test
     }
 
-    fn employ(&mut self) {
+    fn add_worker(&mut self) {
         let parts = WorkerParts {
             node: "a".to_owned(),
             store: Arc::clone(&self.store) as _,
@@ -70,17 +70,17 @@ impl Scene {
             "steps": [{ "id": "a", "tool": tool, "parameters": parameters, "policy": {} }],
         });
         let plan = Arc::new(Plan::from_json(&plan.to_string()).unwrap());
-        self.truth.put_plan(&plan).await.unwrap();
+        self.memory.put_plan(&plan).await.unwrap();
         let start = Start::new(&plan, ExecutionOptions::default());
         self.control.start(start).await.unwrap().id
     }
 
     async fn head(&self, id: ExecutionId) -> ExecutionHead {
-        self.truth.head(id).await.unwrap().unwrap()
+        self.memory.head(id).await.unwrap().unwrap()
     }
 
-    /// Waits until a head is as it should be.
-    async fn until(
+    /// Waits until a head satisfies `is_so`.
+    async fn wait_for_head(
         &self,
         id: ExecutionId,
         within: Duration,
@@ -96,56 +96,56 @@ impl Scene {
     }
 }
 
-/// Why a store may refuse one: because it is ill, or because of the head.
-fn reasons() -> [StoreError; 2] {
-    let ill = StoreError::Unavailable("it is ill".to_owned());
-    [ill, StoreError::corrupt("the head", "nobody can write it")]
+/// A store refuses heads because it is unavailable, or because of the head itself.
+fn refusals() -> [StoreError; 2] {
+    let ill = StoreError::Unavailable("the store is unavailable".to_owned());
+    [ill, StoreError::corrupt("the head", "it cannot be written")]
 }
 
-/// The driver asked for ever, deaf to what was asked of it; or the worker claimed it again and
-/// again.
+/// The driver once retried forever and missed commands, or the worker claimed the execution again
+/// and again.
 #[tokio::test(start_paused = true)]
-async fn an_execution_that_cannot_be_put_aside_hears_what_is_asked_of_it() {
-    for why in reasons() {
-        let scene = Scene::new(&why);
-        let id = scene.start("flow.wait", json!({ "name": "go" })).await;
+async fn an_execution_that_cannot_be_parked_still_hears_commands() {
+    for why in refusals() {
+        let test = HeadTest::new(&why);
+        let id = test.start("flow.wait", json!({ "name": "go" })).await;
         time::sleep(Duration::from_mins(10)).await;
-        let log = scene.truth.read(id, Seq::START).await.unwrap();
-        assert!(log.len() <= 4, "{why}: it was claimed again and again: {log:#?}");
-        scene.control.signal(id, "go".to_owned(), json!(1)).await.unwrap();
+        let log = test.memory.read(id, Seq::START).await.unwrap();
+        assert!(log.len() <= 4, "{why}: the worker claimed it again and again: {log:#?}");
+        test.control.signal(id, "go".to_owned(), json!(1)).await.unwrap();
         let is_over = |head: &ExecutionHead| head.state == ExecutionState::Completed;
-        scene.until(id, Duration::from_secs(5), is_over).await;
+        test.wait_for_head(id, Duration::from_secs(5), is_over).await;
     }
 }
 
-/// Nobody else looks for it: it slept for ever.
+/// No other worker polls for it, so it once slept forever.
 #[tokio::test(start_paused = true)]
-async fn an_execution_that_cannot_be_put_aside_wakes_in_time() {
-    for why in reasons() {
-        let scene = Scene::new(&why);
-        let id = scene.start("flow.sleep", json!({ "ms": 30_000 })).await;
+async fn an_execution_that_cannot_be_parked_wakes_in_time() {
+    for why in refusals() {
+        let test = HeadTest::new(&why);
+        let id = test.start("flow.sleep", json!({ "ms": 30_000 })).await;
         let is_over = |head: &ExecutionHead| head.state == ExecutionState::Completed;
-        scene.until(id, Duration::from_secs(35), is_over).await;
+        test.wait_for_head(id, Duration::from_secs(35), is_over).await;
     }
 }
 
-/// It stayed with its worker until that looked at all that it has.
+/// It once stayed with its worker until that checked all its executions.
 #[tokio::test(start_paused = true)]
-async fn an_execution_is_given_up_as_soon_as_its_head_can_be_written() {
-    for why in reasons() {
-        let mut scene = Scene::new(&why);
-        let id = scene.start("flow.sleep", json!({ "ms": 120_000 })).await;
+async fn an_execution_is_parked_as_soon_as_its_head_can_be_written() {
+    for why in refusals() {
+        let mut test = HeadTest::new(&why);
+        let id = test.start("flow.sleep", json!({ "ms": 120_000 })).await;
         time::sleep(Duration::from_mins(1)).await;
-        let first = scene.head(id).await.owner;
+        let first = test.head(id).await.owner;
         assert!(first.is_some(), "{why}");
-        scene.store.refuse_heads(None);
-        scene.until(id, Duration::from_secs(6), |head| head.owner.is_none()).await;
-        let log = scene.truth.read(id, Seq::START).await.unwrap();
+        test.store.refuse_heads(None);
+        test.wait_for_head(id, Duration::from_secs(6), |head| head.owner.is_none()).await;
+        let log = test.memory.read(id, Seq::START).await.unwrap();
         assert!(log.len() <= 4, "{why}: {log:#?}");
-        // Whoever is there takes it.
-        scene.workers.shutdown().await;
-        scene.employ();
+        // Any worker may claim it.
+        test.workers.shutdown().await;
+        test.add_worker();
         let is_over = |head: &ExecutionHead| head.state == ExecutionState::Completed;
-        scene.until(id, Duration::from_mins(2), is_over).await;
+        test.wait_for_head(id, Duration::from_mins(2), is_over).await;
     }
 }

@@ -80,7 +80,7 @@ async fn leave_two_executions(workspace: &Workspace) -> (String, String) {
     let sleeps = sleeps.await;
     let waits =
         start_plan_with(&run, json!({ "name": "flow.wait", "parameters": { "name": "go" } })).await;
-    tests::toolset::until("the tool is called", || !workspace.ledger().is_empty()).await;
+    tests::toolset::wait_until("the tool is called", || !workspace.ledger().is_empty()).await;
     node.process.kill().await;
     (sleeps, waits)
 }

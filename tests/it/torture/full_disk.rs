@@ -111,7 +111,7 @@ async fn a_call_that_runs_while_the_disk_is_full_is_recorded_later() {
         run.ask_until_answered(PLAN, &json!({ "input": { "tools": [tool] } })).await.unwrap();
     let begun =
         run.ask_until_answered(EXECUTE, &json!({ "id": plan["plan"]["planId"] })).await.unwrap();
-    tests::toolset::until("the tool is called", || !workspace.ledger().is_empty()).await;
+    tests::toolset::wait_until("the tool is called", || !workspace.ledger().is_empty()).await;
     disk.fill();
     timeout(MAX_WAIT, fill_store(&address)).await.expect("the disk becomes full");
     disk.free();

@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use tests::toolset::PATIENCE;
+use tests::toolset::MAX_WAIT;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -64,7 +64,7 @@ impl Server {
         connection.write_all(ask.as_bytes()).await.unwrap();
         let mut answer = String::new();
         let read = connection.read_to_string(&mut answer);
-        timeout(PATIENCE, read).await.expect("an answer in time").unwrap();
+        timeout(MAX_WAIT, read).await.expect("an answer in time").unwrap();
         answer
     }
 }

@@ -259,7 +259,7 @@ async fn invalid_parameters_and_unknown_methods_get_different_errors() {
     }
     let mut answers = std::collections::BTreeMap::new();
     while answers.len() <= cases.len() {
-        let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap();
+        let line = timeout(MAX_WAIT, lines.next_line()).await.unwrap().unwrap();
         let message: Value = serde_json::from_str(&line.expect("another line")).unwrap();
         answers.insert(message["id"].as_u64(), message);
     }
@@ -290,7 +290,7 @@ async fn invalid_messages_on_stdio_get_an_error() {
     }
     let mut answers = Vec::new();
     while answers.len() < 3 {
-        let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap();
+        let line = timeout(MAX_WAIT, lines.next_line()).await.unwrap().unwrap();
         let message: Value = serde_json::from_str(&line.expect("another line")).unwrap();
         answers.push((message["id"].clone(), message["error"]["code"].clone()));
     }
@@ -323,13 +323,13 @@ async fn standard_output_has_only_messages_and_the_log_goes_to_standard_error() 
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
     let mut answered = Vec::new();
     while answered.last() != Some(&json!(2)) {
-        let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap();
+        let line = timeout(MAX_WAIT, lines.next_line()).await.unwrap().unwrap();
         let message: Value = serde_json::from_str(&line.expect("another line")).unwrap();
         assert_eq!(message["jsonrpc"], "2.0");
         answered.extend(message.get("id").cloned());
     }
     drop(stdin);
-    let ended = timeout(PATIENCE, process.wait_with_output()).await.unwrap().unwrap();
+    let ended = timeout(MAX_WAIT, process.wait_with_output()).await.unwrap().unwrap();
     assert!(ended.status.success(), "{ended:?}");
     assert!(!ended.stderr.is_empty(), "the log goes to standard error");
 }

@@ -1,7 +1,7 @@
 //! Replans of failed executions: requested, automatic, and by a step of the plan.
 
 use serde_json::{Value, json};
-use tests::toolset::PATIENCE;
+use tests::toolset::MAX_WAIT;
 use tokio::{net::TcpListener, time::timeout};
 
 use super::{super::mcp::Client, Model, SEED, Workspace, configure, demo_plan, transcript_kinds};
@@ -263,7 +263,7 @@ async fn another_process_replans_once_when_the_first_was_killed_meanwhile() {
     configure(&workspace, &silent);
     let file = workspace.file("plan.json", &failing_plan());
     let running = workspace.spawn(&["run", "--plan", &file, "--replans", "1"]);
-    let asked = timeout(PATIENCE, listener.accept()).await;
+    let asked = timeout(MAX_WAIT, listener.accept()).await;
     let _asked = asked.expect("the model is asked").unwrap();
     running.signal("-KILL");
     assert_ne!(running.wait_for_exit().await.status, 0);
