@@ -6,8 +6,8 @@
 
 #![expect(clippy::print_stderr, reason = "prints the figures of the worlds")]
 
-mod check;
-mod heads;
+mod log_rules;
+mod refused_heads;
 mod people;
 mod plans;
 

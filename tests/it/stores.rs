@@ -4,7 +4,7 @@ mod differential;
 mod mongo;
 mod shards;
 mod sqlite;
-mod tail;
+mod followers;
 
 use std::{sync::Arc, time::Duration};
 
