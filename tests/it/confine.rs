@@ -1,11 +1,11 @@
-//! Confined commands: the real binary, on the kernel that is there.
+//! Confined commands: the real binary on the kernel of this machine.
 
-mod asked;
-mod endings;
 mod files;
-mod hidden;
-mod reach;
-mod secrets;
+mod hidden_files;
+mod isolation;
+mod process_ends;
+mod refusals;
+mod system_secrets;
 
 use std::{
     fs,
@@ -25,13 +25,13 @@ use tests::{
 use tokio::time::timeout;
 use toolbox::ToolContext;
 
-/// The tools of the system, confined to a folder of their own.
-struct World {
-    /// What is around the root, with a secret.
+/// The built-in system tools, confined to a folder.
+struct Sandbox {
+    /// The folder around the root. It contains a secret.
     folder: TempDir,
 }
 
-impl World {
+impl Sandbox {
     fn new() -> Self {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         fs::create_dir(folder.path().join("root")).unwrap();
@@ -56,7 +56,7 @@ impl World {
         self.call_with(Launcher::with_binary(faber().to_owned()), config, tool, parameters).await
     }
 
-    /// Calls `bash` where some files in the root are Faber's own.
+    /// Calls `bash` with some files of the root hidden.
     async fn bash_hiding(&self, hidden: &[&str], command: &str) -> Result<String, ToolError> {
         let launcher = self.hiding(hidden);
         self.call_with(launcher, SystemConfig::default(), "bash", json!({ "command": command }))
@@ -82,13 +82,14 @@ impl World {
         Ok(value.as_str().unwrap().to_owned())
     }
 
-    /// Starts a command in the background where some files in the root are Faber's own.
+    /// Starts a background command with some files of the root hidden.
     async fn start_in_the_background(&self, hidden: &[&str]) -> Result<String, ToolError> {
         let (launcher, config) = (self.hiding(hidden), SystemConfig::default());
         self.call_with(launcher, config, "bash_background", json!({ "command": "true" })).await
     }
 
-    /// Does so until it is refused at once: on a busy machine it may seem to go on.
+    /// Repeats a background command until it is refused at once, because on a busy machine it may
+    /// seem to run.
     async fn refused_in_the_background(&self, hidden: &[&str]) -> ToolError {
         let refused = async {
             loop {
@@ -97,7 +98,7 @@ impl World {
                 }
             }
         };
-        timeout(MAX_WAIT, refused).await.expect("it is refused")
+        timeout(MAX_WAIT, refused).await.expect("the command is refused")
     }
 
     async fn bash(&self, command: &str) -> Result<String, ToolError> {
@@ -115,8 +116,8 @@ impl World {
     }
 }
 
-/// Says what a command must have met: a refusal where the kernel knows how, its success elsewhere.
-fn expect_refused(result: Result<String, ToolError>, is_held: bool) {
+/// Expects a refusal if the kernel supports it, and success otherwise.
+fn expect_refusal_if(result: Result<String, ToolError>, is_held: bool) {
     match result {
         Err(err) if is_held => {
             let text = err.message.to_lowercase();
@@ -130,9 +131,9 @@ fn expect_refused(result: Result<String, ToolError>, is_held: bool) {
     }
 }
 
-/// What a command is to do, as the launcher tells it, and where it runs: for a shell, with the
-/// caller that `caller` says.
-fn order(confinement: &Confinement, hidden: Vec<PathBuf>, caller: &str) -> String {
+/// Returns the instruction of the launcher to the binary, as a shell argument. `caller` is the
+/// process id of the caller.
+fn confinement_order(confinement: &Confinement, hidden: Vec<PathBuf>, caller: &str) -> String {
     let launcher = Launcher::with_binary(faber().to_owned()).with_hidden(hidden);
     let command = launcher.confined_command(confinement, Lifetime::Watched, "sh".as_ref()).unwrap();
     let order =

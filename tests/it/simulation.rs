@@ -7,9 +7,9 @@
 #![expect(clippy::print_stderr, reason = "prints the figures of the worlds")]
 
 mod log_rules;
-mod refused_heads;
 mod people;
 mod plans;
+mod refused_heads;
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 

@@ -41,13 +41,13 @@ const UNDOING: usize = 9;
 const UNKNOWN: usize = 10;
 const PAUSED: usize = 11;
 
-/// A home whose configuration names a copy of the old store.
-struct Upgraded {
+/// A workspace whose configuration names a copy of the old store.
+struct OldStore {
     workspace: Workspace,
     ids: Vec<String>,
 }
 
-impl Upgraded {
+impl OldStore {
     async fn open(store: &str, written: (&str, usize)) -> Self {
         let (version, executions) = written;
         let workspace = Workspace::new();
@@ -96,7 +96,7 @@ impl Upgraded {
         let outputs = self.complete("resume", KILLED, &[]).await;
         assert_eq!(outputs["last"], json!({ "to": "dan" }));
 
-        // The child goes on by itself. Whether the parent is done by then depends on timing.
+        // The child continues by itself. Whether the parent has finished by then depends on timing.
         self.complete("signal", CHILD, &["go", "{}"]).await;
         let parent = self.run("watch", PARENT, &[]).await;
         assert_eq!(parent.status, 0, "{parent:?}");
@@ -126,18 +126,18 @@ impl Upgraded {
 }
 
 #[tokio::test]
-async fn a_sqlite_file_of_an_older_version_is_continued() {
+async fn executions_in_a_sqlite_file_of_an_older_version_continue() {
     for version in VERSIONS {
-        Upgraded::open("sqlite:old.db", version).await.continue_all().await;
+        OldStore::open("sqlite:old.db", version).await.continue_all().await;
     }
 }
 
 #[tokio::test]
-async fn a_mongodb_database_of_an_older_version_is_continued() {
+async fn executions_in_a_mongodb_database_of_an_older_version_continue() {
     for version in VERSIONS {
         let url = Mongod::shared().await.fresh_url();
         load_dump(&url, version.0).await;
-        Upgraded::open(&url, version).await.continue_all().await;
+        OldStore::open(&url, version).await.continue_all().await;
     }
 }
 

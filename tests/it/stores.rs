@@ -1,10 +1,10 @@
 //! Runs the conformance suite over every store, with one view and with two.
 
 mod differential;
+mod followers;
 mod mongo;
 mod shards;
 mod sqlite;
-mod followers;
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! A server over streamable HTTP that does to each call what the call asks for.
+//! A server over streamable HTTP whose calls choose how it misbehaves.
 
 use std::{
     collections::BTreeSet,
@@ -29,45 +29,45 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-pub(super) struct Trickster {
+pub(super) struct HttpServer {
     pub(super) address: SocketAddr,
-    pub(super) scene: Arc<Scene>,
+    pub(super) state: Arc<ServerState>,
     task: JoinSet<()>,
 }
 
-pub(super) struct Scene {
+pub(super) struct ServerState {
     sessions: Mutex<BTreeSet<String>>,
     pub(super) greetings: AtomicUsize,
     pub(super) calls: AtomicUsize,
-    /// Methods of notifications that came.
-    pub(super) told: Mutex<Vec<String>>,
+    /// Methods of the notifications that arrived.
+    pub(super) notifications: Mutex<Vec<String>>,
     has_grown: AtomicUsize,
     unasked: broadcast::Sender<String>,
-    /// How often somebody listened.
+    /// Number of times that a client opened the event stream.
     listeners: AtomicUsize,
-    /// What every request is answered with, if not as the call asks.
-    mood: Mutex<Option<u16>>,
+    /// Status of all answers, in place of what the calls ask for.
+    forced_status: Mutex<Option<u16>>,
 }
 
-impl Trickster {
+impl HttpServer {
     pub(super) async fn start() -> Self {
         Self::start_at("127.0.0.1:0".parse().unwrap()).await
     }
 
     pub(super) async fn start_at(address: SocketAddr) -> Self {
-        let scene = Arc::new(Scene {
+        let state = Arc::new(ServerState {
             sessions: Mutex::default(),
             greetings: AtomicUsize::default(),
             calls: AtomicUsize::default(),
-            told: Mutex::default(),
+            notifications: Mutex::default(),
             has_grown: AtomicUsize::default(),
             unasked: broadcast::channel(10).0,
             listeners: AtomicUsize::default(),
-            mood: Mutex::default(),
+            forced_status: Mutex::default(),
         });
         let binding = async {
             loop {
-                // Somebody else may have the port for a moment.
+                // Another process may have the port for a moment.
                 if let Ok(listener) = TcpListener::bind(address).await {
                     return listener;
                 }
@@ -76,41 +76,41 @@ impl Trickster {
         };
         let listener = timeout(MAX_WAIT, binding).await.expect("its port is free again");
         let address = listener.local_addr().unwrap();
-        let app = Router::new().route("/mcp", any(hear)).with_state(Arc::clone(&scene));
+        let app = Router::new().route("/mcp", any(hear)).with_state(Arc::clone(&state));
         let mut task = JoinSet::new();
         task.spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { address, scene, task }
+        Self { address, state, task }
     }
 
     pub(super) fn source(&self) -> Value {
         json!({ "mcp": { "url": format!("http://{}/mcp", self.address) } })
     }
 
-    pub(super) fn answer_all_with(&self, status: u16) {
-        *self.scene.mood.lock().unwrap() = Some(status);
+    pub(super) fn set_status(&self, status: u16) {
+        *self.state.forced_status.lock().unwrap() = Some(status);
     }
 
     pub(super) fn calls(&self) -> usize {
-        self.scene.calls.load(Ordering::SeqCst)
+        self.state.calls.load(Ordering::SeqCst)
     }
 
     pub(super) fn greetings(&self) -> usize {
-        self.scene.greetings.load(Ordering::SeqCst)
+        self.state.greetings.load(Ordering::SeqCst)
     }
 
     pub(super) fn has_heard(&self, method: &str) -> bool {
-        self.scene.told.lock().unwrap().iter().any(|told| told == method)
+        self.state.notifications.lock().unwrap().iter().any(|notifications| notifications == method)
     }
 
     pub(super) fn listeners(&self) -> usize {
-        self.scene.listeners.load(Ordering::SeqCst)
+        self.state.listeners.load(Ordering::SeqCst)
     }
 
-    pub(super) fn is_heard(&self) -> bool {
-        self.scene.unasked.receiver_count() > 0
+    pub(super) fn has_listener(&self) -> bool {
+        self.state.unasked.receiver_count() > 0
     }
 
-    /// Stops listening; answers that are under way go on.
+    /// Stops listening. Running answers continue.
     pub(super) async fn stop(mut self) -> SocketAddr {
         self.task.shutdown().await;
         self.address
@@ -119,20 +119,20 @@ impl Trickster {
 
 type Chunks = Vec<Result<Bytes, io::Error>>;
 
-async fn hear(
-    State(scene): State<Arc<Scene>>,
+async fn receive(
+    State(state): State<Arc<ServerState>>,
     method: Method,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let mut response = answer(&scene, &method, &headers, &body);
+    let mut response = answer(&state, &method, &headers, &body);
     // One connection for each request, so that none outlives the listener.
     response.headers_mut().insert("connection", "close".parse().unwrap());
     response
 }
 
-fn answer(scene: &Arc<Scene>, method: &Method, headers: &HeaderMap, body: &[u8]) -> Response {
-    if let Some(status) = *scene.mood.lock().unwrap() {
+fn answer(state: &Arc<ServerState>, method: &Method, headers: &HeaderMap, body: &[u8]) -> Response {
+    if let Some(status) = *state.forced_status.lock().unwrap() {
         let status = StatusCode::from_u16(status).unwrap();
         let token = headers.get("authorization").map_or("", |value| value.to_str().unwrap());
         return (status, [("location", "/elsewhere")], format!("no, {token}")).into_response();
@@ -140,39 +140,39 @@ fn answer(scene: &Arc<Scene>, method: &Method, headers: &HeaderMap, body: &[u8])
     let session = headers.get("mcp-session-id").map(|value| value.to_str().unwrap().to_owned());
     let message: Value = serde_json::from_slice(body).unwrap_or_default();
     if message["method"] == "initialize" {
-        return greet(scene, &message);
+        return greet(state, &message);
     }
-    let is_known = session.is_some_and(|id| scene.sessions.lock().unwrap().contains(&id));
+    let is_known = session.is_some_and(|id| state.sessions.lock().unwrap().contains(&id));
     if !is_known {
         return StatusCode::NOT_FOUND.into_response();
     }
     assert_eq!(headers["mcp-protocol-version"], "2025-06-18");
     if *method == Method::DELETE {
-        scene.told.lock().unwrap().push("DELETE".to_owned());
+        state.notifications.lock().unwrap().push("DELETE".to_owned());
         return StatusCode::NO_CONTENT.into_response();
     }
     if *method == Method::GET {
         return match headers.get("last-event-id") {
             Some(id) => resumed(id.to_str().unwrap()),
-            None => listen(scene),
+            None => listen(state),
         };
     }
     if message.get("id").is_none() {
         let method = message["method"].as_str().unwrap_or_default().to_owned();
-        scene.told.lock().unwrap().push(method);
+        state.notifications.lock().unwrap().push(method);
         return StatusCode::ACCEPTED.into_response();
     }
     match message["method"].as_str() {
-        Some("tools/list") => list(scene, &message),
-        Some("tools/call") => act(scene, &message),
+        Some("tools/list") => list(state, &message),
+        Some("tools/call") => act(state, &message),
         _ => json_of(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": {} })),
     }
 }
 
-fn greet(scene: &Scene, message: &Value) -> Response {
-    let number = scene.greetings.fetch_add(1, Ordering::SeqCst);
+fn greet(state: &ServerState, message: &Value) -> Response {
+    let number = state.greetings.fetch_add(1, Ordering::SeqCst);
     let session = format!("session-{number}");
-    scene.sessions.lock().unwrap().insert(session.clone());
+    state.sessions.lock().unwrap().insert(session.clone());
     let result = json!({
         "protocolVersion": "2025-06-18",
         "capabilities": { "tools": { "listChanged": true } },
@@ -183,15 +183,15 @@ fn greet(scene: &Scene, message: &Value) -> Response {
     response
 }
 
-/// Two pages of tools, and one tool more once it has grown.
-fn list(scene: &Scene, message: &Value) -> Response {
+/// Two pages of tools. After `grow` there is one tool more.
+fn list(state: &ServerState, message: &Value) -> Response {
     let tool = |name: &str, reads: bool| {
         let annotations = json!({ "readOnlyHint": reads });
         json!({ "name": name, "inputSchema": { "type": "object" }, "annotations": annotations })
     };
     let page = if message["params"]["cursor"].is_null() {
         json!({ "tools": [tool("look", true)], "nextCursor": "2" })
-    } else if scene.has_grown.load(Ordering::SeqCst) > 0 {
+    } else if state.has_grown.load(Ordering::SeqCst) > 0 {
         json!({ "tools": [tool("act", false), tool("grown", true)] })
     } else {
         json!({ "tools": [tool("act", false)] })
@@ -199,8 +199,8 @@ fn list(scene: &Scene, message: &Value) -> Response {
     json_of(&reply(message, &page))
 }
 
-fn act(scene: &Arc<Scene>, message: &Value) -> Response {
-    let count = scene.calls.fetch_add(1, Ordering::SeqCst) + 1;
+fn act(state: &Arc<ServerState>, message: &Value) -> Response {
+    let count = state.calls.fetch_add(1, Ordering::SeqCst) + 1;
     let done = text(message, &format!("done {count}"));
     let token = &message["params"]["_meta"]["progressToken"];
     let progress = |n: u32| {
@@ -231,23 +231,23 @@ fn act(scene: &Arc<Scene>, message: &Value) -> Response {
             let error = json!({ "code": i32::MIN, "message": "never read" });
             json_of(&json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }))
         }
-        "huge" => huge("application/json", "\""),
-        "huge stream" => huge("text/event-stream", "data: "),
+        "huge" => huge_body("application/json", "\""),
+        "huge stream" => huge_body("text/event-stream", "data: "),
         "forget" => {
-            scene.sessions.lock().unwrap().clear();
+            state.sessions.lock().unwrap().clear();
             json_of(&done)
         }
         "grow" => {
-            scene.has_grown.store(1, Ordering::SeqCst);
+            state.has_grown.store(1, Ordering::SeqCst);
             let method = "notifications/tools/list_changed";
-            let _ = scene.unasked.send(event(&json!({ "jsonrpc": "2.0", "method": method })));
+            let _ = state.unasked.send(event(&json!({ "jsonrpc": "2.0", "method": method })));
             json_of(&done)
         }
         "rubbish unasked" => {
             for rubbish in ["\0\u{1}\ndata: {]", "event: ping\ndata: 1", "data: {\"id\":7}"] {
-                let _ = scene.unasked.send(format!("{rubbish}\n\n"));
+                let _ = state.unasked.send(format!("{rubbish}\n\n"));
             }
-            let _ = scene.unasked.send(format!("data: {}\n\n", "x".repeat(50 << 20)));
+            let _ = state.unasked.send(format!("data: {}\n\n", "x".repeat(50 << 20)));
             json_of(&done)
         }
         status => match status.parse() {
@@ -257,22 +257,22 @@ fn act(scene: &Arc<Scene>, message: &Value) -> Response {
     }
 }
 
-/// 50 MB, of which nothing is an answer.
-fn huge(kind: &str, start: &'static str) -> Response {
+/// 50 MB without an answer.
+fn huge_body(kind: &str, start: &'static str) -> Response {
     let chunk = Bytes::from(vec![b'x'; 1 << 20]);
     let body = stream::iter([Bytes::from(start)]).chain(stream::iter(vec![chunk; 50]));
     stream_of(kind, body.map(Ok).boxed())
 }
 
-/// What comes behind an event of a stream that broke off.
+/// The events after those of a broken stream.
 fn resumed(id: &str) -> Response {
     let id: u64 = id.parse().unwrap();
     events(vec![Ok(event(&text(&json!({ "id": id }), "resumed")).into())])
 }
 
-fn listen(scene: &Scene) -> Response {
-    scene.listeners.fetch_add(1, Ordering::SeqCst);
-    let unasked = stream::unfold(scene.unasked.subscribe(), async |mut receiver| {
+fn listen(state: &ServerState) -> Response {
+    state.listeners.fetch_add(1, Ordering::SeqCst);
+    let unasked = stream::unfold(state.unasked.subscribe(), async |mut receiver| {
         let message = receiver.recv().await.ok()?;
         Some((Ok(message.into()), receiver))
     });
@@ -295,7 +295,7 @@ fn json_of(message: &Value) -> Response {
     ([("content-type", "application/json; charset=utf-8")], message.to_string()).into_response()
 }
 
-/// Each chunk arrives by itself, also where the next one breaks the connection.
+/// Each chunk arrives alone, even if the next one breaks the connection.
 fn events(chunks: Chunks) -> Response {
     let chunks = stream::iter(chunks).then(|chunk| async {
         tokio::task::yield_now().await;
@@ -308,7 +308,7 @@ fn stream_of(kind: &str, body: stream::BoxStream<'static, Result<Bytes, io::Erro
     ([("content-type", kind.to_owned())], Body::from_stream(body)).into_response()
 }
 
-/// Serves the same to whoever asks for whatever.
+/// Serves the same body for all requests.
 pub(super) async fn serve(kind: &'static str, chunks: Vec<Bytes>) -> (SocketAddr, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

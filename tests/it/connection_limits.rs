@@ -1,5 +1,5 @@
-//! A server with more connections than it wants: who has sent nothing gives way, and whoever asks
-//! for the server's health is answered.
+//! Connection limits of the server: idle connections are closed first, and health checks are always
+//! answered.
 
 use std::{
     sync::{
@@ -20,7 +20,7 @@ use tokio::{
     time::timeout,
 };
 
-const LARGE: usize = 20_000_000;
+const LARGE_BYTES: usize = 20_000_000;
 
 struct Query;
 
@@ -30,42 +30,44 @@ impl Query {
         "Hello"
     }
 
-    /// Computes until the test says that it is enough. Returns whether it did.
+    /// Blocks until the test sends a message. Returns whether it did.
     async fn compute(&self, ctx: &Context<'_>, text: String) -> bool {
         let enough = ctx.data_unchecked::<Mutex<Receiver<()>>>();
         let is_told = enough.lock().unwrap().recv_timeout(Duration::from_secs(20)).is_ok();
         is_told && !text.is_empty()
     }
 
-    /// More than the buffers of the two ends of a connection hold.
+    /// Larger than the buffers on both sides of a connection.
     async fn large(&self) -> String {
-        "a".repeat(LARGE)
+        "a".repeat(LARGE_BYTES)
     }
 }
 
-struct Endless;
+struct EndlessSubscription;
 
 #[Subscription]
-impl Endless {
+impl EndlessSubscription {
     async fn forever(&self) -> impl Stream<Item = u64> {
         stream::pending()
     }
 }
 
-/// A server that ends with the test.
-struct Crowded {
+/// A server that ends with this value.
+struct LimitedServer {
     address: String,
-    /// Lets a computation end.
+    /// Ends a computation.
     enough: Sender<()>,
     _task: JoinSet<()>,
 }
 
-impl Crowded {
+impl LimitedServer {
     async fn start(options: ServerOptions) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (enough, told) = mpsc::channel();
-        let schema = Schema::build(Query, EmptyMutation, Endless).data(Mutex::new(told)).finish();
+        let schema = Schema::build(Query, EmptyMutation, EndlessSubscription)
+            .data(Mutex::new(told))
+            .finish();
         let mut task = JoinSet::new();
         task.spawn(async move {
             let forever = std::future::pending();
@@ -80,15 +82,15 @@ impl Crowded {
             connection.write_all(text.as_bytes()).await.unwrap();
             connection
         };
-        timeout(MAX_WAIT, connecting).await.expect("it is let in")
+        timeout(MAX_WAIT, connecting).await.expect("the server accepts the connection")
     }
 
-    /// Sends a whole request and returns the answer, up to the end of the connection.
-    async fn answer(&self, line: &str, body: &str) -> String {
+    /// Sends a request. Returns everything until the connection closes.
+    async fn fetch(&self, line: &str, body: &str) -> String {
         let mut connection = self.send(&self.request(line, body, "connection: close\r\n")).await;
         let mut answer = String::new();
         let reading = connection.read_to_string(&mut answer);
-        timeout(MAX_WAIT, reading).await.expect("it is answered").unwrap();
+        timeout(MAX_WAIT, reading).await.expect("the server answers").unwrap();
         answer
     }
 
@@ -101,7 +103,7 @@ impl Crowded {
         )
     }
 
-    /// Opens that many subscriptions, and returns their connections once each has its first bytes.
+    /// Opens `count` subscriptions. Returns their connections after the first bytes of each.
     async fn subscribe_times(&self, count: usize) -> Vec<TcpStream> {
         let request = self.request(
             "POST /graphql",
@@ -122,18 +124,18 @@ impl Crowded {
     }
 
     async fn is_live(&self) -> bool {
-        self.answer("GET /health/live", "").await.starts_with("HTTP/1.1 200")
+        self.fetch("GET /health/live", "").await.starts_with("HTTP/1.1 200")
     }
 
     async fn says_hello(&self) -> bool {
-        self.answer("POST /graphql", r#"{"query":"{ hello }"}"#).await.contains("Hello")
+        self.fetch("POST /graphql", r#"{"query":"{ hello }"}"#).await.contains("Hello")
     }
 }
 
 #[tokio::test]
-async fn half_a_request_keeps_nobody_out() {
+async fn incomplete_requests_do_not_block_new_connections() {
     let options = ServerOptions { max_connections: 100, ..ServerOptions::default() };
-    let server = Crowded::start(options).await;
+    let server = LimitedServer::start(options).await;
     let head = format!("GET /health/live HTTP/1.1\r\nhost: {}\r\nx: ", server.address);
     let body = server.request("POST /graphql", r#"{"query":"{ hello }"}"#, "");
     let body = &body[..body.len() - 5];
@@ -143,26 +145,26 @@ async fn half_a_request_keeps_nobody_out() {
         connections.push(server.send(body).await);
     }
     assert!(server.is_live().await && server.says_hello().await);
-    // The oldest made room.
+    // The oldest connections were closed.
     let mut first = String::new();
     timeout(MAX_WAIT, connections[0].read_to_string(&mut first))
         .await
-        .expect("it is closed")
+        .expect("the connection is closed")
         .unwrap();
     assert_eq!(first, "");
     assert!(server.says_hello().await);
 }
 
 #[tokio::test]
-async fn a_server_that_is_full_of_work_still_says_that_it_lives() {
+async fn a_server_at_its_connection_limit_answers_health_checks() {
     let options = ServerOptions { max_connections: 20, ..ServerOptions::default() };
-    let server = Crowded::start(options).await;
+    let server = LimitedServer::start(options).await;
     let mut held = server.subscribe_times(20).await;
     assert!(server.is_live().await);
-    let refused = server.answer("POST /graphql", r#"{"query":"{ hello }"}"#).await;
+    let refused = server.fetch("POST /graphql", r#"{"query":"{ hello }"}"#).await;
     assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("LIMIT_EXCEEDED"), "{refused}");
     assert!(refused.contains("limits.connections"), "{refused}");
-    // Nor do half requests, however many, keep it from saying so.
+    // Many incomplete requests do not prevent that either.
     for _ in 0..100 {
         held.push(server.send("GET /health/live HTTP/1.1\r\nx: ").await);
     }
@@ -177,8 +179,8 @@ async fn a_server_that_is_full_of_work_still_says_that_it_lives() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_large_request_keeps_no_thread_from_others() {
-    let server = Crowded::start(ServerOptions::default()).await;
+async fn a_large_request_does_not_block_other_requests() {
+    let server = LimitedServer::start(ServerOptions::default()).await;
     let text = "a".repeat(300 << 10);
     let query = format!(
         r#"{{"query":"query($t: String!) {{ compute(text: $t) }}","variables":{{"t":"{text}"}}}}"#
@@ -191,21 +193,21 @@ async fn a_large_request_keeps_no_thread_from_others() {
     server.enough.send(()).unwrap();
     let mut answer = String::new();
     let reading = large.read_to_string(&mut answer);
-    timeout(MAX_WAIT, reading).await.expect("it is answered").unwrap();
-    assert!(answer.contains(r#""compute":true"#), "others waited for it: {answer}");
+    timeout(MAX_WAIT, reading).await.expect("the server answers").unwrap();
+    assert!(answer.contains(r#""compute":true"#), "other requests waited for it: {answer}");
 }
 
 #[tokio::test]
-async fn an_answer_on_its_way_is_not_cut_off_for_others() {
+async fn a_slow_reader_gets_its_whole_answer_at_the_connection_limit() {
     let options = ServerOptions { max_connections: 16, ..ServerOptions::default() };
-    let server = Crowded::start(options).await;
+    let server = LimitedServer::start(options).await;
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4_096).unwrap();
     let mut slow = socket.connect(server.address.parse().unwrap()).await.unwrap();
     let request = server.request("POST /graphql", r#"{"query":"{ large }"}"#, "");
     slow.write_all(request.as_bytes()).await.unwrap();
     let mut start = [0; 15];
-    timeout(MAX_WAIT, slow.read_exact(&mut start)).await.expect("it is answered").unwrap();
+    timeout(MAX_WAIT, slow.read_exact(&mut start)).await.expect("the server answers").unwrap();
     assert_eq!(&start, b"HTTP/1.1 200 OK");
     let mut crowd = Vec::new();
     for _ in 0..20 {
@@ -214,19 +216,19 @@ async fn an_answer_on_its_way_is_not_cut_off_for_others() {
     assert!(server.is_live().await);
     let (mut read, mut buffer) = (0, vec![0; 65_536]);
     let reading = async {
-        while read < LARGE {
+        while read < LARGE_BYTES {
             let more = slow.read(&mut buffer).await.unwrap();
             assert!(more > 0, "the answer ends after {read} bytes");
             read += more;
         }
     };
-    timeout(MAX_WAIT, reading).await.expect("all of it comes");
+    timeout(MAX_WAIT, reading).await.expect("the whole answer arrives");
 }
 
 #[tokio::test]
-async fn one_address_may_have_thousands_of_subscribers() {
+async fn one_address_can_have_hundreds_of_subscribers() {
     let options = ServerOptions { max_new_connections: 10, ..ServerOptions::default() };
-    let server = Crowded::start(options).await;
+    let server = LimitedServer::start(options).await;
     let _held = server.subscribe_times(400).await;
     assert!(server.says_hello().await);
 }

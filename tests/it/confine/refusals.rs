@@ -1,4 +1,4 @@
-//! Who confines commands, and who may not.
+//! Refusals to confine, and who may use the subcommand that confines.
 
 use std::{fs, process::Command};
 
@@ -7,39 +7,42 @@ use serde_json::json;
 use shared::tool::ErrorCode;
 use tests::binary::faber;
 
-use super::{World, confined_tool, expect_refused};
+use super::{Sandbox, confined_tool, expect_refusal_if};
 
 #[tokio::test]
-async fn a_refusal_to_confine_is_no_failure_of_the_command() {
-    let world = World::new();
-    fs::write(world.root().join("faber.yaml"), "own").unwrap();
-    let err = world.refused_in_the_background(&["faber.yaml"]).await;
+async fn a_refusal_to_confine_is_unavailable_and_not_failed() {
+    let sandbox = Sandbox::new();
+    fs::write(sandbox.root().join("faber.yaml"), "own").unwrap();
+    let err = sandbox.refused_in_the_background(&["faber.yaml"]).await;
     assert_eq!((err.code.clone(), err.retryable), (ErrorCode::UNAVAILABLE, false), "{err}");
-    // With so few files nothing can be confined.
-    let tool = confined_tool(&json!({ "open_files": 3 }), &["true"], &world.root());
+    // Nothing can be confined with so few open files.
+    let tool = confined_tool(&json!({ "open_files": 3 }), &["true"], &sandbox.root());
     let err = tool.call("t", json!({})).await.unwrap_err();
     assert_eq!((err.code.clone(), err.retryable), (ErrorCode::UNAVAILABLE, false), "{err}");
-    // Its own word, with the same status.
-    let err = world.bash("echo no such image >&2; exit 125").await.unwrap_err();
+    // The command itself exits with the same status.
+    let err = sandbox.bash("echo no such image >&2; exit 125").await.unwrap_err();
     assert!(err.code == ErrorCode::FAILED || !kernel_support().files, "{err}");
 }
 
 #[tokio::test]
-async fn command_tools_are_confined_where_the_configuration_says_so() {
-    let world = World::new();
-    let secret = world.secret();
+async fn command_tools_with_confine_are_confined() {
+    let sandbox = Sandbox::new();
+    let secret = sandbox.secret();
     let script = format!("cat; cat {secret}");
-    let tool =
-        confined_tool(&json!({ "write": [world.root()] }), &["sh", "-c", &script], &world.root());
+    let tool = confined_tool(
+        &json!({ "write": [sandbox.root()] }),
+        &["sh", "-c", &script],
+        &sandbox.root(),
+    );
     let result = tool.call("t", json!({})).await;
-    expect_refused(result.map(|output| output.to_string()), kernel_support().files);
+    expect_refusal_if(result.map(|output| output.to_string()), kernel_support().files);
     let tool = confined_tool(
         &json!({}),
         &["sh", "-c", "cat; echo $FABER_ATTEMPT $CARGO_PKG_NAME"],
-        &world.root(),
+        &sandbox.root(),
     );
     assert_eq!(tool.call("t", json!({})).await.unwrap(), json!("{}2"));
-    let tool = confined_tool(&json!({}), &["no-such-program"], &world.root());
+    let tool = confined_tool(&json!({}), &["no-such-program"], &sandbox.root());
     let err = tool.call("t", json!({})).await.unwrap_err();
     assert!(
         err.message
@@ -49,7 +52,7 @@ async fn command_tools_are_confined_where_the_configuration_says_so() {
 }
 
 #[test]
-fn the_subcommand_is_for_faber_only() {
+fn the_confined_subcommand_needs_an_order_of_faber() {
     let run = |order: Option<&str>| {
         let mut command = Command::new(faber());
         command.args(["confined", "--", "true"]).env_remove("FABER_CONFINED");
@@ -69,13 +72,13 @@ fn the_subcommand_is_for_faber_only() {
     assert!(!String::from_utf8(help.stdout).unwrap().contains("confined"));
 }
 
-/// The parameters are a file without a name, which lies in no folder that could be named.
+/// Parameters are an unnamed file, which lies in no folder.
 #[tokio::test]
 async fn a_confined_command_reads_its_parameters() {
-    let world = World::new();
+    let sandbox = Sandbox::new();
     let parameters = json!({ "text": "x".repeat(100_000) });
     for command in [&["cat"][..], &["cat", "/dev/stdin"], &["sh", "-c", "cat /proc/self/fd/0"]] {
-        let tool = confined_tool(&json!({}), command, &world.root());
+        let tool = confined_tool(&json!({}), command, &sandbox.root());
         let read = tool.call("t", parameters.clone()).await.unwrap();
         assert!(read == parameters, "{command:?}");
     }

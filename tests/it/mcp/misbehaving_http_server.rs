@@ -1,4 +1,4 @@
-//! What a server over HTTP may do to a call, and what the call says then.
+//! Faults of an HTTP server during a call, and the errors of the call.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use shared::tool::{ErrorCode, ToolError};
 use tests::toolset::{Connected, MAX_WAIT, step, wait_until};
 use toolbox::{Found, SetStatus, ToolContext, progress::pipe};
 
-use super::trickster::{Trickster, serve};
+use super::http_server::{HttpServer, serve};
 
-struct World {
-    server: Trickster,
+struct ServerTest {
+    server: HttpServer,
     connected: Connected,
 }
 
-impl World {
+impl ServerTest {
     async fn new() -> Self {
-        let server = Trickster::start().await;
+        let server = HttpServer::start().await;
         let connected = Connected::ready(&server.source()).await;
         Self { server, connected }
     }
@@ -36,49 +36,49 @@ async fn failure(source: &Value) -> String {
 }
 
 #[tokio::test]
-async fn documents_and_streams_are_answers() {
-    let world = World::new().await;
-    assert_eq!(world.call("act", "").await, Ok(json!("done 1")));
+async fn json_documents_and_event_streams_are_accepted_as_answers() {
+    let test = ServerTest::new().await;
+    assert_eq!(test.call("act", "").await, Ok(json!("done 1")));
     let (reporter, mut listener) = pipe();
     let cx = ToolContext { reporter, ..step() };
-    let answer = world.connected.call_in("act", json!({ "how": "stream" }), cx).await;
+    let answer = test.connected.call_in("act", json!({ "how": "stream" }), cx).await;
     assert_eq!(answer, Ok(json!("done 2")));
     let last = listener.next().now_or_never().unwrap().progress;
     assert_eq!((last.progress, last.total), (2.0, Some(2.0)));
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_is_taken_up() {
-    let world = World::new().await;
-    assert_eq!(world.call("act", "resume").await, Ok(json!("resumed")));
-    assert_eq!(world.server.calls(), 1);
+async fn a_broken_event_stream_is_resumed() {
+    let test = ServerTest::new().await;
+    assert_eq!(test.call("act", "resume").await, Ok(json!("resumed")));
+    assert_eq!(test.server.calls(), 1);
 }
 
 #[tokio::test]
-async fn a_call_with_an_effect_is_never_made_again_over_http() {
+async fn a_once_call_over_http_is_never_repeated() {
     for how in ["drop", "half", "end", "html", "garbage", "other", "accepted", "502", "504"] {
-        let world = World::new().await;
-        let err = world.call("act", how).await.unwrap_err();
+        let test = ServerTest::new().await;
+        let err = test.call("act", how).await.unwrap_err();
         assert_eq!(err.code, ErrorCode::OUTCOME_UNKNOWN, "{how}: {err}");
         assert!(!err.is_definite && !err.retryable, "{how}");
         assert!(err.message.contains("broke off while `s.act` was called"), "{how}: {err}");
-        assert_eq!(world.server.calls(), 1, "{how}");
-        assert_eq!(world.call("act", "").await, Ok(json!("done 2")), "{how}");
+        assert_eq!(test.server.calls(), 1, "{how}");
+        assert_eq!(test.call("act", "").await, Ok(json!("done 2")), "{how}");
     }
 }
 
 #[tokio::test]
-async fn a_call_that_only_looks_is_made_once_more_over_http() {
-    let world = World::new().await;
-    let err = world.call("look", "drop").await.unwrap_err();
+async fn a_read_call_over_http_is_repeated_once() {
+    let test = ServerTest::new().await;
+    let err = test.call("look", "drop").await.unwrap_err();
     assert_eq!((err.code, err.is_definite), (ErrorCode::UNAVAILABLE, false));
-    assert_eq!(world.server.calls(), 2);
+    assert_eq!(test.server.calls(), 2);
 }
 
 #[tokio::test]
-async fn what_a_server_refuses_has_failed_for_certain() {
-    let world = World::new().await;
-    let host = world.server.address;
+async fn a_call_that_a_server_refuses_fails_for_certain() {
+    let test = ServerTest::new().await;
+    let host = test.server.address;
     for (status, retryable, hint) in [
         ("401", false, " Unauthorized: look at the `headers` of the server"),
         ("403", false, " Forbidden: look at the `headers` of the server"),
@@ -87,63 +87,64 @@ async fn what_a_server_refuses_has_failed_for_certain() {
         ("500", true, " Internal Server Error"),
         ("503", true, " Service Unavailable"),
     ] {
-        let err = world.call("act", status).await.unwrap_err();
+        let err = test.call("act", status).await.unwrap_err();
         assert!(err.is_definite && err.retryable == retryable, "{status}: {err:?}");
         let expected = format!("tool.unavailable: `{host}` answered {status}{hint}: because");
         assert_eq!(err.to_string(), expected);
     }
-    assert_eq!(world.server.calls(), 6);
-    assert_eq!(world.server.greetings(), 1);
-    // A server cannot say in our words that it never read a call.
-    let err = world.call("act", "forged").await.unwrap_err();
-    assert_eq!((err.code, world.server.calls()), (ErrorCode::FAILED, 7));
+    assert_eq!(test.server.calls(), 6);
+    assert_eq!(test.server.greetings(), 1);
+    // A server cannot claim with our error code that it never read a call.
+    let err = test.call("act", "forged").await.unwrap_err();
+    assert_eq!((err.code, test.server.calls()), (ErrorCode::FAILED, 7));
 }
 
 #[tokio::test]
-async fn fifty_megabytes_fail_their_call_alone() {
-    let world = World::new().await;
+async fn a_huge_answer_fails_only_its_call() {
+    let test = ServerTest::new().await;
     for how in ["huge", "huge stream"] {
-        let err = world.call("act", how).await.unwrap_err();
+        let err = test.call("act", how).await.unwrap_err();
         assert_eq!(err.code, ErrorCode::OUTPUT_TOO_LARGE, "{how}: {err}");
     }
-    assert_eq!(world.call("act", "").await, Ok(json!("done 3")));
-    assert_eq!(world.server.greetings(), 1);
+    assert_eq!(test.call("act", "").await, Ok(json!("done 3")));
+    assert_eq!(test.server.greetings(), 1);
 }
 
 #[tokio::test]
-async fn a_call_that_is_cancelled_is_announced_over_http() {
-    let world = World::new().await;
+async fn the_server_is_told_about_cancelled_calls_over_http() {
+    let test = ServerTest::new().await;
     let cx = step();
     let cancel = cx.cancel.clone();
-    let hang = world.connected.call_in("act", json!({ "how": "hang" }), cx);
+    let hang = test.connected.call_in("act", json!({ "how": "hang" }), cx);
     let (hang, ()) = tokio::join!(hang, async {
-        wait_until("the call came", || world.server.calls() == 1).await;
-        assert_eq!(world.call("act", "").await, Ok(json!("done 2")));
+        wait_until("the call came", || test.server.calls() == 1).await;
+        assert_eq!(test.call("act", "").await, Ok(json!("done 2")));
         cancel.cancel();
     });
     let err = hang.unwrap_err();
     assert_eq!((err.code, err.is_definite), (ErrorCode::CANCELLED, false));
-    wait_until("it is announced", || world.server.has_heard("notifications/cancelled")).await;
+    wait_until("the cancellation arrives", || test.server.has_heard("notifications/cancelled"))
+        .await;
 }
 
 #[tokio::test]
-async fn a_session_that_has_expired_begins_anew() {
-    let world = World::new().await;
-    assert_eq!(world.call("act", "forget").await, Ok(json!("done 1")));
-    // Nobody has read these calls, so all are made again, though they have an effect.
-    let calls = futures::future::join_all((0..10).map(|_| world.call("act", ""))).await;
+async fn an_expired_session_is_renewed_and_its_calls_are_repeated() {
+    let test = ServerTest::new().await;
+    assert_eq!(test.call("act", "forget").await, Ok(json!("done 1")));
+    // The server read none of these calls, so all are repeated, even with effects.
+    let calls = futures::future::join_all((0..10).map(|_| test.call("act", ""))).await;
     assert!(calls.iter().all(Result::is_ok), "{calls:?}");
-    assert_eq!((world.server.calls(), world.server.greetings()), (11, 2));
+    assert_eq!((test.server.calls(), test.server.greetings()), (11, 2));
 }
 
 #[tokio::test]
-async fn new_tools_are_found_over_http() {
-    let world = World::new().await;
+async fn tools_that_an_http_server_adds_are_found() {
+    let test = ServerTest::new().await;
     let name = "s.grown".parse().unwrap();
-    let toolbox = &world.connected.toolbox;
+    let toolbox = &test.connected.toolbox;
     let mut changes = toolbox.changes();
-    wait_until("somebody listens", || world.server.is_heard()).await;
-    world.call("look", "grow").await.unwrap();
+    wait_until("the client listens", || test.server.has_listener()).await;
+    test.call("look", "grow").await.unwrap();
     let found = async {
         while !matches!(toolbox.find(&name), Found::Tool(_)) {
             changes.changed().await.unwrap();
@@ -153,15 +154,15 @@ async fn new_tools_are_found_over_http() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_fails_for_certain_and_is_found_again() {
-    let World { server, connected } = World::new().await;
+async fn calls_to_a_stopped_server_fail_for_certain_until_it_returns() {
+    let ServerTest { server, connected } = ServerTest::new().await;
     let address = server.stop().await;
     let call = || connected.call("act", json!({}));
     let err = call().await.unwrap_err();
     assert_eq!((err.code.clone(), err.is_definite), (ErrorCode::UNAVAILABLE, true), "{err}");
     assert!(err.message.contains(&format!("`{address}` cannot be reached")), "{err}");
 
-    let server = Trickster::start_at(address).await;
+    let server = HttpServer::start_at(address).await;
     let found = async {
         while call().await.is_err() {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -172,15 +173,15 @@ async fn a_server_that_is_gone_fails_for_certain_and_is_found_again() {
 }
 
 #[tokio::test]
-async fn a_session_ends_with_its_owner() {
-    let World { server, connected } = World::new().await;
+async fn a_session_is_deleted_with_its_toolset() {
+    let ServerTest { server, connected } = ServerTest::new().await;
     connected.sources.close().await;
     assert!(server.has_heard("DELETE"));
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_used_says_why() {
-    let server = Trickster::start().await;
+async fn an_unusable_http_server_fails_with_the_reason() {
+    let server = HttpServer::start().await;
     let host = server.address;
     for (status, why) in [
         (401, "401 Unauthorized: look at the `headers` of the server"),
@@ -191,7 +192,7 @@ async fn a_server_that_cannot_be_used_says_why() {
              write that address",
         ),
     ] {
-        server.answer_all_with(status);
+        server.set_status(status);
         let error = failure(&server.source()).await;
         assert_eq!(error, format!("`{host}` answered {why}: no,"));
     }
@@ -202,11 +203,11 @@ async fn a_server_that_cannot_be_used_says_why() {
 }
 
 #[tokio::test]
-async fn secrets_in_headers_are_not_shown() {
-    let server = Trickster::start().await;
-    server.answer_all_with(403);
+async fn secrets_in_headers_are_masked_in_errors() {
+    let server = HttpServer::start().await;
+    server.set_status(403);
     let mut source = server.source();
-    // Any variable will do that every environment has.
+    // A variable that exists in every environment.
     source["mcp"]["headers"] =
         json!({ "authorization": { "secret": "CARGO_MANIFEST_DIR", "prefix": "Bearer " } });
     let error = failure(&source).await;
@@ -214,7 +215,7 @@ async fn secrets_in_headers_are_not_shown() {
 }
 
 #[tokio::test]
-async fn a_greeting_of_fifty_megabytes_fails_its_set() {
+async fn a_huge_initialize_answer_fails_the_toolset() {
     let chunk = Bytes::from(vec![b'x'; 1 << 20]);
     let (address, _task) = serve("application/json", vec![chunk; 50]).await;
     let source = json!({ "mcp": { "url": format!("http://{address}/mcp") } });
@@ -223,7 +224,7 @@ async fn a_greeting_of_fifty_megabytes_fails_its_set() {
 }
 
 #[tokio::test]
-async fn what_is_no_mcp_server_at_all_says_so() {
+async fn an_http_server_without_mcp_fails_with_the_reason() {
     for (kind, body, why) in [
         ("text/html", "<h1>Hello</h1>", "it answered 200 OK with text/html"),
         ("application/json", "{]", "its answer is not a message"),
@@ -237,8 +238,8 @@ async fn what_is_no_mcp_server_at_all_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_never_answers_is_given_up_over_http() {
-    // Connections are made by the system, whether or not anybody accepts them.
+async fn an_http_server_that_does_not_answer_fails_after_30_seconds() {
+    // The system accepts connections even if no program does.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let source = json!({ "mcp": { "url": format!("http://{address}/mcp") } });
@@ -249,12 +250,12 @@ async fn a_server_that_never_answers_is_given_up_over_http() {
 }
 
 #[tokio::test]
-async fn rubbish_that_nobody_asked_for_is_survived() {
-    let world = World::new().await;
-    wait_until("somebody listens", || world.server.is_heard()).await;
-    assert_eq!(world.call("look", "rubbish unasked").await, Ok(json!("done 1")));
-    // Behind an event of 50 MB the stream is left, and listened to anew.
-    wait_until("somebody listens again", || world.server.listeners() == 2).await;
-    assert_eq!(world.call("act", "").await, Ok(json!("done 2")));
-    assert_eq!(world.server.greetings(), 1);
+async fn garbage_in_the_event_stream_does_not_break_calls() {
+    let test = ServerTest::new().await;
+    wait_until("the client listens", || test.server.has_listener()).await;
+    assert_eq!(test.call("look", "rubbish unasked").await, Ok(json!("done 1")));
+    // After an event of 50 MB the stream is closed and opened again.
+    wait_until("the client listens again", || test.server.listeners() == 2).await;
+    assert_eq!(test.call("act", "").await, Ok(json!("done 2")));
+    assert_eq!(test.server.greetings(), 1);
 }

@@ -1,4 +1,4 @@
-//! Command tools: real commands, also such as misbehave.
+//! Command tools: real commands, including misbehaving ones.
 
 use std::{fs, time::Duration};
 
@@ -16,7 +16,7 @@ fn connect(command: &[&str]) -> Connected {
     Connected::begin(&json!({ "tools": [tool] }))
 }
 
-async fn check(command: &[&str], parameters: Value, expected: Expect) {
+async fn assert_output(command: &[&str], parameters: Value, expected: Expect) {
     let text = match connect(command).call("s.t", parameters).await {
         Ok(value) => value.to_string(),
         Err(err) => format!("{err} (retryable: {}, definite: {})", err.retryable, err.is_definite),
@@ -29,40 +29,41 @@ fn sh(script: &str) -> [&str; 3] {
 }
 
 #[tokio::test]
-async fn parameters_come_in_and_output_goes_out() {
+async fn a_command_reads_parameters_as_json_and_its_output_is_a_value() {
     let parameters = json!({ "z": 9_007_199_254_740_993_i64, "a": 0.1, "ü": "🎉" });
-    check(&["cat"], parameters, expect![[r#"{"z":9007199254740993,"a":0.1,"ü":"🎉"}"#]]).await;
-    check(&["printf", r"a\n\n"], json!({}), expect![[r#""a\n""#]]).await;
-    check(&["printf", r"\377"], json!({}), expect![[r#""�""#]]).await;
-    check(&["true"], json!({}), expect![[r#""""#]]).await;
-    check(&sh("echo null; echo"), json!({}), expect!["null"]).await;
+    assert_output(&["cat"], parameters, expect![[r#"{"z":9007199254740993,"a":0.1,"ü":"🎉"}"#]])
+        .await;
+    assert_output(&["printf", r"a\n\n"], json!({}), expect![[r#""a\n""#]]).await;
+    assert_output(&["printf", r"\377"], json!({}), expect![[r#""�""#]]).await;
+    assert_output(&["true"], json!({}), expect![[r#""""#]]).await;
+    assert_output(&sh("echo null; echo"), json!({}), expect!["null"]).await;
 }
 
 #[tokio::test]
-async fn arguments_never_meet_a_shell() {
+async fn templates_in_arguments_are_not_interpreted_by_a_shell() {
     let parameters = json!({ "text": "$(date) 'x' \"y\"; *", "n": 1.50 });
     let command = ["printf", "%s|%s|%s", "{{text}}", "{{absent}}", "n={{n}}"];
-    check(&command, parameters, expect![[r#""$(date) 'x' \"y\"; *|n=1.5|""#]]).await;
+    assert_output(&command, parameters, expect![[r#""$(date) 'x' \"y\"; *|n=1.5|""#]]).await;
     let nul = json!({ "text": "a\0b" });
-    check(&["echo", "{{text}}"], nul, expect!["tool.invalid_parameters: `echo` could not be started: nul byte found in provided data (retryable: false, definite: true)"]).await;
+    assert_output(&["echo", "{{text}}"], nul, expect!["tool.invalid_parameters: `echo` could not be started: nul byte found in provided data (retryable: false, definite: true)"]).await;
 }
 
 #[tokio::test]
-async fn failures_say_how() {
-    check(
+async fn a_failed_command_reports_its_status_or_signal_and_its_last_output() {
+    assert_output(
         &sh("echo oops >&2; exit 3"),
         json!({}),
         expect!["tool.failed: `sh` exited with status 3: oops (retryable: true, definite: true)"],
     )
     .await;
-    check(
+    assert_output(
         &sh("kill -9 $$"),
         json!({}),
         expect!["tool.failed: `sh` was ended by signal 9 (retryable: true, definite: false)"],
     )
     .await;
-    check(&["no-such-program-anywhere"], json!({}), expect!["tool.unavailable: `no-such-program-anywhere` was not found: install it, or write its full path (retryable: true, definite: true)"]).await;
-    check(&["/"], json!({}), expect!["tool.unavailable: `/` may not be run: is it an executable file? (Permission denied (os error 13)) (retryable: true, definite: true)"]).await;
+    assert_output(&["no-such-program-anywhere"], json!({}), expect!["tool.unavailable: `no-such-program-anywhere` was not found: install it, or write its full path (retryable: true, definite: true)"]).await;
+    assert_output(&["/"], json!({}), expect!["tool.unavailable: `/` may not be run: is it an executable file? (Permission denied (os error 13)) (retryable: true, definite: true)"]).await;
     let run = json!({ "command": ["true"], "cwd": "/no/such/folder" });
     let tool = json!({ "name": "t", "run": run });
     let err = Connected::begin(&json!({ "tools": [tool] })).call("t", json!({})).await.unwrap_err();
@@ -71,9 +72,9 @@ async fn failures_say_how() {
 }
 
 #[tokio::test]
-async fn outputs_have_a_limit() {
-    check(&["yes"], json!({}), expect!["tool.output_too_large: `yes` printed more than 1048576 bytes and was stopped: let it write a file and print the file's name (retryable: false, definite: true)"]).await;
-    // The shell has ended when the rest is read.
+async fn a_command_that_prints_too_much_is_stopped() {
+    assert_output(&["yes"], json!({}), expect!["tool.output_too_large: `yes` printed more than 1048576 bytes and was stopped: let it write a file and print the file's name (retryable: false, definite: true)"]).await;
+    // The shell has exited before the rest is read.
     let late = sh("head -c 2000000 /dev/zero & wait");
     let err = connect(&late).call("t", json!({})).await.unwrap_err();
     assert_eq!(err.code, ErrorCode::OUTPUT_TOO_LARGE);
@@ -84,14 +85,14 @@ async fn outputs_have_a_limit() {
 }
 
 #[tokio::test]
-async fn a_command_need_not_read() {
+async fn a_command_may_leave_its_input_unread() {
     let long = json!({ "a": "x".repeat(1 << 20) });
-    check(&sh("exec <&-; echo done"), long.clone(), expect![[r#""done""#]]).await;
-    check(&["true"], long, expect![[r#""""#]]).await;
+    assert_output(&sh("exec <&-; echo done"), long.clone(), expect![[r#""done""#]]).await;
+    assert_output(&["true"], long, expect![[r#""""#]]).await;
 }
 
 #[tokio::test]
-async fn a_command_knows_whose_call_it_serves() {
+async fn a_command_gets_key_execution_step_and_attempt_as_variables() {
     let cx = step();
     let key = cx.idempotency_key().unwrap();
     let script =
@@ -101,7 +102,7 @@ async fn a_command_knows_whose_call_it_serves() {
 }
 
 #[tokio::test]
-async fn what_a_command_says_beside_its_output_is_kept() {
+async fn standard_error_of_a_successful_command_is_kept() {
     let long = "x".repeat(5_000);
     for (script, said) in [
         ("echo 1; echo ' one is old' >&2".to_owned(), Some("one is old".to_owned())),
@@ -118,21 +119,21 @@ async fn what_a_command_says_beside_its_output_is_kept() {
     let aside = cx.aside.clone();
     let failed = connect(&sh("echo oops >&2; exit 3")).call_in("t", json!({}), cx).await;
     assert!(failed.unwrap_err().message.ends_with("oops"));
-    assert_eq!(aside.take(), None, "the error has it");
+    assert_eq!(aside.take(), None, "the error contains the text");
 }
 
 #[tokio::test]
-async fn what_a_command_leaves_behind_does_not_hold_it_up() {
-    check(&sh("sleep 1000 & echo hi"), json!({}), expect![[r#""hi""#]]).await;
+async fn a_background_process_does_not_delay_the_end_of_its_command() {
+    assert_output(&sh("sleep 1000 & echo hi"), json!({}), expect![[r#""hi""#]]).await;
 }
 
-/// A command that starts another, writes the number of that into a file, and waits.
-struct Family {
+/// A command that starts a child, writes its process id into a file, and waits.
+struct ProcessTree {
     connected: Connected,
     folder: tempfile::TempDir,
 }
 
-impl Family {
+impl ProcessTree {
     fn new(before: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let pid = folder.path().join("pid");
@@ -148,9 +149,9 @@ impl Family {
     }
 }
 
-/// A command that tidies up when it is told to stop ends as one that had done its work.
+/// A command that cleans up and exits with 0 after a signal looks like one that had done its work.
 #[tokio::test]
-async fn a_status_after_the_signal_is_no_answer() {
+async fn exit_status_0_after_a_cancellation_is_no_success() {
     let folder = tempfile::tempdir().unwrap();
     let begun = folder.path().join("begun");
     let trap = "trap 'exit 0' TERM";
@@ -170,33 +171,33 @@ async fn a_status_after_the_signal_is_no_answer() {
 }
 
 #[tokio::test]
-async fn cancelling_ends_the_whole_family() {
+async fn cancelling_a_call_ends_the_command_and_its_children() {
     for before in ["", "trap '' TERM;"] {
-        let family = Family::new(before);
+        let tree = ProcessTree::new(before);
         let cx = step();
         let cancel = cx.cancel.clone();
-        let call = family.connected.call_in("t", json!({}), cx);
+        let call = tree.connected.call_in("t", json!({}), cx);
         let begun = async {
-            wait_until("the child starts", || family.pid().is_some()).await;
+            wait_until("the child starts", || tree.pid().is_some()).await;
             cancel.cancel();
         };
         let (result, ()) = tokio::join!(call, begun);
         let err = result.unwrap_err();
         assert_eq!((err.code, err.is_definite), (ErrorCode::CANCELLED, false));
-        let pid = family.pid().unwrap();
+        let pid = tree.pid().unwrap();
         wait_until("the child ends", || !is_running(&pid)).await;
     }
 }
 
 #[tokio::test]
-async fn dropping_a_call_ends_the_whole_family() {
-    let family = Family::new("");
-    let mut call = Box::pin(family.connected.call("t", json!({})));
+async fn dropping_a_call_ends_the_command_and_its_children() {
+    let tree = ProcessTree::new("");
+    let mut call = Box::pin(tree.connected.call("t", json!({})));
     let mut pid = None;
     while pid.is_none() {
         let waited = tokio::time::timeout(Duration::from_millis(5), &mut call).await;
         assert!(waited.is_err(), "the command waits");
-        pid = family.pid();
+        pid = tree.pid();
     }
     let pid = pid.unwrap();
     assert!(is_running(&pid));
@@ -206,7 +207,7 @@ async fn dropping_a_call_ends_the_whole_family() {
 }
 
 #[tokio::test]
-async fn a_tool_without_a_command_is_known_only() {
+async fn a_tool_without_a_command_cannot_be_called() {
     let tool = json!({ "name": "t", "description": "d", "examples": ["e"] });
     let connected = Connected::begin(&json!({ "tools": [tool] }));
     assert!(!connected.tool("s.t").definition().is_callable);

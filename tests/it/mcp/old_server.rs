@@ -1,4 +1,4 @@
-//! A server from before March 2025 that plays tricks.
+//! A misbehaving server with the transport from before March 2025.
 
 use std::{
     collections::BTreeMap,
@@ -25,43 +25,43 @@ use tokio::{net::TcpListener, task::JoinSet};
 type Chunk = Result<Bytes, io::Error>;
 type Stream = mpsc::UnboundedSender<Chunk>;
 
-/// The server; it ends with this.
-pub(super) struct Antique {
+/// The server. It ends with this value.
+pub(super) struct OldServer {
     pub(super) address: SocketAddr,
-    scene: Arc<Scene>,
+    state: Arc<ServerState>,
     _task: JoinSet<()>,
 }
 
-struct Scene {
-    /// What each stream begins with.
+struct ServerState {
+    /// The first event of each stream.
     opening: &'static str,
-    /// The stream of each session that there is.
+    /// The open stream of each session.
     sessions: Mutex<Vec<Option<Stream>>>,
-    /// Streams of sessions that are forgotten; they stay open.
+    /// Streams of forgotten sessions, which stay open.
     forgotten: Mutex<Vec<Stream>>,
     calls: AtomicUsize,
 }
 
-impl Antique {
-    /// Starts one that says by its first event where it is told things.
+impl OldServer {
+    /// Starts a server whose first event says where to send messages.
     pub(super) async fn start() -> Self {
         Self::opening_with("event: endpoint\r\ndata: /message?session=SESSION\r\n\r\n").await
     }
 
-    /// Starts one whose streams begin like this, and with the number of the `SESSION`.
+    /// Starts a server with another first event. `SESSION` is replaced by the session's number.
     pub(super) async fn opening_with(opening: &'static str) -> Self {
         let (sessions, forgotten) = (Mutex::default(), Mutex::default());
         let calls = AtomicUsize::default();
-        let scene = Arc::new(Scene { opening, sessions, forgotten, calls });
+        let state = Arc::new(ServerState { opening, sessions, forgotten, calls });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let app = Router::new()
-            .route("/sse", get(open))
+            .route("/sse", get(open_stream))
             .route("/message", post(hear))
-            .with_state(Arc::clone(&scene));
+            .with_state(Arc::clone(&state));
         let mut task = JoinSet::new();
         task.spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { address, scene, _task: task }
+        Self { address, state, _task: task }
     }
 
     pub(super) fn source(&self) -> Value {
@@ -69,31 +69,31 @@ impl Antique {
     }
 
     pub(super) fn sessions(&self) -> usize {
-        self.scene.sessions.lock().unwrap().len()
+        self.state.sessions.lock().unwrap().len()
     }
 
     pub(super) fn calls(&self) -> usize {
-        self.scene.calls.load(Ordering::SeqCst)
+        self.state.calls.load(Ordering::SeqCst)
     }
 }
 
-async fn open(State(scene): State<Arc<Scene>>) -> Response {
+async fn open_stream(State(state): State<Arc<ServerState>>) -> Response {
     let (stream, said) = mpsc::unbounded();
-    let mut sessions = scene.sessions.lock().unwrap();
-    let opening = scene.opening.replace("SESSION", &sessions.len().to_string());
+    let mut sessions = state.sessions.lock().unwrap();
+    let opening = state.opening.replace("SESSION", &sessions.len().to_string());
     stream.unbounded_send(Ok(opening.into())).unwrap();
     sessions.push(Some(stream));
     ([("content-type", "text/event-stream; charset=utf-8")], Body::from_stream(said))
         .into_response()
 }
 
-async fn hear(
-    State(scene): State<Arc<Scene>>,
+async fn receive(
+    State(state): State<Arc<ServerState>>,
     Query(query): Query<BTreeMap<String, String>>,
     body: Bytes,
 ) -> Response {
     let session: usize = query["session"].parse().unwrap();
-    let Some(stream) = scene.sessions.lock().unwrap()[session].clone() else {
+    let Some(stream) = state.sessions.lock().unwrap()[session].clone() else {
         return StatusCode::NOT_FOUND.into_response();
     };
     let message: Value = serde_json::from_slice(&body).unwrap();
@@ -114,7 +114,7 @@ async fn hear(
             answer(&json!({ "tools": [look, { "name": "act", "inputSchema": schema }] }));
         }
         Some("tools/call") => {
-            let call = scene.calls.fetch_add(1, Ordering::SeqCst) + 1;
+            let call = state.calls.fetch_add(1, Ordering::SeqCst) + 1;
             let done = || {
                 answer(&json!({ "content": [{ "type": "text", "text": format!("done {call}") }] }));
             };
@@ -131,12 +131,12 @@ async fn hear(
                     say(Err(io::Error::other("broken")));
                 }
                 "huge" => {
-                    huge(&message["id"]).for_each(|part| say(Ok(part)));
+                    huge_answer(&message["id"]).for_each(|part| say(Ok(part)));
                 }
                 "forget" => {
                     done();
-                    let stream = scene.sessions.lock().unwrap()[session].take();
-                    scene.forgotten.lock().unwrap().extend(stream);
+                    let stream = state.sessions.lock().unwrap()[session].take();
+                    state.forgotten.lock().unwrap().extend(stream);
                 }
                 "refuse" => return (StatusCode::SERVICE_UNAVAILABLE, "because").into_response(),
                 _ => done(),
@@ -148,7 +148,7 @@ async fn hear(
 }
 
 /// An answer of 50 MB.
-fn huge(id: &Value) -> impl Iterator<Item = Bytes> {
+fn huge_answer(id: &Value) -> impl Iterator<Item = Bytes> {
     let begin = format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[\"");
     let chunk = Bytes::from(vec![b'x'; 1 << 20]);
     let chunks = std::iter::repeat_n(chunk, 50);

@@ -1,4 +1,4 @@
-//! The system's secrets, which no confined command reads, and commands of another user.
+//! Secrets of the system, which no confined command reads, and commands of another user.
 
 use std::{
     fs,
@@ -8,12 +8,12 @@ use std::{
 
 use sandbox::{Confinement, kernel_support};
 
-use super::{World, expect_refused};
+use super::{Sandbox, expect_refusal_if};
 
-/// As `root`, a command read the passwords of everybody.
+/// As root, a command once read the passwords of all users.
 #[tokio::test]
-async fn a_command_reads_no_secret_of_the_system() {
-    let world = World::new();
+async fn a_confined_command_reads_no_secret_of_the_system() {
+    let sandbox = Sandbox::new();
     let wide = |paths: &[&str]| Confinement {
         read: paths.iter().map(Into::into).collect(),
         ..Confinement::default()
@@ -23,38 +23,40 @@ async fn a_command_reads_no_secret_of_the_system() {
             continue;
         }
         for confine in [wide(&[]), wide(&["/etc"]), wide(&["/"])] {
-            expect_refused(
-                world.bash_with(confine, &format!("cat {secret}")).await,
+            expect_refusal_if(
+                sandbox.bash_with(confine, &format!("cat {secret}")).await,
                 kernel_support().files,
             );
         }
         let linked = format!("ln -s {secret} link; cat link; r=$?; rm link; exit $r");
-        expect_refused(world.bash(&linked).await, kernel_support().files);
+        expect_refusal_if(sandbox.bash(&linked).await, kernel_support().files);
     }
     if Path::new("/root").exists() {
         for confine in [wide(&[]), wide(&["/"])] {
-            expect_refused(world.bash_with(confine, "ls -A /root").await, kernel_support().files);
+            expect_refusal_if(
+                sandbox.bash_with(confine, "ls -A /root").await,
+                kernel_support().files,
+            );
         }
     }
     let closed = Path::new("/etc/ssl/private");
     if closed.metadata().is_ok_and(|folder| folder.mode() & 0o005 != 0o005) {
         for confine in [wide(&[]), wide(&["/etc"]), wide(&["/"])] {
-            let listed = world.bash_with(confine, "ls -A /etc/ssl/private").await;
-            expect_refused(listed, kernel_support().files);
+            let listed = sandbox.bash_with(confine, "ls -A /etc/ssl/private").await;
+            expect_refusal_if(listed, kernel_support().files);
         }
     }
     let public =
         "cat /etc/passwd > /dev/null && ls /etc > /dev/null && ls -R /etc/ssl/certs > /dev/null";
-    let text = world.bash(&format!("{public} && echo read")).await.unwrap();
+    let text = sandbox.bash(&format!("{public} && echo read")).await.unwrap();
     assert!(text.contains("read"), "{text}");
     let named = wide(&["/etc/shadow"]);
     if is_root() {
-        let text = world.bash_with(named, "grep -c root /etc/shadow").await.unwrap();
-        assert!(text.contains("STDOUT:\n1"), "a file that is named is meant: {text}");
+        let text = sandbox.bash_with(named, "grep -c root /etc/shadow").await.unwrap();
+        assert!(text.contains("STDOUT:\n1"), "a file that is named explicitly is allowed: {text}");
     }
 }
 
-/// Returns whether the tests run as `root`.
 fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
@@ -64,16 +66,16 @@ fn as_user(name: &str) -> Confinement {
 }
 
 #[tokio::test]
-async fn a_command_runs_as_another_user() {
-    let world = World::new();
-    for (path, mode) in [(world.folder.path().to_owned(), 0o755), (world.root(), 0o777)] {
+async fn a_confined_command_can_run_as_another_user() {
+    let sandbox = Sandbox::new();
+    for (path, mode) in [(sandbox.folder.path().to_owned(), 0o755), (sandbox.root(), 0o777)] {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
-    let err = world.bash_with(as_user("no-such-user"), "true").await.unwrap_err();
+    let err = sandbox.bash_with(as_user("no-such-user"), "true").await.unwrap_err();
     assert!(err.message.contains("there is no user `no-such-user`"), "{err}");
     let script = "id -un; id -u; id -G; echo $USER $LOGNAME; f=$(mktemp) && rm $f && echo x > made; \
                   cat /dev/stdin < /dev/null";
-    let ran = world.bash_with(as_user("nobody"), script).await;
+    let ran = sandbox.bash_with(as_user("nobody"), script).await;
     if !is_root() {
         let err = ran.unwrap_err();
         assert!(err.message.contains("CAP_SETUID") && err.message.contains("`nobody`"), "{err}");
@@ -81,8 +83,8 @@ async fn a_command_runs_as_another_user() {
     }
     let text = ran.unwrap();
     assert!(text.starts_with("STDOUT:\nnobody\n65534\n65534\nnobody nobody\n\nReturn"), "{text}");
-    let made = fs::metadata(world.root().join("made")).unwrap();
+    let made = fs::metadata(sandbox.root().join("made")).unwrap();
     assert_eq!(made.uid(), 65_534);
-    let err = world.bash_with(as_user("nobody"), "sleep 1000 & kill -9 $$").await.unwrap_err();
-    assert!(err.message.contains("-9"), "its warden ends as it does: {err}");
+    let err = sandbox.bash_with(as_user("nobody"), "sleep 1000 & kill -9 $$").await.unwrap_err();
+    assert!(err.message.contains("-9"), "the watcher exits with the status of the command: {err}");
 }

@@ -1,4 +1,4 @@
-//! Servers from before March 2025: one stream of events, and messages sent elsewhere.
+//! The transport from before March 2025: one event stream, and messages to another address.
 
 use std::process::Stdio;
 
@@ -12,10 +12,10 @@ use tokio::{
 };
 use toolbox::{SetStatus, ToolContext, progress::pipe};
 
-use super::{antique::Antique, official::server};
+use super::{official::server, old_server::OldServer};
 use crate::mongod::free_port;
 
-/// The official server that has everything, over the older transport.
+/// The official test server with the older transport.
 struct Everything {
     url: String,
     child: Child,
@@ -24,14 +24,20 @@ struct Everything {
 
 impl Everything {
     async fn begin() -> Self {
-        // The server cannot say which port it got, so it is told one that is free.
+        // The server cannot report its port, so the test chooses a free one.
         let port = free_port();
         let mut command = Command::new("node");
         command.arg(server("server-everything")).arg("sse").env("PORT", port.to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        while !lines.next_line().await.unwrap().expect("it starts").contains("running on port") {}
+        while !lines
+            .next_line()
+            .await
+            .unwrap()
+            .expect("the server starts")
+            .contains("running on port")
+        {}
         let mut log = JoinSet::new();
         log.spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Self { url: format!("http://127.0.0.1:{port}/sse"), child, _log: log }
@@ -39,7 +45,7 @@ impl Everything {
 }
 
 #[tokio::test]
-async fn an_older_server_is_recognised_and_called() {
+async fn the_older_transport_is_detected_and_used() {
     let server = Everything::begin().await;
     for transport in [json!(null), json!("sse")] {
         let mcp = json!({ "url": server.url, "transport": transport });
@@ -58,7 +64,7 @@ async fn an_older_server_is_recognised_and_called() {
 }
 
 #[tokio::test]
-async fn an_older_server_reports_and_is_cancelled() {
+async fn calls_over_the_older_transport_report_progress_and_can_be_cancelled() {
     let server = Everything::begin().await;
     let set = Connected::ready(&json!({ "mcp": { "url": server.url } })).await;
     let (reporter, mut listener) = pipe();
@@ -75,7 +81,7 @@ async fn an_older_server_reports_and_is_cancelled() {
 }
 
 #[tokio::test]
-async fn an_older_server_that_dies_takes_its_calls_with_it_and_is_found_again() {
+async fn calls_of_a_dead_older_server_fail_and_its_successor_is_used() {
     let mut server = Everything::begin().await;
     let set = Connected::ready(&json!({ "mcp": { "url": server.url } })).await;
     let (reporter, mut listener) = pipe();
@@ -86,73 +92,74 @@ async fn an_older_server_that_dies_takes_its_calls_with_it_and_is_found_again() 
         listener.next().await;
         server.child.kill().await.unwrap();
     });
-    // What only looks is called once more, which finds nobody.
+    // A read is repeated once, and finds no server.
     assert_eq!(long.unwrap_err().code, ErrorCode::UNAVAILABLE);
     let err = set.call("echo", json!({ "message": "b" })).await.unwrap_err();
     assert_eq!((err.code.clone(), err.is_definite), (ErrorCode::UNAVAILABLE, true), "{err}");
 }
 
-async fn old() -> (Antique, Connected) {
-    let server = Antique::start().await;
+async fn connect_old_server() -> (OldServer, Connected) {
+    let server = OldServer::start().await;
     let connected = Connected::ready(&server.source()).await;
     (server, connected)
 }
 
-async fn call(set: &Connected, tool: &str, how: &str) -> Result<Value, ToolError> {
+async fn call_with(set: &Connected, tool: &str, how: &str) -> Result<Value, ToolError> {
     set.call(tool, json!({ "how": how })).await
 }
 
 #[tokio::test]
-async fn rubbish_between_events_is_survived() {
-    let (server, set) = old().await;
-    assert_eq!(call(&set, "act", "rubbish").await, Ok(json!("done 1")));
-    assert_eq!(call(&set, "act", "").await, Ok(json!("done 2")));
+async fn garbage_in_an_older_event_stream_is_ignored() {
+    let (server, set) = connect_old_server().await;
+    assert_eq!(call_with(&set, "act", "rubbish").await, Ok(json!("done 1")));
+    assert_eq!(call_with(&set, "act", "").await, Ok(json!("done 2")));
     assert_eq!(server.sessions(), 1);
 }
 
 #[tokio::test]
-async fn fifty_megabytes_fail_their_call_alone_on_a_stream_of_all() {
-    let (server, set) = old().await;
-    let (huge, other) = tokio::join!(call(&set, "act", "huge"), call(&set, "act", ""));
+async fn a_huge_answer_fails_only_its_call_on_a_shared_stream() {
+    let (server, set) = connect_old_server().await;
+    let (huge, other) = tokio::join!(call_with(&set, "act", "huge"), call_with(&set, "act", ""));
     assert_eq!(huge.unwrap_err().code, ErrorCode::OUTPUT_TOO_LARGE);
     assert!(other.is_ok(), "{other:?}");
     assert_eq!(server.sessions(), 1);
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_leaves_calls_with_an_effect_open() {
+async fn a_broken_stream_gives_once_calls_an_unknown_outcome() {
     for how in ["die", "half"] {
-        let (server, set) = old().await;
-        let (broken, hanging) = tokio::join!(call(&set, "act", how), call(&set, "act", "hang"));
+        let (server, set) = connect_old_server().await;
+        let (broken, hanging) =
+            tokio::join!(call_with(&set, "act", how), call_with(&set, "act", "hang"));
         for err in [broken.unwrap_err(), hanging.unwrap_err()] {
             assert_eq!(err.code, ErrorCode::OUTCOME_UNKNOWN, "{how}: {err}");
         }
-        assert_eq!(call(&set, "act", "").await, Ok(json!("done 3")), "{how}");
-        let err = call(&set, "look", how).await.unwrap_err();
+        assert_eq!(call_with(&set, "act", "").await, Ok(json!("done 3")), "{how}");
+        let err = call_with(&set, "look", how).await.unwrap_err();
         assert_eq!((err.code, err.is_definite), (ErrorCode::UNAVAILABLE, false), "{how}");
-        assert_eq!(server.calls(), 5, "{how}: what only looks is called once more");
+        assert_eq!(server.calls(), 5, "{how}: a read is repeated once");
     }
 }
 
 #[tokio::test]
-async fn an_older_session_that_is_forgotten_begins_anew() {
-    let (server, set) = old().await;
-    assert_eq!(call(&set, "act", "forget").await, Ok(json!("done 1")));
-    assert_eq!(call(&set, "act", "").await, Ok(json!("done 2")));
+async fn a_forgotten_session_of_an_older_server_is_renewed() {
+    let (server, set) = connect_old_server().await;
+    assert_eq!(call_with(&set, "act", "forget").await, Ok(json!("done 1")));
+    assert_eq!(call_with(&set, "act", "").await, Ok(json!("done 2")));
     assert_eq!((server.calls(), server.sessions()), (2, 2));
 }
 
 #[tokio::test]
-async fn what_an_older_server_refuses_has_failed_for_certain() {
-    let (server, set) = old().await;
-    let err = call(&set, "act", "refuse").await.unwrap_err();
+async fn a_call_that_an_older_server_refuses_fails_for_certain() {
+    let (server, set) = connect_old_server().await;
+    let err = call_with(&set, "act", "refuse").await.unwrap_err();
     assert!(err.is_definite && err.retryable, "{err:?}");
     assert!(err.message.ends_with("answered 503 Service Unavailable: because"), "{err}");
     assert_eq!((server.calls(), server.sessions()), (1, 1));
 }
 
 #[tokio::test]
-async fn an_older_server_that_cannot_be_used_says_why() {
+async fn an_unusable_older_server_fails_with_the_reason() {
     for (opening, why) in [
         (
             "event: endpoint\ndata: http://127.0.0.2:9/steal\n\n",
@@ -160,22 +167,22 @@ async fn an_older_server_that_cannot_be_used_says_why() {
         ),
         ("data: hello\n\n", "does not begin with where to send messages"),
     ] {
-        let server = Antique::opening_with(opening).await;
+        let server = OldServer::opening_with(opening).await;
         let mut source = server.source();
         source["mcp"]["transport"] = json!("sse");
         let status = Connected::begin(&source).status().await;
         assert_eq!(status, SetStatus::Failed { error: format!("`{}` {why}", server.address) });
-        // Where it was only tried, what counts is the first answer.
+        // If the transport was only guessed, the first answer is reported.
         let SetStatus::Failed { error } = Connected::begin(&server.source()).status().await else {
-            panic!("it cannot be used")
+            panic!("the server must be unusable")
         };
         assert!(error.contains("answered 405 Method Not Allowed"), "{error}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_older_server_that_does_not_begin_is_given_up() {
-    let server = Antique::opening_with(": wait\n\n").await;
+async fn an_older_server_without_a_first_event_fails_after_10_seconds() {
+    let server = OldServer::opening_with(": wait\n\n").await;
     let mut source = server.source();
     source["mcp"]["transport"] = json!("sse");
     let status = Connected::begin(&source).status().await;

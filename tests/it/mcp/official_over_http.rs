@@ -20,8 +20,8 @@ struct Everything {
 }
 
 impl Everything {
-    /// Starts it at a port that is free. It cannot be told to choose one itself, so another process
-    /// may be faster.
+    /// Starts the server on a free port. It cannot choose one itself, so another process may take
+    /// the port first.
     async fn start() -> Self {
         let starting = async {
             loop {
@@ -36,7 +36,7 @@ impl Everything {
         tokio::time::timeout(MAX_WAIT, starting).await.expect("a port is free")
     }
 
-    /// Starts it at a port that will be free again if it is not.
+    /// Starts the server on a port that may still be in use for a moment.
     async fn start_at(port: u16) -> Self {
         let starting = async {
             loop {
@@ -45,10 +45,10 @@ impl Everything {
                 }
             }
         };
-        tokio::time::timeout(MAX_WAIT, starting).await.expect("its port is free again")
+        tokio::time::timeout(MAX_WAIT, starting).await.expect("the port is free again")
     }
 
-    /// Returns nothing if the port is taken.
+    /// Returns `None` if the port is taken.
     async fn try_start(port: u16) -> Option<Self> {
         let mut command = Command::new("node");
         command.arg(server("server-everything")).arg("streamableHttp").kill_on_drop(true);
@@ -72,7 +72,7 @@ impl Everything {
 }
 
 #[tokio::test]
-async fn everything_is_understood_over_http() {
+async fn tools_of_the_official_test_server_work_over_http() {
     let server = Everything::start().await;
     let everything = Connected::ready(&server.source()).await;
     let echo = everything.call("echo", json!({ "message": "Größe 🎉\n\u{2028}" })).await;
@@ -101,7 +101,7 @@ async fn everything_is_understood_over_http() {
 }
 
 #[tokio::test]
-async fn a_long_operation_reports_and_can_be_cancelled_over_http() {
+async fn a_long_operation_over_http_reports_progress_and_can_be_cancelled() {
     let server = Everything::start().await;
     let everything = Connected::ready(&server.source()).await;
     let (reporter, mut listener) = pipe();
@@ -126,7 +126,7 @@ async fn a_long_operation_reports_and_can_be_cancelled_over_http() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_started_anew_is_greeted_anew() {
+async fn a_restarted_http_server_gets_a_new_session() {
     let mut server = Everything::start().await;
     let everything = Connected::ready(&server.source()).await;
     server.child.kill().await.unwrap();

@@ -1,4 +1,4 @@
-//! What is Faber's own, and hidden from commands.
+//! Faber's own files, which are hidden from commands.
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -8,20 +8,20 @@ use serde_json::json;
 use shared::tool::{ErrorCode, ToolError};
 use tests::{binary::faber, kernel::has_mount_namespaces};
 
-use super::{World, order};
+use super::{Sandbox, confinement_order};
 
 #[tokio::test]
-async fn a_command_does_not_touch_what_is_faber_s_own() {
-    let world = World::new();
+async fn a_confined_command_can_neither_read_nor_change_hidden_files() {
+    let sandbox = Sandbox::new();
     let hidden = ["faber.yaml", "data", "deep/er/x.db", "deep/er/x.db-wal", "not-there"];
-    let root = world.root();
+    let root = sandbox.root();
     fs::create_dir_all(root.join("data")).unwrap();
     fs::create_dir_all(root.join("deep/er")).unwrap();
     for own in ["faber.yaml", "data/x", "deep/er/x.db", "deep/er/x.db-wal", "deep/free"] {
         fs::write(root.join(own), "own").unwrap();
     }
-    if let Err(err) = world.bash_hiding(&hidden, "true").await {
-        refuses_to_hide(&err);
+    if let Err(err) = sandbox.bash_hiding(&hidden, "true").await {
+        assert_refusal_to_hide(&err);
         return;
     }
     for command in [
@@ -39,26 +39,25 @@ async fn a_command_does_not_touch_what_is_faber_s_own() {
         "mv deep/er elsewhere",
         "umount faber.yaml",
     ] {
-        // They print nothing of their own to the output, and say why they failed.
-        let err = world.bash_hiding(&hidden, command).await.unwrap_err();
+        // These commands print nothing to standard output and name the reason of their failure.
+        let err = sandbox.bash_hiding(&hidden, command).await.unwrap_err();
         let said = err.message.to_lowercase();
         let reasons =
             ["permission denied", "not permitted", "busy", "cross-device", "must be superuser"];
         assert!(reasons.iter().any(|reason| said.contains(reason)), "{command}: {err}");
     }
     let free = "cat deep/free && echo new > deep/new && mv deep/new deep/er/new && ls -a .";
-    world.bash_hiding(&hidden, free).await.unwrap();
+    sandbox.bash_hiding(&hidden, free).await.unwrap();
     for own in ["faber.yaml", "data/x", "deep/er/x.db", "deep/er/x.db-wal"] {
         assert_eq!(fs::read_to_string(root.join(own)).unwrap(), "own", "{own}");
     }
 }
 
-/// Where nobody may make a mount namespace, a command that could reach what is hidden is refused,
-/// and why is said.
-fn refuses_to_hide(err: &ToolError) {
+/// Without a mount namespace, a command that could reach a hidden file is refused with the reason.
+fn assert_refusal_to_hide(err: &ToolError) {
     assert!(
         !has_mount_namespaces() || !kernel_support().files,
-        "something could be hidden, but {err}"
+        "the file could be hidden, but {err}"
     );
     let said = &err.message;
     let is_said =
@@ -66,11 +65,11 @@ fn refuses_to_hide(err: &ToolError) {
     assert!(is_said && err.code == ErrorCode::UNAVAILABLE && !err.retryable, "{err}");
 }
 
-/// A process that changed its folder before the view was put on stood in the old one.
+/// A process that entered its folder before the mount once stayed in the old view.
 #[tokio::test]
-async fn a_command_does_not_stand_where_nothing_is_hidden() {
-    let world = World::new();
-    let root = world.root();
+async fn the_working_folder_of_a_command_does_not_show_hidden_files() {
+    let sandbox = Sandbox::new();
+    let root = sandbox.root();
     fs::create_dir_all(root.join("data")).unwrap();
     for own in ["faber.yaml", "data/f.db", "data/free"] {
         fs::write(root.join(own), "own").unwrap();
@@ -79,11 +78,11 @@ async fn a_command_does_not_stand_where_nothing_is_hidden() {
     let run = async |cwd: &str, confine: Confinement, command: &str| {
         let config = SystemConfig { confine, ..SystemConfig::default() };
         let parameters = json!({ "command": command, "cwd": cwd });
-        world.call_with(world.hiding(&hidden), config, "bash", parameters).await
+        sandbox.call_with(sandbox.hiding(&hidden), config, "bash", parameters).await
     };
     let wide = || Confinement { read: vec![root.join("..")], ..Confinement::default() };
     if let Err(err) = run("", Confinement::default(), "true").await {
-        refuses_to_hide(&err);
+        assert_refusal_to_hide(&err);
         return;
     }
     for (cwd, confine, command) in [
@@ -104,17 +103,18 @@ async fn a_command_does_not_stand_where_nothing_is_hidden() {
     }
     fs::create_dir(root.join("secret")).unwrap();
     let parameters = json!({ "command": "ls -a", "cwd": "secret" });
-    let launcher = world.hiding(&["secret"]);
-    let refused = world.call_with(launcher, SystemConfig::default(), "bash", parameters).await;
+    let launcher = sandbox.hiding(&["secret"]);
+    let refused = sandbox.call_with(launcher, SystemConfig::default(), "bash", parameters).await;
     let err = refused.unwrap_err();
     assert!(err.message.contains("Refused: Path is Faber's own: secret"), "{err}");
 }
 
-/// A command made the store's journal, which was rolled back, and a configuration, which was read.
+/// A command once created the store's journal, which was rolled back, and a configuration, which
+/// was read.
 #[tokio::test]
-async fn a_command_makes_nothing_that_faber_reads() {
-    let world = World::new();
-    let root = world.root();
+async fn a_command_cannot_create_hidden_files() {
+    let sandbox = Sandbox::new();
+    let root = sandbox.root();
     fs::write(root.join("store.db"), "own").unwrap();
     let names = ["faber.yaml", "store.db-journal", "bin/run.sh", "store.db-workers"];
     let own = || names.iter().chain(&["store.db"]).map(|name| root.join(name)).collect();
@@ -122,10 +122,10 @@ async fn a_command_makes_nothing_that_faber_reads() {
     let launcher = launcher.with_folders(vec![root.join("store.db-workers")]);
     let run = async |command: String| {
         let parameters = json!({ "command": command });
-        world.call_with(launcher.clone(), SystemConfig::default(), "bash", parameters).await
+        sandbox.call_with(launcher.clone(), SystemConfig::default(), "bash", parameters).await
     };
     if let Err(err) = run("true".to_owned()).await {
-        refuses_to_hide(&err);
+        assert_refusal_to_hide(&err);
         return;
     }
     for name in names {
@@ -159,29 +159,29 @@ async fn a_command_makes_nothing_that_faber_reads() {
     assert!(!root.join("bin/run.sh").exists() && root.join("bin/new").exists());
 }
 
-/// What covers a file goes when somebody puts another in its place, and a background command has
-/// the time to wait for that.
+/// A mount over a file disappears when the file is replaced, and a background command has time to
+/// wait for that.
 #[tokio::test]
-async fn nothing_in_the_background_is_near_what_is_hidden() {
-    let world = World::new();
-    fs::write(world.root().join("faber.yaml"), "own").unwrap();
-    let err = world.refused_in_the_background(&["faber.yaml"]).await;
+async fn background_commands_are_refused_beside_hidden_files() {
+    let sandbox = Sandbox::new();
+    fs::write(sandbox.root().join("faber.yaml"), "own").unwrap();
+    let err = sandbox.refused_in_the_background(&["faber.yaml"]).await;
     let is_said = err.message.contains("for as long as a command in the background may live");
     assert!(is_said || !kernel_support().files, "{err}");
     assert_eq!((err.code, err.retryable), (ErrorCode::UNAVAILABLE, false));
     if kernel_support().files {
         let hidden = ["../elsewhere.yaml", "../not-there.db"];
-        world.start_in_the_background(&hidden).await.unwrap();
-        let err = world.refused_in_the_background(&["not-there.db"]).await;
+        sandbox.start_in_the_background(&hidden).await.unwrap();
+        let err = sandbox.refused_in_the_background(&["not-there.db"]).await;
         assert!(err.message.contains("for as long as a command in the background"), "{err}");
     }
 }
 
-/// Programs that run unconfined stay as they are.
+/// Programs that Faber runs unconfined cannot be changed.
 #[tokio::test]
-async fn a_command_changes_no_program_that_faber_runs() {
-    let world = World::new();
-    let root = world.root();
+async fn a_command_cannot_change_programs_that_faber_runs() {
+    let sandbox = Sandbox::new();
+    let root = sandbox.root();
     fs::create_dir_all(root.join("bin")).unwrap();
     for program in ["s.sh", "bin/real.sh"] {
         fs::write(root.join(program), "echo mine").unwrap();
@@ -191,10 +191,10 @@ async fn a_command_changes_no_program_that_faber_runs() {
         let kept = vec![root.join("s.sh"), root.join("bin/link.sh")];
         let launcher = Launcher::with_binary(faber().to_owned()).with_read_only(kept);
         let parameters = json!({ "command": command });
-        world.call_with(launcher, SystemConfig::default(), "bash", parameters).await
+        sandbox.call_with(launcher, SystemConfig::default(), "bash", parameters).await
     };
     let said = match run("sh s.sh && sh bin/link.sh && echo new > other").await {
-        Err(err) => return refuses_to_hide(&err),
+        Err(err) => return assert_refusal_to_hide(&err),
         Ok(said) => said,
     };
     assert!(said.contains("mine\nmine"), "{said}");
@@ -213,23 +213,23 @@ async fn a_command_changes_no_program_that_faber_runs() {
     assert_eq!(fs::read_to_string(root.join("s.sh")).unwrap(), "echo mine");
 }
 
-/// Files of Faber's own in the folders of the system, which every command may read, and a kernel
-/// that does not say in `/proc/sys` what it offers: in a view that only this test has.
+/// Hidden files in a folder of the system, which every command may read, and a kernel that does not
+/// list its features in `/proc/sys`. The test mounts both where only it sees them.
 #[test]
-fn what_lies_in_a_folder_of_the_system_is_hidden_too() {
-    let world = World::new();
+fn hidden_files_in_system_folders_are_hidden_too() {
+    let sandbox = Sandbox::new();
     let own = PathBuf::from("/etc/faber.yaml");
-    let confinement = Confinement { write: vec![world.root()], ..Confinement::default() };
+    let confinement = Confinement { write: vec![sandbox.root()], ..Confinement::default() };
     let script = format!(
         "mount -t tmpfs none /etc && echo hush > /etc/faber.yaml && mount -t tmpfs none /proc/sys && \
          echo ready && FABER_CONFINED='{}' {} confined -- bash -c 'cat /etc/faber.yaml; echo $?; \
          exec 3<> /dev/udp/127.0.0.1/9 && echo open'",
-        order(&confinement, vec![own], "'$$'"),
+        confinement_order(&confinement, vec![own], "'$$'"),
         faber().display(),
     );
     let output = Command::new("unshare")
         .args(["--mount", "--map-root-user", "sh", "-c", &script])
-        .current_dir(world.root())
+        .current_dir(sandbox.root())
         .output()
         .unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
