@@ -1,5 +1,5 @@
-//! What a confined command may do to files besides opening, making and removing them: their owner
-//! may do much that Landlock does not see. The real binary, on the kernel that is there.
+//! Changes of modes, owners and times by a confined command, which Landlock does not restrict. The
+//! real binary on the kernel of this machine.
 
 use std::{
     fs,

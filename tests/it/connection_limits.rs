@@ -175,7 +175,7 @@ async fn a_server_at_its_connection_limit_answers_health_checks() {
             tokio::task::yield_now().await;
         }
     };
-    timeout(MAX_WAIT, freed).await.expect("there is room again");
+    timeout(MAX_WAIT, freed).await.expect("a connection becomes free");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -1,7 +1,7 @@
-//! A real `mongod`, one for the whole test binary, a database of its own for every test.
+//! A real `mongod` that all tests of the binary share, with a separate database for each test.
 //!
-//! It runs as a replica set of one, because the store needs majority writes and change
-//! streams. `./tests/run` installs the program and names it in `FABER_TEST_MONGOD`.
+//! It runs as a replica set of one, because the store needs majority writes and change streams.
+//! `./tests/run` installs the program and names it in `FABER_TEST_MONGOD`.
 
 use std::ffi::{OsStr, OsString};
 use std::net::{Ipv4Addr, TcpListener};
@@ -158,7 +158,8 @@ async fn run_admin(url: &str, command: Document) {
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Two test processes start at different ports.
-    let first = u16::try_from(std::process::id() % u32::from(PORTS)).expect("it is small");
+    let first =
+        u16::try_from(std::process::id() % u32::from(PORTS)).expect("the remainder is small");
     let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
     let mut ports = (0..PORTS).map(|_| {
         let nth = NEXT.fetch_add(1, Ordering::Relaxed) % PORTS;

@@ -102,10 +102,7 @@ fn panic_on_purpose() -> bool {
 
 /// Returns the folder of the npm clients that `tests/run` installs.
 pub(crate) fn node_modules() -> PathBuf {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "tests are told by `tests/run` what it installed"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "`tests/run` sets the variables")]
     let path = std::env::var("FABER_TEST_NODE_MODULES");
     let path = PathBuf::from(path.expect(
         "FABER_TEST_NODE_MODULES is not set: run `./tests/run`, or `eval \"$(./tests/run --env)\"`",

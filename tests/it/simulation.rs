@@ -46,7 +46,7 @@ use toolbox::Toolbox;
 const DEFAULT_WORLDS: u64 = 250;
 /// Most tries of a client to start an execution.
 const MAX_TRIES: usize = 10_000;
-/// Every so many worlds, one is simulated twice and must be identical.
+/// One world in this many is simulated twice, and must be identical.
 const REPEAT_EVERY: u64 = 10;
 const MAX_WORKERS: usize = 3;
 /// Time for all executions to finish after the last fault. Nested steps that people let try again
@@ -144,7 +144,7 @@ fn simulate(seed: u64, tools: Tools) -> End {
     runtime.block_on(async { Simulation::new(seed, tools).run().await })
 }
 
-/// How a world ended.
+/// The final state of a world.
 struct End {
     plans: BTreeMap<ExecutionId, Arc<Plan>>,
     logs: BTreeMap<ExecutionId, Vec<RecordedEvent>>,
@@ -408,7 +408,7 @@ impl Simulation {
             }
         }
         if !self.tasks.is_empty() {
-            self.violations.push("a worker was told to end and did not".to_owned());
+            self.violations.push("a worker did not drain".to_owned());
         }
         while let Some(seen) = self.subscribers.try_join_next() {
             let (id, events) = seen.expect("subscribers do not panic");

@@ -1,9 +1,8 @@
 //! Programs that end when the test process ends, however it ends.
 //!
-//! A `static` is never dropped and a killed process runs no destructor, so a fixture cannot
-//! rely on `Drop` alone. A small shell therefore stands between: it reads a pipe that only the
-//! test process holds open, and kills the program when the pipe closes. The kernel closes it
-//! for us, even after SIGKILL.
+//! A `static` is never dropped and a killed process runs no destructor, so `Drop` alone is not
+//! enough. A small shell stands between: it reads a pipe that only the test process holds open, and
+//! kills the program when the pipe closes. The kernel closes it even after SIGKILL.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};

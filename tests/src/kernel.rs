@@ -26,7 +26,7 @@ pub fn has_mount_namespaces() -> bool {
     });
     assert!(
         has || std::env::var_os(STRICT).is_none(),
-        "nobody may make a mount namespace here, and `{STRICT}` is set"
+        "mount namespaces are not allowed here, and `{STRICT}` is set"
     );
     has
 }

@@ -88,7 +88,7 @@ impl Ledger {
             wrong("called under another key");
         }
         if !uncalled.is_disjoint(&calls.attempts) {
-            wrong("an attempt was called that is said to have called nothing");
+            wrong("an attempt was called although the log says that it was not");
         }
         if effect == Effect::Read {
             return;

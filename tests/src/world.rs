@@ -78,7 +78,7 @@ pub struct World {
     pub memory: Arc<Memory>,
     faulty: Arc<FaultyStore>,
     is_calm: AtomicBool,
-    /// Whether clocks are wrong in this world.
+    /// Clocks of workers are wrong in this world.
     is_skewed: bool,
     hints: Mutex<Vec<Arc<Hints>>>,
     late: Mutex<JoinSet<()>>,

@@ -44,7 +44,7 @@ async fn a_large_picture_becomes_a_blob_and_other_tools_receive_its_bytes() {
         );
         assert_eq!(
             outputs["flow.echo"]["all"], outputs["picture"],
-            "what only passes on passes on"
+            "a step without need of the bytes passes the reference on"
         );
         let blob = blob(&api, &reference["$blob"]).await;
         assert_eq!((&blob["id"], &blob["bytes"]), (&reference["$blob"], &json!(bytes)));

@@ -52,7 +52,7 @@ pub(super) struct TestApi {
     folder: Option<Arc<TempDir>>,
 }
 
-/// What a process does.
+/// The parts of a process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     /// Only serves the API.

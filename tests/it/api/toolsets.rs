@@ -161,7 +161,11 @@ async fn an_inactive_tool_can_be_neither_planned_nor_called() {
     let change = switch_toolsets(&one, "deactivateToolSets", &["nope", "local", "ToolSet"]).await;
     assert_eq!(change["changed"], json!(["local"]));
     assert_eq!(change["notFound"], json!(["nope"]));
-    assert_eq!(change["refused"], json!(["ToolSet"]), "nobody could switch anything on again");
+    assert_eq!(
+        change["refused"],
+        json!(["ToolSet"]),
+        "`ToolSet` cannot be deactivated, because it activates the others"
+    );
     let tools = json!([{ "name": "again", "parameters": { "word": "x" } }]);
     let query = "query ($input: PlanInput!) { validatePlan(input: $input) {
         plan { planId } diagnostics { code message help } } }";

@@ -1,4 +1,4 @@
-//! What commands print and check before they repeat calls, continue an execution, or create a
+//! Commands print and check something before they repeat calls, continue an execution, or create a
 //! store.
 
 use serde_json::{Value, json};

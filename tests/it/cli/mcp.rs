@@ -34,7 +34,7 @@ pub(super) struct Client {
     _process: Child,
     questions: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
-    /// What the server said about itself, or why there is no connection.
+    /// The server's description of itself, or the reason why the connection failed.
     greeting: Value,
 }
 

@@ -15,7 +15,7 @@ pub(crate) const SEED: &str = "Create author Alice with email alice@test.com, th
 
 pub(crate) struct Workspace(TempDir);
 
-/// How a command ended.
+/// Exit code and output of a command.
 #[derive(Debug)]
 pub(crate) struct CommandOutput {
     pub(crate) status: i32,

@@ -1,4 +1,4 @@
-//! What ends together with a confined command.
+//! Processes that end together with a confined command.
 
 use std::{
     fs,

@@ -41,7 +41,7 @@ pub(super) struct StoredExecution {
     pub(super) log: Vec<RecordedEvent>,
 }
 
-/// What the log says about one step.
+/// Counts of one step in a log.
 #[derive(Debug, Default)]
 struct StepHistory {
     starts: u32,

@@ -41,7 +41,7 @@ pub(super) struct SharedRun {
     open: Mutex<BTreeSet<String>>,
 }
 
-/// What a client knows about one execution.
+/// One execution, as a client knows it.
 #[derive(Clone, Debug)]
 pub(super) struct ClientRecord {
     pub(super) execution: String,

@@ -53,7 +53,7 @@ pub(super) struct Workspace {
 /// A line of the ledger: the start or the end of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LedgerEntry {
-    /// Whether the call starts. Otherwise it ends.
+    /// `true` for the start of a call, `false` for its end.
     pub(super) is_start: bool,
     pub(super) tool: String,
     pub(super) execution: String,

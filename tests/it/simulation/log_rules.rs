@@ -34,7 +34,7 @@ impl Simulation {
         }
         let inbox = memory.list_commands(None).await.expect("the memory store does not fail");
         if !inbox.is_empty() {
-            self.violations.push(format!("nobody has heard {inbox:?}"));
+            self.violations.push(format!("still in the inbox: {inbox:?}"));
         }
     }
 }

@@ -169,7 +169,7 @@ impl Simulation {
             };
             if must && !is_heard {
                 let now = self.world.clock.now();
-                self.violations.push(format!("at {now} nobody has heard {command:?}"));
+                self.violations.push(format!("at {now} no event records {command:?}"));
             }
         }
     }

@@ -160,7 +160,10 @@ async fn a_mongodb_database_of_version_1_is_updated() {
     edit_document(&url, "meta", doc! { "_id": "schema" }, doc! { "$set": { "version": 1 } }).await;
     let store = Mongo::open(&url).await.unwrap();
     let over = store.head(execution(1)).await.unwrap().unwrap();
-    assert!(over.finished_at.is_some_and(|at_end| at_end > at(0)), "it counts as finished now");
+    assert!(
+        over.finished_at.is_some_and(|at_end| at_end > at(0)),
+        "the execution counts as finished now"
+    );
     assert_eq!(store.prune(at(1_000), 10).await.unwrap().executions, 0, "so it is retained");
     let open = store.head(execution(2)).await.unwrap().unwrap();
     assert_eq!(open.finished_at, None);

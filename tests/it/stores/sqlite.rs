@@ -308,7 +308,7 @@ async fn a_sqlite_file_of_version_3_is_updated() {
     assert_eq!(
         other.find_record(RecordKind::Tool, "a").await.unwrap(),
         Some(kept),
-        "the record is there"
+        "the record exists"
     );
     let text = TextHash([1; 32]);
     store.put_vectors("m", &[(text, vec![0.5, 0.25])]).await.unwrap();
@@ -391,7 +391,7 @@ async fn an_updated_sqlite_file_of_version_4_knows_which_executions_need_a_perso
     assert_eq!(
         needing(&store).await,
         [14, 12].map(execution),
-        "what it wrote over is not believed"
+        "a head that the old worker rewrote is not trusted"
     );
     let json = json!([{ "at": 2, "type": waiting, "step": "b" }]).to_string();
     old.execute(event, params![15, json]).unwrap();

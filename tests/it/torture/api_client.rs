@@ -15,7 +15,7 @@ use tokio::{
 /// Time to wait for an answer or an event before the client asks another server.
 const MAX_WAIT: Duration = Duration::from_secs(8);
 
-/// Why a request has no usable answer.
+/// The reason why a request has no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// The server went away or is silent.

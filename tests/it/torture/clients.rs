@@ -35,7 +35,7 @@ const RETRY: &str = "mutation ($id: ID!, $from: String) {
 const LOG: &str = "query ($id: ID!, $after: Int) { execution(executionId: $id) { state outputs
     events(afterSeq: $after) { seq at type stepId attempt data } } }";
 
-/// What a client knows about one execution.
+/// One execution, as a client knows it.
 #[derive(Clone, Debug)]
 pub(super) struct ClientRecord {
     pub(super) draft: Draft,
@@ -47,11 +47,11 @@ pub(super) struct ClientRecord {
     pub(super) received: Vec<Value>,
     /// Events that a second subscriber received, which connected and left at other times.
     pub(super) other: Vec<Value>,
-    /// What the client did to the execution.
+    /// Actions of the client.
     pub(super) actions: Vec<Action>,
 }
 
-/// Why a client stopped following an execution.
+/// Reason for which a client stopped following an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FollowEnd {
     /// It received the last event.

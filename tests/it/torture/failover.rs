@@ -65,7 +65,7 @@ async fn a_key_reserved_twice_without_a_majority_has_one_winner() {
             sleep(POLL).await;
         }
     };
-    let kept = timeout(MAX_WAIT, kept).await.expect("there is a primary");
+    let kept = timeout(MAX_WAIT, kept).await.expect("the set has a primary");
     // A deposed primary loses reservations that it never acknowledged.
     let is_lost = winners == [false, false] && kept == third;
     assert!(is_lost || [&first, &second].contains(&&kept), "{kept:?}");

@@ -21,7 +21,7 @@ pub(super) struct Step {
     pub(super) on_error: &'static str,
     /// The number that the tool must return.
     pub(super) n: u64,
-    /// How the tool behaves.
+    /// Behaviour of the tool: `ok`, `fail`, `flaky`, `hang` or `odd`.
     pub(super) fate: &'static str,
     pub(super) needs_approval: bool,
     /// The items of a loop.

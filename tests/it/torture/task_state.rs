@@ -1,4 +1,4 @@
-//! What a log says about one task: a step, an item, or the compensation of either.
+//! The state of one task by its log: a step, an item, or the compensation of either.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub(super) struct TaskState {
     released: Vec<u64>,
 }
 
-/// How a task is carried out.
+/// The expected behaviour of a task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TaskSpec {
     pub(super) kind: Kind,
