@@ -10,12 +10,10 @@ use crate::{
     select::{Criterion, Selection, Tools},
 };
 
-/// The default number of candidates.
 pub const DEFAULT_MAX_TOOLS: usize = 64;
 /// Candidates that the transcript lists one by one.
 const LISTED: usize = 256;
 
-/// The candidates, and the reason for each.
 #[derive(Clone, Debug)]
 pub struct Candidates {
     /// The candidates. Tools that cannot be planned stay, because messages name them.
@@ -24,7 +22,6 @@ pub struct Candidates {
     pub report: Value,
 }
 
-/// A candidate and its score.
 struct Candidate {
     /// The place among the tools of the selection.
     at: usize,

@@ -27,16 +27,12 @@ struct Listed {
 /// A toolset whose tools are unknown, because its source has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedSet {
-    /// The toolset.
     pub name: ToolSetName,
-    /// The reason, and what to do.
     pub error: String,
 }
 
-/// A tool of the catalog.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CatalogTool {
-    /// The tool.
     pub definition: Arc<ToolDefinition>,
     /// Its toolset is active.
     pub is_active: bool,
@@ -96,12 +92,10 @@ impl Catalog {
         self.0.names.display_name(tool)
     }
 
-    /// Returns whether both are clones of one catalog.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Returns every tool.
     pub fn tools(&self) -> &[CatalogTool] {
         &self.0.tools
     }

@@ -67,10 +67,8 @@ pub fn compile_with(
     compile_one(draft, about, &World { catalog, plans, inline: &Inline::new() })
 }
 
-/// A compiled draft.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// The draft's plan.
     pub plan: Plan,
     /// The inline plans, innermost first. Each plan comes after all plans that it names, so they
     /// are stored in this order, and [`Self::plan`] last.
@@ -93,7 +91,6 @@ pub fn compile_all(
     Ok(Compiled { plan, inner: tree.done })
 }
 
-/// The inputs of a compilation besides the draft.
 struct World<'a> {
     catalog: &'a Catalog,
     plans: &'a SubPlans,
@@ -128,7 +125,6 @@ fn compile_one(draft: &Draft, about: PlanInfo, world: &World<'_>) -> Result<Plan
     })
 }
 
-/// A step of the draft, with its own facts.
 struct Step<'a> {
     written: &'a DraftStep,
     id: StepId,
@@ -141,7 +137,6 @@ struct Step<'a> {
     undo: Option<Box<Undo<'a>>>,
 }
 
-/// A compensation, with its own facts.
 struct Undo<'a> {
     choice: Choice<'a>,
     given: Given,

@@ -10,7 +10,6 @@ use shared::{
     plan::{Compensation, Plan, RetryPolicy, StepKind, StepPolicy, ToolExecution},
 };
 
-/// A plan as written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Draft {
@@ -30,11 +29,9 @@ pub struct Draft {
     pub notices: Vec<Diagnostic>,
 }
 
-/// A step as written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct DraftStep {
-    /// The step id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The name of a tool. A step has exactly one of `name`, `toolName` and `plan`.
@@ -55,10 +52,8 @@ pub struct DraftStep {
     /// `{"path in the output": "variable"}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_mapping: Option<Map<String, Value>>,
-    /// The retry policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<DraftRetry>,
-    /// The timeout of an attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<i64>,
     /// `fail`, `continue`, `ignore` or `wait`.
@@ -67,7 +62,6 @@ pub struct DraftStep {
     /// A person must approve the step before it starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requires_approval: Option<bool>,
-    /// A condition, in CEL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
     /// The template of a loop's list.
@@ -115,10 +109,8 @@ pub struct DraftCompensation {
     /// The parameters: an object that may contain templates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Value>,
-    /// The retry policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<DraftRetry>,
-    /// The timeout of an attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<i64>,
 }
@@ -127,7 +119,6 @@ pub struct DraftCompensation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct DraftRetry {
-    /// The most attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<i64>,
     /// The wait before the second attempt, in milliseconds.

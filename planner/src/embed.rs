@@ -42,39 +42,30 @@ pub trait Embedder: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// The reason why there are no vectors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EmbedError {
     /// The model cannot be used: a file is missing or invalid.
     #[error("the embedding model `{model}` cannot be used: {why}")]
     Model {
-        /// The model.
         model: String,
-        /// The reason, and what to do.
         why: String,
     },
     /// The embedding server failed. A retry may help.
     #[error("the embedding server {url} is not available: {why}")]
     Unavailable {
-        /// The server's URL.
         url: String,
-        /// The reason, and what to do.
         why: String,
     },
     /// The embedding server refused, or sent an invalid answer. A retry does not help.
     #[error("the embedding server {url} cannot be used: {why}")]
     Refused {
-        /// The server's URL.
         url: String,
-        /// The reason, and what to do.
         why: String,
     },
     /// The embedding server rejects one of the texts. It may accept others.
     #[error("the embedding server {url} does not take a text: {why}")]
     Text {
-        /// The server's URL.
         url: String,
-        /// The server's message.
         why: String,
     },
 }

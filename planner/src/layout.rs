@@ -17,37 +17,27 @@ use self::layers::Layered;
 /// The wanted ratio of width to height.
 const ASPECT: f64 = 1.6;
 
-/// The size of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Size {
-    /// From left to right.
     pub width: f64,
-    /// From top to bottom.
     pub height: f64,
 }
 
 /// A position. The origin is the upper left corner.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
-    /// To the right.
     pub x: f64,
-    /// Down.
     pub y: f64,
 }
 
-/// The direction of edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From top to bottom.
     Down,
-    /// From left to right.
     Right,
 }
 
-/// The style of a drawing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Style {
-    /// The direction of edges.
     pub direction: Direction,
     /// Between layers.
     pub layer_gap: f64,
@@ -66,9 +56,7 @@ impl Default for Style {
 /// The positions of all nodes and edges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Drawing {
-    /// The width.
     pub width: f64,
-    /// The height.
     pub height: f64,
     /// The centre of each node.
     pub nodes: Vec<Point>,

@@ -42,11 +42,9 @@ pub struct ToolSequence {
 /// The success of the tools that were planned for a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryOutcome {
-    /// The query.
     pub query: String,
     /// The tools, and whether each succeeded.
     pub tools: Vec<(ToolName, bool)>,
-    /// The time at which the execution finished.
     pub at: Timestamp,
 }
 

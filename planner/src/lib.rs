@@ -30,7 +30,6 @@ use crate::{catalog::Catalog, compile::Compiled, draft::Draft, replan::EarlierPl
 /// The planner's name of plans that a person or a program wrote.
 pub const EXPLICIT: &str = "explicit";
 
-/// Turns a query into a plan.
 #[async_trait]
 pub trait Planner: Send + Sync {
     /// Returns the planner's name, which its plans store.
@@ -86,7 +85,6 @@ pub enum Rejection {
 /// A proposal, and the plan that it compiles to.
 #[derive(Clone, Debug)]
 pub struct ProposedPlan {
-    /// The plan, and the plans inside it.
     pub compiled: Compiled,
     /// The draft and its notes.
     pub proposal: Proposal,
@@ -95,7 +93,6 @@ pub struct ProposedPlan {
 /// A draft and its notes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
-    /// The draft.
     pub draft: Draft,
     /// The steps of planning, oldest first.
     pub notes: Vec<Note>,
@@ -131,12 +128,10 @@ impl Proposal {
     }
 }
 
-/// A note about planning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Note {
     /// The kind: `candidates`, `clauses`, `assumptions`, `prompt`, `reply`.
     pub kind: &'static str,
-    /// The content.
     pub content: Value,
     /// The time since planning began.
     pub after: Duration,
@@ -148,41 +143,31 @@ pub enum PlanningError {
     /// No tool does what the query asks.
     #[error("{message}")]
     NoPlan {
-        /// The reason, and what to do.
         message: String,
         /// Suggested tools, best first.
         nearest: Vec<String>,
-        /// The notes up to the error.
         notes: Vec<Note>,
     },
     /// The planner could not be reached.
     #[error("{message}")]
     Unavailable {
-        /// The reason, and what to do.
         message: String,
-        /// The notes up to the error.
         notes: Vec<Note>,
     },
     /// The planner's last draft does not compile.
     #[error("the plan cannot run, and was not mended: {}", .diagnostics.first().map_or("", |diagnostic| &diagnostic.message))]
     Invalid {
-        /// The errors of the last draft.
         diagnostics: Vec<Diagnostic>,
-        /// The notes up to the error.
         notes: Vec<Note>,
     },
-    /// The store failed while the plan was compiled.
     #[error("{error}")]
     Store {
-        /// The failure.
         error: StoreError,
-        /// The notes up to the error.
         notes: Vec<Note>,
     },
 }
 
 impl PlanningError {
-    /// Replaces the notes.
     #[must_use]
     pub fn with_notes(mut self, new: Vec<Note>) -> Self {
         let (Self::NoPlan { notes, .. }

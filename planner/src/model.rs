@@ -40,7 +40,6 @@ pub trait Model: Debug + Send + Sync {
     async fn ask(&self, question: &Question) -> Result<Reply, ModelError>;
 }
 
-/// A question to a model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Question {
     /// The conversation so far, oldest message first.
@@ -52,12 +51,10 @@ pub struct Question {
     pub answer: Option<AnswerForm>,
 }
 
-/// A message of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
     /// The rules.
     System(String),
-    /// A message of a person or of the program.
     User(String),
     /// An answer of the model.
     Assistant {
@@ -75,9 +72,7 @@ pub enum Message {
 pub struct OfferedTool {
     /// The name of the tool. A provider that allows fewer characters sees another name.
     pub name: ToolName,
-    /// The tool's description.
     pub description: String,
-    /// The JSON Schema of its parameters.
     pub schema: Value,
 }
 
@@ -90,7 +85,6 @@ pub struct AnswerForm {
     pub schema: Value,
 }
 
-/// A call of a tool through the interface of a provider.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NativeCall {
     /// The provider's identifier of the call.
@@ -109,18 +103,15 @@ pub struct NativeCall {
 pub struct CallResult {
     /// The call's [`NativeCall::id`].
     pub id: String,
-    /// The name of the tool in the call.
     pub tool: String,
     /// The result, in words or as JSON.
     pub text: String,
 }
 
-/// An answer of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     /// The words of the answer, without thoughts that the provider marks.
     pub text: String,
-    /// The calls that the model asks for.
     pub calls: Vec<NativeCall>,
     /// The reason why the model stopped.
     pub stop: Stop,
@@ -138,13 +129,11 @@ pub struct Reply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
-    /// The answer is complete.
     End,
     /// The model waits for the results of its calls.
     Calls,
     /// The answer reached the limit of tokens and is cut off.
     Length,
-    /// A filter of the provider stopped the answer.
     Filter,
     /// The provider gives no reason, or an unknown one.
     Other,
@@ -155,16 +144,12 @@ pub enum Stop {
 pub struct Tokens {
     /// Tokens of the question.
     pub input: u64,
-    /// Tokens of the answer, thoughts included.
     pub output: u64,
 }
 
-/// The price of a million tokens, in the currency of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
-    /// The price of questions.
     pub input: f64,
-    /// The price of answers.
     pub output: f64,
 }
 
@@ -174,9 +159,7 @@ pub enum ModelError {
     /// There is no answer now. A retry may help.
     #[error("the model `{model}` is not available: {why}")]
     Unavailable {
-        /// The model.
         model: String,
-        /// The reason, and what to do.
         why: String,
         /// The wait that the provider asks for.
         wait: Option<Duration>,
@@ -184,9 +167,7 @@ pub enum ModelError {
     /// The model or its provider refuses. A retry does not help.
     #[error("the model `{model}` cannot be used: {why}")]
     Refused {
-        /// The model.
         model: String,
-        /// The reason, and what to do.
         why: String,
     },
 }
@@ -208,14 +189,12 @@ pub fn total(costs: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
 }
 
 impl ModelError {
-    /// Returns the model.
     pub fn model(&self) -> &str {
         match self {
             Self::Unavailable { model, .. } | Self::Refused { model, .. } => model,
         }
     }
 
-    /// Returns the reason, and what to do.
     pub fn why(&self) -> &str {
         match self {
             Self::Unavailable { why, .. } | Self::Refused { why, .. } => why,

@@ -17,15 +17,12 @@ const OFFLINE: &str = "offline";
 /// The rule for taking a draft from the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlanCache {
-    /// Never.
     Off,
-    /// Only for an identical query.
     #[default]
     Exact,
 }
 
 impl PlanCache {
-    /// Every rule.
     pub const ALL: [Self; 2] = [Self::Off, Self::Exact];
 
     /// Returns the word that the configuration uses.
@@ -60,7 +57,6 @@ impl CachedDraft {
         Self { request, draft, warnings, author }
     }
 
-    /// Reads a stored entry.
     pub fn from_value(entry: &Value) -> Option<Self> {
         let request = entry["requestId"].as_str()?.parse().ok()?;
         let draft = serde_json::from_value(entry["draft"].clone()).ok()?;
@@ -69,7 +65,6 @@ impl CachedDraft {
         Some(Self { request, draft, warnings, author })
     }
 
-    /// Returns the entry as it is stored.
     pub fn to_value(&self) -> Value {
         json!({
             "requestId": self.request,

@@ -41,18 +41,14 @@ pub struct EarlierPlan {
     pub is_requested: bool,
 }
 
-/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StepResult {
-    /// The step.
     pub step: String,
     /// `succeeded`, `failed`, `unknown` (the outcome is unknown), `skipped`, `cancelled`, `undone`,
     /// or `undoing_failed`.
     pub state: &'static str,
-    /// Its output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Arc<Value>>,
-    /// Its error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The states of its first items.

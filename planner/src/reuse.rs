@@ -26,7 +26,6 @@ pub enum ReuseError {
         max = limits::REUSED_BYTES
     )]
     TooMuch {
-        /// The step to retry from.
         from: String,
     },
     /// The outputs of all steps that succeeded are too large for one event.
@@ -55,11 +54,9 @@ pub enum ReuseError {
 /// The steps that a retry runs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryScope<'a> {
-    /// Every step that did not succeed, and every step that was compensated.
     Failed,
     /// This step and all later ones.
     FromStep(&'a str),
-    /// Every step.
     All,
 }
 

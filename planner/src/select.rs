@@ -28,7 +28,6 @@ pub use self::{
     vector::cosine,
 };
 
-/// The method of selection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Criterion {
     /// The cosine to the mean of a tool's examples. A hit must exceed the margin.
@@ -43,7 +42,6 @@ pub enum Criterion {
 }
 
 impl Criterion {
-    /// All criteria.
     pub const ALL: [Self; 4] = [Self::Centroid, Self::Description, Self::Lexical, Self::Hybrid];
 
     /// Returns the API's name.

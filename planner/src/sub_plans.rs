@@ -23,11 +23,9 @@ pub struct SubPlans {
 /// A plan that a step may execute.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubPlan {
-    /// Its identifier.
     pub id: PlanId,
     /// The number of plan levels below this one. 0 if it executes no plan.
     pub depth: u32,
-    /// The JSON Schema of its input, if it declares one.
     pub inputs: Option<Arc<Value>>,
 }
 

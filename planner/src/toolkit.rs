@@ -47,9 +47,7 @@ struct Vertex {
 /// An action or a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// Action or tool.
     pub kind: NodeKind,
-    /// The purpose, in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// The origin of a tool, as its file describes it.
@@ -57,13 +55,10 @@ pub struct Node {
     pub origin: Option<Origin>,
 }
 
-/// The kind of a vertex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeKind {
-    /// A task.
     Action,
-    /// A tool.
     Tool,
 }
 
@@ -78,7 +73,6 @@ pub enum Origin {
     Mcp,
 }
 
-/// The kind of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EdgeKind {
     /// An action may follow another.
@@ -87,14 +81,10 @@ pub enum EdgeKind {
     Call,
 }
 
-/// An edge of the graph.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Edge<'a> {
-    /// The action at its start.
     pub from: &'a NodeName,
-    /// The action or tool at its end.
     pub to: &'a NodeName,
-    /// The kind.
     pub kind: EdgeKind,
     /// The strength of the connection.
     pub score: f64,
@@ -106,36 +96,27 @@ pub enum ToolkitError {
     /// An action and a tool cannot share a name.
     #[error("`{name}` is {} already, and a name means one thing: use another", .is.with_article())]
     Clash {
-        /// The name.
         name: NodeName,
-        /// The kind that exists.
         is: NodeKind,
     },
-    /// The score is not a number.
     #[error("the score from `{from}` to `{to}` is not a number")]
     Score {
-        /// The source.
         from: NodeName,
-        /// The target.
         to: NodeName,
     },
-    /// A limit is exceeded.
     #[error("the toolkit would have more than {most} {what}: remove some")]
     TooMany {
         /// The unit of the limit.
         what: &'static str,
-        /// The limit.
         most: usize,
     },
 }
 
-/// A part of a change that was left out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
     /// An edge refers to an unknown action.
     #[error("action `{action}` is not in the toolkit: its edge with `{with}` was left out")]
     MissingAction {
-        /// The missing action.
         action: NodeName,
         /// The other end of the edge.
         with: NodeName,
@@ -146,7 +127,6 @@ pub enum Warning {
 }
 
 impl NodeKind {
-    /// Returns its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Action => "action",
@@ -163,7 +143,6 @@ impl NodeKind {
 }
 
 impl EdgeKind {
-    /// Returns its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Next => "next",
@@ -173,12 +152,10 @@ impl EdgeKind {
 }
 
 impl Node {
-    /// Makes an action.
     pub fn action(description: impl Into<String>) -> Self {
         Self { kind: NodeKind::Action, description: description.into(), origin: None }
     }
 
-    /// Makes a tool.
     pub fn tool(description: impl Into<String>) -> Self {
         Self { kind: NodeKind::Tool, description: description.into(), origin: None }
     }
@@ -196,32 +173,26 @@ impl PartialEq for Toolkit {
 }
 
 impl Toolkit {
-    /// Returns the number of actions and tools.
     pub fn len(&self) -> usize {
         self.vertices.len()
     }
 
-    /// Returns whether the graph has no vertices.
     pub fn is_empty(&self) -> bool {
         self.vertices.is_empty()
     }
 
-    /// Returns the number of edges.
     pub fn edge_count(&self) -> usize {
         self.edges
     }
 
-    /// Returns an action or a tool.
     pub fn get(&self, name: &str) -> Option<&Node> {
         self.vertices.get(name).map(|vertex| &vertex.node)
     }
 
-    /// Returns an action.
     pub fn action(&self, name: &str) -> Option<&Node> {
         self.get(name).filter(|node| node.kind == NodeKind::Action)
     }
 
-    /// Returns a tool.
     pub fn tool(&self, name: &str) -> Option<&Node> {
         self.get(name).filter(|node| node.kind == NodeKind::Tool)
     }

@@ -40,7 +40,6 @@ const QUOTED_WORDS: usize = 500;
 /// Bytes of a message in a note. Notes are stored with their request.
 const NOTED: usize = 256 << 10;
 
-/// A planner that uses a language model.
 #[derive(Debug)]
 pub struct ModelPlanner {
     model: Arc<dyn Model>,
@@ -48,7 +47,6 @@ pub struct ModelPlanner {
     repairs: u32,
 }
 
-/// The conversation with a model about one query.
 struct Rounds<'a> {
     /// The plan that the new plan continues.
     earlier: Option<&'a EarlierPlan>,
@@ -64,18 +62,15 @@ struct Rounds<'a> {
 }
 
 impl ModelPlanner {
-    /// Creates a planner with a model and its number of repairs.
     pub fn new(model: Arc<dyn Model>, repairs: u32) -> Self {
         let name = model.name().to_owned();
         Self { model, name, repairs }
     }
 
-    /// Creates a planner from settings.
     pub fn of(settings: &Settings, repairs: u32) -> Result<Self, ModelError> {
         Ok(Self::new(settings.model()?, repairs))
     }
 
-    /// Returns the model.
     pub fn model(&self) -> &Arc<dyn Model> {
         &self.model
     }
@@ -227,7 +222,6 @@ impl<'a> Rounds<'a> {
         self.notes.push(Note { kind, content, after: self.began.elapsed() });
     }
 
-    /// Notes the new messages of a question.
     fn note_prompt(&mut self, round: u32, model: &str) {
         let new: Vec<Value> = self.messages[self.noted..].iter().map(note_of_message).collect();
         self.noted = self.messages.len();

@@ -6,13 +6,10 @@ use super::{KnownTool, lenient, source::Source, word};
 
 pub(super) type Args = Map<String, Value>;
 
-/// The result of reading a value.
 pub(super) enum Given {
-    /// A value, and its end.
     Value(Value, usize),
     /// No value. Reading continues at this place.
     None(usize),
-    /// The text ends inside the value.
     Cut,
 }
 

@@ -25,7 +25,6 @@ enum Misfit {
     Cut,
 }
 
-/// Reads a call whose name is `start..open` and whose bracket opens at `open`.
 pub(super) fn read(reading: &Reading<'_>, start: usize, open: usize) -> Attempt {
     let source = &reading.source;
     let Some(tool) = reading.tool(source.slice(start..open)) else {
@@ -91,7 +90,6 @@ struct Arguments<'s, 'a> {
     source: &'s Source<'a>,
     tool: &'s KnownTool,
     args: Args,
-    /// Positional values.
     given: Vec<Value>,
 }
 
@@ -193,7 +191,6 @@ impl<'a> Arguments<'_, 'a> {
         (!is_given_twice).then_some(args)
     }
 
-    /// Returns whether an object can hold all arguments.
     fn is_all(&self, object: &Args) -> bool {
         self.tool.parameters.is_empty() || object.keys().all(|name| self.tool.has(name))
     }

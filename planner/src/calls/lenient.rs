@@ -33,7 +33,6 @@ pub(super) struct Stuck {
     pub(super) at: usize,
     /// The place where another call may begin.
     pub(super) resume: usize,
-    /// The text ended inside the value.
     pub(super) is_cut: bool,
     /// The open lists and objects, outermost first.
     pub(super) open: Vec<Open>,
@@ -74,7 +73,6 @@ impl Object {
     }
 }
 
-/// Reads the list or the object that begins at `at`.
 pub(super) fn read(source: &Source<'_>, at: usize) -> Result<(Tree, usize), Stuck> {
     let mut reader = Reader { source, at, open: Vec::new(), last_string: None };
     match reader.read() {
@@ -108,7 +106,6 @@ struct Reader<'s, 'a> {
     source: &'s Source<'a>,
     at: usize,
     open: Vec<Open>,
-    /// The start of the last value, if it is a string.
     last_string: Option<usize>,
 }
 

@@ -8,11 +8,9 @@ use super::{
 
 /// Tokens that begin a call.
 const BEGINS: [&str; 3] = ["[TOOL_CALLS]", "<|tool_call_begin|>", "<｜tool▁call▁begin｜>"];
-/// Tokens between the name and the arguments.
 const BETWEEN: [&str; 3] = ["[ARGS]", "<|tool_call_argument_begin|>", "<｜tool▁sep｜>"];
 /// A token that may come before them, followed by an id.
 const ID: &str = "[CALL_ID]";
-/// Tokens that end a call.
 const ENDS: [&str; 2] = ["<|tool_call_end|>", "<｜tool▁call▁end｜>"];
 
 /// Reads the call that begins with a token at `at`.

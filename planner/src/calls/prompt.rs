@@ -20,9 +20,7 @@ const LINES: usize = 2_000;
 const TRIED: usize = 16;
 const CHOICES: usize = 4;
 
-/// The beginning of the report of a success.
 pub(super) const SUCCESSFUL: &str = "Tool execution successful:";
-/// The beginning of the report of a failure.
 pub(super) const FAILED: &str = "Tool execution failed:";
 /// The beginning of the last line of a report.
 pub(super) const PLEASE: &str = "\nPlease provide a";
@@ -57,7 +55,6 @@ pub fn tool_prompt<'a>(
     prompt
 }
 
-/// Writes the result of a call for a model.
 pub fn format_tool_result(tool: &str, result: Result<&str, &str>) -> String {
     match result {
         Ok(result) => format!(

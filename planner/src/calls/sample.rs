@@ -99,7 +99,6 @@ struct Sampler<'a> {
     root: &'a Value,
     /// The branch of each choice.
     choice: usize,
-    /// The remaining budget.
     left: Cell<usize>,
 }
 

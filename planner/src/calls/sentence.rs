@@ -109,7 +109,6 @@ fn call(reading: &Reading<'_>, tool: &KnownTool, args: Args, span: Range<usize>)
     Attempt::Read { calls: vec![call], end }
 }
 
-/// Skips a word and the blanks after it.
 fn skip_word(source: &Source<'_>, at: usize, word: &str) -> usize {
     let end = source.word_at(at, word).map(|end| (end, source.skip_space(end)));
     end.filter(|(end, next)| next > end).map_or(at, |(_, next)| next)

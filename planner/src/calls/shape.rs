@@ -54,7 +54,6 @@ const ASIDE: [&str; 24] = [
 /// The place of an object. It decides which fields a call needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Anywhere.
     Prose,
     /// In `tool_calls`, `tool_uses` or `function_call`.
     ToolCalls,
@@ -234,7 +233,6 @@ fn is_definition(object: &Object) -> bool {
         || is_described && (has_properties || fields.iter().all(|(_, tree)| is_schema(tree)))
 }
 
-/// Takes a call apart, or returns the object unchanged.
 fn take_shape(mut object: Object, place: Place) -> Result<Shape, Object> {
     let span = object.span.clone();
     let kind = object.get(&["type"]).and_then(Tree::as_str).unwrap_or_default();

@@ -77,7 +77,6 @@ impl<'a> Source<'a> {
         self.skip(at, |byte| byte == b' ' || byte == b'\t')
     }
 
-    /// Skips blanks within a line, and closing marks of code.
     pub(super) fn skip_marks(&self, at: usize) -> usize {
         self.skip(at, |byte| matches!(byte, b' ' | b'\t' | b'`' | b'*'))
     }
@@ -149,7 +148,6 @@ impl<'a> Source<'a> {
         self.skip(at, is_name_byte)
     }
 
-    /// Returns the end of the identifier at `at`.
     pub(super) fn key_end(&self, at: usize) -> Option<usize> {
         let is_start = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_' || byte == b'$';
         self.byte(at).filter(|byte| is_start(*byte))?;
@@ -195,7 +193,6 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Returns the number of missed calls so far.
     pub(super) fn missed(&self) -> usize {
         self.missed.borrow().len()
     }
@@ -234,11 +231,8 @@ pub(super) enum Attempt {
 /// A call that cannot be read. The following text may belong to its arguments.
 pub(super) struct Broken {
     pub(super) calls: Vec<ToolCall>,
-    /// The end of the part that was read.
     pub(super) at: usize,
-    /// The text ends inside the call.
     pub(super) is_cut: bool,
-    /// The tool is registered.
     pub(super) is_known: bool,
 }
 

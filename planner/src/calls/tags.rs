@@ -4,11 +4,8 @@ use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 
 use super::source::Source;
 
-/// Tags of thoughts.
 const THOUGHTS: [&str; 4] = ["think", "thinking", "thought", "reasoning"];
-/// Tags of tool results.
 const RESULTS: [&str; 4] = ["tool_response", "tool_result", "function_results", "function_result"];
-/// Tags of calls.
 const CALLS: [&str; 4] = ["tool_call", "function_call", "invoke", "function"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +16,6 @@ pub(super) enum Kind {
     Other,
 }
 
-/// An opening tag.
 #[derive(Debug)]
 pub(super) struct Tag<'a> {
     /// The name without a prefix such as `antml:`.
@@ -35,7 +31,6 @@ pub(super) struct Tag<'a> {
 }
 
 impl<'a> Tag<'a> {
-    /// Reads the tag at `at`. It must be on one line.
     pub(super) fn at(source: &Source<'a>, at: usize) -> Option<Self> {
         if source.byte(at) != Some(b'<') {
             return None;
@@ -128,7 +123,6 @@ pub(super) fn is_quoted(source: &Source<'_>, at: usize) -> bool {
     before == Some(b'`') && fence != Some(b'`')
 }
 
-/// Pairs of opening and closing tags.
 #[derive(Debug, Default)]
 pub(super) struct Tags {
     closes: BTreeMap<usize, Range<usize>>,

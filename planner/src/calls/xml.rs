@@ -213,7 +213,6 @@ impl<'a> Element<'_, 'a> {
         }
     }
 
-    /// Reads a child and returns its end.
     fn read_child(&mut self, child: &Tag<'a>, given: &mut Option<Given>) -> Result<usize, Misfit> {
         if let Some(key) = &child.attribute {
             let (text, end) = self.field(child)?;
@@ -392,7 +391,6 @@ fn field(source: &Source<'_>, tag: &Tag<'_>, limit: usize) -> Result<(Text, usiz
     }
 }
 
-/// Reads a sequence of `<key>value</key>`.
 fn read_fields(source: &Source<'_>, range: Range<usize>) -> Result<Vec<(String, Text)>, Misfit> {
     let mut fields = Vec::new();
     let mut at = range.start;

@@ -13,7 +13,6 @@ use shared::{
 use super::{names::clip, report::Report};
 use crate::suggest::did_you_mean;
 
-/// The parameter with the expression.
 const EXPRESSION: &str = "expression";
 const VALUES: &str = "values";
 

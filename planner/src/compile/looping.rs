@@ -7,7 +7,6 @@ use super::{names::clip, place};
 
 const EXAMPLE: &str = "write one template that gives a list, such as `{{listAuthors.items}}`";
 
-/// Reports a `forEach` that is not text.
 pub(super) fn not_a_template(place: String, value: &Value) -> Diagnostic {
     let message =
         format!("`forEach` must be one template that gives a list, not {}", place::kind(value));

@@ -100,7 +100,7 @@ impl Ids {
     }
 }
 
-/// Replaces characters that ids cannot contain. The result may be a reserved name.
+/// The result may be a reserved name.
 fn base_id(name: &str) -> String {
     let chars = name.chars().take(STEP_ID_LEN);
     let base: String = chars.map(|c| if is_step_id_char(c) { c } else { '_' }).collect();

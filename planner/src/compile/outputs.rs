@@ -21,7 +21,6 @@ const BESIDE: &str = "$content";
 /// The known shape of an output, or of a part of one.
 #[derive(Clone, Copy)]
 enum Shape<'a> {
-    /// The schema, if there is one.
     Of(Option<&'a Value>),
     /// The output of a loop: a list of this shape.
     ListOf(Option<&'a Value>),
@@ -120,7 +119,6 @@ fn item_shape<'a>(steps: &'a [Step<'_>], list: &'a Reference) -> Option<Shape<'a
 }
 
 impl Step<'_> {
-    /// Returns the known shape of the step's output.
     fn output_shape(&self) -> Shape<'_> {
         let schema = self.choice.output_schema();
         if self.for_each.is_some() { Shape::ListOf(schema) } else { Shape::Of(schema) }

@@ -23,9 +23,7 @@ use super::{
 };
 use crate::suggest::did_you_mean;
 
-/// The parameters of a call.
 pub(super) struct Given {
-    /// An object.
     pub(super) parameters: Arc<Value>,
     /// The parameters are the author's and not a substitute, so they can be checked.
     pub(super) is_sound: bool,
@@ -152,7 +150,6 @@ pub(super) fn check(steps: &[Step<'_>], naming: &Naming<'_>, report: &mut Report
 /// The compiled schemas, by the name of the tool or plan.
 type Schemas<'a> = BTreeMap<(bool, &'a str), Option<Schema>>;
 
-/// The check of one call's parameters.
 struct Judge<'a> {
     at: usize,
     field: &'static str,
@@ -279,7 +276,6 @@ fn schema_at<'a>(schema: &'a Value, pointer: &str) -> Option<&'a Value> {
     })
 }
 
-/// Describes a schema in words.
 fn description(schema: &Value) -> Option<String> {
     let kind = schema.get("type").and_then(Value::as_str);
     let text = schema.get("description").and_then(Value::as_str).map(clip);

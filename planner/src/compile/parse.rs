@@ -68,7 +68,6 @@ fn read(value: Value, level: u32) -> Result<Draft, Vec<Diagnostic>> {
     }
 }
 
-/// Reads a compensation and reports its errors.
 pub(super) fn compensation(
     at: usize,
     value: &Value,
@@ -93,13 +92,11 @@ fn not_json(err: &serde_json::Error) -> Diagnostic {
 
 struct Reader<'a> {
     report: &'a mut Report,
-    /// The current step.
     step: usize,
     /// The number of drafts around this one.
     level: u32,
 }
 
-/// The fields of an object, and its path with a trailing `.`.
 struct Fields {
     place: String,
     fields: Map<String, Value>,

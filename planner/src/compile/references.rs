@@ -76,7 +76,6 @@ fn too_many() -> Diagnostic {
         .with_help("let one step gather what the others need, and depend on that")
 }
 
-/// A value of a step that may contain templates.
 #[derive(Clone, Copy)]
 pub(super) struct Site<'a> {
     pub(super) at: usize,
@@ -102,7 +101,6 @@ impl<'a> Site<'a> {
         sites.map(move |(field, value)| Self { at, field, value })
     }
 
-    /// Returns the path of the string that contains `text`.
     pub(super) fn place(&self, text: &str) -> String {
         place::template_path(self.at, self.field, self.value, text)
     }
@@ -131,7 +129,6 @@ impl<'a> Looking<'a, '_> {
         &self.steps[self.at]
     }
 
-    /// Returns the templates of the parameters and of the compensation.
     fn all(&mut self) -> (Template, Option<Template>) {
         let step = self.current_step();
         add_named(self.at, step, self.naming, &mut self.on, self.report);

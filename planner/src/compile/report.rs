@@ -37,7 +37,6 @@ impl Report {
         report
     }
 
-    /// Adds a diagnostic that prevents a plan.
     pub(super) fn error(&mut self, step: usize, write: impl FnOnce() -> Diagnostic) {
         self.errors.add_diagnostic(step, write);
     }

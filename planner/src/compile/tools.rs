@@ -88,7 +88,6 @@ pub(super) fn tool_name(written: &str) -> ToolName {
     written.parse().unwrap_or_else(|_| unnamed())
 }
 
-/// A step or a compensation, as written.
 struct Call<'a> {
     at: usize,
     /// A prefix of the field names: empty, or `compensate.`.
@@ -111,7 +110,6 @@ impl<'a> Call<'a> {
         self.name.or(self.tool_name)
     }
 
-    /// Returns the path of the field with the tool's name.
     fn place(&self) -> String {
         let field =
             if self.name.is_none() && self.tool_name.is_some() { "toolName" } else { "name" };

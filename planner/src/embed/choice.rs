@@ -19,11 +19,8 @@ use super::{EmbedError, Embedder, server::ServerConfig};
 /// A source of vectors.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A model directory.
     Directory(PathBuf),
-    /// A server.
     Server(ServerConfig),
-    /// The built-in model.
     Builtin,
     /// An embedder of a program that uses this library.
     Own(Arc<dyn Embedder>),
@@ -79,12 +76,9 @@ pub struct Embedding {
     pub queries: Arc<dyn Embedder>,
 }
 
-/// A source that does not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassedOver {
-    /// The source, in words.
     pub source: String,
-    /// The reason, and what to do.
     pub why: EmbedError,
 }
 
@@ -150,7 +144,6 @@ impl Embedders {
         self.chosen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Stores the current choice and returns it.
     fn keep_choice(&self, slots: &[Slot]) -> Arc<Choice> {
         let at = slots.iter().position(Slot::is_ready);
         let before = &slots[..at.unwrap_or(slots.len())];

@@ -25,7 +25,6 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// Reads a model in a directory.
     pub(super) fn open(directory: &Path) -> Result<Self, Broken> {
         let shape = Shape::read(&shape::read_required(directory, CONFIG)?)?;
         let pooling = shape::read_pooling(directory)?;

@@ -28,7 +28,6 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Stores the vectors of `inner`.
     pub fn new(inner: Arc<dyn Embedder>, store: Arc<dyn Vectors>) -> Self {
         Self { inner, store, turn: tokio::sync::Mutex::default() }
     }
@@ -41,7 +40,6 @@ impl Kept {
         })
     }
 
-    /// Embeds a few texts and stores their vectors.
     async fn make_vectors(&self, texts: &[(TextHash, &str)]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let _turn = self.turn.lock().await;
         let hashes: Vec<TextHash> = texts.iter().map(|(hash, _)| *hash).collect();
@@ -158,7 +156,6 @@ impl RecentTexts {
 }
 
 impl Recent {
-    /// Keeps the vectors of `inner`.
     pub fn new(inner: Arc<dyn Embedder>) -> Self {
         Self { inner, texts: Mutex::default() }
     }

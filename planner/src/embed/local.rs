@@ -64,7 +64,6 @@ impl Local {
         Ok(Self::new(model, encoder))
     }
 
-    /// Opens the built-in model.
     pub async fn builtin() -> Result<Self, EmbedError> {
         let opened = spawn_blocking(open_builtin);
         let encoder = opened

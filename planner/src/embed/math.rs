@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, Slice, linalg::general_mat_mul};
 
-/// A dense layer: a matrix and a bias.
 #[derive(Debug)]
 pub(super) struct Linear {
     /// One row for each input, one column for each output. Products with contiguous rows are the
@@ -58,11 +57,8 @@ impl Norm {
 /// The activation between the two dense layers of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activation {
-    /// The Gaussian error linear unit.
     Gelu,
-    /// GELU approximated with `tanh`.
     GeluTanh,
-    /// The rectified linear unit.
     Relu,
 }
 
@@ -116,7 +112,7 @@ pub(super) fn apply_softmax(row: &mut [f32]) {
     }
 }
 
-/// Scales a vector to length 1. A zero vector stays.
+/// A zero vector stays zero.
 pub(super) fn normalize_vector(vector: &mut [f32]) {
     let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
     if length > 0.0 {

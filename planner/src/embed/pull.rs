@@ -19,7 +19,6 @@ use super::{
     encoder::{CONFIG, TOKENIZER, WEIGHTS},
 };
 
-/// The default hub.
 pub const HUB: &str = "https://huggingface.co";
 /// The owner of models without an owner in their name.
 const OWNER: &str = "sentence-transformers";
@@ -43,16 +42,12 @@ const NAME_LEN: usize = 200;
 /// The source and the target of downloads.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// The hub's URL.
     pub hub: String,
-    /// The directory of all models.
     pub models: PathBuf,
 }
 
-/// The progress of a download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The file.
     pub file: String,
     /// Bytes on disk.
     pub bytes: u64,
@@ -63,11 +58,9 @@ pub struct Progress {
 /// A model on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pulled {
-    /// The directory of the model.
     pub path: PathBuf,
     /// The name and the revision.
     pub model: String,
-    /// The source. None if the model existed already.
     pub from: Option<String>,
 }
 
@@ -83,12 +76,9 @@ pub enum PullError {
     /// The given SHA-256 is malformed.
     #[error("`{0}` is no SHA-256: write its 64 hexadecimal digits")]
     Checksum(String),
-    /// The server cannot be reached or failed.
     #[error("{place} cannot be reached: {why}; try again later, and the download resumes")]
     Unreachable {
-        /// The server.
         place: String,
-        /// The reason.
         why: String,
     },
     /// The server does not have the model or the file.
@@ -97,12 +87,9 @@ pub enum PullError {
     /// The downloaded file is not the expected one.
     #[error("{0}")]
     Wrong(String),
-    /// The files cannot be written.
     #[error("`{path}` cannot be written: {why}")]
     Disk {
-        /// The path.
         path: String,
-        /// The reason.
         why: String,
     },
     /// The downloaded model cannot be used.
@@ -119,7 +106,6 @@ impl PullError {
 /// A model to download.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The model's name on the hub.
     pub name: &'a str,
     /// The expected SHA-256 of its weights, in hexadecimal.
     pub sha256: Option<&'a str>,
@@ -139,7 +125,6 @@ impl Request<'_> {
     }
 }
 
-/// Downloads a model, unless it exists already.
 pub async fn pull(
     request: Request<'_>,
     places: &Places,

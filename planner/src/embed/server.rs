@@ -18,7 +18,6 @@ use super::{EmbedError, Embedder};
 const BATCH: usize = 256;
 /// Bytes of the texts in one request. `OpenAI` allows 300,000 tokens, others a megabyte of JSON.
 const BATCH_BYTES: usize = 256 << 10;
-/// The connection timeout.
 const CONNECT: Duration = Duration::from_secs(10);
 /// The timeout of one request. A request that took so long with all its attempts is not repeated.
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -43,9 +42,7 @@ const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 pub struct ServerConfig {
     /// The URL before `/embeddings`, such as `https://api.openai.com/v1`.
     pub base_url: String,
-    /// The model's name.
     pub model: String,
-    /// The bearer token.
     pub api_key: Option<String>,
 }
 
@@ -61,7 +58,6 @@ impl fmt::Debug for ServerConfig {
     }
 }
 
-/// An embedding server.
 #[derive(Debug)]
 pub struct Server {
     client: Client,
@@ -95,7 +91,6 @@ enum Failed {
 }
 
 impl Server {
-    /// Creates a client. Sends nothing.
     pub fn new(config: &ServerConfig) -> Result<Self, EmbedError> {
         let written = config.base_url.trim_end_matches('/');
         let refused = |why: String| EmbedError::Refused { url: written.to_owned(), why };

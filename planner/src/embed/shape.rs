@@ -21,10 +21,8 @@ struct Architecture {
     model_type: String,
 }
 
-/// The transformer, as `config.json` describes it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Shape {
-    /// The length of a vector.
     pub(super) hidden_size: usize,
     pub(super) num_hidden_layers: usize,
     pub(super) num_attention_heads: usize,
@@ -32,7 +30,6 @@ pub(super) struct Shape {
     hidden_act: String,
     #[serde(default = "default_epsilon")]
     pub(super) layer_norm_eps: f32,
-    /// The most tokens of a text.
     pub(super) max_position_embeddings: usize,
     #[serde(default)]
     position_embedding_type: Option<String>,
@@ -80,7 +77,6 @@ impl Shape {
     }
 }
 
-/// The pooling of token vectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pooling {
     /// Several poolings are concatenated.
@@ -91,11 +87,8 @@ pub(super) struct Pooling {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// The vector of the first token.
     First,
-    /// The maximum of each dimension.
     Largest,
-    /// The mean.
     Mean,
     /// The sum, divided by the square root of the number of tokens.
     MeanOfRoot,
@@ -106,7 +99,6 @@ pub(super) enum Way {
 pub(super) struct Reading {
     /// Tokens of a text. The rest is ignored.
     pub(super) tokens: usize,
-    /// Converts the text to lower case.
     pub(super) is_lowered: bool,
 }
 

@@ -24,7 +24,6 @@ pub(super) struct Transformer {
     heads: usize,
 }
 
-/// A layer: attention, then two dense layers.
 #[derive(Debug)]
 struct Layer {
     /// Query, key and value side by side. The query is scaled already.
@@ -38,7 +37,6 @@ struct Layer {
 }
 
 impl Transformer {
-    /// Loads the weights of a transformer.
     pub(super) fn load(shape: &Shape, weights: &Weights) -> Result<Self, Broken> {
         if shape.num_hidden_layers > LAYERS {
             return Err(Broken(format!("it has {} layers", shape.num_hidden_layers)));

@@ -37,7 +37,6 @@ impl Broken {
     }
 }
 
-/// The entry of a tensor in a file.
 #[derive(Debug, Deserialize)]
 struct Tensor {
     dtype: Kind,
@@ -67,7 +66,6 @@ impl Kind {
     }
 }
 
-/// The location of the bytes.
 #[derive(Debug)]
 enum Source {
     File(Mutex<File>),

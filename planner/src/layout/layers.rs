@@ -13,7 +13,6 @@ const PLACES: usize = 4_000;
 /// The places of edges that pass layers follow the real nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Layered {
-    /// The number of real nodes.
     pub(super) real: usize,
     pub(super) layer_of: Vec<usize>,
     /// The nodes of each layer, in order.
@@ -118,7 +117,6 @@ impl Layered {
         self.above[lower].push(upper);
     }
 
-    /// Returns whether a node is a place of an edge.
     pub(super) fn is_place(&self, node: usize) -> bool {
         node >= self.real
     }

@@ -98,7 +98,6 @@ impl Ports {
     }
 }
 
-/// Spreads edges over the side of a node, ordered by their other ends.
 fn spread_ports(edges: &mut [(f64, usize)], middle: f64, width: f64) -> Vec<(f64, usize)> {
     edges.sort_by(|(a, at), (b, other)| a.total_cmp(b).then(at.cmp(other)));
     let count = f64::from(u32::try_from(edges.len()).unwrap_or(u32::MAX));
@@ -112,7 +111,6 @@ fn spread_ports(edges: &mut [(f64, usize)], middle: f64, width: f64) -> Vec<(f64
     placed.collect()
 }
 
-/// Returns a path around the right side of a node.
 fn self_loop(Point { x, y }: Point, Size { width, height }: Size) -> Vec<Point> {
     let (right, up, down) = (x + width / 2.0, y - height / 4.0, y + height / 4.0);
     [(right, up), (right + LOOP, up), (right + LOOP, down), (right, down)]
@@ -139,7 +137,6 @@ fn straighten_path(points: Vec<Point>, is_reversed: bool) -> Vec<Point> {
     kept
 }
 
-/// The positions of all nodes.
 struct PlacedNodes {
     /// The centre of each node and of each place of an edge.
     middle: Vec<Point>,
@@ -147,7 +144,6 @@ struct PlacedNodes {
     width: f64,
 }
 
-/// The vertical range of a layer.
 #[derive(Clone, Copy)]
 struct LayerBand {
     top: f64,

@@ -14,7 +14,6 @@ pub struct Fallback {
 }
 
 impl Fallback {
-    /// Adds a fallback to a model.
     pub fn new(first: Arc<dyn Model>, second: Arc<dyn Model>) -> Self {
         Self { first, second }
     }

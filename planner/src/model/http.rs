@@ -8,9 +8,7 @@ use reqwest::{Client, RequestBuilder, StatusCode, header::HeaderMap, redirect::P
 pub(super) const ANSWER_BYTES: usize = 16 << 20;
 /// Bytes of an answer that is an error. The rest is not read.
 const ERROR_BYTES: usize = 64 << 10;
-/// The connection timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The name that Faber sends with each request.
 const USER_AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 
 #[derive(Debug)]
@@ -23,11 +21,9 @@ pub(super) struct Answer {
 /// The reason why there is no answer.
 #[derive(Debug)]
 pub(super) enum ExchangeError {
-    /// The provider cannot be reached, for this reason.
     Unreachable(String),
     /// The connection was lost within the answer, for this reason.
     Lost(String),
-    /// The answer exceeds [`ANSWER_BYTES`].
     TooLong,
 }
 

@@ -7,7 +7,6 @@ use super::OfferedTool;
 /// The most characters of a name.
 const LENGTH: usize = 64;
 
-/// The provider's name of each offered tool.
 #[derive(Debug, Default)]
 pub(super) struct WireNames {
     to: BTreeMap<String, String>,

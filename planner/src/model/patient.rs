@@ -17,7 +17,6 @@ use super::{Model, ModelError, Question, Reply};
 /// The number of retries, and the waits between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// The most retries.
     pub retries: u32,
     /// The wait before the first retry. It doubles with each retry. Each wait is shortened by up to half
     /// at random, so that clients that failed together do not retry together.
@@ -45,7 +44,6 @@ pub struct Patient {
 }
 
 impl Patient {
-    /// Adds retries to a model.
     pub fn new(model: Arc<dyn Model>, patience: Patience) -> Self {
         Self::with_seed(model, patience, RandomState::new().hash_one(0))
     }

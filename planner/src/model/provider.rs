@@ -25,7 +25,6 @@ use super::{
     names::WireNames, providers::Format,
 };
 
-/// A model of a provider.
 #[derive(Debug)]
 pub struct Provider {
     client: Client,

@@ -11,7 +11,6 @@ pub const RETRIES: u32 = 3;
 /// The most retries that can be configured.
 pub const MOST_RETRIES: u32 = 20;
 
-/// The settings of a model.
 #[derive(Clone, PartialEq)]
 pub struct Settings {
     /// The provider, which decides the format and the URL.
@@ -20,9 +19,7 @@ pub struct Settings {
     pub base_url: Option<String>,
     /// The name of the model at its provider.
     pub model: String,
-    /// The key for the provider.
     pub key: Key,
-    /// The time limit of one answer.
     pub timeout: Duration,
     /// Retries of a question after a temporary error.
     pub retries: u32,
@@ -30,7 +27,6 @@ pub struct Settings {
     pub max_tokens: Option<u32>,
     /// The temperature. Without one the provider decides.
     pub temperature: Option<f64>,
-    /// The price of tokens, if it is known.
     pub price: Option<Price>,
     /// Asks the provider to keep plans to their schema.
     pub structured: bool,
@@ -40,10 +36,8 @@ pub struct Settings {
     pub fallback: Option<Box<Settings>>,
 }
 
-/// The key for a provider.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Key {
-    /// The provider needs no key.
     None,
     /// The name of an environment variable, and its value. A question fails if the variable has no value.
     Variable(String, Option<String>),

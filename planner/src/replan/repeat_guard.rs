@@ -63,7 +63,6 @@ enum Repeat<'a> {
     Unread,
 }
 
-/// A new plan and the steps that it does not run again.
 struct NewPlan<'a> {
     /// The execution of the plan as it would start.
     begun: &'a Execution,
@@ -103,12 +102,10 @@ impl<'a> RepeatGuard<'a> {
         self.children.pop()
     }
 
-    /// Returns whether some executions were not read.
     pub fn is_truncated(&self) -> bool {
         self.is_truncated
     }
 
-    /// Sets whether some executions were not read.
     pub fn set_truncated(&mut self, is_truncated: bool) {
         self.is_truncated = is_truncated;
     }

@@ -30,7 +30,6 @@ impl Figures {
         self.reciprocal += place.map_or(0.0, |place| ratio(1, place + 1));
     }
 
-    /// Returns the number of queries.
     pub fn queries(&self) -> u32 {
         self.queries
     }

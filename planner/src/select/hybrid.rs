@@ -26,7 +26,6 @@ const LEARNED: f64 = 0.05;
 /// The weight of the best part. The whole query has the rest.
 const PART: f64 = 0.5;
 
-/// The vectors of texts and of tools.
 struct Meaning {
     tools: Arc<Rows>,
     /// One for each text.

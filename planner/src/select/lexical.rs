@@ -16,7 +16,6 @@ const SATURATION: f32 = 1.2;
 const LENGTH: f32 = 0.75;
 /// Names are short and precise.
 const NAME: f32 = 2.0;
-/// The weight of the description.
 const DESCRIPTION: f32 = 1.0;
 /// The weight of parameters. Queries rarely name them.
 const PARAMETER: f32 = 0.5;
@@ -42,10 +41,8 @@ pub(super) struct Lexical {
     words: BTreeMap<String, Word>,
 }
 
-/// The entry of a word.
 #[derive(Debug, Default)]
 struct Word {
-    /// The weight of the word.
     weight: f32,
     /// The tools with the word, and its weight for each.
     postings: Vec<Posting>,
@@ -58,7 +55,6 @@ struct Word {
 type Posting = (u32, f32);
 
 impl Lexical {
-    /// Reads tools. Reuses the entries of `known`, by place.
     pub(super) fn new(
         tools: &[Arc<ToolDefinition>],
         known: impl Fn(usize) -> Option<Arc<Document>>,

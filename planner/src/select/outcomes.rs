@@ -38,7 +38,6 @@ pub struct Outcomes {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kind {
-    /// The first query.
     query: String,
     /// The time of the last change. None in entries of earlier versions.
     #[serde(default)]
@@ -46,7 +45,6 @@ struct Kind {
     tools: BTreeMap<ToolName, Outcome>,
 }
 
-/// The weights of a tool's successes and failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Outcome {

@@ -92,14 +92,10 @@ pub(super) struct Pair {
     pub(super) queries: Arc<dyn Embedder>,
 }
 
-/// A question to a selector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ask<'a> {
-    /// The query.
     pub query: &'a str,
-    /// The method of selection.
     pub by: Criterion,
-    /// The most tools to return.
     pub limit: usize,
     /// The margin of a hit: see [`MARGIN`].
     pub margin: f64,
@@ -107,7 +103,6 @@ pub struct Ask<'a> {
     pub taught: Option<(&'a Outcomes, Timestamp)>,
 }
 
-/// The selected tools.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
     /// The tools, best first.
@@ -116,10 +111,8 @@ pub struct Selection {
     pub without_meaning: Option<EmbedError>,
 }
 
-/// A selected tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Match {
-    /// The tool's place in the list of tools.
     pub at: usize,
     /// The score: a cosine, or points of which only the order is comparable.
     pub score: f64,
@@ -143,10 +136,8 @@ pub enum SelectError {
          LEXICAL or HYBRID"
     )]
     NoEmbedder(&'static str),
-    /// The embedder failed.
     #[error(transparent)]
     Embed(#[from] EmbedError),
-    /// There are too many collisions.
     #[error(transparent)]
     TooManyPairs(#[from] TooManyPairs),
 }
@@ -236,7 +227,6 @@ impl Selector {
         best.into_iter().map(Match::plain).collect()
     }
 
-    /// Returns the centroids of tools.
     pub async fn centroids(&self, tools: &Tools) -> Result<Arc<Centroids>, SelectError> {
         let Pair { texts, .. } = self.required_embedders("that collide")?;
         Ok(self.index().await.centroids(tools, &**texts).await?)
@@ -269,7 +259,6 @@ impl Selector {
         Ok(outcomes::kind(cosines).map(|row| rows.owner(row)))
     }
 
-    /// Locks the index.
     pub(super) async fn index(&self) -> MutexGuard<'_, Index> {
         self.index.lock().await
     }

@@ -43,7 +43,6 @@ impl Compared {
     }
 }
 
-/// Returns the dot product in full precision.
 pub(super) fn dot_product(a: &[f32], b: &[f32]) -> f64 {
     let mut sums = [0.0_f64; LANES];
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());

@@ -68,7 +68,6 @@ enum Kind {
     Lower,
     Upper,
     Digit,
-    /// A word of one character.
     Whole,
     /// Separates words.
     Other,

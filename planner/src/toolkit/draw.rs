@@ -41,7 +41,6 @@ pub fn mermaid(toolkit: &Toolkit) -> String {
     text
 }
 
-/// Draws a toolkit as a graph for Graphviz.
 pub fn dot(toolkit: &Toolkit) -> String {
     let mut text = String::from("digraph toolkit {\n    rankdir=TB;\n    node [style=filled];\n");
     let numbers = node_numbers(toolkit);
@@ -69,7 +68,6 @@ pub fn dot(toolkit: &Toolkit) -> String {
     text
 }
 
-/// Numbers the nodes in the order of [`Toolkit::ordered`].
 fn node_numbers(toolkit: &Toolkit) -> BTreeMap<&NodeName, usize> {
     toolkit.ordered().into_iter().enumerate().map(|(at, (name, _))| (name, at)).collect()
 }

@@ -175,7 +175,6 @@ impl Toolkit {
         }
     }
 
-    /// Removes one vertex with its edges.
     pub(super) fn take(&mut self, name: &str) {
         let Some(gone) = self.vertices.shift_remove(name) else { return };
         let loops = usize::from(gone.next.contains_key(name));

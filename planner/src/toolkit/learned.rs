@@ -37,15 +37,12 @@ pub(crate) const AGES: f64 = 30.0;
 pub struct Learned {
     /// The reference time: the time of the first observation.
     since: Option<Timestamp>,
-    /// The tools that were called.
     tools: BTreeMap<ToolName, Seen>,
 }
 
-/// The counts of one tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Seen {
-    /// Calls.
     calls: f64,
     /// Calls that were followed by another one.
     left: f64,
@@ -53,17 +50,13 @@ struct Seen {
     next: BTreeMap<ToolName, f64>,
 }
 
-/// A usual follower.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Follower {
-    /// The tool.
     pub tool: ToolName,
-    /// The likelihood.
     pub score: f64,
 }
 
 impl Learned {
-    /// Returns whether nothing was learned yet.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }

@@ -24,9 +24,7 @@ impl Default for Reach {
 /// Recommended tools and actions, each in the order of the graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolsAndActions<'a> {
-    /// The tools.
     pub tools: Vec<(&'a NodeName, &'a Node)>,
-    /// The actions.
     pub actions: Vec<(&'a NodeName, &'a Node)>,
 }
 
@@ -73,7 +71,6 @@ impl Toolkit {
         self.strong_part(&kept, reach.threshold)
     }
 
-    /// Returns the tools and the actions, each in topological order.
     pub fn tools_and_actions(&self) -> ToolsAndActions<'_> {
         let (tools, actions) =
             self.ordered().into_iter().partition(|(_, node)| node.kind == NodeKind::Tool);

@@ -17,23 +17,19 @@ use shared::id::NodeName;
 
 use super::{DEFAULT_SCORE, Edge, EdgeKind, Node, NodeKind, Origin, Toolkit, ToolkitError};
 
-/// A toolkit that was read from a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Written {
-    /// The graph.
     pub toolkit: Toolkit,
     /// The parts that were left out, and the reasons.
     pub warnings: Vec<String>,
 }
 
-/// An action of a file.
 struct Action {
     node: Node,
     /// The names of its tools, with the scores of the edges.
     tools: Vec<(String, f64)>,
 }
 
-/// Reads a graph from a whole file.
 pub fn read(file: &Value) -> Result<Written, String> {
     let Some(file) = file.as_object() else {
         return Err("a toolkit is a map with `tools`, `actions` and `toolkit`".to_owned());

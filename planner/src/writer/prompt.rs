@@ -164,7 +164,6 @@ pub(super) fn replan_form() -> AnswerForm {
     form
 }
 
-/// Writes the errors of a plan with suggestions.
 pub(super) fn repair_message(
     wrong: &[Diagnostic],
     draft: Option<&Draft>,

@@ -52,7 +52,6 @@ pub(super) enum Written {
     Draft(Box<Draft>),
     /// The reason why the request cannot be fulfilled.
     Impossible(String),
-    /// An answer without JSON.
     Words(String),
 }
 

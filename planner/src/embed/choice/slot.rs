@@ -18,7 +18,6 @@ const PAUSE: Duration = Duration::from_mins(1);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(15);
 
-/// A configured source and its state.
 #[derive(Debug)]
 pub(super) struct Slot {
     source: Source,
@@ -27,7 +26,6 @@ pub(super) struct Slot {
     away: Option<Away>,
     /// The last pause.
     pause: Option<Duration>,
-    /// The last error that was logged.
     told: Option<EmbedError>,
 }
 
@@ -52,7 +50,6 @@ impl Slot {
         Self { source, opened: None, away: None, pause: None, told: None }
     }
 
-    /// Returns the source in words.
     pub(super) fn name(&self) -> String {
         self.source.to_string()
     }
@@ -71,7 +68,6 @@ impl Slot {
         self.away.as_ref()?.again
     }
 
-    /// Returns the reason why the source is skipped.
     pub(super) fn passed_over(&self) -> Option<PassedOver> {
         let why = self.away.as_ref()?.why.clone();
         Some(PassedOver { source: self.name(), why })

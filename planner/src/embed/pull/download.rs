@@ -18,7 +18,6 @@ use tokio::time::timeout;
 use super::{Progress, PullError};
 use crate::embed::fingerprint::hex;
 
-/// The connection timeout.
 const CONNECT: Duration = Duration::from_secs(10);
 /// The longest silence of a server.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -39,7 +38,6 @@ pub(super) struct Wanted<'a> {
 /// The server's metadata of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Known {
-    /// The revision of the file.
     pub(super) revision: Option<String>,
     pub(super) sha256: Option<String>,
 }
@@ -59,7 +57,6 @@ pub(super) fn build_client(place: &str) -> Result<Client, PullError> {
     client.map_err(|err| unreachable_error(place, &err))
 }
 
-/// Requests the metadata of a file.
 pub(super) async fn ask_head(client: &Client, url: &Url) -> Result<Fetched, PullError> {
     let response = send_request(client.head(url.clone()), url).await?;
     let status = response.status();

@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 use super::{Answer, object_schema, read_arguments, value_text};
 use crate::model::{Message, NativeCall, Question, Settings, Stop, Tokens, names::WireNames};
 
-/// The version of the format.
 pub(super) const VERSION: &str = "2023-06-01";
 /// The limit of an answer, which must be sent. Every model since Claude Opus 4 allows it.
 const MAX_TOKENS: u32 = 32_000;

@@ -10,7 +10,6 @@ use crate::{
 };
 use shared::id::NodeName;
 
-/// The height of a node.
 const HEIGHT: f64 = 34.0;
 /// The space on both sides of a name.
 const PADDING: f64 = 14.0;
@@ -18,12 +17,9 @@ const PADDING: f64 = 14.0;
 const LETTER: (f64, f64) = (7.3, 13.0);
 /// The longest name in pixels. Longer names are cut.
 const NAME: f64 = 230.0;
-/// The outer margin.
 const MARGIN: f64 = 16.0;
-/// The height of the title.
 const TITLE: f64 = 28.0;
 
-/// Draws a toolkit as an SVG image.
 pub fn svg(toolkit: &Toolkit, title: &str) -> String {
     let nodes: Vec<(&NodeName, &Node, String)> = toolkit
         .ordered()
