@@ -37,7 +37,6 @@ struct Doors {
     alerts: Arc<Alerts>,
 }
 
-/// Why a caller is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     /// The request has no token.
@@ -46,7 +45,6 @@ pub enum Denied {
          the payload of `connection_init`; `faber` takes it from FABER_TOKEN"
     )]
     NoToken,
-    /// The token is not configured.
     #[error("the access token is not one of this server's: look at `access.tokens` there")]
     UnknownToken,
 }
@@ -74,7 +72,6 @@ impl Access {
         self.wants_token() || peer.to_canonical().is_loopback()
     }
 
-    /// Returns the grant of a caller.
     pub fn enter(&self, token: Option<&str>, peer: IpAddr) -> Result<Grant, Denied> {
         if !self.wants_token() {
             return Ok(Grant::default());

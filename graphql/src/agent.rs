@@ -27,7 +27,6 @@ use toolbox::{
 pub(crate) use self::plan::draft;
 use crate::access::Access;
 
-/// The default number of turns with tools.
 pub(crate) const TURNS: u32 = 3;
 /// The most turns. Each turn gets the text of all earlier turns.
 pub(crate) const MOST_TURNS: u32 = 32;
@@ -36,10 +35,8 @@ pub(crate) const STOPPED: &str = "(Note: Reached maximum tool execution limit)";
 
 /// The step that asks the model.
 const TURN: &str = "faber_agent.turn";
-/// The step that returns the answer.
 const ANSWER: &str = "faber_agent.answer";
 
-/// The dependencies of an agent's steps.
 #[derive(Debug)]
 pub(crate) struct Mind {
     pub(crate) model: Arc<dyn Model>,
@@ -51,7 +48,6 @@ pub(crate) struct Mind {
     pub(crate) has_native_tools: bool,
 }
 
-/// Returns the tools that only plans of agents use.
 pub(crate) fn tools(mind: &Arc<Mind>) -> Vec<Arc<dyn Tool>> {
     let mut tools = dispatch::tools();
     tools.extend(turn::tools(mind));

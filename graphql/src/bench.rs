@@ -85,10 +85,8 @@ pub(crate) enum BenchEffect {
     Once,
 }
 
-/// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BenchError {
-    /// The arguments are invalid.
     #[error("{0}")]
     Usage(String),
     #[error(transparent)]
@@ -107,7 +105,6 @@ struct Rig {
     worker: JoinSet<()>,
 }
 
-/// Runs the workload of `args` on the store at `url`.
 pub(crate) async fn run(args: &BenchArgs, url: &str) -> Result<Value, BenchError> {
     if args.workload == Workload::Plan {
         return Ok(workload::plan(args.steps.unwrap_or(100_000)));

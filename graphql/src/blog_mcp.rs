@@ -31,7 +31,6 @@ use self::{
     tools::{Offer, TABLE},
 };
 
-/// An error of the server.
 #[derive(Debug, thiserror::Error)]
 #[error("the blog server ended: {0}")]
 pub struct ServeError(String);
@@ -59,7 +58,6 @@ struct Blog {
     offers: Vec<(&'static Offer, Schema)>,
 }
 
-/// An error of a call.
 #[derive(Debug, thiserror::Error)]
 enum CallError {
     #[error("Unknown tool: {0}")]
@@ -103,7 +101,6 @@ impl Blog {
     }
 }
 
-/// The result of a call.
 #[derive(Debug)]
 struct Answer {
     value: Value,

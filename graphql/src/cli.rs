@@ -56,7 +56,6 @@ const MAX_LEVELS: [(&str, LevelFilter); 1] = [("rmcp", LevelFilter::ERROR)];
 /// The result of a command, as the status of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExitStatus {
-    /// The command succeeded.
     Done,
     /// The execution failed or was cancelled.
     Failed,
@@ -105,7 +104,6 @@ impl App {
     }
 }
 
-/// Removes the fields of an object that are null.
 pub(crate) fn without_nulls(mut object: serde_json::Value) -> serde_json::Value {
     if let Some(fields) = object.as_object_mut() {
         fields.retain(|_, value| !value.is_null());

@@ -36,78 +36,51 @@ pub use self::{
 };
 use crate::engine::PlanCache;
 
-/// The default configuration file.
 const FILE: &str = "faber.yaml";
-/// The default listen address.
 const LISTEN: &str = "127.0.0.1:8080";
-/// The default planner.
 const PLANNER: &str = "offline";
 
-/// The flags of the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// `--store`.
     pub store: Option<String>,
-    /// `--config`.
     pub config: Option<PathBuf>,
-    /// `--server`.
     pub server: Option<String>,
-    /// `--listen`.
     pub listen: Option<String>,
 }
 
-/// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A flag.
     Flag(&'static str),
-    /// An environment variable.
     Environment(&'static str),
-    /// The configuration file.
     File,
-    /// The built-in default.
     Default,
 }
 
-/// A value and its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting<T> {
-    /// The value.
     pub value: T,
-    /// Its origin.
     pub origin: Origin,
 }
 
-/// The effective configuration of this process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The configuration file, if there is one.
     pub file: Option<PathBuf>,
-    /// The user's data folder.
     pub data: PathBuf,
-    /// The address of the store.
     pub store: Setting<String>,
     /// The server to use instead of a local store.
     pub server: Option<Setting<String>>,
-    /// The listen address.
     pub listen: Setting<SocketAddr>,
-    /// The planner.
     pub planner: Setting<PlannerConfig>,
-    /// The plan cache.
     pub plan_cache: Setting<PlanCache>,
     /// The toolsets, in the order of their registration.
     pub toolsets: Setting<Vec<SetConfig>>,
-    /// The limits.
     pub limits: Limits,
-    /// The source of embeddings.
     pub embedding: Setting<EmbeddingConfig>,
     /// How long finished executions are retained. `None` means for ever.
     pub retention: Setting<Option<Duration>>,
-    /// Access tokens and secrets.
     pub access: Setting<AccessConfig>,
     /// Contexts, which conditions of toolsets read.
     pub contexts: BTreeMap<String, Value>,
-    /// The initial toolkit.
     pub toolkit: Setting<ToolkitFiles>,
     /// Whether Faber learns followers from successful executions.
     pub learning: Setting<bool>,
@@ -115,14 +88,11 @@ pub struct Config {
     pub margin: Setting<f64>,
     /// The toolsets as the file contains them.
     written: Value,
-    /// The files that describe tools.
     described: Vec<PathBuf>,
 }
 
-/// The toolkit from files.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolkitFiles {
-    /// The files.
     pub files: Vec<PathBuf>,
     /// All files as one graph.
     pub toolkit: Toolkit,
@@ -135,7 +105,6 @@ pub struct ToolkitFiles {
 #[error("{0}")]
 pub struct ConfigError(pub(crate) String);
 
-/// The errors of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
     /// One message for each wrong setting.
@@ -159,7 +128,6 @@ impl Default for Faults {
     }
 }
 
-/// Returns the path of the configuration file.
 fn path(flags: &Flags, environment: &Environment) -> Option<PathBuf> {
     let named = flags.config.clone().or_else(|| environment.config.clone());
     named.or_else(|| Path::new(FILE).is_file().then(|| PathBuf::from(FILE)))

@@ -7,7 +7,6 @@ use std::fmt;
 
 use async_graphql::ServerError;
 
-/// The deepest nesting of brackets.
 const NESTING: usize = 128;
 
 /// The maximum count of words, numbers, strings and signs. The introspection of `GraphiQL` has 400.
@@ -16,13 +15,10 @@ const TOKENS: usize = 30_000;
 /// The longest name. The executor compares an unknown name with all known names.
 const NAME: usize = 128;
 
-/// The most errors in one answer.
 const ERRORS: usize = 20;
 
-/// The longest error message.
 const MESSAGE: usize = 500;
 
-/// The limit that a document exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TooMuch {
     Nesting,

@@ -118,7 +118,6 @@ impl Embedded {
         Ok(Self { engine, stop, tasks })
     }
 
-    /// Returns the engine.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }

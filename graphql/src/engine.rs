@@ -185,17 +185,14 @@ impl Engine {
         self.plans.planners.set_access(access);
     }
 
-    /// Returns what the caller may do.
     pub fn grant(&self) -> &Grant {
         &self.tools.grant
     }
 
-    /// Returns the store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.tools.store
     }
 
-    /// Returns the clock.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.tools.clock
     }

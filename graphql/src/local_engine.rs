@@ -44,12 +44,9 @@ pub(crate) struct Setup<'a> {
     pub(crate) environment: &'a Environment,
 }
 
-/// The parts of the engine that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// The store.
     Store,
-    /// The store and the tools.
     Tools,
     /// A worker without tools that takes only given executions: enough to stop one.
     Stopping,
@@ -59,7 +56,6 @@ pub(crate) enum Need {
     Everything,
 }
 
-/// The engine of this process.
 pub(crate) struct LocalEngine {
     pub(crate) engine: Engine,
     pub(crate) schema: Schema,
@@ -69,7 +65,6 @@ pub(crate) struct LocalEngine {
     work: Option<Work>,
 }
 
-/// The worker of this process.
 struct Work {
     handle: WorkerHandle,
     drain: CancellationToken,
@@ -143,7 +138,6 @@ impl LocalEngine {
         Ok(Self { engine, schema, has_tools, stop, upkeep, work })
     }
 
-    /// Returns the worker of this process, if there is one.
     pub(crate) fn worker(&self) -> Option<WorkerHandle> {
         self.work.as_ref().map(|work| work.handle.clone())
     }

@@ -29,7 +29,6 @@ pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, StoreError> {
     }
 }
 
-/// Returns the file of a SQLite store.
 pub(crate) fn sqlite_path(url: &str) -> Option<&Path> {
     url.strip_prefix("sqlite:").filter(|rest| !rest.is_empty()).map(strip_slashes)
 }

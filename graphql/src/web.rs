@@ -83,7 +83,6 @@ pub fn elsewhere(uri: &Uri, headers: &HeaderMap) -> Option<Response> {
     Some(response)
 }
 
-/// Returns whether the page handles a path.
 fn is_place(path: &str) -> bool {
     let fits = |(part, is): (&str, &str)| match part.strip_prefix('{') {
         Some(_) => !is.is_empty(),
@@ -120,7 +119,6 @@ fn with_policy(mut response: Response, policy: HeaderValue) -> Response {
     response
 }
 
-/// Answers with a file, compressed if the client accepts that.
 fn answer(name: &str, lifetime: HeaderValue, headers: &HeaderMap) -> Response {
     let Some(kind) = kind_of(name) else { return gone() };
     let Some((file, encoding)) = choose(name, headers) else { return gone() };
@@ -175,7 +173,6 @@ fn choose(
     Some((DIST.get_file(name)?, None))
 }
 
-/// Returns whether the client accepts an encoding. The weight 0 means no.
 fn accepts(headers: &HeaderMap, encoding: &str) -> bool {
     let values = headers.get_all(header::ACCEPT_ENCODING).iter();
     let mut offers =

@@ -20,10 +20,8 @@ const QUIET: Duration = Duration::from_secs(10);
 /// only.
 const REMEMBERED: usize = 1_024;
 
-/// The kind of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// One peer tries many tokens.
     BadTokens,
     /// A token was used for a tool that its patterns exclude.
     ForbiddenTool,
@@ -43,7 +41,6 @@ impl Kind {
     }
 }
 
-/// Counts alerts and logs them.
 #[derive(Debug, Default)]
 pub(super) struct Alerts {
     counts: [AtomicU64; Kind::ALL.len()],

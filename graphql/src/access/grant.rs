@@ -31,41 +31,29 @@ pub struct Limits {
     pub per_tool: Option<Rate>,
 }
 
-/// Why a caller may not do something.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
-    /// The role is insufficient.
     #[error(
         "`{field}` needs the role `{needed}`, and the token `{token}` has `{role}`: use another \
          token"
     )]
     Role {
-        /// The requested field.
         field: String,
-        /// The role that the field needs.
         needed: Role,
-        /// The name of the token.
         token: String,
-        /// The role of the token.
         role: Role,
     },
-    /// The tool patterns of the token exclude the tool.
     #[error(
         "the token `{token}` may not use the tool `{tool}`: use another token, or add the tool to \
          its `tools`"
     )]
     Tool {
-        /// The name of the token.
         token: String,
-        /// The tool.
         tool: String,
     },
-    /// A limit is exceeded.
     #[error("the token `{token}` has used up its limit `{limit}`; try again in {seconds} s")]
     Spent {
-        /// The name of the token.
         token: String,
-        /// The limit.
         limit: String,
         /// Time until the next use.
         seconds: u64,
@@ -73,7 +61,6 @@ pub enum AccessError {
 }
 
 impl AccessError {
-    /// Returns the error code of the API.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Role { .. } | Self::Tool { .. } => "FORBIDDEN",
@@ -147,7 +134,6 @@ impl Rights {
         Ok(())
     }
 
-    /// Fails if no call is possible now. Spends nothing.
     fn check_room(&self, now: Instant) -> Result<(), AccessError> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         match used.calls.as_mut().and_then(|limiter| limiter.wait(now)) {
@@ -171,12 +157,10 @@ impl Grant {
         Self(Some(Arc::new(rights)))
     }
 
-    /// Returns the name of the token, if the caller has one.
     pub fn name(&self) -> Option<&str> {
         self.0.as_ref().map(|rights| rights.token.name.as_str())
     }
 
-    /// Rejects a root field that needs a higher role.
     pub fn check_field(&self, root: &str, field: &str) -> Result<(), AccessError> {
         let Some(rights) = &self.0 else { return Ok(()) };
         let (role, needed) = (rights.token.role, needed(root, field));
@@ -192,7 +176,6 @@ impl Grant {
         self.0.as_ref().is_none_or(|rights| rights.allows(tool.as_str()))
     }
 
-    /// Returns whether the caller may use every tool.
     pub fn allows_every_tool(&self) -> bool {
         self.0
             .as_ref()
@@ -250,7 +233,6 @@ impl Grant {
         Err(AccessError::Tool { token, tool: "faber_agent.*".to_owned() })
     }
 
-    /// Rejects the first tool that the caller may not use.
     pub fn check_tools<'a>(
         &self,
         tools: impl IntoIterator<Item = &'a ToolName>,
@@ -264,12 +246,10 @@ impl Grant {
         Err(err)
     }
 
-    /// Returns whether the token has limits.
     pub fn has_limits(&self) -> bool {
         self.0.as_ref().is_some_and(|rights| rights.token.limits != Limits::default())
     }
 
-    /// Fails if the limits allow no call now.
     pub fn check_room(&self) -> Result<(), AccessError> {
         let Some(rights) =
             self.0.as_ref().filter(|rights| rights.token.limits != Limits::default())

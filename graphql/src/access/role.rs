@@ -14,10 +14,8 @@ pub enum Role {
 }
 
 impl Role {
-    /// All roles.
     pub const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Admin];
 
-    /// Returns the name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Viewer => "viewer",

@@ -6,7 +6,6 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Limits, Role, ToolPattern};
 
-/// The SHA-256 digest of a token.
 #[derive(Clone, Copy)]
 pub(super) struct Digest([u8; 32]);
 
@@ -31,13 +30,10 @@ impl std::fmt::Debug for Digest {
 /// An access token with its permissions.
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// The name, for people.
     pub name: String,
-    /// The role.
     pub role: Role,
     /// The tools that the token may use. `None` means all.
     pub tools: Option<Vec<ToolPattern>>,
-    /// Limits on the use of tools.
     pub limits: Limits,
     pub(super) digest: Digest,
 }
@@ -49,7 +45,6 @@ impl Token {
         Self { name: name.into(), role, tools: None, limits: Limits::default(), digest }
     }
 
-    /// Returns whether two tokens have the same secret.
     pub fn is_same_secret(&self, other: &Self) -> bool {
         self.digest.is(&other.digest)
     }

@@ -20,25 +20,19 @@ pub(super) struct Turn {
     pub(super) text: String,
     /// Whether the turn has calls or problems, so that another turn follows.
     pub(super) more: bool,
-    /// Calls of *read* tools.
     #[serde(default)]
     pub(super) read: Vec<Wanted>,
-    /// Calls of *idempotent* tools.
     #[serde(default)]
     pub(super) repeat: Vec<Wanted>,
-    /// Calls of *once* tools.
     #[serde(default)]
     pub(super) call: Vec<Wanted>,
     /// Rejected calls.
     #[serde(default)]
     pub(super) refused: Vec<Refused>,
-    /// The name of the model that answered.
     pub(super) model: String,
-    /// Why the model stopped.
     #[serde(skip_deserializing)]
     pub(super) stop: Option<Stop>,
     pub(super) tokens: Tokens,
-    /// The cost, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) cost: Option<f64>,
     /// Failures of models that were tried before.
@@ -46,12 +40,10 @@ pub(super) struct Turn {
     pub(super) missed: Vec<String>,
 }
 
-/// A call that a model requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Wanted {
     /// Its position among all calls of the turn.
     pub(super) n: usize,
-    /// The qualified name of the tool.
     pub(super) tool: String,
     pub(super) args: Map<String, Value>,
     /// The most bytes of its result.
@@ -65,16 +57,13 @@ pub(super) struct Wanted {
     pub(super) signatures: Vec<String>,
 }
 
-/// A rejected call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Refused {
     #[serde(flatten)]
     pub(super) wanted: Wanted,
-    /// The reason.
     pub(super) error: String,
 }
 
-/// A turn with the results of its calls.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Past {
     /// `None` for a skipped turn.
@@ -88,7 +77,6 @@ pub(super) struct Past {
     call: Value,
 }
 
-/// A call with its result or error.
 struct Made<'a> {
     wanted: &'a Wanted,
     result: Result<String, String>,

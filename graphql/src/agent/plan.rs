@@ -13,7 +13,6 @@ pub(super) const EFFECTS: [(&str, Effect); 3] =
 /// Timeout of a turn. It covers retries of the model and its fallback.
 const TURN_MS: i64 = 30 * 60 * 1_000;
 
-/// Returns the plan of an agent with this many turns.
 pub(crate) fn draft(query: &str, turns: u32, reach: &Reach) -> Draft {
     let reach = serde_json::to_value(reach).unwrap_or_default();
     let mut tools = Vec::new();

@@ -30,7 +30,6 @@ pub(super) fn is_nothing_but(text: &str, calls: &[ToolCall]) -> bool {
     is_wrapping(before, ['{', '[', '<']) && is_wrapping(after, ['}', ']', '<'])
 }
 
-/// Calls in the results of tools.
 #[derive(Debug)]
 pub(super) struct Told {
     /// All results without whitespace.

@@ -11,7 +11,6 @@ use tokio::{
 
 use super::BenchError;
 
-/// The command of a server.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Start {
@@ -22,7 +21,6 @@ pub(crate) struct Start {
     pub(crate) env: BTreeMap<String, String>,
 }
 
-/// A running server.
 pub(crate) struct Bare {
     _child: Child,
     input: ChildStdin,
@@ -31,7 +29,6 @@ pub(crate) struct Bare {
 }
 
 impl Start {
-    /// Returns the source of a toolset.
     pub(crate) fn source(&self) -> Value {
         json!({ "mcp": { "command": self.command, "args": self.args, "env": self.env } })
     }

@@ -14,12 +14,9 @@ use tokio::{sync::oneshot, task::JoinSet};
 
 use super::BenchError;
 
-/// When to stop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Until {
-    /// After a number of executions.
     Runs(usize),
-    /// After a time.
     Time(Duration),
 }
 
@@ -30,7 +27,6 @@ pub(crate) struct Runs {
     pub(crate) each: Vec<Duration>,
 }
 
-/// Runs executions of `plan`, `concurrency` at once.
 pub(crate) async fn drive(
     control: &Control,
     plan: &Arc<Plan>,
@@ -66,7 +62,6 @@ pub(crate) async fn drive(
     Ok(Runs { wall, each })
 }
 
-/// Runs one execution and waits until its end is durable.
 pub(crate) async fn one(
     control: &Control,
     plan: &Arc<Plan>,

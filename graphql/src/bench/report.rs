@@ -44,7 +44,6 @@ impl Report {
         self.fields.insert(name.to_owned(), value.into());
     }
 
-    /// Sets a number of milliseconds.
     pub(crate) fn set_ms(&mut self, name: &str, duration: Duration) {
         self.set(name, round(duration.as_secs_f64() * 1_000.0));
     }
@@ -68,7 +67,6 @@ impl Report {
         Ok(())
     }
 
-    /// Starts to count commits.
     pub(crate) fn begin(&mut self, store: &dyn Store) {
         self.commits = store.hints().commits();
     }
@@ -110,7 +108,6 @@ impl Report {
     }
 }
 
-/// Returns a percentile of sorted values.
 pub(crate) fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let last = sorted.len().saturating_sub(1);
     sorted.get((sorted.len() * percent / 100).min(last)).copied().unwrap_or_default()

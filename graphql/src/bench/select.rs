@@ -36,9 +36,7 @@ use super::{
 };
 use crate::engine::{Engine, EngineError, Wanted};
 
-/// The default number of tools.
 const TOOLS: usize = 10_000;
-/// The default number of queries for each criterion.
 const QUERIES: usize = 200;
 /// Tools in each answer.
 const LIMIT: usize = 5;
@@ -96,7 +94,6 @@ pub(crate) async fn select(
     Ok(())
 }
 
-/// An engine with many tools.
 struct Seat {
     engine: Engine,
     words: Arc<Words>,
@@ -187,7 +184,6 @@ async fn one_more(
     Ok(())
 }
 
-/// Times the built-in encoder.
 async fn encoder(corpus: &Corpus, report: &mut Report) -> Result<(), BenchError> {
     let broken = |err: planner::embed::EmbedError| BenchError::Engine(err.to_string());
     let encoder = Local::builtin().await.map_err(broken)?;

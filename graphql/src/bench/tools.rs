@@ -31,7 +31,6 @@ use super::{
 
 /// Timed calls. As many calls run before them.
 const CALLS: usize = 20_000;
-/// The toolset of the benchmark.
 const SET: &str = "bench";
 /// Duration of each of four slow tools.
 const SLOW: Duration = Duration::from_millis(250);
@@ -106,7 +105,6 @@ fn own_set(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<ToolSet, Be
     Ok(ToolSet::ready(name, "local", "What the bench calls.", tools))
 }
 
-/// Times four independent slow tools.
 async fn at_once(rig: &Rig, report: &mut Report) -> Result<(), BenchError> {
     let own = function(SET, "slow", "Takes its time.", Effect::Read, slow);
     let register = rig.toolbox.register(own_set([own])?);
@@ -155,7 +153,6 @@ fn note(times: &mut Vec<Duration>, is_warm: bool, time: Duration) {
     }
 }
 
-/// Reports direct calls, calls through Faber, and the difference, in microseconds.
 fn report_calls(
     report: &mut Report,
     what: &str,

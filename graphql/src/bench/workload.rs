@@ -34,7 +34,6 @@ use super::{
     report::{Report, round},
 };
 
-/// Runs steps one after another.
 pub(crate) async fn chain(
     rig: &Rig,
     args: &BenchArgs,
@@ -96,7 +95,6 @@ async fn executions(
     Ok(())
 }
 
-/// A graph of sleeping steps.
 #[derive(Deserialize)]
 struct Dag {
     steps: Vec<DagStep>,
@@ -148,7 +146,6 @@ pub(crate) async fn dag(
     Ok(())
 }
 
-/// Returns the seconds from the first step's start to the last step's end.
 async fn makespan(rig: &Rig, id: ExecutionId) -> Result<f64, BenchError> {
     let mut events =
         Box::pin(store::follow_log(Arc::clone(&rig.store), id, Seq::START, Duration::MAX));
@@ -313,7 +310,6 @@ fn about() -> PlanInfo {
     }
 }
 
-/// Compiles and stores a plan.
 pub(crate) async fn keep(rig: &Rig, tools: Vec<DraftStep>) -> Result<Arc<Plan>, BenchError> {
     let about = about();
     let created_at = rig.clock.now();

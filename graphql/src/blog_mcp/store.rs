@@ -17,10 +17,8 @@ use super::{CallError, tools::Kind};
 const LOCK_TRIES: u32 = 1_000;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// An author, blog post, comment or picture.
 pub(super) type Record = Map<String, Value>;
 
-/// All data.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Data {
@@ -55,7 +53,6 @@ impl Data {
     }
 }
 
-/// An error of the file.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StoreError {
     #[error("`{}` cannot be used: {err}; name another file with `--file`", file.display())]

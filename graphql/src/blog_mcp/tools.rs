@@ -17,7 +17,6 @@ pub(super) struct Offer {
     pub examples: &'static [&'static str],
 }
 
-/// The operation of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Create,
@@ -27,7 +26,6 @@ pub(super) enum Verb {
     List,
 }
 
-/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Author,
@@ -44,10 +42,8 @@ pub(super) struct Field {
     pub is_required: bool,
 }
 
-/// The format of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// The id of an existing record.
     Id(Kind),
     Email,
     Url,
@@ -293,7 +289,6 @@ pub(super) const TABLE: &[Offer] = &[
 ];
 
 impl Kind {
-    /// Returns the kind in words.
     pub(super) fn noun(self) -> &'static str {
         match self {
             Self::Author => "author",
@@ -303,7 +298,6 @@ impl Kind {
         }
     }
 
-    /// Returns the fields of a record.
     fn fields(self) -> &'static [Field] {
         match self {
             Self::Author => AUTHOR,
@@ -319,7 +313,6 @@ impl Offer {
         matches!(self.verb, Verb::Get | Verb::List)
     }
 
-    /// Returns the tool for MCP.
     pub(super) fn tool(&self) -> Tool {
         let hints = ToolAnnotations::new().read_only(self.is_read_only()).open_world(false);
         let hints = match self.verb {
@@ -336,7 +329,6 @@ impl Offer {
         }
     }
 
-    /// Returns the JSON Schema of the parameters.
     pub(super) fn input_schema(&self) -> Map<String, Value> {
         object(properties(self.fields), &required(self.fields).collect::<Vec<_>>(), Some(false))
     }

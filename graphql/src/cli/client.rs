@@ -79,7 +79,6 @@ impl Client {
         answers.map(|answer| answer.map(only_field).and_then(read)).boxed()
     }
 
-    /// Executes an operation that has one field. Returns its value.
     async fn execute_field(&self, text: &str, variables: Value) -> Result<Value, Failure> {
         let data = match self {
             Self::Local(schema, grant) => {

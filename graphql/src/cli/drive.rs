@@ -15,7 +15,6 @@ use tokio::time;
 const POLL: Duration = Duration::from_millis(500);
 const ORPHANS: usize = 1_024;
 
-/// The result of one poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Poll {
     /// The execution is finished and needs no replan.

@@ -27,7 +27,6 @@ const MAX_SUBSCRIPTIONS: usize = 64;
 const CREATION_POLLS: usize = 200;
 const CREATION_POLL: Duration = Duration::from_millis(50);
 
-/// An execution and its children.
 pub(crate) struct EventTree {
     root: String,
     nodes: BTreeMap<String, Node>,

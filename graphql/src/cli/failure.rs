@@ -8,7 +8,6 @@ use crate::{bench::BenchError, config::ConfigError, engine::EngineError};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Failure {
-    /// The error code of the API.
     pub(crate) code: String,
     /// The cause, and a remedy.
     pub(crate) message: String,
@@ -66,7 +65,6 @@ impl Failure {
         errors.peek().is_some() && errors.all(may_be_in_failed_set)
     }
 
-    /// Returns the document that `--json` prints.
     pub(crate) fn to_json(&self) -> Value {
         let mut error = Map::new();
         error.insert("code".to_owned(), json!(self.code));

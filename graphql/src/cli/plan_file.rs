@@ -106,7 +106,6 @@ pub(crate) async fn read_plan(app: &App, file: &Path) -> Result<WrittenPlan, Fai
     Ok(plan)
 }
 
-/// Converts YAML to JSON. Text that begins like JSON stays.
 fn as_json(text: &str) -> Result<Cow<'_, str>, String> {
     if text.trim_start().starts_with(['{', '[']) {
         return Ok(Cow::Borrowed(text));

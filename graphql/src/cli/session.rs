@@ -114,7 +114,6 @@ impl<'a> Session<'a> {
         Some(&self.local.as_ref()?.engine)
     }
 
-    /// Returns the store, if this process has opened one.
     pub(crate) fn store(&self) -> Option<&Arc<dyn Store>> {
         Some(self.engine()?.store())
     }
@@ -177,7 +176,6 @@ impl<'a> Session<'a> {
         Ok((!live.contains(&owner)).then_some(head))
     }
 
-    /// Returns the commands in the inbox of an execution, oldest first.
     pub(crate) async fn inbox(&self, id: ExecutionId) -> Result<Vec<Command>, Failure> {
         let Some(store) = self.store() else { return Ok(Vec::new()) };
         let inbox = store.list_commands(Some(id)).await?;

@@ -38,7 +38,6 @@ pub(crate) struct EndSignals {
     waiters: AtomicUsize,
 }
 
-/// Counts a waiter while it exists.
 struct Waiter<'a>(&'a AtomicUsize);
 
 impl<'a> Waiter<'a> {

@@ -12,9 +12,7 @@ use toolsets::sources::SetConfig;
 use super::{ConfigError, calls};
 use crate::access::{Access, Limits, Role, Token, ToolPattern};
 
-/// The keys of a token.
 const KEYS: [&str; 5] = ["name", "token_env", "role", "tools", "limits"];
-/// The keys of a token's limits.
 const LIMITS: [&str; 2] = ["calls", "per_tool"];
 /// The most tokens. Each request is compared with each token.
 const TOKENS: usize = 1_000;
@@ -25,14 +23,12 @@ const SECRETS: usize = 1_000;
 /// A shorter token can be guessed.
 const SHORT: usize = 16;
 
-/// The setting `access`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AccessConfig {
     tokens: Vec<TokenConfig>,
     secrets: Option<BTreeSet<String>>,
 }
 
-/// A token of the setting.
 #[derive(Clone, Debug, PartialEq)]
 struct TokenConfig {
     name: String,
@@ -57,7 +53,6 @@ impl AccessConfig {
         if self.is_empty() { named } else { Some(named.unwrap_or_default()) }
     }
 
-    /// Returns the number of tokens.
     pub fn len(&self) -> usize {
         self.tokens.len()
     }

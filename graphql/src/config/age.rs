@@ -5,7 +5,6 @@ use std::time::Duration;
 /// The longest duration: a hundred years.
 const MOST_S: u64 = 100 * 366 * 86_400;
 
-/// Parses a duration.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let (number, unit) =

@@ -5,7 +5,6 @@ use planner::suggest::did_you_mean;
 use serde_json::{Map, Value};
 use shared::store::Rate;
 
-/// The keys of a rule.
 const KEYS: [&str; 5] = ["tool", "toolset", "key", "concurrency", "rate"];
 /// The most rules. Each call is matched with each rule.
 const RULES: usize = 1_000;

@@ -11,17 +11,14 @@ use super::{Config, environment::variable, show::mask_url};
 /// The folder of downloaded models within the data folder.
 const MODELS: &str = "models";
 
-/// The source of embeddings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum EmbeddingConfig {
-    /// The built-in encoder.
     #[default]
     Builtin,
     /// None. Selection compares words.
     Off,
     /// A model in a folder, or the name of a downloaded model.
     Model {
-        /// The value in the file.
         written: String,
         /// The folder, if the value is a path.
         path: PathBuf,
@@ -30,9 +27,7 @@ pub enum EmbeddingConfig {
     Server {
         /// The address before `/embeddings`.
         base_url: String,
-        /// The model's name.
         model: String,
-        /// The environment variable that contains the key.
         api_key_env: Option<String>,
     },
 }

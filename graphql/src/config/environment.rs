@@ -4,12 +4,10 @@ use std::{env, ffi::OsString, path::PathBuf};
 
 use super::ConfigError;
 
-/// A secret, which `Debug` hides.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Returns the secret.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -21,18 +19,13 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// The environment at the start of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
-    /// `FABER_STORE`.
     pub store: Option<String>,
-    /// `FABER_CONFIG`.
     pub config: Option<PathBuf>,
-    /// `FABER_SERVER`.
     pub server: Option<String>,
     /// `FABER_TOKEN`: the token for servers.
     pub token: Option<Secret>,
-    /// `FABER_LISTEN`.
     pub listen: Option<String>,
     /// `FABER_LOG`: a filter for the log.
     pub log: Option<String>,
@@ -40,11 +33,8 @@ pub struct Environment {
     pub blog_file: Option<PathBuf>,
     /// `HF_ENDPOINT`: the server for downloading models.
     pub hub: Option<String>,
-    /// `XDG_DATA_HOME`.
     pub data_home: Option<PathBuf>,
-    /// `HOME`.
     pub home: Option<PathBuf>,
-    /// `HOSTNAME`.
     pub host: Option<String>,
     /// `BROWSER`: the program that opens addresses.
     pub browser: Option<String>,
@@ -79,12 +69,10 @@ impl Environment {
         }
     }
 
-    /// Returns the data folder of Faber.
     pub fn data_directory(&self) -> Result<PathBuf, ConfigError> {
         Ok(self.data_root()?.join("faber"))
     }
 
-    /// Returns the data folder of the user.
     pub fn data_root(&self) -> Result<PathBuf, ConfigError> {
         // The XDG specification says to ignore relative paths.
         let data = self.data_home.clone().filter(|path| path.is_absolute());
@@ -95,7 +83,6 @@ impl Environment {
         })
     }
 
-    /// Returns the name of this machine.
     pub fn node(&self) -> String {
         let of_kernel = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
         let name = self.host.clone().or_else(of_kernel).unwrap_or_default();
@@ -104,7 +91,6 @@ impl Environment {
     }
 }
 
-/// Returns the value of an environment variable.
 pub fn variable(name: &str) -> Option<String> {
     text(name)
 }

@@ -22,10 +22,8 @@ use super::{
 };
 use crate::engine::PlanCache;
 
-/// The largest configuration file.
 const FILE_BYTES: u64 = 4 << 20;
 
-/// The keys at the top of the file.
 const KEYS: [&str; 12] = [
     "store",
     "planner",
@@ -42,10 +40,9 @@ const KEYS: [&str; 12] = [
 ];
 /// The toolset of `tools_files`.
 const DESCRIBED: &str = "tools";
-/// The shortest retention. A worker may be frozen for a while and come back.
+/// A shorter retention could remove an execution whose worker is only frozen for a while.
 const SHORTEST: Duration = Duration::from_mins(1);
 
-/// The settings of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct File {
     pub(super) store: Option<String>,
@@ -59,7 +56,6 @@ pub(super) struct File {
     pub(super) contexts: BTreeMap<String, Value>,
     /// The toolset of `tools_files`.
     pub(super) described: Option<SetConfig>,
-    /// The paths of `tools_files`.
     pub(super) described_in: Vec<PathBuf>,
     pub(super) toolkit: Option<ToolkitFiles>,
     pub(super) learning: Option<bool>,
@@ -75,7 +71,6 @@ pub(super) fn read(path: &Path) -> Result<File, ConfigError> {
     parse(&text, &base).map_err(named)
 }
 
-/// A file that may have errors.
 pub(super) struct Partly {
     /// The valid settings, or `None` if the file is unreadable.
     pub(super) file: Option<File>,

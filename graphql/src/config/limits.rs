@@ -11,7 +11,6 @@ use toolsets::sources;
 use super::{ConfigError, Origin, Setting, calls};
 use crate::{schema, server::ServerOptions};
 
-/// A limit.
 struct Limit {
     key: &'static str,
     default: fn() -> u64,
@@ -69,7 +68,6 @@ const TABLE: [Limit; 12] = [
     },
 ];
 
-/// All limits with their origins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     numbers: Vec<(&'static str, Setting<u64>)>,
@@ -77,7 +75,6 @@ pub struct Limits {
     calls: (Arc<CallLimits>, Value),
 }
 
-/// The key of the limits on calls.
 const CALLS: &str = "calls";
 
 impl Default for Limits {
@@ -113,23 +110,19 @@ impl Limits {
         Ok(limits)
     }
 
-    /// Returns every numeric limit with its key.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &Setting<u64>)> {
         self.numbers.iter().map(|(key, setting)| (*key, setting))
     }
 
-    /// Returns the limits on calls.
     pub fn calls(&self) -> &Arc<CallLimits> {
         &self.calls.0
     }
 
-    /// Returns the limits on calls as the file contains them.
     pub(super) fn written_calls(&self) -> Setting<&Value> {
         let origin = if self.calls.0.is_empty() { Origin::Default } else { Origin::File };
         Setting { value: &self.calls.1, origin }
     }
 
-    /// Returns the options of a worker.
     pub fn options(&self) -> Options {
         Options {
             lease: self.wait("lease_ms"),

@@ -11,20 +11,15 @@ use serde_json::{Value, json};
 
 use super::{Config, PLANNER, environment::variable, show::mask_url};
 
-/// The shortest timeout of a model.
 const LEAST_MS: u64 = 100;
-/// The longest timeout of a model.
 const MOST_MS: u64 = 3_600_000;
 /// The highest price of a million tokens. Some currencies have large numbers.
 const MOST_PRICE: f64 = 1e9;
 
-/// The planner.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum PlannerConfig {
-    /// The offline planner.
     #[default]
     Offline,
-    /// A model.
     Model(Box<ModelConfig>),
 }
 
@@ -206,7 +201,6 @@ fn ms(duration: Duration) -> u64 {
 }
 
 impl ModelConfig {
-    /// Returns the settings of the model. Reads the key from the environment.
     pub fn settings(&self) -> Settings {
         self.settings_with(&variable)
     }
@@ -238,7 +232,6 @@ impl ModelConfig {
         }
     }
 
-    /// Returns how often the model may repair a plan.
     pub fn max_repairs(&self) -> u32 {
         self.max_repairs
     }
@@ -273,7 +266,6 @@ impl PlannerConfig {
 }
 
 impl Config {
-    /// Returns the configured model.
     pub fn planning_model(&self) -> Option<&ModelConfig> {
         match &self.planner.value {
             PlannerConfig::Offline => None,

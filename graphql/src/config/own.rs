@@ -12,7 +12,6 @@ use super::{Config, FILE};
 
 /// Suffixes of the files and folders of a SQLite store.
 const BESIDE: [&str; 5] = ["", "-wal", "-shm", "-journal", WORKERS];
-/// The suffix of the folder.
 const WORKERS: &str = "-workers";
 
 impl Config {

@@ -4,7 +4,6 @@ use serde_json::{Map, Value, json};
 
 use super::{Config, Origin, age};
 
-/// Replaces a secret.
 const MASK: &str = "***";
 
 impl Config {

@@ -7,32 +7,24 @@ use shared::{diagnostic::Diagnostic, id::RequestId, store::StoreError};
 
 use crate::access::AccessError;
 
-/// An error of the engine.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum EngineError {
-    /// No object has this identifier.
     #[error("{0}")]
     NotFound(String),
-    /// The draft does not compile.
     #[error("{}", headline(diagnostics))]
     InvalidPlan {
-        /// The errors and warnings of the draft.
         diagnostics: Vec<Diagnostic>,
         /// The request, if it was stored.
         request: Option<RequestId>,
     },
-    /// An argument is invalid.
     #[error("{0}")]
     InvalidArgument(String),
     /// The request conflicts with the current state.
     #[error("{0}")]
     Conflict(String),
-    /// The planner could not be reached.
     #[error("{message}")]
     PlannerUnavailable {
-        /// Why, and what to do.
         message: String,
-        /// The request, if it was stored.
         request: Option<RequestId>,
     },
     /// No tool fits the query, or the query lacks a parameter.
@@ -42,35 +34,27 @@ pub enum EngineError {
         message: String,
         /// The nearest tools, best first.
         nearest: Vec<String>,
-        /// The request, if it was stored.
         request: Option<RequestId>,
     },
     /// Planning failed in another way, and the request is stored.
     #[error("{error}")]
     Planning {
-        /// The request, if it was stored.
         request: RequestId,
-        /// The failure.
         error: Box<EngineError>,
     },
-    /// The caller has no permission.
     #[error("{0}")]
     Forbidden(String),
-    /// A limit is exceeded.
     #[error("{0}")]
     LimitExceeded(String),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl EngineError {
-    /// No object has this identifier.
     pub fn not_found(what: &str, id: impl fmt::Display) -> Self {
         Self::NotFound(format!("there is no {what} `{id}`"))
     }
 
-    /// Returns the code of the API.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NotFound(_) => "NOT_FOUND",

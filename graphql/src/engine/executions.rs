@@ -57,7 +57,6 @@ pub struct Executions {
     locks: Arc<NamedLocks>,
 }
 
-/// A request to start an execution.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Order {
     /// The options of the execution. `compensate_on_failure` is decided by the start.
@@ -94,7 +93,7 @@ impl Executions {
         self.with_tools(tools)
     }
 
-    /// Starts an execution of a plan. The start is durable when this function returns.
+    /// The start is durable when this function returns.
     pub async fn start_plan(&self, id: PlanId, order: Order) -> Result<ExecutionId, EngineError> {
         let Some(plan) = self.plans.library.load(id).await? else {
             return Err(EngineError::not_found("plan", id));
@@ -214,7 +213,6 @@ impl Executions {
         self.start(Start { key, ..Start::new(plan, options) }).await
     }
 
-    /// Retries a finished execution.
     pub async fn retry(
         &self,
         id: ExecutionId,
@@ -255,7 +253,6 @@ impl Executions {
         self.start(Start::from_created(plan, created)).await
     }
 
-    /// Starts an execution, or checks its plan for a dry run.
     async fn start(&self, start: Start) -> Result<ExecutionId, EngineError> {
         self.plans.check_start(&start.plan).await?;
         if start.created.options.dry_run {

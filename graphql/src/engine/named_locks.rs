@@ -10,7 +10,6 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 /// Names above which unused ones are removed.
 const MAX_NAMES: usize = 256;
 
-/// Locks by name.
 #[derive(Debug, Default)]
 pub(super) struct NamedLocks(std::sync::Mutex<BTreeMap<String, Weak<Mutex<()>>>>);
 

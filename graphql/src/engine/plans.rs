@@ -43,15 +43,12 @@ const MAX_DRAWS: usize = 8;
 const MAX_VERSIONS: usize = 64;
 /// The most bytes of a query that is derived from a draft, or is too long to be stored.
 const SHORT_QUERY: usize = 200;
-/// The most tools that a planner can be shown.
 const MAX_TOOLS: usize = 1_000;
 /// The lifetime of a draft in the plan cache. A change of the tools makes it useless much sooner.
 const CACHED: TimeDelta = TimeDelta::days(30);
 
-/// Plans as one caller makes them.
 #[derive(Clone)]
 pub struct Plans {
-    /// Stored plans, and the names of saved plans.
     pub library: Arc<PlanLibrary>,
     pub(super) tools: Arc<Tools>,
     pub(super) selection: Arc<Selection>,
@@ -64,10 +61,8 @@ pub struct Plans {
     locks: Arc<NamedLocks>,
 }
 
-/// The options of planning.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanningOptions {
-    /// The planner.
     pub planner: Option<String>,
     /// The toolsets. Empty means all.
     pub tool_sets: Vec<String>,
@@ -91,13 +86,11 @@ pub(super) struct PlanningScope<'a> {
 
 /// The tools of one planning.
 struct Offer {
-    /// The tools that the plan may use.
     catalog: Catalog,
     /// The tools that the planner is shown.
     candidates: Candidates,
 }
 
-/// Compiles drafts as plans of a request.
 struct RequestCompiler<'a> {
     plans: &'a Plans,
     request: RequestId,
@@ -214,7 +207,6 @@ impl Plans {
         Ok(plan)
     }
 
-    /// Checks planning options.
     pub(super) async fn check_options<'a>(
         &self,
         options: &'a PlanningOptions,
@@ -315,7 +307,6 @@ impl Plans {
         Ok(plan)
     }
 
-    /// Stores how a planner failed. Returns the error.
     async fn store_failure(
         &self,
         request: RequestId,
@@ -384,7 +375,6 @@ impl Plans {
         )))
     }
 
-    /// Returns the description of a first version.
     pub(super) fn new_info(&self, request: RequestId, query: String, planner: &str) -> PlanInfo {
         let created_at = self.clock.now();
         let id = PlanId::draw(created_at);
@@ -446,7 +436,6 @@ impl Plans {
     }
 }
 
-/// Returns an error as the transcript shows it.
 fn error_json(error: &EngineError) -> Value {
     json!({ "code": error.code(), "message": error.to_string() })
 }

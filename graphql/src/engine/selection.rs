@@ -26,10 +26,8 @@ use self::{
 use super::{error::EngineError, tools::Tools};
 use crate::access::Grant;
 
-/// The most tools that one selection returns.
 pub const MAX_SELECTED: usize = 1_000;
 
-/// Selection of tools for one caller.
 #[derive(Clone)]
 pub struct Selection {
     /// Observations of earlier executions.
@@ -39,16 +37,12 @@ pub struct Selection {
     selectors: Arc<Selectors>,
 }
 
-/// A tool that was selected.
 #[derive(Clone, Debug)]
 pub struct Chosen {
-    /// The tool.
     pub tool: Arc<ToolDefinition>,
-    /// Its toolset.
     pub set: ToolSet,
     /// How well it fits.
     pub score: f64,
-    /// Whether it fits well enough.
     pub is_hit: bool,
     /// The cosine of its least similar example to the centroid. Only by `CENTROID`.
     pub least_similar: Option<f64>,
@@ -61,22 +55,16 @@ pub struct Chosen {
 /// Two tools that the same sentences select.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Colliding {
-    /// The earlier tool.
     pub a: String,
-    /// The later tool.
     pub b: String,
     /// How similar their centroids are.
     pub similarity: f64,
 }
 
-/// A request to select tools.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted<'a> {
-    /// The purpose, in words.
     pub query: &'a str,
-    /// The criterion.
     pub by: Criterion,
-    /// The most tools to return.
     pub limit: usize,
     /// Whether only tools of active sets count.
     pub active_only: bool,
@@ -100,7 +88,6 @@ impl Selection {
         Self { learning: Arc::new(learning), ..self }
     }
 
-    /// Returns what turns texts into vectors.
     pub fn embedders(&self) -> &Embedders {
         self.selectors.embedders()
     }

@@ -32,7 +32,6 @@ use crate::access::Grant;
 /// The tool that lists all toolsets. Its result is reduced to what the caller may see.
 const LIST: &str = "ToolSet.list_toolset";
 
-/// The tools that one caller may use.
 #[derive(Clone)]
 pub struct Tools {
     /// The tools of this process, whoever asks.
@@ -41,7 +40,6 @@ pub struct Tools {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) options: Arc<Options>,
     pub(super) toolkit: Arc<ToolkitStore>,
-    /// What the caller may do.
     pub(super) grant: Grant,
     /// Counts calls that have a limit.
     worker: Option<WorkerHandle>,
@@ -178,7 +176,6 @@ impl Tools {
         (meant != tool.qualified_name() && self.grant.allows(&meant)).then_some(meant)
     }
 
-    /// Adds a toolset.
     pub async fn add_tool_set(&self, written: Value) -> Result<ToolSet, EngineError> {
         for tool in written["source"]["tools"].as_array().into_iter().flatten() {
             self.check_no_action(tool["name"].as_str()).await?;
@@ -211,7 +208,6 @@ impl Tools {
         Err(ToolkitError::Clash { name, is: NodeKind::Action }.into())
     }
 
-    /// Reads the tool calls in a model's reply.
     pub async fn parse_tool_calls(&self, text: &str) -> Result<Vec<ToolCall>, EngineError> {
         let catalog = self.catalog().await;
         let names = CatalogNames::new(&catalog);

@@ -24,7 +24,6 @@ pub struct Caller {
     pub headers: HeaderMap,
     /// The payload of `connection_init`, for an operation over a WebSocket.
     pub init: Option<serde_json::Value>,
-    /// The caller's permissions.
     pub grant: Grant,
 }
 

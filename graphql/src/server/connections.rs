@@ -29,18 +29,14 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time in which a peer may exceed its share of new connections, because a burst of them is normal.
 const BURST: Duration = Duration::from_secs(1);
 
-/// Limits on connections.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConnectionLimits {
-    /// The most connections, WebSockets included.
     pub(super) total: usize,
     /// The most connections of one peer that have not sent a whole request.
     pub(super) new_per_peer: usize,
-    /// Timeout for the head of a request.
     pub(super) header_timeout: Duration,
 }
 
-/// All connections of a server.
 #[derive(Debug)]
 pub(super) struct Connections {
     limits: ConnectionLimits,
@@ -74,7 +70,6 @@ struct Waiting {
     close: CancellationToken,
 }
 
-/// One open connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     connections: Arc<Connections>,
@@ -87,10 +82,8 @@ pub(super) struct Connection {
     answer: Mutex<Answer>,
 }
 
-/// How much of a response is on its way to the peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Answer {
-    /// No response, or all of it is written.
     #[default]
     None,
     /// The body is still being made.
@@ -135,7 +128,6 @@ impl Connections {
         Some(Arc::new(connection))
     }
 
-    /// Returns whether another connection would be accepted.
     pub(super) fn has_room(&self) -> bool {
         let table = self.table();
         table.ordinary.open < self.limits.total

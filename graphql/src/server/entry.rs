@@ -26,7 +26,6 @@ impl From<Denied> for Refusal {
     }
 }
 
-/// Returns whether a path is a health check.
 pub(super) fn is_health(path: &str) -> bool {
     path.starts_with(HEALTH)
 }
@@ -47,7 +46,6 @@ pub(super) fn enter(access: &Access, headers: &HeaderMap, peer: Peer) -> Result<
     Ok(access.enter(bearer(headers), peer.0)?)
 }
 
-/// Identifies the caller of a request.
 pub(super) fn caller(access: &Access, parts: &Parts) -> Result<Caller, Refusal> {
     let grant = enter(access, &parts.headers, peer(parts)?)?;
     Ok(Caller { headers: without_token(&parts.headers), init: None, grant })
@@ -90,7 +88,6 @@ impl Opening {
     }
 }
 
-/// Rejects a request whose address is unknown.
 fn peer(parts: &Parts) -> Result<Peer, Refusal> {
     let peer = parts.extensions.get::<Peer>().copied();
     peer.ok_or_else(|| Refusal::forbidden("it is not known where this request comes from"))

@@ -104,7 +104,6 @@ fn domain(host: &str) -> Option<Name> {
     (!name.is_empty()).then_some(Name::Domain(name))
 }
 
-/// The origin of a web page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Origin {
     scheme: String,

@@ -31,7 +31,6 @@ const DRAIN: usize = 8;
 /// other requests would wait.
 const LARGE_BYTES: u64 = 256 << 10;
 
-/// Handles every request to `/graphql`.
 pub(super) async fn handle<E: Executor>(
     State(app): State<Arc<App<E>>>,
     request: HttpRequest,
@@ -126,7 +125,6 @@ async fn answer<E: Executor>(
     }
 }
 
-/// Executes an operation if method and format allow it.
 async fn run<E: Executor>(
     app: &Arc<App<E>>,
     parts: &Parts,

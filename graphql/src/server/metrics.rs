@@ -11,7 +11,6 @@ use std::{
 
 use axum::http::StatusCode;
 
-/// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RequestKind {
     Query,
@@ -40,7 +39,6 @@ impl RequestKind {
     }
 }
 
-/// Counters of the transport.
 #[derive(Debug, Default)]
 pub(super) struct Metrics {
     requests: Mutex<BTreeMap<(RequestKind, u16), u64>>,

@@ -1,6 +1,5 @@
 //! Chooses the format of a response by the `Accept` header.
 
-/// The formats of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     /// `application/json`: a well-formed request gets status 200 even if it fails.

@@ -25,7 +25,6 @@ const REFERENCE_LENGTH: usize = 12;
 /// The response of an operation. The error is a defect of the server.
 pub(super) type Outcome = Result<Response, Refusal>;
 
-/// A parsed operation.
 #[derive(Debug)]
 pub(super) struct Operation {
     request: Request,

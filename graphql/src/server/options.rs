@@ -12,12 +12,10 @@ use futures::future::BoxFuture;
 use super::hosts::AllowedHost;
 use crate::access::Access;
 
-/// Limits and timeouts of a server. Every value is valid.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     /// Hosts and origins that may use the server besides this machine's own names.
     pub allowed_hosts: Vec<AllowedHost>,
-    /// The access tokens.
     pub access: Access,
     /// The largest request body and WebSocket message, in bytes.
     pub max_body_bytes: usize,
@@ -78,7 +76,6 @@ pub struct Hooks {
     pub figures: Figures,
     /// Routes that need no token. The host check applies.
     pub pages: Router,
-    /// Handles unknown paths.
     pub elsewhere: Elsewhere,
     /// Routes for callers with a token. Their requests carry a [`Grant`](crate::access::Grant) as
     /// extension and no token.

@@ -29,13 +29,11 @@ use super::{
     refusal::Refusal,
 };
 
-/// Timeout of the readiness check.
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A smaller response fits into one packet, so it is not compressed.
 const SMALL: u16 = 1_400;
 
-/// The media type of metrics.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Returns every route of the server behind the host check.

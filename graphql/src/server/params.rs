@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 use super::refusal::Refusal;
 use crate::schema::Written;
 
-/// Reads the body of a POST request.
 pub(super) fn from_json(body: &[u8]) -> Result<Request, Refusal> {
     if body.is_empty() {
         return Err(Refusal::malformed("the body is empty; send {\"query\": \"…\"}"));
@@ -39,7 +38,6 @@ pub(super) fn from_value(value: Value) -> Result<Request, Refusal> {
     Ok(request(query, operation_name, variables, extensions))
 }
 
-/// Reads the query string of a GET request.
 pub(super) fn from_uri(uri: &Uri) -> Result<Request, Refusal> {
     let Query(parameters) = Query::<UriParameters>::try_from_uri(uri)
         .map_err(|error| Refusal::malformed(format!("the URL cannot be read: {error}")))?;

@@ -40,7 +40,6 @@ pub(super) fn reply(response: Response, format: Format) -> HttpResponse {
     answer
 }
 
-/// Serializes a response. If nothing was executed, it has no `data`.
 pub(super) fn encode(response: Response) -> String {
     serde_json::to_string(&Body::from(response)).expect("GraphQL values are always valid JSON")
 }

@@ -47,7 +47,6 @@ use super::{
 /// The largest head of a request. A longer query belongs into a body.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
-/// Threads for large requests.
 const LARGE_THREADS: usize = 1;
 
 /// Time that long checks of schemas have after the start of the shutdown. Their tasks cannot see that
@@ -121,7 +120,6 @@ struct House {
     checks: CheckStop,
 }
 
-/// A runtime besides that of the requests.
 struct Threads(Option<Runtime>);
 
 impl Threads {
@@ -233,7 +231,6 @@ fn report(ended: Result<(), tokio::task::JoinError>) -> Input {
     Input::Ended
 }
 
-/// A connection and the router for its requests.
 struct Visit {
     peer: Peer,
     connection: Arc<Connection>,

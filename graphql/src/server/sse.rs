@@ -21,7 +21,6 @@ use super::{
     reply,
 };
 
-/// Ends a stream.
 const COMPLETE: &str = "event: complete\ndata:\n\n";
 
 /// A comment that keeps a connection open and detects closed ones.

@@ -14,7 +14,6 @@ const DIMENSIONS: usize = 384;
 const VOCABULARY: u64 = 4_096;
 /// Words in a description.
 const DESCRIPTION: usize = 14;
-/// Verbs of tools.
 const VERBS: [&str; 16] = [
     "create",
     "get",
@@ -34,7 +33,6 @@ const VERBS: [&str; 16] = [
     "schedule",
 ];
 
-/// Synthetic tools.
 pub(crate) struct Corpus {
     topics: u64,
 }
@@ -45,7 +43,6 @@ impl Corpus {
         Self { topics: (tools as u64).div_ceil(VERBS.len() as u64).max(1) }
     }
 
-    /// Returns the configurations of `count` tools.
     pub(crate) fn tools(&self, count: usize) -> Vec<Value> {
         (0..count as u64).map(|n| self.tool(n)).collect()
     }
@@ -128,7 +125,6 @@ fn vector(text: &str) -> Vec<f32> {
     sums.into_iter().map(|number| number / length).collect()
 }
 
-/// A deterministic random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -136,7 +132,6 @@ impl Dice {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Returns the next number (`SplitMix64`).
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

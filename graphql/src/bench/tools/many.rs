@@ -57,11 +57,9 @@ pub(crate) async fn many(tools: usize, report: &mut Report) -> Result<(), BenchE
     Ok(())
 }
 
-/// An engine with many tools.
 struct Crowd {
     engine: Engine,
     tools: usize,
-    /// Durations of the registrations.
     registered: Vec<Duration>,
 }
 

@@ -21,11 +21,9 @@ use super::{
     note, report_calls, through,
 };
 
-/// The default number of servers.
 const SERVERS: usize = 9;
 /// Starts of all servers, in each way.
 const STARTS: usize = 5;
-/// Timed calls of one server.
 const CALLS: usize = 2_000;
 /// A *read* tool of the demo.
 const TOOL: &str = "listAuthors";
@@ -133,7 +131,6 @@ fn connect(all: &[Start]) -> Result<(Toolbox, Sources), BenchError> {
     Ok((toolbox, sources))
 }
 
-/// Times a cheap tool with and without Faber.
 async fn calls(start: &Start, calls: usize, report: &mut Report) -> Result<(), BenchError> {
     let mut server = Bare::start(start).await?;
     let mut bare = Vec::with_capacity(calls);

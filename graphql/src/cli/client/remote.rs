@@ -12,7 +12,6 @@ use tokio::time;
 
 use crate::{cli::failure::Failure, config::Secret};
 
-/// Timeout of a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest silence in a stream. A server sends a comment every 15 seconds.
 const MAX_SILENCE: Duration = Duration::from_mins(1);
@@ -45,7 +44,6 @@ impl Remote {
         Ok(Self { http: builder.build().map_err(unusable)?, url, token: token.cloned() })
     }
 
-    /// Executes a query or mutation and returns its data.
     pub(crate) async fn execute(&self, query: &str, variables: &Value) -> Result<Value, Failure> {
         let response = self.post_operation(query, variables, ANSWER).await?;
         let status = response.status();

@@ -176,7 +176,6 @@ pub(crate) struct ExecutionResults {
     pub(crate) errors: Vec<StepError>,
 }
 
-/// The failure of a step or of one of its items.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct StepError {
@@ -193,7 +192,6 @@ impl StepError {
     pub(crate) const FIELDS: &str = "stepId index toolName code message attempt retryable";
 }
 
-/// The state of a step, of one of its items, or of its compensation.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct StepStatus {
@@ -290,7 +288,6 @@ impl ItemTally {
 /// The fields of what an execution waits for. `--json` prints them, and views show findings.
 const WAIT: &str = "kind stepId index name executionId until message";
 
-/// What happened, why, and what helps.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Finding {
@@ -311,7 +308,6 @@ impl Finding {
     pub(crate) const ROW: &str = "severity kind message";
 }
 
-/// An action that helps.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Remedy {
@@ -375,7 +371,6 @@ impl Plan {
 /// The fields of a [`Diagnostic`].
 pub(crate) const DIAGNOSTIC: &str = "severity code path message help";
 
-/// A step of a plan.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct PlannedStep {
@@ -417,7 +412,6 @@ pub(crate) struct Retry {
 /// A plan, or the diagnostics of a draft without one.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct PlanPayload {
-    /// The plan as JSON.
     pub(crate) plan: Option<Value>,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
@@ -696,7 +690,6 @@ pub(crate) struct Toolkit {
 }
 
 impl Toolkit {
-    /// The fields of the JSON document.
     pub(crate) const FIELDS: &str = "actions { name description } tools { name description toolSet \
         source active effect } edges { from to kind score learned } mermaid dot svg yaml";
     /// The fields that views show.
@@ -705,7 +698,6 @@ impl Toolkit {
     pub(crate) const NAMES: &str = "actions { name } tools { name }";
 }
 
-/// An action or a tool of the toolkit.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Named {
     pub(crate) name: Text,
@@ -735,5 +727,4 @@ impl Pruned {
     pub(crate) const FIELDS: &str = "executions plans requests more";
 }
 
-/// The fields of a blob.
 pub(crate) const BLOB: &str = "id mimeType bytes sha256 at data";

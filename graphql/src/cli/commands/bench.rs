@@ -30,7 +30,6 @@ pub(crate) async fn bench(app: &App, args: &BenchArgs) -> Result<ExitStatus, Fai
     Ok(ExitStatus::Done)
 }
 
-/// A database that is removed on drop.
 struct OwnStore(PathBuf);
 
 fn own_store(config: &Config) -> Result<Option<OwnStore>, Failure> {

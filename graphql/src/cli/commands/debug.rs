@@ -132,7 +132,6 @@ async fn find_request(client: &Client, id: &str) -> Result<String, Failure> {
     request.map(str::to_owned).ok_or_else(|| Failure::not_found(owner, id))
 }
 
-/// Writes a blob to a file, or to standard output.
 pub(crate) async fn print_blob(
     session: &Session<'_>,
     id: &str,

@@ -81,7 +81,6 @@ struct Check {
     name: String,
     /// The finding, or the problem.
     found: Result<String, String>,
-    /// The remedy of the problem.
     help: &'static str,
     /// `true` for a problem with which everything still works.
     is_warning: bool,
@@ -167,7 +166,6 @@ async fn check_server(app: &App, url: &str) -> Check {
     Check::new("server", found, help)
 }
 
-/// Checks the toolsets of a server.
 async fn check_server_sets(app: &App, url: &str) -> Vec<Check> {
     let asked = async {
         let session = Session::open(app, Need::Store).await?;

@@ -7,7 +7,6 @@ use tokio::time;
 
 use crate::cli::{client::Client, failure::Failure, session::Session, view::plain};
 
-/// The fields of a toolset that a report needs.
 const FIELDS: &str = "name status error";
 
 /// Poll interval while a toolset connects again, and the most polls: together five seconds.
@@ -31,7 +30,6 @@ impl SetState {
         self.status == "connecting"
     }
 
-    /// Returns the reason in one line.
     fn reason(&self) -> String {
         plain::safe_line(self.error.as_deref().unwrap_or("no reason is known"))
     }
@@ -85,14 +83,12 @@ pub(crate) async fn check_named_set(client: &Client, name: &str) -> Result<(), F
     }
 }
 
-/// Returns the failure for an unknown toolset, with a suggestion.
 pub(crate) fn no_set<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Failure {
     let failure = Failure::not_found("toolset", name);
     let help = suggest_set(name, known);
     Failure { message: format!("{}: {help}", failure.message), ..failure }
 }
 
-/// Returns help with the most similar toolset.
 pub(crate) fn suggest_set<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     planner::suggest::did_you_mean(name, known)
         .unwrap_or_else(|| "`faber toolsets list` lists them".to_owned())

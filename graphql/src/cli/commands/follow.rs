@@ -37,23 +37,18 @@ use crate::cli::{
 /// Reconnects of a broken stream before the server counts as gone, and the delay before each.
 const RECONNECTS: usize = 5;
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
-/// Poll interval for the owner of an execution that this command only watches.
 const OWNER_POLL: Duration = Duration::from_secs(1);
 /// Polls in a row without an owner before a warning. Another worker needs time to claim.
 const OWNER_POLLS: usize = 3;
-/// Poll interval for executions without a subscription.
 const STATE_POLL: Duration = Duration::from_secs(1);
 /// Poll interval while a finished execution gets a new plan.
 const REPLAN_POLL: Duration = Duration::from_millis(250);
 /// Polls in a row without a worker for the replan before a warning.
 const REPLAN_POLLS: usize = 20;
-/// The most waiting steps that are listed.
 const ASKED: usize = 20;
 
-/// The purpose for which a command watches an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Only watch.
     Watch,
     /// Drive the execution, and return its outcome.
     Drive,
@@ -88,18 +83,15 @@ pub(crate) async fn watch_to_end(
     }
 }
 
-/// The reason to stop watching.
 enum Stopped {
     Over,
     /// Steps that wait for a person, each with its execution.
     Asking(Vec<(String, String)>),
     /// A replan started this execution.
     Continued(ExecutionId),
-    /// The replan was given up.
     GivenUp,
     /// No worker finishes the execution, and this process cannot.
     Unattended,
-    /// A signal ends the command.
     Detached,
 }
 
@@ -370,7 +362,6 @@ async fn unattended(session: &Session<'_>, id: ExecutionId) -> Failure {
     Failure::new("TOOL_UNAVAILABLE", message).with("executionId", json!(id))
 }
 
-/// Shows a finished execution.
 async fn show_ending(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
     let screen = session.screen;
     let state = if screen.json {
@@ -476,7 +467,6 @@ fn print_detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, 
     session.app.detach(&message).map_err(|failure| failure.with("executionId", json!(id)))
 }
 
-/// Prints an execution as JSON. Returns its state.
 async fn print_document(session: &Session<'_>, id: ExecutionId) -> Result<ExecutionState, Failure> {
     let document: Value = session.client.execution(id, &Execution::fields()).await?;
     session.screen.print_json(&document)?;

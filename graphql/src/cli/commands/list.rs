@@ -155,7 +155,6 @@ impl Page {
     }
 }
 
-/// Returns the newest executions of a request, oldest first.
 pub(crate) async fn newest_executions(
     client: &Client,
     request: &str,

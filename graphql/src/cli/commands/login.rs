@@ -28,7 +28,6 @@ use crate::{
     local_engine::{missing_store, open_store},
 };
 
-/// Time limit of a login.
 const PATIENCE: Duration = Duration::from_mins(10);
 
 pub(crate) async fn log_in(app: &App, name: &str, no_browser: bool) -> Result<ExitStatus, Failure> {
@@ -46,7 +45,6 @@ pub(crate) async fn log_in(app: &App, name: &str, no_browser: bool) -> Result<Ex
     }
 }
 
-/// Removes the stored login of a toolset.
 pub(crate) async fn log_out(app: &App, name: &str) -> Result<ExitStatus, Failure> {
     refuse_server(app, "logout")?;
     let set = find_set(app, name).await?;
@@ -133,7 +131,6 @@ fn show_address(app: &App, name: &str, url: &str, no_browser: bool) {
     }
 }
 
-/// Waits until the user has logged in.
 async fn await_login(
     app: &App,
     begun: &Login,

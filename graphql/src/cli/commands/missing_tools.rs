@@ -44,7 +44,6 @@ pub(crate) async fn check_retry(
     refuse_missing(session, &engine.tools.inventory.missing_tools(tools).await)
 }
 
-/// Checks the tools that undo a cancelled execution.
 pub(crate) async fn check_undo(session: &Session<'_>, calls: &[UndoCall]) -> Result<(), Failure> {
     let Some(engine) = session.engine() else { return Ok(()) };
     let tools = calls.iter().filter_map(|call| call.tool_name.parse().ok()).collect();

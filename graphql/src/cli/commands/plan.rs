@@ -29,7 +29,6 @@ use crate::{
     engine::as_file,
 };
 
-/// Saved plans in one response.
 const PAGE: usize = 200;
 
 pub(crate) async fn plan(session: &Session<'_>, args: PlanArgs) -> Result<ExitStatus, Failure> {
@@ -88,7 +87,6 @@ pub(crate) async fn revise(app: &App, id: &str, file: &Path) -> Result<ExitStatu
     Ok(ExitStatus::Done)
 }
 
-/// Plans a query. Returns the selected fields of the plan.
 pub(crate) async fn make_plan(
     client: &Client,
     query: &str,
@@ -141,7 +139,6 @@ pub(crate) fn planning_options(planning: &Planning) -> Value {
     }))
 }
 
-/// Saves a stored plan, or a plan from a file, under a name.
 pub(crate) async fn save(app: &App, args: SaveArgs) -> Result<ExitStatus, Failure> {
     let inputs = match &args.inputs {
         Some(text) => read_json("--inputs", text).await?,

@@ -34,7 +34,6 @@ const WRONG: usize = 5;
 struct Criteria {
     by: By,
     limit: i32,
-    /// Includes inactive tools.
     all: bool,
 }
 
@@ -174,7 +173,6 @@ struct Known {
     query: String,
     #[serde(alias = "tools", alias = "expected")]
     gold: Vec<String>,
-    /// The file and line, for messages.
     #[serde(skip)]
     place: String,
 }

@@ -17,10 +17,8 @@ const MAX_PAUSE: Duration = Duration::from_mins(1);
 /// The time without an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quiet {
-    /// The next time to ask for the reason.
     pub(super) until: Instant,
     pause: Duration,
-    /// The user knows the reason.
     pub(super) is_told: bool,
 }
 

@@ -34,7 +34,6 @@ use crate::cli::{
     },
 };
 
-/// The most undo calls that are listed.
 const MAX_LISTED: usize = 20;
 /// Time after which a command that waits for a worker says so.
 const SLOW: Duration = Duration::from_millis(200);
@@ -339,7 +338,6 @@ struct Repeated {
 
 /// Calls of *once* tools that a command would repeat.
 pub(crate) struct Repetition<'a> {
-    /// The execution that made the calls.
     pub(crate) execution: ExecutionId,
     /// The line above the list.
     pub(crate) heading: &'a str,

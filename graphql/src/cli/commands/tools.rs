@@ -96,7 +96,6 @@ async fn show_tool(session: &Session<'_>, name: &str) -> Result<ExitStatus, Fail
     Ok(ExitStatus::Done)
 }
 
-/// Returns the failure for an unknown tool, with a suggestion.
 async fn no_tool(client: &Client, name: &str) -> Result<Failure, Failure> {
     let tools: Vec<Tool> = client.query("tools", &[], "name toolSet").await?;
     let qualified = tools.iter().map(|tool| match &*tool.name {

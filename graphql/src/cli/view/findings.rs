@@ -8,12 +8,9 @@ use crate::cli::client::types::{Finding, FindingKind, Remedy, Severity};
 /// The most findings of one kind that are shown, and the most failures at the end of a command.
 const SHOWN: usize = 5;
 const SHOWN_FAILURES: usize = 20;
-/// The most characters of a message.
 const MESSAGE: usize = 900;
-/// The most remedies of one finding.
 const REMEDIES: usize = 4;
 
-/// Draws one finding as one line.
 pub(crate) fn draw_finding(finding: &Finding, paint: Paint) -> String {
     let message = clip(&plain::safe_line(&finding.message), MESSAGE);
     let code = plain::safe_line(&finding.code);
@@ -48,7 +45,6 @@ pub(crate) fn choose_findings<'a>(
     (shown, more)
 }
 
-/// Draws findings as lines without their remedies.
 pub(crate) fn draw_findings(findings: &[Finding], paint: Paint) -> Vec<String> {
     let (shown, more) = choose_findings(findings);
     shown.into_iter().map(|finding| draw_finding(finding, paint)).chain(more).collect()

@@ -29,7 +29,6 @@ pub(crate) fn count<N: Copy + Display + PartialEq + From<u8>>(n: N, one: &str) -
     format!("{n} {one}{ending}")
 }
 
-/// Returns the milliseconds between two times, or `None` if `until` is earlier.
 pub(crate) fn ms_between(from: Timestamp, until: Timestamp) -> Option<f64> {
     let micros = u64::try_from((until - from).num_microseconds()?).ok()?;
     Some(std::time::Duration::from_micros(micros).as_secs_f64() * 1_000.0)

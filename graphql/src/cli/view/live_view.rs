@@ -28,7 +28,6 @@ use super::{
 };
 use crate::cli::client::types::{Plan, StepState};
 
-/// Interval between two drawings.
 const TICK: Duration = Duration::from_millis(80);
 /// The most reused steps that are named.
 const KEPT: usize = 6;
@@ -36,7 +35,6 @@ const KEPT: usize = 6;
 const FINAL_LINES: usize = 60;
 /// The most steps of a plan that is drawn without folded layers.
 const STEPS: usize = 20;
-/// The most columns of a step's name.
 const NAME: usize = 40;
 /// The columns that a step's name keeps in the narrowest window.
 const LEAST_NAME: usize = 4;

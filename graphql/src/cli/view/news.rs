@@ -19,7 +19,6 @@ const TOLD: usize = 5;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum News {
-    /// A step or a part of a step has a new state.
     Step {
         name: String,
         view: StepView,
@@ -28,7 +27,6 @@ pub(crate) enum News {
         name: String,
         progress: Progress,
     },
-    /// A step got its approval.
     Allowed {
         name: String,
     },

@@ -17,7 +17,6 @@ use crate::cli::client::types::{Execution, Finding, FindingKind, PlannedStep, St
 /// The most characters of the parameters of a failed call.
 const PARAMETERS: usize = 200;
 
-/// Returns the duration of a finished execution.
 pub(crate) fn took_ms(execution: &Execution) -> Option<f64> {
     ms_between(execution.started_at.or(execution.created_at)?, execution.finished_at?)
 }
@@ -100,7 +99,6 @@ impl<'a> Outcome<'a> {
         self.planned.get(step).copied()
     }
 
-    /// Returns the parameters of the failed call.
     pub(crate) fn parameters(&self, step: &str, index: Option<u64>) -> Option<&'a Value> {
         let step = self.steps.get(step)?;
         let part = match index {
@@ -110,15 +108,14 @@ impl<'a> Outcome<'a> {
         part.resolved_parameters.as_ref()
     }
 
-    /// Returns whether a finding says that an agent needed fewer turns than its plan has. That is how
-    /// every agent ends.
+    /// Returns `true` if a finding says that an agent needed fewer turns than its plan has. Every agent
+    /// ends like this.
     fn is_unused_turn(&self, finding: &Finding) -> bool {
         let planned = finding.step_id.as_deref().and_then(|step| self.planned(step));
         finding.kind == FindingKind::Skip
             && planned.is_some_and(|step| set_prefix(&step.tool_name) == Some(dispatch::SET))
     }
 
-    /// Returns the parameters of the call that a failure is about.
     fn parameters_of(&self, finding: &Finding) -> Option<&'a Value> {
         let is_failure = finding.kind == FindingKind::Failure;
         let step = finding.step_id.as_deref().filter(|_| is_failure)?;

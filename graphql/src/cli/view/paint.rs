@@ -5,7 +5,6 @@
 
 use super::plain;
 
-/// Ends a colour.
 const END: char = '\u{fdd0}';
 const BOLD: char = '\u{fdd1}';
 const DIM: char = '\u{fdd2}';
@@ -67,7 +66,6 @@ impl Paint {
     }
 }
 
-/// Returns the columns of a painted text.
 pub(crate) fn text_width(text: &str) -> usize {
     if !text.chars().any(|letter| ansi_code(letter).is_some()) {
         return console::measure_text_width(text);
@@ -76,7 +74,6 @@ pub(crate) fn text_width(text: &str) -> usize {
     console::measure_text_width(&bare)
 }
 
-/// Cuts a painted text to a number of columns.
 pub(crate) fn cut_to_width(text: &str, columns: usize) -> String {
     if text_width(text) <= columns {
         return text.to_owned();

@@ -15,18 +15,13 @@ use crate::cli::{
     failure::Failure,
 };
 
-/// The most steps of a plan that are shown.
 const STEPS: usize = 60;
 /// The most steps of a plan that is drawn in full before it is executed.
 const FEW_STEPS: usize = 20;
-/// The most characters of a step's parameters.
 const PARAMETERS: usize = 100;
-/// The most columns of a step's name.
 const NAME: usize = 40;
-/// The most dependencies of a step that are shown.
 const DEPENDENCIES: usize = 8;
 
-/// Draws a plan: its steps by layers, each with its dependencies.
 pub(crate) fn draw_plan(plan: &Plan, paint: Paint) -> String {
     let steps: BTreeMap<&str, &PlannedStep> =
         plan.tools.iter().map(|step| (&*step.step_id, step)).collect();
@@ -111,7 +106,6 @@ fn describe_step(step: &PlannedStep, paint: Paint) -> String {
     parts.join("  ")
 }
 
-/// Draws diagnostics: code, place, message, help.
 pub(crate) fn draw_diagnostics(diagnostics: &[Diagnostic], file: &str, paint: Paint) -> String {
     let shown: Vec<String> =
         diagnostics.iter().map(|found| draw_diagnostic(found, file, paint)).collect();

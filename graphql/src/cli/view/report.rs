@@ -29,7 +29,6 @@ const PARAMETERS: usize = 20;
 const OTHERS: usize = 10;
 /// The most commands that findings suggest.
 const REMEDIES: usize = 10;
-/// The most items of a step in a full report.
 const ITEMS: usize = 10;
 
 /// Reports on the execution `id`, or on the newest one, and on its children. A full report has all
@@ -107,7 +106,6 @@ fn draw_head(request: &Request, execution: &Execution, paint: Paint) -> String {
     told
 }
 
-/// Names the retries of an execution.
 fn retries_of(request: &Request, execution: &Execution) -> String {
     let next = execution.next.as_ref().map(|next| &next.execution_id);
     let mut retries: Vec<&Execution> = request
@@ -259,7 +257,6 @@ fn draw_section(title: &str, lines: &[String], paint: Paint) -> String {
     told
 }
 
-/// Returns the children of an execution, and their children.
 fn children_of<'a>(request: &'a Request, of: &'a Execution) -> Vec<&'a Execution> {
     let mut found: Vec<&Execution> = Vec::new();
     let mut parents = vec![&of.execution_id];
@@ -355,7 +352,6 @@ fn next_commands(request: &Request, execution: &Execution, is_full: bool) -> Vec
     all.into_iter().map(|(command, effect)| format!("{command:<width$}  {effect}")).collect()
 }
 
-/// Names the other executions of the request, newest first.
 fn other_executions(request: &Request, main: &Execution, paint: Paint) -> String {
     let roots =
         request.executions.iter().filter(|execution| execution.parent_execution_id.is_none());

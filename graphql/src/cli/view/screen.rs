@@ -16,14 +16,11 @@ use crate::{
     config::Environment,
 };
 
-/// The standard streams of this process.
 #[derive(Clone, Debug)]
 pub(crate) struct Screen {
     /// `--json`: results are one JSON document.
     pub(crate) json: bool,
-    /// Colours on standard output.
     pub(crate) out: Paint,
-    /// Colours on standard error.
     pub(crate) err: Paint,
     pub(crate) is_terminal: bool,
     /// Standard error is a terminal that can redraw lines.
@@ -101,13 +98,11 @@ impl Screen {
         self.say(&self.err.dim(text));
     }
 
-    /// Writes a line to standard error. Errors of writing are ignored.
     pub(crate) fn say(&self, text: &str) {
         let mut err = io::stderr().lock();
         let _ = writeln!(err, "{}", self.err.to_terminal(text));
     }
 
-    /// Reports a failure. Returns the exit status.
     pub(crate) fn fail(&self, failure: &Failure) -> u8 {
         if self.json {
             // If writing fails, no stream is left to report it.
@@ -158,7 +153,6 @@ pub(crate) fn draw_table(
     lines.join("\n")
 }
 
-/// Draws rows without headings.
 pub(crate) fn align_rows(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |at: usize| {

@@ -9,23 +9,18 @@ use super::{
 };
 use crate::cli::client::types::StepState;
 
-/// The columns of a progress bar.
 const BAR: usize = 16;
-/// The most characters of a progress message.
 const MESSAGE: usize = 60;
 /// The frames of the sign of a running step, and the milliseconds of each.
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 const TURN: i64 = 80;
 
-/// The state of a step, as it is drawn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StepView {
     pub(crate) state: StepState,
-    /// The start of the attempt that runs.
     pub(crate) since: Option<Timestamp>,
     pub(crate) attempt: u64,
     pub(crate) progress: Option<Progress>,
-    /// The duration of its last attempt.
     pub(crate) took_ms: Option<f64>,
     pub(crate) detail: Option<String>,
     pub(crate) next: Option<Next>,
@@ -42,13 +37,11 @@ pub(crate) struct Progress {
 /// The event that a waiting step needs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Next {
-    /// The next attempt.
     Attempt { attempt: u64, at: Option<Timestamp> },
     /// A command of the user.
     Command(String),
 }
 
-/// The line of a step without its name.
 pub(crate) struct StepLine {
     pub(crate) mark: String,
     pub(crate) rest: String,

@@ -20,11 +20,8 @@ use crate::cli::client::types::{Execution, ItemTally, StepState, StepStatus};
 const STEPS: usize = 20;
 /// The most lines of a long plan.
 const LINES: usize = 40;
-/// The most items of a list that are listed.
 const ITEMS: usize = 5;
-/// The most characters of a value.
 const VALUE: usize = 70;
-/// The most columns of a step's name.
 const NAME: usize = 32;
 
 pub(crate) struct Timeline<'a> {

@@ -26,7 +26,6 @@ const WIDTH: usize = 400;
 /// The fields of a prompt or reply that its first line shows.
 const MEASURES: [&str; 7] = ["round", "provider", "model", "attempt", "tokens", "cost", "ms"];
 
-/// The candidates of a tool selection.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Selection {
@@ -245,7 +244,6 @@ fn draw_part(name: &str, value: &Value, paint: Paint) -> String {
     format!("{name}\n{}", cut_text(&text, paint))
 }
 
-/// Cuts a long text.
 fn cut_text(text: &str, paint: Paint) -> String {
     let count = text.lines().count();
     let mut lines: Vec<String> = text.lines().take(LINES).map(|line| clip(line, WIDTH)).collect();

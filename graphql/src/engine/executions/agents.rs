@@ -9,12 +9,10 @@ use crate::{
     engine::{error::EngineError, plans::check_query},
 };
 
-/// The options of an agent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentOptions {
     /// The model: `model`, the name of its provider, or its own name.
     pub planner: Option<String>,
-    /// The most turns with tool calls.
     pub max_tool_turns: Option<i64>,
     /// The toolsets. Empty means all.
     pub tool_sets: Vec<String>,

@@ -19,19 +19,14 @@ use crate::engine::error::EngineError;
 
 /// Heads that are read at a time.
 const PAGE: usize = 256;
-/// The most executions of one call.
 const MAX_EXECUTIONS: usize = 1_000_000;
 /// The lowest rate: one execution a day.
 const MIN_RATE: f64 = 1.0 / 86_400.0;
 
-/// An action for many executions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BulkAction {
-    /// Cancels them.
     Cancel,
-    /// Pauses them.
     Pause,
-    /// Resumes them.
     Resume,
     /// Retries finished executions. Steps that succeeded are reused.
     Retry,
@@ -98,7 +93,6 @@ impl Executions {
         }
     }
 
-    /// Returns the executions that match and that an action can change, oldest first.
     async fn find_matching(
         &self,
         filter: &ExecutionFilter,

@@ -91,17 +91,14 @@ impl LookUpValues for InputOnly<'_> {
     }
 }
 
-/// A plan with its input.
 struct DryRun<'a> {
     plan: &'a Plan,
     options: &'a ExecutionOptions,
     catalog: &'a Catalog,
-    /// The sub-plans that cannot run, and why.
     missing: BTreeMap<PlanId, ToolError>,
 }
 
 impl DryRun<'_> {
-    /// Returns the verdict of every step, in plan order.
     fn check_steps(&self) -> Vec<CheckedStep> {
         let mut verdicts: Vec<_> =
             self.plan.steps().iter().map(|step| self.check_step(step)).collect();

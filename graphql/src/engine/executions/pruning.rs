@@ -49,7 +49,6 @@ pub(crate) async fn prune_batch(
     Ok(batch)
 }
 
-/// Returns the time `age` ago.
 pub(crate) fn moment_before(clock: &dyn Clock, age: Duration) -> Timestamp {
     let age = chrono::TimeDelta::from_std(age).unwrap_or(chrono::TimeDelta::MAX);
     clock.now().checked_sub_signed(age).unwrap_or(Timestamp::MIN_UTC)

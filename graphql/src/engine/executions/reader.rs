@@ -16,14 +16,12 @@ use tokio::sync::Mutex;
 use super::request_polls::{RequestPolls, RequestPollsById};
 use crate::engine::error::EngineError;
 
-/// Heads that are read at a time.
 const PAGE: usize = 64;
 /// The newest executions of a plan among which retries are looked for.
 const MAX_RETRIES: usize = 1_000;
 /// The most executions whose `retry_of` is cached.
 const MAX_CACHED: usize = 50_000;
 
-/// Reads executions.
 pub struct ExecutionReader {
     pub(super) store: Arc<dyn Store>,
     /// By execution, the execution that it retries. Neither ever changes.
@@ -39,12 +37,10 @@ pub struct EventBudget {
 }
 
 impl EventBudget {
-    /// Allows this many events, of at most [`limits::ANSWER_BYTES`] bytes.
     pub fn new(events: usize) -> Self {
         Self { events, bytes: limits::ANSWER_BYTES }
     }
 
-    /// Returns whether no further event fits.
     pub fn is_spent(&self) -> bool {
         self.events == 0 || self.bytes == 0
     }
@@ -268,12 +264,10 @@ impl ExecutionReader {
     }
 }
 
-/// The part of an execution that an event changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
     Nothing,
     Progress,
-    /// The state of the execution or of a step.
     State,
 }
 

@@ -12,7 +12,6 @@ use shared::{
 use super::reader::ExecutionReader;
 use crate::engine::{error::EngineError, plans::library::refused_reuse};
 
-/// The most other executions that are read.
 const MAX_READ: usize = 1_000;
 
 /// Calls of a tool with the effect `ONCE` that a retry would repeat.
@@ -20,15 +19,12 @@ const MAX_READ: usize = 1_000;
 pub struct RepeatedCall {
     /// The step of the execution. Calls of a sub-plan stand under the step that executes it.
     pub step: StepId,
-    /// The tool.
     pub tool: ToolName,
     /// The number of calls: one for each item of a `forEach`.
     pub calls: usize,
-    /// Whether the outcome of these calls is unknown.
     pub outcome_unknown: bool,
 }
 
-/// Counts calls by step, tool and outcome.
 #[derive(Debug, Default)]
 struct CallCount {
     counted: Vec<RepeatedCall>,
@@ -38,10 +34,8 @@ struct CallCount {
     children: Vec<Child>,
 }
 
-/// A child execution.
 #[derive(Debug)]
 struct Child {
-    /// The step of the retried execution.
     step: StepId,
     /// The tool that counts as called if the child was pruned.
     tool: ToolName,

@@ -44,29 +44,21 @@ use crate::{
     },
 };
 
-/// The automatic replan of a finished execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replanning {
-    /// The progress.
     pub stage: Stage,
-    /// Why there is a replan.
     pub reason: String,
-    /// Why it was given up.
     pub given_up: Option<String>,
 }
 
-/// The progress of an automatic replan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// A worker plans, or will plan.
     Pending,
-    /// The next execution has started.
     Begun,
-    /// There is no next execution.
     GivenUp,
 }
 
-/// The cause of a replan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trigger {
     /// A request of the API.
@@ -76,7 +68,6 @@ enum Trigger {
 }
 
 impl ExecutionReader {
-    /// Returns the automatic replan of an execution, if it has one.
     pub async fn replanning(
         &self,
         finished: &Execution,
@@ -226,7 +217,6 @@ impl Executions {
         self.replan_finished(&finished, options, Trigger::Request).await
     }
 
-    /// Returns what replans executions for the worker of this process.
     pub fn replanner(&self) -> Arc<dyn Replanner> {
         Arc::new(AutoReplanner(self.clone()))
     }

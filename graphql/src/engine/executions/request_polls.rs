@@ -10,31 +10,23 @@ use std::{
 use shared::id::RequestId;
 use tokio::time::Instant;
 
-/// The requests that have followers.
 #[derive(Debug, Default)]
 pub(super) struct RequestPollsById(Mutex<BTreeMap<RequestId, Weak<RequestPolls>>>);
 
-/// The last polls of one request.
 #[derive(Debug, Default)]
 pub(crate) struct RequestPolls(Mutex<LastPolls>);
 
-/// The results of the last polls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LastPolls {
     /// When the follower that polls now began.
     polling: Option<Instant>,
-    /// The number of executions.
     pub(crate) executions: Option<LastPoll<usize>>,
-    /// The numbers of transcript entries and of plans.
     pub(crate) planning: Option<LastPoll<[usize; 2]>>,
 }
 
-/// The result of one poll.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastPoll<T> {
-    /// The numbers that were found.
     pub(crate) found: T,
-    /// When the store was read.
     pub(crate) at: Instant,
 }
 
@@ -66,7 +58,6 @@ impl RequestPolls {
         Some(*last)
     }
 
-    /// Ends a poll.
     pub(crate) fn end(&self, found: LastPolls) {
         *self.last() = LastPolls { polling: None, ..found };
     }
@@ -77,7 +68,6 @@ impl RequestPolls {
 }
 
 impl RequestPollsById {
-    /// Returns what the followers of a request share.
     pub(super) fn of(&self, request: RequestId) -> Arc<RequestPolls> {
         let mut polls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(polls) = polls.get(&request).and_then(Weak::upgrade) {

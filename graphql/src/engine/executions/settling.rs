@@ -25,17 +25,13 @@ use super::{
 };
 use crate::engine::error::EngineError;
 
-/// Items that a message lists.
 const MAX_LISTED: usize = 20;
 
 /// A decision about a call, as the caller gives it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SettleOrder {
-    /// The name of the step. `step[3]` is an item of its list.
     pub step: String,
-    /// The item of the step's list.
     pub item: Option<u32>,
-    /// The answer.
     pub outcome: Settled,
     /// The output of the call. Null if it is left out.
     pub output: Option<Value>,
@@ -43,7 +39,6 @@ pub struct SettleOrder {
     pub comment: Option<String>,
 }
 
-/// The call that a decision is about.
 struct SettledTask {
     execution: ExecutionId,
     id: StepId,
@@ -51,7 +46,6 @@ struct SettledTask {
 }
 
 impl SettledTask {
-    /// Returns the name of the step or the item, for messages.
     fn name(&self) -> String {
         let item = self.task.part.item.map(|item| format!("[{item}]")).unwrap_or_default();
         format!("{}{item}", self.id)
@@ -237,7 +231,6 @@ impl Executions {
     }
 }
 
-/// Reads the step and the item.
 fn read_step(id: ExecutionId, order: &SettleOrder) -> Result<(StepId, Option<u32>), EngineError> {
     let missing = || EngineError::NotFound(format!("`{id}` has no step `{}`", order.step));
     let (name, item) = split_item(&order.step).ok_or_else(missing)?;

@@ -55,7 +55,6 @@ impl Executions {
         .await
     }
 
-    /// Pauses an execution.
     pub async fn pause(&self, id: ExecutionId) -> Result<Execution, EngineError> {
         let execution = self.load_open(id).await?;
         self.control.pause(id).await?;
@@ -66,7 +65,6 @@ impl Executions {
             .await
     }
 
-    /// Resumes an execution.
     pub async fn resume(&self, id: ExecutionId) -> Result<Execution, EngineError> {
         let execution = self.load_open(id).await?;
         self.plans.check_plan(execution.plan()).await?;
@@ -159,7 +157,6 @@ impl Executions {
         Ok(execution)
     }
 
-    /// Returns an execution that has not finished.
     async fn load_open(&self, id: ExecutionId) -> Result<Execution, EngineError> {
         let execution = self.reader.expect(id).await?;
         if execution.state().is_finished() {

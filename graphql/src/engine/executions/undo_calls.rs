@@ -8,7 +8,6 @@ use shared::{
 use super::reader::ExecutionReader;
 use crate::engine::error::EngineError;
 
-/// The most executions of sub-plans that are read.
 const MAX_READ: usize = 1_000;
 
 /// A call that undoes a step, or an item of one.
@@ -16,11 +15,9 @@ const MAX_READ: usize = 1_000;
 pub struct UndoCall {
     /// The execution of the step: this one, or one of its sub-plans.
     pub execution: ExecutionId,
-    /// The step.
     pub step: StepId,
     /// The item of the step's `forEach`, from 0.
     pub item: Option<u32>,
-    /// The tool that undoes it.
     pub tool: ToolName,
 }
 

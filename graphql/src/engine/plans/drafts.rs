@@ -20,9 +20,7 @@ use crate::engine::error::EngineError;
 /// The result of compiling a draft: a plan unless a diagnostic is an error.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// The plan.
     pub plan: Option<Arc<Plan>>,
-    /// All errors and warnings.
     pub diagnostics: Vec<Diagnostic>,
 }
 

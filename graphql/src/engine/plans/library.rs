@@ -21,11 +21,9 @@ use shared::{
 use super::{export, inputs};
 use crate::engine::error::EngineError;
 
-/// The most bytes of a saved plan's name.
 const MAX_NAME: usize = 128;
 /// Saved plans among which a suggestion is looked for.
 const MAX_COMPARED: usize = 1_000;
-/// The most plans that one draft may name.
 const MAX_SUB_PLANS: usize = 1_000;
 
 /// Stored plans, and the names of saved plans.
@@ -39,7 +37,6 @@ impl PlanLibrary {
         Self { store, clock }
     }
 
-    /// Returns a plan, if it exists.
     pub async fn load(&self, id: PlanId) -> Result<Option<Arc<Plan>>, StoreError> {
         self.store.plan(id).await
     }
@@ -196,7 +193,6 @@ impl PlanLibrary {
         Ok(self.store.save_plan(&saved).await?)
     }
 
-    /// Returns the first saved plans after a name, by name.
     pub async fn saved_plans(
         &self,
         after: Option<&str>,

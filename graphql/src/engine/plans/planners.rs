@@ -15,24 +15,20 @@ use crate::{
     engine::error::EngineError,
 };
 
-/// The name of any model.
 const MODEL: &str = "model";
 /// The message if no model is configured.
 pub(in crate::engine) const NO_MODEL: &str = "no model is configured: write `planner: { provider: openai, model: NAME, \
                         api_key_env: OPENAI_API_KEY }` into the configuration; Anthropic, Gemini, \
                         Groq, Ollama and whatever imitates OpenAI with a `base_url` go, too";
 
-/// The planners by name.
 #[derive(Clone)]
 pub(in crate::engine) struct Planners {
-    /// The planner without a model.
     offline: Arc<dyn Planner>,
     model: Option<ConfiguredModel>,
     /// The access tokens, once they are known. Calls of agents count for the limits of callers.
     access: Arc<OnceLock<Access>>,
 }
 
-/// A model that plans and drives agents.
 #[derive(Clone, Debug)]
 struct ConfiguredModel {
     planner: Arc<ModelPlanner>,

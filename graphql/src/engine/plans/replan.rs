@@ -14,7 +14,6 @@ use shared::execution::Execution;
 use super::{Offer, PlanningScope, Plans, RequestCompiler, transcript::Transcript};
 use crate::engine::error::EngineError;
 
-/// Compiles drafts of a replan.
 struct ReplanCompiler<'a> {
     compiler: RequestCompiler<'a>,
     earlier: &'a EarlierPlan,

@@ -24,7 +24,6 @@ impl Transcript {
         Self { clock: Arc::clone(clock), entries: Vec::new(), newest: None, asked_at }
     }
 
-    /// Adds an entry with the current time.
     pub(in crate::engine) fn add(&mut self, kind: &str, content: Value) {
         self.add_at(self.clock.now(), kind, content);
     }
@@ -34,7 +33,6 @@ impl Transcript {
         self.asked_at = self.clock.now();
     }
 
-    /// Adds the notes of a planner, each with its own time.
     pub(in crate::engine) fn add_notes(&mut self, notes: Vec<Note>) {
         for note in notes {
             let at = self.asked_at.checked_add_signed(elapsed(&note)).unwrap_or(self.asked_at);

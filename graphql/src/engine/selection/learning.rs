@@ -35,13 +35,11 @@ use crate::{
     engine::{error::EngineError, executions::reader::load_execution, tools::Tools},
 };
 
-/// The record of the lessons.
 const RECORD: &str = "transitions";
 /// Interval between two rounds. Lessons of other nodes count after this time.
 const INTERVAL: Duration = Duration::from_secs(30);
 /// Heads of one round. If more executions have finished, another round follows at once.
 const MAX_HEADS: usize = 2_000;
-/// Heads that are read at a time.
 const PAGE: usize = 200;
 /// The longest log that is read. A longer one repeats the same lesson.
 const MAX_EVENTS: u64 = 5_000;
@@ -57,7 +55,6 @@ const OUTAGE: TimeDelta = TimeDelta::hours(1);
 /// Attempts to remove queries while other nodes learn.
 const MAX_ATTEMPTS: usize = 8;
 
-/// The lessons as this process knows them.
 pub struct Learning {
     is_on: bool,
     store: Arc<dyn Store>,
@@ -69,7 +66,6 @@ pub struct Learning {
     has_warned: AtomicBool,
 }
 
-/// The result of one round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     /// Executions with a lesson.
@@ -223,7 +219,6 @@ impl Learning {
         Ok(outcomes)
     }
 
-    /// Returns which tools follow which.
     pub async fn learned(&self) -> Result<Learned, EngineError> {
         Ok(read_lessons(&*self.store).await?.1.learned)
     }

@@ -7,7 +7,6 @@ use planner::{
     select::{Ask, Criterion, SelectError, Selection, Selector, Told, Tools},
 };
 
-/// Selectors by the embedding that they use.
 type EmbeddedSelectors = Vec<(Option<Embedding>, SelectorPair)>;
 
 /// Selects tools by words and by embeddings.
@@ -29,16 +28,12 @@ struct SelectorPair {
     plannable: Arc<Selector>,
 }
 
-/// The tools to select from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum ToolScope {
-    /// All tools.
     Every,
-    /// The tools that can be planned.
     Plannable,
 }
 
-/// A selector, and the embedder that was chosen for it.
 pub(super) struct ChosenSelector {
     choice: Arc<Choice>,
     scope: ToolScope,

@@ -27,12 +27,9 @@ const HOPS: usize = 1;
 /// The other end of a new edge, and the score.
 pub type Link = (NodeName, f64);
 
-/// An action to add.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewAction {
-    /// The name.
     pub name: NodeName,
-    /// The purpose, in words.
     pub description: String,
     /// The actions that may follow it.
     pub next: Vec<Link>,
@@ -42,7 +39,6 @@ pub struct NewAction {
     pub tools: Vec<Link>,
 }
 
-/// The result of a change.
 #[derive(Clone, Debug)]
 pub struct ToolkitChange {
     /// The graph after the change.
@@ -90,7 +86,6 @@ impl Selection {
         Ok(toolkit.score(from, own.as_ref().map_or(to, |own| own.as_str())))
     }
 
-    /// Returns the part of the toolkit that is near some actions.
     pub async fn recommend(
         &self,
         actions: &[String],
@@ -123,7 +118,6 @@ impl Selection {
         Ok(Some(tools.into_iter().map(qualified).collect()))
     }
 
-    /// Adds an action with its edges.
     pub async fn add_action(&self, action: &NewAction) -> Result<ToolkitChange, EngineError> {
         check_description(&action.description)?;
         let tools = action.tools.iter().map(|(tool, _)| tool.as_str());
@@ -142,7 +136,6 @@ impl Selection {
         Ok(self.with_suggestions(change, action.tools.iter().map(|(tool, _)| tool)).await)
     }
 
-    /// Connects a tool with the actions that call it.
     pub async fn connect_tool(
         &self,
         name: &NodeName,
@@ -157,7 +150,6 @@ impl Selection {
         Ok(self.with_suggestions(change, [name]).await)
     }
 
-    /// Merges the graph of a file into the toolkit.
     pub async fn update_toolkit(&self, file: Written) -> Result<ToolkitChange, EngineError> {
         let Written { toolkit: other, warnings } = file;
         for (_, node) in other.nodes() {

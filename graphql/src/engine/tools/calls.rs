@@ -31,7 +31,6 @@ const MAX_WAITING: usize = 10_000;
 /// Interval between two writes of counted calls to the store.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// What the name in a request for a call means.
 enum Callee {
     Tool(ReadyTool),
     /// A tool that cannot be called now, and why.
@@ -179,7 +178,6 @@ impl Tools {
         }
     }
 
-    /// Returns the last calls outside plans, newest first.
     pub async fn list_calls(
         &self,
         tool: Option<&str>,

@@ -17,25 +17,19 @@ const MAX_CALLS: usize = 1_000;
 /// The most bytes of a call's parameters, and of its output, that are stored.
 const MAX_BYTES: usize = 64 << 10;
 
-/// A call outside any plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DirectCall {
-    /// Identifies the call.
     pub id: String,
     /// The tool. The history stores its qualified name. Callers see the shorter name if the tool
     /// has one, or the name from the request if no tool has it.
     pub tool: String,
-    /// The parameters.
     pub parameters: Value,
     /// The output, or why the call failed.
     pub result: Result<Value, String>,
-    /// The duration in milliseconds.
     pub duration_ms: f64,
-    /// When the call started.
     pub at: Timestamp,
 }
 
-/// Stores a call. Long parameters and outputs are cut.
 pub(super) async fn store_call(store: &dyn Store, call: &DirectCall) -> Result<(), StoreError> {
     let result = call.result.as_ref().map(cut);
     match put_call(store, call, &cut(&call.parameters), result).await {

@@ -21,10 +21,8 @@ pub struct Inventory {
     connect: Duration,
 }
 
-/// A tool that this process lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingTool {
-    /// The tool.
     pub tool: ToolName,
     /// Why its toolset failed, if it is configured.
     pub failure: Option<String>,
@@ -35,12 +33,10 @@ impl Inventory {
         Self { registry, connect }
     }
 
-    /// Returns the registry of toolsets.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Returns every tool of this process.
     pub fn toolbox(&self) -> &Toolbox {
         self.registry.toolbox()
     }
@@ -92,7 +88,6 @@ impl Inventory {
             .collect()
     }
 
-    /// Returns the catalog of these sets.
     pub(in crate::engine) fn catalog_of(&self, sets: &[ToolSet]) -> Catalog {
         let tools = sets.iter().flat_map(|set| {
             set.tools.iter().map(|tool| CatalogTool {

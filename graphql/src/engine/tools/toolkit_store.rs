@@ -15,7 +15,6 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use crate::engine::error::EngineError;
 
-/// The record of the changes.
 const RECORD: &str = "graph";
 /// Attempts of a change. Of several nodes that try at once, one succeeds each time.
 const MAX_ATTEMPTS: usize = 64;
@@ -30,7 +29,6 @@ pub(in crate::engine) struct ToolkitStore {
     changing: AsyncMutex<()>,
 }
 
-/// The graph that was read last.
 #[derive(Debug, Default)]
 struct CachedToolkit {
     revision: Option<u64>,
@@ -44,7 +42,6 @@ impl ToolkitStore {
         Self { store, clock, configured, cached, changing }
     }
 
-    /// Returns the current graph.
     pub(in crate::engine) async fn load(&self) -> Result<Arc<Toolkit>, EngineError> {
         // Read before the record. A record newer than its revision is only read again.
         let revision = self.store.records_revision().await?;

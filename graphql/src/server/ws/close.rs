@@ -14,7 +14,6 @@ const MAX_REASON: usize = 123;
 /// Timeout for the client's answer to a close.
 const HANDSHAKE: Duration = Duration::from_secs(2);
 
-/// A close code and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Closing {
     code: u16,

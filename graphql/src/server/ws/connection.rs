@@ -48,7 +48,6 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
 /// An output with the id of its operation.
 type Tagged = (Arc<str>, Output);
 
-/// A WebSocket and its running operations.
 pub(super) struct Connection<E> {
     app: Arc<App<E>>,
     opening: Opening,
@@ -63,7 +62,6 @@ pub(super) struct Connection<E> {
     _open: Open,
 }
 
-/// An input of the loop.
 enum Input {
     Received(Option<Result<Message, Error>>),
     /// `None` if all operations were stopped.
@@ -248,7 +246,6 @@ impl Clock {
     }
 }
 
-/// Messages to the client.
 struct Outbox {
     sink: SplitSink<WebSocket, Message>,
     waiting: VecDeque<Message>,
@@ -283,7 +280,6 @@ impl Outbox {
         Pin::new(&mut self.sink).poll_flush(context)
     }
 
-    /// Sends the remaining messages, then closes.
     async fn close(self, incoming: SplitStream<WebSocket>, end: End) {
         let Self { mut sink, waiting, .. } = self;
         let mut rest = stream::iter(waiting.into_iter().map(Ok));

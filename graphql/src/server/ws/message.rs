@@ -10,7 +10,6 @@ use serde_json::{Map, Value, json};
 use super::super::{params, reply::Body};
 use crate::schema::Written;
 
-/// The subprotocol of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Subprotocol {
     TransportWs,
@@ -33,7 +32,6 @@ impl Subprotocol {
     }
 }
 
-/// A message of the client.
 #[derive(Debug)]
 pub(super) enum ClientMessage {
     Init(Option<Value>),

@@ -16,7 +16,6 @@ use super::{
     message::{ClientMessage, Subprotocol, parse},
 };
 
-/// An effect of a message, in order.
 #[derive(Debug)]
 pub(super) enum Effect {
     /// Identify the client by the payload.
@@ -31,14 +30,12 @@ pub(super) enum Effect {
     Close(Closing),
 }
 
-/// An output of a running operation.
 #[derive(Debug)]
 pub(super) enum Output {
     Answer(Box<Outcome>),
     End,
 }
 
-/// The state of one WebSocket.
 #[derive(Debug)]
 pub(super) struct Session {
     protocol: Subprotocol,
@@ -63,7 +60,6 @@ impl Session {
         self.acknowledged
     }
 
-    /// Returns whether the client expects keep-alive messages.
     pub(super) fn wants_keep_alive(&self) -> bool {
         self.protocol == Subprotocol::Legacy && self.acknowledged
     }

@@ -7,7 +7,6 @@ use toolbox::{Found, Toolbox};
 
 use super::Check;
 
-/// The most names in the report.
 const TOLD: usize = 10;
 
 /// Lists names that several tools share. This is no problem: the name means the tool of the
@@ -70,7 +69,6 @@ fn find_clashes(toolbox: &Toolbox) -> Vec<Clash> {
     several.filter_map(clash).collect()
 }
 
-/// Returns all names of a tool.
 fn names_of(tool: &ToolDefinition) -> BTreeSet<ToolName> {
     let short = tool.name.as_str().split_once('.').and_then(|(_, name)| name.parse().ok());
     [Some(tool.qualified_name()), Some(tool.name.clone()), short].into_iter().flatten().collect()

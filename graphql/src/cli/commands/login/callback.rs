@@ -17,7 +17,6 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// The path to which the browser returns.
 const PATH: &str = "/callback";
 /// The most browsers that wait for a page.
 const WAITING: usize = 8;

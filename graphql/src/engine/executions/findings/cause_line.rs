@@ -1,6 +1,5 @@
 //! Finds the line of an error message that names the cause.
 
-/// The most bytes of a cause.
 const MAX_BYTES: usize = 600;
 
 /// Returns the line of a message that names the cause.

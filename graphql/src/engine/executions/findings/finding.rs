@@ -11,13 +11,10 @@ use shared::{
 
 use super::remedy::Remedy;
 
-/// The most findings about one execution.
 pub const MAX_FINDINGS: usize = 100;
 
-/// What kind of thing a finding tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindingKind {
-    /// Something failed, or was stopped.
     Failure,
     /// The execution does not go on by itself, or not yet.
     Wait,
@@ -29,18 +26,13 @@ pub enum FindingKind {
     Takeover,
 }
 
-/// What happened, why, and what helps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// A stable code. A failure has the code of its error.
     pub code: Cow<'static, str>,
-    /// How much it matters.
     pub severity: Severity,
-    /// What kind of thing it tells.
     pub kind: FindingKind,
-    /// The step.
     pub step: Option<StepId>,
-    /// The item of the step's list, from 0.
     pub index: Option<u32>,
     /// When it happened, or since when it waits.
     pub at: Option<Timestamp>,
@@ -54,7 +46,6 @@ pub struct Finding {
     pub cause_execution: Option<ExecutionId>,
     /// The name of a signal, or the keys of limits, that it waits for.
     pub awaited: Option<String>,
-    /// What helps, best first.
     pub remedies: Vec<Remedy>,
 }
 

@@ -9,13 +9,9 @@ use shared::{
 /// An action that helps: a command, and where there is one, the mutation of the API.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Remedy {
-    /// The action in a few words.
     pub label: String,
-    /// The command line.
     pub command: Option<String>,
-    /// The name of the mutation.
     pub mutation: Option<&'static str>,
-    /// The arguments of the mutation.
     pub variables: Option<Value>,
     /// Set if it may repeat an effect, or cause one that cannot be undone.
     pub is_dangerous: bool,

@@ -18,7 +18,6 @@ use super::{
 const VALUE: usize = 60;
 const VALUES: usize = 5;
 
-/// Adds the skipped steps, and the items of lists that did not run.
 pub(super) fn add_skips<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
     for (task, step) in view.steps() {
         if let StepState::Skipped(reason) = &step.state {
@@ -54,7 +53,6 @@ fn describe_skip(view: &View<'_>, task: Task, step: &Step, reason: SkipReason) -
     Finding { cause: cause.or(step.changed).map(|event| event.seq), ..finding }
 }
 
-/// Describes a condition with the values that it read.
 fn describe_condition(view: &View<'_>, task: Task) -> String {
     let Some(condition) = &view.planned(task).when else {
         return "its condition does not hold".to_owned();

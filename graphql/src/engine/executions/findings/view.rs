@@ -22,9 +22,7 @@ pub(crate) struct Surroundings<'a> {
     pub head: Option<&'a ExecutionHead>,
     /// The commands that no worker has read yet.
     pub inbox: &'a [SentCommand],
-    /// The workers whose lease has not expired.
     pub workers: &'a [WorkerId],
-    /// The limits on calls.
     pub limits: &'a CallLimits,
     /// Why child executions wait, by child. Only the first children are read.
     pub children: &'a BTreeMap<ExecutionId, Finding>,
@@ -32,7 +30,6 @@ pub(crate) struct Surroundings<'a> {
     pub toolbox: Option<&'a Toolbox>,
 }
 
-/// An execution as findings read it.
 pub(super) struct View<'a> {
     pub(super) execution: &'a Execution,
     pub(super) around: Option<&'a Surroundings<'a>>,
@@ -40,7 +37,6 @@ pub(super) struct View<'a> {
     first_failure: OnceCell<Option<(Occurrence, Task)>>,
 }
 
-/// How far a worker is there for an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attendance {
     /// A live worker owns it, or nothing but the log is known.
@@ -70,12 +66,10 @@ impl<'a> View<'a> {
         self.execution.plan().step(task.step)
     }
 
-    /// Returns the name of a step or item, in backticks.
     pub(super) fn name(&self, task: Task) -> String {
         format!("`{}`", part_name(&self.planned(task).id, task.part.item))
     }
 
-    /// Returns every step, then the items of every list.
     pub(super) fn steps(&self) -> impl Iterator<Item = (Task, &'a Step)> + use<'a> {
         let numbers = (0..self.execution.steps().len()).map(StepNumber::new);
         numbers.map(Task::from).zip(self.execution.steps())
@@ -101,7 +95,6 @@ impl<'a> View<'a> {
         matches!(self.planned(task).policy.on_error, OnError::Fail | OnError::Wait)
     }
 
-    /// Returns the first failure that failed the execution.
     pub(super) fn first_failure(&self) -> Option<(Occurrence, Task)> {
         *self.first_failure.get_or_init(|| {
             let failed = self.calls().filter(|(task, step)| {
@@ -111,7 +104,6 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Returns how far a worker is there for the execution.
     pub(super) fn attendance(&self) -> Attendance {
         let Some(Surroundings { head: Some(head), workers, .. }) = self.around else {
             return Attendance::Owned;
@@ -130,19 +122,16 @@ impl<'a> View<'a> {
         self.around.is_some_and(|around| !around.workers.is_empty())
     }
 
-    /// Returns the tools of this process, if it opened any.
     pub(super) fn toolbox(&self) -> Option<&'a Toolbox> {
         self.around?.toolbox
     }
 }
 
-/// Names a worker for people.
 pub(super) fn describe_worker(claim: &Claimed) -> String {
     let node: &Arc<str> = &claim.node;
     format!("`{}` on {node}", claim.worker)
 }
 
-/// Lists names: `` `a`, `b` and 7 more ``.
 pub(super) fn list_names(names: &[String]) -> String {
     const SHOWN: usize = 6;
     let more = names.len().saturating_sub(SHOWN);
@@ -154,7 +143,6 @@ pub(super) fn list_names(names: &[String]) -> String {
     }
 }
 
-/// Formats a time for people.
 pub(super) fn describe_time(time: chrono::TimeDelta) -> String {
     let ms = time.num_milliseconds().max(0);
     match ms {
