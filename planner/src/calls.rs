@@ -123,9 +123,7 @@ pub enum TooMuch {
         "the text has {bytes} bytes, and at most {} are read for tool calls; pass the model's last reply only",
         limits::REPLY_BYTES
     )]
-    Text {
-        bytes: usize,
-    },
+    Text { bytes: usize },
     #[error(
         "the text has more than {} tool calls; ask the model for fewer at a time",
         limits::REPLY_CALLS

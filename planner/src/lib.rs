@@ -150,21 +150,12 @@ pub enum PlanningError {
     },
     /// The planner could not be reached.
     #[error("{message}")]
-    Unavailable {
-        message: String,
-        notes: Vec<Note>,
-    },
+    Unavailable { message: String, notes: Vec<Note> },
     /// The planner's last draft does not compile.
     #[error("the plan cannot run, and was not mended: {}", .diagnostics.first().map_or("", |diagnostic| &diagnostic.message))]
-    Invalid {
-        diagnostics: Vec<Diagnostic>,
-        notes: Vec<Note>,
-    },
+    Invalid { diagnostics: Vec<Diagnostic>, notes: Vec<Note> },
     #[error("{error}")]
-    Store {
-        error: StoreError,
-        notes: Vec<Note>,
-    },
+    Store { error: StoreError, notes: Vec<Note> },
 }
 
 impl PlanningError {

@@ -166,10 +166,7 @@ pub enum ModelError {
     },
     /// The model or its provider refuses. A retry does not help.
     #[error("the model `{model}` cannot be used: {why}")]
-    Refused {
-        model: String,
-        why: String,
-    },
+    Refused { model: String, why: String },
 }
 
 impl Price {

@@ -25,9 +25,7 @@ pub enum ReuseError {
          do all of it again",
         max = limits::REUSED_BYTES
     )]
-    TooMuch {
-        from: String,
-    },
+    TooMuch { from: String },
     /// The outputs of all steps that succeeded are too large for one event.
     #[error(
         "the outputs of the steps that succeeded have more than {max} bytes: retry from a step, \

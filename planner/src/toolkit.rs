@@ -95,15 +95,9 @@ pub struct Edge<'a> {
 pub enum ToolkitError {
     /// An action and a tool cannot share a name.
     #[error("`{name}` is {} already, and a name means one thing: use another", .is.with_article())]
-    Clash {
-        name: NodeName,
-        is: NodeKind,
-    },
+    Clash { name: NodeName, is: NodeKind },
     #[error("the score from `{from}` to `{to}` is not a number")]
-    Score {
-        from: NodeName,
-        to: NodeName,
-    },
+    Score { from: NodeName, to: NodeName },
     #[error("the toolkit would have more than {most} {what}: remove some")]
     TooMany {
         /// The unit of the limit.

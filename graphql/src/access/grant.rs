@@ -37,20 +37,12 @@ pub enum AccessError {
         "`{field}` needs the role `{needed}`, and the token `{token}` has `{role}`: use another \
          token"
     )]
-    Role {
-        field: String,
-        needed: Role,
-        token: String,
-        role: Role,
-    },
+    Role { field: String, needed: Role, token: String, role: Role },
     #[error(
         "the token `{token}` may not use the tool `{tool}`: use another token, or add the tool to \
          its `tools`"
     )]
-    Tool {
-        token: String,
-        tool: String,
-    },
+    Tool { token: String, tool: String },
     #[error("the token `{token}` has used up its limit `{limit}`; try again in {seconds} s")]
     Spent {
         token: String,

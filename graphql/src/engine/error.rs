@@ -23,10 +23,7 @@ pub enum EngineError {
     #[error("{0}")]
     Conflict(String),
     #[error("{message}")]
-    PlannerUnavailable {
-        message: String,
-        request: Option<RequestId>,
-    },
+    PlannerUnavailable { message: String, request: Option<RequestId> },
     /// No tool fits the query, or the query lacks a parameter.
     #[error("{message}")]
     NoPlanFound {
@@ -38,10 +35,7 @@ pub enum EngineError {
     },
     /// Planning failed in another way, and the request is stored.
     #[error("{error}")]
-    Planning {
-        request: RequestId,
-        error: Box<EngineError>,
-    },
+    Planning { request: RequestId, error: Box<EngineError> },
     #[error("{0}")]
     Forbidden(String),
     #[error("{0}")]

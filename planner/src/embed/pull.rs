@@ -77,10 +77,7 @@ pub enum PullError {
     #[error("`{0}` is no SHA-256: write its 64 hexadecimal digits")]
     Checksum(String),
     #[error("{place} cannot be reached: {why}; try again later, and the download resumes")]
-    Unreachable {
-        place: String,
-        why: String,
-    },
+    Unreachable { place: String, why: String },
     /// The server does not have the model or the file.
     #[error("{0}")]
     Missing(String),
@@ -88,10 +85,7 @@ pub enum PullError {
     #[error("{0}")]
     Wrong(String),
     #[error("`{path}` cannot be written: {why}")]
-    Disk {
-        path: String,
-        why: String,
-    },
+    Disk { path: String, why: String },
     /// The downloaded model cannot be used.
     #[error(transparent)]
     Unusable(#[from] EmbedError),

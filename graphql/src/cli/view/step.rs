@@ -37,7 +37,10 @@ pub(crate) struct Progress {
 /// The event that a waiting step needs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Next {
-    Attempt { attempt: u64, at: Option<Timestamp> },
+    Attempt {
+        attempt: u64,
+        at: Option<Timestamp>,
+    },
     /// A command of the user.
     Command(String),
 }
