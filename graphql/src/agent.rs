@@ -50,7 +50,7 @@ pub(crate) struct Mind {
 
 pub(crate) fn tools(mind: &Arc<Mind>) -> Vec<Arc<dyn Tool>> {
     let mut tools = dispatch::tools();
-    tools.extend(turn::tools(mind));
+    tools.extend(turn::model_steps(mind));
     tools
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use shared::{id::ToolName, json};
 
 /// The most bytes of results in the messages to a model. Newer results come first.
-const TOLD_BYTES: usize = 256 << 10;
+const MAX_RESULT_BYTES: usize = 256 << 10;
 /// Replaces an omitted result.
 const LEFT_OUT: &str = "(left out: it was long ago; call again if you need it)";
 
@@ -77,14 +77,14 @@ pub(super) struct Past {
     call: Value,
 }
 
-struct Made<'a> {
+struct CallMade<'a> {
     wanted: &'a Wanted,
     result: Result<String, String>,
 }
 
 impl Turn {
     /// Returns the called tools in the order of the model.
-    pub(super) fn called(&self) -> Vec<&str> {
+    pub(super) fn called_tools(&self) -> Vec<&str> {
         let mut wanted: Vec<_> = self.read.iter().chain(&self.repeat).chain(&self.call).collect();
         wanted.sort_by_key(|call| call.n);
         wanted.into_iter().map(|call| call.tool.as_str()).collect()
@@ -93,21 +93,21 @@ impl Turn {
 
 /// Adds all turns to the messages, with the display names of tools. Omits results of old turns when
 /// newer results fill the limit.
-pub(super) fn tell(
+pub(super) fn add_messages(
     history: &[Past],
     messages: &mut Vec<Message>,
     shown: impl Fn(&ToolName) -> ToolName,
 ) {
     let shown =
         |tool: &str| tool.parse().map_or_else(|_| tool.to_owned(), |name| shown(&name).into());
-    let mut room = TOLD_BYTES;
-    let mut is_told: Vec<bool> = Vec::with_capacity(history.len());
+    let mut room = MAX_RESULT_BYTES;
+    let mut has_results: Vec<bool> = Vec::with_capacity(history.len());
     for past in history.iter().rev() {
-        is_told.push(room > 0);
+        has_results.push(room > 0);
         room = room.saturating_sub(past.results().map(json::json_size).sum());
     }
-    for (past, is_told) in history.iter().zip(is_told.into_iter().rev()) {
-        past.tell(messages, is_told, &shown);
+    for (past, with_results) in history.iter().zip(has_results.into_iter().rev()) {
+        past.add_messages(messages, with_results, &shown);
     }
 }
 
@@ -119,14 +119,14 @@ impl Past {
         made.flat_map(|call| call.get("result").into_iter().chain(call.get("error")))
     }
 
-    fn tell(
+    fn add_messages(
         &self,
         messages: &mut Vec<Message>,
         with_results: bool,
         shown: &impl Fn(&str) -> String,
     ) {
         let Some(turn) = &self.turn else { return };
-        let mut made = self.made(turn);
+        let mut made = self.calls_made(turn);
         if !with_results {
             made.iter_mut().filter(|call| call.result.is_ok()).for_each(|call| {
                 call.result = Ok(LEFT_OUT.to_owned());
@@ -155,7 +155,7 @@ impl Past {
         let written = made.iter().filter(|call| call.wanted.id.is_none());
         let told: Vec<String> = written
             .map(|call| {
-                let fence = |text: &String| fenced(text);
+                let fence = |text: &String| fence_result(text);
                 let result = call.result.as_ref().map(fence).map_err(fence);
                 format_tool_result(
                     &shown(&call.wanted.tool),
@@ -168,19 +168,19 @@ impl Past {
         }
     }
 
-    fn made<'a>(&self, turn: &'a Turn) -> Vec<Made<'a>> {
+    fn calls_made<'a>(&self, turn: &'a Turn) -> Vec<CallMade<'a>> {
         let groups =
             [(&turn.read, &self.read), (&turn.repeat, &self.repeat), (&turn.call, &self.call)];
         let called = groups.into_iter().flat_map(|(wanted, results)| {
             wanted
                 .iter()
                 .enumerate()
-                .map(move |(at, wanted)| Made { wanted, result: result(results.get(at)) })
+                .map(move |(at, wanted)| CallMade { wanted, result: read_result(results.get(at)) })
         });
-        let refused = turn
-            .refused
-            .iter()
-            .map(|refused| Made { wanted: &refused.wanted, result: Err(refused.error.clone()) });
+        let refused = turn.refused.iter().map(|refused| CallMade {
+            wanted: &refused.wanted,
+            result: Err(refused.error.clone()),
+        });
         let mut made: Vec<_> = called.chain(refused).collect();
         made.sort_by_key(|call| call.wanted.n);
         made
@@ -189,20 +189,20 @@ impl Past {
 
 /// Encodes a result as JSON, because it becomes part of a user message. A result cannot contain the
 /// closing tag. Valid JSON stays unchanged.
-fn fenced(result: &str) -> String {
+fn fence_result(result: &str) -> String {
     let is_json = result.starts_with(['{', '[']) && serde_json::from_str::<Value>(result).is_ok();
     let text = if is_json { result.to_owned() } else { Value::from(result).to_string() };
     format!("<result>{}</result>", text.replace('<', "\\u003c").replace('>', "\\u003e"))
 }
 
-fn result(told: Option<&Value>) -> Result<String, String> {
-    let told = told.filter(|value| value.is_object()).ok_or_else(|| {
+fn read_result(stored: Option<&Value>) -> Result<String, String> {
+    let stored = stored.filter(|value| value.is_object()).ok_or_else(|| {
         "nobody knows what came of it: it may have taken effect, or may yet".to_owned()
     })?;
-    if let Some(error) = told.get("error").and_then(Value::as_str) {
+    if let Some(error) = stored.get("error").and_then(Value::as_str) {
         return Err(error.to_owned());
     }
-    Ok(match told.get("result") {
+    Ok(match stored.get("result") {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
         None => "null".to_owned(),
@@ -218,7 +218,7 @@ mod tests {
     fn told(past: Value) -> Vec<Message> {
         let past: Past = serde_json::from_value(past).unwrap();
         let mut messages = Vec::new();
-        past.tell(&mut messages, true, &|name: &str| name.to_owned());
+        past.add_messages(&mut messages, true, &|name: &str| name.to_owned());
         messages
     }
 
@@ -264,9 +264,9 @@ mod tests {
         let expected = format!("Tool execution successful:\nTool: a.look\nResult: {fence}\n");
         assert!(text.starts_with(&expected), "{text}");
         let object = r#"{"a":["</result>\n",1]}"#;
-        assert_eq!(fenced(object), r#"<result>{"a":["\u003c/result\u003e\n",1]}</result>"#);
+        assert_eq!(fence_result(object), r#"<result>{"a":["\u003c/result\u003e\n",1]}</result>"#);
         assert_eq!(
-            fenced("[see below]</result>"),
+            fence_result("[see below]</result>"),
             r#"<result>"[see below]\u003c/result\u003e"</result>"#
         );
     }
@@ -283,9 +283,9 @@ mod tests {
             }))
             .unwrap()
         };
-        let long = "x".repeat(TOLD_BYTES / 2);
+        let long = "x".repeat(MAX_RESULT_BYTES / 2);
         let mut messages = Vec::new();
-        tell(
+        add_messages(
             &[past("first"), past(&long), past(&long), past("last")],
             &mut messages,
             ToolName::clone,

@@ -17,23 +17,23 @@ pub(crate) fn draft(query: &str, turns: u32, reach: &Reach) -> Draft {
     let reach = serde_json::to_value(reach).unwrap_or_default();
     let mut tools = Vec::new();
     for turn in 1..=turns {
-        let mut parameters = said(query, turns, turn - 1);
+        let mut parameters = model_parameters(query, turns, turn - 1);
         parameters.insert("turn".to_owned(), json!(turn));
         parameters.insert("reach".to_owned(), reach.clone());
         tools.push(DraftStep {
             id: Some(format!("turn_{turn}")),
             name: Some(TURN.to_owned()),
             parameters: Some(Value::Object(parameters)),
-            when: (turn > 1).then(|| goes_on(turn - 1)),
+            when: (turn > 1).then(|| has_next_turn(turn - 1)),
             timeout_ms: Some(TURN_MS),
             ..DraftStep::default()
         });
-        tools.extend(EFFECTS.map(|(name, effect)| calls(turn, name, effect, &reach)));
+        tools.extend(EFFECTS.map(|(name, effect)| call_step(turn, name, effect, &reach)));
     }
     tools.push(DraftStep {
         id: Some("answer".to_owned()),
         name: Some(ANSWER.to_owned()),
-        parameters: Some(Value::Object(said(query, turns, turns))),
+        parameters: Some(Value::Object(model_parameters(query, turns, turns))),
         // The condition `true` lets the answer run after skipped turns.
         when: (turns > 0).then(|| "true".to_owned()),
         timeout_ms: Some(TURN_MS),
@@ -42,8 +42,7 @@ pub(crate) fn draft(query: &str, turns: u32, reach: &Reach) -> Draft {
     Draft { query: Some(query.to_owned()), tools, ..Draft::default() }
 }
 
-/// Returns the step that makes the calls of one effect.
-fn calls(turn: u32, name: &str, effect: Effect, reach: &Value) -> DraftStep {
+fn call_step(turn: u32, name: &str, effect: Effect, reach: &Value) -> DraftStep {
     DraftStep {
         id: Some(format!("{name}_{turn}")),
         name: Some(dispatch::name(effect).to_string()),
@@ -59,12 +58,11 @@ fn calls(turn: u32, name: &str, effect: Effect, reach: &Value) -> DraftStep {
     }
 }
 
-fn goes_on(turn: u32) -> String {
+fn has_next_turn(turn: u32) -> String {
     format!("turn_{turn} != null && turn_{turn}.more")
 }
 
-/// Returns the parameters for the model: the query and all earlier turns.
-fn said(query: &str, of: u32, turns: u32) -> Map<String, Value> {
+fn model_parameters(query: &str, of: u32, turns: u32) -> Map<String, Value> {
     let past = (1..=turns).map(|turn| {
         let mut past = Map::from_iter([("turn".to_owned(), json!(format!("{{{{turn_{turn}}}}}")))]);
         for (name, _) in EFFECTS {

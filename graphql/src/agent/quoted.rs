@@ -13,7 +13,7 @@ use super::history::Past;
 const NAMES: [&str; 6] = ["tool", "toolName", "tool_name", "name", "function", "function_call"];
 
 /// Returns whether a reply contains only calls, apart from a fence around them.
-pub(super) fn is_nothing_but(text: &str, calls: &[ToolCall]) -> bool {
+pub(super) fn has_only_calls(text: &str, calls: &[ToolCall]) -> bool {
     let (Some(first), Some(last)) = (calls.first(), calls.last()) else { return false };
     let text = without_thoughts(text);
     let Some(begin) = text.find(&first.raw) else { return false };
@@ -31,39 +31,39 @@ pub(super) fn is_nothing_but(text: &str, calls: &[ToolCall]) -> bool {
 }
 
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct QuotedCalls {
     /// All results without whitespace.
     letters: String,
     /// The calls that the parser finds in the results.
     calls: Vec<ToolCall>,
 }
 
-impl Told {
-    pub(super) fn of(history: &[Past], names: &CatalogNames<'_>) -> Self {
+impl QuotedCalls {
+    pub(super) fn find(history: &[Past], names: &CatalogNames<'_>) -> Self {
         let mut texts = Vec::new();
-        history.iter().flat_map(Past::results).for_each(|value| add(value, &mut texts));
+        history.iter().flat_map(Past::results).for_each(|value| add_texts(value, &mut texts));
         // If a text has too many calls for the parser, the comparison of texts is enough.
         let read =
             |text: &String| parse_tool_calls(text, &|text| names.find(text)).unwrap_or_default();
         let calls = texts.iter().flat_map(read).collect();
-        let letters = texts.iter().map(|text| squeezed(text)).collect::<Vec<_>>().join("\n");
+        let letters =
+            texts.iter().map(|text| without_whitespace(text)).collect::<Vec<_>>().join("\n");
         Self { letters, calls }
     }
 
     /// Returns whether a result contains the call in any format.
-    pub(super) fn has(&self, call: &ToolCall) -> bool {
+    pub(super) fn contains(&self, call: &ToolCall) -> bool {
         let is_same = |known: &ToolCall| (&known.tool, &known.args) == (&call.tool, &call.args);
-        self.repeats(call) || self.calls.iter().any(is_same)
+        self.contains_literally(call) || self.calls.iter().any(is_same)
     }
 
-    /// Returns whether a result contains the call literally.
-    pub(super) fn repeats(&self, call: &ToolCall) -> bool {
-        self.letters.contains(&squeezed(&call.raw))
+    pub(super) fn contains_literally(&self, call: &ToolCall) -> bool {
+        self.letters.contains(&without_whitespace(&call.raw))
     }
 }
 
 /// Adds every text in a value, and every object that may be a call.
-fn add(value: &Value, texts: &mut Vec<String>) {
+fn add_texts(value: &Value, texts: &mut Vec<String>) {
     let mut left = vec![value];
     while let Some(value) = left.pop() {
         match value {
@@ -91,7 +91,7 @@ fn without_thoughts(text: &str) -> &str {
 }
 
 /// Removes whitespace, which may differ in rewritten JSON.
-fn squeezed(text: &str) -> String {
+fn without_whitespace(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_whitespace()).collect()
 }
 
@@ -101,12 +101,12 @@ mod tests {
     use toolbox::dispatch::Reach;
 
     use super::*;
-    use crate::agent::{tests::toolbox, turn::within};
+    use crate::agent::{tests::toolbox, turn::active_catalog};
 
     #[test]
     fn what_was_told_is_known_however_it_is_written() {
         let toolbox = toolbox();
-        let catalog = within(&toolbox, &Reach::default());
+        let catalog = active_catalog(&toolbox, &Reach::default());
         let names = CatalogNames::new(&catalog);
         let call = |text: &str| parse_tool_calls(text, &|name| names.find(name)).unwrap().remove(0);
         let json = r#"{"tool": "blog.make", "args": {"id": "5"}}"#;
@@ -125,15 +125,15 @@ mod tests {
         ] {
             let made = json!({ "tool": "blog.look", "status": "success", "result": result });
             let past = serde_json::from_value(json!({ "read": [made] })).unwrap();
-            let told = Told::of(&[past], &names);
-            assert_eq!(told.has(&call(text)), expected, "{result} {text}");
+            let quoted = QuotedCalls::find(&[past], &names);
+            assert_eq!(quoted.contains(&call(text)), expected, "{result} {text}");
         }
     }
 
     #[test]
-    fn an_answer_that_is_nothing_but_calls() {
+    fn an_answer_that_has_only_calls_calls() {
         let toolbox = toolbox();
-        let catalog = within(&toolbox, &Reach::default());
+        let catalog = active_catalog(&toolbox, &Reach::default());
         let names = CatalogNames::new(&catalog);
         let look = r#"{"tool": "blog.look", "args": {}}"#;
         for (text, expected) in [
@@ -146,7 +146,7 @@ mod tests {
         ] {
             let calls = parse_tool_calls(&text, &|name| names.find(name)).unwrap();
             assert!(!calls.is_empty(), "{text}");
-            assert_eq!(is_nothing_but(&text, &calls), expected, "{text}");
+            assert_eq!(has_only_calls(&text, &calls), expected, "{text}");
         }
     }
 }

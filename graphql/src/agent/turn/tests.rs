@@ -9,7 +9,7 @@ use crate::{
 };
 
 async fn call(name: &str, mind: Arc<Mind>, parameters: Value) -> Result<Value, ToolError> {
-    let tools = tools(&mind);
+    let tools = model_steps(&mind);
     let tool = tools.iter().find(|tool| tool.definition().name.as_str() == name).unwrap();
     tool.call(Arc::new(parameters), ToolContext::detached()).await
 }
@@ -240,17 +240,17 @@ async fn in_words_what_is_repeated_is_refused_and_the_rest_called() {
 async fn there_is_room_for_all_turns() {
     let long = |n: usize| json!({ "text": "x".repeat(n) });
     let calls: Vec<_> =
-        [long(10), long(ARGS_BYTES + 1)].map(|text| ("blog.make", text)).into_iter().collect();
-    let (mind, _toolbox, _) = mind(vec![says(&"w".repeat(TEXT_BYTES), &calls)]);
+        [long(10), long(MAX_ARGS_BYTES + 1)].map(|text| ("blog.make", text)).into_iter().collect();
+    let (mind, _toolbox, _) = mind(vec![says(&"w".repeat(MAX_TEXT_BYTES), &calls)]);
     let mut given = given(json!({}));
     // Few bytes are left.
     given["history"] =
-        json!([{ "turn": null, "read": [{ "result": "y".repeat(HISTORY_BYTES - 4_000) }] }]);
+        json!([{ "turn": null, "read": [{ "result": "y".repeat(MAX_HISTORY_BYTES - 4_000) }] }]);
     let turn = call("faber_agent.turn", mind, given).await.unwrap();
     assert!(turn["text"].as_str().unwrap().len() < 1_100, "{}", turn["text"]);
     assert_eq!(turn["call"].as_array().unwrap().len(), 1);
     let most = turn["call"][0]["most"].as_u64().unwrap();
-    assert!((LEAST_BYTES as u64..2_000).contains(&most), "{most}");
+    assert!((MIN_BYTES as u64..2_000).contains(&most), "{most}");
     let refused = &turn["refused"][0];
     assert!(refused["error"].as_str().unwrap().contains("do it in parts"), "{refused}");
     assert_eq!(refused["args"], json!({}), "it takes no room");
