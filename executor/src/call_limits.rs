@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_that_fits_a_call_holds() {
+    fn a_call_gets_the_keys_of_all_matching_rules() {
         let limits = CallLimits::new(vec![
             rule(tool("shop.charge"), None),
             rule(LimitedCalls::Set("shop".parse().unwrap()), None),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_have_a_length_and_tell_values_apart() {
+    fn limit_keys_are_short_and_distinct() {
         let limits = CallLimits::new(vec![rule(tool("a.b"), Some("k"))]);
         let key = |value: Value| keys(&limits, "a.b", &json!({ "k": value })).remove(0);
         let long = "ä".repeat(100_000);

@@ -519,7 +519,7 @@ mod tests {
 
     /// Two replans start one execution, and the first one crashes between the log and the head.
     #[tokio::test]
-    async fn what_was_begun_under_an_identifier_goes_on_with_its_own_plan() {
+    async fn a_start_with_a_known_id_continues_with_the_plan_of_its_log() {
         let (store, clock) = (Arc::new(Memory::new()), Arc::new(WallClock));
         let (theirs, ours) = (plan("plan_1_aaaaaaaaa"), plan("plan_1_bbbbbbbbb"));
         let control = Control::new(Arc::<Memory>::clone(&store), clock, None);
@@ -543,7 +543,7 @@ mod tests {
 
     /// Earlier versions stored the same text, whether `compensateOnFailure` was `false` or left out.
     #[tokio::test]
-    async fn a_key_of_an_earlier_version_stands_for_a_value_that_was_left_out() {
+    async fn an_idempotency_key_of_an_older_version_matches_a_missing_value() {
         let (store, clock, plan) =
             (Arc::new(Memory::new()), Arc::new(WallClock), plan("plan_1_aaaaaaaaa"));
         let id = ExecutionId::draw(clock.now());
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_large_is_said_to_be_whoever_sends_it() {
+    async fn a_too_large_signal_or_input_is_rejected() {
         let (store, clock) = (Arc::new(Memory::new()), Arc::new(WallClock));
         let id = ExecutionId::draw(clock.now());
         let control = Control::new(store, clock, None);

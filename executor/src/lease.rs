@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_that_ran_out_begins_anew() {
+    async fn a_lease_that_expired_starts_a_new_term() {
         let lease = Duration::from_secs(5);
         let clock = LeaseClock::new(lease);
         let before = clock.term();

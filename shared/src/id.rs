@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_read_what_they_write() {
+    fn a_printed_id_is_parsed_to_the_same_id() {
         let now = Timestamp::from_timestamp(1_704_123_456, 0).unwrap();
         let id = RequestId::draw(now);
         assert_eq!(id.to_string().parse(), Ok(id));
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_ids_are_refused() {
+    fn malformed_ids_are_rejected() {
         for text in [
             "",
             "req_",
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn step_ids_have_rules() {
+    fn a_step_id_with_forbidden_characters_is_rejected() {
         for good in ["a", "createAuthor", "flow.echo", "a-b_c.1", "größe"] {
             assert!(good.parse::<StepId>().is_ok(), "{good}");
         }

@@ -410,7 +410,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_that_does_not_fit_is_named() {
+    fn a_violation_is_reported_for_each_value_that_does_not_fit() {
         let schema = json!({
             "type": "object",
             "properties": { "a": { "type": "integer" }, "b": { "type": "string" } },
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_is_none_is_refused() {
+    fn an_invalid_schema_is_rejected() {
         let err = Schema::new(&json!({ "properties": { "a": "string" } })).unwrap_err();
         assert!(err.contains("string"), "{err}");
     }

@@ -494,7 +494,7 @@ mod tests {
     use crate::event::Event;
 
     #[test]
-    fn events_larger_than_a_document_are_refused() {
+    fn an_event_larger_than_a_document_is_rejected() {
         let append = |bytes| {
             let json = "x".repeat(bytes);
             let document = EventDocument { first: Seq(1), len: 1, json };

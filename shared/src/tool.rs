@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_kept_as_small_as_a_log_wants_it() {
+    fn a_progress_report_is_shortened_for_the_log() {
         let kept = |progress, total: Option<f64>, message: Option<&str>| {
             Progress { progress, total, message: message.map(Into::into) }.kept()
         };
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_has_a_name_in_whatever_order_tools_are_added() {
+    fn a_shared_name_means_the_tool_of_the_earliest_set() {
         let tools = [
             tool("files", "file_tools.glob"),
             tool("a", "glob"),
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_set_leads_to_its_own_tools_or_nowhere() {
+    fn a_set_name_before_a_dot_means_only_tools_of_this_set() {
         let tools = [tool("m2", "m.b"), tool("m2", "x.m.c"), tool("m", "x.d"), tool("n", "m.d")];
         let meanings = |sets: &[&str]| {
             let mut names = ToolNames::for_sets(sets.iter().map(|set| set.parse().unwrap()));
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_not_qualified_twice() {
+    fn a_qualified_name_repeats_the_set_name_only_once() {
         let mut tool = tool("flow", "flow.echo");
         assert_eq!(tool.qualified_name().as_str(), "flow.echo");
         tool.name = "echo".parse().unwrap();

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn public_servers_do_not_lead_into_private_networks() {
+    fn a_redirect_from_a_public_server_to_a_private_one_is_rejected() {
         let metadata: Url = "http://169.254.169.254/latest".parse().unwrap();
         assert!(matches!(led(&asked(), metadata, PUBLIC), Err(Refused::Private(_))));
         let named: Url = "http://localhost/x".parse().unwrap();
@@ -336,7 +336,7 @@ mod tests {
 
     /// A configured private server must not lead to the metadata of the cloud.
     #[test]
-    fn nothing_leads_to_what_is_link_local_but_that_itself() {
+    fn only_a_link_local_server_redirects_to_link_local_addresses() {
         let reach = |from: &str, to: &str, at: Option<IpAddr>| {
             let asked = Outgoing { url: from.parse().unwrap(), ..asked() };
             led(&asked, to.parse().unwrap(), at).map(|outgoing| outgoing.reach)
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_for_one_server_is_not_told_to_another() {
+    fn a_redirect_to_another_origin_drops_the_headers() {
         let keeps =
             |url: &str| !led(&asked(), url.parse().unwrap(), PRIVATE).unwrap().headers.is_empty();
         assert!(keeps("http://10.0.0.1/b"));
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_of_private_addresses_are_refused_behind_a_public_server() {
+    async fn a_redirect_to_a_name_with_a_private_address_is_rejected() {
         let asked = Outgoing {
             url: "http://localhost:9/x".parse().unwrap(),
             reach: Reach::Public,

@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn public_addresses_are_public() {
+    fn public_addresses_are_recognised() {
         for address in [
             "1.1.1.1",
             "9.255.255.255",
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_not() {
+    fn private_and_reserved_addresses_are_not_public() {
         for address in [
             "0.0.0.0",
             "0.1.2.3",
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_looked_at_in_every_form() {
+    fn private_addresses_in_urls_are_rejected_in_every_notation() {
         for url in [
             "http://127.0.0.1/",
             "http://127.1/",
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn link_local_addresses_are_known_in_every_form() {
+    fn link_local_addresses_are_recognised_in_every_notation() {
         for address in [
             "169.254.169.254",
             "169.254.0.1",
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_explained() {
+    fn a_rejected_url_is_explained() {
         let complaint = |url: &str| check(&url.parse().unwrap(), false).unwrap_err().to_string();
         expect!["`ftp://host/` is neither `http` nor `https`"].assert_eq(&complaint("ftp://host/"));
         expect!["the URL of `host` has credentials in it: leave them out"]

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_are_values() {
+    fn content_becomes_a_json_value() {
         check(json!({ "content": [] }), expect!["null"]);
         check(json!({ "content": [text("Hi ü")] }), expect![[r#""Hi ü""#]]);
         check(json!({ "content": [text(r#"{"b":1,"a":1.0}"#)] }), expect![[r#"{"b":1,"a":1.0}"#]]);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beside_a_structure_is_kept() {
+    fn content_beside_a_structure_is_kept_under_its_own_key() {
         let image = |data: &str| json!({ "type": "image", "data": data, "mimeType": "image/png" });
         let read = |structured: Value, content: Value| {
             let result = json!({ "content": content, "structuredContent": structured });
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_promised_is_held() {
+    fn an_output_that_violates_the_output_schema_is_an_error() {
         let schema = json!({
             "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"],
         });
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_say_why() {
+    fn a_failed_call_returns_the_servers_message() {
         check(
             json!({ "content": [text("no"), text("way")], "isError": true }),
             expect!["tool.failed: no\nway"],
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_have_a_limit() {
+    fn a_too_large_output_is_an_error() {
         let long = "x".repeat(59);
         check(
             json!({ "content": [text(&long)] }),
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn large_binaries_are_taken_out() {
+    fn large_binaries_are_moved_to_blobs() {
         let data = "A".repeat(shared::limits::INLINE_BINARY + 4);
         let image = json!({ "type": "image", "data": data, "mimeType": "image/png" });
         let blob = json!({ "uri": "a:b", "blob": data });
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_of_json_rpc_have_a_meaning() {
+    fn json_rpc_codes_are_converted_to_error_codes() {
         let code = |code: RpcCode, message: &'static str| {
             convert_error(&ErrorData::new(code, message, None), 60).code
         };

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_an_address_is_called_there() {
+    fn a_server_with_a_url_is_configured_as_http() {
         let written = json!({
             "url": "https://example.com/mcp",
             "headers": { "authorization": { "secret": "T", "prefix": "Bearer " } },
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_explained() {
+    fn a_wrong_server_configuration_is_explained() {
         check(json!({}), expect!["missing field `command`"]);
         check(
             json!({ "url": "http://a/mcp", "command": "x" }),

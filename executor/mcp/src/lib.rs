@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_overrules_the_annotations() {
+    fn configured_effects_override_annotations() {
         let says_once = json!({ "readOnlyHint": false, "idempotentHint": false });
         let made = make(vec![
             offer("find_customer", &says_once),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_whose_name_cannot_be_used_leaves_a_complaint() {
+    fn a_tool_with_an_invalid_name_is_skipped_with_a_warning() {
         let made = make(vec![
             offer("", &Value::Null),
             offer("good", &Value::Null),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_tools_of_a_name_the_first_is_kept() {
+    fn the_first_of_two_tools_with_one_name_is_kept() {
         let offers = [("dup", "one"), ("s.dup", "two"), ("dup", "three"), ("other", "four")];
         let offers = offers.map(|(name, description)| -> Offer {
             let offer = json!({ "name": name, "description": description, "inputSchema": {} });
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_demands_a_task_is_listed_and_says_that_it_cannot_be_called() {
+    fn a_tool_that_requires_tasks_is_listed_and_not_callable() {
         let tool = |name: &str, execution: Value| json!({ "name": name, "description": "Does.", "inputSchema": {}, "execution": execution });
         let listed = [
             tool("must", json!({ "taskSupport": "required" })),

@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_error_quotes_is_not_repeated() {
+    fn quoted_values_are_removed_from_parse_errors() {
         for (said, expected) in [
             ("missing field `name`", "missing field `name`"),
             (
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_call_of_a_token_hears_its_reports() {
+    fn progress_reaches_only_the_call_with_its_token() {
         let tokens = Arc::new(ProgressTokens::default());
         let (reporter, mut other) = pipe();
         let _other = tokens.register_call(reporter, Arc::default());

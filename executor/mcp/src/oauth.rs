@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_under_way_is_waited_for_and_not_for_ever() {
+    async fn background_tasks_are_awaited_for_a_limited_time() {
         let (background, go, is_done) =
             (BackgroundTasks::default(), Arc::new(Notify::new()), Arc::default());
         let errand = {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn there_is_a_most_of_them() {
+    async fn a_background_task_beyond_the_limit_does_not_run() {
         let background = BackgroundTasks::default();
         for _ in 0..MAX_TASKS {
             let never = background.run_task(std::future::pending::<()>());

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_taken_out_as_they_come() {
+    fn tokens_that_are_learned_later_are_redacted() {
         let mut fixed = Redaction::default();
         fixed.note("KEY", "the key");
         let secrets = Secrets::new(fixed);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_reads_secrets_in_what_a_server_says_of_its_tools() {
+    fn secrets_in_tool_descriptions_are_redacted() {
         let of = |word: &str| {
             let schema = json!({
                 "type": "object", "title": word,
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_a_schema_that_have_a_secret_are_left_out() {
+    fn schema_values_with_a_secret_are_removed() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_with_a_secret_in_a_name_is_left_out() {
+    fn a_tool_with_a_secret_in_its_name_is_removed() {
         let good = json!({ "name": "good", "inputSchema": { "properties": { "a": true } } });
         let bad = [
             json!({ "name": "get_sesame", "inputSchema": {} }),

@@ -356,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn roots_are_told_as_addresses() {
+    fn a_root_is_sent_as_a_file_url() {
         let folder = tempfile::tempdir().unwrap();
         let own = folder.path().canonicalize().unwrap().join("größe 1");
         std::fs::create_dir(&own).unwrap();
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_may_ask_for_what_the_configuration_does_not_name() {
+    fn only_configured_capabilities_are_announced() {
         let able = |spec| serde_json::to_value(able(spec)).unwrap();
         assert_eq!(able(json!({ "command": "x" })), json!({}));
         let input = json!({ "url": "http://a/mcp", "elicitation": "defaults" });
@@ -381,14 +381,14 @@ mod tests {
     }
 
     #[test]
-    fn the_version_that_is_offered_has_a_greeting() {
+    fn the_offered_protocol_version_has_an_initialize_request() {
         let spec = serde_json::from_value(json!({ "command": "x" })).unwrap();
         let info = Handler::new(Arc::default(), &spec).get_info();
         assert!(info.protocol_version.has_initialize());
     }
 
     #[test]
-    fn defaults_are_all_that_a_form_may_need() {
+    fn a_form_is_accepted_only_if_defaults_fill_all_required_fields() {
         let form = |required: Value| {
             json!({
                 "properties": { "a": { "type": "integer", "default": 0 }, "b": { "type": "string" } },

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_not_mcp_fails_its_call() {
+    fn a_malformed_answer_fails_its_call() {
         let (message, id) = answer(r#"{"jsonrpc":"1.0","id":7,"result":{}}"#).unwrap();
         assert!(message.contains("not MCP"), "{message}");
         assert_eq!(id, 7);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_asks_for_is_not_taken_for_an_answer() {
+    fn a_request_of_the_server_is_not_taken_for_an_answer() {
         for line in [
             r#"{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{"a":NaN}}"#,
             r#"{"level":"info","id":7,"text":NaN}"#,
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_was_cut_within_a_character_is_read() {
+    fn a_line_that_is_cut_inside_a_character_is_read() {
         for text in [&br"cut \ud83d"[..], b"cut \xe9"] {
             let mut line = LineBuffer::new(MOST);
             line.push(br#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":""#);
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_passed_over() {
+    fn lines_that_are_no_answer_are_skipped() {
         for garbage in ["", "  \r\n", "Listening…", "{", "[1]", "7", r#"{"id":7}"#] {
             assert_eq!(answer(garbage), None, "{garbage}");
         }

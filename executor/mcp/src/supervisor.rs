@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn starts_are_put_off_ever_longer() {
+    fn the_restart_delay_grows_up_to_thirty_seconds() {
         let seconds: Vec<_> = [0, 1, 2, 3, 4, 7, 8, 9, u32::MAX]
             .map(|failures| restart_delay(failures).as_secs_f32())
             .into();

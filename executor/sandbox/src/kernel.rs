@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_that_is_not_there_is_named() {
+    fn an_unknown_user_is_named_in_the_error() {
         let err = become_user("no-such-user").unwrap_err().to_string();
         assert_eq!(err, "there is no user `no-such-user` on this machine: correct `user`");
         let own = User::from_uid(geteuid()).unwrap().unwrap();

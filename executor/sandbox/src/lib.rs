@@ -487,7 +487,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_says_it_all() {
+    fn a_launch_order_survives_serialization() {
         let confinement = Confinement {
             write: vec!["/w".into()],
             network: true,
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn a_confinement_is_read_as_it_is_written() {
+    fn a_confinement_with_an_unknown_field_is_rejected() {
         let read = |text| serde_json::from_str::<Confinement>(text);
         assert_eq!(read("{}").unwrap(), Confinement::default());
         assert!(!Confinement::default().network);
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_is_clean() {
+    fn a_command_gets_no_variables_of_faber() {
         let confinement = Confinement {
             pass: vec!["CARGO_MANIFEST_DIR".to_owned(), ORDER_VARIABLE.to_owned()],
             ..Confinement::default()
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_passed_on_without_who_may_use_it() {
+    fn credentials_are_removed_from_proxy_urls() {
         for (address, expected) in [
             ("http://proxy:3128", "http://proxy:3128"),
             ("http://me:pass@proxy:3128/", "http://proxy:3128/"),
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_hold_is_known() {
+    fn missing_kernel_support_is_reported_for_each_confinement() {
         let all = Support { files: true, tcp: true, signals: true, calls: true, privileges: true };
         let closed = Confinement::default();
         let open = Confinement { network: true, sockets: true, ..Confinement::default() };
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn only_faber_s_own_refusal_is_one() {
+    fn only_fabers_own_refusal_is_recognised() {
         assert_eq!(
             refusal_reason(Some(125), "the command is not confined: x\n"),
             Some("the command is not confined: x")
@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_gets_the_usual_environment_and_what_is_named() {
+    fn a_program_gets_the_usual_and_the_named_variables() {
         let named = |pass: &[&str]| {
             let pass: Vec<_> = pass.iter().map(|name| (*name).to_owned()).collect();
             let command =
@@ -609,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn support_is_told_in_words() {
+    fn kernel_support_is_described_in_words() {
         let mut support =
             Support { files: true, tcp: true, signals: true, calls: false, privileges: true };
         expect!["commands are confined in folders, TCP, signals, privileges; not in sockets"]

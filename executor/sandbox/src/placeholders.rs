@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_has_is_taken_until_the_end() {
+    fn missing_protected_paths_get_placeholders_until_the_end() {
         let world = World::new();
         fs::write(world.root().join("store.db"), "pages").unwrap();
         let own = ["store.db", "store.db-journal", "faber.yaml", "data", "bin/x/run.sh", "../not"];
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_has_used_stays() {
+    fn a_placeholder_that_got_content_stays() {
         let world = World::new();
         let places = Placeholders::default();
         let own = ["faber.yaml", "run.sh", "data", "bin/tool"];
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_one_removes_it() {
+    fn the_last_process_removes_a_placeholder() {
         let world = World::new();
         let (first, second) = (Placeholders::default(), Placeholders::default());
         world.take(&first, &["faber.yaml"]).unwrap();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_taken_is_said() {
+    fn a_placeholder_that_cannot_be_created_is_an_error() {
         let world = World::new();
         fs::write(world.root().join("file"), "").unwrap();
         let err = world.take(&Placeholders::default(), &["file/run.sh"]).unwrap_err().to_string();

@@ -309,13 +309,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faber_is_this_binary() {
+    fn the_program_path_is_this_binary() {
         assert_eq!(resolve_executable("faber"), std::env::current_exe().unwrap());
         assert_eq!(resolve_executable("fabel"), Path::new("fabel"));
     }
 
     #[test]
-    fn a_program_is_shown_without_its_secrets() {
+    fn a_command_line_is_shown_without_secrets() {
         let env = BTreeMap::from([("KEY".to_owned(), "hush".to_owned())]);
         let program = Program { name: "x", cwd: None, reads: None, pass: &[], env: &env };
         let shown = format!("{program:?}");
@@ -324,7 +324,7 @@ mod tests {
 
     /// A process that ignores signals, like a stopped reaper.
     #[tokio::test(start_paused = true)]
-    async fn stopping_takes_less_time_than_there_is_for_an_answer() {
+    async fn stopping_a_stopped_process_takes_less_than_the_answer_timeout() {
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' TERM HUP; echo ready; while :; do read -r _; done"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_is_the_end() {
+    fn a_tail_keeps_the_end_of_an_output() {
         let mut tail = Tail::default();
         for _ in 0..10_000 {
             tail.push(b"noise ");
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_has_no_part_of_a_secret() {
+    fn a_tail_contains_no_part_of_a_secret() {
         let secret = "0123456789abcdef".repeat(64);
         let mut seen = Redaction::default();
         seen.note("KEY", &secret);

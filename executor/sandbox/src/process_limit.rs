@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_read_whatever_its_name_is() {
+    fn process_status_is_parsed_for_any_process_name() {
         let rest = "S 7 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 12 0 99 1 2";
         for name in ["sh", "a b", ") R 1 1 (", ""] {
             assert_eq!(parse_stat(&format!("42 ({name}) {rest}")), Some((7, 12)), "{name}");

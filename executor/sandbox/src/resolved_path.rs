@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_way_is_followed_to_its_end() {
+    fn symlinks_are_resolved_to_their_final_target() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("deep/er")).unwrap();

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_looked_for_where_they_may_be_run() {
+    fn a_program_is_searched_in_executable_folders_only() {
         let folder = tempfile::tempdir().unwrap();
         let at = |path: &str| folder.path().join(path).display().to_string();
         for path in ["root/bin", "shims", "tools"] {

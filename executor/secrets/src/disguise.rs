@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_character_may_be_in_percent() {
+    fn a_secret_is_found_with_any_characters_percent_encoded() {
         let disguise = Disguise::Percent("p%ss ä!".to_owned());
         for (text, expected) in [
             ("a p%25ss%20%C3%A4! b", "a X b"),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn any_character_may_be_escaped() {
+    fn a_secret_is_found_with_any_characters_escaped() {
         let disguise = Disguise::Escaped("g/A&<\\Ü😀\n\"x".to_owned());
         for (text, expected) in [
             (r#"a g/A\u0026\u003c\\\u00dc\ud83d\uDE00\n\"x b"#, "a X b"),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_may_end_anywhere() {
+    fn an_encoded_secret_is_found_across_line_breaks() {
         let disguise = Disguise::Lines("QUJDREVG".to_owned());
         for (text, expected) in [
             ("QUJD\nREVG", "X"),

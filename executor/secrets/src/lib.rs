@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_named_and_looked_up_when_asked() {
+    fn a_secret_is_read_from_its_variable_on_use() {
         let text: Text =
             serde_json::from_value(json!({ "secret": "CARGO_PKG_NAME", "prefix": "Bearer " }))
                 .unwrap();
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_taken_out_of_binaries() {
+    fn secrets_are_redacted_in_binaries() {
         let mut seen = Redaction::default();
         seen.note("KEY", "ein größerer Schlüssel");
         let secret = "ein größerer Schlüssel";
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_is_not_there_is_named() {
+    fn a_missing_secret_is_named() {
         let text: Text = serde_json::from_value(json!({ "secret": "FABER_NO_SUCH" })).unwrap();
         let err = ToolError::from(text.resolve(&mut Redaction::default()).unwrap_err());
         assert_eq!(
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_refused() {
+    fn a_secret_that_is_no_text_is_rejected() {
         for written in [json!(null), json!([]), json!({}), json!({ "secert": "X" })] {
             let err = serde_json::from_value::<Text>(written.clone()).unwrap_err().to_string();
             assert!(err.contains("`{secret: TOKEN}`"), "{written}: {err}");
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_secret_goes_first_and_every_form_of_it() {
+    fn the_longest_secret_is_redacted_first_in_every_form() {
         let mut seen = Redaction::default();
         seen.note("SHORT", "abc");
         seen.note("INNER", "pass");
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_found_in_whatever_form_a_program_prints_it() {
+    fn a_secret_is_redacted_in_every_printed_form() {
         let mut seen = Redaction::default();
         let secret = "a~b c/\"d\"*\nsecond line of it\n";
         seen.note("KEY", secret);
@@ -415,7 +415,7 @@ mod tests {
     /// JavaScript, Python, `jq` and URLs leave different characters unencoded. Programs print base
     /// 64 in lines.
     #[test]
-    fn a_secret_is_found_however_it_is_encoded() {
+    fn a_secret_is_redacted_in_every_encoding() {
         let mut seen = Redaction::default();
         let secret = "p@ss(w)o!rd*'x~y of a length that takes more than one line of base 64";
         seen.note("KEY", secret);
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_is_a_number_is_one_as_a_number_too() {
+    fn a_numeric_secret_is_redacted_as_a_json_number() {
         let mut seen = Redaction::default();
         seen.note("PIN", "98765432109");
         seen.note("LONG", "987654321098765432109876");
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn encodings_are_those_of_the_standards() {
+    fn encodings_match_the_standards() {
         assert_eq!(url_encoded("a b/ä~?"), "a%20b%2F%C3%A4~%3F");
         for (text, expected) in [
             ("", ""),

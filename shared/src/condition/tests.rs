@@ -65,7 +65,7 @@ fn all_hold(sources: &[&str]) {
 }
 
 #[test]
-fn names_mean_steps_variables_and_the_input() {
+fn names_resolve_to_steps_variables_and_the_input() {
     all_hold(&[
         "author.name == \"Alice\"",
         "steps.author.name == 'Alice'",
@@ -97,7 +97,7 @@ fn a_step_without_output_is_null() {
 }
 
 #[test]
-fn numbers_are_compared_by_what_they_are_worth() {
+fn integers_and_doubles_compare_by_value() {
     all_hold(&[
         "author.one == 1 && 1 == author.one && author.one == 1u",
         "author.age == 42.0 && author.age > 41.5 && 42.5 > author.age",
@@ -139,7 +139,7 @@ fn standard_functions_work() {
 }
 
 #[test]
-fn times_are_compared_and_calculated_with() {
+fn times_can_be_compared_and_added() {
     all_hold(&[
         "timestamp(author.at) < timestamp('2026-02-01T00:00:00+01:00')",
         "timestamp(author.at) - timestamp('2026-01-31T06:30:00Z') == duration('1h30m')",
@@ -151,7 +151,7 @@ fn times_are_compared_and_calculated_with() {
 }
 
 #[test]
-fn macros_bring_names_of_their_own() {
+fn macro_variables_hide_other_names() {
     all_hold(&[
         "author.tags.all(it, it.size() == 1)",
         "list.exists(it, it.n == 2) && !list.exists(it, it.n == 4)",
@@ -167,7 +167,7 @@ fn macros_bring_names_of_their_own() {
 }
 
 #[test]
-fn one_deciding_side_is_enough() {
+fn a_logical_operator_ignores_an_error_if_the_other_side_decides() {
     all_hold(&[
         "author.missing || true",
         "true || author.missing",
@@ -181,7 +181,7 @@ fn one_deciding_side_is_enough() {
 }
 
 #[test]
-fn targets_are_what_it_looks_at_each_once() {
+fn targets_list_each_referenced_step_and_variable_once() {
     let step = |index| Target::Step(StepNumber::new(index));
     for (source, targets) in [
         ("author.age > 1 && steps.author.age < createAuthor.age", vec![step(0)]),
@@ -301,7 +301,7 @@ fn calculation_errors_are_explained() {
 }
 
 #[test]
-fn syntax_and_name_errors_show_when_parsing() {
+fn syntax_and_name_errors_are_reported_when_parsing() {
     check("", &expect!["error: line 1, column 1: it ends too early"]);
     check("author.age >", &expect!["error: line 1, column 13: it ends too early"]);
     check("author.age = 1", &expect!["error: line 1, column 12: `=` does not compare; write `==`"]);
@@ -341,7 +341,7 @@ fn syntax_and_name_errors_show_when_parsing() {
 }
 
 #[test]
-fn call_errors_show_when_parsing() {
+fn wrong_calls_are_reported_when_parsing() {
     check(
         "package == 7",
         &expect![[
@@ -386,7 +386,7 @@ fn call_errors_show_when_parsing() {
 }
 
 #[test]
-fn patterns_cost_what_they_become() {
+fn the_cost_of_a_pattern_is_its_compiled_size() {
     let cost = |source: &str| Condition::parse(source, &world()).unwrap().pattern_cost();
     assert_eq!(cost("author.active"), 0);
     assert_eq!(cost("author.name.matches('a') && author.name.matches('b')"), 2_000);
@@ -397,7 +397,7 @@ fn patterns_cost_what_they_become() {
 }
 
 #[test]
-fn a_condition_names_the_values_that_it_reads() {
+fn a_condition_lists_the_values_that_it_read() {
     let world = world();
     let input = json!({ "dry": false });
     let read = |source: &str| {

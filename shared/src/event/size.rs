@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn values_from_people_count() {
+    fn the_size_of_an_event_includes_the_payload_of_a_signal() {
         let large = Arc::new(Value::from("x".repeat(10_000)));
         let command = "cmd_1_aaaaaaaaa".parse().unwrap();
         let name = || "s".to_owned();

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hash_ignores_the_order_of_fields_only() {
+    fn a_call_hash_ignores_only_the_order_of_fields() {
         let hash = |value: Value| hash_parameters(&value);
         let one = hash(json!({ "a": 1, "b": { "x": 1, "y": [1, 2] } }));
         assert_eq!(one, hash(json!({ "b": { "y": [1, 2], "x": 1 }, "a": 1 })));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_calls_keep_null_outputs() {
+    fn a_settled_null_output_survives_storage() {
         let settlement =
             Settlement { outcome: Settled::Succeeded, output: Some(Arc::default()), comment: None };
         let text = serde_json::to_string(&settlement).unwrap();

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_allows_a_burst_and_then_one_at_a_time() {
+    fn a_rate_allows_a_burst_and_then_single_calls_at_intervals() {
         let rate = Rate { calls: 3, per_ms: 3 };
         let limit = CallLimit { key: "k".to_owned(), concurrency: None, rate: Some(rate) };
         let mut tallies = Tallies::new();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rate_is_beyond_arithmetic() {
+    fn extreme_rates_do_not_overflow() {
         let extremes = [(0, 0), (0, u64::MAX), (1, u64::MAX), (u32::MAX, 0), (u32::MAX, u64::MAX)];
         for (calls, per_ms) in extremes {
             let rate = Rate { calls, per_ms };

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_position_behind_the_end_and_a_window_left_behind_harm_nobody() {
+    async fn a_follower_outside_the_window_still_gets_its_events() {
         let (store, recent) = (Memory::new(), RecentEvents::default());
         append(&store, 1, 3).await;
         assert!(seqs(&recent, &store, 1_000).await.is_empty());
@@ -321,7 +321,7 @@ mod tests {
 
     /// A follower whose client takes nothing is not polled, not even in the middle of a read.
     #[tokio::test(start_paused = true)]
-    async fn a_follower_that_is_not_polled_holds_up_nobody() {
+    async fn a_follower_that_is_not_polled_delays_no_other() {
         let (store, recent) = (Memory::new(), RecentEvents::default());
         append(&store, 1, 3).await;
         let Turn::Read(stalled) = recent.next_turn(Seq(3), FRESH) else {

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_no_store_can_keep_are_refused() {
+    fn a_record_with_an_invalid_name_or_size_is_rejected() {
         let deep = (0..=limits::RECORD_DEPTH).fold(json!(1), |inner, _| json!([inner]));
         let long = "x".repeat(limits::NAME_BYTES + 1);
         for (record, why) in [
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_have_words_of_their_own() {
+    fn each_record_kind_has_a_distinct_name() {
         let words: std::collections::BTreeSet<_> =
             RecordKind::DOCUMENTS.iter().map(|kind| kind.as_str()).collect();
         assert_eq!(words.len(), RecordKind::DOCUMENTS.len());
@@ -351,7 +351,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_span_has_what_is_selected(
+        fn the_key_range_of_a_page_contains_exactly_the_selected_names(
             names in prop::collection::btree_set(name(), 0..40),
             prefix in prop::option::of(name()),
             after in prop::option::of(name()),

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_right_to_a_tenth() {
+    fn quantiles_have_an_error_below_ten_percent() {
         let mut usage = Usage {
             tool: "t".parse().unwrap(),
             calls: 0,
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn every_time_has_a_bucket() {
+    fn every_duration_has_a_bucket() {
         assert_eq!(Usage::bucket(Duration::ZERO), 0);
         assert_eq!(Usage::bucket(Duration::MAX), LAST);
         assert!(Usage::bucket(Duration::from_hours(24)) < LAST);

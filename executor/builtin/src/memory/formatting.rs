@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_excerpt_is_one_short_line_around_the_place() {
+    fn an_excerpt_is_one_short_line_around_the_match() {
         for (text, at, line) in [("", 0, ""), ("  a \n\n\tb\u{0}c ", 0, "a b c"), ("…  a", 0, "…a")]
         {
             assert_eq!(excerpt(text, at), line, "{text}");
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snippet_says_what_is_known_of_it() {
+    fn a_snippet_is_shown_with_its_language_description_and_tags() {
         let name = "a b".to_owned().try_into().unwrap();
         let memory = Memory { value: "fn a() {}\n".to_owned(), ..Memory::default() };
         assert_eq!(format_snippet(&name, &memory), "Snippet 'a b'\n\nfn a() {}\n");

@@ -153,7 +153,7 @@ mod tests {
 
     /// A tool could write a script into a folder that did not exist yet. Faber then ran the script.
     #[test]
-    fn what_is_not_there_yet_is_hidden() {
+    fn a_protected_path_that_does_not_exist_yet_is_hidden() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fs::create_dir(root.join("real")).unwrap();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_elsewhere_is_known_by_its_other_names() {
+    fn hard_links_to_protected_files_outside_the_root_are_hidden() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("work")).unwrap();
@@ -207,7 +207,7 @@ mod tests {
 
     /// Tools could read a file of a protected folder through a hard link below the root.
     #[test]
-    fn what_lies_in_a_folder_beneath_the_root_is_known_by_its_other_names() {
+    fn hard_links_to_files_of_a_protected_folder_are_hidden() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("data/logins")).unwrap();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_is_refused() {
+    fn a_file_with_unknown_hard_links_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("data")).unwrap();

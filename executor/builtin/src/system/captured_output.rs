@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_keeps_its_beginning_and_its_end() {
+    fn a_long_output_keeps_its_beginning_and_end() {
         let mut kept = BoundedOutput::default();
         for number in 0..1_000_000_u32 {
             kept.push(format!("{number}\n").as_bytes());
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_stream_is_whole() {
+    fn a_short_output_is_kept_whole() {
         let mut kept = BoundedOutput::default();
         let text = "ä".repeat(KEPT_BYTES);
         text.as_bytes().chunks(7).for_each(|chunk| kept.push(chunk));
@@ -153,7 +153,7 @@ mod tests {
         );
     }
     #[test]
-    fn nothing_is_shown_of_a_secret_that_is_cut() {
+    fn a_secret_across_a_cut_is_not_shown() {
         let mut seen = Redaction::default();
         seen.note("TOK", "SECRETVALUE0123456789");
         // At every offset, a secret lies across each cut.

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_ends_before_a_secret_that_is_not_whole() {
+    fn a_report_ends_before_an_incomplete_secret() {
         assert_eq!(reportable_len(b"a\nb\nc", &Redaction::default()), 4);
         let mut seen = Redaction::default();
         seen.note("KEY", "short-1\nshort-2");
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_are_read_from_the_end() {
+    fn the_last_lines_of_a_log_are_read_from_its_end() {
         for (text, lines, expected) in [
             ("", 1, ""),
             ("a", 1, "a"),
@@ -264,13 +264,13 @@ mod tests {
     }
 
     #[test]
-    fn one_huge_line_is_cut() {
+    fn a_huge_line_of_a_log_is_cut() {
         let text = last(&vec![b'x'; 3 << 20], 50).text;
         assert_eq!(text.len() as u64, MAX_BYTES);
     }
 
     #[test]
-    fn what_is_added_is_read_on() {
+    fn following_a_log_reads_added_bytes_and_a_replaced_file() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"one\n").unwrap();
         let reader = File::open(file.path()).unwrap();

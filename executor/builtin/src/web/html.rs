@@ -365,7 +365,7 @@ y</pre>
     }
 
     #[test]
-    fn what_never_ends_hides_nothing() {
+    fn an_unclosed_element_does_not_hide_text() {
         check(
             "<nav><p>all of it",
             expect![[r"
@@ -398,19 +398,19 @@ y</pre>
     }
 
     #[test]
-    fn entities_are_read() {
+    fn entities_are_decoded() {
         assert_eq!(strip_tags("a &lt;b&gt; &quot;c&quot; <i>d</i>&#39;s"), "a <b> \"c\" d's");
     }
 
     #[test]
-    fn depth_costs_nothing() {
+    fn deep_nesting_does_not_lengthen_the_text() {
         let html = "<div><ul><li><a href=x>".repeat(100_000);
         let base = "https://example.com".parse().unwrap();
         assert!(read(&html, &base, usize::MAX).text.len() < html.len());
     }
 
     #[test]
-    fn a_page_cannot_be_made_longer_than_it_is() {
+    fn the_text_of_a_page_is_no_longer_than_the_page() {
         let base: Url = format!("https://example.com/{}", "a".repeat(60_000)).parse().unwrap();
         let html = "<a href=?>x</a> ".repeat(10_000);
         assert_eq!(read(&html, &base, usize::MAX).text, "x ".repeat(10_000).trim_end());

@@ -420,7 +420,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_of_results_is_read_no_further_than_there_may_be() {
+    fn results_and_titles_are_limited() {
         let one = format!(r#"<a class="result__a" href="/x">{}</a>"#, "t".repeat(FIELD_BYTES + 1));
         let base = "https://example.com/".parse().unwrap();
         let found = read_results(&one.repeat(1_000), &base).found;
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_a_search_are_read() {
+    fn results_are_parsed_from_a_result_page() {
         let html = r#"
           <div class="result results_links result--ad"><h2 class="result__title">
             <a class="result__a" href="https://duckduckgo.com/y.js?ad_domain=x">Buy</a></h2>

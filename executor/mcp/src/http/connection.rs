@@ -403,7 +403,7 @@ pub(super) mod tests {
 
     /// What waits for a token was not sent: that is no loss.
     #[tokio::test]
-    async fn a_server_has_its_time_without_that_of_the_token() {
+    async fn the_request_timeout_starts_after_the_token_arrived() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         world.now().is_held = true;
@@ -424,7 +424,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_let_in_is_known_by_what_is_done_for_it() {
+    async fn an_authorized_request_counts_as_admitted_only_if_it_succeeds() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         let (connection, _inbox) = connection(&world);
@@ -439,7 +439,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_asked_for_a_token_to_say_farewell() {
+    async fn ending_a_session_requests_no_new_token() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         let (connection, _inbox) = connection(&world);

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_is_as_good_as_before_where_no_token_can_be_had_now() {
+    async fn a_failed_token_request_leaves_the_connection_open() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         world.now().is_down = true;
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_that_nobody_may_hear_is_not_taken_up_again_and_again() {
+    async fn an_unauthorized_stream_is_resumed_only_once() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         let (connection, mut inbox) = connection(&world);

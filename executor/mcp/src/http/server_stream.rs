@@ -108,7 +108,7 @@ mod tests {
     use crate::oauth::test_server::World;
 
     #[tokio::test]
-    async fn a_server_is_heard_again_once_it_takes_a_request() {
+    async fn the_server_stream_reopens_after_an_accepted_request() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         world.now().takes_none = true;
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_let_in_meanwhile_is_not_missed() {
+    async fn an_admission_during_a_stream_request_is_not_missed() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         world.now().is_deaf = true;

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_granted_is_kept_though_nobody_waits_for_it() {
+    async fn a_refreshed_token_is_stored_after_its_caller_is_cancelled() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         world.now().is_held = true;
@@ -295,7 +295,7 @@ mod tests {
 
     /// Somebody was told to log in, though what they were granted could be renewed.
     #[tokio::test]
-    async fn a_login_that_was_renewed_elsewhere_is_renewed_where_its_token_is_refused_too() {
+    async fn a_rejected_token_that_another_process_renewed_is_renewed_again() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         let bearer = world.bearer(people());
@@ -313,7 +313,7 @@ mod tests {
 
     /// It was shown until it ended.
     #[tokio::test]
-    async fn what_somebody_has_logged_out_of_is_not_shown() {
+    async fn a_token_is_not_sent_after_a_logout() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         let bearer = world.bearer(people());
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_has_forgotten_its_client_wants_a_new_one() {
+    async fn a_forgotten_client_needs_a_new_login() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         world.now().clients.clear();
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_granted_is_kept_though_the_connection_is_gone() {
+    async fn a_refreshed_token_is_stored_after_its_connection_is_dropped() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         world.now().is_held = true;
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_has_ended_for_good_leaves_its_client_for_the_next_login() {
+    async fn an_expired_login_keeps_its_client_for_the_next_login() {
         let world = World::new().await;
         world.keep(None);
         world.now().access.clear();
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_cannot_grant_is_not_asked_by_everybody() {
+    async fn a_failed_token_server_is_asked_once_for_all_callers() {
         let world = World::new().await;
         for auth in [people(), program()] {
             world.keep(Some("refresh-0"));
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_takes_no_token_does_not_have_them_renewed_for_nothing() {
+    async fn a_server_that_rejects_every_token_causes_no_endless_renewal() {
         let world = World::new().await;
         world.now().takes_none = true;
         world.keep(Some("refresh-0"));
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_grants_tokens_may_be_said_only_by_a_refusal() {
+    async fn the_authorization_server_may_be_named_only_in_a_rejection() {
         let world = World::new().await;
         world.now().is_hidden = true;
         world.now().issuer = Some(format!("{}/as", world.here));
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_server_wants_is_told_within_limits() {
+    async fn the_scopes_of_a_rejection_are_shown_shortened() {
         let world = World::new().await;
         let text = format!("Bearer error=\"insufficient_scope\", scope=\"{}\"", "x".repeat(9_000));
         let denied = world.bearer(people()).describe_denial(Some(&text)).await.into_text();

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_secret_is_for_who_the_configuration_says() {
+    async fn the_client_secret_goes_only_to_the_configured_issuer() {
         let (world, other) = (World::new().await, World::new().await);
         let mut auth = program();
         auth["issuer"] = world.here.clone().into();
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_told_a_secret_who_does_not_say_who_it_is() {
+    async fn a_server_without_an_issuer_gets_no_client_secret() {
         for kind in [|_: &World| program(), employee] {
             let world = World::new().await;
             world.now().is_bare = true;
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_server_is_told_the_secret_as_it_wants_it() {
+    async fn the_client_secret_is_sent_with_the_supported_method() {
         let world = World::new().await;
         world.now().more =
             json!({ "token_endpoint_auth_methods_supported": ["client_secret_post"] });
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn others_are_not_told_what_may_be_secret_in_the_address() {
+    async fn the_query_of_the_server_url_is_not_sent_to_others() {
         let world = World::new().await;
         let server: Url = format!("{}?key=sesame", world.url()).parse().unwrap();
         for auth in [program(), employee(&world)] {
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_posted_is_not_told_again() {
+    async fn posted_secrets_are_redacted_in_errors() {
         let world = World::new().await;
         let mut seen = Redaction::default();
         seen.note("CLIENT_SECRET", "sesame-open");
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_signed_can_be_verified() {
+    fn a_signed_assertion_is_verified_by_its_public_key() {
         let random = SystemRandom::new();
         let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
         let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.as_ref(), &random);
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_not_repeated() {
+    fn an_invalid_key_is_not_quoted_in_the_error() {
         for written in [
             "",
             "the key",

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_one_of_three_grants() {
+    fn each_kind_of_grant_is_parsed() {
         check(json!("oauth"), expect!["Person { client: None, document: None, port: None } [] []"]);
         check(
             json!({ "client_id": "faber", "client_secret": { "secret": "S" }, "scopes": ["a:b"], "callback_port": 8123 }),
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_explained() {
+    fn a_wrong_grant_is_explained() {
         check(json!("basic"), expect!["✗ `auth` is `oauth`, or a map such as `{scopes: [read]}`"]);
         check(
             json!({ "client_secret": { "secret": "S" } }),

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_grants_tokens_is_who_it_says() {
+    async fn metadata_of_another_issuer_is_rejected() {
         let at = "/.well-known/oauth-authorization-server";
         let good = discovered(at, metadata("HERE", "HERE/token")).await.unwrap();
         assert!(good.token_endpoint.ends_with("/token"));
@@ -226,7 +226,7 @@ mod tests {
 
     /// What is about another server leads nowhere: it is as if nothing were there.
     #[tokio::test]
-    async fn metadata_are_about_the_very_server() {
+    async fn metadata_about_another_resource_is_ignored() {
         let at = "/.well-known/oauth-protected-resource/mcp";
         let other = "https://example.com";
         let about = json!({ "resource": format!("{other}/mcp"), "authorization_servers": [other] });
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_have_a_limit() {
+    async fn a_metadata_answer_above_the_size_limit_is_rejected() {
         let mut long = metadata("HERE", "HERE/token");
         long["x"] = json!("x".repeat(300 << 10));
         let err = discovered("/.well-known/oauth-authorization-server", long).await.unwrap_err();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_grants_tokens_is_who_the_configuration_says() {
+    async fn an_issuer_other_than_the_configured_one_is_rejected() {
         let at = "/.well-known/oauth-authorization-server";
         let world = World::new(at, metadata("HERE", "HERE/token")).await;
         let here = world.server.origin().ascii_serialization();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_does_not_lead_to_any_number_of_others() {
+    async fn discovery_follows_a_limited_number_of_addresses() {
         let at = "/.well-known/oauth-protected-resource/mcp";
         let many: Vec<_> = (0..1_000).map(|n| format!("HERE/as/{n}")).collect();
         let world =
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_does_not_answer_is_not_waited_for() {
+    async fn discovery_of_a_silent_server_times_out() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
         let web = Arc::new(AuthHttp::new(server.clone()));
@@ -283,14 +283,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stranger_says_does_nothing_to_a_terminal() {
+    fn control_characters_in_a_servers_error_are_removed() {
         let err = AuthError::RegistrationFailed(format!("\u{1b}[31m{}", "x".repeat(9_000)));
         let told = said(&err);
         assert!(told.contains(" [31mxxx") && told.chars().count() == MAX_CHARACTERS, "{told}");
     }
 
     #[test]
-    fn half_a_secret_is_none_either() {
+    fn a_secret_at_the_cut_of_a_message_is_redacted() {
         let mut seen = Redaction::default();
         seen.note("REFRESH_TOKEN", "refresh-me-once");
         let text = |before: usize| format!("{}refresh-me-once", "x".repeat(before));
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_told_to_whom_they_may_be() {
+    fn an_endpoint_that_may_not_get_secrets_is_rejected() {
         let check = |server: &str, endpoint: &str, expected: Expect| {
             let told = check_endpoint(&server.parse().unwrap(), endpoint);
             expected.assert_eq(&told.err().unwrap_or_default());
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_one_token_is_asked_for_where_that_is_offered() {
+    fn offline_access_is_requested_if_the_server_offers_it() {
         let offered = |scopes: Value| -> AuthorizationMetadata {
             let mut written = metadata("https://a", "https://a/token");
             written["scopes_supported"] = scopes;

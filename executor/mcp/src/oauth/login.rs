@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_login_is_revoked_where_it_was_granted_and_nowhere_else() {
+    async fn a_logout_revokes_tokens_only_at_their_issuer() {
         for is_other in [false, true] {
             let (world, other) = (World::new().await, World::new().await);
             world.keep(Some("refresh-0"));
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_the_server_has_forgotten_is_not_the_next_one() {
+    async fn a_forgotten_client_is_replaced_at_the_next_login() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         let login = begun(&world).await;
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_client_of_a_login_that_has_ended_is_tried_once() {
+    async fn the_client_of_an_expired_login_is_tried_once() {
         let world = World::new().await;
         world.keep(None);
         let login = begun(&world).await;
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_whose_secret_has_ended_is_not_the_next_one() {
+    async fn a_client_with_an_expired_secret_is_replaced() {
         let world = World::new().await;
         world.now().secret_until = 7;
         assert_eq!(begun(&world).await.client.secret_until, Some(7));
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_may_name_other_ways_first() {
+    async fn a_rejection_may_list_other_schemes_before_bearer() {
         let world = World::new().await;
         world.now().is_hidden = true;
         world.now().issuer = Some(format!("{}/as", world.here));

@@ -317,7 +317,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn a_login_belongs_to_a_set_and_an_address() {
+    async fn a_login_is_stored_by_toolset_and_url() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().join("deep/logins"));
         let of =
@@ -340,7 +340,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn tokens_are_renewed_before_they_end() {
+    fn a_token_is_renewed_before_it_expires() {
         for (lasts, good_until) in [(0, 100), (1, 100), (10, 105), (60, 130), (3_600, 3_670)] {
             let token = AccessToken::new("x", Some(100), Some(Duration::from_secs(lasts)));
             assert!(token.is_good(good_until - 1) && !token.is_good(good_until), "{lasts}");
@@ -352,7 +352,7 @@ pub(super) mod tests {
 
     #[cfg(unix)]
     #[tokio::test]
-    async fn nobody_else_may_read_it() {
+    async fn token_files_are_readable_by_their_owner_only() {
         use std::os::unix::fs::PermissionsExt as _;
 
         let folder = tempfile::tempdir().unwrap();
@@ -369,7 +369,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_server_wants_is_noted_once_and_within_limits() {
+    async fn wanted_scopes_are_stored_once_and_limited() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
         let kept = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
@@ -384,7 +384,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_kept_can_be_read() {
+    async fn a_too_large_login_is_rejected_and_the_stored_one_stays() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
         let kept = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
@@ -396,7 +396,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_login_is_said_to_be_none() {
+    async fn a_damaged_login_file_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
         let kept = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
@@ -406,7 +406,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn one_at_a_time_changes_a_login() {
+    async fn a_login_is_locked_by_one_process_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
         let kept = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_travel_by_https_or_stay_here() {
+    fn secrets_are_sent_by_https_or_to_this_machine_only() {
         for good in [
             "https://example.com/token",
             "https://10.0.0.1/token",
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_public_server_does_not_lead_into_a_private_network() {
+    async fn a_public_server_leads_to_no_private_address() {
         let web = AuthHttp::new("https://1.1.1.1/mcp".parse().unwrap());
         for url in ["https://10.0.0.1/token", "https://localhost:1/token", "http://127.0.0.1:1/"] {
             let err = web.send(asked(url)).await.unwrap_err();
@@ -312,7 +312,7 @@ mod tests {
 
     /// What is never asked will not be later either.
     #[tokio::test]
-    async fn what_is_never_asked_is_no_trouble_that_passes() {
+    async fn a_forbidden_address_is_a_permanent_error() {
         let web = AuthHttp::new("https://1.1.1.1/mcp".parse().unwrap());
         let ask = async |url: &str| {
             let request = http::Request::get(url).body(Vec::new()).unwrap();
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_person_wrote_may_be_anywhere() {
+    async fn configured_urls_may_be_private() {
         let company = Some("https://10.0.0.1/token".parse().unwrap());
         let web = AuthHttp::with_second("https://1.1.1.1/mcp".parse().unwrap(), company);
         let reach = async |url: &str| web.net.reach(&url.parse().unwrap()).await.unwrap();
@@ -347,14 +347,14 @@ mod tests {
     }
 
     #[test]
-    fn one_private_address_among_others_makes_nobody_private() {
+    fn a_host_is_private_only_if_all_its_addresses_are() {
         let is = |all: &[&str]| are_private(all.iter().map(|address| address.parse().unwrap()));
         assert!(is(&["10.0.0.1"]) && is(&["10.0.0.1", "fd00::1"]));
         assert!(!is(&["1.1.1.1", "10.0.0.1"]) && !is(&["10.0.0.1", "1.1.1.1"]) && !is(&[]));
     }
 
     #[tokio::test]
-    async fn a_name_that_is_not_found_is_looked_for_again() {
+    async fn an_unresolved_name_is_resolved_again() {
         let web = AuthHttp::new("https://nobody.invalid/mcp".parse().unwrap());
         let err = web.send(asked("https://1.1.1.1:1/token")).await.unwrap_err();
         assert!(matches!(&err, Broken::Unsent(why) if why.contains("cannot be found")), "{err}");

@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_with_secrets_is_taken_apart() {
+    fn a_folder_with_private_files_is_allowed_entry_by_entry() {
         let folder = tempfile::tempdir().unwrap();
         let top = folder.path().canonicalize().unwrap();
         for (name, mode) in
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_with_a_file_of_faber_is_taken_apart() {
+    fn a_folder_with_a_file_of_faber_is_allowed_entry_by_entry() {
         let folder = tempfile::tempdir().unwrap();
         let top = folder.path().canonicalize().unwrap();
         fs::set_permissions(&top, fs::Permissions::from_mode(0o755)).unwrap();
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_with_programs_are_taken_apart() {
+    fn a_folder_with_protected_programs_is_allowed_entry_by_entry() {
         let mut readable = Readable::default();
         readable.add_system(Path::new(USR_FOLDER));
         // `/usr/local` has its own rules, and the rest of `/usr` is allowed with all its contents.
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn cutting_a_file_off_is_writing_it() {
+    fn truncating_a_file_needs_the_right_to_write() {
         assert!(AccessFs::from_all(FILES).contains(AccessFs::Truncate));
     }
 }

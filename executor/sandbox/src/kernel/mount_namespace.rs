@@ -172,7 +172,7 @@ mod tests {
 
     /// A broken network mount made every command fail.
     #[test]
-    fn a_mount_that_is_ill_matters_where_it_is_used() {
+    fn a_broken_mount_is_an_error_only_where_the_command_needs_it() {
         let reach = ["/srv/root", "/usr"].map(PathBuf::from);
         let became = |at: &str, done| {
             let mount = MountPoint { at: at.into(), held: MsFlags::empty() };
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_the_kernel_are_read() {
+    fn mountinfo_lines_are_parsed() {
         for (line, at, held) in [
             (
                 "21 98 0:20 / /proc rw,nosuid,nodev,noexec,relatime shared:5 - proc proc rw",

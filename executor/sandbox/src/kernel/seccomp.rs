@@ -237,7 +237,7 @@ mod tests {
 
     /// In a user namespace, the command of a model had every capability.
     #[test]
-    fn no_user_namespace_is_made() {
+    fn creating_a_user_namespace_is_denied() {
         if !is_supported() {
             return;
         }
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_made_that_runs_as_somebody() {
+    fn creating_setuid_files_is_denied() {
         if !is_supported() {
             return;
         }
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_stay_as_they_are_where_there_is_no_view() {
+    fn extended_attributes_are_denied_without_a_mount_view() {
         if !is_supported() {
             return;
         }

@@ -37,7 +37,7 @@ fn gives(cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn every_json_value_can_be_the_result() {
+fn an_expression_can_return_any_json_value() {
     gives(&[
         ("n", "[3,1,2]"),
         ("item.price * 2", "5.0"),
@@ -109,7 +109,7 @@ fn sort_and_distinct_keep_the_order_of_equal_items() {
 }
 
 #[test]
-fn join_split_and_flatten() {
+fn join_split_and_flatten_return_the_documented_lists_and_texts() {
     gives(&[
         ("join(words, ', ')", r#""b, a, ä""#),
         ("words.join()", r#""baä""#),
@@ -134,7 +134,7 @@ fn join_split_and_flatten() {
 }
 
 #[test]
-fn the_functions_work_in_conditions() {
+fn list_functions_are_available_in_conditions() {
     all_hold(&[
         "sum(list.map(x, x.n)) == 6 && max(author.tags) == 'b'",
         "join(sort(distinct(author.tags)), '-') == 'a-b'",
@@ -149,7 +149,7 @@ fn the_functions_work_in_conditions() {
 }
 
 #[test]
-fn wrong_expressions_name_the_place() {
+fn an_error_of_an_expression_names_the_place() {
     gives(&[
         ("1 + price", "error: line 1, column 5: `price` is no field of `values`"),
         ("item.other +\n other", "error: line 2, column 2: `other` is no field of `values`"),
@@ -169,7 +169,7 @@ fn wrong_expressions_name_the_place() {
 }
 
 #[test]
-fn work_and_results_have_limits() {
+fn an_expression_stops_at_the_limits_of_work_and_result_size() {
     let work = "it takes too many operations, more than 1000000; look at fewer items, or let a step \
                 prepare them";
     let size = "the result has more than 1048576 bytes; return less";
@@ -224,7 +224,7 @@ const CALLS: [&str; 14] = [
 
 proptest! {
     #[test]
-    fn any_calls_over_any_value_end_without_panic(
+    fn random_calls_on_random_values_do_not_panic(
         value in any_value(),
         calls in proptest::collection::vec(proptest::sample::select(&CALLS[..]), 0..8),
     ) {
@@ -240,7 +240,7 @@ proptest! {
     }
 
     #[test]
-    fn lists_are_treated_as_rust_treats_them(numbers in proptest::collection::vec(-9_i64..9, 0..40)) {
+    fn list_functions_agree_with_rust(numbers in proptest::collection::vec(-9_i64..9, 0..40)) {
         let run = |source| {
             let values = Map::from_iter([("v".to_owned(), json!(numbers))]);
             Expression::parse(source, &|_| true).unwrap().evaluate(&values).ok()
@@ -258,7 +258,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_an_expression_or_an_error(source in "\\PC{0,80}") {
+    fn random_text_is_parsed_without_panic(source in "\\PC{0,80}") {
         if let Ok(expression) = parse(&source) {
             let _ = expression.evaluate(&values());
         }

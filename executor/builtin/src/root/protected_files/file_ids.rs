@@ -259,7 +259,7 @@ mod tests {
     const NEVER: i64 = i64::MAX;
 
     #[test]
-    fn what_is_known_is_right_whatever_happens() {
+    fn protected_file_ids_stay_correct_after_links_and_renames() {
         for settled in [ALWAYS, NEVER] {
             let files = ["data/a", "data/deep/b", "data/deep/er/c", "own.yaml", "other/d", "e"];
             let world = World::new(&files, &["data", "data/deep", "own.yaml", "gone"], settled);
@@ -296,7 +296,7 @@ mod tests {
 
     /// Each file with two names caused a walk through all of Faber's folders.
     #[test]
-    fn what_has_not_changed_is_not_read_again() {
+    fn unchanged_folders_are_not_read_again() {
         let world = World::new(&["data/a", "data/deep/b"], &["data"], ALWAYS);
         // A cached listing keeps its address.
         let lists = || {
@@ -313,7 +313,7 @@ mod tests {
 
     /// Files beyond the limit were not protected.
     #[test]
-    fn too_many_are_an_error_until_there_are_fewer() {
+    fn more_protected_files_than_the_limit_are_an_error() {
         let files = ["data/a", "data/b", "data/deep/c", "data/deep/d"];
         for settled in [ALWAYS, NEVER] {
             let mut world = World::new(&files, &["data"], settled);

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_names_are_found() {
+    fn hard_links_to_protected_files_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir_all(at("root/deep")).unwrap();

@@ -54,7 +54,7 @@ fn has_view() -> bool {
 }
 
 #[test]
-fn what_is_not_there_is_refused() {
+fn a_protected_path_that_does_not_exist_is_an_error() {
     let world = World::new();
     fs::write(world.root().join("store.db"), "pages").unwrap();
     symlink("build/tool", world.root().join("tool")).unwrap();
@@ -80,7 +80,7 @@ fn what_is_not_there_is_refused() {
 }
 
 #[test]
-fn other_names_are_covered_and_kept_too() {
+fn hard_links_are_hidden_and_kept_like_their_files() {
     let world = World::new();
     let root = world.root();
     fs::create_dir(root.join("deep")).unwrap();
@@ -106,7 +106,7 @@ fn other_names_are_covered_and_kept_too() {
 }
 
 #[test]
-fn a_symlink_on_the_way_stays_as_it_is() {
+fn a_symlink_on_a_protected_path_stays_unchanged() {
     let world = World::new();
     let root = world.root();
     fs::create_dir_all(root.join("real/bin")).unwrap();
