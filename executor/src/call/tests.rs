@@ -83,7 +83,7 @@ fn toolbox() -> Toolbox {
 
 /// A plan names `m.b`, and another server has a tool with this own name.
 #[tokio::test(start_paused = true)]
-async fn no_other_set_s_tool_is_called_in_place_of_a_planned_one() {
+async fn a_missing_planned_tool_is_not_replaced_by_a_tool_of_another_set() {
     use toolbox::SetStatus;
 
     let impostor = || {
@@ -189,7 +189,7 @@ impl Trial {
 }
 
 #[test]
-fn outputs_have_a_limit() {
+fn a_too_large_or_too_deep_output_is_an_error() {
     assert!(check_output(json!("x".repeat(10)), 12).is_ok());
     let error = check_output(json!("x".repeat(11)), 12).unwrap_err();
     assert_eq!(error.code, ErrorCode::OUTPUT_TOO_LARGE);
@@ -198,7 +198,7 @@ fn outputs_have_a_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reports_close_together_are_merged_and_the_last_is_not_lost() {
+async fn frequent_progress_reports_are_merged_and_the_last_is_kept() {
     let reports = [0, 10, 20, 99, 150, 400, 1_000];
     Trial::new(json!({ "reports": reports, "answers": 1_050 }))
         .check(expect![[r#"
@@ -213,7 +213,7 @@ async fn reports_close_together_are_merged_and_the_last_is_not_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_ends_a_call() {
+async fn a_call_without_progress_ends_at_its_idle_timeout() {
     Trial::new(json!({ "stops": "saying" }))
         .idle(2_000)
         .check(expect![[r"
@@ -223,7 +223,7 @@ async fn silence_ends_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_report_starts_the_idle_time_anew() {
+async fn each_progress_report_restarts_the_idle_timeout() {
     let reports = [900, 1_800, 2_700];
     Trial::new(json!({ "reports": reports, "answers": 3_600 }))
         .idle(1_000)
@@ -256,7 +256,7 @@ async fn every_report_starts_the_idle_time_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_whole_timeout_counts_however_much_is_reported() {
+async fn progress_does_not_extend_the_timeout() {
     let script = json!({ "floods": true, "stops": "saying" });
     Trial::new(script)
         .idle(1_000)
@@ -272,7 +272,7 @@ async fn the_whole_timeout_counts_however_much_is_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_whose_time_is_up_has_timed_out_whatever_it_says() {
+async fn a_result_after_the_timeout_is_still_a_timeout() {
     for stops in ["saying", "answering", "panicking"] {
         let script = json!({ "stops": stops });
         Trial::new(script)
@@ -291,7 +291,7 @@ async fn a_call_whose_time_is_up_has_timed_out_whatever_it_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_cancelled_has_the_last_word() {
+async fn a_cancelled_call_may_still_return_its_own_result() {
     let check = |stops: &str, expected| {
         Trial::new(json!({ "stops": stops })).idle(2_000).cancel_at(500).check(expected)
     };
@@ -326,7 +326,7 @@ async fn a_call_that_is_cancelled_has_the_last_word() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_never_began_certainly_did_nothing() {
+async fn a_call_that_never_started_has_a_definite_failure() {
     let waiting = || {
         let toolbox = Toolbox::default();
         let mut set = ToolSet::ready("t".parse().unwrap(), "builtin", "", []);
@@ -348,7 +348,7 @@ async fn what_never_began_certainly_did_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_longest_times_are_no_panic() {
+async fn the_longest_timeouts_do_not_panic() {
     let trial = Trial::new(json!({ "answers": 1 })).timeout(Duration::MAX).idle(u64::MAX);
     assert_eq!(trial.run(toolbox()).await.1, Ok(json!("done")));
 }
@@ -403,7 +403,7 @@ mod server {
 
     /// Problem 46: a hanging call blocks forever, and the server gets no cancel notification.
     #[tokio::test]
-    async fn a_hung_call_times_out_and_the_server_is_told() {
+    async fn a_hanging_call_times_out_and_the_server_gets_a_cancellation() {
         let server = Server::ready().await;
         let hung = server.run(Trial::of("s.hang", json!({})).idle(200)).await;
         assert_timed_out(
@@ -421,7 +421,7 @@ mod server {
     }
 
     #[tokio::test]
-    async fn progress_keeps_a_slow_call_alive() {
+    async fn progress_keeps_a_slow_call_running() {
         let server = Server::ready().await;
         // The whole call takes much longer than the idle timeout.
         let script = json!({ "every": 100, "times": 80 });
@@ -438,7 +438,7 @@ mod server {
     }
 
     #[tokio::test]
-    async fn a_flood_reaches_the_reader_as_a_trickle() {
+    async fn a_flood_of_progress_reports_is_throttled() {
         let server = Server::ready().await;
         let timeout = Duration::from_millis(3_050);
         let flood = Trial::of("s.flood", json!({ "times": 1_u64 << 50 })).timeout(timeout);

@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_of_the_tool_and_its_parameters() {
+    fn a_cache_key_differs_for_each_tool_and_parameters() {
         let (one, other): (ToolName, ToolName) = ("a.b".parse().unwrap(), "a.c".parse().unwrap());
         let keys = [
             cache_key(&one, &json!({ "x": 1 })),

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_kept_is_restored_wherever_it_is_referred_to() {
+    async fn a_stored_binary_is_restored_at_every_reference() {
         let blobs = blobs();
         let data = STANDARD.encode(vec![7; 5 << 20]);
         let output = json!([{ "data": "" }, { "a/b~": "" }]);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_kept_stays() {
+    async fn a_binary_that_cannot_be_stored_stays_inline() {
         let output = || json!({ "data": "" });
         let base64 = "no base 64!";
         for blobs in [Some(blobs()), None] {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_blob_that_is_gone_is_missed() {
+    async fn a_reference_to_a_missing_blob_is_an_error() {
         let id = format!("call/{}", "0".repeat(64));
         let parameters = Arc::new(json!([[{ "$blob": id }]]));
         let err = blobs().restore(&parameters).await.unwrap_err();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_large_is_taken_out() {
+    fn only_large_binaries_become_blobs() {
         let large = "A".repeat(limits::INLINE_BINARY + 4);
         let mut value = json!({ "data": large, "small": large[8..], "n": 1 });
         assert_eq!(Binary::take(&mut value, "/small".to_owned(), ""), None);

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn only_steps_of_these_tools_call_others() {
+    fn only_agent_call_tools_dispatch_to_other_tools() {
         let of = |toolbox: &Toolbox, tool: &ToolName, given| Dispatch::of(toolbox, tool, &given);
         let once = name(Effect::Once);
         assert!(of(&toolbox(), &"flow.echo".parse().unwrap(), json!({})).is_none());
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_calls_what_it_may_and_nothing_else() {
+    fn a_dispatched_call_stays_within_its_reach() {
         let given = json!({ "tool": "blog.get", "args": {}, "reach": {
             "tools": ["blog.*", "ToolSet.*"], "except": ["*.delete*"], "sets": ["blog"],
         } });
@@ -364,7 +364,7 @@ mod tests {
 
     /// The name and the state of a set that acts on this machine do not matter.
     #[test]
-    fn what_gets_at_the_machine_is_switched_on_by_people() {
+    fn an_agent_cannot_activate_sets_that_act_on_this_machine() {
         let toolbox = toolbox();
         let set = |name: &str, acts_here, is_active| {
             let set = ToolSet::ready(name.parse().unwrap(), "builtin", "", []);
@@ -401,7 +401,7 @@ mod tests {
 
     /// An unknown name must not prevent the activation of the others.
     #[test]
-    fn names_of_no_set_are_left_out_and_told() {
+    fn unknown_sets_are_reported_and_others_activated() {
         let toolbox = toolbox();
         toolbox.put(ToolSet::ready("web".parse().unwrap(), "builtin", "", []));
         let args = json!({ "toolSetNames": ["later", "web", "no name at all", 1] });
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_of_it_is_told() {
+    fn a_dispatched_call_reports_its_result_or_error() {
         let call = dispatch("faber_agent.call", &json!({ "tool": "a.b", "args": {} }));
         let told = call.report(Ok(json!([1]))).unwrap();
         assert_eq!(told, json!({ "tool": "a.b", "status": "success", "result": [1] }));

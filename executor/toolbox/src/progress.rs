@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_report_replaces_one_that_nobody_heard() {
+    fn a_newer_report_replaces_an_unread_one() {
         let (reporter, mut listener) = pipe();
         assert!(listener.next().now_or_never().is_none());
         for progress in [1.0, 2.0, f64::NAN, 3.0, f64::INFINITY] {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_that_nobody_can_hear_are_dropped() {
+    fn reports_without_a_reader_are_dropped() {
         Reporter::default().report(report(1.0));
         let (reporter, listener) = pipe();
         drop(listener);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn every_call_is_heard_in_its_turn_and_only_the_newest_is_kept() {
+    fn calls_are_read_in_turn_with_their_newest_report() {
         let mut reports = Reports::default();
         let sinks = [1, 2, 3].map(|key| reports.sink(key));
         let all = |progress| sinks.iter().for_each(|sink| sink.send(report(progress)));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_has_ended_reports_nothing() {
+    fn a_finished_call_reports_no_progress() {
         let mut reports = Reports::default();
         let (gone, stays) = (reports.sink(1), reports.sink(2));
         gone.send(report(1.0));

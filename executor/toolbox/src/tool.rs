@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_tells_of_the_arguments_and_not_of_the_type() {
+    fn a_tool_schema_describes_arguments_without_the_rust_type() {
         let inner = json!({
             "description": "A part of it.",
             "type": "object",

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_one_word() {
+    fn a_tool_name_is_one_word() {
         for name in [
             "get_time",
             "repos/list-for-user",
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn fabers_own_names_are_taken() {
+    fn reserved_names_are_rejected() {
         let complaint =
             |set: &str, name: &str| complaint(&set.parse().unwrap(), &name.parse().unwrap());
         for (set, name) in [

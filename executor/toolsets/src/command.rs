@@ -507,7 +507,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_may_stand_beside_the_program() {
+    fn a_command_may_have_its_arguments_in_args() {
         let read =
             |run: Value| serde_json::from_value::<Action>(run).map_err(|err| err.to_string());
         let joined = read(json!({ "command": ["echo", "{{who}}", "-n"] })).unwrap();
@@ -547,7 +547,7 @@ mod tests {
 
     /// Outputs must not show secrets that `pass` passes on.
     #[tokio::test]
-    async fn a_variable_that_is_a_secret_is_not_shown() {
+    async fn a_secret_in_a_passed_variable_is_redacted() {
         let run = json!({ "command": ["env"], "pass": ["CARGO_PKG_NAME", "CARGO_PKG_VERSION"] });
         let tool = serde_json::from_value::<CommandTool>(json!({ "name": "t", "run": run }));
         let secrets = ["CARGO_PKG_NAME", "CARGO_MANIFEST_DIR"].map(str::to_owned);

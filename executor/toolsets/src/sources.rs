@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_read_as_they_are_configured() {
+    fn toolset_configurations_are_parsed() {
         let set = parse(json!({ "mcp": { "command": "faber", "args": ["blog-mcp"] } })).unwrap();
         assert!(set.active);
         let Source::Mcp(McpServer::Command(mcp)) = set.source else { panic!("an MCP server") };
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_explained() {
+    fn a_wrong_toolset_configuration_is_explained() {
         check(
             json!({}),
             expect![
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_cannot_be_made_takes_no_other_with_it() {
+    fn an_invalid_tool_does_not_prevent_others_of_its_set() {
         let toolbox = Toolbox::default();
         let sources = Sources::new(&toolbox, limits::OUTPUT_BYTES);
         let first = json!({ "name": "t", "description": "the first" });
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_without_a_tool_that_can_be_made_has_failed() {
+    fn a_set_without_a_valid_tool_fails() {
         check_failed(
             json!([{ "name": "t", "run": { "command": ["echo", "{{nmae}}"] } }]),
             expect![
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_relative_to_the_file() {
+    fn paths_are_relative_to_the_configuration_file() {
         let base = Path::new("/etc/faber");
         let set = parse(json!({ "mcp": { "command": "./server", "cwd": "data" } })).unwrap();
         let Source::Mcp(McpServer::Command(mcp)) = set.rooted(base).source else {

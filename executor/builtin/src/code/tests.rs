@@ -305,7 +305,7 @@ async fn an_edit_whose_text_does_not_match_once_changes_nothing() {
 }
 
 #[tokio::test]
-async fn an_edit_keeps_line_ends_and_other_bytes() {
+async fn an_edit_saves_the_earlier_content_in_a_backup() {
     let project = Project::with(&[("a.txt", "one two one\n")]);
     let edit = async |path: &str, (old, new): (&str, &str), all: bool, expected| {
         let args = json!({

@@ -381,7 +381,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_the_rules_hold_and_it_ends(
+    fn random_executions_keep_the_invariants_and_finish(
         steps in steps(), options in options(), moves in moves(),
     ) {
         let mut story = Story::unclaimed(steps, options);
@@ -442,7 +442,7 @@ proptest! {
 /// The cost of a decision grows with the tasks that become ready. Each of these plans would take
 /// minutes if each of the 50,000 decisions read 50,000 steps.
 #[test]
-fn a_decision_touches_what_it_makes_ready() {
+fn the_cost_of_a_decision_grows_with_the_tasks_it_makes_ready() {
     const STEPS: usize = 50_000;
     let mut steps = vec![call("root", &[])];
     steps.extend((1..STEPS).map(|n| call(&format!("s{n}"), &["root"])));

@@ -167,7 +167,7 @@ impl Working {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_failed_goes_on_once_and_what_goes_on_does_not() {
+async fn a_failed_execution_is_replanned_once() {
     let mut scene = Scene::new().await;
     let working = scene.begin(&[]);
     let id = scene.fail().await;
@@ -186,7 +186,7 @@ async fn what_failed_goes_on_once_and_what_goes_on_does_not() {
 
 /// The replanner is lost before or after it has started the next execution.
 #[tokio::test(start_paused = true)]
-async fn what_is_owed_by_who_is_gone_is_done_for_it_once() {
+async fn a_replan_of_a_lost_worker_is_done_once_by_another() {
     for does in [Does::Thinks, Does::Begins] {
         let mut scene = Scene::new().await;
         let mut gone = scene.begin(&[does]);
@@ -209,7 +209,7 @@ async fn what_is_owed_by_who_is_gone_is_done_for_it_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_ends_does_not_wait_for_a_model_and_leaves_it_to_others() {
+async fn a_draining_worker_leaves_its_replans_to_others() {
     let mut scene = Scene::new().await;
     let mut ending = scene.begin(&[Does::Thinks]);
     let id = scene.fail().await;
@@ -223,7 +223,7 @@ async fn who_ends_does_not_wait_for_a_model_and_leaves_it_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_done_now_is_done_later() {
+async fn a_replan_that_fails_temporarily_is_retried() {
     let mut scene = Scene::new().await;
     let working = scene.begin(&[Does::Panics, Does::Fails, Does::Fails]);
     let id = scene.fail().await;
@@ -233,7 +233,7 @@ async fn what_cannot_be_done_now_is_done_later() {
 
 /// There are three slots, and more executions wait for models.
 #[tokio::test(start_paused = true)]
-async fn a_model_that_thinks_keeps_nobody_out() {
+async fn replans_that_wait_for_a_model_block_no_executions() {
     let mut scene = Scene::new().await;
     let working = scene.begin(&[Does::Thinks; 9]);
     let mut owed = Vec::new();
@@ -254,7 +254,7 @@ async fn a_model_that_thinks_keeps_nobody_out() {
 
 /// A process without a replanner leaves replans to others.
 #[tokio::test(start_paused = true)]
-async fn who_does_not_plan_leaves_it_to_who_does() {
+async fn a_worker_without_a_replanner_leaves_replans_to_others() {
     let mut scene = Scene::new().await;
     let (without, handle) = worker(&scene.store);
     let clock = Arc::clone(&without.context().clock);

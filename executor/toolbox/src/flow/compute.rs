@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_of_the_values_are_the_names() {
+    fn an_expression_reads_the_fields_of_values_by_name() {
         check("sum(prices) * 1.19", json!({ "prices": [10, 20.5] }), expect!["36.295"]);
         check(
             "{'n': size(l), 'first': l[0]}",
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_what_to_change() {
+    fn a_failed_expression_names_the_correction() {
         check(
             "price * 2",
             json!({ "prices": 1 }),

@@ -24,7 +24,7 @@ fn status(toolbox: &Toolbox, text: &str) -> SetStatus {
 }
 
 #[test]
-fn a_set_that_is_connecting_may_change_what_a_plain_name_means() {
+fn a_connecting_set_may_change_the_meaning_of_a_plain_name() {
     let toolbox = Toolbox::new([
         set("early", SetStatus::Connecting, &[]),
         set("mid", SetStatus::Ready, &["t", "s.u"]),
@@ -50,7 +50,7 @@ fn a_set_that_is_connecting_may_change_what_a_plain_name_means() {
 }
 
 #[test]
-fn only_a_set_that_has_failed_is_asked_again() {
+fn only_a_failed_set_is_connected_again() {
     let failed = || SetStatus::Failed { error: "e".to_owned() };
     let sets = [("a", failed()), ("b", SetStatus::Ready), ("c", failed())];
     let toolbox = Toolbox::new(sets.map(|(name, status)| set(name, status, &["t"])));
@@ -65,7 +65,7 @@ fn only_a_set_that_has_failed_is_asked_again() {
 
 /// Plans use qualified names. No other set's tool is called instead.
 #[test]
-fn a_name_that_a_plan_has_means_no_other_tool() {
+fn a_qualified_name_of_a_missing_tool_means_no_other_tool() {
     let failed = || SetStatus::Failed { error: "e".to_owned() };
     let planned: ToolName = "m.b".parse().unwrap();
     for (status, is_connecting) in [(SetStatus::Connecting, true), (failed(), false)] {
@@ -95,7 +95,7 @@ fn a_name_that_a_plan_has_means_no_other_tool() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_a_set_that_has_failed_but_who_needs_it() {
+async fn only_calls_that_need_a_failed_set_wait_for_it() {
     let failed = SetStatus::Failed { error: "e".to_owned() };
     let sets = [("a", failed), ("b", SetStatus::Ready)];
     let toolbox = Toolbox::new(sets.map(|(name, status)| set(name, status, &["t"])));
@@ -117,7 +117,7 @@ async fn nobody_waits_for_a_set_that_has_failed_but_who_needs_it() {
 }
 
 #[test]
-fn who_was_stopped_says_nothing_about_the_set_that_has_the_name_now() {
+fn a_stopped_source_does_not_change_a_new_set_of_its_name() {
     let toolbox = Toolbox::new([set("a", SetStatus::Connecting, &[])]);
     let stop = CancellationToken::new();
     let tools = || vec![ReadyTool::new(tool("a", "old"))];
@@ -130,7 +130,7 @@ fn who_was_stopped_says_nothing_about_the_set_that_has_the_name_now() {
 }
 
 #[test]
-fn a_tool_whose_name_is_none_or_is_fabers_own_is_left_out() {
+fn a_tool_with_an_invalid_or_reserved_name_is_skipped() {
     let bad = ["../x", "a b", "activate_toolset", "file_tools.glob"];
     let toolbox = Toolbox::new([set("m", SetStatus::Connecting, &[])]);
     let tools = |names: &[&'static str]| {

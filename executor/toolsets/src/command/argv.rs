@@ -69,26 +69,26 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_filled_in() {
+    fn parameters_are_inserted_into_arguments() {
         check(&["p", "{{s}}", "-n={{ n }}"], &["two words; $(rm)", "-n=1.5"]);
         check(&["p", "{{o}}"], &[r#"{"b":1,"a":[null]}"#]);
         check(&["p", "{{n}}{{s}}x"], &["1.5two words; $(rm)x"]);
     }
 
     #[test]
-    fn absent_parameters_are_left_out() {
+    fn arguments_of_absent_parameters_are_left_out() {
         check(&["p", "{{absent}}", "a"], &["a"]);
         check(&["p", "--a={{absent}}"], &["--a="]);
         check(&["p", "{{e}}", "{{z}}"], &["", "null"]);
     }
 
     #[test]
-    fn braces_can_be_literal() {
+    fn doubled_braces_are_literal() {
         check(&["p", "{{{{s}}", "{{s", "", "{s}"], &["{{s}}", "{{s", "", "{s}"]);
     }
 
     #[test]
-    fn no_program_is_an_error() {
+    fn a_command_without_a_program_is_an_error() {
         for (words, why) in [
             (vec![], "needs a program"),
             (vec![""], "needs a program"),

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_values() {
+    fn an_answer_is_converted_by_its_media_type() {
         check("application/json; charset=utf-8", b"{\"a\":1}", expect![[r#"{"a":1}"#]]);
         check("application/problem+json", b"[1]", expect!["[1]"]);
         check("", b"[1]", expect!["[1]"]);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_whether_to_try_again() {
+    fn the_status_decides_whether_an_error_is_retryable() {
         let mut seen = Redaction::default();
         seen.note("KEY", "hidden");
         for (status, effect, code, retryable, is_definite) in [
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_is_not_done_again_because_the_answer_cannot_be_read() {
+    fn an_unreadable_answer_does_not_repeat_a_once_call() {
         for (effect, retryable) in
             [(Effect::Read, true), (Effect::Idempotent, true), (Effect::Once, false)]
         {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_refusal_shows_its_tail() {
+    fn a_long_error_answer_keeps_its_tail() {
         let body = format!("{}end", "ä".repeat(SAID));
         let err = output(reply(400, &[], body.as_bytes()), Effect::Read, 99, &Redaction::default());
         let message = err.unwrap_err().message;

@@ -87,7 +87,7 @@ async fn check(http: Value, parameters: Value, expected: Expect) {
 }
 
 #[tokio::test]
-async fn parameters_go_where_they_are_named() {
+async fn parameters_are_sent_in_path_query_header_and_body() {
     check(
         json!({ "url": "/u/{{a}}/x?q={{b}}", "headers": { "x-a": "v{{c}}", "authorization": "{{d}}" }, "query": { "c": "{{c}}", "n": 1 } }),
         json!({ "a": "ü/../?#", "b": "x&y=z", "c": [1, "two"] }),
@@ -128,7 +128,7 @@ async fn parameters_go_where_they_are_named() {
 }
 
 #[tokio::test]
-async fn a_parameter_cannot_lead_elsewhere() {
+async fn a_parameter_cannot_change_the_path_or_host() {
     let path = || json!({ "method": "DELETE", "url": "/u/{{a}}" });
     for (parameters, expected) in [
         (
@@ -155,7 +155,7 @@ async fn a_parameter_cannot_lead_elsewhere() {
 }
 
 #[tokio::test]
-async fn answers_are_outputs() {
+async fn the_body_of_an_answer_becomes_the_output() {
     check(json!({ "url": "/json" }), json!({}), expect![[r#"{"a":[1,null]}"#]]).await;
     check(json!({ "method": "DELETE", "url": "/none" }), json!({}), expect!["null"]).await;
     check(json!({ "url": "/moved" }), json!({}), expect![[r#"{"a":[1,null]}"#]]).await;
@@ -192,7 +192,7 @@ async fn answers_are_outputs() {
 }
 
 #[tokio::test]
-async fn secrets_are_sent_and_never_shown() {
+async fn secrets_are_sent_and_redacted_in_outputs() {
     let secret = || json!({ "authorization": { "secret": "CARGO_PKG_NAME", "prefix": "Bearer " } });
     check(
         json!({ "url": "/secret", "headers": secret() }),
@@ -217,7 +217,7 @@ async fn secrets_are_sent_and_never_shown() {
 }
 
 #[tokio::test]
-async fn a_command_may_have_a_secret_in_its_environment() {
+async fn a_command_gets_a_secret_in_its_environment() {
     let run = json!({ "command": ["sh", "-c", "echo $TOKEN; echo $TOKEN >&2; exit $CODE"],
         "env": { "TOKEN": { "secret": "CARGO_PKG_NAME" }, "CODE": 0 } });
     let mut source = json!({ "tools": [{ "name": "t", "run": run }] });
@@ -232,7 +232,7 @@ async fn a_command_may_have_a_secret_in_its_environment() {
 }
 
 #[tokio::test]
-async fn an_mcp_server_without_its_secret_fails_and_says_which() {
+async fn an_mcp_server_with_a_missing_secret_fails_and_names_it() {
     let env = json!({ "TOKEN": { "secret": "FABER_NO_SUCH" } });
     let set = Set::begin(&json!({ "mcp": { "command": "true", "env": env } }));
     assert_eq!(
@@ -275,7 +275,7 @@ async fn broken(listener: TcpListener) {
 }
 
 #[tokio::test]
-async fn a_call_that_may_have_happened_is_not_certain() {
+async fn a_broken_connection_leaves_the_outcome_uncertain() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let mut tasks = JoinSet::new();
@@ -309,7 +309,7 @@ async fn a_call_that_is_cancelled_ends_at_once() {
 }
 
 #[test]
-fn the_effect_is_that_of_the_method_unless_it_is_said() {
+fn the_http_method_decides_the_default_effect() {
     let effect = |method: &str, said: Option<&str>| {
         let mut tool = tool("http://h", json!({ "method": method, "url": "/" }));
         if let Some(said) = said {
@@ -327,7 +327,7 @@ fn the_effect_is_that_of_the_method_unless_it_is_said() {
 }
 
 #[test]
-fn mistakes_are_explained() {
+fn a_wrong_http_tool_is_explained() {
     let complaint = |run: Value| {
         let source = json!({ "tools": [{ "name": "t", "run": run }] });
         let set = json!({ "name": "s", "source": source });
@@ -350,7 +350,7 @@ fn mistakes_are_explained() {
 }
 
 #[tokio::test]
-async fn a_call_that_names_no_parameter_of_its_tool_fails_its_set() {
+async fn a_template_of_an_unknown_parameter_fails_the_set() {
     let source =
         json!({ "tools": [{ "name": "t", "run": { "http": { "url": "http://h/{{nmae}}" } } }] });
     expect!["the HTTP call of `t` names `{{nmae}}`, but the tool has no such parameter: add it to the properties in `parameters`"]

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_keep_their_order_and_their_first_state() {
+    fn sets_keep_their_order_and_configured_state() {
         check(
             Known::default(),
             expect![[r"
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_comes_behind_and_changes_nothing_that_is_configured() {
+    fn added_sets_follow_configured_ones_and_change_none() {
         let tool = |name: &str| json!({ "name": name, "run": { "command": ["date"] } });
         let telling = |name: &str, secret: &str| {
             let env = json!({ "A": { "secret": secret } });
@@ -409,7 +409,7 @@ mod tests {
 
     /// A short name means the tool of the earliest set that has it.
     #[test]
-    fn a_set_that_tools_were_registered_into_is_as_old_as_the_oldest_of_them() {
+    fn a_set_is_as_old_as_its_oldest_registered_tool() {
         let tool = |name: &str| json!({ "name": name });
         let known = Known {
             sets: vec![
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_that_are_as_they_were_are_not_read_again() {
+    fn unchanged_documents_are_not_read_again() {
         fn merged(known: &Known, known_before: &Known, read_before: &Read) -> Merged {
             let base = Path::new("/");
             Merge { configured: &[], base, secrets: None, known_before, read_before }.merge(known)
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn switches_win_and_a_condition_decides_whether_a_set_is_there() {
+    fn switches_set_the_state_and_a_condition_the_existence_of_a_set() {
         let admin = |mode| Contexts::from([("shop".to_owned(), json!({ "adminMode": mode }))]);
         let switches = BTreeMap::from([("a".to_owned(), false), ("b".to_owned(), true)]);
         check(

@@ -66,7 +66,7 @@ fn strings(names: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_one_node_adds_every_node_has_in_the_same_order() {
+async fn added_sets_appear_on_every_node_in_the_same_order() {
     let store = Arc::new(Memory::new());
     let configured = json!([set("a", &["x"])]);
     let (one, other) = (node(&store, configured.clone()), node(&store, configured.clone()));
@@ -87,7 +87,7 @@ async fn what_one_node_adds_every_node_has_in_the_same_order() {
 }
 
 #[tokio::test]
-async fn effects_hold_for_added_sets_and_for_tools_that_are_registered_later() {
+async fn effect_rules_apply_to_added_sets_and_registered_tools() {
     let store = Arc::new(Memory::new());
     let effects = |effects: Value| {
         let mut set = set("b", &["find_x", "pay"]);
@@ -131,7 +131,7 @@ async fn effects_hold_for_added_sets_and_for_tools_that_are_registered_later() {
 }
 
 #[tokio::test]
-async fn nothing_is_overwritten() {
+async fn existing_sets_and_tools_are_not_overwritten() {
     let store = Arc::new(Memory::new());
     let registry = node(&store, json!([set("a", &["x"])]));
     for name in ["a", "flow", "ToolSet", "faber_agent"] {
@@ -166,7 +166,7 @@ async fn nothing_is_overwritten() {
 }
 
 #[tokio::test]
-async fn mistakes_are_explained() {
+async fn a_wrong_set_or_tool_is_explained() {
     let registry = node(&Arc::new(Memory::new()), json!([]));
     for (written, why) in [
         (json!({ "name": "b" }), "missing field `source`"),
@@ -194,7 +194,7 @@ async fn mistakes_are_explained() {
 
 /// A caller who adds a set cannot send any variable of the environment to a server.
 #[tokio::test]
-async fn what_is_added_uses_the_secrets_that_are_allowed_and_no_others() {
+async fn added_sets_use_only_allowed_secrets() {
     let store = Arc::new(Memory::new());
     let secret = |name: &str| json!({ "secret": name });
     let sources = |name: &str| {
@@ -252,7 +252,7 @@ async fn what_is_added_uses_the_secrets_that_are_allowed_and_no_others() {
 
 /// A command of a caller does not get the environment of Faber.
 #[tokio::test]
-async fn commands_get_a_clean_environment() {
+async fn added_commands_get_a_clean_environment() {
     let store = Arc::new(Memory::new());
     let env = |name: &str| {
         let run = json!({ "command": ["env"], "env": { "OWN": "1" } });
@@ -275,7 +275,7 @@ async fn commands_get_a_clean_environment() {
 }
 
 #[tokio::test]
-async fn sets_are_switched_on_every_node_and_unknown_ones_are_named() {
+async fn a_switch_applies_to_every_node_and_names_unknown_sets() {
     let store = Arc::new(Memory::new());
     let off = json!({ "name": "b", "active": false, "source": tools(&["y"]) });
     let configured = json!([set("a", &["x"]), off]);
@@ -296,7 +296,7 @@ async fn sets_are_switched_on_every_node_and_unknown_ones_are_named() {
 }
 
 #[tokio::test]
-async fn sets_appear_and_go_as_data_of_contexts_says() {
+async fn sets_appear_and_disappear_with_the_data_of_a_context() {
     let store = Arc::new(Memory::new());
     let admin = json!({
         "name": "admin", "context": "shop", "condition": "adminMode == true", "source": tools(&["x"]),
@@ -316,7 +316,7 @@ async fn sets_appear_and_go_as_data_of_contexts_says() {
 }
 
 #[tokio::test]
-async fn documents_of_a_context_are_a_set_of_its_own() {
+async fn documents_of_a_context_become_a_toolset() {
     let store = Arc::new(Memory::new());
     let (one, other) = (node(&store, json!([])), node(&store, json!([set("a", &["x"])])));
     assert_eq!(sets(&one).await, [""; 0]);
@@ -357,7 +357,7 @@ async fn documents_of_a_context_are_a_set_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_set_that_did_not_change_is_not_connected_again() {
+async fn an_unchanged_set_is_not_connected_again() {
     let store = Arc::new(Memory::new());
     let server = json!({ "name": "m", "source": { "mcp": { "command": "there-is-none" } } });
     let registry = node(&store, json!([server]));
@@ -374,7 +374,7 @@ async fn a_set_that_did_not_change_is_not_connected_again() {
 const CONNECT: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn a_model_switches_sets_but_not_the_one_that_does_so() {
+async fn a_model_can_switch_every_set_but_tool_set_itself() {
     let registry = node(&Arc::new(Memory::new()), json!([set("a", &["x"])]));
     let call = async |name: &str, parameters: Value| {
         let Found::Tool(tool) = registry.toolbox().find(&name.parse().unwrap()) else {
@@ -401,7 +401,7 @@ async fn a_model_switches_sets_but_not_the_one_that_does_so() {
 }
 
 #[tokio::test]
-async fn thousands_of_tools_are_registered_one_after_another() {
+async fn thousands_of_tools_can_be_registered() {
     let store = Arc::new(Memory::new());
     let (one, other) = (node(&store, json!([])), node(&store, json!([])));
     for n in 0..1_000 {
@@ -421,7 +421,7 @@ async fn names(registry: &Registry, set: &str) -> Vec<String> {
 
 /// SQLite takes time for writes, so the operations of the nodes interleave.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn tools_that_are_registered_at_the_same_time_are_all_there_once() {
+async fn tools_registered_in_parallel_exist_once_each() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
     let open = || node_over(Arc::new(Sqlite::open(&path).unwrap()), json!([]));
@@ -457,7 +457,7 @@ async fn tools_that_are_registered_at_the_same_time_are_all_there_once() {
 }
 
 #[tokio::test]
-async fn changes_of_a_context_at_the_same_time_are_all_there() {
+async fn parallel_changes_of_a_context_are_all_applied() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
     let open = || node_over(Arc::new(Sqlite::open(&path).unwrap()), json!([]));
@@ -475,7 +475,7 @@ async fn changes_of_a_context_at_the_same_time_are_all_there() {
 }
 
 #[tokio::test]
-async fn a_set_that_is_switched_off_is_never_there_switched_on() {
+async fn a_deactivated_set_is_never_visible_as_active() {
     let store = Arc::new(Memory::new());
     let (one, other) = (node(&store, json!([])), node(&store, json!([])));
     one.register(Some("b"), tool("x")).await.unwrap();
@@ -497,7 +497,7 @@ async fn a_set_that_is_switched_off_is_never_there_switched_on() {
 }
 
 #[tokio::test]
-async fn what_is_configured_is_not_removed_nor_what_was_registered_into_it() {
+async fn configured_sets_and_tools_in_them_cannot_be_removed() {
     let registry = node(&Arc::new(Memory::new()), json!([set("a", &["x"])]));
     registry.register(Some("a"), tool("y")).await.unwrap();
     registry.switch(&strings(&["a"]), false).await.unwrap();
@@ -508,7 +508,7 @@ async fn what_is_configured_is_not_removed_nor_what_was_registered_into_it() {
 }
 
 #[tokio::test]
-async fn a_set_whose_condition_does_not_hold_yet_is_kept() {
+async fn a_set_with_a_false_condition_is_kept() {
     let store = Arc::new(Memory::new());
     let (one, other) = (node(&store, json!([])), node(&store, json!([])));
     let written = |condition: &str| {
@@ -536,7 +536,7 @@ async fn a_set_whose_condition_does_not_hold_yet_is_kept() {
 }
 
 #[tokio::test]
-async fn a_name_that_means_a_tool_is_not_given_to_another() {
+async fn a_tool_with_the_name_of_another_is_rejected() {
     let registry = node(&Arc::new(Memory::new()), json!([set("blog", &["createAuthor"])]));
     let err = registry.register(None, tool("blog.createAuthor")).await.unwrap_err();
     assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
@@ -550,7 +550,7 @@ async fn a_name_that_means_a_tool_is_not_given_to_another() {
 }
 
 #[tokio::test]
-async fn how_a_set_is_switched_goes_with_it() {
+async fn removing_a_set_removes_its_switch() {
     let store = Arc::new(Memory::new());
     let registry = node(&store, json!([]));
     for (removed, name) in [("set", "local"), ("tool", "local"), ("set", "b")] {
@@ -581,7 +581,7 @@ async fn how_a_set_is_switched_goes_with_it() {
 }
 
 #[tokio::test]
-async fn a_tool_is_removed_by_a_name_of_its_own() {
+async fn a_tool_is_removed_by_its_own_or_qualified_name_only() {
     let registry = node(&Arc::new(Memory::new()), json!([]));
     registry.register(Some("a"), tool("x.y")).await.unwrap();
     registry.register(Some("b"), tool("z")).await.unwrap();
@@ -595,7 +595,7 @@ async fn a_tool_is_removed_by_a_name_of_its_own() {
 
 /// The order of the sets decides which tool a short name means.
 #[tokio::test]
-async fn a_set_keeps_its_place_without_the_tool_that_began_it() {
+async fn a_set_keeps_its_place_after_its_first_tool_is_removed() {
     let store = Arc::new(Memory::new());
     let registry = node(&store, json!([]));
     for (set, name) in [("a", "x"), ("b", "y"), ("a", "y"), ("a", "z")] {
@@ -615,7 +615,7 @@ async fn a_set_keeps_its_place_without_the_tool_that_began_it() {
 
 /// Older versions called the record `set.` and the tool's own name.
 #[tokio::test]
-async fn two_tools_of_a_name_do_not_take_their_set_down() {
+async fn two_records_of_one_tool_do_not_fail_their_set() {
     let store = Arc::new(Memory::new());
     let registry = node(&store, json!([]));
     registry.register(Some("a"), tool("b")).await.unwrap();
@@ -641,7 +641,7 @@ async fn two_tools_of_a_name_do_not_take_their_set_down() {
 }
 
 #[tokio::test]
-async fn a_bad_tool_keeps_no_good_one_out_of_its_set() {
+async fn an_invalid_tool_does_not_hide_others_of_its_set() {
     let odd = json!({ "name": "odd", "parameters": { "type": "strnig" } });
     let configured = json!([{ "name": "a", "source": { "tools": [odd.clone()] } }]);
     let registry = node(&Arc::new(Memory::new()), configured);
@@ -670,7 +670,7 @@ async fn a_bad_tool_keeps_no_good_one_out_of_its_set() {
 }
 
 #[tokio::test]
-async fn documents_do_not_take_the_name_of_a_set() {
+async fn documents_cannot_take_the_name_of_an_existing_set() {
     let store = Arc::new(Memory::new());
     let hidden = json!({ "name": "g_rag", "condition": "false", "source": tools(&["x"]) });
     let registry = node(&store, json!([set("f_rag", &["x"]), hidden]));
@@ -697,7 +697,7 @@ async fn documents_do_not_take_the_name_of_a_set() {
 }
 
 #[tokio::test]
-async fn a_context_s_record_has_no_more_than_it_changes() {
+async fn a_context_record_keeps_a_limited_number_of_removals() {
     let store = Arc::new(Memory::new());
     let registry = node(&store, json!([]));
     registry.set_context("shop", &json!({ "n": null })).await.unwrap();
@@ -715,7 +715,7 @@ async fn a_context_s_record_has_no_more_than_it_changes() {
 
 /// A node whose configuration lacks a field must keep its removal for other nodes.
 #[tokio::test]
-async fn what_is_removed_of_a_context_is_gone_on_every_node() {
+async fn a_field_removed_from_a_context_disappears_on_every_node() {
     let store = Arc::new(Memory::new());
     let file =
         |contexts: Value| node_with(Arc::clone(&store) as Arc<dyn Store>, json!([]), &contexts);
@@ -737,7 +737,7 @@ async fn what_is_removed_of_a_context_is_gone_on_every_node() {
 }
 
 #[tokio::test]
-async fn what_was_complained_of_is_remembered() {
+async fn a_complaint_about_a_record_is_not_repeated() {
     let registry = node(&Arc::new(Memory::new()), json!([set("a", &["x"])]));
     let written = json!({ "name": "a", "source": tools(&["y"]) });
     let put = registry.put(RecordKind::ToolSet, "a", written, WriteCondition::Never).await;
@@ -750,7 +750,7 @@ async fn what_was_complained_of_is_remembered() {
 }
 
 #[tokio::test]
-async fn a_tool_that_is_as_it_was_is_not_made_again() {
+async fn an_unchanged_tool_is_not_created_again() {
     let store = Arc::new(Memory::new());
     let (one, other) = (node(&store, json!([])), node(&store, json!([])));
     one.register(None, tool("a")).await.unwrap();
@@ -762,7 +762,7 @@ async fn a_tool_that_is_as_it_was_is_not_made_again() {
 }
 
 #[tokio::test]
-async fn what_a_registered_tool_runs_is_where_its_folder_says() {
+async fn a_registered_command_runs_in_its_folder_on_every_node() {
     let store = Arc::new(Memory::new());
     let (one, other) = (node(&store, json!([])), node(&store, json!([])));
     let written = json!({ "name": "where", "run": { "command": ["pwd"], "cwd": "usr" } });
@@ -776,7 +776,7 @@ async fn what_a_registered_tool_runs_is_where_its_folder_says() {
 }
 
 #[tokio::test]
-async fn what_a_second_call_does_is_what_the_method_says() {
+async fn the_method_of_a_registered_tool_decides_its_effect() {
     let registry = node(&Arc::new(Memory::new()), json!([]));
     for (method, effect) in [
         ("GET", Effect::Read),

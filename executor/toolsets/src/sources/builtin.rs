@@ -258,7 +258,7 @@ mod tests {
     use crate::sources::Sources;
 
     #[test]
-    fn a_folder_of_the_system_is_nobody_s_by_chance() {
+    fn system_folders_are_recognised_and_service_folders_are_not() {
         for (folder, expected) in [
             ("/", true),
             ("/etc", true),
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_five_sets_are_there_with_their_29_tools_and_switched_off() {
+    async fn the_built_in_sets_exist_with_their_tools_and_are_inactive() {
         let toolbox = toolbox(json!([]));
         let sets = toolbox.sets();
         let counts: Vec<_> = sets.iter().map(|set| (set.name.as_str(), set.tools.len())).collect();
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_set_of_another_name_keeps_the_names_of_its_tools() {
+    async fn a_renamed_built_in_set_keeps_the_names_of_its_tools() {
         let files =
             json!([{ "name": "files", "source": { "builtin": "file_tools", "root": "/" } }]);
         let toolbox = toolbox(files);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_set_of_a_kind_has_its_name() {
+    fn the_earliest_set_of_a_built_in_kind_owns_its_short_names() {
         let sets = |written: &[(&str, Value)]| -> Vec<SetConfig> {
             let set = |(name, source)| json!({ "name": name, "source": source });
             let all = written.iter().map(|(name, source)| set((name, source)));
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_folder_that_is_not_there_fails_its_set() {
+    async fn a_missing_root_folder_fails_its_set() {
         let files = json!([{
             "name": "files", "source": { "builtin": "file_tools", "root": "/there/is/none" },
         }]);

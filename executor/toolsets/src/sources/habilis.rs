@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_say_becomes_a_tool() {
+    fn a_described_tool_becomes_a_tool_with_examples() {
         let file = json!({ "tools_list": [
             { "name": "time", "description": "Says the time.", "examples": ["What time is it?"], "arguments": {} },
             { "name": "add", "arguments": { "a": "A number.", "b": "Another." }, "run": { "command": ["add"] } },
@@ -165,14 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn another_file_is_not_taken_for_one() {
+    fn a_file_without_a_list_of_tools_is_rejected() {
         for file in [json!([]), json!({ "tools": [] }), json!({ "tools_list": {} })] {
             assert!(read(&file).unwrap_err().contains("no list of tools"), "{file}");
         }
     }
 
     #[test]
-    fn what_is_null_is_as_good_as_missing() {
+    fn a_null_field_counts_as_missing() {
         let with = |tool: Value| read(&json!({ "tools_list": [tool] })).unwrap();
         let nulls = json!({ "name": "t", "description": null, "examples": null, "arguments": null,
             "effect": null, "run": null });
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn an_error_in_a_tools_file_names_its_place() {
         for (tool, why) in [
             (json!(7), "`tools_list[1]`: a tool must be a map with a `name`, not a number"),
             (json!({}), "`tools_list[1]`: `name` is missing"),

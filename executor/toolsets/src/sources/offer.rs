@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_given_once() {
+    fn duplicate_tool_names_get_a_number() {
         let set = "pets".parse().unwrap();
         let mut names = Names::of(&set);
         let wanted = ["a", "a_2", "a", "a", "b", "a_2", "pets.a", "pets.c", "c", "pets.c"];
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_made_of_what_a_source_says() {
+    fn source_names_are_converted_to_tool_names() {
         let name = |called| tool_name(called).map(|name| name.to_string());
         assert_eq!(name("repos/get-content").as_deref(), Some("repos_get-content"));
         assert_eq!(name("get_/users/{id}").as_deref(), Some("get__users__id"));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_that_can_be_a_name_is_one() {
+    fn a_valid_identifier_is_used_as_the_tool_name() {
         for id in ["pets.list", "pets/create", "Über-uns"] {
             assert_eq!(tool_id(id).unwrap().as_str(), id);
         }
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn globs_choose_tools() {
+    fn include_and_exclude_patterns_choose_tools() {
         let is_wanted = included(&["get*".to_owned(), "*_all".to_owned()]).unwrap();
         assert!(is_wanted("getUser") && is_wanted("list_all") && !is_wanted("putUser"));
         assert!(included(&[]).unwrap()("anything"));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptions_are_cut() {
+    fn long_descriptions_are_cut() {
         assert_eq!(described(" x "), "x");
         let long = described(&"ä ".repeat(DESCRIPTION));
         assert!(long.ends_with("ä…") && long.len() <= DESCRIPTION + 3, "{long}");

@@ -277,7 +277,7 @@ async fn a_glob_pattern_that_is_too_complex_is_rejected() {
 }
 
 #[tokio::test]
-async fn nested_braces_in_a_glob_pattern_are_rejected() {
+async fn too_deeply_nested_braces_in_a_glob_pattern_are_rejected() {
     let project = Project::with(&[("abc", "")]);
     for (open, close) in [("{", "}"), ("{a,", "}"), ("{", "")] {
         let pattern = format!("{}a{}", open.repeat(300), close.repeat(300));

@@ -36,7 +36,7 @@ async fn call(tools: &[Arc<dyn Tool>], name: &str, parameters: Value) -> Result<
 }
 
 #[tokio::test]
-async fn the_nearest_documents_are_found() {
+async fn a_query_returns_the_nearest_documents() {
     let tools = tools_of("shop", &shop());
     let listed = call(&tools, "list_rags", json!({})).await.unwrap();
     let expected = json!([
@@ -77,7 +77,7 @@ async fn the_nearest_documents_are_found() {
 }
 
 #[tokio::test]
-async fn a_context_sees_its_own_documents_only() {
+async fn a_context_reads_only_its_own_documents() {
     let (shop, admin) =
         (tools_of("shop", &shop()), tools_of("admin", &json!({ "secret": [{ "content": "x" }] })));
     let ask = |id: &str| json!({ "ragId": id, "query": "x" });
@@ -91,7 +91,7 @@ async fn a_context_sees_its_own_documents_only() {
 }
 
 #[tokio::test]
-async fn a_collection_is_loaded_as_far_as_there_is_room() {
+async fn a_large_collection_is_loaded_up_to_the_limit() {
     let tools = tools_of("shop", &shop());
     let text = call(&tools, "load_rag", json!({ "ragId": "notes" })).await.unwrap();
     assert_eq!(text, "## doc_1\n\nThe cellar is damp.");
@@ -105,7 +105,7 @@ async fn a_collection_is_loaded_as_far_as_there_is_room() {
 }
 
 #[test]
-fn mistakes_are_explained() {
+fn wrong_documents_are_explained() {
     for (written, why) in [
         (json!([]), "`rag` has collections"),
         (json!({ "a": 1 }), "`rag.a`: invalid type: integer `1`, expected documents, or an object"),

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_whether_to_try_again() {
+    fn graphql_errors_decide_whether_to_retry() {
         let errors = json!([{ "message": "no" }]);
         let (begun, refused) =
             (json!({ "data": { "f": null }, "errors": errors }), json!({ "errors": errors }));

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schemas_of_an_endpoint_have_a_budget() {
+    fn argument_schemas_of_a_large_endpoint_stay_within_a_budget() {
         let types = database(300);
         let fields = types.fields(types.query.as_deref());
         let most = share(fields.len());

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn styles_are_those_of_the_specification() {
+    fn parameter_styles_match_the_openapi_specification() {
         let (list, object) = values();
         let exploded = |explode: bool| json!({ "explode": explode });
         check("query", json!({}), list.clone(), expect!["p%20q=a%20b&p%20q=1"]);
@@ -332,7 +332,7 @@ mod tests {
 
     /// `["a", "b|c"]` and `["a|b", "c"]` must not be written alike.
     #[test]
-    fn what_stands_between_items_stands_in_none() {
+    fn a_separator_inside_an_item_is_encoded() {
         for (style, sign, called) in
             [("pipeDelimited", "|", "`|`"), ("spaceDelimited", " ", "blanks")]
         {
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_of_addresses_are_kept_where_they_may_be() {
+    fn allow_reserved_keeps_reserved_characters_where_allowed() {
         let kept = |more: Value| {
             let mut all = json!({ "allowReserved": true });
             all.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_leads_out_of_its_place() {
+    fn a_path_parameter_cannot_leave_its_segment() {
         check("path", json!({}), json!("../admin?x#y"), expect!["..%2Fadmin%3Fx%23y"]);
         check(
             "path",
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_supported_says_so() {
+    fn an_unsupported_parameter_is_reported() {
         let matrix = json!({ "style": "matrix" });
         check(
             "path",
