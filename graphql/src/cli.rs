@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_level_that_is_none_is_refused() {
+    fn an_invalid_log_level_is_rejected() {
         for good in ["warn", "", "INFO", "off", "executor=debug,warn", "graphql::cli=trace", "0"] {
             assert!(log_filter(good).is_ok(), "{good}");
         }

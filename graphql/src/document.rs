@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_signs_count_and_what_is_quoted_is_one() {
+    fn words_signs_and_strings_count_as_tokens() {
         assert_eq!(check(&format!("{{ {} }}", "a ".repeat(TOKENS))), Err(TooMuch::Tokens));
         assert_eq!(check(&format!("{{ {} }}", "a ".repeat(TOKENS - 2))), Ok(()));
         assert_eq!(check(&format!("{{ a(b: \"{}\") }}", "x ".repeat(100_000))), Ok(()));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_few_and_short() {
+    fn errors_are_limited_in_number_and_length() {
         let error = |message: String| ServerError::new(message, Some(Pos { line: 1, column: 2 }));
         let errors = (0..1_000).map(|n| error(format!("{n}{}", "é".repeat(1_000)))).collect();
         let shortened = shorten(errors);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_in_a_long_line_has_its_place_and_not_the_line() {
+    fn an_error_in_a_long_line_has_its_place_without_the_line() {
         let query = format!("{{ a(b: \"{}\") ", "x".repeat(100_000));
         let error = ServerError::from(parse_query(query).unwrap_err());
         let message = shorten(vec![error]).remove(0).message;

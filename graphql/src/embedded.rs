@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn plans_are_carried_out_with_tools_of_ones_own() {
+    async fn an_embedded_engine_runs_plans_with_its_own_tools() {
         let faber = Embedded::open("memory:", []).await.unwrap();
         let plan = json!({ "tools": [
             { "name": "flow.echo", "id": "a", "parameters": { "n": 1 } },
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sets_have_different_names() {
+    async fn two_sets_with_one_name_are_rejected() {
         let own = |name: &str| ToolSet::ready(name.parse().unwrap(), "local", "d", []);
         let taken = ["flow", "ToolSet", "faber_agent"].map(|name| vec![own(name)]);
         for sets in taken.into_iter().chain([vec![own("a"), own("a")]]) {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sets_of_ones_own_are_switched_like_all_others() {
+    async fn embedded_sets_can_be_activated_and_deactivated() {
         let own = ToolSet::ready("own".parse().unwrap(), "local", "d", []);
         let faber = Embedded::open("memory:", [own]).await.unwrap();
         let name = "own".parse().unwrap();

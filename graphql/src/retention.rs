@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_that_stays_removes_what_is_old() {
+    async fn a_running_process_prunes_old_executions() {
         let (store, id) = with_a_request().await;
         let retention = Retention::default();
         let gone = async {

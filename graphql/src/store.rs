@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_address_that_is_no_store_is_refused() {
+    async fn an_unknown_store_url_is_rejected() {
         for url in ["", "x", "file:x", "sqlite:", "memory:x", "mongodb//x", "mongodb://"] {
             let err = open_store(url).await.map(drop).unwrap_err();
             assert!(matches!(err, StoreError::Address { .. }), "{url}: {err}");

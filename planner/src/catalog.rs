@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_set_without_tools_means_no_other_tool() {
+    fn the_name_of_a_set_without_tools_matches_no_other_tool() {
         let tools = [tool("m2", "m.b"), tool("m2", "c")];
         let alone = Catalog::new(tools.clone());
         assert_eq!(meant(&alone, "m.b").as_deref(), Some("m2.m.b"));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_that_are_kept_say_the_whole_name() {
+    fn a_catalog_for_stored_plans_finds_qualified_names_only() {
         let catalog = Catalog::new([tool("m2", "m.b"), tool("m2", "c")]).of_plans();
         let found = ["m.b", "c", "m2.c", "m2.m.b"].map(|it| meant(&catalog, it));
         assert_eq!(found, [None, None, Some("m2.c".to_owned()), Some("m2.m.b".to_owned())]);

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prices_are_of_a_million_tokens() {
+    fn a_price_applies_to_a_million_tokens() {
         for (input, output, tokens, expected) in [
             (2.5, 10.0, (1_000_000, 1_000_000), 12.5),
             (2.5, 10.0, (812, 40), 0.002_43),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_of_one_is_not_known_of_all() {
+    fn a_total_with_an_unknown_cost_is_unknown() {
         assert_eq!(total([Some(0.1), Some(0.2)]), Some(0.3));
         assert_eq!(total([Some(0.1), None]), None);
         assert_eq!(total([]), None);

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_planner_is_told_counts() {
+    fn the_cache_key_depends_on_planner_query_and_catalog() {
         let all = [
             hash_inputs("p", "q", &catalog("d", true)),
             hash_inputs("p", "q ", &catalog("d", true)),

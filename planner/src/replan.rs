@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attempts_are_those_of_one_execution() {
+    fn attempts_count_only_replans_of_one_execution() {
         let id: ExecutionId = "exec_1_aaaaaaaaa".parse().unwrap();
         let entry = |kind: &str, content: Value| TranscriptEntry {
             at: Timestamp::UNIX_EPOCH,

@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_succeeded_before_a_step_is_not_done_again() {
+    fn a_retry_from_a_step_reuses_earlier_successes() {
         let ended = ended(&json!(1));
         for (scope, reused) in [
             (RetryScope::All, ""),
@@ -405,7 +405,7 @@ mod tests {
     /// A step that failed and was ignored may return something in the retry, so its dependents run
     /// again.
     #[test]
-    fn what_follows_from_something_that_is_done_again_is_done_again() {
+    fn dependents_of_a_step_that_runs_again_run_again() {
         let ended = ended_of(&plan_of(&[("a", &[]), ("b", &[]), ("c", &["b"]), ("d", &["c"])]));
         let created = create_retry(&ended, FromStep("d")).unwrap();
         let names: Vec<_> = created.reused.iter().map(|(id, _)| id.as_str()).collect();
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_ended_or_is_too_much_is_not_done_again() {
+    fn a_retry_of_an_unfinished_or_too_large_execution_is_rejected() {
         let large = json!("x".repeat(limits::REUSED_BYTES / 2 + 1));
         let ended = ended(&large);
         assert_eq!(create_retry(&ended, FromStep("c")).unwrap().reused.len(), 1);
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn another_plan_keeps_what_stands_in_it_as_it_did() {
+    fn a_new_plan_reuses_the_outputs_of_unchanged_steps() {
         // `a` and `c` succeeded, `b` failed, `d` was skipped.
         let ended = ended(&json!(1));
         let kept = |steps: &[(&str, &[&str])]| {

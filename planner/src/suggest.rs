@@ -108,7 +108,7 @@ mod tests {
         ["createAuthor", "createBlog", "listAuthors", "flow.echo", "createComment"];
 
     #[test]
-    fn a_name_that_is_a_little_wrong_is_known() {
+    fn a_slightly_misspelt_name_is_suggested() {
         for (name, expected) in [
             ("createAuthr", Some("createAuthor")),
             ("create_author", Some("createAuthor")),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plural_means_its_singular() {
+    fn a_plural_suggests_its_singular() {
         let fields = ["id", "retry", "dependsOn", "example"];
         for (name, expected) in
             [("retries", Some("retry")), ("examples", Some("example")), ("series", None)]
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_field_is_explained() {
+    fn an_unknown_field_suggests_a_known_one() {
         let list = "`name`, `run`, `effect`";
         for (message, expected) in [
             (
@@ -155,13 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_wins_and_then_the_first() {
+    fn the_nearest_name_wins_and_the_first_of_equals() {
         assert_eq!(nearest("step1", ["stepxy", "step2", "step3"]), Some("step2"));
         assert_eq!(nearest("abc", ["ab", "ABC", "abc"]), Some("ABC"));
     }
 
     #[test]
-    fn two_letters_that_changed_places_count_once() {
+    fn a_transposition_counts_as_one_edit() {
         let letters = |it: &str| it.chars().collect::<Vec<_>>();
         for (a, b, expected) in [("abcd", "abdc", 1), ("abc", "xyz", 3), ("kitten", "sitting", 3)] {
             assert_eq!(edit_distance(&letters(a), &letters(b), 9), Some(expected), "{a} {b}");

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_few_wrong_tokens_are_a_slip_and_many_an_alert() {
+    fn an_alert_needs_several_unknown_tokens() {
         let (alerts, now) = (Alerts::default(), Instant::now());
         let peer = |last| IpAddr::from([10, 0, 0, last]);
         for _ in 0..4 {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_is_not_flooded() {
+    fn repeated_alerts_are_logged_rarely() {
         let (alerts, now) = (Alerts::default(), Instant::now());
         assert!(alerts.is_news(Kind::Limit, "ci", now));
         assert!(!alerts.is_news(Kind::Limit, "ci", now));

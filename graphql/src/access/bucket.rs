@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_empties_and_fills_with_time() {
+    fn a_bucket_empties_with_calls_and_refills_with_time() {
         let start = Instant::now();
         let mut bucket = Bucket::new(Rate { calls: 2, per_ms: 10_000 }, start);
         for _ in 0..2 {

@@ -22,7 +22,7 @@ fn globs(patterns: &[&str]) -> Vec<ToolPattern> {
 }
 
 #[test]
-fn a_token_is_needed_where_there_are_any() {
+fn a_token_is_required_if_tokens_are_configured() {
     let access = Access::new([
         Token::new("a", "secret one", Role::Viewer),
         Token::new("b", "secret two", Role::Admin),
@@ -58,7 +58,7 @@ fn without_tokens_only_this_machine_connects() {
 }
 
 #[test]
-fn no_debug_shows_a_token() {
+fn debug_output_hides_tokens() {
     let access = Access::new([Token::new("ci", SECRET, Role::Viewer)]);
     let shown = format!("{access:?}");
     assert!(shown.contains("ci") && !shown.contains(SECRET), "{shown}");
@@ -67,7 +67,7 @@ fn no_debug_shows_a_token() {
 }
 
 #[test]
-fn roles_contain_each_other() {
+fn each_role_includes_the_lower_ones() {
     let may = |role, root, field| grant(Token::new("ci", SECRET, role)).check_field(root, field);
     for (root, field, least) in [
         ("Query", "tools", Role::Viewer),
@@ -86,7 +86,7 @@ fn roles_contain_each_other() {
 }
 
 #[test]
-fn what_goes_on_alone_reaches_what_its_caller_may_use() {
+fn an_agent_and_a_replan_have_the_tools_of_their_caller() {
     let definition = |name: &str| shared::tool::ToolDefinition {
         name: tool(name),
         set: name.split_once('.').unwrap().0.parse().unwrap(),
@@ -127,7 +127,7 @@ fn what_goes_on_alone_reaches_what_its_caller_may_use() {
 }
 
 #[test]
-fn only_tools_that_match_may_be_used() {
+fn only_tools_that_match_the_patterns_are_allowed() {
     let token = Token::new("ci", SECRET, Role::Operator);
     let mut named = token.clone();
     named.tools = Some(globs(&["file_tools.*", "blog.createAuthor"]));
@@ -161,7 +161,7 @@ fn spent(result: Result<(), AccessError>, expected: Expect) {
 }
 
 #[test]
-fn limits_count_calls_and_each_tool() {
+fn limits_count_all_calls_and_calls_of_each_tool() {
     let mut token = Token::new("ci", SECRET, Role::Operator);
     let hourly = |calls| Some(Rate { calls, per_ms: 3_600_000 });
     token.limits = Limits { calls: hourly(3), per_tool: hourly(1) };
@@ -183,7 +183,7 @@ fn limits_count_calls_and_each_tool() {
 }
 
 #[test]
-fn alerts_are_figures() {
+fn alerts_are_counted_in_metrics() {
     let access = Access::new([Token::new("ci", SECRET, Role::Viewer)]);
     for _ in 0..6 {
         assert!(access.enter(Some("wrong"), peer()).is_err());

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_their_results_stay_in_the_order_of_the_model() {
+    fn native_calls_and_results_keep_the_order_of_the_model() {
         let messages = told(json!({
             "turn": {
                 "text": "Let me see.", "more": true, "model": "m",
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_in_words_are_answered_in_words() {
+    fn results_of_calls_in_words_are_user_messages() {
         let messages = told(json!({
             "turn": {
                 "text": "TOOL: a.look ARGS: {}", "more": true, "model": "m",
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_long_ago_makes_room() {
+    fn old_results_are_omitted_when_newer_ones_fill_the_limit() {
         let past = |text: &str| -> Past {
             serde_json::from_value(json!({
                 "turn": {
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_that_were_not_needed_say_nothing() {
+    fn a_skipped_turn_adds_no_message() {
         assert!(told(json!({ "turn": null, "read": null, "call": null })).is_empty());
     }
 }

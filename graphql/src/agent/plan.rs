@@ -94,7 +94,7 @@ mod tests {
     use crate::agent::{self, tests::mind};
 
     #[test]
-    fn every_number_of_turns_is_a_plan() {
+    fn an_agent_with_any_number_of_turns_compiles() {
         let tools = agent::tools(&mind(Vec::new()).0);
         let find = |name: &_| {
             tools.iter().find(|tool| tool.definition().qualified_name() == *name).map(Arc::clone)

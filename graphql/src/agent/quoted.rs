@@ -104,7 +104,7 @@ mod tests {
     use crate::agent::{tests::toolbox, turn::active_catalog};
 
     #[test]
-    fn what_was_told_is_known_however_it_is_written() {
+    fn a_call_quoted_from_a_result_is_recognised_in_any_format() {
         let toolbox = toolbox();
         let catalog = active_catalog(&toolbox, &Reach::default());
         let names = CatalogNames::new(&catalog);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_has_only_calls_calls() {
+    fn an_answer_that_contains_only_calls_is_recognised() {
         let toolbox = toolbox();
         let catalog = active_catalog(&toolbox, &Reach::default());
         let names = CatalogNames::new(&catalog);

@@ -47,7 +47,7 @@ impl World {
 const NOBODY: &str = "ffffffffffffffffffffffff";
 
 #[test]
-fn a_blog_lives_and_dies() {
+fn a_blog_is_created_read_updated_and_deleted() {
     let world = World::new();
     let alice = world.alice();
     let blog = json!({ "title": "Größe 🎉", "content": "about", "authorId": alice["_id"] });
@@ -77,7 +77,7 @@ fn a_blog_lives_and_dies() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn duplicate_and_dangling_records_are_rejected() {
     let world = World::new();
     let alice = world.alice();
     let twin = json!({ "name": "Al", "email": "Alice@test.com" });
@@ -113,7 +113,7 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn an_author_may_keep_their_address() {
+fn an_update_may_repeat_the_authors_own_email() {
     let world = World::new();
     let alice = world.alice();
     let same = json!({ "id": alice["_id"], "email": "alice@test.com", "bio": "b" });
@@ -140,7 +140,7 @@ fn outputs_fit_their_schemas() {
 }
 
 #[test]
-fn writers_do_not_lose_each_other_s_work() {
+fn parallel_writers_keep_each_others_records() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("blog.json");
     std::thread::scope(|scope| {
@@ -161,7 +161,7 @@ fn writers_do_not_lose_each_other_s_work() {
 }
 
 #[test]
-fn a_file_of_something_else_is_left_alone() {
+fn a_file_of_another_format_is_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("blog.json");
     std::fs::write(&file, "{\"else\": 1}").unwrap();

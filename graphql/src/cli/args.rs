@@ -252,12 +252,12 @@ mod tests {
     use super::{looking::State, running::Mode, *};
 
     #[test]
-    fn the_commands_do_not_contradict_each_other() {
+    fn the_command_definitions_are_consistent() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn values_are_called_as_in_the_api() {
+    fn option_values_have_the_names_of_the_api() {
         assert_eq!(api_name(&Mode::Sequential), "SEQUENTIAL");
         assert_eq!(api_name(&State::InProgress), "IN_PROGRESS");
     }

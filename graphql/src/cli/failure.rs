@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_has_its_status() {
+    fn each_error_code_has_its_exit_status() {
         for (code, status) in [
             ("NOT_FOUND", 2),
             ("NO_PLAN_FOUND", 2),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_is_known_stands_beside_the_code() {
+    fn extra_fields_appear_beside_the_error_code() {
         let failure = Failure::not_found("plan", "plan_x").with("requestId", json!("req_x"));
         let expected = r#"{"error":{"code":"NOT_FOUND","message":"there is no plan `plan_x`","requestId":"req_x"}}"#;
         assert_eq!(failure.to_json().to_string(), expected);

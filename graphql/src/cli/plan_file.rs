@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_of_a_plan_becomes_a_draft() {
+    fn a_printed_plan_is_read_as_a_draft() {
         let printed = json!({
             "planId": "plan_1_aaaaaaaaa", "requestId": "req_1_aaaaaaaaa", "version": 1, "query": "q",
             "createdAt": "2026-01-01T00:00:00Z", "planner": "offline", "executionOrder": ["a", "b"],
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_wrote_stays_as_it_is() {
+    fn a_written_draft_stays_unchanged() {
         let drafts = [
             json!({ "tools": [{ "name": "a", "effect": "READ" }], "version": 1, "requestId": "r" }),
             json!({ "tools": [{ "toolName": "a", "plan": "p" }] }),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_is_printed_is_named() {
+    fn another_printed_document_is_named_in_the_error() {
         let table = [
             (json!({ "executionId": "exec_1_a", "planId": "plan_1_a" }), "this is an execution"),
             (json!({ "requestId": "req_1_a", "plans": [] }), "this is a request"),

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_says_whether_hang_up_is_ignored() {
+    fn an_ignored_hang_up_signal_is_read_from_the_process_status() {
         for (mask, expected) in
             [("0000000000001001", true), ("0000000000001000", false), ("none", false)]
         {

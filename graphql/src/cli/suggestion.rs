@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_command_names_the_one_that_is_meant() {
+    fn a_mistyped_command_suggests_the_intended_one() {
         for (word, meant) in [
             ("exceute", "execute"),
             ("plans", "plan"),
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_leads_to_a_command() {
+    fn every_word_of_other_programs_suggests_a_command() {
         let command = Cli::command();
         for (word, ours) in WORDS {
             assert!(command.find_subcommand(ours).is_some(), "{ours}");

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_read_and_shown_without_themselves() {
+    fn tokens_are_parsed_and_shown_without_their_secrets() {
         let config = read(Some(written())).unwrap();
         let access = config.open(&[], |name| Some(format!("the-secret-of-{name}\n"))).unwrap();
         let peer = std::net::IpAddr::from([10, 0, 0, 1]);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn added_toolsets_may_use_the_variables_that_are_named() {
+    fn added_toolsets_may_use_only_named_variables() {
         let config = read(Some(json!({ "secrets": ["PET_KEY", "A", "A"] }))).unwrap();
         assert_eq!(config.secrets().unwrap().iter().collect::<Vec<_>>(), ["A", "PET_KEY"]);
         assert!(config.is_empty());
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_is_not_there_is_an_error() {
+    fn a_missing_token_variable_is_an_error() {
         let config = read(Some(written())).unwrap();
         let err = |of: fn(&str) -> Option<String>| config.open(&[], of).unwrap_err().to_string();
         expect!["the access token `owner` is not set: set `OWNER` in Faber's environment, or remove the token from `access.tokens`"]
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_says_what_to_write() {
+    fn a_wrong_access_setting_names_the_correction() {
         refused(
             json!([]),
             expect![

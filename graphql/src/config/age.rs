@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_the_same() {
+    fn a_formatted_duration_is_parsed_unchanged() {
         for (written, expected) in [
             ("30d", "30d"),
             ("2w", "14d"),
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_time_have_units() {
+    fn a_duration_needs_a_unit() {
         for (text, expected) in [
             ("30d", Some(2_592_000)),
             ("12h", Some(43_200)),

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_say_which_calls_and_how_many() {
+    fn a_rule_names_calls_and_their_limits() {
         let written = json!([
             { "tool": "shop.charge", "key": "customer.id", "concurrency": 2, "rate": "100 / min" },
             { "toolset": "shop", "rate": "5/s" },
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn a_wrong_limit_rule_is_rejected() {
         refused(
             json!({}),
             expect![

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn prices_are_known_where_somebody_says_them() {
+    fn a_price_is_known_only_if_configured() {
         let price = |text: &str| model(text).settings_with(&|_| None).price;
         assert_eq!(price("{ provider: openai, model: x }"), None);
         let written = "{ provider: openai, model: x, price: { input: 2.5, output: 10 } }";
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_what_would_be_right() {
+    fn a_wrong_model_setting_names_the_correction() {
         for (text, expected) in [
             ("openai", "`planner: openai` says too little"),
             ("3", "`planner` is 3; write `planner: offline`"),
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_from_the_environment_and_go_where_they_belong() {
+    fn an_api_key_is_read_from_the_variable_of_its_provider() {
         let variable = |name: &str| Some(format!(" value of {name} "));
         let key = |text: &str| model(text).settings_with(&variable).key;
         let of = |name: &str| Key::Variable(name.to_owned(), Some(format!("value of {name}")));

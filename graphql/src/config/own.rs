@@ -68,7 +68,7 @@ mod tests {
     };
 
     #[test]
-    fn the_configuration_and_the_data_are_faber_s_own() {
+    fn the_configuration_and_the_store_are_protected() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("my.yaml");
         let text = "store: sqlite:./x.db
@@ -111,7 +111,7 @@ toolsets:
     }
 
     #[test]
-    fn programs_that_are_paths_are_faber_s_own() {
+    fn programs_given_by_a_path_are_protected() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("faber.yaml");
         let text = "toolsets:

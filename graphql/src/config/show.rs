@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_sets_tell_others_is_hidden_and_names_of_secrets_are_shown() {
+    fn credentials_of_toolsets_are_masked_and_secret_names_shown() {
         let secret = json!({ "secret": "KEY" });
         let source = |key: &str, value: &Value| json!([{ "source": { "x": { key: value } } }]);
         for (key, value, shown) in [

@@ -16,7 +16,7 @@ fn environment(home: &Path) -> Environment {
 }
 
 #[test]
-fn a_flag_wins_over_the_environment_that_over_the_file_and_that_over_the_default() {
+fn flags_override_the_environment_the_file_and_the_defaults() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("faber.yaml");
     std::fs::write(&path, "store: sqlite:./file.db\nlimits: { lease_ms: 750 }\n").unwrap();
@@ -44,7 +44,7 @@ fn a_flag_wins_over_the_environment_that_over_the_file_and_that_over_the_default
 
 /// Checks the whole message, with the line.
 #[test]
-fn a_wrong_key_has_a_line_and_a_suggestion() {
+fn an_unknown_key_is_reported_with_its_line_and_a_suggestion() {
     refused(
         "store: a\nlimits:\n  lease: 1\n",
         expect!["line 3: `limits.lease` is unknown: did you mean `lease_ms`?"],
@@ -68,7 +68,7 @@ fn a_wrong_key_has_a_line_and_a_suggestion() {
 }
 
 #[test]
-fn json_is_yaml() {
+fn a_json_configuration_is_read() {
     let text = r#"{"toolsets": [{"name": "s", "source": {"mcp": {"command": "./x"}}}]}"#;
     let (sets, _) = file::parse(text, Path::new("/etc")).unwrap().toolsets.unwrap();
     assert_eq!(sets[0].name.as_str(), "s");
@@ -77,7 +77,7 @@ fn json_is_yaml() {
 }
 
 #[test]
-fn what_is_not_known_is_refused_with_what_is() {
+fn an_unknown_value_is_rejected_with_the_known_ones() {
     refused("tolsets: []", expect!["line 1: `tolsets` is unknown: did you mean `toolsets`?"]);
     refused(
         "limits: { lease: 1 }",
@@ -103,7 +103,7 @@ fn what_is_not_known_is_refused_with_what_is() {
 }
 
 #[test]
-fn what_is_over_is_kept_as_long_as_it_says() {
+fn retention_is_parsed_as_a_duration() {
     let kept = |text: &str| file::parse(text, Path::new("/")).map(|file| file.retention);
     assert_eq!(kept("retention: 30d"), Ok(Some(std::time::Duration::from_hours(720))));
     assert_eq!(kept("retention: null"), Ok(None));
@@ -118,7 +118,7 @@ fn what_is_over_is_kept_as_long_as_it_says() {
 }
 
 #[test]
-fn limits_on_calls_are_limits() {
+fn limits_on_calls_are_read_from_limits() {
     let text = "limits: { calls: [{ toolset: shop, rate: 5/s }] }";
     let limits = file::parse(text, Path::new("/")).unwrap().limits;
     assert!(limits.calls().has_limit(&"shop.charge".parse().unwrap()));
@@ -129,7 +129,7 @@ fn limits_on_calls_are_limits() {
 }
 
 #[test]
-fn the_margin_may_be_negative() {
+fn the_selection_margin_may_be_negative() {
     let margin = |text: &str| file::parse(text, Path::new("/")).map(|file| file.margin);
     assert_eq!(margin("selection: { margin: -0.01 }"), Ok(Some(-0.01)));
     assert_eq!(margin("selection: {}"), Ok(None));
@@ -144,7 +144,7 @@ fn the_margin_may_be_negative() {
 }
 
 #[test]
-fn plans_are_taken_again_unless_that_is_switched_off() {
+fn the_plan_cache_setting_is_off_or_exact() {
     let read =
         |text: &str| file::parse(text, Path::new("/")).map(|file| (file.planner, file.plan_cache));
     let offline = Some(PlannerConfig::Offline);
@@ -163,7 +163,7 @@ fn plans_are_taken_again_unless_that_is_switched_off() {
 
 /// A check once rejected working sources.
 #[test]
-fn a_set_may_come_from_each_kind_of_source() {
+fn a_toolset_accepts_each_kind_of_source() {
     for source in [
         "mcp: { url: 'http://localhost:1/mcp' }",
         "openapi: { document: ./petstore.yaml, base_url: 'http://localhost:1' }",
@@ -177,7 +177,7 @@ fn a_set_may_come_from_each_kind_of_source() {
 }
 
 #[test]
-fn every_kind_of_source_can_stand_in_the_file() {
+fn the_file_may_contain_each_kind_of_source() {
     let text = "toolsets:
         - { name: a, source: { mcp: { url: 'http://x/mcp' } } }
         - { name: b, source: { openapi: { document: ./pets.yaml } } }
@@ -192,7 +192,7 @@ fn every_kind_of_source_can_stand_in_the_file() {
 }
 
 #[test]
-fn files_that_describe_the_toolkit_are_one_graph() {
+fn toolkit_files_are_merged_into_one_graph() {
     let folder = tempfile::tempdir().unwrap();
     let chain = |text: &str| {
         format!(
@@ -222,7 +222,7 @@ fn files_that_describe_the_toolkit_are_one_graph() {
 }
 
 #[test]
-fn embedders_are_what_is_configured_and_then_the_built_in_one() {
+fn the_built_in_embedder_follows_the_configured_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("c.yaml");
     let load = |text: &str| {
@@ -267,7 +267,7 @@ fn embedders_are_what_is_configured_and_then_the_built_in_one() {
 }
 
 #[test]
-fn files_that_describe_tools_are_one_set() {
+fn tools_files_become_one_toolset() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["a", "b"] {
         let tools = format!(r#"{{"tools_list": [{{"name": "{name}", "arguments": {{}}}}]}}"#);
@@ -300,7 +300,7 @@ fn files_that_describe_tools_are_one_set() {
 }
 
 #[test]
-fn secrets_are_not_shown() {
+fn the_shown_configuration_hides_secrets() {
     let masked = show::mask_url("mongodb://user:secret@host:1/db?x=1");
     assert_eq!(masked, "mongodb://user:***@host:1/db?x=1");
     assert_eq!(show::mask_url("mongodb://host/db"), "mongodb://host/db");
@@ -317,7 +317,7 @@ fn secrets_are_not_shown() {
 }
 
 #[test]
-fn what_files_describe_and_what_conditions_ask_for_is_shown() {
+fn the_shown_configuration_has_tools_files_and_contexts() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("c.yaml");
     std::fs::write(folder.path().join("t.json"), r#"{"tools_list": []}"#).unwrap();
@@ -344,7 +344,7 @@ fn what_files_describe_and_what_conditions_ask_for_is_shown() {
 }
 
 #[test]
-fn an_address_to_listen_on_is_an_address() {
+fn the_listen_setting_must_be_a_socket_address() {
     let environment = environment(Path::new("/nowhere"));
     let with = |listen: &str| {
         let flags = Flags { listen: Some(listen.to_owned()), ..Flags::default() };

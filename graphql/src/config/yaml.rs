@@ -115,14 +115,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_written_is_read_the_same(document in document()) {
+        fn random_values_are_formatted_and_parsed_unchanged(document in document()) {
             let written = super::text(&document).unwrap();
             prop_assert_eq!(super::value(&written), Ok(document), "{}", written);
         }
     }
 
     #[test]
-    fn what_is_written_is_read_the_same() {
+    fn special_values_are_formatted_and_parsed_unchanged() {
         let hostile = [
             "",
             " ",
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_complaint_is_one_line_that_names_the_place() {
+    fn a_yaml_error_is_one_line_with_its_place() {
         let why = value("tools:\n  - name: flow.echo\n   id: x\n").unwrap_err();
         assert!(why.starts_with("this is not YAML: ") && !why.contains('\n'), "{why}");
         assert!(why.contains("line 3") && why.contains("column 4"), "{why}");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_have_no_words_of_the_library() {
+    fn yaml_errors_have_no_terms_of_the_library() {
         let deep = "[".repeat(5_000);
         let bomb = (1..12).fold("a0: &a0 [x, x, x, x, x, x, x, x]\n".to_owned(), |text, n| {
             let last = n - 1;
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn aliases_mean_what_their_anchors_do() {
+    fn an_alias_has_the_value_of_its_anchor() {
         let text = "a: &x { name: m, of: &y [1] }\nb: [*x, *y]\n";
         let expected =
             json!({ "a": { "name": "m", "of": [1] }, "b": [{ "name": "m", "of": [1] }, [1]] });
@@ -241,7 +241,7 @@ mod tests {
     }
     /// Many aliases of one long text, with enough anchors to look harmless.
     #[test]
-    fn aliases_of_long_texts_do_not_fill_the_memory() {
+    fn aliases_of_long_texts_need_bounded_memory() {
         let anchors: Vec<_> = (0..5_000).map(|at| format!("n{at}: &n{at} x\n")).collect();
         let anchors = anchors.concat();
         let aliases = vec!["*long"; 40_000].join(", ");

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_locked_once() {
+    fn a_name_is_locked_by_one_task_at_a_time() {
         let locks = NamedLocks::default();
         let lock = |name: &str| locks.lock(name.to_owned()).now_or_never();
         let first = lock("a");

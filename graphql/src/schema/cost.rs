@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_multiply_the_cost_of_their_selection() {
+    fn the_cost_of_a_query_counts_fields_and_list_sizes() {
         for (query, expected) in [
             ("{ __typename }", 1),
             ("{ a: __typename b: __typename }", 2),
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn nested_fragments_are_counted_once() {
+    fn nested_fragments_are_counted_in_linear_time() {
         let fragment =
             |n: usize| format!("fragment f{n} on Query {{ ...f{} ...f{} }} ", n + 1, n + 1);
         let fragments: String = (0..60).map(fragment).collect();
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_of_the_web_page_cost_less_than_the_limit() {
+    fn the_queries_of_the_page_are_within_the_limit() {
         let document =
             parse_query(include_str!("../../../web/src/api/operations.graphql")).unwrap();
         let costs = Costs::new(&sdl());
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn every_expensive_field_exists() {
+    fn every_expensive_field_exists_in_the_schema() {
         let costs = Costs::new(&sdl());
         for Expensive { field, .. } in TABLE {
             assert!(costs.fields.contains_key(field), "`{field}` is not in the schema");

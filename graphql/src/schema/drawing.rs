@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn drawings_escape_the_names_of_tools() {
+    fn a_drawing_is_well_formed_for_any_tool_name() {
         expect![[r#"
             flowchart TD
                 s0["createAuthor<br/>blog.createAuthor"]

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_see_no_details_of_internal_errors() {
+    fn an_internal_error_shows_only_a_reference() {
         let (message, extensions) = told(StoreError::corrupt("exec_1", "a secret").into());
         assert_eq!(extensions.get("code"), Some(&Value::from("INTERNAL")));
         let Some(Value::String(reference)) = extensions.get("reference") else {

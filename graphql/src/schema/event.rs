@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn standard_error_of_a_command_stands_beside_its_output() {
+    fn the_stderr_of_an_old_event_appears_beside_its_output() {
         let event = json!({
             "type": "step_succeeded", "step": "a", "attempt": 1, "output": 2, "stderr": "old",
         });
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn large_values_are_replaced_by_their_size() {
+    fn large_event_data_is_replaced_by_its_size() {
         let long = "x".repeat(100);
         let mut data = json!({
             "output": { "text": long, "n": 1 },

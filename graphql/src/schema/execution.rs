@@ -494,7 +494,7 @@ mod tests {
 
     /// The errors did not mention the deadline if the outcome of an effect was unknown.
     #[test]
-    fn errors_name_a_missed_deadline() {
+    fn a_missed_deadline_is_reported() {
         let stopped = || ToolError::new(ErrorCode::CANCELLED, "stopped").with_unknown_outcome();
         let named = |all: &[(&str, &str)]| -> Vec<(String, String)> {
             all.iter().map(|(step, code)| ((*step).to_owned(), (*code).to_owned())).collect()

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_with_its_own_size_overlaps_no_other_node() {
+    async fn a_node_with_its_own_size_gets_enough_room() {
         for direction in [LayoutDirection::Down, LayoutDirection::Right] {
             let wish = Wish {
                 direction: Some(direction),

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn planning_error_has_the_code_and_message_of_the_failure() {
+    fn a_failed_planning_returns_its_reason() {
         let told = |kind: &str, content| {
             let at = Timestamp::UNIX_EPOCH;
             let kind = kind.to_owned();

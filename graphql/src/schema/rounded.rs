@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warning_shows_a_large_integer_as_it_was_written() {
+    fn only_integers_of_the_text_are_reported_as_rounded() {
         let text = br#"{"a": [1e30, 99999999999999999999, -12345678901234567890123], "b": 1.5e19,
             "c": 18446744073709551615, "d": 123456789012345678901.5, "e": 20000000000000000000.0}"#;
         let value: Value = serde_json::from_slice(text).unwrap();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_text_doubles_that_may_have_been_integers_get_a_warning() {
+    fn without_the_text_possible_integers_are_reported() {
         let value = json!({ "n": 1e30, "m": 1e40, "k": 0.5, "i": u64::MAX });
         let mut notices = Vec::new();
         notice(&value, &mut String::new(), None, &mut notices);

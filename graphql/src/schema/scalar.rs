@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_with_any_offset_and_written_in_utc() {
+    fn times_are_parsed_with_any_offset_and_written_in_utc() {
         for (text, expected) in [
             ("2026-01-02T03:04:05Z", Some("2026-01-02T03:04:05.000000Z")),
             ("2026-01-02T03:04:05.1234567+02:00", Some("2026-01-02T01:04:05.123456Z")),

@@ -63,7 +63,7 @@ fn describe_input(input: &InputValueDefinition) -> String {
 }
 
 #[test]
-fn members_that_clients_rely_on_do_not_change() {
+fn the_fixed_schema_members_are_unchanged() {
     let ours = members(&sdl());
     for (name, shape) in members(FIXED) {
         assert_eq!(ours.get(&name), Some(&shape), "{name}");

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_gives_way_only_after_its_answer_is_written() {
+    async fn a_connection_is_evicted_only_after_its_answer_is_written() {
         let connections = connections();
         let all: Vec<_> = (0..TOTAL).map(|n| connections.admit(peer(n)).unwrap()).collect();
         all[0].request_arrived();
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_came_before_the_last_answer_was_written_does_not_give_way() {
+    async fn a_connection_with_a_pipelined_request_is_not_evicted() {
         let connections = connections();
         let connection = connections.admit(peer(1)).unwrap();
         connection.request_arrived();
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_that_becomes_idle_makes_room() {
+    async fn an_idle_connection_is_evicted_for_a_new_one() {
         let connections = connections();
         let all: Vec<_> = (0..TOTAL + RESERVE)
             .map(|n| {
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn connections_without_a_whole_request_give_way_to_newer_ones() {
+    async fn a_connection_without_a_whole_request_is_evicted() {
         let connections = connections();
         let all: Vec<_> = (0..TOTAL).map(|n| connections.admit(peer(n)).unwrap()).collect();
         all[0].request_arrived();
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn where_all_are_busy_some_more_may_ask_for_the_servers_health() {
+    async fn reserve_connections_serve_health_checks_when_all_are_busy() {
         let connections = connections();
         let all: Vec<_> = (0..TOTAL).map(|n| connections.admit(peer(n)).unwrap()).collect();
         for connection in &all {
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_peer_has_a_few_connections_that_have_sent_nothing_yet() {
+    async fn new_connections_of_one_peer_are_limited() {
         let connections = connections();
         let mut all: Vec<_> = (0..=PER_PEER).map(|_| connections.admit(peer(1)).unwrap()).collect();
         assert!(closed(&all).is_empty(), "many may come at once");
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_told_from_others_by_its_network() {
+    fn a_peer_is_identified_by_its_network() {
         let of = |text: &str| network(text.parse().unwrap());
         assert_eq!(of("2001:db8:1:2:3::4"), of("2001:db8:1:2:9::9"));
         assert_ne!(of("2001:db8:1:2::4"), of("2001:db8:1:3::4"));

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_token_is_found_where_clients_put_it() {
+    fn the_token_is_read_from_the_header_or_payload() {
         for (value, expected) in [
             ("Bearer abc", Some("abc")),
             ("bearer  abc ", Some("abc")),

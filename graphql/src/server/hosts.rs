@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn own_names_are_hosts() {
+    fn the_servers_own_names_are_accepted() {
         for name in [
             "localhost",
             "LOCALHOST:4000",
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_names_are_not() {
+    fn foreign_host_names_are_rejected() {
         for name in [
             "evil.example",
             "localhost.evil.example",
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn own_pages_are_origins() {
+    fn the_servers_own_origins_are_accepted() {
         let here = "127.0.0.1:4000";
         for page in [
             "http://127.0.0.1:4000",
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_pages_are_not() {
+    fn foreign_origins_are_rejected() {
         for page in [
             "null",
             "http://evil.example",
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_without_a_host_says_so() {
+    fn an_allowed_host_without_a_name_is_an_error() {
         assert_eq!(
             "https://".parse::<AllowedHost>().unwrap_err().to_string(),
             "`https://` names no host; write `name`, `name:port` or `https://name`"

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_come_out_as_text() {
+    fn metrics_are_rendered_as_text() {
         let metrics = Arc::new(Metrics::default());
         metrics.count(RequestKind::Query, StatusCode::OK);
         metrics.count(RequestKind::Query, StatusCode::OK);

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_liked_format_wins() {
+    fn the_format_with_the_highest_weight_wins() {
         use Format::{EventStream, GraphqlResponse, Json};
         check("", Some(Json));
         check("*/*", Some(Json));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_serve_is_refused() {
+    fn an_unsupported_accept_header_is_rejected() {
         check("text/html", None);
         check("text/*", None);
         check("application/json;q=0", None);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_must_be_asked_for_by_name() {
+    fn an_event_stream_must_be_requested_by_name() {
         assert!(accepts_stream("text/event-stream"));
         assert!(accepts_stream("application/json, text/event-stream;q=0.1"));
         assert!(!accepts_stream("text/event-stream;q=0"));

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operation_that_would_run_is_found() {
+    fn the_selected_operation_is_found() {
         check("{ a }", None, expect!["query"]);
         check("mutation { a }", None, expect!["mutation"]);
         check("subscription S { a }", None, expect!["subscription"]);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn required_variables_are_required() {
+    fn a_missing_required_variable_is_an_error() {
         check("query($given: ID!) { a }", None, expect!["query"]);
         check("query($x: ID) { a }", None, expect!["query"]);
         check("query($x: ID! = 7) { a }", None, expect!["query"]);

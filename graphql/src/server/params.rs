@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies() {
+    fn request_bodies_are_parsed_or_rejected() {
         check(
             r#"{"query":"{a}","operationName":"A","variables":{"n":9007199254740993,"x":0.1}}"#,
             expect![[r#"{a} Some("A") {"n":9007199254740993,"x":0.1} {}"#]],
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn urls() {
+    fn query_strings_are_parsed_or_rejected() {
         let read = |text: &str| show(from_uri(&text.parse().unwrap()));
         expect![[r#"{a b} None {"x":1} {}"#]]
             .assert_eq(&read("/graphql?query=%7Ba%20b%7D&variables=%7B%22x%22:1%7D"));

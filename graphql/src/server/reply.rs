@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_there_only_if_something_was_executed() {
+    fn an_answer_has_data_only_if_something_was_executed() {
         check(Response::new(value!({ "a": 1 })), expect![[r#"200 {"data":{"a":1}}"#]]);
         let field = ServerError::new("no", None).with_path(vec![PathSegment::Field("a".into())]);
         check(
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_have_their_statuses() {
+    fn each_error_code_has_its_http_status() {
         let of = |code| status(&Response::from_errors(vec![coded(code)])).as_u16();
         assert_eq!(of("UNAUTHENTICATED"), 401);
         assert_eq!(of("FORBIDDEN"), 403);

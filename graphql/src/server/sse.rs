@@ -107,7 +107,7 @@ mod tests {
     use super::{super::refusal::Refusal, *};
 
     #[tokio::test]
-    async fn answers_become_events() {
+    async fn responses_become_server_sent_events() {
         let outcomes = [Ok(Response::new(value!({ "tick": 0 }))), Err(Refusal::internal("r1"))];
         let events = events(stream::iter(outcomes).boxed());
         let lively = keep_alive(events, Duration::from_mins(1));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn quiet_streams_say_that_they_are_alive() {
+    async fn a_quiet_stream_sends_keep_alive_comments() {
         let lively = keep_alive(stream::pending(), Duration::from_millis(1));
         let text: Vec<String> = lively.take(3).collect().await;
         assert_eq!(text, [":\n\n", ":\n\n", ":\n\n"]);

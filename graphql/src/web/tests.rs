@@ -22,7 +22,7 @@ fn named() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_page_and_all_it_names_are_there() {
+async fn the_page_and_its_files_are_served() {
     let response = page(HeaderMap::new()).await;
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(header_of(&response, header::CACHE_CONTROL), Some("no-cache"));
@@ -37,7 +37,7 @@ async fn the_page_and_all_it_names_are_there() {
 }
 
 #[test]
-fn nothing_stands_in_the_pages_that_their_policies_forbid() {
+fn pages_contain_nothing_their_policies_forbid() {
     for page in ["index.html", "graphiql.html"] {
         let text = DIST.get_file(page).and_then(File::contents_utf8).unwrap();
         for forbidden in ["<style", "style=", "onload=", "<script>", "https://"] {
@@ -47,7 +47,7 @@ fn nothing_stands_in_the_pages_that_their_policies_forbid() {
 }
 
 #[tokio::test]
-async fn files_come_in_the_form_that_the_client_understands() {
+async fn files_are_compressed_if_the_client_accepts_it() {
     let name = named().into_iter().find(|it| it.contains(".js")).unwrap();
     for (accepted, encoding) in [
         ("gzip, deflate, br, zstd", Some("br")),
@@ -67,7 +67,7 @@ async fn files_come_in_the_form_that_the_client_understands() {
 }
 
 #[tokio::test]
-async fn what_is_known_is_not_sent_again() {
+async fn a_known_entity_tag_is_answered_with_not_modified() {
     let name = named().into_iter().find(|it| it.contains(".js")).unwrap();
     let file = async |headers| asset(Path(name.clone()), headers).await;
     let response = file(HeaderMap::new()).await;
@@ -79,7 +79,7 @@ async fn what_is_known_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn nothing_else_is_there() {
+async fn unknown_files_are_not_found() {
     for name in ["../index.html", "..", "", "no.js", "../../Cargo.toml", "index.html"] {
         let response = asset(Path(name.to_owned()), HeaderMap::new()).await;
         assert_eq!(response.status(), StatusCode::NOT_FOUND, "{name}");
@@ -87,7 +87,7 @@ async fn nothing_else_is_there() {
 }
 
 #[test]
-fn a_browser_that_is_lost_gets_the_page_and_a_program_does_not() {
+fn an_unknown_path_serves_the_page_to_browsers_only() {
     let browser = asked(&[(header::ACCEPT, "text/html,application/xhtml+xml,*/*;q=0.8")]);
     for path in ["/foo", "/requests", "/requests/x/y", "//evil.example/"] {
         let response = elsewhere(&path.parse().unwrap(), &browser).unwrap();
@@ -103,7 +103,7 @@ fn a_browser_that_is_lost_gets_the_page_and_a_program_does_not() {
 }
 
 #[test]
-fn a_slash_too_many_leads_to_the_same_place() {
+fn a_trailing_slash_serves_the_same_page() {
     for (path, to) in [
         ("/executions/", Some("/executions")),
         ("/tools/?view=selection", Some("/tools?view=selection")),

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_above_64_bits_are_found_where_they_are() {
+    fn integers_above_64_bits_are_reported_with_their_path() {
         check(
             r#"{"a": [1, {"b\"}": 18446744073709551616}], "c d": -9223372036854775809}"#,
             &expect![[r#"

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_text_is_embedded_twice() {
+    async fn a_stored_vector_is_not_computed_again() {
         let store: Arc<Memory> = Arc::default();
         let lengths = Arc::new(Lengths::default());
         let kept = Kept::new(lengths.clone(), store.clone());
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_model_that_is_another_under_the_same_name_is_found_out() {
+    async fn a_different_model_under_a_known_name_is_rejected() {
         let store: Arc<Memory> = Arc::default();
         let before = Kept::new(Arc::new(Lengths::default()), store.clone());
         before.embed(&["a"]).await.unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_latest_texts_are_remembered() {
+    async fn the_latest_query_vectors_stay_in_memory() {
         let lengths = Arc::new(Lengths::default());
         let recent = Recent::new(lengths.clone());
         let long = "l".repeat(RECENT_BYTES + 1);

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batches_have_few_bytes_and_few_texts() {
+    fn batches_are_limited_in_bytes_and_texts() {
         assert!(batch_ranges(&[]).is_empty());
         assert_eq!(batch_ranges(&[1, 2, 10_000, 20_000]), [0..2, 2..3, 3..4]);
         assert_eq!(batch_ranges(&[1_500; 5]), [0..2, 2..4, 4..5]);

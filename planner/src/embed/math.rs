@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_function_is_that_of_the_tables() {
+    fn the_error_function_matches_published_tables() {
         for (x, want) in [
             (0.0, 0.0),
             (0.1, 0.112_462_916_018_285),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn activations_are_those_of_the_papers() {
+    fn activations_match_their_papers() {
         near(apply_gelu(1.0), 0.841_344_746_068_543);
         near(apply_gelu(-1.0), -0.158_655_253_931_457);
         near(gelu_tanh(1.0), 0.841_191_990_608_304);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_add_up_to_one_however_large_the_numbers() {
+    fn softmax_of_large_numbers_sums_to_one() {
         let mut row = [1_000.0, 1_000.0, f32::NEG_INFINITY];
         apply_softmax(&mut row);
         assert!(row.iter().zip([0.5, 0.5, 0.0]).all(|(it, share)| (it - share).abs() < 1e-6));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_norm_scales_each_row_for_itself() {
+    fn a_norm_scales_each_row_independently() {
         let norm = Norm { scale: vec![1.0, 2.0], shift: vec![0.0, 1.0], epsilon: 0.0 };
         let mut rows = array![[1.0, 3.0], [-5.0, -5.5]];
         norm.apply(&mut rows);

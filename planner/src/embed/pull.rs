@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_the_hub() {
+    fn a_model_name_is_a_repository_of_the_hub() {
         let of = |name: &str| repository_name(name).map_err(|_| ());
         assert_eq!(of("all-MiniLM-L6-v2").unwrap(), "sentence-transformers/all-MiniLM-L6-v2");
         assert_eq!(of("BAAI/bge-small-en-v1.5").unwrap(), "BAAI/bge-small-en-v1.5");

@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_has_few_texts_and_few_bytes() {
+    fn a_request_is_limited_in_texts_and_bytes() {
         assert_eq!(batch_len(&["a"; 3]), 3);
         assert_eq!(batch_len(&["a"; BATCH + 1]), BATCH);
         let half = "x".repeat(BATCH_BYTES / 2);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_come_in_any_order() {
+    fn vectors_are_accepted_in_any_order() {
         let read = |body: &str| parse_vectors(body.as_bytes(), 2);
         let body = r#"{"object": "list", "data": [
             {"object": "embedding", "index": 1, "embedding": [3, 4.5]},
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_shown_nowhere() {
+    fn debug_output_hides_the_key() {
         let config = ServerConfig {
             base_url: "http://127.0.0.1:1/v1/".to_owned(),
             model: "m".to_owned(),

@@ -112,7 +112,7 @@ fn a_transformer_computes_the_same_as_numpy() {
 }
 
 #[test]
-fn prefixes_and_old_names_are_known() {
+fn tensor_prefixes_and_old_names_are_supported() {
     let renamed = |name: &str| {
         let name = name.replace("LayerNorm.weight", "LayerNorm.gamma");
         format!("bert.{}", name.replace("LayerNorm.bias", "LayerNorm.beta"))
@@ -122,7 +122,7 @@ fn prefixes_and_old_names_are_known() {
 }
 
 #[test]
-fn what_is_wrong_with_a_model_is_said() {
+fn a_broken_model_is_explained() {
     let without = |name: &str| {
         let all = tensors().into_iter();
         all.filter(|(it, _)| it != name).collect::<Vec<_>>()
@@ -157,7 +157,7 @@ fn what_is_wrong_with_a_model_is_said() {
 }
 
 #[test]
-fn files_that_are_no_tensors_are_refused() {
+fn a_file_without_tensors_is_rejected() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("model.safetensors");
     write(&path, &tensors());
@@ -177,7 +177,7 @@ fn files_that_are_no_tensors_are_refused() {
 }
 
 #[tokio::test]
-async fn the_built_in_encoder_is_what_it_was_made_to_be() {
+async fn the_built_in_encoder_returns_its_reference_vectors() {
     let golden: Vec<Golden> = serde_json::from_str(include_str!("builtin/golden.json")).unwrap();
     let embedder = Local::builtin().await.unwrap();
     let texts: Vec<&str> = golden.iter().map(|it| &*it.text).collect();
@@ -191,7 +191,7 @@ async fn the_built_in_encoder_is_what_it_was_made_to_be() {
 }
 
 #[tokio::test]
-async fn a_directory_that_is_no_model_is_refused() {
+async fn a_directory_without_a_model_is_rejected() {
     let folder = TempDir::new().unwrap();
     let open = async || match Local::open(folder.path()).await {
         Err(EmbedError::Model { model, why }) => {

@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_16_bits_are_what_they_were() {
+    fn half_precision_numbers_are_converted_exactly() {
         for (bits, want) in [
             (0x0000, 0.0),
             (0x3c00, 1.0),

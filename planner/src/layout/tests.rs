@@ -26,7 +26,7 @@ fn crossings(drawing: &Drawing, edges: &[(usize, usize)]) -> usize {
 }
 
 #[test]
-fn nothing_is_drawn_as_nothing() {
+fn an_empty_graph_has_an_empty_drawing() {
     assert_eq!(draw(0, &[]), Drawing::default());
     let one = draw(1, &[]);
     assert_eq!((one.width, one.height), (SIZE.width, SIZE.height));
@@ -56,7 +56,7 @@ fn trees_and_ladders_have_no_crossings() {
 }
 
 #[test]
-fn parts_lie_side_by_side() {
+fn unconnected_parts_are_placed_side_by_side() {
     let edges: Vec<(usize, usize)> = (0..20).map(|it| (2 * it, 2 * it + 1)).collect();
     let drawing = draw(40, &edges);
     let ratio = drawing.width / drawing.height;
@@ -64,7 +64,7 @@ fn parts_lie_side_by_side() {
 }
 
 #[test]
-fn a_tangle_has_a_bound() {
+fn a_dense_graph_is_drawn_with_bounded_work() {
     // One long chain, and edges from its beginning to all over it: far more places than there are.
     let chain = (1..1_500).map(|it| (it - 1, it));
     let edges: Vec<(usize, usize)> = chain.chain((2..1_500).map(|it| (it % 7, it))).collect();
@@ -104,7 +104,7 @@ fn node_at_infinity() -> Point {
 
 proptest! {
     #[test]
-    fn every_drawing_is_one(
+    fn random_graphs_are_drawn_validly_and_deterministically(
         nodes in 1..40_usize,
         ends in prop::collection::vec((0..40_usize, 0..40_usize), 0..80),
     ) {

@@ -61,7 +61,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn the_second_answers_where_the_first_does_not() {
+    async fn the_fallback_answers_after_a_failure() {
         for (first, second, expected) in [
             (says("one"), says("two"), Ok(("one", 0))),
             (busy(None), says("two"), Ok(("two", 1))),

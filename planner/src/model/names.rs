@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn every_tool_has_a_name_of_its_own_that_is_allowed() {
+    fn each_tool_gets_a_distinct_valid_provider_name() {
         assert_eq!(names(&["blog.createAuthor", "x-y"]), ["blog_createAuthor", "x-y"]);
         assert_eq!(names(&["a.b", "a_b", "a:b"]), ["a_b_2", "a_b", "a_b_3"]);
         let long = "l".repeat(100);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_made_up_is_what_it_wrote() {
+    fn an_invented_tool_name_is_returned_unchanged() {
         let names = WireNames::default();
         assert_eq!(names.tool("nothing"), "nothing");
         assert_eq!(names.wire("was.there"), "was_there");

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_waits_longer_each_time() {
+    async fn the_wait_grows_with_each_retry() {
         let script = vec![busy(None), busy(None), says("well")];
         let (answer, took, asked) = ask(script, 3).await;
         let answer = answer.unwrap();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_spread_over_their_second_half() {
+    fn a_wait_is_random_between_half_and_all_of_it() {
         let whole = Duration::from_secs(1);
         let part = |seed: u64| {
             let model = Arc::new(Scripted::default());
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_waits_as_long_as_it_is_told() {
+    async fn a_retry_waits_as_long_as_the_provider_asks() {
         let (answer, took, _) = ask(vec![busy(Some(7)), says("well")], 3).await;
         assert!(answer.is_ok());
         let (least, most) = (Duration::from_secs(7), Duration::from_millis(7_250));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_gives_up() {
+    async fn a_question_fails_after_the_last_retry() {
         let script = vec![busy(None), busy(None), busy(None), says("never asked")];
         let (answer, _, asked) = ask(script, 2).await;
         let why = answer.unwrap_err().to_string();

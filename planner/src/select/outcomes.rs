@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_well_is_told_from_what_failed() {
+    fn successes_and_failures_change_the_learned_score() {
         let (mut outcomes, at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
         for _ in 0..6 {
             let kind = (!outcomes.is_empty()).then_some(0);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_for_any_more_is_forgotten() {
+    fn unused_kinds_of_queries_are_removed() {
         let (mut outcomes, at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
         let tools = [(tool("s.t"), true)];
         let later = at + TimeDelta::days(1);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_counts_less() {
+    fn older_outcomes_count_less() {
         let (mut outcomes, mut at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
         outcomes.learn(None, "q", &[(tool("s.t"), true), (tool("s.t"), true)], at);
         assert!((verdict(&outcomes, 0, "s.t", at) - 0.5).abs() < 1e-12);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn learned_outcomes_are_limited() {
         let (mut outcomes, at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
         let often = [(tool("s.often"), true), (tool("s.often"), true)];
         outcomes.learn(None, "often", &often, at);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_of_the_nearest_kind() {
+    fn a_query_belongs_to_the_nearest_kind() {
         for (cosines, expected) in [
             (&[0.2, 0.8, 0.9, 0.9][..], Some(2)),
             (&[0.75], Some(0)),

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_asks_for_something_is_a_part() {
+    fn each_request_in_a_query_is_a_part() {
         for (query, expected) in [
             ("What time is it?", &[][..]),
             ("", &[]),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_not_too_many() {
+    fn the_number_of_parts_is_limited() {
         let query = "list all pets. ".repeat(PARTS * 2);
         assert_eq!(parts(&query).len(), PARTS);
     }

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_sentences_share_their_words() {
+    fn names_and_sentences_have_the_same_stemmed_words() {
         for (text, expected) in [
             ("createBlogPost", "creat blog post"),
             ("list_pets-by.status", "list pet status"),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_no_word() {
+    fn long_data_is_not_a_word() {
         assert!(of(&"x".repeat(LENGTH + 1)).is_empty());
         assert_eq!(of(&"word ".repeat(BYTES)).len(), BYTES / 5 + 1);
     }

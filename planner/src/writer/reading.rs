@@ -345,7 +345,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_plan_is_understood_however_it_is_written() {
+    fn a_plan_is_read_in_every_accepted_shape() {
         for (how, reply) in REPLIES {
             let about = crate::writer::tests::about();
             let plan = compile::compile(&draft(reply), about, &catalog());
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plan_is_said() {
+    fn an_answer_without_a_plan_is_reported() {
         for (text, code) in [
             ("", "plan.invalid_json"),
             ("…", "plan.invalid_json"),
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn it_may_say_that_it_cannot_be_done() {
+    fn an_answer_may_say_that_the_request_is_impossible() {
         for text in [
             r#"{"impossible": "no tool sends mail"}"#,
             r#"{"tools": [], "impossible": " no tool sends mail "}"#,
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_is_no_plan() {
+    fn prose_is_not_read_as_a_plan() {
         for text in ["I cannot do that.", " Das kann ich nicht [siehe oben]. "] {
             let expected = Written::Words(text.trim().to_owned());
             assert_eq!(read(text, &catalog(), &BTreeSet::new()), Ok(expected), "{text}");
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn other_plans_are_executed_only_where_they_were() {
+    fn sub_plans_are_kept_only_if_the_earlier_plan_had_them() {
         let text = r#"{"tools": [{"id": "a", "plan": "nightly"}, {"id": "b", "plan": {"tools": []}},
             {"name": "listAuthors", "plan": "first of all"}]}"#;
         let plans = |known: &[&str]| {
@@ -434,14 +434,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_survive() {
+    fn numbers_of_an_answer_are_kept_exactly() {
         let text = r#"{"tools": [{"name": "listAuthors", "parameters": {"n": 9007199254740993, "x": 0.1}}]}"#;
         let parameters = draft(text).tools.remove(0).parameters.unwrap();
         assert_eq!(parameters.to_string(), r#"{"n":9007199254740993,"x":0.1}"#);
     }
 
     #[test]
-    fn what_was_done_is_noticed() {
+    fn corrections_of_an_answer_become_warnings() {
         let read = draft(
             r#"{"steps": [{"step": 1, "tool": "CREATEAUTHOR", "args": "{'a': 1}", "why": "x"}]}"#,
         );

@@ -20,7 +20,7 @@ fn given(reach: Value) -> Value {
 }
 
 #[tokio::test]
-async fn calls_go_where_their_effect_belongs() {
+async fn calls_are_grouped_by_effect_and_invalid_ones_rejected() {
     let reply = says(
         "Well.",
         &[
@@ -66,7 +66,7 @@ async fn calls_go_where_their_effect_belongs() {
 }
 
 #[tokio::test]
-async fn only_what_is_within_reach_is_offered() {
+async fn only_tools_within_reach_are_offered() {
     let (mind, _toolbox, model) = mind(vec![says("", &[("blog.make", json!({}))])]);
     let reach = json!({ "tools": ["blog.*"], "except": ["*.make"], "sets": ["blog", "flow"] });
     let turn = call("faber_agent.turn", mind, given(reach)).await.unwrap();
@@ -77,7 +77,7 @@ async fn only_what_is_within_reach_is_offered() {
 }
 
 #[tokio::test]
-async fn calls_in_words_are_found() {
+async fn calls_in_words_are_accepted() {
     let reply = || says("TOOL: blog.look ARGS: {}", &[]);
     let (native, _kept, _) = mind(vec![reply()]);
     let turn = call("faber_agent.turn", native, given(json!({}))).await.unwrap();
@@ -112,7 +112,7 @@ fn files() -> ToolSet {
 
 /// The model was offered one name and later read another.
 #[tokio::test]
-async fn a_model_is_shown_one_name_of_a_tool() {
+async fn a_model_always_sees_the_same_name_of_a_tool() {
     for is_native in [true, false] {
         let reply = if is_native {
             says("", &[("file_tools.glob", json!({}))])
@@ -149,7 +149,7 @@ async fn a_model_is_shown_one_name_of_a_tool() {
 }
 
 #[tokio::test]
-async fn a_call_in_words_that_is_none_is_told() {
+async fn an_unreadable_call_in_words_is_rejected_with_its_reason() {
     for (text, tool, error) in [
         ("TOOL: nope.nope ARGS: {\"a\":1}", "nope.nope", "there is no tool `nope.nope`"),
         ("TOOL: off.hidden ARGS: {}", "off.hidden", "there is no tool `off.hidden`"),
@@ -196,7 +196,7 @@ async fn wanted(said: &str, returned: Value, is_native: bool) -> (Vec<String>, V
 }
 
 #[tokio::test]
-async fn what_is_only_quoted_is_not_called() {
+async fn a_quoted_call_is_not_made() {
     const CALL: &str = r#"{"tool": "blog.make", "args": {"id": "7"}}"#;
     let nothing = || json!("nothing");
     let same = || json!({ "tool": "blog.make", "args": { "id": "7" } });
@@ -225,7 +225,7 @@ async fn what_is_only_quoted_is_not_called() {
 }
 
 #[tokio::test]
-async fn in_words_what_is_repeated_is_refused_and_the_rest_called() {
+async fn a_repeated_call_in_words_is_rejected_and_others_are_made() {
     const CALL: &str = r#"TOOL: blog.make ARGS: {"id": "7"}"#;
     let (calls, _) = wanted(&format!("I do that now. {CALL}"), json!("nothing"), false).await;
     assert_eq!(calls, ["blog.make"]);
@@ -237,7 +237,7 @@ async fn in_words_what_is_repeated_is_refused_and_the_rest_called() {
 }
 
 #[tokio::test]
-async fn there_is_room_for_all_turns() {
+async fn a_turn_leaves_room_for_later_turns() {
     let long = |n: usize| json!({ "text": "x".repeat(n) });
     let calls: Vec<_> =
         [long(10), long(MAX_ARGS_BYTES + 1)].map(|text| ("blog.make", text)).into_iter().collect();
@@ -257,7 +257,7 @@ async fn there_is_room_for_all_turns() {
 }
 
 #[tokio::test]
-async fn what_the_last_turn_said_is_the_answer() {
+async fn the_text_of_the_last_turn_is_the_answer() {
     let past = json!([
         { "turn": { "text": "", "more": true, "model": "m", "tokens": { "input": 5, "output": 1 },
                     "read": [{ "n": 0, "tool": "blog.look", "args": {}, "id": "a" }] },
@@ -277,7 +277,7 @@ async fn what_the_last_turn_said_is_the_answer() {
 }
 
 #[tokio::test]
-async fn whoever_had_all_turns_answers_with_a_note() {
+async fn an_agent_that_used_all_turns_answers_with_a_note() {
     let past = json!([
         { "turn": { "text": "", "more": true, "model": "m", "tokens": { "input": 5, "output": 1 },
                     "read": [{ "n": 0, "tool": "blog.look", "args": {}, "id": "a" }] },
@@ -294,14 +294,14 @@ async fn whoever_had_all_turns_answers_with_a_note() {
 }
 
 #[tokio::test]
-async fn a_model_that_does_not_answer_fails_its_turn() {
+async fn a_failed_model_fails_its_turn() {
     let (mind, _toolbox, _) = mind(Vec::new());
     let err = call("faber_agent.turn", mind, given(json!({}))).await.unwrap_err();
     assert_eq!((err.code.as_str(), err.retryable), ("tool.unavailable", true));
 }
 
 #[tokio::test]
-async fn a_set_that_is_out_of_reach_is_not_switched_on() {
+async fn an_agent_cannot_activate_a_set_out_of_reach() {
     let ops = |toolbox: &Toolbox| {
         let ops = ToolSet::ready("ops".parse().unwrap(), "builtin", "", []);
         toolbox.put(ToolSet { acts_here: true, is_active: false, ..ops });
@@ -324,7 +324,7 @@ async fn a_set_that_is_out_of_reach_is_not_switched_on() {
 }
 
 #[tokio::test]
-async fn who_was_cut_off_says_so() {
+async fn a_truncated_answer_has_a_note() {
     for (stop, text, expected) in [
         (Stop::End, "Well", "Well"),
         (Stop::Length, "Well", "Well\n\n(Note: the model stopped at its limit of words)"),
@@ -344,7 +344,7 @@ async fn who_was_cut_off_says_so() {
 
 /// An agent's calls are not part of the plan, so each turn counts them.
 #[tokio::test]
-async fn calls_are_taken_off_the_limits_of_who_let_the_agent_loose() {
+async fn calls_of_an_agent_count_for_the_limits_of_its_caller() {
     let rate = Rate { calls: 2, per_ms: 3_600_000 };
     let mut token = Token::new("ci", "a secret that nobody guesses", Role::Operator);
     token.limits = Limits { calls: None, per_tool: Some(rate) };

@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_api_is_found_behind_any_address() {
+    fn the_api_url_is_derived_from_any_server_address() {
         for (address, expected) in [
             ("127.0.0.1:8080", "http://127.0.0.1:8080/graphql"),
             ("http://host:1/", "http://host:1/graphql"),
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_may_take_long() {
+    async fn a_slow_answer_is_awaited() {
         let local = LocalSet::new();
         local
             .run_until(async {
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_that_goes_silent_is_lost() {
+    async fn a_silent_stream_fails() {
         let local = LocalSet::new();
         local
             .run_until(async {
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_read_as_they_are_written() {
+    fn server_sent_events_are_parsed_in_pieces() {
         let answer = Event::parse(b"event: next\ndata: {\"data\":{\"n\":1}}");
         assert_eq!(answer, Event::Next(json!({ "data": { "n": 1 } })));
         assert_eq!(Event::parse(b"event: complete\ndata:"), Event::Complete);

@@ -394,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checks_say_what_was_found_and_how_to_mend_it() {
+    fn a_check_prints_its_finding_and_remedy() {
         let check = |name: &str, found: Result<&str, &str>| Check {
             name: name.to_owned(),
             found: found.map(str::to_owned).map_err(str::to_owned),

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_fit_into_the_window() {
+    fn a_list_fits_the_width_of_the_window() {
         let times = json!({ "startedAt": "2026-01-01T00:00:00Z", "createdAt": "2026-01-01T00:00:00Z",
             "finishedAt": "2026-01-01T00:00:02.5Z" });
         let mut failed = times.clone();

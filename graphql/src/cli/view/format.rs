@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_few_and_safe() {
+    fn a_list_of_names_is_short_and_escaped() {
         assert_eq!(list_names(&["a", "b", "c"], 3), "`a`, `b` and `c`");
         assert_eq!(list_names(&["a", "b", "c"], 2), "`a`, `b` and 1 more");
         assert_eq!(list_names(&["a"], 2), "`a`");
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_short() {
+    fn durations_are_formatted_briefly() {
         for (ms, expected) in [
             (0.04, "0.0 ms"),
             (9.0, "9.0 ms"),

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_told_once_and_whole() {
+    fn a_finished_execution_is_described_once() {
         let finding = |code: &str, severity: &str, kind: &str, message: &str| json!({ "code": code, "severity": severity, "kind": kind, "message": message });
         let mut failure = finding(
             "tool.failed",

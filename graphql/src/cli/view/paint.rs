@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_our_colours_reach_a_terminal() {
+    fn only_fabers_colours_reach_a_terminal() {
         let paint = Paint::new(true);
         let text = format!("{} \u{1b}[31mx\u{9b}\n", paint.red("no"));
         assert_eq!(paint.to_terminal(&text), "\u{1b}[31m\u{1b}[1mno\u{1b}[0m ␛[31mx\\u{9b}\n");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn without_colours_marks_are_foreign() {
+    fn colour_marks_are_escaped_without_colours() {
         let paint = Paint::new(false);
         assert_eq!(paint.to_terminal(&format!("{}\u{fdd3}", paint.red("no"))), "no\\u{fdd3}");
     }

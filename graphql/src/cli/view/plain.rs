@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_obeys_is_shown() {
+    fn control_characters_are_escaped() {
         for (said, shown) in [
             ("plain, Straße, 日本", "plain, Straße, 日本"),
             ("\u{1b}[2J\u{1b}]0;t\u{7}", "␛[2J␛]0;t␇"),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn json_means_the_same() {
+    fn escaped_json_has_the_same_meaning() {
         let document = json!({ "k\u{9b}": "a\u{202e}\u{e0041}\u{7f}\n👩\u{200d}💻" });
         let shown = serde_json::to_string_pretty(&document).unwrap();
         let escaped = safe_json(&shown);
@@ -163,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn colours_of_ours_stay() {
+    fn fabers_colours_are_kept() {
         let said = "\u{1b}[33mWARN\u{1b}[0m a\nWARN b \u{1b}[2J\u{1b}]0;x\u{7}\n";
         assert_eq!(safe_coloured(said), "\u{1b}[33mWARN\u{1b}[0m a⏎WARN b ␛[2J␛]0;x␇\n");
     }
 
     proptest! {
         #[test]
-        fn nothing_steers_a_terminal(text in ".*") {
+        fn no_escaped_text_controls_a_terminal(text in ".*") {
             let is_quiet = |it: &str| !it.chars().any(|it| it.is_control() && it != '\n' && it != '\t');
             prop_assert!(is_quiet(&safe_block(&text)));
             prop_assert!(is_quiet(&safe_json(&text)));

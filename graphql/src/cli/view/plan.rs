@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_shows_which_steps_feed_which() {
+    fn a_drawn_plan_shows_dependencies() {
         let plan = read(json!({
             "planId": "plan_1_aaaaaaaaa", "version": 1, "planner": "offline",
             "layers": [["createAuthor", "b"], ["createBlog"]],
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_plan_is_only_counted() {
+    fn a_long_plan_shows_only_counts() {
         let layers = vec![vec!["a"; 30]; 3];
         let plan = read(json!({ "planId": "plan_1_aaaaaaaaa", "version": 2, "planner": "offline",
             "layers": layers, "tools": [] }));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_look_like_those_of_a_compiler() {
+    fn diagnostics_are_drawn_with_code_place_and_help() {
         let problem = Diagnostic::error(
             "plan.unknown_tool",
             "tools[0].name",

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_no_color_that_is_empty_is_none() {
+    fn an_empty_no_color_variable_is_ignored() {
         let empty = Environment { has_empty_no_color: true, ..Environment::default() };
         assert!(has_colours(false, true, &empty));
         assert!(!has_colours(false, false, &empty), "a pipe");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_they_must_be() {
+    fn columns_are_as_wide_as_their_longest_cell() {
         let rows = [vec!["é".to_owned(), "long".to_owned()], vec!["ab".to_owned(), String::new()]];
         expect![[r"
             A   B

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_say_how_a_step_ended() {
+    fn a_step_line_shows_the_outcome() {
         check(StepState::Succeeded, Some(12.3), None, expect!["✓ createBlog    12 ms"]);
         let failed = Some("tool.failed");
         check(
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_show_progress() {
+    fn a_progress_bar_shows_the_share() {
         for (done, total, message, expected) in [
             (250.0, Some(1_000.0), None, "████░░░░░░░░░░░░ 250/1000"),
             (5.0, Some(4.0), Some("done"), "████████████████ 5/4  done"),

@@ -75,7 +75,7 @@ mod tests {
 
     /// The example of the contract.
     #[test]
-    fn tools_of_our_own_are_known_by_their_own_names() {
+    fn a_pattern_matches_built_in_tools_by_their_own_names() {
         let may = |tools: Value, sets: &[SetConfig], tool: &str| {
             let opened = access(&tools).open(sets, |_| Some("a-long-enough-token".to_owned()));
             let peer = std::net::IpAddr::from([10, 0, 0, 1]);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_matches_nothing_is_told() {
+    async fn a_pattern_without_a_matching_tool_is_reported() {
         let hidden = json!({
             "name": "later", "source": { "tools": [{ "name": "x" }] },
             "context": "c", "condition": "on",

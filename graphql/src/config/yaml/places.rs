@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_items_have_lines() {
+    fn the_lines_of_keys_and_items_are_found() {
         let text = "# first\nlimits:\n  lease_ms: 1\n  a.b: { c: 2 }\ntoolsets:\n  - name: x\n    \
                     source:\n      tools:\n        - { name: t,\n            effekt: read }\n";
         for (path, key, line) in [
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deep_document_does_not_fill_the_stack() {
+    fn a_deep_document_does_not_overflow_the_stack() {
         let text = format!("a: {}{}\nb: 1\n", "[".repeat(40), "]".repeat(40));
         assert_eq!(find_line(&text, "b", None), Some(2));
         let text = format!("a: {}{}\nb: 1\n", "[".repeat(400), "]".repeat(400));

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_filled_in_and_never_read_as_a_template() {
+    fn input_values_are_inserted_and_not_parsed_as_templates() {
         let input = json!({ "n": 1, "braces": "{{a.b}} {{{", "list": ["{{x}}"] });
         for written in [
             json!("{{a.b}}"),
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn diagnostics_find_their_step() {
+    fn a_diagnostic_is_assigned_to_its_step() {
         for (path, expected) in [
             ("tools[1].parameters.x", Some(1)),
             ("tools[12]", Some(12)),

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn queries_that_were_learned_from_go_with_requests() {
+    async fn pruning_removes_learned_queries_of_old_requests() {
         let store: Arc<dyn Store> = Arc::new(Memory::new());
         let tools = json!({ "s.t": { "well": 1.0, "failed": 0.0 } });
         let kind = |query: &str, at: Timestamp| json!({ "query": query, "at": at, "tools": tools });

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_plan_with_a_forbidden_tool_is_refused_even_if_the_tool_is_inactive() {
+    async fn a_plan_with_a_forbidden_inactive_tool_is_rejected() {
         let make = |set: &'static str, name: &'static str| {
             let run = |_: Given, _: ToolContext| async { Ok::<_, ToolError>("done") };
             let tool = function(set, name, "Does it.", Effect::Read, run);

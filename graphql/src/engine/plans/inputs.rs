@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_short_form_becomes_a_schema() {
+    fn the_short_form_of_inputs_becomes_a_schema() {
         let short = json!({
             "name": { "type": "string" },
             "n": { "type": "integer", "default": 3 },
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_may_be_called_type_or_properties() {
+    fn an_input_may_be_named_type_or_properties() {
         for name in ["type", "properties", "required"] {
             let found = to_schema(&json!({ name: { "type": "string" } })).unwrap();
             assert_eq!(found["required"], json!([name]), "{name}");
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schema_is_refused() {
+    fn an_invalid_input_schema_is_rejected() {
         refused(json!(5), expect![[r#"write a JSON Schema, or `{"name": {"type": "string"}}`"#]]);
         refused(json!({ "a": 5 }), expect![[r#"`a` is 5; write `{"a": {"type": "string"}}`"#]]);
         let err = to_schema(&json!({ "a": "strnig" })).unwrap_err();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_filled_in_and_everything_that_does_not_fit_is_said() {
+    fn inputs_get_defaults_and_every_violation_is_reported() {
         let schema = to_schema(&json!({
             "name": "string",
             "n": { "type": "integer", "default": 3 },

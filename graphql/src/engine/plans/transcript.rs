@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn each_entry_has_its_own_moment() {
+    fn each_transcript_entry_has_its_own_time() {
         let clock: Arc<dyn Clock> = Arc::new(Still);
         let mut transcript = Transcript::new(&clock);
         transcript.add("selection", json!(null));

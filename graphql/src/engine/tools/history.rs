@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_values_are_cut() {
+    fn long_parameters_and_outputs_are_cut() {
         let short = json!({ "text": "x".repeat(MAX_BYTES / 2) });
         assert_eq!(cut(&short), short);
         let long = json!({ "text": "ü".repeat(MAX_BYTES) });

@@ -231,7 +231,7 @@ const CASES: &[(&str, &str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn an_error_makes_the_nearest_nullable_field_null() {
+async fn an_error_sets_the_nearest_nullable_field_to_null() {
     let schema = schema();
     for (query, data, errors) in CASES {
         let (found, paths) = shown(&schema.execute(*query).await);
@@ -240,7 +240,7 @@ async fn an_error_makes_the_nearest_nullable_field_null() {
 }
 
 #[tokio::test]
-async fn errors_of_one_event_do_not_affect_the_next_event() {
+async fn errors_of_one_subscription_event_do_not_affect_others() {
     for (query, data, error) in [
         ("subscription { events { late soon } }", r#"{"events":{"late":1,"soon":2}}"#, None),
         (

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_fit_into_a_control_frame() {
+    fn close_reasons_are_cut_to_a_control_frame() {
         assert_eq!(Closing::duplicate("a").reason, "Subscriber for a already exists");
         assert_eq!(Closing::duplicate(&"x".repeat(500)).reason.len(), 123);
         let cut = Closing::duplicate(&"é".repeat(500)).reason;

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_today() {
+    fn messages_of_the_current_protocol_are_parsed() {
         let check = |text, expected| check(Subprotocol::TransportWs, text, expected);
         check(r#"{"type":"connection_init"}"#, expect!["Init(None)"]);
         check(
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_yesterday() {
+    fn messages_of_the_older_protocol_are_parsed() {
         let check = |text, expected| check(Subprotocol::Legacy, text, expected);
         check(r#"{"type":"connection_init","payload":null}"#, expect!["Init(None)"]);
         check(r#"{"type":"start","id":"1","payload":{"query":"{a}"}}"#, expect!["1: {a}"]);

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_turns_close_the_connection() {
+    fn a_protocol_violation_closes_the_connection() {
         let protocol = Subprotocol::TransportWs;
         check(
             protocol,
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_operations_do_not() {
+    fn an_invalid_operation_does_not_close_the_connection() {
         check(
             Subprotocol::TransportWs,
             &[INIT, r#"{"type":"subscribe","id":"1","payload":{"query":"{"}}"#],
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_free_again_once_its_operation_is_over() {
+    fn an_operation_id_can_be_used_again_after_its_end() {
         let complete = r#"{"type":"complete","id":"1"}"#;
         let messages = [INIT, SUBSCRIBE, complete, SUBSCRIBE];
         let mut session = check(
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_protocol_has_its_own_words() {
+    fn the_older_protocol_gets_its_own_messages() {
         let messages = [INIT, START, START, r#"{"type":"connection_terminate"}"#];
         let mut session = check(
             Subprotocol::Legacy,

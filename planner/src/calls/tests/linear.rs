@@ -183,7 +183,7 @@ fn hostile_repetitions_take_linear_time() {
 }
 
 #[test]
-fn hostile_halves_take_linear_time() {
+fn hostile_halves_of_calls_take_linear_time() {
     for part in PARTS {
         let first = part.repeat((1 << 11) / part.len());
         for second in ["\"", "}", "]", ")", "'", "\n", "</args>", "</tool_call>", "]]>", "*/"] {
@@ -222,7 +222,7 @@ fn a_hostile_mixture_takes_linear_time() {
 }
 
 #[test]
-fn a_long_call_is_read() {
+fn a_call_with_a_long_argument_is_parsed() {
     let content = "fn main() { \"hi\" }\\n".repeat(1 << 15).replace('"', "\\\"");
     let text = format!("{{\"tool\": \"write_file\", \"args\": {{\"content\": \"{content}\"}}}}");
     let (calls, steps) = read_counting(&text);
@@ -231,7 +231,7 @@ fn a_long_call_is_read() {
 }
 
 #[test]
-fn there_are_limits() {
+fn too_long_replies_and_too_many_calls_are_rejected() {
     let names = CatalogNames::new(tools::catalog());
     let parse = |text: &str| parse_tool_calls(text, &|name| names.find(name));
     let most = "tree()\n".repeat(limits::REPLY_CALLS);

@@ -177,17 +177,17 @@ fn args() -> impl Strategy<Value = Map<String, Value>> {
 
 proptest! {
     #[test]
-    fn nothing_panics_or_takes_long(text in any::<String>()) {
+    fn random_text_neither_panics_nor_takes_long(text in any::<String>()) {
         check(&text)?;
     }
 
     #[test]
-    fn nearly_calls_do_not_panic_or_take_long(pieces in vec(select(&PIECES[..]), 0..120)) {
+    fn almost_valid_calls_neither_panic_nor_take_long(pieces in vec(select(&PIECES[..]), 0..120)) {
         check(&pieces.concat())?;
     }
 
     #[test]
-    fn changed_calls_do_not_panic(
+    fn mutated_calls_do_not_panic(
         call in select(&CALLS[..]),
         at in any::<prop::sample::Index>(),
         piece in select(&PIECES[..]),
@@ -201,7 +201,7 @@ proptest! {
     }
 
     #[test]
-    fn no_pair_that_is_written_is_dropped(
+    fn no_written_argument_is_dropped(
         keys in prop::sample::subsequence(&GIVEN[..], 2..=4),
         values in vec(select(&VALUES[..]), 4),
         between in vec(select(&BETWEEN[..]), 4),
@@ -226,14 +226,14 @@ proptest! {
     }
 
     #[test]
-    fn cut_calls_do_not_panic(call in select(&CALLS[..]), at in any::<prop::sample::Index>()) {
+    fn truncated_calls_do_not_panic(call in select(&CALLS[..]), at in any::<prop::sample::Index>()) {
         let chars: Vec<char> = call.chars().collect();
         let text: String = chars[..at.index(chars.len())].iter().collect();
         check(&text)?;
     }
 
     #[test]
-    fn any_arguments_come_back_as_they_were(args in args()) {
+    fn formatted_arguments_are_parsed_unchanged(args in args()) {
         let value = Value::Object(args);
         let text = value.to_string();
         let tool = "rag2_tools.find";
@@ -251,7 +251,7 @@ proptest! {
     }
 
     #[test]
-    fn any_string_in_quotes_or_tags_comes_back(text in any::<String>()) {
+    fn quoted_and_tagged_strings_are_parsed_unchanged(text in any::<String>()) {
         let quoted = Value::from(text.as_str());
         let expected = |format: &str| json!([["rag2_tools.find", { "what": text }, format]]);
         prop_assert_eq!(read(&format!("rag2_tools.find(what={quoted})")), expected("function_call"));

@@ -34,7 +34,7 @@ fn check(parameters: Value, expected: Expect) {
 }
 
 #[test]
-fn a_good_expression_is_no_trouble() {
+fn a_valid_expression_compiles_without_diagnostics() {
     for parameters in [
         json!({ "expression": "sum(prices) * 1.19", "values": { "prices": "{{list.prices}}" } }),
         json!({ "expression": "1 + 1" }),
@@ -129,7 +129,7 @@ fn a_template_in_the_expression_is_reported_once() {
 }
 
 #[test]
-fn compensations_are_checked_too() {
+fn expressions_of_compensations_are_checked() {
     let tools = json!([{ "name": "createBlog", "compensate":
         { "name": COMPUTE, "parameters": { "expression": "a" } } }]);
     let found = compile_steps(&tools).expect_err("`a` has no value");
@@ -152,7 +152,7 @@ fn templates_are_strict_unless_the_step_says_otherwise() {
 }
 
 #[test]
-fn patterns_of_expressions_count_with_those_of_conditions() {
+fn patterns_of_expressions_and_conditions_share_a_budget() {
     let pattern = "text.matches('^[a-z]{1,300}$')";
     let step = json!({ "name": COMPUTE,
         "parameters": { "expression": pattern, "values": { "text": "a" } } });

@@ -10,7 +10,7 @@ fn check(tools: &Value, expected: &Expect) {
 }
 
 #[test]
-fn naming_a_step_makes_a_dependency() {
+fn a_step_named_in_a_condition_becomes_a_dependency() {
     let plan = good(json!({ "tools": [
         { "id": "c", "name": "flow.echo", "when": "a.ok && steps[\"flow.echo_2\"] == 1 && vars.v > 2 && input.x" },
         { "id": "a", "name": "flow.echo" },
@@ -28,7 +28,7 @@ fn naming_a_step_makes_a_dependency() {
 }
 
 #[test]
-fn what_is_no_condition_is_said() {
+fn an_invalid_condition_is_reported() {
     check(
         &json!([
             { "id": "author", "name": "listAuthors" },

@@ -36,7 +36,7 @@ fn warnings(tools: &Value, expected: &Expect) {
 }
 
 #[test]
-fn the_list_and_the_items_are_known_to_their_step() {
+fn a_loop_knows_its_list_and_items() {
     let plan = good(json!({ "tools": [
         { "id": "loop", "name": "flow.echo", "forEach": "{{ l.items }}", "maxParallel": 3,
           "parameters": { "x": "{{item._id}} {{index}}", "y": ["{{item}}", "{{input.z}}"] },
@@ -59,7 +59,7 @@ fn the_list_and_the_items_are_known_to_their_step() {
 }
 
 #[test]
-fn what_gives_no_list_is_said() {
+fn a_for_each_that_is_no_list_template_is_reported() {
     check(
         &json!([
             { "id": "l", "name": "listAuthors" },
@@ -95,7 +95,7 @@ fn what_gives_no_list_is_said() {
 }
 
 #[test]
-fn items_are_known_in_loops_only() {
+fn item_and_index_outside_of_a_loop_are_reported() {
     check(
         &json!([
             { "name": "flow.echo", "parameters": { "a": ["{{item.x}}", "{{index}}"] },
@@ -110,7 +110,7 @@ fn items_are_known_in_loops_only() {
 }
 
 #[test]
-fn a_tool_called_item_is_not_the_item() {
+fn a_tool_named_item_is_not_the_loop_item() {
     let catalog = Catalog::new([tool("s", "item", json!({})), tool("s", "o", json!({}))]);
     let steps = json!({ "tools": [
         { "name": "item" },
@@ -148,7 +148,7 @@ fn the_output_of_a_loop_is_a_list() {
 }
 
 #[test]
-fn what_is_certainly_no_list_is_a_warning() {
+fn a_loop_over_a_known_non_list_is_a_warning() {
     warnings(
         &json!([
             { "name": "list" },
@@ -171,7 +171,7 @@ fn what_is_certainly_no_list_is_a_warning() {
 }
 
 #[test]
-fn items_are_what_the_list_says_they_are() {
+fn the_schema_of_a_list_describes_its_items() {
     warnings(
         &json!([
             { "name": "list" },

@@ -9,7 +9,7 @@ fn check(tools: &Value, expected: &Expect) {
 }
 
 #[test]
-fn names() {
+fn diagnostics_of_names() {
     check(
         &json!([
             { "name": "createAutor" },
@@ -40,7 +40,7 @@ fn names() {
 }
 
 #[test]
-fn references() {
+fn diagnostics_of_references() {
     check(
         &json!([
             { "id": "author1", "name": "listAuthors" },
@@ -71,7 +71,7 @@ fn references() {
 }
 
 #[test]
-fn parameters() {
+fn diagnostics_of_parameters() {
     check(
         &json!([
             { "name": "createAuthor", "parameters": { "emial": "a@b.c", "age": "x", "kind": "dog", "address": {} } },
@@ -94,7 +94,7 @@ fn parameters() {
 }
 
 #[test]
-fn policies_and_mappings() {
+fn diagnostics_of_policies_and_mappings() {
     check(
         &json!([
             { "name": "flow.noop", "timeoutMs": 0, "retry": { "maxAttempts": 5_000, "multiplier": 1e9 } },
@@ -115,7 +115,7 @@ fn policies_and_mappings() {
 }
 
 #[test]
-fn cycles_and_order() {
+fn diagnostics_of_cycles_and_order() {
     let mut draft = chain(&[("a", &["b"]), ("b", &["a"])]);
     draft["executionOrder"] = json!(["a", "c"]);
     expect![[r#"
@@ -146,7 +146,7 @@ fn cycles_and_order() {
 }
 
 #[test]
-fn outputs() {
+fn diagnostics_of_outputs() {
     let plan = good(json!({ "tools": [
         { "name": "createAuthor", "parameters": { "name": "A", "email": "a@b.c" } },
         { "name": "flow.echo", "parameters": { "a": "{{createAuthor.id}}", "b": "{{createAuthor._id.x}}",

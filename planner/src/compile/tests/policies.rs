@@ -10,7 +10,7 @@ fn check(tools: &Value, expected: &Expect) {
 }
 
 #[test]
-fn what_is_in_range_is_kept() {
+fn policy_values_in_range_are_kept() {
     let plan = good(json!({ "tools": [
         { "name": "listAuthors", "idleTimeoutMs": 1, "cacheTtlMs": 31_536_000_000_u64 },
         { "name": "flow.echo", "forEach": "{{listAuthors}}", "maxParallel": 10_000 },
@@ -22,7 +22,7 @@ fn what_is_in_range_is_kept() {
 }
 
 #[test]
-fn what_is_not_is_said() {
+fn policy_values_out_of_range_are_reported() {
     check(
         &json!([
             { "name": "listAuthors", "idleTimeoutMs": 0, "cacheTtlMs": 0 },
@@ -48,7 +48,7 @@ fn what_is_not_is_said() {
 }
 
 #[test]
-fn only_what_changes_nothing_is_cached() {
+fn cache_ttl_is_allowed_for_read_tools_only() {
     let of = |name: &str, effect| {
         let set = if name.starts_with("flow.") { "flow" } else { "s" };
         let catalog = Catalog::new([with(&tool(set, name, json!({})), |it| it.effect = effect)]);

@@ -253,7 +253,7 @@ fn reaches(edges: &[Vec<usize>], from: usize) -> Vec<bool> {
 
 proptest! {
     #[test]
-    fn compiling_never_panics_and_errors_stand_in_the_way(draft in nested()) {
+    fn compiling_random_drafts_returns_a_plan_or_errors(draft in nested()) {
         let _ = compile(&draft, about(), &catalog());
         match compile_all(&draft, about(), &catalog(), &sub_plans(), &mut |_| about()) {
             Ok(compiled) => for plan in compiled.inner.into_iter().chain([compiled.plan]) {
@@ -269,7 +269,7 @@ proptest! {
     }
 
     #[test]
-    fn a_plan_survives_its_store_and_its_draft(draft in rich()) {
+    fn a_plan_survives_storage_and_conversion_to_a_draft(draft in rich()) {
         let draft = parse_value(draft).unwrap();
         let plan = compile_with(&draft, about(), &catalog(), &sub_plans());
         let plan = plan.unwrap_or_else(|it| panic!("{}", lines(&it)));
@@ -294,14 +294,14 @@ proptest! {
     }
 
     #[test]
-    fn reading_never_panics(value in value(), text in ".{0,40}") {
+    fn parsing_random_json_does_not_panic(value in value(), text in ".{0,40}") {
         let _ = parse_value(value.clone());
         let _ = parse_value(json!({ "tools": [value] }));
         let _ = super::super::parse(&text);
     }
 
     #[test]
-    fn the_order_is_the_naive_one(edges in acyclic()) {
+    fn the_execution_order_equals_that_of_a_naive_algorithm(edges in acyclic()) {
         let plan = good(graph(&edges));
         let expected: Vec<_> = naive_order(&edges).iter().map(|it| format!("s{it}")).collect();
         prop_assert_eq!(ids(&plan), expected);
@@ -322,7 +322,7 @@ proptest! {
     }
 
     #[test]
-    fn cycles_are_cycles_and_one_a_component(edges in cyclic()) {
+    fn each_component_reports_one_real_cycle(edges in cyclic()) {
         let reach: Vec<_> = (0..edges.len()).map(|it| reaches(&edges, it)).collect();
         let firsts: Vec<_> = (0..edges.len())
             .filter(|a| reach[*a][*a] && (0..*a).all(|b| !(reach[*a][b] && reach[b][*a])))

@@ -12,7 +12,7 @@ fn check(text: &str, expected: &Expect) {
 }
 
 #[test]
-fn a_draft_says_what_it_says() {
+fn a_draft_is_parsed_with_all_fields() {
     let text = r#"{
         "query": "q", "requestId": null, "executionOrder": ["a"],
         "tools": [{
@@ -31,7 +31,7 @@ fn a_draft_says_what_it_says() {
 }
 
 #[test]
-fn everything_that_makes_it_none_is_said_at_once() {
+fn all_errors_of_a_malformed_draft_are_reported() {
     check(
         r#"{"querry": "x", "executionOrder": ["a", 1], "tools": [
             {"name": 5, "dependson": "a", "parameters": 5, "outputMapping": "x", "timeoutMs": "5", "a b": 1},
@@ -61,7 +61,7 @@ fn everything_that_makes_it_none_is_said_at_once() {
 
 /// An unknown field hid unknown tools, missing parameters and cycles.
 #[test]
-fn an_unknown_field_hides_nothing() {
+fn an_unknown_field_hides_no_other_diagnostic() {
     let found = bad(json!({
         "colour": 1,
         "tools": [
@@ -83,7 +83,7 @@ fn an_unknown_field_hides_nothing() {
 }
 
 #[test]
-fn an_unknown_field_inside_a_plan_inside_hides_nothing() {
+fn an_unknown_field_in_an_inline_plan_hides_no_other_diagnostic() {
     let draft = parse(
         r#"{"tools": [{"plan": {"tools": [{"name": "flow.ech", "why": "so"}]}}, {"name": "nothing"}]}"#,
     )
@@ -99,7 +99,7 @@ fn an_unknown_field_inside_a_plan_inside_hides_nothing() {
 }
 
 #[test]
-fn what_is_no_object_with_tools_is_no_draft() {
+fn a_draft_must_be_an_object_with_tools() {
     check(
         "[]",
         &expect![[r#"
@@ -147,7 +147,7 @@ fn what_is_no_object_with_tools_is_no_draft() {
 }
 
 #[test]
-fn rounded_numbers_are_noticed_and_reach_the_plan() {
+fn rounded_numbers_become_warnings_of_the_plan() {
     let text =
         r#"{"tools": [{"name": "flow.echo", "parameters": {"n": 123456789012345678901234}}]}"#;
     let plan = compile(&parse(text).unwrap(), about(), &catalog()).unwrap();

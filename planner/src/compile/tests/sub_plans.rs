@@ -76,7 +76,7 @@ fn a_step_may_execute_a_plan() {
 }
 
 #[test]
-fn what_names_no_plan_is_said() {
+fn an_unknown_sub_plan_is_reported() {
     check(
         &json!([
             { "plan": "welcom" },
@@ -105,7 +105,7 @@ fn what_names_no_plan_is_said() {
 }
 
 #[test]
-fn what_is_wrong_inside_says_where() {
+fn an_error_in_an_inline_plan_has_its_full_path() {
     check(
         &json!([
             { "name": "flow.noop" },
@@ -138,7 +138,7 @@ fn what_is_wrong_inside_says_where() {
 }
 
 #[test]
-fn plans_are_not_inside_one_another_without_end() {
+fn too_deeply_nested_inline_plans_are_reported() {
     let nested = |levels: u32| {
         let innermost = json!({ "tools": [{ "name": "flow.noop" }] });
         (0..levels).fold(innermost, |it, _| json!({ "tools": [{ "plan": it }] }))
@@ -165,7 +165,7 @@ fn plans_are_not_inside_one_another_without_end() {
 }
 
 #[test]
-fn the_names_to_look_up_are_listed() {
+fn the_named_sub_plans_of_a_draft_are_listed() {
     let draft = parse_value(json!({ "tools": [
         { "plan": "b" }, { "plan": { "tools": [{ "plan": "a" }, { "plan": "b" }] } }, { "name": "c" },
     ] }));
@@ -173,7 +173,7 @@ fn the_names_to_look_up_are_listed() {
 }
 
 #[test]
-fn a_plan_executes_what_it_named_when_it_was_made() {
+fn a_recompiled_plan_keeps_its_sub_plans() {
     let tools = json!([{ "plan": "welcome", "parameters": { "name": "x" } }, { "plan": { "tools": [{ "name": "flow.noop" }] } }]);
     let plan = all(&tools).unwrap().pop().unwrap();
     let draft = Draft::from_plan(&plan);
@@ -183,7 +183,7 @@ fn a_plan_executes_what_it_named_when_it_was_made() {
 }
 
 #[test]
-fn what_has_a_default_need_not_be_given() {
+fn an_input_with_a_default_may_be_left_out() {
     let inputs = json!({
         "type": "object",
         "properties": { "n": { "type": "integer", "default": 1 }, "m": { "type": "integer" } },

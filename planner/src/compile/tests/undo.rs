@@ -10,7 +10,7 @@ fn check(tools: &Value, expected: &Expect) {
 }
 
 #[test]
-fn what_undoes_a_step_knows_what_it_returned() {
+fn a_compensation_can_use_the_output_of_its_step() {
     let plan = good(json!({ "tools": [
         { "id": "b", "name": "createBlog", "compensate": {
             "toolName": "flow.noop", "parameters": { "id": "{{b._id}}", "who": "{{a}} {{vars.v}} {{input.x}}" },
@@ -28,7 +28,7 @@ fn what_undoes_a_step_knows_what_it_returned() {
 }
 
 #[test]
-fn what_cannot_undo_is_said() {
+fn an_invalid_compensation_is_reported() {
     check(
         &json!([
             { "name": "flow.noop", "compensate": "flow.noop" },
@@ -65,7 +65,7 @@ fn what_cannot_undo_is_said() {
 }
 
 #[test]
-fn a_dependent_cannot_help_to_undo() {
+fn a_compensation_that_reads_a_dependent_closes_a_cycle() {
     check(
         &json!([
             { "id": "a", "name": "flow.noop", "compensate": { "name": "flow.echo", "parameters": { "x": "{{b.x}}" } } },

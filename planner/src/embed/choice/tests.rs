@@ -59,7 +59,7 @@ async fn lasts(embedders: &Embedders, name: &str) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_is_passed_over_and_tried_again_later_and_later() {
+async fn a_failed_source_is_skipped_for_growing_pauses() {
     let (_, embedders) = moods(&["a", "b"]);
     let first = embedders.choose().await;
     assert_eq!(model(&first), "a");
@@ -85,7 +85,7 @@ async fn what_fails_is_passed_over_and_tried_again_later_and_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_still_away_is_not_used() {
+async fn a_source_that_is_still_unavailable_is_not_used() {
     let (moods, embedders) = moods(&["a", "b", "c"]);
     moods[0].is_away.store(true, Ordering::SeqCst);
     let second = embedders.choose().await;
@@ -101,7 +101,7 @@ async fn one_that_is_still_away_is_not_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_does_not_take_a_text_is_used_for_others() {
+async fn a_source_that_rejects_one_text_stays_in_use() {
     let (_, embedders) = moods(&["a", "b"]);
     let choice = embedders.choose().await;
     let long = EmbedError::Text { url: "u".to_owned(), why: "too long".to_owned() };
@@ -110,7 +110,7 @@ async fn one_that_does_not_take_a_text_is_used_for_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_one_stays() {
+async fn the_last_source_has_no_replacement() {
     let (moods, embedders) = moods(&["a", "b"]);
     moods[1].is_away.store(true, Ordering::SeqCst);
     let choice = embedders.choose().await;
@@ -121,7 +121,7 @@ async fn the_last_one_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_broken_stays_away() {
+async fn a_broken_source_is_not_tried_again() {
     let (_, embedders) = moods(&["a", "b"]);
     let broken = EmbedError::Model { model: "a".to_owned(), why: "it is broken".to_owned() };
     embedders.instead(&*embedders.choose().await, &broken).await.unwrap();

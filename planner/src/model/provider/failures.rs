@@ -136,7 +136,7 @@ mod tests {
     use super::{super::tests::provider, *};
 
     #[test]
-    fn what_may_pass_is_asked_again() {
+    fn the_status_decides_whether_to_retry() {
         let provider = provider();
         for (status, body, may_pass) in [
             (429, "slow down", true),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_read_in_seconds_and_milliseconds() {
+    fn a_wait_is_parsed_in_seconds_and_milliseconds() {
         for (name, value, expected) in [
             ("retry-after", "2", Some(2_000)),
             ("retry-after", "0.5", Some(500)),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_until_a_time_are_by_the_clock_of_the_provider() {
+    fn a_wait_until_a_date_uses_the_providers_clock() {
         let wait = |until, now| {
             let now = HeaderValue::from_static(now);
             let until = HeaderValue::from_static(until);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_shown_nowhere() {
+    fn errors_hide_the_key() {
         let provider = provider();
         let err = provider.answered(StatusCode::UNAUTHORIZED, "bad key sk-secret", None);
         assert!(
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn that_it_is_about_the_form_is_seen_however_late_it_is_said() {
+    fn a_rejected_schema_is_recognised_late_in_a_message() {
         let provider = provider();
         let late = format!("{} response_format", "x ".repeat(1_000));
         for (body, expected) in [(late.as_str(), true), ("no `json_schema`", true), ("no", false)] {

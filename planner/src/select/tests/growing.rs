@@ -19,7 +19,7 @@ async fn select(selector: &Selector, tools: &Tools, by: Criterion) -> Vec<String
 }
 
 #[tokio::test]
-async fn only_what_a_criterion_needs_is_embedded() {
+async fn a_criterion_embeds_only_the_texts_it_needs() {
     let (known, selector) = world();
     let tools =
         list([tool("one", "a", &["b", "c"]), tool("two", "d", &[]), tool("three", " ", &[])]);
@@ -34,7 +34,7 @@ async fn only_what_a_criterion_needs_is_embedded() {
 }
 
 #[tokio::test]
-async fn a_tool_that_comes_costs_its_own_texts() {
+async fn a_new_tool_embeds_only_its_own_texts() {
     let (known, selector) = world();
     let one = tool("one", "a", &["b"]);
     let both = |tools: Vec<Arc<ToolDefinition>>| {
@@ -66,7 +66,7 @@ async fn a_tool_that_comes_costs_its_own_texts() {
 }
 
 #[tokio::test]
-async fn what_one_criterion_knows_outlives_changes_that_another_sees() {
+async fn the_index_of_a_criterion_survives_changes_seen_by_another() {
     let (known, selector) = world();
     let one = tool("one", "a", &[]);
     select(&selector, &list([Arc::clone(&one)]), Criterion::Description).await;

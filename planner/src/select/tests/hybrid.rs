@@ -25,7 +25,7 @@ fn world() -> (Arc<Known>, Tools) {
 }
 
 #[tokio::test]
-async fn meaning_and_words_both_have_a_say() {
+async fn hybrid_scores_combine_meaning_and_words() {
     let (known, tools) = world();
     let selector = Selector::new(Some(known));
     for (query, expected) in
@@ -49,7 +49,7 @@ async fn each_part_of_a_query_finds_its_tool() {
 }
 
 #[tokio::test]
-async fn without_meaning_words_go_on_and_it_is_said() {
+async fn hybrid_selection_without_vectors_uses_words_and_says_why() {
     let (known, tools) = world();
     let selector = Selector::new(Some(Arc::clone(&known) as _));
     known.break_down(true);
@@ -63,7 +63,7 @@ async fn without_meaning_words_go_on_and_it_is_said() {
 }
 
 #[tokio::test]
-async fn what_may_not_take_part_has_no_influence() {
+async fn excluded_tools_do_not_influence_scores() {
     let selector = Selector::new(None);
     let tools = list([
         tool("a", "read the form K2", &[]),
@@ -78,7 +78,7 @@ async fn what_may_not_take_part_has_no_influence() {
 }
 
 #[tokio::test]
-async fn what_executions_have_taught_moves_tools_a_little() {
+async fn learned_outcomes_change_scores_slightly() {
     let (known, tools) = world();
     let selector = Selector::new(Some(known));
     let at = Timestamp::UNIX_EPOCH;
@@ -116,7 +116,7 @@ async fn what_executions_have_taught_moves_tools_a_little() {
 
 /// Queries are people's: what is made of them is not kept in the store.
 #[tokio::test]
-async fn kinds_are_embedded_once_and_not_kept() {
+async fn kinds_are_embedded_once_and_not_stored() {
     let near = || {
         Known::new([
             ("a", vec![1.0, 0.0, 0.0]),

@@ -25,7 +25,7 @@ fn score(learned: &Learned, from: &str, to: &str, at: Timestamp) -> Option<f64> 
 }
 
 #[test]
-fn what_followed_is_likely_to_follow() {
+fn a_frequent_follower_gets_a_high_score() {
     let mut learned = Learned::default();
     assert!(learned.is_empty());
     assert_eq!(learned.followers(&tools(&["t1"])[0], 5, DAY), []);
@@ -45,7 +45,7 @@ fn what_followed_is_likely_to_follow() {
 }
 
 #[test]
-fn scores_of_edges_are_shares() {
+fn learned_edge_scores_are_shares() {
     let mut learned = Learned::default();
     assert_eq!(score(&learned, "a1", "t1", DAY), None, "nothing was seen");
     for _ in 0..30 {
@@ -60,7 +60,7 @@ fn scores_of_edges_are_shares() {
 }
 
 #[test]
-fn what_is_older_counts_less() {
+fn older_transitions_count_less() {
     let mut learned = Learned::default();
     for _ in 0..8 {
         lesson(&mut learned, &["t1", "t2"], DAY);

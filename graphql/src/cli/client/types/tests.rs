@@ -110,7 +110,7 @@ fn fits<T: for<'de> Deserialize<'de>>(name: &str, text: &str, whole: bool) {
 }
 
 #[test]
-fn fields_are_those_of_the_schema() {
+fn selected_fields_exist_in_the_schema() {
     fits::<Execution>("Execution", &Execution::fields(), true);
     fits::<Execution>("Execution", Execution::SUMMARY, false);
     fits::<ExecutionHead>("Execution", ExecutionHead::FIELDS, false);

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_set_is_meant() {
+    fn the_report_names_the_tool_that_a_shared_name_means() {
         expect!["every name means one tool"].assert_eq(&told(&json!({ "a": ["x"], "b": ["y"] })));
         expect!["a shared name means the tool of the earliest set, and `set.name` always works: `b.find` is `b.find`, not `a.b.find`; `find` is `b.find`, not `a.b.find`; `get` is `off.get`, which is inactive, not `a.get` or `b.get`"]
             .assert_eq(&told(&json!({ "off": ["x", "get"], "a": ["y", "get", "b.find"], "b": ["get", "find"] })));

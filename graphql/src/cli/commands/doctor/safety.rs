@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_decide_who_may_connect() {
+    fn the_access_check_depends_on_tokens_and_address() {
         check(
             json!([]),
             "127.0.0.1:80",
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_here_is_not_well() {
+    fn an_unsupported_confinement_is_a_problem() {
         let all = sandbox::Support {
             files: true,
             tcp: true,
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_that_are_not_there_are_named_with_who_needs_them() {
+    fn missing_secrets_are_named_with_their_toolset() {
         let set = |name: &str, secret: &str| {
             let headers = json!({ "x": { "secret": secret } });
             let source = json!({ "mcp": { "url": "http://a/", "headers": headers } });

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_browser_is_what_the_environment_says() {
+    fn the_browser_is_chosen_from_the_environment() {
         let environment = |browser: Option<&str>, has_display: bool| Environment {
             browser: browser.map(ToOwned::to_owned),
             has_display,

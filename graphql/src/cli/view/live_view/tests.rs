@@ -125,7 +125,7 @@ fn every_step_of_a_short_plan_has_a_line() {
 }
 
 #[test]
-fn a_small_window_has_what_matters() {
+fn a_small_window_shows_the_most_important_lines() {
     check(
         draw(&plan(), Size { lines: 7, columns: 60 }, &events(), 1.5),
         expect![[r"
@@ -140,7 +140,7 @@ fn a_small_window_has_what_matters() {
 
 /// One long name took the time and the code from every line.
 #[test]
-fn names_give_way_before_what_came_of_them() {
+fn long_names_are_cut_before_times_and_codes() {
     let long = format!("three-{}", "with-".repeat(16));
     let plan = json!({ "layers": [["one"], [&long], ["later"]], "tools": [] });
     let error = json!({ "code": "tool.failed", "message": "upstream said 503" });
@@ -234,7 +234,7 @@ fn layers_of_a_long_plan_are_folded() {
 }
 
 #[test]
-fn a_layer_that_was_skipped_is_not_one_that_was_done() {
+fn a_skipped_layer_differs_from_a_succeeded_one() {
     let layers: Vec<Vec<String>> =
         (0..3).map(|layer| (0..10).map(|step| format!("l{layer}s{step}")).collect()).collect();
     let plan = json!({ "layers": layers, "tools": [] });
@@ -260,6 +260,6 @@ fn a_layer_that_was_skipped_is_not_one_that_was_done() {
 }
 
 #[test]
-fn the_template_is_valid() {
+fn the_progress_bar_template_is_valid() {
     stage_style();
 }

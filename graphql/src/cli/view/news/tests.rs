@@ -19,7 +19,7 @@ fn step(news: Option<News>) -> (String, StepView) {
 }
 
 #[test]
-fn durations_are_those_of_the_log() {
+fn durations_come_from_the_event_times() {
     let mut board = ExecutionView::default();
     board.apply(&event(1000, "step_started", Some("a"), &json!({})));
     let news = board.apply(&event(3500, "step_succeeded", Some("a"), &json!({})));
@@ -29,7 +29,7 @@ fn durations_are_those_of_the_log() {
 }
 
 #[test]
-fn durations_may_be_long_and_are_never_negative() {
+fn durations_can_be_long_and_are_never_negative() {
     let at = |kind: &str, at: &str| {
         read(json!({ "seq": 1, "type": kind, "at": at, "stepId": "a", "data": {} }))
     };
@@ -43,7 +43,7 @@ fn durations_may_be_long_and_are_never_negative() {
 }
 
 #[test]
-fn a_person_is_waited_for_once_nothing_else_can_go_on() {
+fn an_execution_asks_a_person_only_if_nothing_else_can_run() {
     let mut board = ExecutionView::default();
     board.apply(&event(1, "step_started", Some("a"), &json!({})));
     board.apply(&event(2, "step_waiting", Some("b"), &json!({ "for": "approval" })));
@@ -55,7 +55,7 @@ fn a_person_is_waited_for_once_nothing_else_can_go_on() {
 }
 
 #[test]
-fn a_child_that_waits_for_person_is_a_step_that_does() {
+fn a_child_that_waits_for_a_person_is_shown_as_its_step() {
     let mut board = ExecutionView::default();
     let begun = json!({ "parameters": {}, "childExecutionId": "exec_1_aaaaaaaaa" });
     board.apply(&event(1, "step_started", Some("a"), &begun));
@@ -66,7 +66,7 @@ fn a_child_that_waits_for_person_is_a_step_that_does() {
 }
 
 #[test]
-fn items_are_counted_and_few_are_told_of() {
+fn items_are_counted_and_only_a_few_are_named() {
     let mut board = ExecutionView::default();
     board.apply(&event(1, "step_started", Some("l"), &json!({ "items": 10 })));
     let mut told = 0;
@@ -92,7 +92,7 @@ fn items_are_counted_and_few_are_told_of() {
 }
 
 #[test]
-fn what_is_undone_does_not_count_as_a_step() {
+fn compensations_do_not_count_as_steps() {
     let mut board = ExecutionView::default();
     let note = board.apply(&event(1, "compensation_started", None, &json!({})));
     assert_eq!(note, Some(News::Note("compensating".to_owned())));
@@ -104,7 +104,7 @@ fn what_is_undone_does_not_count_as_a_step() {
 }
 
 #[test]
-fn a_signal_is_no_person() {
+fn a_wait_for_a_signal_asks_no_person() {
     let mut board = ExecutionView::new("exec_1");
     let data = json!({ "for": "signal", "name": "go" });
     let news = board.apply(&event(1, "step_waiting", Some("a"), &data));

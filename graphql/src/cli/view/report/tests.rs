@@ -15,7 +15,7 @@ fn check(recorded: &str, expected: Expect) {
 }
 
 #[test]
-fn of_what_went_well() {
+fn a_report_of_a_completed_execution() {
     check(
         include_str!("cases/completed.json"),
         expect![[r#"
@@ -47,7 +47,7 @@ fn of_what_went_well() {
 }
 
 #[test]
-fn of_what_failed() {
+fn a_report_of_a_failed_execution() {
     check(
         include_str!("cases/failed.json"),
         expect![[r#"
@@ -98,7 +98,7 @@ fn of_what_failed() {
 }
 
 #[test]
-fn of_what_waits() {
+fn a_report_of_a_waiting_execution() {
     check(
         include_str!("cases/waiting.json"),
         expect![[r#"
@@ -140,7 +140,7 @@ fn of_what_waits() {
 }
 
 #[test]
-fn of_lists() {
+fn a_report_of_loops() {
     check(
         include_str!("cases/loop.json"),
         expect![[r#"
@@ -197,7 +197,7 @@ fn of_lists() {
 }
 
 #[test]
-fn of_what_was_undone() {
+fn a_report_of_compensations() {
     check(
         include_str!("cases/undone.json"),
         expect![[r#"
@@ -247,7 +247,7 @@ fn of_what_was_undone() {
 }
 
 #[test]
-fn of_a_long_plan() {
+fn a_report_of_a_long_plan() {
     check(
         include_str!("cases/long.json"),
         expect![[r#"
@@ -283,7 +283,7 @@ fn of_a_long_plan() {
 }
 
 #[test]
-fn of_what_was_never_executed() {
+fn a_report_of_a_plan_without_executions() {
     let mut request = json!({
         "requestId": "req_1_aaaaaaaaa", "query": "dance", "plans": [], "executions": [],
         "transcript": [{ "kind": "error",
@@ -348,7 +348,7 @@ fn a_full_report_does_not_recommend_itself() {
 }
 
 #[test]
-fn of_a_wait_of_a_step_and_of_its_next_attempt() {
+fn a_report_of_a_wait_and_of_the_next_attempt() {
     let step = |id: &str, state: &str| {
         json!({ "stepId": id, "toolName": "shop.charge", "state": state, "attempts": 2,
             "startedAt": "2026-11-23T08:00:00Z" })

@@ -13,7 +13,7 @@ fn check(kind: &str, content: Value, expected: Expect) {
 }
 
 #[test]
-fn candidates_are_told_with_their_scores_and_why() {
+fn candidates_are_listed_with_scores_and_reasons() {
     let tool = |n: usize, kept: bool, why: &str| {
         json!({ "tool": format!("s.t{n}"), "score": 0.5 / f64::from(u32::try_from(n).unwrap()),
             "kept": kept, "why": why })
@@ -45,7 +45,7 @@ fn candidates_are_told_with_their_scores_and_why() {
 }
 
 #[test]
-fn what_a_planner_noted_reads_like_sentences() {
+fn planner_notes_are_drawn_as_sentences() {
     check(
         "clauses",
         json!(["Create author Alice", "create blog"]),
@@ -105,7 +105,7 @@ fn what_a_planner_noted_reads_like_sentences() {
 
 /// JSON had a `\` too many before each.
 #[test]
-fn what_would_steer_a_terminal_is_shown_once() {
+fn control_characters_in_json_are_escaped_once() {
     let told = |kind: &str, content: Value| {
         let painted = Paint::new(true);
         let twice = painted.to_terminal(&draw_entry(kind, &content, painted));
@@ -129,7 +129,7 @@ fn what_would_steer_a_terminal_is_shown_once() {
 }
 
 #[test]
-fn exchanges_with_models_begin_with_what_they_cost() {
+fn model_exchanges_begin_with_tokens_and_time() {
     check(
         "prompt",
         json!({ "round": 1, "tokens": 812, "ms": 4.0, "model": "m", "messages": [

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_with_the_cause_is_found_in_every_kind_of_trace() {
+    fn the_cause_is_found_in_every_kind_of_trace() {
         let python = "`export` exited with status 1: Traceback (most recent call last):\n  File \
                       \"export.py\", line 3, in <module>\n    main()\n    ~~~~^^\nValueError: \
                       unknown VAT code\n";

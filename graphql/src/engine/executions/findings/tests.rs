@@ -515,7 +515,7 @@ fn others() -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn every_finding_is_told() {
+fn every_finding_has_its_message_and_remedies() {
     let mut table = String::new();
     for (name, lines) in failures().into_iter().chain(waits()).chain(others()) {
         let _ = write!(table, "{name}\n{lines}");
@@ -726,7 +726,7 @@ fn every_finding_is_told() {
 
 /// Every step error and every finding of the documentation is in the table.
 #[test]
-fn every_documented_code_is_in_the_table() {
+fn every_documented_code_has_a_test_case() {
     let documented = include_str!("../../../../../docs/errors.md");
     let (_, errors) = documented.split_once("## Step errors").unwrap();
     let (errors, _) = errors.split_once("## API errors").unwrap();
@@ -755,7 +755,7 @@ fn the_most_severe_finding_comes_first() {
 }
 
 #[test]
-fn a_thousand_failed_items_are_a_hundred_findings() {
+fn findings_about_failed_items_are_limited() {
     let steps = [
         step("list", &[], json!({})),
         step(
@@ -775,7 +775,7 @@ fn a_thousand_failed_items_are_a_hundred_findings() {
 }
 
 #[test]
-fn a_failed_planning_says_what_is_wrong() {
+fn a_failed_planning_has_a_finding() {
     let request = shared::request::Request {
         id: "req_1_aaaaaaaaa".parse().unwrap(),
         query: "pay it's bill".to_owned(),
@@ -811,7 +811,7 @@ fn a_failed_planning_says_what_is_wrong() {
 /// The lost worker reported its last progress after two seconds. The other one came eight seconds
 /// later, and worked for one.
 #[test]
-fn time_without_a_worker_is_no_work() {
+fn time_without_a_worker_does_not_count_as_work() {
     let mut story = Story::of(&[step("a", &[], json!({}))]);
     let task = story.task("a");
     story.now = 2_000;

@@ -101,7 +101,7 @@ async fn kinds(faber: &Embedded, of: &Execution) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_fails_goes_on_by_itself_and_keeps_what_succeeded() {
+async fn an_automatic_replan_reuses_steps_that_succeeded() {
     let (faber, model) = faber(&[steps(&[pay("a", 1), pay("b", 2)])]).await;
     let first = run(&faber, steps(&[pay("a", 1), fail("x")]), order(1)).await;
     assert_eq!(first.state(), ExecutionState::Failed);
@@ -122,7 +122,7 @@ async fn what_fails_goes_on_by_itself_and_keeps_what_succeeded() {
 }
 
 #[tokio::test]
-async fn it_ends_when_it_was_done_as_often_as_it_may() {
+async fn automatic_replans_stop_at_their_limit() {
     let answers = [steps(&[fail("y")]), steps(&[fail("z")]), steps(&[pay("never", 1)])];
     let (faber, model) = faber(&answers).await;
     let first = run(&faber, steps(&[fail("x")]), order(2)).await;
@@ -137,7 +137,7 @@ async fn it_ends_when_it_was_done_as_often_as_it_may() {
 }
 
 #[tokio::test]
-async fn a_step_asks_for_what_follows_and_is_not_asked_again() {
+async fn a_step_requests_one_replan_that_does_not_repeat() {
     let look =
         json!({ "id": "look", "name": "flow.replan", "parameters": { "goal": "pay the rest" } });
     let answers = [steps(&[pay("a", 1), look.clone(), pay("b", 2)])];
@@ -163,7 +163,7 @@ async fn a_step_asks_for_what_follows_and_is_not_asked_again() {
 
 /// The model refuses, does not get to a plan, or would do something twice.
 #[tokio::test]
-async fn what_cannot_be_planned_stays_as_it_ended_and_says_why() {
+async fn a_replan_without_a_plan_is_given_up_with_a_reason() {
     let answers = [
         (json!({ "impossible": "closed" }), "NO_PLAN_FOUND"),
         (steps(&[json!({ "name": "nothing.like_it", "parameters": {} })]), "INVALID_PLAN"),
@@ -188,7 +188,7 @@ async fn what_cannot_be_planned_stays_as_it_ended_and_says_why() {
 
 /// Two see to it at the same time, as after a lease that ran out; and one more later.
 #[tokio::test]
-async fn it_goes_on_once_whoever_sees_to_it() {
+async fn two_workers_start_one_replan() {
     let answers = [steps(&[pay("b", 1)]), steps(&[pay("c", 1)]), steps(&[pay("d", 1)])];
     let (faber, _) = faber(&answers).await;
     let first = run(&faber, steps(&[fail("x")]), order(1)).await;
@@ -207,7 +207,7 @@ async fn it_goes_on_once_whoever_sees_to_it() {
 
 /// Each worker stopped during its attempt.
 #[tokio::test]
-async fn there_is_an_end_to_beginning_it() {
+async fn a_replan_is_given_up_after_repeated_crashes() {
     let (faber, model) = faber(&[steps(&[pay("a", 1)])]).await;
     let first = run(&faber, steps(&[fail("x")]), Order::default()).await;
     let engine = faber.engine();
@@ -222,7 +222,7 @@ async fn there_is_an_end_to_beginning_it() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_refused_before_anything_begins() {
+async fn an_impossible_replan_option_is_rejected_at_the_start() {
     let (with, _) = faber(&[]).await;
     let without = Embedded::over(Arc::new(Memory::new()), [set("crm")], Options::default());
     let without = without.await.unwrap();
@@ -273,7 +273,7 @@ async fn replans_leave_compensation_off_unless_the_caller_asks_for_it() {
 
 /// The next execution has the permissions of the first one.
 #[tokio::test]
-async fn a_new_plan_has_the_tools_of_whoever_began() {
+async fn a_replan_has_the_tools_of_the_first_caller() {
     let shop = json!({ "id": "b", "name": "shop.pay", "parameters": { "sum": 1 } });
     let (faber, _) = faber(&[steps(&[shop])]).await;
     let tools = Some(vec!["crm.*".parse().unwrap()]);

@@ -41,7 +41,7 @@ async fn begin(sets: Vec<ToolSet>) -> (Embedded, Arc<Memory>) {
 
 /// Of many tools a model is shown a few. What it calls is what everybody means by the name.
 #[tokio::test]
-async fn what_is_asked_about_is_asked_about_whatever_the_model_was_shown() {
+async fn an_approval_is_carried_over_if_the_model_saw_few_tools() {
     let sets = vec![set("crm", &["pay", "greet"]), set("shop", &["pay"])];
     let (faber, _) = begin(sets).await;
     let earlier = json!({ "query": "greet everybody", "tools": [
@@ -65,7 +65,7 @@ async fn what_is_asked_about_is_asked_about_whatever_the_model_was_shown() {
 
 /// A node stopped after it wrote the log of the next execution and before its head.
 #[tokio::test]
-async fn what_goes_on_is_found_and_nothing_goes_on_beside_it() {
+async fn a_next_execution_without_a_head_is_found_and_not_duplicated() {
     let (faber, store) = begin(vec![set("crm", &["pay"])]).await;
     let steps = |id: &str| json!({ "tools": [{ "id": id, "name": "crm.pay", "parameters": { "fail": true } }] });
     let ended = faber.run_plan(steps("a")).await.unwrap();
@@ -85,7 +85,7 @@ async fn what_goes_on_is_found_and_nothing_goes_on_beside_it() {
 
 /// Reused steps ran in an earlier execution, whose log has their calls.
 #[tokio::test]
-async fn what_an_earlier_version_did_is_not_done_by_a_later_one() {
+async fn a_replan_does_not_repeat_effects_of_earlier_versions() {
     let (faber, _) = begin(vec![set("crm", &["pay"])]).await;
     let pay =
         |id: &str, sum: u32| json!({ "id": id, "name": "crm.pay", "parameters": { "sum": sum } });
@@ -108,7 +108,7 @@ async fn what_an_earlier_version_did_is_not_done_by_a_later_one() {
 
 /// A child execution has its own log.
 #[tokio::test]
-async fn what_a_sub_plan_did_is_not_done_beside_it() {
+async fn a_replan_does_not_repeat_effects_of_sub_plans() {
     let (faber, _) = begin(vec![set("crm", &["pay"])]).await;
     let inner = json!({ "tools": [
         { "id": "a", "name": "crm.pay", "parameters": { "sum": 1 } },
@@ -126,7 +126,7 @@ async fn what_a_sub_plan_did_is_not_done_beside_it() {
 
 /// There is an end to how many executions are looked at, and behind it nobody knows.
 #[tokio::test]
-async fn what_too_many_sub_plans_did_may_be_done_again_by_anything() {
+async fn a_replan_after_too_many_sub_plans_cannot_be_checked() {
     let (faber, _) = begin(vec![set("crm", &["pay"])]).await;
     let inner = json!({ "tools": [{ "id": "a", "name": "crm.pay", "parameters": { "sum": 1 } }] });
     let ended = faber.run_plan(json!({ "tools": [
