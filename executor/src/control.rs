@@ -517,7 +517,8 @@ mod tests {
         Arc::new(Plan::from_json(&plan.to_string()).unwrap())
     }
 
-    /// Two replans start one execution, and the first one crashes between the log and the head.
+    /// Two replans start the same execution, and the first one crashes after the log and before the
+    /// head.
     #[tokio::test]
     async fn a_start_with_a_known_id_continues_with_the_plan_of_its_log() {
         let (store, clock) = (Arc::new(Memory::new()), Arc::new(WallClock));
@@ -541,7 +542,8 @@ mod tests {
         assert_eq!(control.exists(id).await, Ok(true));
     }
 
-    /// Earlier versions stored the same text, whether `compensateOnFailure` was `false` or left out.
+    /// Older versions stored the same text if `compensateOnFailure` was `false` and if it was left
+    /// out.
     #[tokio::test]
     async fn an_idempotency_key_of_an_older_version_matches_a_missing_value() {
         let (store, clock, plan) =

@@ -334,7 +334,7 @@ mod tests {
         assert!(led(&asked(), "file:///etc/passwd".parse().unwrap(), PRIVATE).is_err());
     }
 
-    /// A configured private server must not lead to the metadata of the cloud.
+    /// A configured private server must not lead to the metadata service of a cloud.
     #[test]
     fn only_a_link_local_server_redirects_to_link_local_addresses() {
         let reach = |from: &str, to: &str, at: Option<IpAddr>| {

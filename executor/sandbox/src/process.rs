@@ -322,7 +322,7 @@ mod tests {
         assert!(shown.contains("KEY") && !shown.contains("hush"), "{shown}");
     }
 
-    /// A process that ignores signals, like a stopped reaper.
+    /// Uses a process that ignores signals, like a stopped reaper.
     #[tokio::test(start_paused = true)]
     async fn stopping_a_stopped_process_takes_less_than_the_answer_timeout() {
         let mut command = Command::new("sh");

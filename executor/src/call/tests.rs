@@ -401,7 +401,7 @@ mod server {
         assert!(err.retryable && !err.is_definite);
     }
 
-    /// Problem 46: a hanging call blocks forever, and the server gets no cancel notification.
+    /// Problem 46: a hanging call blocked forever, and the server got no cancel notification.
     #[tokio::test]
     async fn a_hanging_call_times_out_and_the_server_gets_a_cancellation() {
         let server = Server::ready().await;

@@ -212,7 +212,6 @@ impl Scene {
     }
 }
 
-/// Executions that wait for a limit must not block others.
 #[tokio::test(start_paused = true)]
 async fn executions_that_wait_for_a_limit_block_no_others() {
     let scene = Scene::new();

@@ -362,7 +362,7 @@ mod tests {
         assert!(anything.check(&toolbox(), &tool("x.y", Effect::Once)).is_ok());
     }
 
-    /// The name and the state of a set that acts on this machine do not matter.
+    /// The rule does not depend on the name or the state of the set.
     #[test]
     fn an_agent_cannot_activate_sets_that_act_on_this_machine() {
         let toolbox = toolbox();
@@ -399,7 +399,6 @@ mod tests {
         assert_eq!(told(json!(["later", "ops"]), json!({})), machine("ops"));
     }
 
-    /// An unknown name must not prevent the activation of the others.
     #[test]
     fn unknown_sets_are_reported_and_others_activated() {
         let toolbox = toolbox();

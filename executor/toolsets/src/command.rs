@@ -545,7 +545,6 @@ mod tests {
         drop(running);
     }
 
-    /// Outputs must not show secrets that `pass` passes on.
     #[tokio::test]
     async fn a_secret_in_a_passed_variable_is_redacted() {
         let run = json!({ "command": ["env"], "pass": ["CARGO_PKG_NAME", "CARGO_PKG_VERSION"] });

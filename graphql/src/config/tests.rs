@@ -42,7 +42,6 @@ fn flags_override_the_environment_the_file_and_the_defaults() {
     assert_eq!(limits.lease.as_millis(), 750);
 }
 
-/// Checks the whole message, with the line.
 #[test]
 fn an_unknown_key_is_reported_with_its_line_and_a_suggestion() {
     refused(
@@ -161,7 +160,7 @@ fn the_plan_cache_setting_is_off_or_exact() {
     assert_eq!(config.plan_cache.value, PlanCache::Exact);
 }
 
-/// A check once rejected working sources.
+/// Regression: the check rejected sources that work.
 #[test]
 fn a_toolset_accepts_each_kind_of_source() {
     for source in [

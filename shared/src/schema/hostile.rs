@@ -171,7 +171,6 @@ fn patterns_with_backtracking_end_quickly() {
     assert!(why.contains("patterns"), "{why}");
 }
 
-/// Large schemas and values as people write them stay usable.
 #[test]
 fn large_ordinary_schemas_and_values_are_accepted() {
     let kinds: Vec<Value> = (0..300)
@@ -222,7 +221,6 @@ fn large_ordinary_schemas_and_values_are_accepted() {
     assert_eq!(why, "at `/1`: \"x\" is not of type \"integer\"");
 }
 
-/// A schema with meters gives the same results as without.
 #[test]
 fn metering_does_not_change_the_result_of_a_check() {
     let meta = "http://json-schema.org/draft-07/schema#";
@@ -276,7 +274,6 @@ fn a_reference_to_something_that_is_no_schema_is_rejected() {
     assert!(Schema::new(&schema).is_err());
 }
 
-/// Many checks at the same time leave the runtime's threads to other tasks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_parallel_checks_do_not_block_the_runtime() {
     let node = json!({ "properties": { "a": { "oneOf": [{ "$ref": "#/$defs/n" }, { "$ref": "#/$defs/n" }] } }, "not": { "type": "string" } });

@@ -319,7 +319,8 @@ mod tests {
         assert_eq!(seqs(&recent, &store, 0).await.len(), 2_000);
     }
 
-    /// A follower whose client takes nothing is not polled, not even in the middle of a read.
+    /// A follower whose client reads nothing is not polled, not even in the middle of a read of the
+    /// store.
     #[tokio::test(start_paused = true)]
     async fn a_follower_that_is_not_polled_delays_no_other() {
         let (store, recent) = (Memory::new(), RecentEvents::default());

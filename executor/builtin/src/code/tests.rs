@@ -362,7 +362,6 @@ async fn append_adds_content_at_the_end_of_a_file() {
     assert_eq!(project.text("new/b.txt"), "two\n");
 }
 
-/// A reader sees one complete version while others write.
 #[test]
 fn readers_see_whole_versions() {
     let project = Project::with(&[("a.txt", &"a".repeat(100_000))]);
@@ -459,7 +458,8 @@ async fn protected_files_are_neither_read_nor_changed() {
     assert!(written.contains("Wrote"), "{written}");
 }
 
-/// Closing the file would drop the locks that SQLite holds on it, so it must not be opened.
+/// SQLite loses its locks on a file when the same process closes the file, so the tool must not
+/// open it.
 #[tokio::test]
 async fn protected_files_are_not_opened_through_a_symlink_to_a_folder() {
     let mut project = Project::with(&[

@@ -151,7 +151,8 @@ mod tests {
 
     use super::*;
 
-    /// A tool could write a script into a folder that did not exist yet. Faber then ran the script.
+    /// Regression: a tool wrote a script into a folder that did not exist yet, and Faber then ran
+    /// the script.
     #[test]
     fn a_protected_path_that_does_not_exist_yet_is_hidden() {
         let folder = tempfile::tempdir().unwrap();
@@ -205,7 +206,7 @@ mod tests {
         }
     }
 
-    /// Tools could read a file of a protected folder through a hard link below the root.
+    /// Regression: tools read a file of a protected folder through a hard link below the root.
     #[test]
     fn hard_links_to_files_of_a_protected_folder_are_hidden() {
         let folder = tempfile::tempdir().unwrap();

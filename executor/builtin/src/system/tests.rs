@@ -305,7 +305,7 @@ async fn background_commands_are_listed_read_and_killed() {
     world.check("read_logs", nothing, expect!["tool.invalid_parameters: `lines` is 0: say how many lines to read, or leave it out to read 50 (retryable: false)"]).await;
 }
 
-/// Faber did not recognise its own zombie processes.
+/// Regression: Faber did not recognise its own zombie processes.
 #[tokio::test]
 async fn a_zombie_process_is_reported_as_not_found() {
     let world = World::new();
@@ -530,7 +530,7 @@ async fn todo_write_summarises_the_list() {
     assert_eq!(err.code, ErrorCode::INVALID_PARAMETERS);
 }
 
-/// A command that replaced Faber's folder made all later commands fail.
+/// Regression: a command that replaced Faber's folder made all later commands fail.
 #[tokio::test]
 async fn a_file_in_place_of_fabers_folder_is_removed() {
     let world = World::new();
@@ -559,7 +559,7 @@ async fn a_file_in_place_of_fabers_folder_is_removed() {
     world.call("bash_background", background).await.unwrap();
 }
 
-/// Output showed secrets that `pass` passes on.
+/// Regression: outputs showed secrets that `pass` passes on.
 #[tokio::test]
 async fn a_secret_that_is_passed_to_a_command_is_redacted() {
     let folder = tempfile::tempdir().unwrap();

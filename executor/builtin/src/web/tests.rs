@@ -307,15 +307,13 @@ async fn private_addresses_are_rejected_in_every_notation() {
     }
 }
 
-/// A public server could redirect here, so an allowed server redirects to a private address. The
-/// same code checks the first address and each redirect.
+/// A name with a pinned address stands for a public server, because the tests cannot reach one.
 #[tokio::test]
 async fn redirects_to_private_addresses_are_rejected() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let mut server = JoinSet::new();
     server.spawn(async move { axum::serve(listener, services()).await.unwrap() });
-    // The first request goes to a name with a pinned address.
     let web = WebClient::new(false, Duration::from_secs(10), 1 << 20);
     web.pin_address("public.example", address);
     for target in [

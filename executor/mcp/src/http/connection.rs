@@ -401,7 +401,8 @@ pub(super) mod tests {
         (Arc::new(connection), inbox)
     }
 
-    /// What waits for a token was not sent: that is no loss.
+    /// A request that waits for a token has not been sent, so its timeout would report a wrong
+    /// failure.
     #[tokio::test]
     async fn the_request_timeout_starts_after_the_token_arrived() {
         let world = World::new().await;

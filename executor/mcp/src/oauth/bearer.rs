@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(world.heard("POST /token"), 1);
     }
 
-    /// Somebody was told to log in, though what they were granted could be renewed.
+    /// Regression: the user was told to log in, although the login could be refreshed.
     #[tokio::test]
     async fn a_rejected_token_that_another_process_renewed_is_renewed_again() {
         let world = World::new().await;
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(world.heard("POST /token"), 1);
     }
 
-    /// It was shown until it ended.
+    /// Regression: the token was sent until it expired.
     #[tokio::test]
     async fn a_token_is_not_sent_after_a_logout() {
         let world = World::new().await;

@@ -224,7 +224,6 @@ mod tests {
         assert!(matches!(plain.unwrap_err(), AuthError::MetadataError(_)));
     }
 
-    /// What is about another server leads nowhere: it is as if nothing were there.
     #[tokio::test]
     async fn metadata_about_another_resource_is_ignored() {
         let at = "/.well-known/oauth-protected-resource/mcp";

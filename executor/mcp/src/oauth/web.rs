@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    /// What is never asked will not be later either.
+    /// A retry cannot help, because the address stays forbidden.
     #[tokio::test]
     async fn a_forbidden_address_is_a_permanent_error() {
         let web = AuthHttp::new("https://1.1.1.1/mcp".parse().unwrap());

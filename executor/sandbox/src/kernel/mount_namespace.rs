@@ -170,7 +170,7 @@ fn reopen_null() -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A broken network mount made every command fail.
+    /// Regression: a broken network mount made every command fail.
     #[test]
     fn a_broken_mount_is_an_error_only_where_the_command_needs_it() {
         let reach = ["/srv/root", "/usr"].map(PathBuf::from);

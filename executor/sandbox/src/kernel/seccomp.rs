@@ -235,7 +235,7 @@ mod tests {
         thread::scope(|scope| scope.spawn(run).join()).unwrap()
     }
 
-    /// In a user namespace, the command of a model had every capability.
+    /// In a user namespace, a command would have every capability.
     #[test]
     fn creating_a_user_namespace_is_denied() {
         if !is_supported() {

@@ -283,7 +283,7 @@ fn a_pause_does_not_delay_compensations() {
     "#]]);
 }
 
-/// Open compensations are work, so another worker finds an execution that a draining worker leaves.
+/// Otherwise no other worker would find an execution that a draining worker leaves.
 #[test]
 fn an_open_compensation_counts_as_work() {
     let mut story = done();

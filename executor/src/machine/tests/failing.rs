@@ -295,7 +295,6 @@ fn templates_in_outputs_are_not_rendered() {
     assert_eq!(c.warnings, Vec::<String>::new());
 }
 
-/// A sleep is a running step.
 #[test]
 fn a_failing_execution_awaits_running_sleeps() {
     let steps = vec![call("a", &[]), sleep("s", 1_000_000, &[]), wait("w", "go", &[])];

@@ -4,7 +4,7 @@ use expect_test::expect;
 
 use super::*;
 
-/// `LangGraph`: a slow sibling holds a branch that has nothing to do with it, step by step.
+/// `LangGraph`: a slow sibling delays an unrelated branch at each step.
 #[test]
 fn a_slow_branch_does_not_delay_a_fast_one() {
     let steps = vec![
@@ -72,7 +72,7 @@ fn a_join_of_six_thousand_branches_starts_after_the_last() {
     story.is_over(ExecutionState::Completed);
 }
 
-/// Conductor: a join over 6,000 items of one list.
+/// Conductor: the same with 6,000 items of one list.
 #[test]
 fn a_dependent_of_six_thousand_items_starts_after_the_last() {
     let list = Value::Array(vec![json!(0); 6_000]);
@@ -131,8 +131,8 @@ fn a_failed_optional_branch_does_not_start_the_join_early() {
     story.is_over(ExecutionState::Completed);
 }
 
-/// Conductor: a skipped parent. A plain join over it is skipped, at once; one with a condition of
-/// its own waits for every other parent.
+/// Conductor: a parent is skipped. A plain join is then skipped at once, and a join with a
+/// condition waits for all other parents.
 #[test]
 fn a_join_over_a_skipped_branch_is_skipped_or_decides_for_itself() {
     let steps = vec![
@@ -192,7 +192,7 @@ fn suspended_items_keep_their_own_results() {
     story.is_over(ExecutionState::Completed);
 }
 
-/// Kestra: what is paused or waits holds its slot, and everything else waits for it.
+/// Kestra: a paused or waiting task holds its slot, so all other tasks wait for it.
 #[test]
 fn a_waiting_step_holds_no_slot() {
     let steps = vec![

@@ -209,7 +209,7 @@ fn a_key_stays_open_until_its_call_succeeds_or_is_settled() {
 }
 
 #[test]
-fn a_reused_settled_step_is_undone() {
+fn a_reused_settled_step_is_compensated() {
     let steps = vec![undoable(once("pay", &[])), undoable(call("a", &["pay"])), call("x", &["a"])];
     let mut story = retried(steps, json!(null), |created| {
         created.reused = vec![("pay".parse().unwrap(), Arc::new(json!({ "id": 7 })))];

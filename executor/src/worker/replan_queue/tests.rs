@@ -184,7 +184,7 @@ async fn a_failed_execution_is_replanned_once() {
     assert_eq!(working.asked(), 2);
 }
 
-/// The replanner is lost before or after it has started the next execution.
+/// The worker is lost before or after it starts the next execution.
 #[tokio::test(start_paused = true)]
 async fn a_replan_of_a_lost_worker_is_done_once_by_another() {
     for does in [Does::Thinks, Does::Begins] {
@@ -252,7 +252,6 @@ async fn replans_that_wait_for_a_model_block_no_executions() {
     }
 }
 
-/// A process without a replanner leaves replans to others.
 #[tokio::test(start_paused = true)]
 async fn a_worker_without_a_replanner_leaves_replans_to_others() {
     let mut scene = Scene::new().await;

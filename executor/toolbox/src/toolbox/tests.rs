@@ -63,7 +63,6 @@ fn only_a_failed_set_is_connected_again() {
     let Found::Tool(_) = toolbox.find(&"a.t".parse().unwrap()) else { panic!("its tools stay") };
 }
 
-/// Plans use qualified names. No other set's tool is called instead.
 #[test]
 fn a_qualified_name_of_a_missing_tool_means_no_other_tool() {
     let failed = || SetStatus::Failed { error: "e".to_owned() };

@@ -250,7 +250,6 @@ async fn added_sets_use_only_allowed_secrets() {
     registry.register(Some("mine"), tool("FABER_TEST_TOLD")).await.unwrap();
 }
 
-/// A command of a caller does not get the environment of Faber.
 #[tokio::test]
 async fn added_commands_get_a_clean_environment() {
     let store = Arc::new(Memory::new());

@@ -110,7 +110,7 @@ fn files() -> ToolSet {
     ToolSet::ready("files".parse().unwrap(), "builtin", "", [tool])
 }
 
-/// The model was offered one name and later read another.
+/// Regression: the model was offered one name and later read another.
 #[tokio::test]
 async fn a_model_always_sees_the_same_name_of_a_tool() {
     for is_native in [true, false] {

@@ -73,7 +73,7 @@ mod tests {
         AccessConfig::read(json!({ "tokens": [token] })).unwrap()
     }
 
-    /// The example of the contract.
+    /// Uses the example of the contract.
     #[test]
     fn a_pattern_matches_built_in_tools_by_their_own_names() {
         let may = |tools: Value, sets: &[SetConfig], tool: &str| {

@@ -59,7 +59,7 @@ fn all_errors_of_a_malformed_draft_are_reported() {
     );
 }
 
-/// An unknown field hid unknown tools, missing parameters and cycles.
+/// Regression: an unknown field hid unknown tools, missing parameters and cycles.
 #[test]
 fn an_unknown_field_hides_no_other_diagnostic() {
     let found = bad(json!({

@@ -114,7 +114,7 @@ async fn learned_outcomes_change_scores_slightly() {
     assert_eq!(after.iter().find(|it| it.at == 0).and_then(|it| it.learned), None);
 }
 
-/// Queries are people's: what is made of them is not kept in the store.
+/// Queries are personal data, so their vectors are not stored.
 #[tokio::test]
 async fn kinds_are_embedded_once_and_not_stored() {
     let near = || {

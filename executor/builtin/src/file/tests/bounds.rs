@@ -48,7 +48,7 @@ async fn long_outputs_are_cut_with_a_note() {
     assert!(!exact.contains("stopped"));
 }
 
-/// Programs write whole files on one line. Matches in such files were missed.
+/// Regression: matches were missed in files that a program had written as one line.
 #[tokio::test]
 async fn grep_finds_and_shows_a_match_in_a_long_line() {
     let project = Project::new();

@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    /// Each file with two names caused a walk through all of Faber's folders.
+    /// Regression: each file with two names caused a walk through all of Faber's folders.
     #[test]
     fn unchanged_folders_are_not_read_again() {
         let world = World::new(&["data/a", "data/deep/b"], &["data"], ALWAYS);
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(lists()[1], before[1], "only the folder that has changed is read");
     }
 
-    /// Files beyond the limit were not protected.
+    /// Regression: files beyond the limit were not protected.
     #[test]
     fn more_protected_files_than_the_limit_are_an_error() {
         let files = ["data/a", "data/b", "data/deep/c", "data/deep/d"];

@@ -168,7 +168,7 @@ fn nullable(mut schema: Value) -> Value {
 mod tests {
     use super::*;
 
-    /// Objects that refer to many others and have no scalar field.
+    /// The objects refer to many others, so a search without a limit would not end.
     #[test]
     fn objects_without_scalar_fields_are_searched_to_a_limited_depth() {
         let object = |level: usize, at: usize| format!("o{level}_{at}");

@@ -138,7 +138,7 @@ fn a_small_window_shows_the_most_important_lines() {
     );
 }
 
-/// One long name took the time and the code from every line.
+/// Regression: one long name pushed the time and the code out of every line.
 #[test]
 fn long_names_are_cut_before_times_and_codes() {
     let long = format!("three-{}", "with-".repeat(16));

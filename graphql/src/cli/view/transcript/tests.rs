@@ -103,7 +103,7 @@ fn planner_notes_are_drawn_as_sentences() {
     );
 }
 
-/// JSON had a `\` too many before each.
+/// Regression: JSON had a `\` too many before each.
 #[test]
 fn control_characters_in_json_are_escaped_once() {
     let told = |kind: &str, content: Value| {

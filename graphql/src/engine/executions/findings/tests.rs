@@ -724,7 +724,6 @@ fn every_finding_has_its_message_and_remedies() {
     "#]].assert_eq(&table);
 }
 
-/// Every step error and every finding of the documentation is in the table.
 #[test]
 fn every_documented_code_has_a_test_case() {
     let documented = include_str!("../../../../../docs/errors.md");
@@ -808,8 +807,8 @@ fn a_failed_planning_has_a_finding() {
     assert_eq!(found("draft", json!({})), "", "the planning goes on");
 }
 
-/// The lost worker reported its last progress after two seconds. The other one came eight seconds
-/// later, and worked for one.
+/// The lost worker reported its last progress after two seconds. The next worker claimed the
+/// execution eight seconds later and worked for one second.
 #[test]
 fn time_without_a_worker_does_not_count_as_work() {
     let mut story = Story::of(&[step("a", &[], json!({}))]);

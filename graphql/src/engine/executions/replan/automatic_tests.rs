@@ -161,7 +161,7 @@ async fn a_step_requests_one_replan_that_does_not_repeat() {
     faber.close().await;
 }
 
-/// The model refuses, does not get to a plan, or would do something twice.
+/// The model refuses, finds no valid plan, or would repeat an effect.
 #[tokio::test]
 async fn a_replan_without_a_plan_is_given_up_with_a_reason() {
     let answers = [
@@ -186,7 +186,7 @@ async fn a_replan_without_a_plan_is_given_up_with_a_reason() {
     }
 }
 
-/// Two see to it at the same time, as after a lease that ran out; and one more later.
+/// Two workers replan at the same time, as after an expired lease, and another one later.
 #[tokio::test]
 async fn two_workers_start_one_replan() {
     let answers = [steps(&[pay("b", 1)]), steps(&[pay("c", 1)]), steps(&[pay("d", 1)])];
@@ -205,7 +205,7 @@ async fn two_workers_start_one_replan() {
     faber.close().await;
 }
 
-/// Each worker stopped during its attempt.
+/// Each worker crashed during its attempt.
 #[tokio::test]
 async fn a_replan_is_given_up_after_repeated_crashes() {
     let (faber, model) = faber(&[steps(&[pay("a", 1)])]).await;
@@ -247,7 +247,7 @@ async fn an_impossible_replan_option_is_rejected_at_the_start() {
     without.close().await;
 }
 
-/// Replans keep what was done, so they decide if the caller does not.
+/// A replan reuses the steps that succeeded, so compensation would undo what it needs.
 #[tokio::test]
 async fn replans_leave_compensation_off_unless_the_caller_asks_for_it() {
     let (faber, _) = faber(&[]).await;

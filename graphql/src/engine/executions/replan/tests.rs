@@ -39,7 +39,8 @@ async fn begin(sets: Vec<ToolSet>) -> (Embedded, Arc<Memory>) {
     (Embedded::over(over, sets, Options::default()).await.unwrap(), store)
 }
 
-/// Of many tools a model is shown a few. What it calls is what everybody means by the name.
+/// Of many tools, the model sees a few. A plain name in its answer means the same tool as in any
+/// plan.
 #[tokio::test]
 async fn an_approval_is_carried_over_if_the_model_saw_few_tools() {
     let sets = vec![set("crm", &["pay", "greet"]), set("shop", &["pay"])];
@@ -106,7 +107,6 @@ async fn a_replan_does_not_repeat_effects_of_earlier_versions() {
     faber.close().await;
 }
 
-/// A child execution has its own log.
 #[tokio::test]
 async fn a_replan_does_not_repeat_effects_of_sub_plans() {
     let (faber, _) = begin(vec![set("crm", &["pay"])]).await;
@@ -124,9 +124,10 @@ async fn a_replan_does_not_repeat_effects_of_sub_plans() {
     faber.close().await;
 }
 
-/// There is an end to how many executions are looked at, and behind it nobody knows.
+/// Calls of executions beyond the read limit are unknown, so every new effect might be a
+/// repetition.
 #[tokio::test]
-async fn a_replan_after_too_many_sub_plans_cannot_be_checked() {
+async fn a_repeat_guard_is_truncated_after_too_many_sub_plans() {
     let (faber, _) = begin(vec![set("crm", &["pay"])]).await;
     let inner = json!({ "tools": [{ "id": "a", "name": "crm.pay", "parameters": { "sum": 1 } }] });
     let ended = faber.run_plan(json!({ "tools": [
