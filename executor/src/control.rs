@@ -563,7 +563,7 @@ mod tests {
         assert_eq!(start(None, true).await, Ok(Started { id, is_new: true }));
         for (compensates, decided, fits) in [
             (None, true, true),
-            // The plan was decided otherwise by another version.
+            // Another version of Faber chose a different default for the same plan.
             (None, false, true),
             (Some(true), true, false),
             (Some(false), false, false),

@@ -84,7 +84,6 @@ mod tests {
 
     use super::*;
 
-    /// A clock that is one day ahead.
     #[derive(Debug)]
     struct Later;
 

@@ -270,7 +270,6 @@ mod tests {
 
     use super::{RetryScope::FromStep, *};
 
-    /// Creates an execution as its first event describes it.
     fn create(plan: &Arc<Plan>, created: Created) -> Execution {
         let at = Timestamp::UNIX_EPOCH;
         let first =

@@ -251,7 +251,7 @@ mod tests {
         let image = json!({ "type": "image", "data": "AA==", "mimeType": "image/png" });
         let fits = json!({ "content": [image], "structuredContent": { "n": 1 } });
         assert_eq!(read(fits).unwrap().value["n"], 1);
-        // What is no structure is not what was promised a structure for.
+        // A schema promises a structure, so plain text does not fit.
         assert_eq!(read(json!({ "content": [text("x")] })).unwrap().value, "x");
         for (structured, why) in [
             (json!({ "n": "str" }), "at `/n`: \"str\" is not of type \"integer\""),

@@ -329,7 +329,7 @@ mod tests {
         let (message, id) = answer(r#"{"jsonrpc":"1.0","id":7,"result":{}}"#).unwrap();
         assert!(message.contains("not MCP"), "{message}");
         assert_eq!(id, 7);
-        // What is no JSON, or no answer, all the same says whose it is.
+        // The id is found even in a line that is no valid JSON or answer.
         let deep = "[".repeat(500);
         for line in [
             r#"{"jsonrpc":"2.0","id":7}"#,

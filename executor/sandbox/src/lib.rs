@@ -546,7 +546,7 @@ mod tests {
         let user = || Some("nobody".to_owned());
         assert!(has_home(Confinement::default()));
         assert!(!has_home(Confinement { user: user(), ..Confinement::default() }));
-        // A name in `pass` is an order.
+        // An explicit name in `pass` overrides the rule.
         let pass = vec![HOME.to_owned()];
         assert!(has_home(Confinement { user: user(), pass, ..Confinement::default() }));
     }

@@ -15,7 +15,6 @@ use super::*;
 
 const LONG: Duration = Duration::from_mins(5);
 
-/// The behaviour of the tool of these tests.
 #[derive(Deserialize, JsonSchema)]
 struct Script {
     /// The times of its reports, in milliseconds from its start.
@@ -109,7 +108,6 @@ async fn a_missing_planned_tool_is_not_replaced_by_a_tool_of_another_set() {
     }
 }
 
-/// One attempt with its reports and its result.
 struct Trial {
     call: Call,
     reports: Reports<AttemptKey>,
@@ -153,7 +151,6 @@ impl Trial {
         self
     }
 
-    /// Runs the attempt, and records its reports with their times.
     async fn run(self, toolbox: Toolbox) -> (String, Result<Value, ToolError>) {
         let Self { call, mut reports, cancel_at } = self;
         let begun = Instant::now();

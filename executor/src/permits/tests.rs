@@ -13,7 +13,6 @@ impl Clock for Paused {
     }
 }
 
-/// A limit of one call.
 struct Scene {
     permits: Arc<Permits>,
     begun: Instant,

@@ -39,7 +39,6 @@ impl Clock for Paused {
     }
 }
 
-/// A tool that never answers.
 #[derive(Debug)]
 struct Endless(Arc<ToolDefinition>);
 
@@ -105,7 +104,6 @@ pub(crate) fn worker_within(store: &Arc<Memory>, rules: Vec<LimitRule>) -> (Work
     Worker::new(parts, id, CancellationToken::new())
 }
 
-/// Returns a step that calls a tool.
 pub(crate) fn step(id: &str, tool: &str, parameters: Value) -> UncheckedStep {
     UncheckedStep {
         id: id.parse().unwrap(),
@@ -140,7 +138,6 @@ pub(crate) fn plan(steps: Vec<UncheckedStep>) -> Arc<Plan> {
     )
 }
 
-/// A running worker, and its control.
 struct Scene {
     store: Arc<Memory>,
     toolbox: Toolbox,
@@ -282,7 +279,6 @@ async fn a_worker_without_the_tools_records_commands() {
     scene.tasks.shutdown().await;
 }
 
-/// A tool that answers at once.
 #[derive(Debug)]
 struct Short(Arc<ToolDefinition>);
 
@@ -297,7 +293,6 @@ impl Tool for Short {
     }
 }
 
-/// Returns a toolset with `door.open`.
 fn door() -> ToolSet {
     let definition = ToolDefinition {
         name: "open".parse().unwrap(),

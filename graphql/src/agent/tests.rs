@@ -13,7 +13,6 @@ use toolbox::{ToolContext, ToolSet, Toolbox, flow, function};
 
 use super::Mind;
 
-/// Returns these answers in order.
 #[derive(Debug)]
 pub(crate) struct Scripted {
     answers: Mutex<VecDeque<Reply>>,

@@ -1,4 +1,4 @@
-//! What a browser gets.
+//! Responses that a browser gets.
 
 use super::*;
 
@@ -10,7 +10,6 @@ fn header_of(response: &Response, name: header::HeaderName) -> Option<&str> {
     response.headers().get(name).and_then(|it| it.to_str().ok())
 }
 
-/// The files that a page names.
 fn named_in(page: &str) -> Vec<String> {
     let index = DIST.get_file(page).and_then(File::contents_utf8).unwrap();
     let names = index.split('"').filter_map(|it| it.strip_prefix("/assets/"));

@@ -237,7 +237,7 @@ mod tests {
         let count = once.len();
         once.dedup();
         assert_eq!((count, once.len()), (201, 201));
-        // Another process, on the same store.
+        // Another process with the same store.
         let kept = Kept::new(lengths.clone(), store);
         assert_eq!(kept.embed(&texts).await.unwrap(), want);
         assert_eq!(kept.embed(&["new", "0"]).await.unwrap(), [vector("new"), vector("0")]);

@@ -1,4 +1,4 @@
-//! Encoders against an independent forward pass (numpy, 64 bits), whose vectors are here.
+//! Compares encoders with the vectors of an independent implementation (numpy, 64 bits).
 
 use std::{fs, path::Path};
 
@@ -13,14 +13,14 @@ use super::{
     weights::{Broken, Weights},
 };
 
-/// A text, and what a model makes of it.
+/// A text, and the vector that a model should return.
 #[derive(Deserialize)]
 struct Golden {
     text: String,
     vector: Vec<f32>,
 }
 
-/// Returns the numbers of a tensor: some that everybody can make, and that are no pattern.
+/// Returns reproducible numbers without a pattern for a tensor.
 fn numbers(name: &str, len: usize) -> Vec<f32> {
     let seed: u64 = name.bytes().map(u64::from).sum();
     let shift = if name.ends_with("orm.weight") { 1.0 } else { 0.0 };
@@ -31,7 +31,6 @@ fn numbers(name: &str, len: usize) -> Vec<f32> {
     (0..len).map(number).collect()
 }
 
-/// Writes a file of tensors.
 fn write(path: &Path, tensors: &[(String, Vec<usize>)]) {
     let (mut header, mut data) = (Map::new(), Vec::new());
     for (name, shape) in tensors {
@@ -46,7 +45,6 @@ fn write(path: &Path, tensors: &[(String, Vec<usize>)]) {
     fs::write(path, [&len, header.as_bytes(), &data].concat()).unwrap();
 }
 
-/// The tensors of a small transformer.
 fn tensors() -> Vec<(String, Vec<usize>)> {
     let parts = [
         ("attention.self.query", 8, 8),
@@ -105,7 +103,7 @@ fn a_transformer_computes_the_same_as_numpy() {
         let is_near = row.iter().zip(&want).all(|(number, want)| (number - want).abs() < 2e-5);
         assert!(is_near, "{row} is not {want:?}");
     }
-    // Texts beside it do not change a text's vector.
+    // The vector of a text does not depend on the other texts of its batch.
     let alone = transformer.run(&[vec![4, 2]]).unwrap();
     let beside = rows.rows().into_iter().skip(20);
     assert!(alone.iter().zip(beside.flatten()).all(|(a, b)| (a - b).abs() < 1e-5));

@@ -326,7 +326,7 @@ mod tests {
         }
     }
 
-    /// Every reply that means this plan, and says it badly.
+    /// Replies that mean this plan in various wrong forms.
     const REPLIES: [(&str, &str); 14] = [
         ("as it should be", include_str!("replies/plain.txt")),
         ("in a fence, amid prose", include_str!("replies/fenced.txt")),

@@ -1,4 +1,4 @@
-//! A model that says this and that, and what becomes of it.
+//! The conversation with a model that answers from a script.
 
 use std::sync::Arc;
 
@@ -17,7 +17,6 @@ use crate::{
     model::scripted::{Scripted, busy, says},
 };
 
-/// Returns what a plan is about.
 pub(super) fn about() -> PlanInfo {
     let (id, request) =
         (PlanId::draw(Timestamp::UNIX_EPOCH), RequestId::draw(Timestamp::UNIX_EPOCH));
@@ -25,7 +24,7 @@ pub(super) fn about() -> PlanInfo {
     PlanInfo { id, request, version: 1, query, planner, created_at: Timestamp::UNIX_EPOCH }
 }
 
-/// Returns a blog, and a tool that is switched off.
+/// A blog, and an inactive tool.
 pub(crate) fn catalog() -> Catalog {
     let tool = |name: &str, set: &str, required: &[&str], is_active: bool| {
         let properties: serde_json::Map<_, _> =
@@ -60,7 +59,7 @@ pub(crate) fn catalog() -> Catalog {
     ])
 }
 
-/// Compiles what it is shown.
+/// Compiles proposed drafts.
 struct Compiling;
 
 #[async_trait]
@@ -119,7 +118,7 @@ async fn all_errors_are_sent_back_to_the_model() {
     assert_eq!(said(2, 4), UNKNOWN);
     let complaint = said(2, 5);
     assert!(complaint.contains("did you mean `createAuthor`?"), "{complaint}");
-    // Nothing is noted twice.
+    // No message is noted twice.
     let prompts: Vec<_> = notes.iter().filter(|it| it.kind == "prompt").collect();
     let counts: Vec<_> =
         prompts.iter().map(|it| it.content["messages"].as_array().unwrap().len()).collect();

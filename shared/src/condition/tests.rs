@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::id::StepNumber;
 
-/// A test world: steps with outputs, found by their index, and two variables.
+/// Steps with outputs, found by their index, and two variables.
 struct World(Vec<(&'static str, Option<Value>)>);
 
 impl ResolveNames for World {

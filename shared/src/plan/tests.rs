@@ -1,5 +1,3 @@
-//! Tests of valid and invalid plans.
-
 use chrono::TimeDelta;
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Schemas and values that are made to keep a server busy.
+//! Schemas and values that would keep a naive validator busy.
 
 use std::time::{Duration, Instant};
 
@@ -6,11 +6,9 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 
-/// Time limit for a refusal: far less than an unlimited check takes, far more than a slow machine
-/// needs.
+/// Far less than an unlimited check takes, and far more than a slow machine needs.
 const SOON: Duration = Duration::from_mins(1);
 
-/// Runs something that must end within the limit.
 fn soon<T>(what: &str, run: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
     let result = run();
@@ -88,7 +86,6 @@ fn circular_references_end_quickly() {
     }
 }
 
-/// Nests a value in itself.
 fn nested(depth: usize) -> Value {
     (0..depth).fold(json!("end"), |inner, _| json!({ "a": inner }))
 }

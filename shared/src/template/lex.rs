@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// Finds the end in the obvious way, however long that takes.
+    /// The same search in quadratic time, as a reference.
     fn find_end_plainly(text: &str) -> Option<usize> {
         let mut quote = None;
         let mut bytes = text.bytes().enumerate().skip(2).peekable();

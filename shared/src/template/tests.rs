@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-/// A test world: steps with an output each, found by their index.
+/// Steps with an output each, found by their index.
 struct World(Vec<(&'static str, Value)>);
 
 impl ResolveNames for World {

@@ -30,7 +30,6 @@ impl Clock for Ticking {
     }
 }
 
-/// The tools with one store.
 struct Desk {
     store: Arc<dyn Store>,
     tools: Vec<Arc<dyn Tool>>,
@@ -66,7 +65,7 @@ impl Desk {
         self.call("save_context", json!({ "key": key, "value": value })).await;
     }
 
-    /// Writes a record past the tools.
+    /// Writes a record without the tools.
     async fn put(&self, name: String, value: Value) {
         let (kind, at) = (RecordKind::Memory, Timestamp::UNIX_EPOCH);
         let record = Record { kind, name, value: Arc::new(value), at };

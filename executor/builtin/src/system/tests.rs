@@ -24,7 +24,6 @@ impl World {
         Self::over(tempfile::tempdir().unwrap())
     }
 
-    /// Makes the tools for an existing folder, as a restarted Faber does.
     fn over(folder: TempDir) -> Self {
         let tools = tools(folder.path(), SystemConfig::default(), Launcher::unconfined()).unwrap();
         let set = ToolSet::ready(SET.parse().unwrap(), "builtin", "", tools);

@@ -19,7 +19,6 @@ use toolbox::{Found, ToolSet, Toolbox};
 
 use super::*;
 
-/// The tools, and a server that plays all services.
 struct World {
     toolbox: Toolbox,
     base: String,

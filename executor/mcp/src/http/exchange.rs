@@ -307,7 +307,7 @@ mod tests {
     use super::{super::connection::tests::connection, *};
     use crate::oauth::test_server::World;
 
-    /// Returns what becomes of a request.
+    /// Returns the error of a request, or `None` if it was answered.
     async fn outcome(
         connection: &Arc<Connection>,
         inbox: &mut tokio::sync::mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
@@ -345,7 +345,7 @@ mod tests {
         world.now().stream = Some("id: 7\nretry: 50\n\n".to_owned());
         world.now().heard.clear();
         assert_eq!(outcome(&connection, &mut inbox).await.unwrap().0, LOST);
-        // Once with the token, and once with another one.
+        // Once with the rejected token, and once with a new one.
         assert_eq!((world.heard("GET /mcp"), world.heard("POST /token")), (2, 1));
     }
 }

@@ -121,7 +121,7 @@ mod tests {
         assert!(denied > 0);
         world.now().takes_none = false;
         while world.heard("GET /mcp") == denied {
-            // It listens as soon as it can.
+            // An accepted request opens the stream again.
             let _ = connection.post(b"{}".to_vec()).await;
             tokio::task::yield_now().await;
         }
@@ -144,7 +144,7 @@ mod tests {
         let before = world.heard("GET /mcp");
         world.gate.opened.notify_one();
         let again = async {
-            // Once with the token that was held back, and once more.
+            // Once with the token that was held back, and once more after the admission.
             while world.heard("GET /mcp") < before + 2 {
                 tokio::task::yield_now().await;
             }

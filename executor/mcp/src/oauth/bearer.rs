@@ -257,7 +257,7 @@ mod tests {
         json!({ "grant": "client_credentials", "client_id": "robot", "client_secret": secret })
     }
 
-    /// Calls as the way to a server does, and returns the token that was taken.
+    /// Sends a request as a connection does. Returns the token that the server accepted.
     async fn call(world: &World, bearer: &Bearer) -> Result<String, Denied> {
         let mut token = bearer.current_token().await?;
         let mut answer = world.post(token.as_deref()).await;
@@ -300,7 +300,7 @@ mod tests {
         world.keep(Some("refresh-0"));
         let bearer = world.bearer(people());
         let first = call(&world, &bearer).await.unwrap();
-        // Somebody logs in anew, and then the server drops every token.
+        // Another process logs in, and then the server drops every token.
         let record = serde_json::to_string(&world.kept().read().unwrap().unwrap()).unwrap();
         let record = record.replace(&first, "of-another-process");
         world.kept().write(&serde_json::from_str(&record).unwrap()).unwrap();
@@ -433,7 +433,7 @@ mod tests {
         assert_eq!(call(&world, &bearer).await.unwrap(), "access-1");
         let bearer = world.bearer(program());
         assert_eq!(call(&world, &bearer).await.unwrap(), "access-2");
-        // It is known from then on.
+        // From then on the authorization server is known.
         world.now().access.clear();
         world.now().heard.clear();
         assert_eq!(call(&world, &bearer).await.unwrap(), "access-3");

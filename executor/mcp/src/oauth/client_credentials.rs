@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(world.heard("POST /token"), 1);
         world.now().issuer = Some(other.here.clone());
         let bearer = world.bearer(auth);
-        // The server is asked without a token then, and says the same.
+        // The server is then asked without a token, and rejects it with the same issuer.
         assert_eq!(bearer.current_token().await, Ok(None));
         let denied = bearer.replace_token(None, &world.post(None).await).await.unwrap_err();
         let expected = format!(

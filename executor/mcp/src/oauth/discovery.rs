@@ -159,7 +159,7 @@ mod tests {
         *,
     };
 
-    /// A server that has one document, with `HERE` for where it is.
+    /// A server with one document, in which `HERE` stands for its own URL.
     struct World {
         server: Url,
         asked: Arc<AtomicUsize>,
@@ -191,7 +191,8 @@ mod tests {
         }
     }
 
-    /// Discovers for a server whose metadata are those, with `HERE` for where it is.
+    /// Returns what discovery finds for these metadata, in which `HERE` stands for the server's
+    /// URL.
     async fn discovered(at: &str, metadata: Value) -> Result<AuthorizationMetadata, AuthError> {
         World::new(at, metadata).await.found(None).await
     }

@@ -488,7 +488,7 @@ mod tests {
             let server = world.configured(json!("oauth"));
             assert!(world.logins.log_out(&set(), &server).await.unwrap());
             assert!(world.kept().read().unwrap().is_none());
-            // What renews, and what it was renewed to.
+            // The refresh token and the access token.
             assert_eq!(world.heard("POST /revoke"), if is_other { 0 } else { 2 });
             let told = other
                 .now()
@@ -536,7 +536,7 @@ mod tests {
         let login = begun(&world).await;
         assert_ne!(client_of(&login), "client-0", "the server may not know it any more");
         assert_eq!(world.heard("POST /register"), 1);
-        // What is renewed needs its client.
+        // A refresh token needs the client that it was issued to.
         world.keep(Some("refresh-0"));
         for _ in 0..2 {
             assert_eq!(client_of(&begun(&world).await), "client-0");

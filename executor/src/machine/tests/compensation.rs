@@ -1,5 +1,3 @@
-//! Compensation.
-
 use expect_test::expect;
 
 use super::*;

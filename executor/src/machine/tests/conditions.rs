@@ -1,5 +1,3 @@
-//! Conditions of steps.
-
 use expect_test::expect;
 
 use super::*;

@@ -1,5 +1,3 @@
-//! Dry runs.
-
 use expect_test::expect;
 
 use super::*;

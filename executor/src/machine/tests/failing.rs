@@ -1,5 +1,3 @@
-//! Failures, and their effect on other steps.
-
 use expect_test::expect;
 
 use super::*;

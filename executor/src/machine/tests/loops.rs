@@ -1,5 +1,3 @@
-//! Loops.
-
 use expect_test::expect;
 
 use super::*;

@@ -1,5 +1,3 @@
-//! Commands: approvals, signals and pauses.
-
 use expect_test::expect;
 
 use super::*;

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// An input. Numbers select among the possible ones.
+/// A random input. Its numbers select among the possible ones.
 #[derive(Clone, Debug)]
 enum Move {
     Claim,
@@ -41,7 +41,6 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(a_move, 0..80)
 }
 
-/// The features of a generated step.
 #[derive(Clone, Debug)]
 struct Features {
     after: Vec<bool>,
@@ -266,7 +265,8 @@ impl Story {
         assert_eq!(wake_at(&replayed), wake_at(&here));
     }
 
-    /// Lets everything end: whoever is asked agrees, whatever runs ends as `end` says, time passes.
+    /// Lets the execution finish: every person approves, every call ends as `end` says, and time
+    /// passes.
     fn calm_down(&mut self, end: fn(&Self, Task) -> Result<CallOutput, ToolError>) {
         for _ in 0..1_000 {
             if self.state().is_finished() {

@@ -1,5 +1,3 @@
-//! Reused outputs and progress reports.
-
 use expect_test::expect;
 
 use super::*;

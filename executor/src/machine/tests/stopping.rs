@@ -1,5 +1,3 @@
-//! Cancellation and deadlines.
-
 use expect_test::expect;
 
 use super::*;

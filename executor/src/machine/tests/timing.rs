@@ -1,5 +1,3 @@
-//! Order, slots and time.
-
 use expect_test::expect;
 
 use super::*;

@@ -22,7 +22,6 @@ use crate::{
     worker::tests::{plan, step, worker},
 };
 
-/// Time limit of every wait.
 const LONG: Duration = Duration::from_mins(5);
 
 /// A replanner that starts a given plan, or misbehaves.
@@ -30,20 +29,17 @@ const LONG: Duration = Duration::from_mins(5);
 struct Fake {
     control: Control,
     plan: Arc<Plan>,
-    /// Its acts, one for each call. Then it replans.
+    /// One behaviour for each call, and then a normal replan.
     does: Mutex<Vec<Does>>,
     asked: AtomicUsize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
-    /// It never returns.
     Thinks,
-    /// It starts the next execution, and never returns.
+    /// Starts the next execution, and never returns.
     Begins,
-    /// It returns an error.
     Fails,
-    /// It panics.
     Panics,
 }
 
@@ -60,7 +56,7 @@ impl Replanner for Fake {
         }
         let created = Created::new(self.plan.id(), ended.request(), ExecutionOptions::default());
         let created = Created { retry_of: Some(ended.id()), ..created };
-        // Another worker has started the same one.
+        // Another worker has started the same execution.
         let start =
             Start { id: Some(next(ended.id())), ..Start::from_created(&self.plan, created) };
         let begun = self.control.start(start).await;
@@ -76,7 +72,6 @@ fn next(ended: ExecutionId) -> ExecutionId {
     ExecutionId::derive_child(shared::clock::Timestamp::UNIX_EPOCH, &ended.to_string())
 }
 
-/// Workers over one store, each with a replanner.
 struct Scene {
     store: Arc<Memory>,
     plan: Arc<Plan>,

@@ -20,7 +20,6 @@ fn node_over(store: Arc<dyn Store>, configured: Value) -> Registry {
     node_with(store, configured, &json!({ "shop": { "adminMode": false, "n": 1 } }))
 }
 
-/// A node whose configuration has these contexts.
 fn node_with(store: Arc<dyn Store>, configured: Value, contexts: &Value) -> Registry {
     let toolbox = Toolbox::default();
     Registry::new(Parts {

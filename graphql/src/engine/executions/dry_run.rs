@@ -343,7 +343,7 @@ mod tests {
             let input = InputOnly(&input);
             let direct = template.render(&input, 1_000).unwrap().value;
             let again = Template::parse(&fill_input(&template, &input), &One).unwrap();
-            // Filling in and reading again gives what rendering gives at once.
+            // Filling in the input first and rendering later gives the same as rendering at once.
             assert_eq!(again.render(&input, 1_000).unwrap().value, direct, "{written}");
         }
     }

@@ -66,7 +66,6 @@ mod tests {
 
     use super::*;
 
-    /// A clock of a later day.
     #[derive(Debug)]
     struct Later;
 

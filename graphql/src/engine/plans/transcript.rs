@@ -65,7 +65,6 @@ mod tests {
 
     use super::*;
 
-    /// A clock that stands still.
     #[derive(Debug)]
     struct Still;
 

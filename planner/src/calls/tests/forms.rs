@@ -1,4 +1,4 @@
-//! Arguments are read, or there is no call: never one without those that were written.
+//! A call is read with all its written arguments, or not at all.
 
 use std::sync::Arc;
 

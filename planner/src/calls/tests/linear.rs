@@ -1,11 +1,11 @@
-//! Whatever a megabyte says, no byte is looked at more than some dozen times.
+//! Hostile texts of a megabyte are read in linear time.
 
 use shared::limits;
 
 use super::{read_counting, tools};
 use crate::calls::{CatalogNames, TooMuch, parse_tool_calls};
 
-/// The most looks at a byte, on average.
+/// Reads of a byte, on average.
 const LOOKS: usize = 12;
 
 fn check(name: &str, text: &str) {
@@ -14,7 +14,7 @@ fn check(name: &str, text: &str) {
     assert!(steps <= most, "{name}: {steps} steps for {} bytes", text.len());
 }
 
-/// Texts that may make a reader look at a byte many times.
+/// Pieces that may make a reader go back.
 const PARTS: &[&str] = &[
     "{",
     "[",
@@ -152,7 +152,7 @@ const PARTS: &[&str] = &[
     "\u{201c}",
 ];
 
-/// The texts that take the most looks.
+/// The texts with the most reads for each byte.
 const WORST: [&str; 12] = [
     "{",
     "[",

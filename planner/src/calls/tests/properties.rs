@@ -1,11 +1,11 @@
-//! Properties of every text and every call.
+//! Properties of random texts and calls.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 use serde_json::{Map, Value, json};
 
 use super::{read, read_counting};
 
-/// Pieces of calls: put together at random they are nearly calls.
+/// Pieces of calls. Random sequences of them are almost calls.
 const PIECES: [&str; 66] = [
     "{",
     "}",
@@ -75,7 +75,7 @@ const PIECES: [&str; 66] = [
     "</arg_value>",
 ];
 
-/// Calls that mutations start from.
+/// Calls that are mutated.
 const CALLS: [&str; 12] = [
     r#"{"tool": "file_tools.glob", "args": {"pattern": "*.py"}}"#,
     "file_tools.grep(pattern=\"TODO\", case_insensitive=true, context_lines=2)",
@@ -91,9 +91,9 @@ const CALLS: [&str; 12] = [
     "<｜tool▁call▁begin｜>tree<｜tool▁sep｜>{}<｜tool▁call▁end｜>",
 ];
 
-/// Parameters that a call gives, each at most once.
+/// Parameters of generated calls.
 const GIVEN: [&str; 4] = ["pattern", "path", "output_mode", "context_lines"];
-/// Values without quotes and in quotes, and what models put around them.
+/// Values with and without quotes, in the forms that models write.
 const VALUES: [&str; 24] = [
     "*.py",
     "/tmp",
@@ -120,7 +120,6 @@ const VALUES: [&str; 24] = [
     "https://a.b/?c=d",
     "(a)",
 ];
-/// Texts between two pairs.
 const BETWEEN: [&str; 20] = [
     " and ",
     ", ",
@@ -215,7 +214,7 @@ proptest! {
         }
         let mut text = format!("{}{pairs}{}", around.0, around.1);
         if text.starts_with("TOOL") {
-            // What is on another line is none of its line.
+            // A text of arguments ends with its line.
             text = text.replace('\n', " ");
         }
         for call in read(&text).as_array().into_iter().flatten() {

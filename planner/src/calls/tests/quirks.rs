@@ -1,4 +1,4 @@
-//! Calls as models really write them.
+//! Calls as real models write them.
 
 use std::sync::Arc;
 

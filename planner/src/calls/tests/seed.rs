@@ -1,4 +1,4 @@
-//! The inputs that the seed's parser was run with, with the results that were meant.
+//! The test inputs of Faber's predecessor, with the results that it should have returned.
 
 use serde_json::json;
 

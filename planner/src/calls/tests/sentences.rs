@@ -1,4 +1,4 @@
-//! Pairs and prose: every argument that is written is in the call, or there is no call.
+//! Argument pairs and calls in prose. A call is read with all its written arguments, or not at all.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ const GREP: &str = "file_tools.grep";
 const SAVE: &str = "memory_tools.save_context";
 const WRITE: &str = "code_tools.write_file";
 
-/// The tools of calls that are reported as missed, with the reason.
+/// Returns the tools of missed calls, with the reason.
 fn missed(text: &str) -> Vec<String> {
     let names = CatalogNames::new(tools::catalog());
     let read = read_tool_calls(text, &|name| names.find(name)).expect("the text is small");

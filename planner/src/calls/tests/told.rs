@@ -1,4 +1,4 @@
-//! The prompt, the report of a result, and the schemas.
+//! The prompt, the report of a result, and the schemas for models.
 
 use expect_test::expect;
 use serde_json::json;
@@ -152,7 +152,6 @@ fn a_tool_schema_describes_each_parameter() {
     );
 }
 
-/// A tool whose parameters are described like this.
 fn described(schema: serde_json::Value) -> shared::tool::ToolDefinition {
     shared::tool::ToolDefinition { input_schema: schema, ..tools::definition("a.b", "") }
 }

@@ -1,11 +1,8 @@
-//! `flow.compute`.
-
 use expect_test::{Expect, expect};
 use shared::condition::COMPUTE;
 
 use super::*;
 
-/// The catalog with `flow.compute`.
 fn with_compute() -> Catalog {
     let schema = json!({
         "type": "object",
@@ -21,7 +18,7 @@ fn compile_steps(tools: &Value) -> Result<Plan, Vec<Diagnostic>> {
     compile(&parse_value(json!({ "tools": tools }))?, about(), &with_compute())
 }
 
-/// A step `list` before the computation.
+/// Compiles a computation after a step `list`.
 #[expect(clippy::needless_pass_by_value, reason = "so that tests can write values in place")]
 fn check(parameters: Value, expected: Expect) {
     let tools = json!([

@@ -1,5 +1,3 @@
-//! `when`.
-
 use expect_test::{Expect, expect};
 
 use super::*;

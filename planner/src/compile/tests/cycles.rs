@@ -1,5 +1,3 @@
-//! What cycles are called.
-
 use super::*;
 
 fn cycles(steps: &[(&str, &[&str])]) -> Vec<String> {

@@ -1,5 +1,3 @@
-//! `forEach`, `{{item}}`, `{{index}}` and `{{input}}`.
-
 use expect_test::{Expect, expect};
 
 use super::*;

@@ -1,4 +1,4 @@
-//! The words, as people and models read them.
+//! The whole text of diagnostics, as people and models read it.
 
 use expect_test::{Expect, expect};
 

@@ -1,4 +1,4 @@
-//! What schemas, sizes and outputs say about parameters.
+//! Checks of parameters against schemas, sizes and known outputs.
 
 use super::*;
 
@@ -52,12 +52,12 @@ fn parameters_with_templates_are_not_checked_by_the_compiler() {
         (json!({ "tags": ["{{s.x}}", "{{s.x}}"], "email": "{{s}}{{s}}" }), vec![]),
         (json!({ "kind": "a {{s}}" }), vec![]),
         (json!({ "address": { "city": "{{s}}" } }), vec![]),
-        // Text stays text, whatever stands in it.
+        // A template inside text is always text.
         (
             json!({ "age": "{{s.x}} years" }),
             vec!["plan.invalid_parameters tools[1].parameters.age"],
         ),
-        // What holds a template keeps its own shape.
+        // A template that is the whole value keeps the type of its output.
         (
             json!({ "tags": { "x": "{{s}}" } }),
             vec!["plan.invalid_parameters tools[1].parameters.tags"],
@@ -223,7 +223,7 @@ fn a_path_that_an_output_does_not_declare_is_a_warning() {
         (open(json!({})), "nme", near()),
         (open(json!({})), "age", listed()),
         (open(json!({ "title": "Made", "required": ["_id"] })), "age", listed()),
-        // Whoever says that there is more is believed, unless the name looks misspelt.
+        // A schema that allows more fields is trusted, unless the name looks misspelt.
         (open(json!({ "additionalProperties": true })), "age", vec![]),
         (open(json!({ "additionalProperties": { "type": "string" } })), "nme", near()),
         (open(json!({ "patternProperties": { "^x": {} } })), "age", vec![]),

@@ -1,5 +1,3 @@
-//! `maxParallel`, `idleTimeoutMs` and `cacheTtlMs`.
-
 use expect_test::{Expect, expect};
 
 use super::*;

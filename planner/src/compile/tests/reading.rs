@@ -1,5 +1,3 @@
-//! Drafts as JSON.
-
 use expect_test::{Expect, expect};
 
 use super::super::{compile_all, parse};

@@ -1,5 +1,3 @@
-//! Names, templates, order, mappings and policies.
-
 use super::*;
 
 #[test]

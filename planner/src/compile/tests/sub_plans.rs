@@ -1,5 +1,3 @@
-//! Steps that execute other plans.
-
 use expect_test::{Expect, expect};
 use shared::{id::PlanId, limits, plan::StepKind};
 
@@ -31,7 +29,7 @@ fn known() -> SubPlans {
     ])
 }
 
-/// Returns the plans of a draft and of those inside it, its own last.
+/// Returns the plans of a draft and of its inline drafts, its own last.
 fn all(tools: &Value) -> Result<Vec<Plan>, Vec<Diagnostic>> {
     let draft = parse_value(json!({ "tools": tools }))?;
     let mut drawn = 100;
@@ -148,7 +146,7 @@ fn too_deeply_nested_inline_plans_are_reported() {
     let found = all(&tools(limits::DEPTH + 1)).unwrap_err();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].code, "plan.too_deep");
-    // Drafts that nobody has read are no deeper.
+    // The limit also applies to drafts that were not parsed.
     let mut draft = Draft::default();
     for _ in 0..1_000 {
         let step =
@@ -158,7 +156,7 @@ fn too_deeply_nested_inline_plans_are_reported() {
     let found = compile_all(&draft, about(), &catalog(), &known(), &mut |_| about()).unwrap_err();
     assert_eq!(found[0].code, "plan.too_deep");
     assert!(sub_plans::names(&draft).is_empty());
-    // What is inside counts together with what it names.
+    // The levels of an inline plan and of the plan that it names add up.
     let step = |plan: &str| json!([{ "plan": { "tools": [{ "plan": plan }] } }]);
     assert_eq!(codes(&all(&step("almost")).unwrap_err()), ["plan.too_deep tools[0].plan"]);
     assert!(all(&step(&id(2).to_string())).is_ok());

@@ -1,5 +1,3 @@
-//! `compensate`.
-
 use expect_test::{Expect, expect};
 
 use super::*;

@@ -1,4 +1,4 @@
-//! How embedders come, go and come back; the clock is the test's.
+//! Sources of embeddings that fail and return, on paused time.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -11,7 +11,6 @@ use tokio::time::advance;
 
 use super::*;
 
-/// Says whether it works.
 #[derive(Debug)]
 struct Mood {
     name: &'static str,
@@ -48,7 +47,7 @@ fn model(choice: &Choice) -> &str {
     choice.embedding.as_ref().map_or("", |it| it.texts.model())
 }
 
-/// Returns after how many seconds another than this is used.
+/// Returns the seconds until another embedder than this one is used.
 async fn lasts(embedders: &Embedders, name: &str) -> u64 {
     let mut seconds = 0;
     while model(&*embedders.choose().await) == name {
@@ -69,7 +68,7 @@ async fn a_failed_source_is_skipped_for_growing_pauses() {
         let next = embedders.instead(&failed, &away()).await.unwrap();
         let passed = PassedOver { source: "the program's own model `a`".to_owned(), why: away() };
         assert_eq!((model(&next), next.passed_over.as_slice()), ("b", [passed].as_slice()));
-        // Whoever met the failure at the same moment does not make it worse.
+        // A second caller with the same failure does not lengthen the pause.
         assert_eq!(model(&embedders.instead(&failed, &away()).await.unwrap()), "b");
         assert_eq!(lasts(&embedders, "b").await, minutes * 60);
     }
@@ -78,7 +77,7 @@ async fn a_failed_source_is_skipped_for_growing_pauses() {
         one.embedding.as_ref().unwrap().is(other.embedding.as_ref().unwrap())
     };
     assert!(is_same(&first, &back), "what is known by its vectors stays");
-    // One that has worked for long has another chance soon.
+    // A source that has worked for long gets a short pause again.
     advance(Duration::from_mins(16)).await;
     embedders.instead(&*embedders.choose().await, &away()).await.unwrap();
     assert_eq!(lasts(&embedders, "b").await, 60);
@@ -92,7 +91,7 @@ async fn a_source_that_is_still_unavailable_is_not_used() {
     assert_eq!((model(&second), second.passed_over.len()), ("b", 1));
     let third = embedders.instead(&second, &away()).await.unwrap();
     assert_eq!((model(&third), third.passed_over.len()), ("c", 2));
-    // Both are tried again; the first is still away, and waits for longer.
+    // Both are tried again. The first is still unavailable, so its pause grows.
     assert_eq!(lasts(&embedders, "c").await, 60);
     assert_eq!(model(&*embedders.choose().await), "b");
     moods[0].is_away.store(false, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Over real HTTP, against servers of the tests.
+//! Providers over real HTTP, with servers of the tests.
 
 use std::{
     convert::Infallible,
@@ -25,10 +25,10 @@ use super::{
 
 /// Bytes of a piece.
 const PIECE: usize = 64 << 10;
-/// More than a server ever sends. Buffers of the system hold what nobody reads.
+/// Far more than Faber reads. Buffers of the system hold unread bytes.
 const MOST: usize = 4 * ANSWER_BYTES;
 
-/// Starts a server that answers without end. Returns its address, and the bytes that it sent.
+/// Starts a server with an endless answer. Returns its URL and the number of bytes sent.
 async fn start_endless(
     status: StatusCode,
     running: &mut JoinSet<()>,
@@ -67,7 +67,7 @@ fn settings_of(provider: ProviderKind, base_url: Option<String>) -> Settings {
     }
 }
 
-/// Makes ready to ask a server that is not there.
+/// Returns a provider for a server that does not exist.
 pub(super) fn provider() -> Provider {
     let base_url = Some("http://127.0.0.1:1/v1".to_owned());
     Provider::new(&settings_of(ProviderKind::named("openai").unwrap(), base_url)).unwrap()

@@ -1,9 +1,9 @@
-//! Selection by the middle of examples: hits, margins, limits, collisions.
+//! Selection by centroids: hits, margins, limits and collisions.
 
 use super::*;
 use crate::select::{Centroid, Collision, Similarity};
 
-/// Two tools whose examples are far from each other, and one without any.
+/// Two tools with different examples, and one without.
 fn world() -> (Arc<Known>, Tools) {
     let known = Known::new([
         ("what time is it", vec![1.0, 0.0, 0.0]),
@@ -52,7 +52,7 @@ async fn a_hit_is_nearer_than_the_least_similar_example() {
     assert!((matches[0].least_similar.unwrap() - 0.907_959).abs() < 1e-5, "{matches:?}");
     assert_eq!(matches[0].least_similar_example.as_deref(), Some("tell me the time"));
 
-    // A larger margin is harder, a negative one easier.
+    // A larger margin accepts fewer hits, and a negative one more.
     ask.margin = 0.1;
     assert!(!chosen(&selector, &tools, &ask).await[0].is_hit);
     ask.query = "when";

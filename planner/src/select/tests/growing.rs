@@ -1,4 +1,4 @@
-//! What is known is kept: only what is new is embedded.
+//! The index embeds only texts that are new.
 
 use super::*;
 
@@ -55,11 +55,11 @@ async fn a_new_tool_embeds_only_its_own_texts() {
     );
     assert_eq!(known.asked(), ["d", "query", "c", "query"]);
 
-    // The same tool, read again from its source.
+    // The same tool after its source was read again.
     both(vec![tool("one", "a", &["b"]), tool("two", "c", &["d"])]).await;
     assert_eq!(known.asked(), ["query", "query"]);
 
-    // One that changed, and one that went.
+    // One tool changed, and one disappeared.
     assert_eq!(both(vec![tool("one", "a", &["x"])]).await, ["one", "one"]);
     assert_eq!(known.asked(), ["x", "query", "a", "query"]);
     assert_eq!(both(Vec::new()).await, Vec::<String>::new());

@@ -1,9 +1,7 @@
-//! Selection by meaning and words together.
-
 use super::*;
 use crate::embed::Embedding;
 
-/// Tools of which two are told apart by meaning alone, and two by words alone.
+/// Two tools that differ only in meaning, and two that differ only in words.
 fn world() -> (Arc<Known>, Tools) {
     let known = Known::new([
         ("clock: Says the hour.", vec![1.0, 0.0, 0.0]),
@@ -92,7 +90,7 @@ async fn learned_outcomes_change_scores_slightly() {
     let before = learned(&outcomes, "read form K2").await;
     assert!(before.iter().all(|it| it.learned.is_none()), "{before:?}");
     assert_eq!(selector.kind(&outcomes, "read form K2").await.unwrap(), None);
-    // It is of the same kind as “how late is it”, and of no other.
+    // The query is of the same kind as “how late is it”.
     outcomes.learn(None, "how late is it", &[(good.clone(), true)], at);
     assert_eq!(selector.kind(&outcomes, "how late is it").await.unwrap(), Some(0));
     assert_eq!(learned(&outcomes, "read form K2").await, before, "that was another kind of query");

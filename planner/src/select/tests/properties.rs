@@ -1,5 +1,3 @@
-//! What holds for every tool and every query.
-
 use proptest::{collection::vec, prelude::*};
 
 use super::*;

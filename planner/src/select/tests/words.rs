@@ -1,5 +1,3 @@
-//! Selection by words.
-
 use super::*;
 
 fn tools() -> Tools {

@@ -67,7 +67,7 @@ fn older_transitions_count_less() {
     }
     let mut now = DAY;
     for _ in 0..64 {
-        // Far enough that weights are written anew several times.
+        // Long enough that all weights are rescaled several times.
         now += HALF_LIFE * 2;
         lesson(&mut learned, &["t1", "t3"], now);
     }
@@ -76,7 +76,7 @@ fn older_transitions_count_less() {
     let before = score(&learned, "a1", "a3", now).unwrap();
     let later = score(&learned, "a1", "a3", now + HALF_LIFE * 20).unwrap();
     assert!(later < before && (later - 0.5).abs() < 0.01, "{before} {later}");
-    // A clock that goes back changes nothing.
+    // An observation with an earlier time changes nothing.
     lesson(&mut learned, &["t1", "t3"], DAY - TimeDelta::days(900));
 }
 

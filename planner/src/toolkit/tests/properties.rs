@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::toolkit::written;
 
-/// Something that is done to a graph of at most five actions and five tools.
+/// A change of a graph of at most five actions and five tools.
 #[derive(Clone, Debug)]
 enum Doing {
     Action { name: usize, next: Vec<(usize, f64)>, before: Vec<(usize, f64)> },
@@ -91,7 +91,7 @@ fn edges(graph: &Toolkit) -> BTreeMap<(String, String), String> {
     edges.map(|it| ((it.from.to_string(), it.to.to_string()), it.score.to_string())).collect()
 }
 
-/// Recommends by the words of the seed's program: without a memory of what was visited.
+/// Recommends by the algorithm of the predecessor, which does not remember visited nodes.
 fn by_the_words(graph: &Toolkit, start: &[&str], reach: Reach) -> (BTreeSet<String>, usize) {
     let strong = |from: &str, kind| {
         let next: Vec<_> = graph.successors(from).collect();

@@ -50,7 +50,7 @@ fn recommendations_match_the_table() {
         (&["a1", "a3"], 0.6, 1, &all, 9),
         (&["nowhere"], 0.5, 5, &[], 0),
         (&["nowhere", "a4"], 0.5, 5, &["a4", "t4"], 1),
-        // A tool is no action to begin with.
+        // A search cannot start from a tool.
         (&["t1"], 0.5, 5, &[], 0),
         (&[], 0.5, 5, &[], 0),
     ] {
@@ -109,7 +109,7 @@ fn adding_a_node_again_changes_only_its_edges() {
     assert_eq!(graph.tool("t1").unwrap().description, "Tool 1.");
     assert_eq!(graph.edge_score("a1", "a2"), Some(0.4));
     assert_eq!(graph.edge_score("a1", "t1"), Some(0.3));
-    // Without any action that is there, a tool stays as it is.
+    // Without any existing action, the tool is not changed.
     let warnings = graph.add_tool(&name("t1"), &Node::tool(""), &links(&[("x", 1.0)])).unwrap();
     let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     assert_eq!(told, ["action `x` is not in the toolkit: its edge with `t1` was left out"]);
@@ -207,7 +207,7 @@ fn topological_generations_keep_the_order_of_addition() {
     for it in ["z", "y", "x", "w"] {
         graph.add_action(&name(it), "", &[], &[]).unwrap();
     }
-    // `x` is met before `y`, which was added before it.
+    // The traversal reaches `x` before `y`, which was added before it.
     graph.add_action(&name("z"), "", &links(&[("x", 1.0)]), &[]).unwrap();
     graph.add_action(&name("w"), "", &links(&[("y", 1.0)]), &[]).unwrap();
     assert_eq!(names(&graph), ["z", "w", "y", "x"]);

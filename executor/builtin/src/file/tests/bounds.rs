@@ -139,7 +139,6 @@ async fn a_walk_is_bounded_in_width_and_depth() {
     expect!["(stopped after 500000 files and folders: there may be more; narrow the pattern or the path)"].assert_eq(&walk.closing_notes(None).concat());
 }
 
-/// A stream of text without an end.
 struct Endless;
 
 impl Read for Endless {

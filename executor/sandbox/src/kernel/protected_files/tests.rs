@@ -9,7 +9,6 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A folder that commands may write, inside another one.
 struct World {
     folder: TempDir,
 }

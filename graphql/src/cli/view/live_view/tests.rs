@@ -1,4 +1,4 @@
-//! Whole screens, of events with fixed times.
+//! Whole screens, drawn from events with fixed times.
 
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::cli::{client::types::Event, view::news::ExecutionView};
 
-/// The second that an event happens at.
+/// Formats the time of an event from its second.
 fn at(second: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "a few seconds")]
     let since = chrono::TimeDelta::milliseconds((second * 1_000.0) as i64);
@@ -17,8 +17,7 @@ fn moment(text: &str) -> Timestamp {
     text.parse().expect("it is a moment")
 }
 
-/// Draws what is to be seen at a second after events: the second, the type, the step and the data
-/// of each.
+/// Draws the screen at a second, after events with their second, type, step and data.
 fn draw(plan: &Value, size: Size, events: &[(f64, &str, &str, Value)], second: f64) -> String {
     let plan = serde_json::from_value(plan.clone()).unwrap();
     let (mut stage, mut board) = (Drawing::new(&plan), ExecutionView::new("exec_1_aaaaaaaaa"));

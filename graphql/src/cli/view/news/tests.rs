@@ -1,5 +1,3 @@
-//! Logs as people see them.
-
 use serde_json::{Value, json};
 
 use super::*;

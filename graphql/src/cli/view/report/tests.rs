@@ -1,4 +1,4 @@
-//! Whole reports, of executions that were recorded.
+//! Whole reports of recorded executions.
 
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};

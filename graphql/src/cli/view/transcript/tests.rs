@@ -1,5 +1,3 @@
-//! Entries of transcripts as people read them.
-
 use expect_test::{Expect, expect};
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Executions that go on by themselves, with a model whose answers are known.
+//! Automatic replans with a scripted model.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::{
     engine::{Engine, Order},
 };
 
-/// How long anything may take, on a machine that is busy.
+/// Time limit of every wait, for busy machines.
 const LONG: Duration = Duration::from_mins(1);
 
 fn set(name: &'static str) -> ToolSet {
@@ -31,7 +31,7 @@ fn set(name: &'static str) -> ToolSet {
     ToolSet::ready(name.parse().unwrap(), "local", "", [pay])
 }
 
-/// Faber with a model that answers this, one after another, and then refuses.
+/// Faber with a model that gives these answers in order, and then refuses.
 async fn faber(answers: &[Value]) -> (Embedded, Arc<Scripted>) {
     let answers = answers.iter().map(|answer| says(&answer.to_string(), &[])).collect();
     let model = Arc::new(Scripted::new(answers));
@@ -66,7 +66,7 @@ async fn run(faber: &Embedded, plan: Value, order: Order) -> Arc<Execution> {
     faber.ended(id).await.unwrap()
 }
 
-/// Waits until it is known how an execution goes on.
+/// Waits until the replan of an execution is decided.
 async fn settled(faber: &Embedded, ended: &Execution) -> Replanning {
     let wait = async {
         loop {

@@ -1,4 +1,4 @@
-//! Plans that a model goes on with, carried out for real.
+//! Requested replans with a scripted model and real executions.
 
 use executor::options::Options;
 use planner::writer::ModelPlanner;
@@ -17,7 +17,7 @@ use crate::{
     engine::Engine,
 };
 
-/// Returns a set whose tools fail if they are told to.
+/// Returns a set whose tools fail on request.
 fn set(name: &'static str, tools: &[&'static str]) -> ToolSet {
     let run = |given: Value, _: ToolContext| async move {
         if given["fail"] == true { Err(ToolError::failed("no")) } else { Ok(given) }
@@ -26,7 +26,7 @@ fn set(name: &'static str, tools: &[&'static str]) -> ToolSet {
     ToolSet::ready(name.parse().unwrap(), "local", "", tools)
 }
 
-/// Returns an engine whose model answers this.
+/// Returns an engine whose model gives these answers.
 fn told(faber: &Embedded, answers: &[Value]) -> Engine {
     let answers = answers.iter().map(|answer| says(&answer.to_string(), &[])).collect();
     let planner = Arc::new(ModelPlanner::new(Arc::new(Scripted::new(answers)), 0));
