@@ -33,7 +33,6 @@ use shared::{id::ToolName, limits};
 
 pub use self::known::{CatalogNames, KnownTool, Parameter};
 
-/// A call of a registered tool, found in text.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolCall {
     pub tool: ToolName,
@@ -53,11 +52,8 @@ pub struct Missed {
 /// The reason why a text that looks like a call cannot be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// No such tool is registered.
     Unknown,
-    /// Its arguments cannot be read.
     Unreadable,
-    /// The text ends inside the call.
     Cut,
 }
 
@@ -99,7 +95,6 @@ pub enum CallFormat {
 }
 
 impl CallFormat {
-    /// Returns the name that the API uses.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Json => "json",

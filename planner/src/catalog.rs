@@ -34,7 +34,6 @@ pub struct FailedSet {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CatalogTool {
     pub definition: Arc<ToolDefinition>,
-    /// Its toolset is active.
     pub is_active: bool,
 }
 
@@ -100,7 +99,7 @@ impl Catalog {
         &self.0.tools
     }
 
-    /// Returns the tools that can be planned: active and callable.
+    /// Returns the tools that are active and callable.
     pub fn plannable(&self) -> impl Iterator<Item = &Arc<ToolDefinition>> {
         self.tools()
             .iter()

@@ -94,7 +94,6 @@ pub fn compile_all(
 struct World<'a> {
     catalog: &'a Catalog,
     plans: &'a SubPlans,
-    /// The compiled inline drafts.
     inline: &'a Inline,
 }
 
@@ -132,7 +131,6 @@ struct Step<'a> {
     given: Given,
     mapping: Vec<OutputMapping>,
     policy: StepPolicy,
-    /// The template of `forEach`.
     for_each: Option<Arc<Value>>,
     undo: Option<Box<Undo<'a>>>,
 }
@@ -146,7 +144,6 @@ struct Undo<'a> {
 const UNDO_PARAMETERS: &str = "compensate.parameters";
 
 impl<'a> Undo<'a> {
-    /// Reads a step's `compensate` and reports its errors.
     fn read(
         at: usize,
         written: &Value,
@@ -165,7 +162,6 @@ impl<'a> Undo<'a> {
     }
 }
 
-/// Returns an error for a draft that is too large to check.
 fn check_size(draft: &Draft) -> Option<Diagnostic> {
     match draft.tools.len() {
         0 => Some(

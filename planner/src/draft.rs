@@ -19,12 +19,11 @@ pub struct Draft {
     /// The request of which it becomes the next version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// The steps, in any order.
     pub tools: Vec<DraftStep>,
     /// The author's execution order. The compiler only checks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_order: Option<Vec<String>>,
-    /// Warnings of the reader. They become part of the plan's diagnostics.
+    /// Warnings of the reader, which become part of the plan's diagnostics.
     #[serde(skip)]
     pub notices: Vec<Diagnostic>,
 }
@@ -37,13 +36,11 @@ pub struct DraftStep {
     /// The name of a tool. A step has exactly one of `name`, `toolName` and `plan`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// A synonym of `name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
     /// The plan that the step executes, instead of a tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<SubDraft>,
-    /// The parameters: an object that may contain templates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Value>,
     /// Dependencies besides those of templates: null, a name, or a list of names.
@@ -64,13 +61,11 @@ pub struct DraftStep {
     pub requires_approval: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
-    /// The template of a loop's list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub for_each: Option<String>,
     /// Items that may run at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<i64>,
-    /// The compensation: a [`DraftCompensation`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compensate: Option<Value>,
     /// The longest time without progress in an attempt.
@@ -96,17 +91,14 @@ pub enum SubDraft {
     Inline(Box<Draft>),
 }
 
-/// A compensation, as written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct DraftCompensation {
     /// The name of a tool. A compensation has exactly one of `name` and `toolName`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// A synonym of `name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
-    /// The parameters: an object that may contain templates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -53,18 +53,15 @@ impl Default for Style {
     }
 }
 
-/// The positions of all nodes and edges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Drawing {
     pub width: f64,
     pub height: f64,
-    /// The centre of each node.
     pub nodes: Vec<Point>,
     /// The points of each edge: from the border of its source to the border of its target.
     pub edges: Vec<Vec<Point>>,
 }
 
-/// Connected nodes and their edges.
 #[derive(Clone, Debug, Default)]
 struct Part {
     /// The nodes, by their places in the whole graph.

@@ -14,7 +14,6 @@ use crate::{EXPLICIT, select::Outcomes, toolkit::learned::Learned};
 const BLAMELESS: [&str; 4] =
     ["tool.cancelled", "tool.inactive", "tool.outcome_unknown", "tool.unavailable"];
 
-/// All lessons, as the store holds them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lessons {
@@ -23,9 +22,7 @@ pub struct Lessons {
     /// Queries until then are included. Earlier than `until` if the embedder failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_until: Option<Timestamp>,
-    /// The tools that follow each other.
     pub learned: Learned,
-    /// The tools that succeed for queries.
     #[serde(default)]
     pub outcomes: Outcomes,
 }
@@ -33,7 +30,6 @@ pub struct Lessons {
 /// The successful calls of an execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolSequence {
-    /// The tools, in plan order.
     pub tools: Vec<ToolName>,
     /// Pairs of places in `tools`. The second follows the first.
     pub transitions: Vec<(usize, usize)>,
@@ -43,7 +39,6 @@ pub struct ToolSequence {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryOutcome {
     pub query: String,
-    /// The tools, and whether each succeeded.
     pub tools: Vec<(ToolName, bool)>,
     pub at: Timestamp,
 }

@@ -73,7 +73,6 @@ pub trait PlanCompiler: Send + Sync {
     async fn compile(&self, draft: &Draft, author: &str) -> Result<Compiled, Rejection>;
 }
 
-/// The reason why a draft did not become a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rejection {
     /// All diagnostics. At least one is an error.
@@ -82,15 +81,12 @@ pub enum Rejection {
     Store(StoreError),
 }
 
-/// A proposal, and the plan that it compiles to.
 #[derive(Clone, Debug)]
 pub struct ProposedPlan {
     pub compiled: Compiled,
-    /// The draft and its notes.
     pub proposal: Proposal,
 }
 
-/// A draft and its notes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
     pub draft: Draft,
@@ -137,10 +133,8 @@ pub struct Note {
     pub after: Duration,
 }
 
-/// The reason why there is no draft.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanningError {
-    /// No tool does what the query asks.
     #[error("{message}")]
     NoPlan {
         message: String,

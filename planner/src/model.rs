@@ -31,7 +31,6 @@ pub use self::{
 /// A language model, which answers in words or with calls of tools.
 #[async_trait]
 pub trait Model: Debug + Send + Sync {
-    /// Returns the provider and the name of the model there.
     fn name(&self) -> &str;
 
     /// Asks, and waits for the whole answer.
@@ -53,21 +52,16 @@ pub struct Question {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
-    /// The rules.
     System(String),
     User(String),
-    /// An answer of the model.
     Assistant {
-        /// The words of the answer.
         text: String,
-        /// The calls of the answer.
         calls: Vec<NativeCall>,
     },
     /// The results of the calls in the message before, one for each.
     Results(Vec<CallResult>),
 }
 
-/// A tool that is offered to a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OfferedTool {
     /// The name of the tool. A provider that allows fewer characters sees another name.
@@ -76,12 +70,10 @@ pub struct OfferedTool {
     pub schema: Value,
 }
 
-/// The schema of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnswerForm {
     /// A name of letters, digits, `_` and `-`.
     pub name: &'static str,
-    /// Its JSON Schema.
     pub schema: Value,
 }
 
@@ -98,10 +90,8 @@ pub struct NativeCall {
     pub signatures: Vec<String>,
 }
 
-/// The result of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallResult {
-    /// The call's [`NativeCall::id`].
     pub id: String,
     pub tool: String,
     /// The result, in words or as JSON.
@@ -113,9 +103,7 @@ pub struct Reply {
     /// The words of the answer, without thoughts that the provider marks.
     pub text: String,
     pub calls: Vec<NativeCall>,
-    /// The reason why the model stopped.
     pub stop: Stop,
-    /// The tokens of question and answer.
     pub tokens: Tokens,
     /// The cost, if the configuration has a price.
     pub cost: Option<f64>,
@@ -125,7 +113,6 @@ pub struct Reply {
     pub missed: Vec<ModelError>,
 }
 
-/// The reason why a model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
@@ -139,10 +126,8 @@ pub enum Stop {
     Other,
 }
 
-/// Tokens, as the provider counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
-    /// Tokens of the question.
     pub input: u64,
     pub output: u64,
 }
@@ -153,17 +138,11 @@ pub struct Price {
     pub output: f64,
 }
 
-/// The reason why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
     /// There is no answer now. A retry may help.
     #[error("the model `{model}` is not available: {why}")]
-    Unavailable {
-        model: String,
-        why: String,
-        /// The wait that the provider asks for.
-        wait: Option<Duration>,
-    },
+    Unavailable { model: String, why: String, wait: Option<Duration> },
     /// The model or its provider refuses. A retry does not help.
     #[error("the model `{model}` cannot be used: {why}")]
     Refused { model: String, why: String },

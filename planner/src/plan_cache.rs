@@ -34,7 +34,6 @@ impl PlanCache {
     }
 }
 
-/// A draft that compiled, and its request.
 #[derive(Clone, Debug)]
 pub struct CachedDraft {
     request: RequestId,
@@ -51,7 +50,6 @@ pub fn entry_key(rule: PlanCache, planner: &str, query: &str, catalog: &Catalog)
 }
 
 impl CachedDraft {
-    /// Makes an entry of a proposal that became a plan.
     pub fn new(request: RequestId, proposal: &Proposal) -> Self {
         let Proposal { draft, warnings, author, .. } = proposal.clone();
         Self { request, draft, warnings, author }

@@ -28,12 +28,9 @@ pub const ATTEMPT: &str = "replan";
 /// The transcript entry with the reason why there is no automatic replan.
 pub const GIVEN_UP: &str = "replan_given_up";
 
-/// A plan that was executed, and the results of its steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EarlierPlan {
-    /// The plan as a draft.
     pub draft: Draft,
-    /// The result of each step, in plan order.
     pub results: Vec<StepResult>,
     /// The reason for the replan, in words.
     pub reason: String,
@@ -59,9 +56,7 @@ pub struct StepResult {
 /// The automatic replans of an execution, from its request's transcript.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attempts {
-    /// Replans that were started.
     pub started: usize,
-    /// The reason why no further replan starts.
     pub given_up: Option<String>,
 }
 
@@ -80,7 +75,6 @@ impl EarlierPlan {
 }
 
 impl Attempts {
-    /// Reads the automatic replans of an execution.
     pub fn read(transcript: &[TranscriptEntry], id: ExecutionId) -> Self {
         let id = id.to_string();
         let mut attempts = Self::default();

@@ -10,37 +10,30 @@ use shared::{
     plan::{Plan, ToolExecution},
 };
 
-/// The reason why outputs cannot be reused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReuseError {
-    /// The execution has not finished.
     #[error("`{0}` has not ended: cancel it first, or wait until it has")]
     Open(shared::id::ExecutionId),
-    /// The plan has no such step to retry from.
     #[error("the plan has no step `{0}` to begin with")]
     NoStep(String),
-    /// The outputs before a step are too large for one event.
     #[error(
         "the outputs before `{from}` have more than {max} bytes: begin with an earlier step, or \
          do all of it again",
         max = limits::REUSED_BYTES
     )]
     TooMuch { from: String },
-    /// The outputs of all steps that succeeded are too large for one event.
     #[error(
         "the outputs of the steps that succeeded have more than {max} bytes: retry from a step, \
          or retry all of it",
         max = limits::REUSED_BYTES
     )]
     TooMuchSucceeded,
-    /// The outputs that a new plan reuses are too large for one event.
     #[error(
         "the outputs that would be kept have more than {max} bytes: let tools write them into \
          files and return the names",
         max = limits::REUSED_BYTES
     )]
     TooMuchKept,
-    /// More calls have an unknown outcome than one event can hold keys.
     #[error(
         "{0} calls have an unknown outcome, and a retry can repeat {max} at most: settle calls with \
          `faber settle` first",

@@ -44,7 +44,6 @@ pub enum Criterion {
 impl Criterion {
     pub const ALL: [Self; 4] = [Self::Centroid, Self::Description, Self::Lexical, Self::Hybrid];
 
-    /// Returns the API's name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Centroid => "CENTROID",

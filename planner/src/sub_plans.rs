@@ -14,13 +14,11 @@ use shared::{
 
 use crate::draft::{Draft, SubDraft};
 
-/// The plans that a draft names.
 #[derive(Clone, Debug, Default)]
 pub struct SubPlans {
     plans: BTreeMap<String, SubPlan>,
 }
 
-/// A plan that a step may execute.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubPlan {
     pub id: PlanId,
@@ -48,7 +46,6 @@ impl SubPlans {
         }))
     }
 
-    /// Returns the plan that a name means.
     pub fn find(&self, name: &str) -> Option<&SubPlan> {
         self.plans.get(name)
     }

@@ -2,10 +2,8 @@
 
 /// Names that are compared. Limits the time.
 pub(crate) const CANDIDATES: usize = 4_096;
-/// Characters of a name that are compared.
-const LENGTH: usize = 64;
-/// The shortest name that another may contain.
-const CONTAINED: usize = 3;
+const MAX_LENGTH: usize = 64;
+const MIN_CONTAINED: usize = 3;
 
 /// Returns the most similar known name, if one is similar enough.
 ///
@@ -68,13 +66,13 @@ pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
 }
 
 fn fold_name(name: &str) -> Vec<char> {
-    let letters = name.chars().take(LENGTH).flat_map(char::to_lowercase);
+    let letters = name.chars().take(MAX_LENGTH).flat_map(char::to_lowercase);
     letters.filter(|c| c.is_alphanumeric()).collect()
 }
 
 fn contains(a: &[char], b: &[char]) -> bool {
     let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
-    short.len() >= CONTAINED && long.windows(short.len()).any(|window| window == short)
+    short.len() >= MIN_CONTAINED && long.windows(short.len()).any(|window| window == short)
 }
 
 /// Returns the optimal string alignment distance, if it is at most `tolerance`.

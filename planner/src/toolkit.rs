@@ -24,7 +24,6 @@ pub use self::{
     recommend::{Reach, ToolsAndActions},
 };
 
-/// The default score of an edge.
 pub const DEFAULT_SCORE: f64 = 1.0;
 
 /// A graph of actions and tools, in the order of their addition.
@@ -34,7 +33,6 @@ pub struct Toolkit {
     edges: usize,
 }
 
-/// A vertex with its edges.
 #[derive(Clone, Debug, PartialEq)]
 struct Vertex {
     node: Node,
@@ -69,7 +67,6 @@ pub enum NodeKind {
 pub enum Origin {
     /// A module of another program.
     Module(String),
-    /// An MCP server.
     Mcp,
 }
 
@@ -90,7 +87,6 @@ pub struct Edge<'a> {
     pub score: f64,
 }
 
-/// The reason why a graph cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolkitError {
     /// An action and a tool cannot share a name.
@@ -99,11 +95,7 @@ pub enum ToolkitError {
     #[error("the score from `{from}` to `{to}` is not a number")]
     Score { from: NodeName, to: NodeName },
     #[error("the toolkit would have more than {most} {what}: remove some")]
-    TooMany {
-        /// The unit of the limit.
-        what: &'static str,
-        most: usize,
-    },
+    TooMany { what: &'static str, most: usize },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -115,7 +107,6 @@ pub enum Warning {
         /// The other end of the edge.
         with: NodeName,
     },
-    /// No action calls the tool.
     #[error("tool `{0}` has no connected actions and was left out")]
     Unconnected(NodeName),
 }
@@ -226,7 +217,6 @@ impl Toolkit {
         Edge { from, to, kind, score }
     }
 
-    /// Rejects a graph beyond the limits.
     pub fn check_size(&self) -> Result<(), ToolkitError> {
         let too_many = |what, most| Err(ToolkitError::TooMany { what, most });
         if self.len() > limits::TOOLKIT_NODES {

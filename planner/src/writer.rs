@@ -27,16 +27,13 @@ use crate::{
     replan::EarlierPlan,
 };
 
-/// The default number of repairs.
 pub const REPAIRS: u32 = 3;
 /// The most repairs. Each is a question, and models do not improve after a few.
 pub const MOST_REPAIRS: u32 = 10;
 /// Bytes of an answer that are sent back to its model.
 const REPEATED: usize = 64 << 10;
-/// Bytes of a query that an error quotes.
-const QUOTED_QUERY: usize = 200;
-/// Bytes of a model's answer that an error quotes.
-const QUOTED_WORDS: usize = 500;
+const MAX_QUERY_QUOTE: usize = 200;
+const MAX_ANSWER_QUOTE: usize = 500;
 /// Bytes of a message in a note. Notes are stored with their request.
 const NOTED: usize = 256 << 10;
 
@@ -288,7 +285,6 @@ fn note_of_message(message: &Message) -> Value {
     json!({ "role": role, "content": clip_note(text) })
 }
 
-/// Returns a text, shortened for a note.
 fn clip_note(text: &str) -> Cow<'_, str> {
     if text.len() <= NOTED {
         return text.into();
@@ -310,14 +306,13 @@ fn no_plan(message: String) -> PlanningError {
 }
 
 fn impossible_plan(query: &str, why: &str) -> PlanningError {
-    no_plan(format!("no plan for `{}`: {why}", clip_text(query, QUOTED_QUERY)))
+    no_plan(format!("no plan for `{}`: {why}", clip_text(query, MAX_QUERY_QUOTE)))
 }
 
-/// Reports that the model answered in words.
 fn declined_plan(query: &str, words: &str) -> PlanningError {
     let said = words.rsplit("</think>").next().unwrap_or(words);
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (query, words) = (clip_text(query, QUOTED_QUERY), clip_text(&words, QUOTED_WORDS));
+    let (query, words) = (clip_text(query, MAX_QUERY_QUOTE), clip_text(&words, MAX_ANSWER_QUOTE));
     no_plan(format!("no plan for `{query}`: the model answers in words: `{words}`"))
 }
 

@@ -13,7 +13,6 @@ pub(super) enum Given {
     Cut,
 }
 
-/// Reads the string, list or object at `at`.
 pub(super) fn read_quoted(source: &Source<'_>, at: usize) -> Option<Given> {
     if let Some((quote, is_raw)) = word::quote_at(source, at) {
         return Some(match word::read_string(source, quote, is_raw) {

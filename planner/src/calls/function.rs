@@ -18,7 +18,6 @@ const MAY_DEFINE: [&str; 2] = ["function", "class"];
 /// Words after the brackets that add arguments.
 const CONTINUES: [&str; 6] = ["with", "using", "passing", "where", "given", "except"];
 
-/// The reason why no arguments could be read.
 enum Misfit {
     /// The text contains no arguments. Reading continues at this place.
     At(usize),
@@ -106,7 +105,6 @@ impl<'a> Arguments<'_, 'a> {
         self.place_positional().map(|args| (args, end)).ok_or(Misfit::At(end))
     }
 
-    /// Reads one argument and the comma behind it.
     fn read_argument(&mut self, at: usize) -> Result<usize, Misfit> {
         let name = self.name(at)?;
         let value_at = name.map_or(at, |name| name.2);

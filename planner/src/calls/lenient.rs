@@ -13,7 +13,6 @@ use super::{
     word,
 };
 
-/// A value, with the places of its objects.
 #[derive(Debug)]
 pub(super) enum Tree {
     Leaf(Value),
@@ -81,7 +80,6 @@ pub(super) fn read(source: &Source<'_>, at: usize) -> Result<(Tree, usize), Stuc
     }
 }
 
-/// Reads a text that is an object and nothing else.
 pub(super) fn whole_object(text: &str) -> (Option<Object>, usize) {
     let source = Source::new(text);
     let start = source.skip_markup(0);

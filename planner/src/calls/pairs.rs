@@ -143,7 +143,6 @@ fn closes_brackets(word: &str) -> bool {
         .all(|(open, close)| word.matches(*open).count() == word.matches(*close).count())
 }
 
-/// Reads an unquoted value in a text that contains only arguments.
 fn read_phrase(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> Given {
     let mut end = key.value;
     while let Some(byte) = source.byte(end) {

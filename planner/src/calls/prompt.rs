@@ -11,13 +11,10 @@ use super::{
 };
 
 /// Levels of a parameter that are described.
-const DEPTH: usize = 2;
-/// Fields of one object that are described.
-const FIELDS: usize = 24;
-/// Lines about the parameters of one tool.
-const LINES: usize = 2_000;
-/// Tools and choices that are tried for an example.
-const TRIED: usize = 16;
+const MAX_DEPTH: usize = 2;
+const MAX_FIELDS: usize = 24;
+const MAX_PARAMETER_LINES: usize = 2_000;
+const MAX_EXAMPLES_TRIED: usize = 16;
 const CHOICES: usize = 4;
 
 pub(super) const SUCCESSFUL: &str = "Tool execution successful:";
@@ -75,13 +72,12 @@ fn describe_tool(prompt: &mut String, name: &ToolName, tool: &ToolDefinition) {
         let _ = writeln!(prompt, "  {line}");
     }
     let root = &tool.input_schema;
-    let mut left = LINES;
+    let mut left = MAX_PARAMETER_LINES;
     for (name, schema, is_required) in parameters(tool) {
         describe_parameter(prompt, (root, name, schema), is_required, 0, &mut left);
     }
 }
 
-/// Writes a line about a parameter and about its fields, while the budget of lines lasts.
 fn describe_parameter(
     prompt: &mut String,
     (root, name, schema): (&Value, &str, &Value),
@@ -107,7 +103,7 @@ fn describe_parameter(
     let words = said("description").and_then(Value::as_str).unwrap_or_default();
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
     let _ = writeln!(prompt, "{}{words}", if words.is_empty() { "" } else { ": " });
-    if depth >= DEPTH {
+    if depth >= MAX_DEPTH {
         return;
     }
     let whole = flat(root, schema, 0);
@@ -119,7 +115,7 @@ fn describe_parameter(
     }
     let required = whole.get("required").and_then(Value::as_array);
     let fields = whole.get("properties").and_then(Value::as_object).into_iter().flatten();
-    for (name, field) in fields.take(FIELDS) {
+    for (name, field) in fields.take(MAX_FIELDS) {
         let is_required =
             required.is_some_and(|required| required.iter().any(|field| field == name));
         describe_parameter(prompt, (root, name, field), is_required, depth + 1, left);
@@ -164,7 +160,7 @@ fn example_call(tools: &[(ToolName, &ToolDefinition)]) -> Option<String> {
         parameters(tool).any(|(_, _, is_required)| is_required)
     };
     let rest = tools.iter().filter(|tool| !needs(tool));
-    let tried = tools.iter().filter(needs).chain(rest).take(TRIED);
+    let tried = tools.iter().filter(needs).chain(rest).take(MAX_EXAMPLES_TRIED);
     tried.into_iter().find_map(|(name, tool)| {
         let schema = &tool.input_schema;
         let valid = Schema::new(schema).ok();
@@ -177,7 +173,6 @@ fn example_call(tools: &[(ToolName, &ToolDefinition)]) -> Option<String> {
     })
 }
 
-/// Writes a call in the format of the prompt, with spaces after separators.
 fn call(tool: &str, args: &Value) -> String {
     let fields = args.as_object().into_iter().flatten();
     let fields: Vec<String> =

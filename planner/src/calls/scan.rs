@@ -71,7 +71,6 @@ impl Scan<'_, '_> {
         self.has_broken = false;
     }
 
-    /// Reads the word at this place, and a call that begins with it.
     fn scan_word(&mut self) {
         let source = &self.reading.source;
         let start = source.skip(self.at, |byte| matches!(byte, b'-' | b'.'));

@@ -13,8 +13,7 @@ use super::{CallFormat, KnownTool, Missed, ToolCall};
 const NAMESPACES: [&str; 2] = ["functions.", "default_api."];
 /// The longest name that is looked up, which is the limit of tools' names.
 const NAME_BYTES: usize = 256;
-/// The most missed calls that are reported.
-const MISSED: usize = 32;
+const MAX_MISSED: usize = 32;
 
 /// The text. Positions are bytes.
 pub(super) struct Source<'a> {
@@ -37,7 +36,7 @@ impl<'a> Source<'a> {
         Self { text, steps: Cell::new(0), comments_never_end: Cell::new(false) }
     }
 
-    /// Returns the number of bytes that were read, counting repetitions.
+    /// Counts repeated reads, too.
     pub(super) fn steps(&self) -> usize {
         self.steps.get()
     }
@@ -155,7 +154,6 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Returns whether a byte may occur in an unquoted name.
 pub(super) fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b'/')
 }
@@ -183,12 +181,11 @@ impl<'a> Reading<'a> {
         (self.known)(name).or_else(plain)
     }
 
-    /// Records a call that cannot be called.
     pub(super) fn miss(&self, name: &str, why: Why) {
         let mut missed = self.missed.borrow_mut();
         let name = name.trim();
         let is_name = !name.is_empty() && name.len() <= NAME_BYTES;
-        if is_name && missed.len() < MISSED {
+        if is_name && missed.len() < MAX_MISSED {
             missed.push(Missed { tool: name.to_owned(), why });
         }
     }

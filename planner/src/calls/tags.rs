@@ -184,7 +184,6 @@ impl Tags {
         })
     }
 
-    /// Returns the start of the next relevant tag after `at`.
     pub(super) fn next(&self, at: usize) -> Option<usize> {
         self.opens.get(self.opens.partition_point(|open| *open <= at)).copied()
     }

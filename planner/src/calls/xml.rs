@@ -65,7 +65,6 @@ struct Text {
     is_exact: bool,
 }
 
-/// Arguments before the tool is known.
 enum Given {
     Object(Args),
     Fields(Vec<(String, Text)>),
@@ -82,7 +81,6 @@ struct Element<'r, 'a> {
     body: Range<usize>,
     end: usize,
     is_closed: bool,
-    /// The element or its arguments are closed, so nothing is missing.
     is_whole: bool,
 }
 
@@ -272,7 +270,6 @@ impl<'a> Element<'_, 'a> {
         Ok((Given::Text(text(source, content).text), end))
     }
 
-    /// Reads the object at `at` as arguments, and decodes XML entities.
     fn given_object(&self, at: usize) -> Option<(Args, usize)> {
         let source = &self.reading.source;
         let Ok((Tree::Object(object), end)) = lenient::read(source, at) else { return None };

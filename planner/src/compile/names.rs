@@ -51,7 +51,6 @@ fn parse(at: usize, id: &str, report: &mut Report) -> Option<StepId> {
     None
 }
 
-/// The used ids, and the start of the search for a free one.
 #[derive(Debug, Default)]
 struct Ids {
     taken: IndexMap<StepId, usize>,
@@ -177,7 +176,6 @@ impl<'a> Naming<'a> {
     }
 }
 
-/// Shortens an author's text for a message.
 pub(super) fn clip(text: &str) -> String {
     const MOST: usize = 200;
     match text.char_indices().nth(MOST) {

@@ -10,8 +10,7 @@ use super::{
     report::{Report, WHOLE},
 };
 
-/// Differences that are reported one by one.
-const TOLD: usize = 8;
+const MAX_DIFFERENCES: usize = 8;
 
 /// Returns the order. Repeatedly takes the first step in draft order whose dependencies are placed.
 /// Steps on cycles and their dependents are left out.
@@ -81,7 +80,7 @@ pub(super) fn check_order(
     for (name, _) in given.iter().zip(&found).filter(|(_, step)| step.is_none()) {
         let (why, help) = naming.why_not(name, name);
         complaints.push(format!("it names `{}`, but {why} ({help})", clip(name)));
-        if complaints.len() > TOLD {
+        if complaints.len() > MAX_DIFFERENCES {
             break;
         }
     }
@@ -91,14 +90,14 @@ pub(super) fn check_order(
     }
     let left_out = is_named.iter().zip(steps).filter(|(is_named, _)| !**is_named);
     let left_out = left_out.map(|(_, step)| format!("it leaves out `{}`", step.id));
-    complaints.extend(left_out.take(TOLD + 1));
+    complaints.extend(left_out.take(MAX_DIFFERENCES + 1));
     let is_complete = order.len() == steps.len();
     if complaints.is_empty() && is_complete {
         complaints.extend(order_differences(&found, order, steps));
     }
     if !complaints.is_empty() {
-        if complaints.len() > TOLD {
-            complaints.truncate(TOLD);
+        if complaints.len() > MAX_DIFFERENCES {
+            complaints.truncate(MAX_DIFFERENCES);
             complaints.push("and more".to_owned());
         }
         report.warning(WHOLE, || {
@@ -109,7 +108,7 @@ pub(super) fn check_order(
     }
 }
 
-/// Returns the places that differ, at most one more than [`TOLD`].
+/// Returns the places that differ, at most one more than [`MAX_DIFFERENCES`].
 fn order_differences(
     found: &[Option<StepNumber>],
     order: &[StepNumber],
@@ -124,5 +123,5 @@ fn order_differences(
         let (given, found) = (&steps[given.get()].id, &steps[found.get()].id);
         format!("at {} it has `{given}` where `{found}` belongs", at + 1)
     });
-    told.take(TOLD + 1).collect()
+    told.take(MAX_DIFFERENCES + 1).collect()
 }

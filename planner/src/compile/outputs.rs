@@ -26,7 +26,6 @@ enum Shape<'a> {
     ListOf(Option<&'a Value>),
 }
 
-/// The end of a path.
 enum End<'a> {
     Found(Shape<'a>),
     /// This part cannot exist, because of the shape.
@@ -104,7 +103,6 @@ fn looked_at<'a>(
     }
 }
 
-/// Returns the known shape of the items of a step's list.
 fn item_shape<'a>(steps: &'a [Step<'_>], list: &'a Reference) -> Option<Shape<'a>> {
     let Target::Step(target) = list.target else { return None };
     match steps[target.get()].output_shape().walk_path(list.path.segments()) {

@@ -29,7 +29,6 @@ pub(super) struct Given {
     pub(super) is_sound: bool,
 }
 
-/// The bytes of parameters that a plan may still have.
 pub(super) struct Room {
     left: usize,
     is_full: bool,
@@ -42,7 +41,6 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Reads parameters from a field of a step, and reports errors.
     pub(super) fn read(
         &mut self,
         at: usize,
@@ -59,7 +57,6 @@ impl Room {
         Given { parameters: Arc::new(value), is_sound: true }
     }
 
-    /// Reports parameters beyond the limit.
     pub(super) fn check(&self, report: &mut Report) {
         if self.is_full {
             report.error(WHOLE, || {
@@ -122,7 +119,6 @@ fn not_an_object(at: usize, field: &str, what: &str, report: &mut Report) -> Opt
     None
 }
 
-/// Checks all parameters against the known schemas.
 pub(super) fn check(steps: &[Step<'_>], naming: &Naming<'_>, report: &mut Report) {
     // An invalid schema is reported by its source.
     let mut schemas: Schemas<'_> = BTreeMap::new();

@@ -114,7 +114,6 @@ impl Fields {
 }
 
 impl Reader<'_> {
-    /// Reads a draft. Returns `None` if its steps cannot be read.
     fn read_draft(&mut self, value: Value) -> Option<Draft> {
         let mut fields = self.read_object("", value)?;
         self.report_unknown(&mut fields, &DRAFT_FIELDS);
@@ -135,7 +134,6 @@ impl Reader<'_> {
         Some(Draft { query, request_id, tools, execution_order, notices: Vec::new() })
     }
 
-    /// Reads a step. Returns `None` if its tool cannot be read.
     fn read_step(&mut self, at: usize, value: Value) -> Option<DraftStep> {
         self.step = at;
         let mut fields = self.read_object(&format!("tools[{at}]"), value)?;

@@ -19,7 +19,6 @@ use crate::{
 const MOST_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
 /// The largest factor between two waits.
 const MOST_MULTIPLIER: f64 = 1_000.0;
-/// The values of `onError`.
 const ON_ERROR: [OnError; 4] = [OnError::Fail, OnError::Continue, OnError::Ignore, OnError::Wait];
 
 /// The largest `maxParallel`.
@@ -54,7 +53,6 @@ pub(super) fn read(
     }
 }
 
-/// Reads the policy of a compensation.
 pub(super) fn read_undo(
     at: usize,
     undo: &DraftCompensation,

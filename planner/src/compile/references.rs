@@ -24,7 +24,6 @@ use crate::suggest::did_you_mean;
 /// draft can have a very large number.
 const DEPENDENCIES: usize = 16_000_000;
 
-/// The dependencies and templates of all steps.
 #[derive(Default)]
 pub(super) struct Links {
     /// The dependencies of each step, as sorted draft numbers without repetition.
@@ -36,7 +35,6 @@ pub(super) struct Links {
 pub(super) struct Looks {
     pub(super) template: Template,
     pub(super) list: Option<Reference>,
-    /// The parameters of the compensation.
     pub(super) undo: Option<Template>,
 }
 
@@ -111,12 +109,10 @@ impl<'a> Site<'a> {
     }
 }
 
-/// Collects the references of one step.
 struct Looking<'a, 'r> {
     at: usize,
     steps: &'a [Step<'a>],
     naming: &'r Naming<'a>,
-    /// The dependencies of the step.
     on: Vec<StepNumber>,
     /// The variables so far, so that each is looked up once.
     variables: BTreeSet<Arc<str>>,
@@ -223,7 +219,6 @@ impl<'a> Looking<'a, '_> {
         Some(list)
     }
 
-    /// Adds the steps that set a variable.
     fn add_variable(&mut self, name: &Arc<str>, text: &str, place: &dyn Fn(&str) -> String) {
         if !self.variables.insert(Arc::clone(name)) {
             return;
@@ -306,7 +301,6 @@ fn wrong_condition(
     Diagnostic::error(CODE, place, why).with_help(help)
 }
 
-/// Adds the steps of `dependsOn`.
 fn add_named(
     at: usize,
     step: &Step<'_>,

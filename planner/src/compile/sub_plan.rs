@@ -28,9 +28,7 @@ pub(super) type Inline = BTreeMap<usize, Result<SubPlan, Vec<Diagnostic>>>;
 /// The inputs that a draft shares with its inline drafts.
 pub(super) struct Tree<'a> {
     pub(super) catalog: &'a Catalog,
-    /// The saved plans that steps may name.
     pub(super) plans: &'a SubPlans,
-    /// Returns the properties of an inline plan.
     pub(super) about: &'a mut dyn FnMut(&Draft) -> PlanInfo,
     /// The inline plans, innermost first.
     pub(super) done: Vec<Plan>,
@@ -137,7 +135,6 @@ fn not_here(at: usize) -> Diagnostic {
         .with_help("create that plan first, and write its id")
 }
 
-/// Reports plans that are nested too deep.
 pub(super) fn too_deep(at: usize) -> Diagnostic {
     let message = format!("more than {} plans are inside one another", limits::DEPTH);
     Diagnostic::error("plan.too_deep", place::field_path(at, "plan"), message)

@@ -70,13 +70,11 @@ impl<'a> Choice<'a> {
         Self { tool, definition, plan: None }
     }
 
-    /// Returns the JSON Schema of the parameters, if known.
     pub(super) fn input_schema(&self) -> Option<&'a Value> {
         let of_tool = self.definition.map(|tool| &tool.input_schema);
         of_tool.or_else(|| self.plan.and_then(|plan| plan.inputs.as_deref()))
     }
 
-    /// Returns the JSON Schema of one call's output, if known.
     pub(super) fn output_schema(&self) -> Option<&'a Value> {
         self.definition.and_then(|tool| tool.output_schema.as_ref())
     }
@@ -181,8 +179,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Failed toolsets that a message names.
-const SUSPECTS: usize = 3;
+const MAX_SUSPECTS: usize = 3;
 /// Stands between a failed toolset and the reason.
 const FAILED: &str = ", which failed: ";
 
@@ -191,7 +188,7 @@ fn describe_suspects(written: &str, catalog: &Catalog) -> Option<String> {
     let suspects = catalog.suspects(written);
     let first = suspects.first()?;
     let names: Vec<_> =
-        suspects.iter().take(SUSPECTS).map(|set| format!("`{}`", set.name)).collect();
+        suspects.iter().take(MAX_SUSPECTS).map(|set| format!("`{}`", set.name)).collect();
     Some(format!("{}{FAILED}{}", names.join(" or "), first.error))
 }
 

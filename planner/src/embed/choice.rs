@@ -16,7 +16,6 @@ use tokio::time::Instant;
 use self::slot::Slot;
 use super::{EmbedError, Embedder, server::ServerConfig};
 
-/// A source of vectors.
 #[derive(Clone, Debug)]
 pub enum Source {
     Directory(PathBuf),
@@ -40,7 +39,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// The embedders of a process. They are opened on first use.
+/// Each embedder is opened on its first use.
 #[derive(Debug)]
 pub struct Embedders {
     store: Arc<dyn Vectors>,
@@ -61,14 +60,12 @@ struct Chosen {
 pub struct Choice {
     /// The embedder. Without one, tools are selected by words.
     pub embedding: Option<Embedding>,
-    /// The sources that were skipped, and the reasons.
     pub passed_over: Vec<PassedOver>,
 }
 
 /// One model: an embedder for stored texts, and one for queries.
 #[derive(Clone, Debug)]
 pub struct Embedding {
-    /// The source, in words.
     pub source: String,
     /// For descriptions and examples. Its vectors are stored.
     pub texts: Arc<dyn Embedder>,
@@ -90,7 +87,7 @@ impl Embedding {
 }
 
 impl Embedders {
-    /// Uses the first of these sources that works. Vectors are kept in `store`.
+    /// Uses the first of these sources that works, and keeps its vectors in `store`.
     pub fn new(wanted: Vec<Source>, store: Arc<dyn Vectors>) -> Self {
         let slots = wanted.into_iter().map(Slot::new).collect::<Vec<_>>().into();
         Self { store, slots, chosen: Mutex::default() }

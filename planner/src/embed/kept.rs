@@ -92,7 +92,6 @@ impl Embedder for Kept {
 }
 
 impl Kept {
-    /// Rejects vectors of different lengths.
     fn check_dimensions(&self, vectors: &BTreeMap<TextHash, Vec<f32>>) -> Result<(), EmbedError> {
         let len = vectors.values().next().map_or(0, Vec::len);
         let Some(other) = vectors.values().find(|vector| vector.len() != len) else {

@@ -22,8 +22,7 @@ use super::{
 /// Bytes of texts in one batch: some hundred tokens. Matrices are large enough for all cores and
 /// small enough for their caches.
 const BATCH_BYTES: usize = 4 << 10;
-/// The most texts in one batch.
-const BATCH: usize = 64;
+const MAX_BATCH_TEXTS: usize = 64;
 
 /// The name of the built-in model. Another quantisation needs another name.
 const BUILTIN: &str = "builtin/all-MiniLM-L6-v2-q4.1";
@@ -38,7 +37,6 @@ const BUILTIN_TOKENS: usize = 256;
 static WEIGHTS: &[u8] = include_bytes!("builtin/model.safetensors");
 static TOKENIZER: &[u8] = include_bytes!("builtin/tokenizer.json");
 
-/// An encoder in this process.
 #[derive(Debug)]
 pub struct Local {
     model: String,
@@ -149,7 +147,7 @@ fn batch_ranges(lens: &[usize]) -> Vec<Range<usize>> {
     let mut batches = Vec::new();
     let (mut start, mut bytes) = (0, 0);
     for (at, len) in lens.iter().enumerate() {
-        if at > start && (bytes + len > BATCH_BYTES || at - start >= BATCH) {
+        if at > start && (bytes + len > BATCH_BYTES || at - start >= MAX_BATCH_TEXTS) {
             batches.push(start..at);
             (start, bytes) = (at, 0);
         }
@@ -170,6 +168,9 @@ mod tests {
         assert!(batch_ranges(&[]).is_empty());
         assert_eq!(batch_ranges(&[1, 2, 10_000, 20_000]), [0..2, 2..3, 3..4]);
         assert_eq!(batch_ranges(&[1_500; 5]), [0..2, 2..4, 4..5]);
-        assert_eq!(batch_ranges(&[0; BATCH + 1]), [0..BATCH, BATCH..BATCH + 1]);
+        assert_eq!(
+            batch_ranges(&[0; MAX_BATCH_TEXTS + 1]),
+            [0..MAX_BATCH_TEXTS, MAX_BATCH_TEXTS..MAX_BATCH_TEXTS + 1]
+        );
     }
 }

@@ -13,7 +13,6 @@ pub(super) struct Linear {
 }
 
 impl Linear {
-    /// Returns the product of each row.
     pub(super) fn apply(&self, rows: &Array2<f32>) -> Array2<f32> {
         let mut out = Array2::zeros((rows.nrows(), self.bias.len()));
         self.add_to(&mut out, rows);
@@ -54,7 +53,6 @@ impl Norm {
     }
 }
 
-/// The activation between the two dense layers of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activation {
     Gelu,
@@ -126,7 +124,6 @@ pub(super) fn add_assign(to: &mut [f32], what: &[f32]) {
     to.iter_mut().zip(what).for_each(|(to, number)| *to += number);
 }
 
-/// Applies a function to each row of a contiguous matrix.
 pub(super) fn for_each_row(rows: &mut Array2<f32>, with: impl FnMut(&mut [f32])) {
     let len = rows.ncols().max(1);
     let all = rows.as_slice_mut().expect("rows that were just made lie in one piece");

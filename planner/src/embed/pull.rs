@@ -36,10 +36,8 @@ const FILES: [(&str, bool); 6] = [
     ("1_Pooling/config.json", false),
     (WEIGHTS, true),
 ];
-/// The longest name of a model.
-const NAME_LEN: usize = 200;
+const MAX_NAME_LEN: usize = 200;
 
-/// The source and the target of downloads.
 #[derive(Clone, Debug)]
 pub struct Places {
     pub hub: String,
@@ -49,13 +47,11 @@ pub struct Places {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     pub file: String,
-    /// Bytes on disk.
     pub bytes: u64,
     /// The total, if the server tells it.
     pub of: Option<u64>,
 }
 
-/// A model on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pulled {
     pub path: PathBuf,
@@ -64,7 +60,6 @@ pub struct Pulled {
     pub from: Option<String>,
 }
 
-/// The reason why a download failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PullError {
     /// The name is not valid.
@@ -73,12 +68,10 @@ pub enum PullError {
          `BAAI/bge-small-en-v1.5`"
     )]
     Name(String),
-    /// The given SHA-256 is malformed.
     #[error("`{0}` is no SHA-256: write its 64 hexadecimal digits")]
     Checksum(String),
     #[error("{place} cannot be reached: {why}; try again later, and the download resumes")]
     Unreachable { place: String, why: String },
-    /// The server does not have the model or the file.
     #[error("{0}")]
     Missing(String),
     /// The downloaded file is not the expected one.
@@ -97,7 +90,6 @@ impl PullError {
     }
 }
 
-/// A model to download.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub name: &'a str,
@@ -158,7 +150,7 @@ fn repository_name(name: &str) -> Result<String, PullError> {
         part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(is_fit)
     };
     let parts: Vec<&str> = name.split('/').collect();
-    let is_fit = name.len() <= NAME_LEN && parts.iter().all(|part| is_part(part));
+    let is_fit = name.len() <= MAX_NAME_LEN && parts.iter().all(|part| is_part(part));
     match (&parts[..], is_fit) {
         ([model], true) => Ok(format!("{OWNER}/{model}")),
         ([_, _], true) => Ok(name.to_owned()),
@@ -172,7 +164,6 @@ async fn check_model(directory: &Path) -> Result<String, EmbedError> {
     Ok(model.model().to_owned())
 }
 
-/// A model's repository on a hub.
 struct Source<'a> {
     client: Client,
     hub: &'a str,
@@ -182,7 +173,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Downloads the files of one revision. Returns the URL and the revision.
+    /// Returns the URL and the revision of the downloaded files.
     async fn download_files(
         &self,
         directory: &Path,
@@ -271,7 +262,7 @@ mod tests {
         let of = |name: &str| repository_name(name).map_err(|_| ());
         assert_eq!(of("all-MiniLM-L6-v2").unwrap(), "sentence-transformers/all-MiniLM-L6-v2");
         assert_eq!(of("BAAI/bge-small-en-v1.5").unwrap(), "BAAI/bge-small-en-v1.5");
-        let long = "x".repeat(NAME_LEN + 1);
+        let long = "x".repeat(MAX_NAME_LEN + 1);
         for name in ["", "..", "../x", "a/..", "/a", "a/", "a/b/c", "a b", "a\\b", ".a", &long] {
             assert_eq!(of(name), Err(()), "{name}");
         }

@@ -18,26 +18,23 @@ use super::{EmbedError, Embedder};
 const BATCH: usize = 256;
 /// Bytes of the texts in one request. `OpenAI` allows 300,000 tokens, others a megabyte of JSON.
 const BATCH_BYTES: usize = 256 << 10;
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The timeout of one request. A request that took so long with all its attempts is not repeated.
 const TIMEOUT: Duration = Duration::from_mins(1);
 /// The timeout of the first request.
-const FIRST: Duration = Duration::from_secs(15);
+const FIRST_TIMEOUT: Duration = Duration::from_secs(15);
 /// The texts of the first request. Some servers do not accept lists.
 const PROBE: [&str; 2] = ["hello", "world"];
-/// Attempts of a request after temporary errors.
-const TRIES: u32 = 4;
+const MAX_ATTEMPTS: u32 = 4;
 /// The wait before the second attempt. It doubles with each further attempt.
 const PAUSE: Duration = Duration::from_millis(500);
 /// The longest wait that a server may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 /// Bytes of an answer: enough for the vectors of the largest models as text.
 const ANSWER_BYTES: usize = 64 << 20;
-/// Bytes of a server's error message that are repeated.
-const SAID: usize = 300;
+const MAX_ERROR_BYTES: usize = 300;
 const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 
-/// A server and its model.
 #[derive(Clone)]
 pub struct ServerConfig {
     /// The URL before `/embeddings`, such as `https://api.openai.com/v1`.
@@ -80,13 +77,10 @@ struct Entry {
     embedding: Vec<f32>,
 }
 
-/// The reason why an attempt failed.
 enum Failed {
     /// A retry may help, after the wait that the server asked for.
     Now(String, Option<Duration>),
-    /// A retry does not help.
     ForGood(String),
-    /// The server rejects these texts.
     Text(String),
 }
 
@@ -111,7 +105,7 @@ impl Server {
         });
         // Another installed provider is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder().user_agent(AGENT).connect_timeout(CONNECT);
+        let client = Client::builder().user_agent(AGENT).connect_timeout(CONNECT_TIMEOUT);
         let client = client.redirect(reqwest::redirect::Policy::none()).build();
         let place = format!("{}{}", url.authority(), url.path().trim_end_matches("/embeddings"));
         Ok(Self {
@@ -124,7 +118,6 @@ impl Server {
         })
     }
 
-    /// Requests the vectors of a batch, with retries.
     async fn request_vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let url = || self.url.to_string();
         let (mut pause, began) = (self.pause, Instant::now());
@@ -133,7 +126,7 @@ impl Server {
                 Ok(vectors) => return Ok(vectors),
                 Err(Failed::ForGood(why)) => return Err(EmbedError::Refused { url: url(), why }),
                 Err(Failed::Text(why)) => return Err(EmbedError::Text { url: url(), why }),
-                Err(Failed::Now(why, _)) if tried == TRIES || began.elapsed() >= TIMEOUT => {
+                Err(Failed::Now(why, _)) if tried == MAX_ATTEMPTS || began.elapsed() >= TIMEOUT => {
                     let times = if tried == 1 { "once" } else { &format!("{tried} times") };
                     let why = format!("{why}, asked {times}: see that it runs");
                     return Err(EmbedError::Unavailable { url: url(), why });
@@ -165,7 +158,7 @@ impl Server {
             return parse_vectors(&body, texts.len()).map_err(Failed::ForGood);
         }
         let said = String::from_utf8_lossy(&body);
-        let said = said.trim().chars().take(SAID).collect::<String>();
+        let said = said.trim().chars().take(MAX_ERROR_BYTES).collect::<String>();
         let why = format!("it answered {status}: {said}");
         match status {
             StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
@@ -212,8 +205,9 @@ impl Embedder for Server {
     /// Asks the server once. A server that rejects the texts is available.
     async fn probe(&self) -> Result<(), EmbedError> {
         let url = || self.url.to_string();
-        let slow = |_| Failed::Now(format!("it did not answer in {} s", FIRST.as_secs()), None);
-        let answered = timeout(FIRST, self.try_once(&PROBE)).await;
+        let slow =
+            |_| Failed::Now(format!("it did not answer in {} s", FIRST_TIMEOUT.as_secs()), None);
+        let answered = timeout(FIRST_TIMEOUT, self.try_once(&PROBE)).await;
         match answered.unwrap_or_else(|elapsed| Err(slow(elapsed))) {
             // Zero vectors would make every score 0.
             Ok(vectors) if vectors.iter().flatten().all(|number| *number == 0.0) => {

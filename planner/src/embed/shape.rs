@@ -6,8 +6,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{math::Activation, weights::Broken};
 
-/// The largest configuration file.
-const CONFIG_BYTES: u64 = 1 << 20;
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// The default number of tokens of a text: BERT's.
 const TOKENS: usize = 512;
 
@@ -94,7 +93,6 @@ pub(super) enum Way {
     MeanOfRoot,
 }
 
-/// The preparation of a text before its tokens are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reading {
     /// Tokens of a text. The rest is ignored.
@@ -199,7 +197,6 @@ pub(super) fn read_pooling(directory: &Path) -> Result<Pooling, Broken> {
     Ok(pooling)
 }
 
-/// Reads the preparation of texts for a model in a directory.
 pub(super) fn read_limits(directory: &Path, shape: &Shape) -> Result<Reading, Broken> {
     let module: TransformerModule =
         read_optional(directory, "sentence_bert_config.json")?.unwrap_or_default();
@@ -215,8 +212,10 @@ pub(super) fn read_required(directory: &Path, name: &str) -> Result<String, Brok
     let unreadable =
         |err: &dyn std::fmt::Display| Broken(format!("`{}` cannot be read: {err}", path.display()));
     let len = fs::metadata(&path).map_err(|err| unreadable(&err))?.len();
-    if len > CONFIG_BYTES {
-        return Err(unreadable(&format_args!("it has {len} bytes, {CONFIG_BYTES} is the most")));
+    if len > MAX_CONFIG_BYTES {
+        return Err(unreadable(&format_args!(
+            "it has {len} bytes, {MAX_CONFIG_BYTES} is the most"
+        )));
     }
     fs::read_to_string(&path).map_err(|err| unreadable(&err))
 }

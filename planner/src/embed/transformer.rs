@@ -11,8 +11,8 @@ use super::{
     weights::{Broken, Weights},
 };
 
-/// The most layers of a transformer. Published models have up to 48.
-const LAYERS: usize = 256;
+/// Published models have up to 48.
+const MAX_LAYERS: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct Transformer {
@@ -38,7 +38,7 @@ struct Layer {
 
 impl Transformer {
     pub(super) fn load(shape: &Shape, weights: &Weights) -> Result<Self, Broken> {
-        if shape.num_hidden_layers > LAYERS {
+        if shape.num_hidden_layers > MAX_LAYERS {
             return Err(Broken(format!("it has {} layers", shape.num_hidden_layers)));
         }
         let size = shape.hidden_size;

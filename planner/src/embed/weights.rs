@@ -26,7 +26,6 @@ const FIRST: &str = "embeddings.word_embeddings.weight";
 /// The largest header of a file. A large model has a few hundred tensors.
 const HEADER_BYTES: u64 = 16 << 20;
 
-/// The reason why a model's files cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Broken(pub(super) String);
@@ -41,11 +40,9 @@ impl Broken {
 struct Tensor {
     dtype: Kind,
     shape: Vec<usize>,
-    /// The range of its bytes, after the header.
     data_offsets: (u64, u64),
 }
 
-/// The encoding of a tensor's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 enum Kind {
     F32,

@@ -5,7 +5,6 @@ use super::{
     layers::{EdgePath, Layered},
 };
 
-/// Rounds over all layers.
 const SWEEPS: usize = 12;
 /// The space of an edge that passes a layer, as a share of the gap between nodes.
 const PASSAGE: f64 = 0.5;
@@ -15,10 +14,8 @@ const EDGE_PULL: f64 = 6.0;
 const LOOSE: f64 = 0.01;
 /// The share of a node's side that its edges use.
 const SPREAD: f64 = 0.7;
-/// The most space between two edges at a node's side.
-const PORT: f64 = 14.0;
-/// The extent of a loop.
-const LOOP: f64 = 16.0;
+const MAX_PORT_GAP: f64 = 14.0;
+const LOOP_SIZE: f64 = 16.0;
 /// The distance up to which a point counts as on a line.
 const STRAIGHT: f64 = 0.05;
 
@@ -59,7 +56,6 @@ pub(super) fn draw_layers(
     Drawing { width, height, nodes, edges }
 }
 
-/// The points where edges leave and reach nodes.
 struct Ports {
     upper: Vec<Point>,
     lower: Vec<Point>,
@@ -101,7 +97,7 @@ impl Ports {
 fn spread_ports(edges: &mut [(f64, usize)], middle: f64, width: f64) -> Vec<(f64, usize)> {
     edges.sort_by(|(a, at), (b, other)| a.total_cmp(b).then(at.cmp(other)));
     let count = f64::from(u32::try_from(edges.len()).unwrap_or(u32::MAX));
-    let step = PORT.min(width * SPREAD / count.max(1.0));
+    let step = MAX_PORT_GAP.min(width * SPREAD / count.max(1.0));
     let mut x = middle - step * (count - 1.0) / 2.0;
     let placed = edges.iter().map(|(_, at)| {
         let port = (x, *at);
@@ -113,7 +109,7 @@ fn spread_ports(edges: &mut [(f64, usize)], middle: f64, width: f64) -> Vec<(f64
 
 fn self_loop(Point { x, y }: Point, Size { width, height }: Size) -> Vec<Point> {
     let (right, up, down) = (x + width / 2.0, y - height / 4.0, y + height / 4.0);
-    [(right, up), (right + LOOP, up), (right + LOOP, down), (right, down)]
+    [(right, up), (right + LOOP_SIZE, up), (right + LOOP_SIZE, down), (right, down)]
         .map(|(x, y)| Point { x, y })
         .into()
 }
@@ -150,7 +146,6 @@ struct LayerBand {
     bottom: f64,
 }
 
-/// The neighbours that pull.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Above,

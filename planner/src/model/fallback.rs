@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{Model, ModelError, Question, Reply};
 
-/// A model with a fallback, which is asked when the model fails.
+/// Asks the second model when the first one fails.
 #[derive(Debug)]
 pub struct Fallback {
     first: Arc<dyn Model>,

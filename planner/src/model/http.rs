@@ -18,7 +18,6 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
 }
 
-/// The reason why there is no answer.
 #[derive(Debug)]
 pub(super) enum ExchangeError {
     Unreachable(String),

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::OfferedTool;
 
-/// The most characters of a name.
-const LENGTH: usize = 64;
+const MAX_LENGTH: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct WireNames {
@@ -34,7 +33,7 @@ impl WireNames {
                     break;
                 }
                 let suffix = format!("_{n}");
-                let room = plain.len().min(LENGTH - suffix.len());
+                let room = plain.len().min(MAX_LENGTH - suffix.len());
                 wire = format!("{}{suffix}", &plain[..room]);
             }
             names.to.insert(name.to_owned(), wire.clone());
@@ -61,7 +60,7 @@ fn is_allowed(name: &str) -> bool {
 
 fn allowed_name(name: &str) -> String {
     let one = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
-    let name: String = name.chars().take(LENGTH).map(one).collect();
+    let name: String = name.chars().take(MAX_LENGTH).map(one).collect();
     if name.is_empty() { "_".to_owned() } else { name }
 }
 

@@ -14,7 +14,6 @@ use tokio::time::sleep;
 
 use super::{Model, ModelError, Question, Reply};
 
-/// The number of retries, and the waits between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     pub retries: u32,
@@ -35,7 +34,6 @@ impl Default for Patience {
     }
 }
 
-/// Retries questions after temporary errors.
 #[derive(Debug)]
 pub struct Patient {
     model: Arc<dyn Model>,

@@ -36,7 +36,6 @@ pub struct Provider {
     refuses_form: AtomicBool,
 }
 
-/// An answer, read from the format of its provider.
 #[derive(Debug, Default)]
 struct Answer {
     text: String,
@@ -89,7 +88,6 @@ impl Provider {
         Ok(Reply { text, calls, stop, tokens, cost, model: self.name.clone(), missed: Vec::new() })
     }
 
-    /// Sends a request with the key, and returns the JSON of the answer.
     async fn exchange_json(&self, request: RequestBuilder) -> Result<Value, ModelError> {
         let request = match self.settings.provider.format {
             Format::OpenAi => request,
@@ -214,7 +212,6 @@ fn object_schema(schema: &Value) -> Value {
     }
 }
 
-/// Reads the arguments of a call: an object, or its text.
 fn read_arguments(written: &Value) -> Value {
     match written {
         Value::Null => json!({}),

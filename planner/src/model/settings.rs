@@ -6,22 +6,17 @@ use super::{Fallback, Model, ModelError, Patience, Patient, Price, Provider, Pro
 
 /// The default time limit of one answer. Slow models think for a minute.
 pub const TIMEOUT: Duration = Duration::from_mins(2);
-/// The default number of retries.
 pub const RETRIES: u32 = 3;
-/// The most retries that can be configured.
 pub const MOST_RETRIES: u32 = 20;
 
 #[derive(Clone, PartialEq)]
 pub struct Settings {
     /// The provider, which decides the format and the URL.
     pub provider: ProviderKind,
-    /// The URL, if not the provider's.
     pub base_url: Option<String>,
-    /// The name of the model at its provider.
     pub model: String,
     pub key: Key,
     pub timeout: Duration,
-    /// Retries of a question after a temporary error.
     pub retries: u32,
     /// The most tokens of an answer. Without one the provider decides.
     pub max_tokens: Option<u32>,

@@ -30,7 +30,6 @@ pub const MAX_EXECUTIONS: usize = 1_000;
 pub const MAX_COMPARED_BYTES: usize = 32 << 20;
 /// The fixed part of a compared call's size.
 pub const CALL_BYTES: usize = 64;
-/// The tool whose output is its parameters.
 const ECHO: &str = "flow.echo";
 
 /// Steps by the parameters of their calls. Only looked up, never iterated.
@@ -45,13 +44,11 @@ pub struct RepeatGuard<'a> {
     calls: BTreeMap<ToolName, Calls>,
     /// The steps that called a tool for items of a list.
     lists: BTreeMap<ToolName, Vec<StepId>>,
-    /// Child executions that were not added yet.
     children: Vec<ExecutionId>,
     /// Some executions were not read, so their calls are unknown.
     is_truncated: bool,
 }
 
-/// An effect that a step would repeat.
 enum Repeat<'a> {
     /// The effect of this step.
     Step(&'a StepId),
@@ -64,7 +61,6 @@ enum Repeat<'a> {
 }
 
 struct NewPlan<'a> {
-    /// The execution of the plan as it would start.
     begun: &'a Execution,
     reusable: &'a [bool],
     /// Bytes of calls that may still be compared.
@@ -72,7 +68,6 @@ struct NewPlan<'a> {
 }
 
 impl<'a> RepeatGuard<'a> {
-    /// Collects the effects of a finished execution.
     pub fn new(ended: &'a Execution) -> Self {
         let (calls, lists, children) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         let mut guard = Self { ended, calls, lists, children, is_truncated: false };
@@ -91,7 +86,6 @@ impl<'a> RepeatGuard<'a> {
         });
     }
 
-    /// Adds the effects of a child execution.
     pub fn add_child(&mut self, child: &Execution) {
         let steps = child.plan().steps().iter().zip(child.steps());
         steps.for_each(|(planned, step)| self.add_step(planned, step));
@@ -212,11 +206,9 @@ impl<'a> RepeatGuard<'a> {
 
 /// The parameters of a call before its plan runs.
 enum Rendered {
-    /// All of them, with normalized numbers.
     Known(Value),
     /// A template refers to an output that does not exist yet.
     Unknown,
-    /// They exceed the budget.
     TooLarge,
 }
 

@@ -57,14 +57,12 @@ impl Centroid {
     }
 }
 
-/// A part of the index, and its tools.
 #[derive(Debug)]
 struct Part<T> {
     tools: Tools,
     known: Arc<T>,
 }
 
-/// The centroids of all tools with examples.
 #[derive(Clone, Debug, Default)]
 pub struct Centroids {
     pub(super) rows: Rows,
@@ -267,7 +265,6 @@ fn tool_key(tool: &ToolDefinition) -> Key<'_> {
     (&tool.set, &tool.name)
 }
 
-/// Returns whether two definitions are indexed alike.
 fn is_same(a: &Arc<ToolDefinition>, b: &Arc<ToolDefinition>) -> bool {
     Arc::ptr_eq(a, b)
         || (a.description == b.description
@@ -275,7 +272,6 @@ fn is_same(a: &Arc<ToolDefinition>, b: &Arc<ToolDefinition>) -> bool {
             && a.input_schema == b.input_schema)
 }
 
-/// Returns the examples that are not blank.
 pub(super) fn examples(tool: &ToolDefinition) -> impl Iterator<Item = &str> {
     tool.examples.iter().map(String::as_str).filter(|example| !example.trim().is_empty())
 }

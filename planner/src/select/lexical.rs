@@ -21,17 +21,14 @@ const DESCRIPTION: f32 = 1.0;
 const PARAMETER: f32 = 0.5;
 /// Examples resemble queries.
 const EXAMPLE: f32 = 0.5;
-/// The most parameter names of a tool.
-const PARAMETERS: usize = 256;
-/// The most examples of a tool.
-const EXAMPLES: usize = 256;
+const MAX_PARAMETERS: usize = 256;
+const MAX_EXAMPLES: usize = 256;
 
 /// The words of a tool, with their weighted frequencies.
 #[derive(Debug, Default)]
 pub(super) struct Document {
     words: BTreeMap<String, f32>,
     length: f32,
-    /// The distinct words of its name.
     name: Vec<String>,
 }
 
@@ -108,7 +105,6 @@ impl Lexical {
         Arc::clone(&self.documents[at])
     }
 
-    /// Returns the score of each tool for a query.
     pub(super) fn scores(&self, query: &str) -> Vec<f32> {
         self.score_words(&query_words(query))
     }
@@ -164,7 +160,7 @@ impl Document {
         for name in parameter_names(&tool.input_schema) {
             document.add(words::of(name), PARAMETER);
         }
-        for example in tool.examples.iter().take(EXAMPLES) {
+        for example in tool.examples.iter().take(MAX_EXAMPLES) {
             document.add(words::of(example), EXAMPLE);
         }
         document
@@ -187,7 +183,7 @@ pub(super) fn description(tool: &ToolDefinition) -> &str {
 
 fn parameter_names(schema: &Value) -> impl Iterator<Item = &str> {
     let properties = schema.get("properties").and_then(Value::as_object);
-    properties.into_iter().flatten().map(|(name, _)| name.as_str()).take(PARAMETERS)
+    properties.into_iter().flatten().map(|(name, _)| name.as_str()).take(MAX_PARAMETERS)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "there are fewer tools than an `f32` can count")]

@@ -19,8 +19,7 @@ pub const NEAR: f64 = 0.75;
 const PRIOR: f64 = 2.0;
 /// The most kinds.
 pub(super) const KINDS: usize = 256;
-/// The most tools that a kind remembers.
-const TOOLS: usize = 32;
+const MAX_TOOLS: usize = 32;
 /// The longest query of a kind.
 const BYTES: usize = 1_000;
 
@@ -34,7 +33,6 @@ pub struct Outcomes {
     kinds: Vec<Kind>,
 }
 
-/// A kind of queries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kind {
@@ -53,12 +51,10 @@ struct Outcome {
 }
 
 impl Outcomes {
-    /// Returns whether nothing was learned yet.
     pub fn is_empty(&self) -> bool {
         self.kinds.is_empty()
     }
 
-    /// Returns the first query of each kind.
     pub fn queries(&self) -> impl ExactSizeIterator<Item = &str> {
         self.kinds.iter().map(|kind| kind.query.as_str())
     }
@@ -84,7 +80,7 @@ impl Outcomes {
             let counted = if *did_well { &mut outcome.well } else { &mut outcome.failed };
             *counted += weight;
         }
-        drop_least(known, TOOLS, Outcome::weight);
+        drop_least(known, MAX_TOOLS, Outcome::weight);
     }
 
     /// Removes kinds without queries since a time, and returns their number.
@@ -238,7 +234,7 @@ mod tests {
         assert_eq!(outcomes.queries().len(), KINDS);
         assert_eq!(outcomes.queries().next(), Some("often"), "the least goes");
         assert!(outcomes.queries().all(|it| it.len() <= BYTES));
-        for n in 0..2 * TOOLS {
+        for n in 0..2 * MAX_TOOLS {
             outcomes.learn(
                 Some(0),
                 "often",
@@ -246,7 +242,7 @@ mod tests {
                 at + TimeDelta::zero(),
             );
         }
-        assert_eq!(outcomes.verdicts(0, at).count(), TOOLS);
+        assert_eq!(outcomes.verdicts(0, at).count(), MAX_TOOLS);
         assert!(verdict(&outcomes, 0, "s.often", at) > 0.0);
     }
 

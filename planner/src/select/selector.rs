@@ -68,7 +68,6 @@ impl Kinds {
     }
 }
 
-/// The last error that was logged.
 #[derive(Debug, Default)]
 pub struct Told(Plain<Option<EmbedError>>);
 
@@ -120,16 +119,13 @@ pub struct Match {
     pub is_hit: bool,
     /// The cosine of the least similar example to the centroid. Set by selection by centroids.
     pub least_similar: Option<f64>,
-    /// The example.
     pub least_similar_example: Option<String>,
     /// The learned score for similar queries, from -1 to 1. None if it was not used.
     pub learned: Option<f64>,
 }
 
-/// The reason why no tools were selected.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SelectError {
-    /// No embedder is configured.
     #[error(
         "choosing tools {0} needs an embedding model, and none is configured: set `embedding` to \
          `{{ model: DIR }}`, `{{ base_url: URL, model: NAME }}` or `{{ builtin: true }}`, or choose by \
@@ -275,7 +271,6 @@ impl Match {
     }
 }
 
-/// Judges whether a near tool is a hit.
 fn judge_match(
     tools: &Tools,
     centroids: &Centroids,

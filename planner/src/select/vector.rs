@@ -29,7 +29,6 @@ impl Compared {
         self.numbers.len()
     }
 
-    /// Returns the cosine to a vector with a known norm.
     pub(super) fn cosine(&self, other: &[f32], norm: f64) -> f64 {
         let norms = self.norm * norm;
         if norms > 0.0 { dot_product(&self.numbers, other) / norms } else { 0.0 }
@@ -59,7 +58,6 @@ pub(super) fn vector_norm(a: &[f32]) -> f64 {
     dot_product(a, a).sqrt()
 }
 
-/// Returns the cosine, or 0 for a zero vector.
 pub fn cosine(a: &[f32], b: &[f32]) -> f64 {
     let norms = vector_norm(a) * vector_norm(b);
     if norms > 0.0 { dot_product(a, b) / norms } else { 0.0 }

@@ -11,7 +11,6 @@ use shared::id::NodeName;
 
 use super::{Node, Toolkit};
 
-/// Changes of a graph.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Changes {

@@ -21,10 +21,8 @@ pub const HALF_LIFE: TimeDelta = TimeDelta::days(30);
 pub const FLOOR: f64 = 0.05;
 /// The weight of the prior expectation, in calls.
 const PRIOR: f64 = 2.0;
-/// The most tools.
-const TOOLS: usize = 5_000;
-/// The most followers of a tool.
-const FOLLOWERS: usize = 200;
+const MAX_TOOLS: usize = 5_000;
+const MAX_FOLLOWERS: usize = 200;
 /// Half-lives after which all weights are rescaled, before they overflow.
 pub(crate) const AGES: f64 = 30.0;
 
@@ -73,13 +71,12 @@ impl Learned {
             if let Some(seen) = self.tools.get_mut(from) {
                 seen.left += weight;
                 *seen.next.entry(to.clone()).or_default() += weight;
-                drop_least(&mut seen.next, FOLLOWERS, |count| *count);
+                drop_least(&mut seen.next, MAX_FOLLOWERS, |count| *count);
             }
         }
-        drop_least(&mut self.tools, TOOLS, |tool| tool.calls);
+        drop_least(&mut self.tools, MAX_TOOLS, |tool| tool.calls);
     }
 
-    /// Returns the weight of a new observation.
     fn lesson_weight(&mut self, at: Timestamp) -> f64 {
         let since = *self.since.get_or_insert(at);
         let ages = ages(since, at);

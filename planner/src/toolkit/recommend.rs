@@ -6,10 +6,8 @@ use shared::id::NodeName;
 
 use super::{Node, NodeKind, Toolkit};
 
-/// The extent of a recommendation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reach {
-    /// The least score of an edge.
     pub threshold: f64,
     /// The most `next` edges between a given action and a recommended one.
     pub hops: usize,

@@ -73,7 +73,6 @@ pub fn read(file: &Value) -> Result<Written, String> {
     Ok(Written { toolkit, warnings })
 }
 
-/// Puts vertices in an order. Other vertices come last, in their order.
 fn arrange_nodes(
     toolkit: &mut Toolkit,
     order: &[Value],
@@ -93,7 +92,6 @@ fn arrange_nodes(
     Ok(())
 }
 
-/// Returns the known tools that an action calls.
 fn called_tools<'a>(
     name: &NodeName,
     action: &Action,
@@ -170,7 +168,6 @@ fn list_field<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<&'a [Valu
     }
 }
 
-/// Returns the name and the score of an entry.
 fn named_entry(entry: &Value, place: &str) -> Result<(String, f64), String> {
     let Some(fields) = entry.as_object() else {
         return Err(format!("`{place}` must be a map with a `name`"));

@@ -20,12 +20,10 @@ use crate::{
     suggest::nearest,
 };
 
-/// Diagnostics in one message.
-const COMPLAINTS: usize = 50;
+const MAX_DIAGNOSTICS: usize = 50;
 /// The warning about a path that an output does not declare.
 const DOUBT: &str = "plan.path_not_declared";
-/// Schemas that are repeated after an error.
-const REMINDERS: usize = 8;
+const MAX_REMINDERS: usize = 8;
 /// The largest output schema in a prompt. It only helps to write templates.
 const OUTPUT_SCHEMA: usize = 4 << 10;
 
@@ -34,7 +32,6 @@ const ENDING: usize = 4 << 10;
 const ENDINGS: usize = 64 << 10;
 /// Replaces a longer result.
 const TOO_LONG: &str = "(too long to be shown; templates can use it)";
-/// The instruction for a replan.
 const AFTER: &str = "Write the whole plan anew, so that it gets to the end of the request. A step that \
 succeeded is done: keep it exactly as it is, with its id, and it is not done again, and templates can use \
 its output. What failed, or was not reached, may be mended, replaced or left out; what is \
@@ -86,7 +83,6 @@ fn planning_rules(catalog: &Catalog) -> String {
     format!("{before}{more}{behind}")
 }
 
-/// Returns the first messages of a plan.
 pub(super) fn first_messages(query: &str, catalog: &Catalog) -> Vec<Message> {
     let mut text = "<tools>\n".to_owned();
     for tool in catalog.plannable() {
@@ -96,7 +92,6 @@ pub(super) fn first_messages(query: &str, catalog: &Catalog) -> Vec<Message> {
     vec![Message::System(planning_rules(catalog)), Message::User(text)]
 }
 
-/// Returns the first messages of a replan.
 pub(super) fn replan_messages(
     query: &str,
     earlier: &EarlierPlan,
@@ -176,7 +171,7 @@ pub(super) fn repair_message(
     let doubts =
         wrong.iter().filter(|diagnostic| diagnostic.code == DOUBT && !diagnostic.is_error());
     let all = errors.clone().chain(doubts);
-    for diagnostic in all.clone().take(COMPLAINTS) {
+    for diagnostic in all.clone().take(MAX_DIAGNOSTICS) {
         let Diagnostic { path, message, help, code, .. } = diagnostic;
         let mut problem = json!({ "code": code, "at": path, "problem": message });
         if let Some(help) = help {
@@ -184,7 +179,7 @@ pub(super) fn repair_message(
         }
         let _ = writeln!(text, "{}", fence_data(&problem));
     }
-    let more = all.count().saturating_sub(COMPLAINTS);
+    let more = all.count().saturating_sub(MAX_DIAGNOSTICS);
     if more > 0 {
         let _ = writeln!(text, "and {more} more");
     }
@@ -226,7 +221,7 @@ fn tools_to_repeat<'a>(
         if let Some(tool) = meant.map(AsRef::as_ref).filter(is_new) {
             tools.push(tool);
         }
-        if tools.len() >= REMINDERS {
+        if tools.len() >= MAX_REMINDERS {
             break;
         }
     }

@@ -46,7 +46,6 @@ const OTHER_FIELDS: [&str; 7] = [
     "strictTemplates",
 ];
 
-/// An answer of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Written {
     Draft(Box<Draft>),

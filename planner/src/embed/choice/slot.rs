@@ -24,7 +24,6 @@ pub(super) struct Slot {
     opened: Option<Opened>,
     /// The last failure, while the source is skipped.
     away: Option<Away>,
-    /// The last pause.
     pause: Option<Duration>,
     told: Option<EmbedError>,
 }
@@ -59,7 +58,6 @@ impl Slot {
         self.opened.as_ref().map(|opened| &opened.embedding)
     }
 
-    /// Returns whether the source worked the last time.
     pub(super) fn is_ready(&self) -> bool {
         self.opened.is_some() && self.away.is_none()
     }
@@ -135,7 +133,6 @@ impl Slot {
         self.away = Some(Away { why, again: (!is_broken).then(|| now + pause) });
     }
 
-    /// Logs why the source is skipped, and which one replaces it.
     pub(super) fn tell(&mut self, instead: Option<&str>) {
         if let Some(PassedOver { why, .. }) = self.passed_over() {
             self.tell_of(&why, instead);

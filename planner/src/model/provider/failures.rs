@@ -17,13 +17,11 @@ use super::{
     Provider,
 };
 
-/// Characters of a provider's message that are repeated.
-const SHOWN: usize = 300;
+const MAX_SHOWN_CHARS: usize = 300;
 /// Words in refusals of an answer's schema.
 const FORM_WORDS: [&str; 2] = ["response_format", "json_schema"];
 
 impl Provider {
-    /// Returns the error for an exchange without an answer.
     pub(super) fn failed(&self, err: ExchangeError) -> ModelError {
         match err {
             ExchangeError::Unreachable(cause) => self.lost(
@@ -45,7 +43,6 @@ impl Provider {
         }
     }
 
-    /// Returns the error for an answer with an error status.
     pub(super) fn answered(
         &self,
         status: StatusCode,
@@ -101,7 +98,7 @@ impl Provider {
             Key::Variable(_, Some(key)) => message.replace(key.as_str(), "***"),
             _ => message,
         };
-        match message.char_indices().nth(SHOWN) {
+        match message.char_indices().nth(MAX_SHOWN_CHARS) {
             Some((end, _)) => format!("{}…", &message[..end]),
             None => message,
         }

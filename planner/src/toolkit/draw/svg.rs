@@ -135,7 +135,6 @@ fn draw_edge(text: &mut String, edge: &Edge<'_>, points: &[Point]) {
     );
 }
 
-/// Writes the score at the middle of the edge's first segment.
 fn draw_score(text: &mut String, edge: &Edge<'_>, points: &[Point]) {
     let [a, b, ..] = points else { return };
     let (x, y) = (f64::midpoint(a.x, b.x), f64::midpoint(a.y, b.y) + 4.0);
