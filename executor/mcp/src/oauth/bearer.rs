@@ -411,7 +411,7 @@ mod tests {
             assert!(why.starts_with("`s` rejects the token"), "{why}");
         }
         assert_renewed_once_in_a_pause(&world, begun);
-        // Whoever logs in is not kept waiting.
+        // A new login is used at once.
         world.now().takes_none = false;
         let bearer = world.bearer(people());
         world.now().access.clear();
