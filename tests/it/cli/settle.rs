@@ -18,28 +18,19 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
 }
 
-<<<<<<< HEAD:tests/it/cli/settling.rs
-/// A home whose tool `own.pay` notes its idempotency key, and gives no answer while `slow` exists.
-/// `own.refund` notes the parameters of its calls. `own.pay` and `own.check` fail while `broken` exists.
-=======
 /// A workspace whose tool `own.pay` logs its idempotency key, and gives no answer while `slow`
 /// exists. `own.refund` logs the parameters of its calls.
->>>>>>> 03060a42 (tests: say plainly what tests of the command line check):tests/it/cli/settle.rs
+/// `own.pay` and `own.check` fail while `broken` exists.
 struct Shop {
     workspace: Workspace,
 }
 
 impl Shop {
     fn new() -> Self {
-<<<<<<< HEAD:tests/it/cli/settling.rs
-        let home = Home::new();
-        let (keys, slow, refunds) = (home.path("keys"), home.path("slow"), home.path("refunds"));
-        let broken = home.path("broken");
-=======
         let workspace = Workspace::new();
         let (keys, slow, refunds) =
             (workspace.path("keys"), workspace.path("slow"), workspace.path("refunds"));
->>>>>>> 03060a42 (tests: say plainly what tests of the command line check):tests/it/cli/settle.rs
+        let broken = workspace.path("broken");
         let pay = format!(
             "echo \"$FABER_IDEMPOTENCY_KEY\" >> {}; [ -e {} ] && sleep 60; [ -e {} ] && exit 1; \
              echo '{{\"id\": 1}}'",
