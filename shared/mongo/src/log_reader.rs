@@ -1,8 +1,9 @@
-//! Logs that are read.
+//! Reads event logs.
 //!
-//! A read that has begun ends whether or not somebody polls for its answer. Whoever follows many
-//! logs polls some of them at a time, and a client that does not read on has nothing polled: were
-//! connections held by such futures, nobody else would ever get one.
+//! Each read runs in a task of its own, so it finishes even if its caller does not poll it. A caller
+//! that follows many logs polls only some of them at a time, and a subscription whose client stops
+//! reading polls nothing. If such a future held a connection, the pool would run empty and block
+//! every other caller.
 
 use std::{panic::resume_unwind, sync::Arc};
 
@@ -17,49 +18,51 @@ use shared::{
 };
 use tokio::task::JoinSet;
 
-use super::{Mongo, connection::failed, ends::Ends, removal, rows};
+use super::{Mongo, connection::to_store_error, known_ends::KnownEnds, removal, rows};
 
-/// The logs of a store.
 #[derive(Clone, Debug)]
-pub(super) struct Logs {
+pub(super) struct LogReader {
     database: Database,
-    ends: Arc<Ends>,
+    known_ends: Arc<KnownEnds>,
 }
 
 impl Mongo {
-    pub(super) fn logs(&self) -> Logs {
-        Logs { database: self.database.clone(), ends: Arc::clone(&self.ends) }
+    pub(super) fn log_reader(&self) -> LogReader {
+        LogReader { database: self.database.clone(), known_ends: Arc::clone(&self.known_ends) }
     }
 }
 
-impl Logs {
-    /// Returns events of a log behind a position, as many as one read may have.
-    pub(super) async fn read(
+impl LogReader {
+    /// Returns the events after a position, up to the size limit of one read.
+    pub(super) async fn read_events(
         self,
         id: ExecutionId,
         after: Seq,
     ) -> Result<Vec<RecordedEvent>, StoreError> {
-        let mut reading = JoinSet::new();
-        reading.spawn(async move { self.read_whole(id, after).await });
-        match reading.join_next().await {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { self.read_or_explain(id, after).await });
+        match tasks.join_next().await {
             Some(Ok(read)) => read,
             Some(Err(err)) if err.is_panic() => resume_unwind(err.into_panic()),
             _ => Err(StoreError::Unavailable("the process is about to end".to_owned())),
         }
     }
 
-    async fn read_whole(
+    /// Returns no events if the log looks damaged only because another process is removing it.
+    async fn read_or_explain(
         &self,
         id: ExecutionId,
         after: Seq,
     ) -> Result<Vec<RecordedEvent>, StoreError> {
         match self.read_documents(id, after).await {
-            // Somebody may be removing it.
-            Err(StoreError::Corrupt { .. }) if removal::is_going(&self.database, id).await? => {
+            Err(StoreError::Corrupt { .. })
+                if removal::is_being_removed(&self.database, id).await? =>
+            {
                 Ok(Vec::new())
             }
+            // The removal may have ended between the two queries.
             Err(StoreError::Corrupt { .. }) => self.read_documents(id, after).await,
-            read => read,
+            result => result,
         }
     }
 
@@ -69,12 +72,12 @@ impl Logs {
         after: Seq,
     ) -> Result<Vec<RecordedEvent>, StoreError> {
         let mut assembly = Assembly::new(id, after);
-        let mut found = self.documents_from(id, after.next()).await?;
+        let mut found = self.find_documents_from(id, after.next()).await?;
         let mut next = next_document(&mut found, id).await?;
-        let is_there = matches!(&next, Some(Ok(it)) if it.first == after.next());
-        if !is_there && !self.ends.knows(id, after) {
-            // The position is in the middle of a document, or at the end, or behind it.
-            if let Some(before) = self.document_before(id, after.next()).await? {
+        let starts_there = matches!(&next, Some(Ok(document)) if document.first == after.next());
+        if !starts_there && !self.known_ends.contains(id, after) {
+            // `after` may lie inside a document that begins earlier.
+            if let Some(before) = self.find_document_before(id, after.next()).await? {
                 assembly.push(before);
             }
         }
@@ -86,13 +89,12 @@ impl Logs {
         }
         let events = assembly.finish()?;
         if let Some(last) = events.last() {
-            self.ends.note(id, last.seq);
+            self.known_ends.insert(id, last.seq);
         }
         Ok(events)
     }
 
-    /// Finds the documents of a log whose first position is not before `first`.
-    async fn documents_from(
+    async fn find_documents_from(
         &self,
         id: ExecutionId,
         first: Seq,
@@ -100,11 +102,11 @@ impl Logs {
         let range = rows::log_range(id, first.0.cast_signed(), Bson::MaxKey);
         let events = self.database.collection::<RawDocumentBuf>("events");
         let found = events.find(range).sort(doc! { "_id": 1 });
-        found.await.map_err(|err| failed(&err))
+        found.await.map_err(|err| to_store_error(&err))
     }
 
-    /// Finds the document of a log that begins before `first`, the last such.
-    async fn document_before(
+    /// Finds the last document that begins before `first`.
+    async fn find_document_before(
         &self,
         id: ExecutionId,
         first: Seq,
@@ -112,18 +114,18 @@ impl Logs {
         let range = rows::log_range(id, Bson::MinKey, first.0.cast_signed());
         let events = self.database.collection::<RawDocumentBuf>("events");
         let found = events.find_one(range).sort(doc! { "_id": -1 });
-        let found = found.await.map_err(|err| failed(&err))?;
-        Ok(found.map(|it| rows::document(&it, id)))
+        let found = found.await.map_err(|err| to_store_error(&err))?;
+        Ok(found.map(|row| rows::read_document(&row, id)))
     }
 
-    /// Returns where the last document that begins before `first` ends.
-    pub(super) async fn last_before(
+    /// Returns the end of the last document that begins before `first`.
+    pub(super) async fn find_end_before(
         &self,
         id: ExecutionId,
         first: Seq,
     ) -> Result<Option<Seq>, StoreError> {
-        let before = self.document_before(id, first).await?.transpose()?;
-        Ok(before.map(|it| it.last()))
+        let before = self.find_document_before(id, first).await?.transpose()?;
+        Ok(before.map(|document| document.last()))
     }
 }
 
@@ -131,8 +133,8 @@ async fn next_document(
     found: &mut Cursor<RawDocumentBuf>,
     id: ExecutionId,
 ) -> Result<Option<Result<EventDocument, StoreError>>, StoreError> {
-    if !found.advance().await.map_err(|err| failed(&err))? {
+    if !found.advance().await.map_err(|err| to_store_error(&err))? {
         return Ok(None);
     }
-    Ok(Some(rows::document(found.current(), id)))
+    Ok(Some(rows::read_document(found.current(), id)))
 }
