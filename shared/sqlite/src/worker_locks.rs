@@ -1,8 +1,8 @@
-//! Which workers' processes live: a locked file for each.
+//! Lock files that show which workers' processes are alive.
 //!
-//! The kernel lets go of a lock when its process ends, however it ends. So a worker that was killed
-//! is known to be gone at once, where a lease would keep its executions waiting. Leases remain the
-//! floor: where locks do not work, time does.
+//! Each worker holds a lock on a file of its own. The kernel frees the lock when the process ends,
+//! also when it is killed. So others notice a dead worker at once, instead of when its lease expires.
+//! On a file system without working locks, the leases still expire.
 
 use std::{
     collections::BTreeMap,
@@ -16,48 +16,51 @@ use shared::id::WorkerId;
 
 use super::connection::private_folder;
 
-/// The lock files of one database.
 #[derive(Debug)]
-pub(super) struct Lives {
+pub(super) struct WorkerLocks {
     folder: PathBuf,
     held: Mutex<BTreeMap<WorkerId, File>>,
 }
 
-impl Lives {
+impl WorkerLocks {
     pub(super) fn new(folder: PathBuf) -> Self {
         Self { folder, held: Mutex::default() }
     }
 
-    /// Holds a worker's lock from now on. If that cannot be, its lease must do.
-    pub(super) fn hold(&self, worker: WorkerId) {
+    /// Locks the file of a worker of this process. If that fails, only the worker's lease protects its
+    /// executions.
+    pub(super) fn acquire(&self, worker: WorkerId) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if held.contains_key(&worker) {
             return;
         }
-        match self.lock(worker) {
+        match self.create_lock(worker) {
             Ok(file) => drop(held.insert(worker, file)),
-            Err(err) => tracing::warn!(%err, %worker, "no lock file: its lease must do"),
+            Err(err) => tracing::warn!(
+                %err,
+                %worker,
+                "no lock file: if this process dies, its executions wait until its lease expires"
+            ),
         }
     }
 
-    /// Lets go of a worker's lock.
     pub(super) fn release(&self, worker: WorkerId) {
         let file = self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(&worker);
         if file.is_some() {
-            self.remove(worker);
+            self.remove_file(worker);
         }
     }
 
-    /// Returns whether a worker is known to be dead: its lock file is there and nobody holds it.
-    /// Removes the file then.
-    pub(super) fn is_dead(&self, worker: WorkerId) -> bool {
+    /// Returns `true`, and removes the lock file, if the file exists and no process holds its lock.
+    /// A worker without a file may be alive.
+    pub(super) fn remove_if_dead(&self, worker: WorkerId) -> bool {
         if self.held.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&worker) {
             return false;
         }
         let Ok(file) = OpenOptions::new().write(true).open(self.path(worker)) else { return false };
         let is_dead = file.try_lock().is_ok();
         if is_dead {
-            self.remove(worker);
+            self.remove_file(worker);
         }
         is_dead
     }
@@ -69,20 +72,19 @@ impl Lives {
         file.is_ok_and(|file| file.try_lock().is_err())
     }
 
-    /// Returns whether some worker lives.
-    pub(super) fn has_any(&self) -> bool {
+    pub(super) fn has_any_alive(&self) -> bool {
         let Ok(files) = fs::read_dir(&self.folder) else { return false };
         files.flatten().any(|file| {
-            let is_lock = file.path().extension().is_some_and(|it| it == "lock");
+            let is_lock = file.path().extension().is_some_and(|extension| extension == "lock");
             let file = OpenOptions::new().write(true).open(file.path()).ok().filter(|_| is_lock);
             file.is_some_and(|file| file.try_lock().is_err())
         })
     }
 
-    fn lock(&self, worker: WorkerId) -> io::Result<File> {
+    fn create_lock(&self, worker: WorkerId) -> io::Result<File> {
         private_folder().create(&self.folder)?;
-        // Another process may see the file before it is locked and take it for a dead worker's:
-        // so it gets its name when it is locked.
+        // The file gets its final name after it is locked. Otherwise another process could see it
+        // without a lock and take the worker for dead.
         let new = self.folder.join(format!("{worker}.new"));
         let file = OpenOptions::new().write(true).create(true).truncate(true).open(&new)?;
         file.try_lock().map_err(io::Error::from)?;
@@ -90,11 +92,11 @@ impl Lives {
         Ok(file)
     }
 
-    fn remove(&self, worker: WorkerId) {
+    fn remove_file(&self, worker: WorkerId) {
         if let Err(err) = fs::remove_file(self.path(worker))
             && err.kind() != io::ErrorKind::NotFound
         {
-            tracing::debug!(%err, %worker, "a lock file stays behind");
+            tracing::debug!(%err, %worker, "a lock file was not removed");
         }
     }
 
@@ -108,19 +110,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_dies_with_its_process() {
+    fn a_worker_is_dead_when_its_process_has_closed_the_lock_file() {
         let folder = tempfile::tempdir().unwrap();
-        let of = || Lives::new(folder.path().join("x-workers"));
-        let (mine, other) = (of(), of());
+        let open = || WorkerLocks::new(folder.path().join("x-workers"));
+        let (own, other) = (open(), open());
         let worker: WorkerId = "work_1_aaaaaaaaa".parse().unwrap();
-        assert!(!other.is_dead(worker), "nothing is known of it");
-        mine.hold(worker);
-        assert!(!mine.is_dead(worker));
-        assert!(!other.is_dead(worker));
-        assert!(other.has_any());
-        drop(mine);
-        assert!(!other.has_any());
-        assert!(other.is_dead(worker));
+        assert!(!other.remove_if_dead(worker), "it has no lock file");
+        own.acquire(worker);
+        assert!(!own.remove_if_dead(worker));
+        assert!(!other.remove_if_dead(worker));
+        assert!(other.has_any_alive());
+        drop(own);
+        assert!(!other.has_any_alive());
+        assert!(other.remove_if_dead(worker));
         assert!(!folder.path().join("x-workers/work_1_aaaaaaaaa.lock").exists());
     }
 }
