@@ -39,7 +39,6 @@ struct Doors {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
-    /// The request has no token.
     #[error(
         "this server wants an access token: send `Authorization: Bearer …`, over a WebSocket in \
          the payload of `connection_init`; `faber` takes it from FABER_TOKEN"
@@ -62,7 +61,6 @@ impl Access {
         Self(Arc::new(Doors { holders, alerts }))
     }
 
-    /// Returns whether tokens are configured.
     pub fn wants_token(&self) -> bool {
         !self.0.holders.is_empty()
     }

@@ -54,7 +54,6 @@ pub(crate) fn tools(mind: &Arc<Mind>) -> Vec<Arc<dyn Tool>> {
     tools
 }
 
-/// Returns the catalog for compiling a plan of an agent.
 pub(crate) fn catalog(find: impl Fn(&ToolName) -> Option<Arc<dyn Tool>>) -> Catalog {
     let tools = names().filter_map(|name| find(&name));
     Catalog::new(

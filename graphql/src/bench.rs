@@ -95,7 +95,6 @@ pub(crate) enum BenchError {
     Engine(String),
 }
 
-/// An engine with a worker.
 struct Rig {
     store: Arc<dyn Store>,
     control: Control,
@@ -126,7 +125,6 @@ pub(crate) async fn run(args: &BenchArgs, url: &str) -> Result<Value, BenchError
     Ok(report.to_json())
 }
 
-/// Longer than any benchmark takes.
 const FOREVER: Duration = Duration::from_hours(24 * 365);
 
 impl Rig {

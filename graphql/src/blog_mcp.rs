@@ -35,7 +35,6 @@ use self::{
 #[error("the blog server ended: {0}")]
 pub struct ServeError(String);
 
-/// Returns the default file within the user's data folder.
 pub fn default_file(data: &Path) -> PathBuf {
     data.join("faber").join("blog.json")
 }

@@ -57,13 +57,11 @@ const MAX_LEVELS: [(&str, LevelFilter); 1] = [("rmcp", LevelFilter::ERROR)];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExitStatus {
     Done,
-    /// The execution failed or was cancelled.
     Failed,
     /// Some of the named objects do not exist. The command changed the others.
     NotFound,
     /// A server, a store or a tool source is unavailable.
     Unreachable,
-    /// The execution waits for a person.
     Waiting,
     /// The user pressed Ctrl-C. A started execution stays in the store.
     Detached,
@@ -94,7 +92,6 @@ impl App {
         Setup { config: &self.config, environment: &self.environment }
     }
 
-    /// Ends a command after Ctrl-C.
     fn detach(&self, message: &str) -> Result<ExitStatus, Failure> {
         if self.screen.json {
             return Err(Failure::new("DETACHED", message));

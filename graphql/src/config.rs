@@ -36,9 +36,9 @@ pub use self::{
 };
 use crate::engine::PlanCache;
 
-const FILE: &str = "faber.yaml";
-const LISTEN: &str = "127.0.0.1:8080";
-const PLANNER: &str = "offline";
+const DEFAULT_FILE: &str = "faber.yaml";
+const DEFAULT_LISTEN: &str = "127.0.0.1:8080";
+const DEFAULT_PLANNER: &str = "offline";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
@@ -72,7 +72,6 @@ pub struct Config {
     pub listen: Setting<SocketAddr>,
     pub planner: Setting<PlannerConfig>,
     pub plan_cache: Setting<PlanCache>,
-    /// The toolsets, in the order of their registration.
     pub toolsets: Setting<Vec<SetConfig>>,
     pub limits: Limits,
     pub embedding: Setting<EmbeddingConfig>,
@@ -94,7 +93,6 @@ pub struct Config {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolkitFiles {
     pub files: Vec<PathBuf>,
-    /// All files as one graph.
     pub toolkit: Toolkit,
     /// What was omitted, and why.
     pub warnings: Vec<String>,
@@ -107,16 +105,13 @@ pub struct ConfigError(pub(crate) String);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
-    /// One message for each wrong setting.
     pub wrong: Vec<String>,
     /// Whether the rest of the file is used.
     pub is_read: bool,
-    /// The settings that were omitted.
     pub lost: Vec<String>,
 }
 
 impl Faults {
-    /// Returns whether a setting has the value of the file.
     pub fn knows(&self, key: &str) -> bool {
         self.is_read && !self.lost.iter().any(|lost| lost == key)
     }
@@ -130,7 +125,7 @@ impl Default for Faults {
 
 fn path(flags: &Flags, environment: &Environment) -> Option<PathBuf> {
     let named = flags.config.clone().or_else(|| environment.config.clone());
-    named.or_else(|| Path::new(FILE).is_file().then(|| PathBuf::from(FILE)))
+    named.or_else(|| Path::new(DEFAULT_FILE).is_file().then(|| PathBuf::from(DEFAULT_FILE)))
 }
 
 impl Config {
@@ -217,7 +212,7 @@ impl Config {
 impl Config {
     /// Returns the folder for relative paths: that of the configuration file, or the current one.
     pub fn base(&self) -> std::io::Result<PathBuf> {
-        let path = std::path::absolute(self.file.as_deref().unwrap_or(Path::new(FILE)))?;
+        let path = std::path::absolute(self.file.as_deref().unwrap_or(Path::new(DEFAULT_FILE)))?;
         Ok(path.parent().map_or_else(PathBuf::new, Path::to_owned))
     }
 }
@@ -242,11 +237,11 @@ fn listen(flags: &Flags, environment: &Environment) -> Result<Setting<SocketAddr
         ("FABER_LISTEN", environment.listen.clone()),
         None,
     );
-    let Setting { value, origin } = or_default_setting(said, || LISTEN.to_owned());
+    let Setting { value, origin } = or_default_setting(said, || DEFAULT_LISTEN.to_owned());
     let complaint = |_| {
         ConfigError(format!(
             "`{value}` ({origin}) is no address to listen on: write an address and a port, such as \
-             `{LISTEN}`, or port 0 for any that is free"
+             `{DEFAULT_LISTEN}`, or port 0 for any that is free"
         ))
     };
     let text = value.replace("localhost:", "127.0.0.1:");

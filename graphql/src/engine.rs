@@ -63,16 +63,13 @@ pub use self::{
 };
 use crate::access::{Access, Grant};
 
-/// Tools, selection, plans and executions for one caller.
 #[derive(Clone)]
 pub struct Engine {
     /// The tools that the caller may use, and calls of tools outside plans.
     pub tools: Arc<Tools>,
     /// Selection of tools by queries, by the toolkit, and by earlier executions.
     pub selection: Arc<Selection>,
-    /// Plans, from a query or a draft to the store.
     pub plans: Arc<Plans>,
-    /// Executions, from their start to their results.
     pub executions: Arc<Executions>,
 }
 

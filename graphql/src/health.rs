@@ -68,7 +68,6 @@ pub(crate) fn hooks(local: &LocalEngine, retention: &Arc<Retention>) -> Hooks {
     }
 }
 
-/// Formats the metrics of the engine for `/metrics`.
 fn figures(commits: u64, toolbox: &Toolbox) -> String {
     let sets = toolbox.sets();
     let count =

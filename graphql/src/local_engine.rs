@@ -34,8 +34,7 @@ use crate::{
     store::sqlite_path,
 };
 
-/// Interval between two comparisons of the clocks.
-const CLOCK_CHECK: Duration = Duration::from_secs(30);
+const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The configuration and the environment that an engine is made of.
 #[derive(Clone, Copy)]
@@ -204,7 +203,7 @@ async fn watch_clock(clock: Arc<dyn Clock>, stop: CancellationToken) {
         has_warned = difference.is_some();
         tokio::select! {
             () = stop.cancelled() => return,
-            () = time::sleep(CLOCK_CHECK) => (),
+            () = time::sleep(CLOCK_CHECK_INTERVAL) => (),
         }
     }
 }

@@ -18,10 +18,8 @@ use crate::engine::{moment_before, prune_batch};
 
 /// Pause between two batches, so that the store can do other work.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Poll interval while nothing is old enough.
-const LOOK: Duration = Duration::from_mins(10);
+const POLL_INTERVAL: Duration = Duration::from_mins(10);
 
-/// Prunes and counts what it pruned.
 #[derive(Debug, Default)]
 pub(crate) struct Retention {
     executions: AtomicU64,
@@ -36,11 +34,11 @@ impl Retention {
             let pause = match prune_batch(&*store, moment_before(&*clock, age)).await {
                 Ok(some) => {
                     self.count(some);
-                    if some.more { PAUSE } else { LOOK }
+                    if some.more { PAUSE } else { POLL_INTERVAL }
                 }
                 Err(err) => {
                     tracing::warn!(%err, "what is old cannot be removed now");
-                    LOOK
+                    POLL_INTERVAL
                 }
             };
             time::sleep(pause).await;
@@ -57,7 +55,6 @@ impl Retention {
         }
     }
 
-    /// Formats the counters for `/metrics`.
     pub(crate) fn figures(&self) -> String {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         format!(

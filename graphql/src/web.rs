@@ -20,8 +20,7 @@ use sha2::{Digest, Sha256};
 /// The output of `npm run build` in `web/`.
 static DIST: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../web/dist");
 
-/// Paths that the page handles.
-const PLACES: [&str; 9] = [
+const PAGE_PATHS: [&str; 9] = [
     "/",
     "/new",
     "/requests/{id}",
@@ -53,13 +52,12 @@ const NEVER: HeaderValue = HeaderValue::from_static("no-store");
 /// For files that may change: the browser asks before each use.
 const ASK: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// Returns the routes of the page.
 pub fn pages() -> Router {
     let router = Router::new()
         .route("/graphiql", get(graphiql))
         .route("/favicon.svg", get(icon))
         .route("/assets/{name}", get(asset));
-    PLACES.into_iter().fold(router, |router, place| router.route(place, get(page)))
+    PAGE_PATHS.into_iter().fold(router, |router, place| router.route(place, get(page)))
 }
 
 /// Answers a browser that requests an unknown path with the page and status 404. A known path with
@@ -88,7 +86,7 @@ fn is_place(path: &str) -> bool {
         Some(_) => !is.is_empty(),
         None => part == is,
     };
-    PLACES.into_iter().chain(["/graphiql"]).any(|place| {
+    PAGE_PATHS.into_iter().chain(["/graphiql"]).any(|place| {
         let (parts, path) = (place.split('/'), path.split('/'));
         parts.clone().count() == path.clone().count() && parts.zip(path).all(fits)
     })

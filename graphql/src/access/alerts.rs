@@ -25,7 +25,6 @@ pub(super) enum Kind {
     BadTokens,
     /// A token was used for a tool that its patterns exclude.
     ForbiddenTool,
-    /// A token exceeded a limit.
     Limit,
 }
 

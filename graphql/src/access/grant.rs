@@ -44,12 +44,7 @@ pub enum AccessError {
     )]
     Tool { token: String, tool: String },
     #[error("the token `{token}` has used up its limit `{limit}`; try again in {seconds} s")]
-    Spent {
-        token: String,
-        limit: String,
-        /// Time until the next use.
-        seconds: u64,
-    },
+    Spent { token: String, limit: String, seconds: u64 },
 }
 
 impl AccessError {

@@ -11,7 +11,6 @@ use shared::{id::ToolName, json};
 
 /// The most bytes of results in the messages to a model. Newer results come first.
 const MAX_RESULT_BYTES: usize = 256 << 10;
-/// Replaces an omitted result.
 const LEFT_OUT: &str = "(left out: it was long ago; call again if you need it)";
 
 /// The output of a turn: the model's text and its calls, grouped by effect.
@@ -26,7 +25,6 @@ pub(super) struct Turn {
     pub(super) repeat: Vec<Wanted>,
     #[serde(default)]
     pub(super) call: Vec<Wanted>,
-    /// Rejected calls.
     #[serde(default)]
     pub(super) refused: Vec<Refused>,
     pub(super) model: String,
@@ -42,14 +40,11 @@ pub(super) struct Turn {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Wanted {
-    /// Its position among all calls of the turn.
     pub(super) n: usize,
     pub(super) tool: String,
     pub(super) args: Map<String, Value>,
-    /// The most bytes of its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) most: Option<usize>,
-    /// The provider's id of the call, for a native call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
     /// Data that the provider expects back with the result.
@@ -112,7 +107,6 @@ pub(super) fn add_messages(
 }
 
 impl Past {
-    /// Returns the results and errors of all calls.
     pub(super) fn results(&self) -> impl Iterator<Item = &Value> {
         let groups = [&self.read, &self.repeat, &self.call].into_iter();
         let made = groups.filter_map(Value::as_array).flatten();

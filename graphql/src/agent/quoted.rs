@@ -34,7 +34,6 @@ pub(super) fn has_only_calls(text: &str, calls: &[ToolCall]) -> bool {
 pub(super) struct QuotedCalls {
     /// All results without whitespace.
     letters: String,
-    /// The calls that the parser finds in the results.
     calls: Vec<ToolCall>,
 }
 
@@ -90,7 +89,6 @@ fn without_thoughts(text: &str) -> &str {
     rest.split_once(&format!("</{tag}>")).map_or(text, |(_, behind)| behind.trim())
 }
 
-/// Removes whitespace, which may differ in rewritten JSON.
 fn without_whitespace(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_whitespace()).collect()
 }

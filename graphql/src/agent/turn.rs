@@ -104,7 +104,6 @@ pub(super) fn model_steps(mind: &Arc<Mind>) -> Vec<Arc<dyn Tool>> {
 struct AskStep {
     definition: Arc<ToolDefinition>,
     mind: Arc<Mind>,
-    /// Selects tools if there are too many to offer all.
     selector: Selector,
 }
 
@@ -276,7 +275,6 @@ fn to_tool_error(err: &ModelError) -> ToolError {
     }
 }
 
-/// Returns the active tools within `reach`.
 pub(super) fn active_catalog(toolbox: &Toolbox, reach: &Reach) -> Catalog {
     let sets = toolbox.sets();
     let active = sets.iter().filter(|set| set.is_active);

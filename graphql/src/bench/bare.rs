@@ -35,7 +35,6 @@ impl Start {
 }
 
 impl Bare {
-    /// Starts a server, initializes it, and lists its tools.
     pub(crate) async fn start(start: &Start) -> Result<Self, BenchError> {
         let failed = |err: std::io::Error| {
             BenchError::Usage(format!("`{}` cannot be started: {err}", start.command))

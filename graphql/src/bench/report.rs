@@ -71,7 +71,6 @@ impl Report {
         self.commits = store.hints().commits();
     }
 
-    /// Sets the results that every workload has.
     pub(crate) fn finish(
         &mut self,
         store: &dyn Store,
@@ -124,7 +123,6 @@ fn without_secrets(url: &str) -> String {
     }
 }
 
-/// Returns the peak memory of the process.
 fn max_rss_mb() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

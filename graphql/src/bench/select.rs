@@ -29,7 +29,7 @@ use toolsets::{
     sources::{CONNECT_TIMEOUT, Sources},
 };
 
-use self::corpus::{Corpus, EXAMPLES, Words};
+use self::corpus::{Corpus, EXAMPLES_PER_TOOL, Words};
 use super::{
     BenchArgs, BenchError, Rig,
     report::{Report, percentile, round},
@@ -38,12 +38,9 @@ use crate::engine::{Engine, EngineError, Wanted};
 
 const TOOLS: usize = 10_000;
 const QUERIES: usize = 200;
-/// Tools in each answer.
-const LIMIT: usize = 5;
-/// Similarity of collisions, as in the API.
-const THRESHOLD: f64 = 0.3;
-/// Queries for the built-in encoder.
-const ENCODED: usize = 20;
+const ANSWER_TOOLS: usize = 5;
+const COLLISION_THRESHOLD: f64 = 0.3;
+const ENCODED_QUERIES: usize = 20;
 
 pub(crate) async fn select(
     rig: &Rig,
@@ -55,7 +52,7 @@ pub(crate) async fn select(
     let corpus = Corpus::new(tools);
     report.set("effect", "read");
     report.set("tools", tools);
-    report.set("vectors", tools * EXAMPLES);
+    report.set("vectors", tools * EXAMPLES_PER_TOOL);
     report.begin(&*rig.store);
 
     let begun = Instant::now();
@@ -71,7 +68,8 @@ pub(crate) async fn select(
     report.set("texts_embedded_again", again.words.embedded() - 1);
 
     let begun = Instant::now();
-    let collisions = again.engine.selection.tool_collisions(Similarity::Dot, THRESHOLD).await;
+    let collisions =
+        again.engine.selection.tool_collisions(Similarity::Dot, COLLISION_THRESHOLD).await;
     report.set("collisions_s", seconds(begun.elapsed()));
     report.set("collisions", collisions.map_or(Value::Null, |pairs| json!(pairs.len())));
 
@@ -130,7 +128,7 @@ impl Seat {
     }
 
     async fn ask(&self, query: &str, by: Criterion) -> Result<usize, BenchError> {
-        let wanted = Wanted { query, by, limit: LIMIT, active_only: true };
+        let wanted = Wanted { query, by, limit: ANSWER_TOOLS, active_only: true };
         Ok(self.engine.selection.select_tools(wanted).await.map_err(failed)?.len())
     }
 
@@ -187,8 +185,8 @@ async fn one_more(
 async fn encoder(corpus: &Corpus, report: &mut Report) -> Result<(), BenchError> {
     let broken = |err: planner::embed::EmbedError| BenchError::Engine(err.to_string());
     let encoder = Local::builtin().await.map_err(broken)?;
-    let mut times = Vec::with_capacity(ENCODED);
-    for n in 0..ENCODED {
+    let mut times = Vec::with_capacity(ENCODED_QUERIES);
+    for n in 0..ENCODED_QUERIES {
         let query = corpus.query(n, 1);
         let begun = Instant::now();
         encoder.embed(&[&query]).await.map_err(broken)?;

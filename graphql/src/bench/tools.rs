@@ -146,7 +146,6 @@ async fn through(
     Ok(times)
 }
 
-/// Stores a time after the warm-up.
 fn note(times: &mut Vec<Duration>, is_warm: bool, time: Duration) {
     if is_warm {
         times.push(time);

@@ -175,7 +175,6 @@ fn lengths(plan: &Plan, dag: &Dag) -> (f64, f64) {
     (seconds(times.values().sum()), seconds(ends.into_iter().max().unwrap_or(0)))
 }
 
-/// Runs subscribers that read every event.
 pub(crate) async fn subscribe(
     rig: &Rig,
     args: &BenchArgs,

@@ -12,7 +12,6 @@ use super::{
 /// The most records of one kind. Every call reads the whole file.
 pub(super) const RECORDS: usize = 10_000;
 
-/// Why a call changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("there is no {noun} with the id `{id}`")]
@@ -25,7 +24,6 @@ pub(super) enum Refusal {
     Full(&'static str),
 }
 
-/// Executes a tool whose arguments match its schema.
 pub(super) fn perform(
     offer: &Offer,
     arguments: &Map<String, Value>,

@@ -33,7 +33,6 @@ pub(super) struct Data {
 }
 
 impl Data {
-    /// Returns the records of a kind, oldest first.
     pub(super) fn of(&self, kind: Kind) -> &[Record] {
         match kind {
             Kind::Author => &self.authors,

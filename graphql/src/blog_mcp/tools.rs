@@ -13,7 +13,6 @@ pub(super) struct Offer {
     pub verb: Verb,
     pub kind: Kind,
     pub fields: &'static [Field],
-    /// Sentences that select the tool.
     pub examples: &'static [&'static str],
 }
 
@@ -47,15 +46,12 @@ pub(super) enum Rule {
     Id(Kind),
     Email,
     Url,
-    /// A non-empty name or title.
     Line,
     Text,
 }
 
-/// The most characters of a name or title.
-const LINE: usize = 500;
-/// The most characters of a text.
-const TEXT: usize = 100_000;
+const MAX_LINE_CHARS: usize = 500;
+const MAX_TEXT_CHARS: usize = 100_000;
 
 const fn must(name: &'static str, rule: Rule, description: &'static str) -> Field {
     Field { name, description, rule, is_required: true }
@@ -398,24 +394,24 @@ impl Field {
                 "type": "string",
                 "format": "email",
                 "pattern": r"^[^@\s]+@[^@\s]+$",
-                "maxLength": LINE,
+                "maxLength": MAX_LINE_CHARS,
                 "description": description,
             }),
             Rule::Url => json!({
                 "type": "string",
                 "format": "uri",
                 "pattern": r"^[A-Za-z][A-Za-z0-9+.-]*:\S+$",
-                "maxLength": TEXT,
+                "maxLength": MAX_TEXT_CHARS,
                 "description": description,
             }),
             Rule::Line => json!({
                 "type": "string",
                 "minLength": 1,
-                "maxLength": LINE,
+                "maxLength": MAX_LINE_CHARS,
                 "description": description,
             }),
             Rule::Text => {
-                json!({ "type": "string", "maxLength": TEXT, "description": description })
+                json!({ "type": "string", "maxLength": MAX_TEXT_CHARS, "description": description })
             }
         }
     }

@@ -12,7 +12,6 @@ use self::remote::Remote;
 use super::failure::Failure;
 use crate::{access::Grant, schema::Schema};
 
-/// Executes operations of the API.
 #[derive(Clone)]
 pub(crate) enum Client {
     /// The engine of this process, with the access of this grant.

@@ -165,7 +165,6 @@ impl EventTree {
     }
 }
 
-/// Waits until a child exists, for a limited time.
 async fn await_created(client: &Client, id: &str) {
     for _ in 0..CREATION_POLLS {
         let found = client.execution::<Value>(id, "state").boxed().await;

@@ -9,7 +9,6 @@ use crate::{bench::BenchError, config::ConfigError, engine::EngineError};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Failure {
     pub(crate) code: String,
-    /// The cause, and a remedy.
     pub(crate) message: String,
     /// Other fields of the JSON document: `requestId`, `diagnostics`, `nearest`.
     pub(crate) more: Map<String, Value>,

@@ -89,7 +89,6 @@ fn step_of(diagnostic: &Diagnostic) -> usize {
     inside.and_then(|(number, _)| number.parse().ok()).unwrap_or(0)
 }
 
-/// Reads a plan from a file and shows its warnings.
 pub(crate) async fn read_plan(app: &App, file: &Path) -> Result<WrittenPlan, Failure> {
     let text = read_text("the plan", file).await?;
     let place = file_label(file);
@@ -113,7 +112,6 @@ fn as_json(text: &str) -> Result<Cow<'_, str>, String> {
     Ok(Cow::Owned(yaml::value(text)?.to_string()))
 }
 
-/// Parses a draft, or a plan that `--json` printed.
 pub(crate) fn parse(json: &str) -> Result<WrittenPlan, Vec<Diagnostic>> {
     let Ok(mut input) = serde_json::from_str::<Value>(json) else {
         // The compiler reports why this is no JSON.

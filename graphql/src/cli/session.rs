@@ -109,7 +109,6 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Returns the engine, if this process has one.
     pub(crate) fn engine(&self) -> Option<&Engine> {
         Some(&self.local.as_ref()?.engine)
     }

@@ -33,7 +33,6 @@ const WORDS: [(&str, &str); 19] = [
     ("up", "serve"),
 ];
 
-/// Adds a suggestion to an error about an unknown command.
 pub(crate) fn add_suggestion(mut err: clap::Error, arguments: &[OsString]) -> clap::Error {
     if err.kind() != ErrorKind::InvalidSubcommand {
         return err;

@@ -36,7 +36,6 @@ struct TokenConfig {
     role: Role,
     tools: Option<Vec<ToolPattern>>,
     limits: Limits,
-    /// The limits as the file contains them.
     written_limits: Value,
 }
 

@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Config, environment::variable, show::mask_url};
 
-/// The folder of downloaded models within the data folder.
-const MODELS: &str = "models";
+const MODELS_FOLDER: &str = "models";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum EmbeddingConfig {
@@ -87,9 +86,8 @@ impl EmbeddingConfig {
 }
 
 impl Config {
-    /// Returns the folder of downloaded models.
     pub fn models(&self) -> PathBuf {
-        self.data.join(MODELS)
+        self.data.join(MODELS_FOLDER)
     }
 
     /// Returns the sources of embeddings in order: the configured one, then the built-in encoder.

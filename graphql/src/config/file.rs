@@ -22,7 +22,7 @@ use super::{
 };
 use crate::engine::PlanCache;
 
-const FILE_BYTES: u64 = 4 << 20;
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 const KEYS: [&str; 12] = [
     "store",
@@ -41,7 +41,7 @@ const KEYS: [&str; 12] = [
 /// The toolset of `tools_files`.
 const DESCRIBED: &str = "tools";
 /// A shorter retention could remove an execution whose worker is only frozen for a while.
-const SHORTEST: Duration = Duration::from_mins(1);
+const MIN_RETENTION: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct File {
@@ -63,7 +63,6 @@ pub(super) struct File {
     pub(super) embedding: Option<EmbeddingConfig>,
 }
 
-/// Reads a file and resolves its paths.
 pub(super) fn read(path: &Path) -> Result<File, ConfigError> {
     let named = |why: String| ConfigError(format!("`{}`: {why}", path.display()));
     let text = text(path).map_err(named)?;
@@ -72,11 +71,8 @@ pub(super) fn read(path: &Path) -> Result<File, ConfigError> {
 }
 
 pub(super) struct Partly {
-    /// The valid settings, or `None` if the file is unreadable.
     pub(super) file: Option<File>,
-    /// One message for each wrong setting.
     pub(super) wrong: Vec<String>,
-    /// The settings that were omitted.
     pub(super) lost: Vec<String>,
 }
 
@@ -107,10 +103,10 @@ fn text(path: &Path) -> Result<String, String> {
     let complaint = |err: std::io::Error| format!("the configuration cannot be read: {err}");
     let mut text = String::new();
     let file = OsFile::open(path).map_err(complaint)?;
-    file.take(FILE_BYTES + 1).read_to_string(&mut text).map_err(complaint)?;
-    if text.len() as u64 > FILE_BYTES {
+    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(complaint)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
         return Err(format!(
-            "it has more than {FILE_BYTES} bytes, too many for a configuration: is it the right \
+            "it has more than {MAX_FILE_BYTES} bytes, too many for a configuration: is it the right \
              file?"
         ));
     }
@@ -294,8 +290,8 @@ fn retention(value: Option<Value>) -> Result<Option<Duration>, String> {
         Some(other) => other.to_string(),
     };
     let kept = age::parse(&text).map_err(|why| format!("`retention`: {why}"))?;
-    if kept < SHORTEST {
-        let least = SHORTEST.as_secs();
+    if kept < MIN_RETENTION {
+        let least = MIN_RETENTION.as_secs();
         return Err(format!("`retention` is `{text}`; the shortest is {least}s"));
     }
     Ok(Some(kept))
@@ -345,7 +341,6 @@ fn store(value: Option<Value>, base: &Path) -> Result<Option<String>, String> {
     }
 }
 
-/// Resolves the path of a SQLite store.
 fn rooted(url: &str, base: &Path) -> String {
     let Some(path) = url.strip_prefix("sqlite:") else { return url.to_owned() };
     let path = path.strip_prefix("//").unwrap_or(path);

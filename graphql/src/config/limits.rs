@@ -138,7 +138,6 @@ impl Limits {
         }
     }
 
-    /// Returns the most bytes of a request to the server.
     pub fn request_bytes(&self) -> usize {
         self.size("request_bytes")
     }
@@ -148,7 +147,6 @@ impl Limits {
         self.size("answer_bytes")
     }
 
-    /// Returns the most connections of the server.
     pub fn connections(&self) -> usize {
         self.size("connections")
     }
@@ -158,7 +156,6 @@ impl Limits {
         self.size("new_connections_per_address")
     }
 
-    /// Returns the timeout for connecting a toolset.
     pub fn connect(&self) -> Duration {
         self.wait("connect_timeout_ms")
     }

@@ -9,10 +9,10 @@ use planner::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Config, PLANNER, environment::variable, show::mask_url};
+use super::{Config, DEFAULT_PLANNER, environment::variable, show::mask_url};
 
-const LEAST_MS: u64 = 100;
-const MOST_MS: u64 = 3_600_000;
+const MIN_TIMEOUT_MS: u64 = 100;
+const MAX_TIMEOUT_MS: u64 = 3_600_000;
 /// The highest price of a million tokens. Some currencies have large numbers.
 const MOST_PRICE: f64 = 1e9;
 
@@ -23,7 +23,6 @@ pub enum PlannerConfig {
     Model(Box<ModelConfig>),
 }
 
-/// A model for planning and for agents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
     provider: ProviderKind,
@@ -69,20 +68,20 @@ struct WrittenPrice {
 pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String> {
     match value {
         None | Some(Value::Null) => Ok(None),
-        Some(Value::String(name)) if name == PLANNER => Ok(Some(PlannerConfig::Offline)),
+        Some(Value::String(name)) if name == DEFAULT_PLANNER => Ok(Some(PlannerConfig::Offline)),
         Some(Value::String(name)) => Err(format!(
-            "`planner: {name}` is incomplete: write `planner: {PLANNER}`, or `planner: {{ \
+            "`planner: {name}` is incomplete: write `planner: {DEFAULT_PLANNER}`, or `planner: {{ \
              provider: {name}, model: NAME, api_key_env: VARIABLE }}`"
         )),
         Some(Value::Object(fields)) => match fields.get("provider").and_then(Value::as_str) {
             None => Err(format!(
-                "`planner.provider` is missing: write `planner: {PLANNER}`, or `planner: {{ \
+                "`planner.provider` is missing: write `planner: {DEFAULT_PLANNER}`, or `planner: {{ \
                  provider: openai, model: NAME, api_key_env: VARIABLE }}`"
             )),
-            Some(PLANNER) => match fields.keys().find(|key| *key != "provider") {
-                Some(other) => {
-                    Err(format!("`planner.{other}` has no effect on `{PLANNER}`: remove it"))
-                }
+            Some(DEFAULT_PLANNER) => match fields.keys().find(|key| *key != "provider") {
+                Some(other) => Err(format!(
+                    "`planner.{other}` has no effect on `{DEFAULT_PLANNER}`: remove it"
+                )),
                 None => Ok(Some(PlannerConfig::Offline)),
             },
             Some(_) => {
@@ -92,7 +91,7 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String
                 Ok(Some(PlannerConfig::Model(Box::new(model))))
             }
         },
-        Some(other) => Err(format!("`planner` is {other}; write `planner: {PLANNER}`")),
+        Some(other) => Err(format!("`planner` is {other}; write `planner: {DEFAULT_PLANNER}`")),
     }
 }
 
@@ -117,7 +116,7 @@ impl Written {
             ));
         }
         let timeout_ms = self.timeout_ms.unwrap_or(ms(settings::TIMEOUT));
-        within(place, "timeout_ms", timeout_ms, LEAST_MS, MOST_MS)?;
+        within(place, "timeout_ms", timeout_ms, MIN_TIMEOUT_MS, MAX_TIMEOUT_MS)?;
         let max_retries = self.max_retries.unwrap_or(settings::RETRIES);
         within(place, "max_retries", max_retries, 0, settings::MOST_RETRIES)?;
         let max_repairs = self.max_repairs.unwrap_or(writer::REPAIRS);
@@ -259,7 +258,7 @@ impl PlannerConfig {
     /// Returns the setting with names of variables, never their values.
     pub(super) fn to_json(&self) -> Value {
         match self {
-            Self::Offline => json!(PLANNER),
+            Self::Offline => json!(DEFAULT_PLANNER),
             Self::Model(model) => model.to_json(),
         }
     }

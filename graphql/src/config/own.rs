@@ -34,7 +34,6 @@ impl Config {
         [absolute(&self.data)].into_iter().chain(self.beside_store(WORKERS)).collect()
     }
 
-    /// Returns the path of the SQLite store with a suffix.
     fn beside_store(&self, what: &str) -> Option<PathBuf> {
         let store = self.store.value.strip_prefix("sqlite:")?;
         let file = absolute(Path::new(store.strip_prefix("//").unwrap_or(store)));
@@ -49,7 +48,6 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 impl Config {
-    /// Returns the store of logins to servers.
     pub fn logins(&self) -> Logins {
         Logins::new(self.data.join("logins"))
     }

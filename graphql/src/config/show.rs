@@ -56,7 +56,6 @@ impl Config {
         Value::Object(shown.collect())
     }
 
-    /// Returns the address of the store without its password.
     pub fn store_name(&self) -> String {
         mask_url(&self.store.value)
     }
@@ -70,7 +69,6 @@ fn shown(value: &Value, origin: Origin) -> Value {
     json!({ "value": value, "from": origin.to_string() })
 }
 
-/// Masks the password in an address.
 pub(super) fn mask_url(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let end = rest.find(['/', '?']).unwrap_or(rest.len());

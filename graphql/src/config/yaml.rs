@@ -14,7 +14,6 @@ pub fn value(text: &str) -> Result<Value, String> {
     serde_saphyr::from_str_with_options(text, options).map_err(|err| complaint(&err))
 }
 
-/// Describes an error and its place in one line.
 fn complaint(err: &serde_saphyr::Error) -> String {
     let plain = describe_rule(err.without_snippet());
     let text = plain.unwrap_or_else(|| err.without_snippet().to_string());

@@ -12,14 +12,9 @@ pub enum EngineError {
     #[error("{0}")]
     NotFound(String),
     #[error("{}", headline(diagnostics))]
-    InvalidPlan {
-        diagnostics: Vec<Diagnostic>,
-        /// The request, if it was stored.
-        request: Option<RequestId>,
-    },
+    InvalidPlan { diagnostics: Vec<Diagnostic>, request: Option<RequestId> },
     #[error("{0}")]
     InvalidArgument(String),
-    /// The request conflicts with the current state.
     #[error("{0}")]
     Conflict(String),
     #[error("{message}")]

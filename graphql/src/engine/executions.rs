@@ -43,10 +43,8 @@ use crate::access::Grant;
 /// Child executions that are read for the findings of one execution.
 const MAX_CHILDREN: usize = 16;
 
-/// Executions as one caller starts and steers them.
 #[derive(Clone)]
 pub struct Executions {
-    /// Reads executions.
     pub reader: Arc<ExecutionReader>,
     pub(super) tools: Arc<Tools>,
     pub(super) plans: Arc<Plans>,

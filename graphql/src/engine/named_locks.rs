@@ -14,7 +14,6 @@ const MAX_NAMES: usize = 256;
 pub(super) struct NamedLocks(std::sync::Mutex<BTreeMap<String, Weak<Mutex<()>>>>);
 
 impl NamedLocks {
-    /// Locks a name until the guard is dropped.
     pub(super) async fn lock(&self, name: String) -> OwnedMutexGuard<()> {
         self.find(name).lock_owned().await
     }

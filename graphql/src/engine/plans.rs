@@ -84,10 +84,8 @@ pub(super) struct PlanningScope<'a> {
     actions: &'a [String],
 }
 
-/// The tools of one planning.
 struct Offer {
     catalog: Catalog,
-    /// The tools that the planner is shown.
     candidates: Candidates,
 }
 
@@ -289,7 +287,6 @@ impl Plans {
         Ok((plan, proposal))
     }
 
-    /// Stores a plan with its sub-plans and its transcript.
     async fn store_compiled(
         &self,
         Compiled { plan, inner }: Compiled,

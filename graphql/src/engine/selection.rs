@@ -30,7 +30,6 @@ pub const MAX_SELECTED: usize = 1_000;
 
 #[derive(Clone)]
 pub struct Selection {
-    /// Observations of earlier executions.
     pub learning: Arc<Learning>,
     pub(super) tools: Arc<Tools>,
     pub(super) margin: f64,
@@ -41,23 +40,19 @@ pub struct Selection {
 pub struct Chosen {
     pub tool: Arc<ToolDefinition>,
     pub set: ToolSet,
-    /// How well it fits.
     pub score: f64,
     pub is_hit: bool,
     /// The cosine of its least similar example to the centroid. Only by `CENTROID`.
     pub least_similar: Option<f64>,
-    /// That example.
     pub least_similar_example: Option<String>,
     /// How well it did for similar queries, from -1 to 1.
     pub learned: Option<f64>,
 }
 
-/// Two tools that the same sentences select.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Colliding {
     pub a: String,
     pub b: String,
-    /// How similar their centroids are.
     pub similarity: f64,
 }
 

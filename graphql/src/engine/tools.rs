@@ -41,7 +41,6 @@ pub struct Tools {
     pub(super) options: Arc<Options>,
     pub(super) toolkit: Arc<ToolkitStore>,
     pub(super) grant: Grant,
-    /// Counts calls that have a limit.
     worker: Option<WorkerHandle>,
     /// The catalog of all tools, with the revision of the toolbox that it was built from.
     catalog: Arc<Mutex<Option<(u64, Catalog)>>>,
@@ -197,7 +196,6 @@ impl Tools {
         Ok(self.inventory.registry().register(set, written).await?)
     }
 
-    /// Refuses a tool that has the name of an action.
     async fn check_no_action(&self, tool: Option<&str>) -> Result<(), EngineError> {
         let Some(name) = tool else { return Ok(()) };
         if self.toolkit.load().await?.action(name).is_none() {

@@ -27,7 +27,6 @@ pub struct Caller {
     pub grant: Grant,
 }
 
-/// Schema, options and bookkeeping of a running server.
 pub(super) struct App<E> {
     pub(super) schema: E,
     pub(super) options: ServerOptions,

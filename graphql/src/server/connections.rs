@@ -136,7 +136,6 @@ impl Connections {
             || !table.reserve.waiting.is_empty()
     }
 
-    /// Formats the counters for `/metrics`.
     pub(super) fn figures(&self) -> String {
         format!(
             "# HELP faber_connections_open Connections open now, WebSockets included.\n\
@@ -198,7 +197,6 @@ impl Table {
         if is_reserve { &mut self.reserve } else { &mut self.ordinary }
     }
 
-    /// Records that a connection waits for a whole request.
     fn wait(&mut self, connection: &Connection, is_new: bool) -> u64 {
         let place = self.next;
         self.next += 1;
@@ -224,7 +222,6 @@ impl Table {
 }
 
 impl Connection {
-    /// Returns whether the connection serves health checks only.
     pub(super) fn is_reserve(&self) -> bool {
         self.is_reserve
     }
@@ -233,17 +230,14 @@ impl Connection {
         self.header_timeout
     }
 
-    /// Waits until the connection must close.
     pub(super) async fn closed(&self) {
         self.close.cancelled().await;
     }
 
-    /// Returns whether a request is in progress.
     pub(super) fn is_answering(&self) -> bool {
         self.place().is_none()
     }
 
-    /// Records that a whole request has arrived.
     pub(super) fn request_arrived(&self) {
         let mut answer = self.answer();
         if *answer == Answer::Buffered {

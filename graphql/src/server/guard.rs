@@ -20,7 +20,6 @@ use crate::access::Access;
 /// Time in seconds for which a browser caches a preflight.
 const PREFLIGHT_MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// The checks before every route.
 #[derive(Debug)]
 pub(super) struct Gate {
     pub(super) policy: HostPolicy,
@@ -28,7 +27,6 @@ pub(super) struct Gate {
     pub(super) metrics: Arc<Metrics>,
 }
 
-/// Rejects foreign requests and answers preflights.
 pub(super) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     let admitted =
         entry::admit(&gate.access, &request).and_then(|()| admit(&gate.policy, &request));

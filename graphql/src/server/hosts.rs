@@ -122,7 +122,6 @@ impl Origin {
     }
 }
 
-/// The hosts and origins that may use the server.
 #[derive(Debug, Clone)]
 pub(super) struct HostPolicy {
     listen: IpAddr,

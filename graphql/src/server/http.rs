@@ -199,7 +199,6 @@ fn format(headers: &HeaderMap) -> Result<Format, Refusal> {
     })
 }
 
-/// Reads the parameters of a request.
 async fn read<E>(app: &App<E>, parts: &Parts, body: Body) -> Result<Request, Refusal> {
     match parts.method {
         Method::GET => params::from_uri(&parts.uri),

@@ -19,7 +19,6 @@ pub(super) enum RequestKind {
     WebSocket,
     /// A route of [`Hooks::members`](super::Hooks::members).
     Member,
-    /// An invalid request.
     Invalid,
     /// A request that the access checks rejected.
     Forbidden,
@@ -88,7 +87,6 @@ impl Metrics {
     }
 }
 
-/// Increments a gauge until it is dropped.
 #[derive(Debug)]
 pub(super) struct Open {
     metrics: Arc<Metrics>,

@@ -106,7 +106,6 @@ impl Operation {
     }
 }
 
-/// Attaches the caller and its permissions to a request.
 fn sent_by(request: Request, caller: &Arc<Caller>) -> Request {
     request.data(caller.grant.clone()).data(Arc::clone(caller))
 }

@@ -94,7 +94,6 @@ fn object(fields: &mut Map<String, Value>, name: &str) -> Result<Map<String, Val
     }
 }
 
-/// Parses a parameter of a URL that contains JSON.
 fn embedded(text: Option<String>, name: &str) -> Result<Map<String, Value>, Refusal> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(Map::new()) };
     let value = serde_json::from_str(&text).map_err(|error| {

@@ -19,7 +19,6 @@ pub(super) const GRAPHQL_RESPONSE: &str = "application/graphql-response+json; ch
 /// The code of an error without a code: the operation is wrong.
 const DEFAULT_CODE: &str = "INVALID_ARGUMENT";
 
-/// Makes the HTTP response of an operation.
 pub(super) fn reply(response: Response, format: Format) -> HttpResponse {
     let (status, content_type) = match format {
         Format::GraphqlResponse => (status(&response), GRAPHQL_RESPONSE),
@@ -91,7 +90,6 @@ fn classify(error: &mut ServerError) {
     }
 }
 
-/// Returns the status for `application/graphql-response+json`.
 fn status(response: &Response) -> StatusCode {
     if !is_request_error(response) {
         return StatusCode::OK;

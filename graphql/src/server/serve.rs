@@ -141,11 +141,9 @@ impl Drop for Threads {
     }
 }
 
-/// An input of the server's loop.
 enum Input {
     Accepted(io::Result<(TcpStream, SocketAddr)>),
     Adopted(Task),
-    /// A task or a connection has ended.
     Ended,
     Shutdown,
 }

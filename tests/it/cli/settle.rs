@@ -244,27 +244,27 @@ async fn the_call_of_a_sub_plan_is_settled_in_the_child() {
 #[tokio::test]
 async fn an_open_call_is_settled_in_the_execution_that_repeated_it() {
     let shop = Shop::new();
-    let home = &shop.home;
+    let workspace = &shop.workspace;
     let check = json!({ "id": "check", "name": "own.check" });
     let mut paid = pay(&json!({}));
     paid["dependsOn"] = json!("check");
     let first = shop.run(&json!([check, paid]), &[], 1).await;
     shop.answer();
-    home.file("broken", "");
-    let second = home.json(&["retry", &first, "--yes"], 1).await;
+    workspace.file("broken", "");
+    let second = workspace.json(&["retry", &first, "--yes"], 1).await;
     let second = text(&second["executionId"]).to_owned();
     assert_eq!(shop.step(&second, "pay").await["error"]["code"], "tool.failed");
-    let third = home.json(&["retry", &second, "--all", "--yes"], 1).await;
+    let third = workspace.json(&["retry", &second, "--all", "--yes"], 1).await;
     let third = text(&third["executionId"]).to_owned();
-    let refused = home.json(&["settle", &third, "pay", "--failed"], 2).await;
+    let refused = workspace.json(&["settle", &third, "pay", "--failed"], 2).await;
     assert_eq!(refused["error"]["code"], "CONFLICT", "it did not repeat the call: {refused}");
     let message = text(&refused["error"]["message"]);
     assert!(message.contains(&format!("`faber settle {first} pay`")), "{message}");
-    let told = home.run(&["debug", &second]).await;
+    let told = workspace.run(&["debug", &second]).await;
     assert!(told.out.contains(&format!("faber settle {second} pay --succeeded")), "{told:?}");
-    home.json(&["settle", &second, "pay", "--succeeded", r#"{"id": 7}"#], 0).await;
+    workspace.json(&["settle", &second, "pay", "--succeeded", r#"{"id": 7}"#], 0).await;
     assert_eq!(shop.step(&second, "pay").await["settled"], "SUCCEEDED");
-    let retried = home.json(&["retry", &second], 0).await;
+    let retried = workspace.json(&["retry", &second], 0).await;
     assert_eq!(retried["outputs"]["pay"]["id"], 7, "{retried}");
     assert_eq!(shop.lines("keys").len(), 2, "nothing was paid again");
 }
@@ -302,25 +302,25 @@ impl Bank {
 #[tokio::test]
 async fn an_http_tool_sends_the_key_of_the_unknown_call_after_a_prune() {
     let bank = Bank::open().await;
-    let home = Home::new();
+    let workspace = Workspace::new();
     let http = json!({ "method": "POST", "url": bank.url });
     let tool = json!({ "name": "pay", "run": { "http": http } });
     let set = json!({ "name": "bank", "source": { "tools": [tool] } });
     let config = json!({ "store": "sqlite:./faber.db", "toolsets": [set] });
-    home.file("faber.yaml", &config.to_string());
+    workspace.file("faber.yaml", &config.to_string());
     let plan = json!({ "tools": [
         { "id": "ask", "name": "flow.noop", "requiresApproval": true },
         { "id": "pay", "name": "bank.pay", "timeoutMs": 500, "dependsOn": "ask" },
     ] });
-    let plan = home.file("plan.json", &plan.to_string());
+    let plan = workspace.file("plan.json", &plan.to_string());
     let id = |told: &Value| text(&told["executionId"]).to_owned();
-    let first = id(&home.json(&["run", "--plan", &plan], 4).await);
-    home.json(&["approve", &first, "ask"], 1).await;
-    let second = id(&home.json(&["retry", &first, "--all", "--yes"], 4).await);
-    home.json(&["prune", "--older-than", "0s"], 0).await;
-    assert_eq!(home.json(&["watch", &first], 2).await["error"]["code"], "NOT_FOUND");
+    let first = id(&workspace.json(&["run", "--plan", &plan], 4).await);
+    workspace.json(&["approve", &first, "ask"], 1).await;
+    let second = id(&workspace.json(&["retry", &first, "--all", "--yes"], 4).await);
+    workspace.json(&["prune", "--older-than", "0s"], 0).await;
+    assert_eq!(workspace.json(&["watch", &first], 2).await["error"]["code"], "NOT_FOUND");
     bank.is_silent.store(false, Ordering::SeqCst);
-    let done = home.json(&["approve", &second, "ask"], 0).await;
+    let done = workspace.json(&["approve", &second, "ask"], 0).await;
     assert_eq!(done["outputs"]["pay"]["id"], 1, "{done}");
     let key = format!("{first}/pay");
     assert_eq!(*bank.keys.lock().unwrap(), [key.clone(), key]);

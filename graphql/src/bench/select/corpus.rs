@@ -6,14 +6,12 @@ use async_trait::async_trait;
 use planner::embed::{EmbedError, Embedder};
 use serde_json::{Value, json};
 
-/// Examples of a tool.
-pub(crate) const EXAMPLES: usize = 6;
+pub(crate) const EXAMPLES_PER_TOOL: usize = 6;
 /// Dimensions of a vector, as in the built-in encoder.
 const DIMENSIONS: usize = 384;
 /// Words for descriptions, the most frequent first.
 const VOCABULARY: u64 = 4_096;
-/// Words in a description.
-const DESCRIPTION: usize = 14;
+const DESCRIPTION_WORDS: usize = 14;
 const VERBS: [&str; 16] = [
     "create",
     "get",
@@ -50,8 +48,8 @@ impl Corpus {
     fn tool(&self, n: u64) -> Value {
         let (verb, topic) = (VERBS[place(n, VERBS.len())], self.topic(n));
         let mut dice = Dice::new(n);
-        let about: Vec<String> = (0..DESCRIPTION).map(|_| dice.word()).collect();
-        let examples: Vec<String> = (0..EXAMPLES)
+        let about: Vec<String> = (0..DESCRIPTION_WORDS).map(|_| dice.word()).collect();
+        let examples: Vec<String> = (0..EXAMPLES_PER_TOOL)
             .map(|_| format!("{verb} the {topic} {} {}", dice.word(), dice.word()))
             .collect();
         json!({
@@ -68,7 +66,6 @@ impl Corpus {
         name(VOCABULARY + n / VERBS.len() as u64 % self.topics)
     }
 
-    /// Returns a query with `parts` parts.
     pub(crate) fn query(&self, n: usize, parts: usize) -> String {
         let mut dice = Dice::new(!(n as u64));
         let mut part = || {

@@ -33,8 +33,7 @@ use super::{
 };
 use crate::engine::{Engine, PlanningOptions};
 
-/// Timed repetitions.
-const TIMES: usize = 200;
+const REPETITIONS: usize = 200;
 
 /// Registers `tools` tools one after another and measures. A run with a hundred tools serves as
 /// comparison.
@@ -116,7 +115,7 @@ impl Crowd {
         let query = format!("call tool{last} with text hello");
         let (mut looks, mut lists, mut plans, mut words) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for n in 0..=TIMES {
+        for n in 0..=REPETITIONS {
             let begun = Instant::now();
             black_box(self.engine.tools.inventory.toolbox().find(&tool));
             note(&mut looks, n > 0, begun.elapsed());

@@ -22,7 +22,6 @@ use super::{
 };
 
 const SERVERS: usize = 9;
-/// Starts of all servers, in each way.
 const STARTS: usize = 5;
 const CALLS: usize = 2_000;
 /// A *read* tool of the demo.

@@ -120,7 +120,6 @@ impl Remote {
         request.send().await.map_err(|err| self.unreachable(&err))
     }
 
-    /// Waits for data of a stream, for a limited time.
     async fn wait_for_data<T>(&self, saying: impl Future<Output = T>) -> Result<T, Failure> {
         time::timeout(MAX_SILENCE, saying)
             .await
@@ -193,7 +192,6 @@ impl Events {
         }
     }
 
-    /// Takes the next complete event from the received bytes.
     fn take_event(&mut self) -> Option<Event> {
         let Some(end) = self.rest[self.searched..].windows(2).position(|bytes| bytes == b"\n\n")
         else {
@@ -245,7 +243,6 @@ fn is_stream(response: &Response) -> bool {
     kind.is_some_and(|kind| kind.starts_with("text/event-stream"))
 }
 
-/// Returns the URL of the API of a server.
 fn parse_endpoint(address: &str) -> Result<Url, Failure> {
     let refuse = |why: &str| {
         Failure::usage(format!(

@@ -268,7 +268,6 @@ impl StepState {
     }
 }
 
-/// Counts of a step's items by state.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ItemTally {
@@ -304,7 +303,6 @@ pub(crate) struct Finding {
 impl Finding {
     pub(crate) const FIELDS: &str = "code severity kind stepId index at until message causeSeq \
         causeExecutionId remedies { label command mutation variables isDangerous }";
-    /// The fields that a row of a list shows.
     pub(crate) const ROW: &str = "severity kind message";
 }
 
@@ -368,7 +366,6 @@ impl Plan {
     }
 }
 
-/// The fields of a [`Diagnostic`].
 pub(crate) const DIAGNOSTIC: &str = "severity code path message help";
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -409,7 +406,6 @@ pub(crate) struct Retry {
     pub(crate) max_attempts: Option<u64>,
 }
 
-/// A plan, or the diagnostics of a draft without one.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct PlanPayload {
     pub(crate) plan: Option<Value>,

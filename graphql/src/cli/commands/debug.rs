@@ -20,9 +20,8 @@ use crate::cli::{
 };
 
 /// The newest executions of a request, as many as a report has.
-const EXECUTIONS: i32 = 50;
-/// Timeline entries in one response.
-const ENTRIES: usize = 10_000;
+const MAX_EXECUTIONS: i32 = 50;
+const MAX_ENTRIES: usize = 10_000;
 /// The most pages of a timeline. A server has no more.
 const PAGES: usize = 32;
 
@@ -66,11 +65,11 @@ async fn load_with_executions(client: &Client, request: &str) -> Result<Value, F
         let arguments = [("requestId: ID!", json!(request))];
         client.query::<Value>("request", &arguments, &Request::fields(executions)).await
     };
-    match load(EXECUTIONS).await {
+    match load(MAX_EXECUTIONS).await {
         Err(failure) if failure.code == "LIMIT_EXCEEDED" => {
             let mut document = load(1).await?;
             if let Some(executions) = list_in(&mut document, "executions") {
-                *executions = newest_executions(client, request, EXECUTIONS).await?;
+                *executions = newest_executions(client, request, MAX_EXECUTIONS).await?;
             }
             Ok(document)
         }
@@ -107,11 +106,11 @@ async fn load_timeline(
     let Some(timeline) = list_in(document, "timeline") else { return Ok(()) };
     for page in 1..PAGES {
         let skip = timeline.len();
-        if skip < page * ENTRIES {
+        if skip < page * MAX_ENTRIES {
             break;
         }
         let entry = TimelineEntry::FIELDS;
-        let fields = format!("timeline(skip: {skip}, first: {ENTRIES}) {{ {entry} }}");
+        let fields = format!("timeline(skip: {skip}, first: {MAX_ENTRIES}) {{ {entry} }}");
         let arguments = [("requestId: ID!", json!(request))];
         let mut found: Value = client.query("request", &arguments, &fields).await?;
         let Some(more) = list_in(&mut found, "timeline") else { break };

@@ -79,7 +79,6 @@ const SET_FIELDS: &str = "name active status error tools { name }";
 
 struct Check {
     name: String,
-    /// The finding, or the problem.
     found: Result<String, String>,
     help: &'static str,
     /// `true` for a problem with which everything still works.
@@ -298,7 +297,6 @@ async fn report_missing_programs(local: &LocalEngine, checks: &mut [Check]) -> R
     Ok(())
 }
 
-/// Warns of effects that are set for no tool.
 async fn check_effects(local: &LocalEngine) -> Result<Option<Check>, Failure> {
     let idle = local.engine.tools.inventory.registry().idle_effects().await?;
     let help = "correct the pattern in `source.effects` of the toolset: `faber tools list` lists \

@@ -13,7 +13,6 @@ const FIELDS: &str = "name status error";
 const POLL: Duration = Duration::from_millis(50);
 const MAX_POLLS: usize = 100;
 
-/// A toolset as a report needs it.
 #[derive(serde::Deserialize)]
 pub(crate) struct SetState {
     pub(crate) name: String,
@@ -49,7 +48,6 @@ async fn load_states(client: &Client) -> Result<Vec<SetState>, Failure> {
     }
 }
 
-/// Prints one warning if toolsets have failed.
 pub(crate) async fn warn_of_failed_sets(session: &Session<'_>) {
     // The command has its result. A caller without access to toolsets gets no warning.
     let states = load_states(&session.client).await.unwrap_or_default();

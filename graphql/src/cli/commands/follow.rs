@@ -85,9 +85,7 @@ pub(crate) async fn watch_to_end(
 
 enum Stopped {
     Over,
-    /// Steps that wait for a person, each with its execution.
     Asking(Vec<(String, String)>),
-    /// A replan started this execution.
     Continued(ExecutionId),
     GivenUp,
     /// No worker finishes the execution, and this process cannot.

@@ -80,8 +80,7 @@ pub(crate) async fn list(session: &Session<'_>, what: List) -> Result<ExitStatus
 
 /// The fields of an execution that a row shows, beside its finding.
 const ROW: &str = "executionId planId state createdAt startedAt finishedAt total successful";
-/// The most columns of a reason.
-const REASON: usize = 72;
+const MAX_REASON_COLUMNS: usize = 72;
 
 /// A page of a list. `kind` is the field of the API that lists the objects.
 struct Page {
@@ -205,7 +204,7 @@ fn request_row(request: &Request, paint: Paint) -> Vec<String> {
         state,
         request.created_at.as_deref().map(format_second).unwrap_or_default(),
         newest.and_then(took_ms).map(format_duration).unwrap_or_default(),
-        clip(&why.unwrap_or_default(), REASON),
+        clip(&why.unwrap_or_default(), MAX_REASON_COLUMNS),
         first_line(&request.query),
     ]
 }
@@ -235,7 +234,7 @@ fn execution_row(execution: &Execution, paint: Paint) -> Vec<String> {
         format!("{}/{}", execution.successful, execution.total),
         created.unwrap_or_default(),
         took_ms(execution).map(format_duration).unwrap_or_default(),
-        clip(&reason_of(execution).unwrap_or_default(), REASON),
+        clip(&reason_of(execution).unwrap_or_default(), MAX_REASON_COLUMNS),
         execution.plan_id.to_string(),
     ]
 }

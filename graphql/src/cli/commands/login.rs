@@ -28,7 +28,7 @@ use crate::{
     local_engine::{missing_store, open_store},
 };
 
-const PATIENCE: Duration = Duration::from_mins(10);
+const LOGIN_TIMEOUT: Duration = Duration::from_mins(10);
 
 pub(crate) async fn log_in(app: &App, name: &str, no_browser: bool) -> Result<ExitStatus, Failure> {
     refuse_server(app, "login")?;
@@ -91,7 +91,6 @@ fn mcp_server_of(set: &SetConfig) -> Result<&McpServer, Failure> {
     }
 }
 
-/// Listens on 127.0.0.1 for the browser.
 async fn bind_callback(
     logins: &Logins,
     set: &ToolSetName,
@@ -137,7 +136,7 @@ async fn await_login(
     mut callback: Callback,
     name: &str,
 ) -> Result<LoggedIn, Failure> {
-    let ends = Instant::now() + PATIENCE;
+    let ends = Instant::now() + LOGIN_TIMEOUT;
     let mut pasted =
         std::io::stdin().is_terminal().then(|| BufReader::new(tokio::io::stdin()).lines());
     loop {
@@ -145,7 +144,7 @@ async fn await_login(
             Some((address, page)) = callback.next() => (address, Some(page)),
             Some(address) = next_line(&mut pasted) => (address, None),
             () = sleep_until(ends) => {
-                let minutes = PATIENCE.as_secs() / 60;
+                let minutes = LOGIN_TIMEOUT.as_secs() / 60;
                 let why = format!("the login was not completed within {minutes} minutes");
                 return Err(Failure::new("LOGIN_REFUSED", why));
             }

@@ -29,7 +29,7 @@ use crate::{
     engine::as_file,
 };
 
-const PAGE: usize = 200;
+const PAGE_SIZE: usize = 200;
 
 pub(crate) async fn plan(session: &Session<'_>, args: PlanArgs) -> Result<ExitStatus, Failure> {
     let screen = session.screen;
@@ -203,9 +203,9 @@ async fn all_saved(client: &Client) -> Result<Vec<Value>, Failure> {
     let mut all: Vec<Value> = Vec::new();
     loop {
         let after = all.last().map(|plan| plan["name"].clone()).unwrap_or_default();
-        let arguments = [("first: Int", json!(PAGE)), ("after: String", after)];
+        let arguments = [("first: Int", json!(PAGE_SIZE)), ("after: String", after)];
         let page: Vec<Value> = client.query("savedPlans", &arguments, SavedPlan::FIELDS).await?;
-        let is_last = page.len() < PAGE;
+        let is_last = page.len() < PAGE_SIZE;
         all.extend(page);
         if is_last {
             return Ok(all);
@@ -278,7 +278,6 @@ pub(crate) async fn find_saved(client: &Client, name: &str) -> Result<Option<Tex
     Ok(found.map(|plan| plan.plan_id))
 }
 
-/// Returns the failure for an unknown name, with a suggestion.
 async fn not_saved(client: &Client, name: &str) -> Result<Failure, Failure> {
     let saved = all_saved(client).await?;
     let help =

@@ -23,12 +23,10 @@ use crate::cli::{
     view::{format::first_line, plain},
 };
 
-/// Tools in the result of one query.
-const LIMIT: i32 = 5;
+const MAX_TOOLS: i32 = 5;
 /// The ranks that the measurement of quality examines.
 const DEPTH: i32 = 100;
-/// The most wrong names in a message.
-const WRONG: usize = 5;
+const MAX_WRONG_NAMES: usize = 5;
 
 #[derive(Clone, Copy)]
 struct Criteria {
@@ -41,7 +39,7 @@ struct Criteria {
 pub(crate) async fn select(session: &Session<'_>, args: SelectArgs) -> Result<ExitStatus, Failure> {
     let Some(query) = &args.query else { return ask_for_queries(session, &args).await };
     let by = args.by.unwrap_or(By::Centroid);
-    let criteria = Criteria { by, limit: args.limit.unwrap_or(LIMIT), all: args.all };
+    let criteria = Criteria { by, limit: args.limit.unwrap_or(MAX_TOOLS), all: args.all };
     let mut found = select_tools(&session.client, query, criteria, &ToolMatch::fields()).await?;
     if by == By::Centroid && found.as_array().is_some_and(Vec::is_empty) {
         session.screen.hint(if args.by.is_none() {
@@ -115,7 +113,7 @@ async fn answer_query(
 ) -> Result<(), Failure> {
     let (screen, fields, all) = (session.screen, ToolMatch::fields(), args.all);
     if let Some(by) = args.by {
-        let criteria = Criteria { by, limit: args.limit.unwrap_or(LIMIT), all };
+        let criteria = Criteria { by, limit: args.limit.unwrap_or(MAX_TOOLS), all };
         let found = select_tools(&session.client, query, criteria, &fields).await?;
         return show_matches(session, &found).map(drop);
     }
@@ -167,7 +165,6 @@ pub(crate) async fn list_collisions(
     Ok(ExitStatus::Done)
 }
 
-/// A query with its expected tools.
 #[derive(Deserialize)]
 struct Known {
     query: String,
@@ -269,8 +266,8 @@ async fn check_gold(client: &Client, known: &[Known], all: bool) -> Result<(), F
             wrong.push(format!("{place}: `{name}` is {why}"));
         }
     }
-    let more = wrong.len().saturating_sub(WRONG);
-    wrong.truncate(WRONG);
+    let more = wrong.len().saturating_sub(MAX_WRONG_NAMES);
+    wrong.truncate(MAX_WRONG_NAMES);
     if more > 0 {
         wrong.push(format!("and {more} more"));
     }

@@ -115,7 +115,6 @@ fn max_connections(app: &App) -> usize {
     wanted.min(most)
 }
 
-/// Warns on standard error that this machine cannot confine commands.
 fn warn_of_free_commands(app: &App) {
     let support = sandbox::kernel_support();
     if support.files && support.calls {

@@ -14,7 +14,6 @@ use crate::cli::{client::types::Text, failure::Failure, session::Session};
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const MAX_PAUSE: Duration = Duration::from_mins(1);
 
-/// The time without an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quiet {
     pub(super) until: Instant,

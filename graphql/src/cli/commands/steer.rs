@@ -339,7 +339,6 @@ struct Repeated {
 /// Calls of *once* tools that a command would repeat.
 pub(crate) struct Repetition<'a> {
     pub(crate) execution: ExecutionId,
-    /// The line above the list.
     pub(crate) heading: &'a str,
     pub(crate) calls: &'a [RepeatedCall],
     /// The user gave `--yes`.
@@ -384,7 +383,6 @@ fn refuse_unknown_calls(id: ExecutionId, calls: &[RepeatedCall]) -> Option<Failu
     Some(Failure::new("CONFLICT", message))
 }
 
-/// Asks the user before a retry repeats calls.
 async fn may_retry(
     session: &Session<'_>,
     id: ExecutionId,

@@ -8,11 +8,11 @@ use crate::cli::client::types::{Finding, FindingKind, Remedy, Severity};
 /// The most findings of one kind that are shown, and the most failures at the end of a command.
 const SHOWN: usize = 5;
 const SHOWN_FAILURES: usize = 20;
-const MESSAGE: usize = 900;
-const REMEDIES: usize = 4;
+const MAX_MESSAGE_CHARS: usize = 900;
+const MAX_REMEDIES: usize = 4;
 
 pub(crate) fn draw_finding(finding: &Finding, paint: Paint) -> String {
-    let message = clip(&plain::safe_line(&finding.message), MESSAGE);
+    let message = clip(&plain::safe_line(&finding.message), MAX_MESSAGE_CHARS);
     let code = plain::safe_line(&finding.code);
     let label = match (finding.kind, finding.severity) {
         (FindingKind::Wait, _) => paint.yellow("waits:"),
@@ -59,14 +59,13 @@ pub(crate) fn draw_remedies(finding: &Finding, paint: Paint) -> Vec<String> {
 /// Draws the commands that help, one a line, ready to be copied.
 pub(crate) fn draw_commands(finding: &Finding, paint: Paint) -> Vec<String> {
     let helping = finding.remedies.iter().filter(|remedy| remedy.command.is_some());
-    let hints: Vec<(String, String)> = helping.take(REMEDIES).filter_map(hint_of).collect();
+    let hints: Vec<(String, String)> = helping.take(MAX_REMEDIES).filter_map(hint_of).collect();
     let width = hints.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
     let line =
         |(command, label): (String, String)| format!("{command:<width$}  {}", paint.dim(label));
     hints.into_iter().map(line).collect()
 }
 
-/// Returns the command of a remedy, and its effect.
 pub(crate) fn hint_of(remedy: &Remedy) -> Option<(String, String)> {
     let command = plain::safe_line(remedy.command.as_ref()?);
     let danger = if remedy.is_dangerous { " (dangerous)" } else { "" };

@@ -34,7 +34,6 @@ pub(crate) fn ms_between(from: Timestamp, until: Timestamp) -> Option<f64> {
     Some(std::time::Duration::from_micros(micros).as_secs_f64() * 1_000.0)
 }
 
-/// Formats a timestamp of the API to the second.
 pub(crate) fn format_second(at: &str) -> String {
     plain::safe_line(at.split('.').next().unwrap_or_default().trim_end_matches('Z'))
         .replace('T', " ")

@@ -28,14 +28,12 @@ use super::{
 };
 use crate::cli::client::types::{Plan, StepState};
 
-const TICK: Duration = Duration::from_millis(80);
-/// The most reused steps that are named.
-const KEPT: usize = 6;
-/// The most lines that stay after the execution is finished.
-const FINAL_LINES: usize = 60;
+const REDRAW_INTERVAL: Duration = Duration::from_millis(80);
+const MAX_REUSED: usize = 6;
+const MAX_FINAL_LINES: usize = 60;
 /// The most steps of a plan that is drawn without folded layers.
 const STEPS: usize = 20;
-const NAME: usize = 40;
+const MAX_NAME_COLUMNS: usize = 40;
 /// The columns that a step's name keeps in the narrowest window.
 const LEAST_NAME: usize = 4;
 const BAR: usize = 24;
@@ -72,7 +70,7 @@ impl LiveView {
         let Some((bar, stage)) = self.terminal.take() else { return };
         bar.finish_and_clear();
         let stage = stage.lock().unwrap_or_else(PoisonError::into_inner);
-        let size = Size { lines: FINAL_LINES, ..window_size() };
+        let size = Size { lines: MAX_FINAL_LINES, ..window_size() };
         for line in stage.draw(WallClock.now(), size, self.screen.err) {
             self.screen.say(&line);
         }
@@ -99,7 +97,7 @@ fn draw_repeatedly(stage: Drawing, paint: Paint) -> (ProgressBar, Arc<Mutex<Draw
     );
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     bar.set_style(style);
-    bar.enable_steady_tick(TICK);
+    bar.enable_steady_tick(REDRAW_INTERVAL);
     (bar, stage)
 }
 
@@ -116,7 +114,7 @@ fn window_size() -> Size {
 pub(crate) fn news_line(news: &News, width: usize, paint: Paint) -> Option<String> {
     match news {
         News::Progress { .. } | News::Allowed { .. } => None,
-        News::Kept(steps) => Some(paint.dim(format!("· kept: {}", list_names(steps, KEPT)))),
+        News::Kept(steps) => Some(paint.dim(format!("· kept: {}", list_names(steps, MAX_REUSED)))),
         News::Note(note) => Some(paint.dim(format!("· {}", plain::safe_line(note)))),
         News::Step { name, view } => view.line(name, width, paint),
     }
@@ -171,7 +169,12 @@ impl Drawing {
         let attempts = plan.tools.iter().map(|step| (name(&step.step_id), step.max_attempts()));
         Self {
             max_attempts: attempts.collect(),
-            width: own.iter().map(|step| paint::text_width(step)).max().unwrap_or(0).min(NAME),
+            width: own
+                .iter()
+                .map(|step| paint::text_width(step))
+                .max()
+                .unwrap_or(0)
+                .min(MAX_NAME_COLUMNS),
             layers,
             steps: BTreeMap::new(),
             own,

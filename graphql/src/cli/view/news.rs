@@ -32,7 +32,6 @@ pub(crate) enum News {
     },
     /// The outputs of these steps are reused from an earlier execution.
     Kept(Vec<String>),
-    /// News about the execution as a whole.
     Note(String),
 }
 
@@ -69,7 +68,6 @@ pub(crate) struct ExecutionView {
     retrying: BTreeSet<String>,
     asking: BTreeSet<String>,
     lists: BTreeMap<String, LoopCount>,
-    /// The running children by step.
     children: BTreeMap<String, String>,
 }
 
@@ -188,7 +186,6 @@ impl ExecutionView {
         }
     }
 
-    /// Ends an attempt or a wait.
     fn end_part(
         &mut self,
         name: &str,
@@ -237,7 +234,6 @@ impl ExecutionView {
         view.is_over().then(|| News::Progress { name: step.to_owned(), progress })
     }
 
-    /// Returns details of a step that succeeded.
     fn describe_result(&self, step: &str, data: &EventData) -> Option<String> {
         match self.lists.get(step) {
             Some(LoopCount { total, failed: 0, .. }) => Some(count(*total, "item")),

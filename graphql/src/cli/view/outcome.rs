@@ -14,8 +14,7 @@ use super::{
 };
 use crate::cli::client::types::{Execution, Finding, FindingKind, PlannedStep, StepStatus};
 
-/// The most characters of the parameters of a failed call.
-const PARAMETERS: usize = 200;
+const MAX_PARAMETER_CHARS: usize = 200;
 
 pub(crate) fn took_ms(execution: &Execution) -> Option<f64> {
     ms_between(execution.started_at.or(execution.created_at)?, execution.finished_at?)
@@ -64,7 +63,7 @@ pub(crate) fn ending_lines(execution: &Execution, paint: Paint) -> Vec<String> {
     for finding in shown {
         lines.push(draw_finding(finding, paint));
         if let Some(parameters) = outcome.parameters_of(finding) {
-            lines.push(format!("  given {}", json_line(parameters, PARAMETERS)));
+            lines.push(format!("  given {}", json_line(parameters, MAX_PARAMETER_CHARS)));
         }
         lines.extend(draw_remedies(finding, paint));
     }

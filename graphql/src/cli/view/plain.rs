@@ -6,7 +6,6 @@
 
 use std::{borrow::Cow, fmt::Write as _};
 
-/// Escapes a text into one line.
 pub(crate) fn safe_line(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for (before, letter, after) in with_neighbours(text.trim_end_matches(['\r', '\n'])) {
@@ -20,7 +19,6 @@ pub(crate) fn safe_line(text: &str) -> String {
     shown
 }
 
-/// Escapes a text and keeps its lines.
 pub(crate) fn safe_block(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for (before, letter, after) in with_neighbours(text) {
@@ -107,7 +105,6 @@ fn is_shown_otherwise(before: char, letter: char, after: char) -> bool {
     }
 }
 
-/// Returns whether a character controls a terminal or is invisible.
 fn controls_terminal(letter: char) -> bool {
     matches!(letter,
         '\0'..='\u{1f}'

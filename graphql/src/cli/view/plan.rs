@@ -15,22 +15,23 @@ use crate::cli::{
     failure::Failure,
 };
 
-const STEPS: usize = 60;
+const MAX_STEPS: usize = 60;
 /// The most steps of a plan that is drawn in full before it is executed.
 const FEW_STEPS: usize = 20;
-const PARAMETERS: usize = 100;
-const NAME: usize = 40;
-const DEPENDENCIES: usize = 8;
+const MAX_PARAMETER_CHARS: usize = 100;
+const MAX_NAME_COLUMNS: usize = 40;
+const MAX_DEPENDENCIES: usize = 8;
 
 pub(crate) fn draw_plan(plan: &Plan, paint: Paint) -> String {
     let steps: BTreeMap<&str, &PlannedStep> =
         plan.tools.iter().map(|step| (&*step.step_id, step)).collect();
     let mut shown = draw_head(plan, paint);
-    let width = steps.keys().map(|name| paint::text_width(name)).max().unwrap_or(0).min(NAME);
+    let width =
+        steps.keys().map(|name| paint::text_width(name)).max().unwrap_or(0).min(MAX_NAME_COLUMNS);
     let order = plan.layers.iter().enumerate().flat_map(|(layer, steps)| {
         steps.iter().enumerate().map(move |(place, id)| (layer, place, steps.len(), id))
     });
-    for (layer, place, of, id) in order.clone().take(STEPS) {
+    for (layer, place, of, id) in order.clone().take(MAX_STEPS) {
         let number = if place == 0 { format!("{:>3}", layer + 1) } else { "   ".to_owned() };
         let branch = match (place, of) {
             (_, 1) => "─",
@@ -45,7 +46,7 @@ pub(crate) fn draw_plan(plan: &Plan, paint: Paint) -> String {
             let _ = write!(shown, "\n{lead} {id}{padding}  {}", describe_step(step, paint));
         }
     }
-    let left_out = order.count().saturating_sub(STEPS);
+    let left_out = order.count().saturating_sub(MAX_STEPS);
     if left_out > 0 {
         let _ = write!(shown, "\n      … and {left_out} more steps");
     }
@@ -81,9 +82,9 @@ fn describe_step(step: &PlannedStep, paint: Paint) -> String {
     if tool.rsplit('.').next() != Some(id) && tool != id {
         parts.push(plain::safe_line(tool));
     }
-    parts.push(paint.dim(json_line(&step.parameters, PARAMETERS)));
+    parts.push(paint.dim(json_line(&step.parameters, MAX_PARAMETER_CHARS)));
     let needs: Vec<String> =
-        step.depends_on.iter().take(DEPENDENCIES).map(ToString::to_string).collect();
+        step.depends_on.iter().take(MAX_DEPENDENCIES).map(ToString::to_string).collect();
     if !needs.is_empty() {
         parts.push(format!("{} {}", paint.green("←"), needs.join(", ")));
     }
@@ -93,7 +94,7 @@ fn describe_step(step: &PlannedStep, paint: Paint) -> String {
             parts.push(format!(
                 "{} {}",
                 paint.green(word),
-                clip(&plain::safe_line(text), PARAMETERS)
+                clip(&plain::safe_line(text), MAX_PARAMETER_CHARS)
             ));
         }
     }

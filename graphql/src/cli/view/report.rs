@@ -27,9 +27,8 @@ const QUERY: usize = 400;
 const PARAMETERS: usize = 20;
 /// The most other executions and the most children in a report.
 const OTHERS: usize = 10;
-/// The most commands that findings suggest.
-const REMEDIES: usize = 10;
-const ITEMS: usize = 10;
+const MAX_COMMANDS: usize = 10;
+const MAX_ITEMS: usize = 10;
 
 /// Reports on the execution `id`, or on the newest one, and on its children. A full report has all
 /// executions, every value, and the transcript.
@@ -221,7 +220,7 @@ fn step_in_full(step: &StepStatus, paint: Paint) -> Vec<String> {
     lines.extend(warnings.map(|text| format!("  {} {text}", paint.yellow("warning:"))));
     let child = step.child_execution_id.as_ref();
     lines.extend(child.map(|child| format!("  {} {child}", paint.dim("executes"))));
-    lines.extend(list_items(step, ITEMS, "  "));
+    lines.extend(list_items(step, MAX_ITEMS, "  "));
     if let Some(undo) = &step.compensation {
         lines.push(format!("  {}", paint.dim("undone by")));
         lines.extend(step_in_full(undo, paint).into_iter().map(|line| format!("  {line}")));
@@ -272,7 +271,6 @@ fn children_of<'a>(request: &'a Request, of: &'a Execution) -> Vec<&'a Execution
     found
 }
 
-/// Describes in one line how the plan was made.
 fn origin_of(transcript: &[TranscriptEntry], plan: &Plan) -> String {
     let of = |kind: &'static str| transcript.iter().filter(move |entry| entry.kind == kind);
     let by = match &*plan.planner {
@@ -318,7 +316,6 @@ fn origin_of(transcript: &[TranscriptEntry], plan: &Plan) -> String {
     parts.join(", ")
 }
 
-/// A command, and its effect.
 type Hint = (String, String);
 
 /// Lists what helps according to the findings, best first, then what is always possible.
@@ -329,7 +326,7 @@ fn next_commands(request: &Request, execution: &Execution, is_full: bool) -> Vec
     for execution in std::iter::once(execution).chain(children_of(request, execution)) {
         for hint in execution.findings.iter().flat_map(|found| &found.remedies).filter_map(hint_of)
         {
-            if all.len() < REMEDIES && !all.iter().any(|(command, _)| *command == hint.0) {
+            if all.len() < MAX_COMMANDS && !all.iter().any(|(command, _)| *command == hint.0) {
                 all.push(hint);
             }
         }

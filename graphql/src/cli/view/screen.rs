@@ -72,7 +72,6 @@ impl Screen {
         Ok(ExitStatus::Done)
     }
 
-    /// Prints a list as a table, or as JSON.
     pub(crate) fn print_list<T: DeserializeOwned>(
         &self,
         items: &Value,
@@ -93,7 +92,6 @@ impl Screen {
         Ok(ExitStatus::Done)
     }
 
-    /// Writes a dimmed line to standard error.
     pub(crate) fn hint(&self, text: &str) {
         self.say(&self.err.dim(text));
     }
@@ -129,8 +127,7 @@ fn has_colours(is_enabled: bool, is_terminal: bool, environment: &Environment) -
     is_enabled || (*has_empty_no_color && is_terminal && !is_dumb)
 }
 
-/// The most columns of a line without a window.
-const COLUMNS: usize = 160;
+const DEFAULT_COLUMNS: usize = 160;
 
 /// Draws rows under headings. Cuts lines at the window's width.
 pub(crate) fn draw_table(
@@ -148,7 +145,7 @@ pub(crate) fn draw_table(
     let head: Vec<String> = headings.iter().map(|&heading| heading.to_owned()).collect();
     let mut lines = vec![paint.bold(draw_row(&head, &widths))];
     lines.extend(rows.iter().map(|row| draw_row(row, &widths)));
-    let columns = columns.unwrap_or(COLUMNS);
+    let columns = columns.unwrap_or(DEFAULT_COLUMNS);
     let lines: Vec<String> = lines.iter().map(|line| paint::cut_to_width(line, columns)).collect();
     lines.join("\n")
 }

@@ -9,8 +9,8 @@ use super::{
 };
 use crate::cli::client::types::StepState;
 
-const BAR: usize = 16;
-const MESSAGE: usize = 60;
+const BAR_COLUMNS: usize = 16;
+const MAX_MESSAGE_CHARS: usize = 60;
 /// The frames of the sign of a running step, and the milliseconds of each.
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 const TURN: i64 = 80;
@@ -34,14 +34,9 @@ pub(crate) struct Progress {
     pub(crate) message: Option<String>,
 }
 
-/// The event that a waiting step needs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Next {
-    Attempt {
-        attempt: u64,
-        at: Option<Timestamp>,
-    },
-    /// A command of the user.
+    Attempt { attempt: u64, at: Option<Timestamp> },
     Command(String),
 }
 
@@ -152,15 +147,15 @@ impl Progress {
                 #[expect(clippy::cast_possible_truncation, reason = "a share of a short bar")]
                 #[expect(clippy::cast_sign_loss, reason = "a share is not negative")]
                 #[expect(clippy::cast_precision_loss, reason = "a bar is short")]
-                let full = ((done / total).clamp(0.0, 1.0) * BAR as f64) as usize;
-                format!("{}{} {done}/{total}", "█".repeat(full), "░".repeat(BAR - full))
+                let full = ((done / total).clamp(0.0, 1.0) * BAR_COLUMNS as f64) as usize;
+                format!("{}{} {done}/{total}", "█".repeat(full), "░".repeat(BAR_COLUMNS - full))
             }
             None => done.to_string(),
         };
         if let Some(message) = message {
             text.push_str("  ");
             let line = message.lines().next().unwrap_or_default();
-            text.push_str(&clip(&plain::safe_line(line), MESSAGE));
+            text.push_str(&clip(&plain::safe_line(line), MAX_MESSAGE_CHARS));
         }
         text
     }

@@ -18,11 +18,10 @@ use crate::cli::client::types::{Execution, ItemTally, StepState, StepStatus};
 
 /// The most steps of a timeline without folded lines.
 const STEPS: usize = 20;
-/// The most lines of a long plan.
-const LINES: usize = 40;
-const ITEMS: usize = 5;
-const VALUE: usize = 70;
-const NAME: usize = 32;
+const MAX_LINES: usize = 40;
+const MAX_ITEMS: usize = 5;
+const MAX_VALUE_CHARS: usize = 70;
+const MAX_NAME_COLUMNS: usize = 32;
 
 pub(crate) struct Timeline<'a> {
     steps: Vec<&'a StepStatus>,
@@ -43,7 +42,7 @@ impl<'a> Timeline<'a> {
         Self {
             started_at: execution.started_at.or(execution.created_at),
             is_short: steps.len() <= STEPS,
-            width: names.max().unwrap_or(0).min(NAME),
+            width: names.max().unwrap_or(0).min(MAX_NAME_COLUMNS),
             critical: critical_path(&Outcome::new(execution), &steps),
             steps,
             paint,
@@ -62,13 +61,13 @@ impl<'a> Timeline<'a> {
                 lines.push(self.folded(&rest[..folded]));
             } else {
                 lines.push(self.line(first));
-                lines.extend(list_items(first, ITEMS, &" ".repeat(16)));
+                lines.extend(list_items(first, MAX_ITEMS, &" ".repeat(16)));
             }
             rest = &rest[folded.max(1)..];
         }
-        let left_out = lines.len().saturating_sub(LINES);
+        let left_out = lines.len().saturating_sub(MAX_LINES);
         if left_out > 0 && !is_full {
-            lines.truncate(LINES);
+            lines.truncate(MAX_LINES);
             lines.push(format!("… and {left_out} more lines: `--full` has all of them"));
         }
         lines.extend(self.legend());
@@ -146,10 +145,11 @@ impl<'a> Timeline<'a> {
         let ran = self.steps.iter().filter(|step| step.attempts > 0 || step.reused);
         let lines = ran.filter(|_| self.is_short).filter_map(|step| {
             let succeeded = step.state == StepState::Succeeded;
-            let output = step.output.as_ref().map(|output| json_line(output, VALUE));
+            let output = step.output.as_ref().map(|output| json_line(output, MAX_VALUE_CHARS));
             let output = output.or_else(|| succeeded.then(|| "null".to_owned()));
             let output = output.map(|output| format!("{} {output}", self.paint.dim("→")));
-            let given = step.resolved_parameters.as_ref().map(|given| json_line(given, VALUE));
+            let given =
+                step.resolved_parameters.as_ref().map(|given| json_line(given, MAX_VALUE_CHARS));
             let text: Vec<String> = given.into_iter().chain(output).collect();
             let name = step.step_id.to_string();
             let padding = " ".repeat(self.width.saturating_sub(paint::text_width(&name)));
@@ -168,7 +168,7 @@ pub(crate) fn list_items(step: &StepStatus, max: usize, lead: &str) -> Vec<Strin
     let line = |item: &&StepStatus| {
         let why = item.error.as_ref().map(|error| format!("  {}: {}", error.code, error.message));
         let (index, state) = (item.index.unwrap_or_default(), item.state.as_str());
-        clip(&format!("{lead}[{index}]  {state}{}", why.unwrap_or_default()), 2 * VALUE)
+        clip(&format!("{lead}[{index}]  {state}{}", why.unwrap_or_default()), 2 * MAX_VALUE_CHARS)
     };
     let mut lines: Vec<String> = shown.iter().take(max).map(line).collect();
     if shown.len() > max {
@@ -190,7 +190,6 @@ pub(crate) fn describe_wait(step: &StepStatus) -> String {
     waited.map(|ms| format!("waited {}", format_duration(ms))).unwrap_or_default()
 }
 
-/// Returns when the next attempt of a retrying step begins.
 fn describe_next_attempt(step: &StepStatus) -> Option<String> {
     let until = step.until.filter(|_| step.state == StepState::Retrying)?;
     let (next, at) = (step.attempts + 1, until.format("%H:%M:%S%.3f"));

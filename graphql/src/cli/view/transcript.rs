@@ -19,10 +19,8 @@ use crate::cli::client::types::Text;
 
 /// The most kept candidates, and the most dropped candidates, that are listed.
 const CANDIDATES: usize = 10;
-/// The most lines of a text or of JSON.
-const LINES: usize = 40;
-/// The most characters of a line.
-const WIDTH: usize = 400;
+const MAX_LINES: usize = 40;
+const MAX_COLUMNS: usize = 400;
 /// The fields of a prompt or reply that its first line shows.
 const MEASURES: [&str; 7] = ["round", "provider", "model", "attempt", "tokens", "cost", "ms"];
 
@@ -121,7 +119,7 @@ fn tell_tools(tools: &[&Candidate], mark: &str, paint: Paint) -> impl Iterator<I
 fn tell_clauses(clauses: &[Value]) -> String {
     let lines = clauses.iter().enumerate().map(|(place, clause)| {
         let text = clause.as_str().map_or_else(|| clause.to_string(), str::to_owned);
-        format!("{}  {}", place + 1, clip(&plain::safe_line(&text), WIDTH))
+        format!("{}  {}", place + 1, clip(&plain::safe_line(&text), MAX_COLUMNS))
     });
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -135,7 +133,7 @@ fn tell_candidates(content: &Value, paint: Paint) -> Option<String> {
     }
     let mut told = Vec::new();
     for Clause { clause, tools } in read::<Vec<Clause>>(content)? {
-        told.push(clip(&clause.to_string(), WIDTH));
+        told.push(clip(&clause.to_string(), MAX_COLUMNS));
         for Candidate { tool, score, .. } in tools {
             let score = score.map(|score| format!("{score:.3}")).unwrap_or_default();
             told.push(format!("  {}  {tool}", paint.dim(score)));
@@ -156,7 +154,7 @@ fn tell_assumptions(content: &Value, paint: Paint) -> Option<String> {
     let assumptions: Vec<Assumption> = read(content)?;
     let lines = assumptions.iter().map(|Assumption { path, clause, value }| {
         let from = paint.dim(format!("from `{clause}`"));
-        format!("{path} = {}  {from}", json_line(value, WIDTH))
+        format!("{path} = {}  {from}", json_line(value, MAX_COLUMNS))
     });
     Some(lines.collect::<Vec<_>>().join("\n"))
 }
@@ -167,7 +165,7 @@ fn tell_draft(content: &Value, paint: Paint) -> Option<String> {
         let tool = text("name").or_else(|| text("toolName")).or_else(|| text("plan"));
         let tool = tool.unwrap_or_else(|| "a plan".to_owned());
         let id = text("id").filter(|id| *id != tool).map(|id| format!("{id}: "));
-        let parameters = paint.dim(json_line(&step["parameters"], WIDTH));
+        let parameters = paint.dim(json_line(&step["parameters"], MAX_COLUMNS));
         format!("{}{tool}  {parameters}", id.unwrap_or_default())
     });
     Some(cut_text(&lines.collect::<Vec<_>>().join("\n"), paint))
@@ -180,7 +178,7 @@ fn tell_cache(content: &Value) -> Option<String> {
 
 fn tell_plan(content: &Value) -> Option<String> {
     let id = plain::safe_line(content["planId"].as_str()?);
-    Some(format!("{id}, version {}", json_line(&content["version"], WIDTH)))
+    Some(format!("{id}, version {}", json_line(&content["version"], MAX_COLUMNS)))
 }
 
 fn tell_error(content: &Value, paint: Paint) -> Option<String> {
@@ -235,7 +233,7 @@ fn draw_part(name: &str, value: &Value, paint: Paint) -> String {
     let name = paint.dim(format!("{}:", plain::safe_line(name)));
     let text = match value {
         Value::String(text) if text.lines().count() <= 1 => {
-            return format!("{name} {}", clip(&plain::safe_block(text), WIDTH));
+            return format!("{name} {}", clip(&plain::safe_block(text), MAX_COLUMNS));
         }
         Value::String(text) => plain::safe_block(text),
         Value::Array(_) | Value::Object(_) => plain::safe_block(&indent_json(value, 0)),
@@ -246,9 +244,11 @@ fn draw_part(name: &str, value: &Value, paint: Paint) -> String {
 
 fn cut_text(text: &str, paint: Paint) -> String {
     let count = text.lines().count();
-    let mut lines: Vec<String> = text.lines().take(LINES).map(|line| clip(line, WIDTH)).collect();
-    if count > LINES {
-        lines.push(paint.dim(format!("… {} more lines; `--json` has all of it", count - LINES)));
+    let mut lines: Vec<String> =
+        text.lines().take(MAX_LINES).map(|line| clip(line, MAX_COLUMNS)).collect();
+    if count > MAX_LINES {
+        lines
+            .push(paint.dim(format!("… {} more lines; `--json` has all of it", count - MAX_LINES)));
     }
     lines.join("\n")
 }

@@ -17,8 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::Executions;
 use crate::engine::error::EngineError;
 
-/// Heads that are read at a time.
-const PAGE: usize = 256;
+const PAGE_SIZE: usize = 256;
 const MAX_EXECUTIONS: usize = 1_000_000;
 /// The lowest rate: one execution a day.
 const MIN_RATE: f64 = 1.0 / 86_400.0;
@@ -104,7 +103,7 @@ impl Executions {
         let filter = ExecutionFilter { to, ..filter.clone() };
         let (mut ids, mut after) = (Vec::new(), None);
         loop {
-            let page = self.store.list_heads(&filter, &Page { first: PAGE, after }).await?;
+            let page = self.store.list_heads(&filter, &Page { first: PAGE_SIZE, after }).await?;
             after = page.items.last().map(|(cursor, _)| cursor.clone());
             let heads = page.items.iter().map(|(_, head)| head);
             ids.extend(heads.filter(|head| can_change(head, action)).map(|head| head.execution));

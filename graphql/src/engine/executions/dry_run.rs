@@ -64,7 +64,6 @@ impl Executions {
     }
 }
 
-/// Returns why a tool cannot be called, if so.
 fn missing_tool(tool: &str, catalog: &Catalog) -> Option<ToolError> {
     match catalog.find(tool) {
         None => {
@@ -114,7 +113,6 @@ impl DryRun<'_> {
         verdicts
     }
 
-    /// Checks a step with the input alone.
     fn check_step(&self, step: &ToolExecution) -> CheckedStep {
         let input = InputOnly(&self.options.input);
         let mut error = match step.kind {
@@ -163,7 +161,6 @@ impl DryRun<'_> {
     }
 }
 
-/// Returns the references to the input that find nothing.
 fn unresolved_references(template: &Template, input: &InputOnly<'_>) -> Vec<Arc<str>> {
     let mut texts = Vec::new();
     template.visit_references(&mut |reference: &Reference| {
@@ -284,7 +281,6 @@ fn step_index(path: &str) -> Option<usize> {
     path.strip_prefix("tools[")?.split_once(']')?.0.parse().ok()
 }
 
-/// Returns the message of a warning with its help.
 fn message_with_help(found: Diagnostic) -> String {
     match found.help {
         Some(help) => format!("{} ({help})", found.message),

@@ -16,11 +16,10 @@ use tokio::sync::Mutex;
 use super::request_polls::{RequestPolls, RequestPollsById};
 use crate::engine::error::EngineError;
 
-const PAGE: usize = 64;
+const PAGE_SIZE: usize = 64;
 /// The newest executions of a plan among which retries are looked for.
 const MAX_RETRIES: usize = 1_000;
-/// The most executions whose `retry_of` is cached.
-const MAX_CACHED: usize = 50_000;
+const MAX_CACHED_RETRY_OF: usize = 50_000;
 
 pub struct ExecutionReader {
     pub(super) store: Arc<dyn Store>,
@@ -29,7 +28,6 @@ pub struct ExecutionReader {
     polls: RequestPollsById,
 }
 
-/// How much more an answer may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventBudget {
     events: usize,
@@ -191,7 +189,7 @@ impl ExecutionReader {
         let mut heads: Vec<ExecutionHead> = Vec::new();
         let mut after: Option<Cursor> = None;
         while heads.len() < most {
-            let first = PAGE.min(most - heads.len());
+            let first = PAGE_SIZE.min(most - heads.len());
             let page = self.store.list_heads(filter, &Page { first, after }).await?;
             let before = heads.len();
             after = page.items.last().map(|(cursor, _)| cursor.clone());
@@ -251,7 +249,7 @@ impl ExecutionReader {
             return Ok(None);
         };
         let retry_of = created.retry_of;
-        if cached.len() >= MAX_CACHED {
+        if cached.len() >= MAX_CACHED_RETRY_OF {
             cached.pop_first();
         }
         cached.insert(id, retry_of);
@@ -305,7 +303,6 @@ impl Watcher {
     }
 }
 
-/// Applies an event that the store returned.
 pub(super) fn apply(execution: &mut Execution, recorded: &RecordedEvent) -> Result<(), StoreError> {
     let id = execution.id();
     execution.apply(recorded).map_err(|err| StoreError::corrupt(id, err))

@@ -30,7 +30,6 @@ struct CallCount {
     counted: Vec<RepeatedCall>,
     /// The retry reuses the outputs of calls that a person settled as succeeded.
     reuses_settled: bool,
-    /// Children that are not read yet.
     children: Vec<Child>,
 }
 

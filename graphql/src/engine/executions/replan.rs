@@ -53,7 +53,6 @@ pub struct Replanning {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// A worker plans, or will plan.
     Pending,
     Begun,
     GivenUp,
@@ -122,7 +121,6 @@ impl ExecutionReader {
     }
 }
 
-/// Replans executions for the worker of this process.
 struct AutoReplanner(Executions);
 
 impl fmt::Debug for AutoReplanner {

@@ -27,7 +27,6 @@ use crate::engine::error::EngineError;
 
 const MAX_LISTED: usize = 20;
 
-/// A decision about a call, as the caller gives it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SettleOrder {
     pub step: String,
@@ -35,7 +34,6 @@ pub struct SettleOrder {
     pub outcome: Settled,
     /// The output of the call. Null if it is left out.
     pub output: Option<Value>,
-    /// Why, for the log.
     pub comment: Option<String>,
 }
 
@@ -116,7 +114,6 @@ impl Executions {
         self.check_settled_output(&execution.plan().step(number).tool, output).await
     }
 
-    /// Sends the decision about a step that waits.
     async fn settle_waiting(
         &self,
         execution: Execution,
@@ -286,7 +283,6 @@ fn name_items(id: &StepId, unknown: &[u32]) -> String {
     }
 }
 
-/// Returns whether the last attempt ended with `tool.outcome_unknown`.
 fn is_unknown(step: &Step) -> bool {
     let is_waiting = matches!(
         &step.state,

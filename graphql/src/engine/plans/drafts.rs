@@ -25,7 +25,6 @@ pub struct Verdict {
 }
 
 impl Plans {
-    /// Compiles a draft and stores nothing.
     pub async fn validate(&self, draft: &Draft) -> Result<Verdict, EngineError> {
         to_verdict(self.compile_draft(draft).await.map(|compiled| Arc::new(compiled.plan)))
     }
@@ -59,7 +58,6 @@ impl Plans {
         Ok(compiled)
     }
 
-    /// Compiles a draft with the plans that it names.
     pub(super) async fn compile(
         &self,
         draft: &Draft,
@@ -126,7 +124,6 @@ impl Plans {
     }
 }
 
-/// Returns diagnostics as a verdict. Other errors stay errors.
 fn to_verdict(compiled: Result<Arc<Plan>, EngineError>) -> Result<Verdict, EngineError> {
     match compiled {
         Ok(plan) => {

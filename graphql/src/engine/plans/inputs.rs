@@ -7,9 +7,7 @@ use shared::{
     schema::{Schema, SchemaViolation, ViolationKind, check_cost, fill_defaults},
 };
 
-/// The most bytes of a schema.
 const MAX_BYTES: usize = 64 << 10;
-/// The deepest nesting of a schema.
 const MAX_DEPTH: usize = 64;
 
 /// Returns the JSON Schema of a plan's input, or what is wrong with it.

@@ -26,7 +26,6 @@ const MAX_NAME: usize = 128;
 const MAX_COMPARED: usize = 1_000;
 const MAX_SUB_PLANS: usize = 1_000;
 
-/// Stored plans, and the names of saved plans.
 pub struct PlanLibrary {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -41,7 +40,6 @@ impl PlanLibrary {
         self.store.plan(id).await
     }
 
-    /// Returns the version for the next plan of a request.
     pub(in crate::engine) async fn next_version(
         &self,
         request: RequestId,

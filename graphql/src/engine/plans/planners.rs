@@ -16,7 +16,6 @@ use crate::{
 };
 
 const MODEL: &str = "model";
-/// The message if no model is configured.
 pub(in crate::engine) const NO_MODEL: &str = "no model is configured: write `planner: { provider: openai, model: NAME, \
                         api_key_env: OPENAI_API_KEY }` into the configuration; Anthropic, Gemini, \
                         Groq, Ollama and whatever imitates OpenAI with a `base_url` go, too";
@@ -32,7 +31,6 @@ pub(in crate::engine) struct Planners {
 #[derive(Clone, Debug)]
 struct ConfiguredModel {
     planner: Arc<ModelPlanner>,
-    /// The name of its provider.
     provider: &'static str,
 }
 
@@ -69,7 +67,6 @@ impl Planners {
         self.model.is_some()
     }
 
-    /// Returns the model that drives agents.
     pub(in crate::engine) fn find_model(
         &self,
         wanted: Option<&str>,
@@ -126,7 +123,6 @@ impl ConfiguredModel {
     }
 }
 
-/// Compares names of planners, which ignore case.
 fn is_same(a: &str, b: &str) -> bool {
     a.eq_ignore_ascii_case(b)
 }

@@ -40,7 +40,6 @@ impl Transcript {
         }
     }
 
-    /// Takes the entries that are not stored yet.
     pub(in crate::engine) fn take(&mut self) -> Vec<TranscriptEntry> {
         std::mem::take(&mut self.entries)
     }

@@ -40,7 +40,7 @@ const RECORD: &str = "transitions";
 const INTERVAL: Duration = Duration::from_secs(30);
 /// Heads of one round. If more executions have finished, another round follows at once.
 const MAX_HEADS: usize = 2_000;
-const PAGE: usize = 200;
+const PAGE_SIZE: usize = 200;
 /// The longest log that is read. A longer one repeats the same lesson.
 const MAX_EVENTS: u64 = 5_000;
 /// Age of executions that are read. Younger ones may still be written by slower nodes.
@@ -68,9 +68,7 @@ pub struct Learning {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
-    /// Executions with a lesson.
     count: usize,
-    /// Whether more executions have finished.
     has_more: bool,
 }
 
@@ -284,7 +282,7 @@ impl Learning {
         let from = since.checked_sub_signed(MAX_DURATION);
         let states = vec![ExecutionState::Completed, ExecutionState::Failed];
         let filter = ExecutionFilter { states, from, ..ExecutionFilter::default() };
-        let mut page = Page { first: PAGE, after: None };
+        let mut page = Page { first: PAGE_SIZE, after: None };
         let mut finished = Vec::new();
         let mut seen = 0;
         loop {

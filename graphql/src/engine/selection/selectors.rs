@@ -9,7 +9,6 @@ use planner::{
 
 type EmbeddedSelectors = Vec<(Option<Embedding>, SelectorPair)>;
 
-/// Selects tools by words and by embeddings.
 #[derive(Debug)]
 pub(super) struct Selectors {
     embedders: Arc<Embedders>,

@@ -35,13 +35,11 @@ pub struct NewAction {
     pub next: Vec<Link>,
     /// The actions that it may follow.
     pub before: Vec<Link>,
-    /// The tools that it calls.
     pub tools: Vec<Link>,
 }
 
 #[derive(Clone, Debug)]
 pub struct ToolkitChange {
-    /// The graph after the change.
     pub toolkit: Arc<Toolkit>,
     /// Parts that were left out, and names that are probably misspelt.
     pub warnings: Vec<String>,

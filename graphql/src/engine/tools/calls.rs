@@ -28,8 +28,7 @@ use crate::engine::error::EngineError;
 const PERMIT_WAIT: Duration = Duration::from_secs(30);
 /// Calls that may wait for permits in this process, calls of steps included.
 const MAX_WAITING: usize = 10_000;
-/// Interval between two writes of counted calls to the store.
-const FLUSH: Duration = Duration::from_secs(1);
+const USAGE_WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 enum Callee {
     Tool(ReadyTool),
@@ -38,7 +37,6 @@ enum Callee {
     Unknown,
 }
 
-/// A name under which calls of a tool are recorded.
 enum RecordedName {
     Exact(String),
     /// The name behind a set's name and a dot.
@@ -246,7 +244,7 @@ impl Tools {
         loop {
             let is_last = tokio::select! {
                 () = stop.cancelled() => true,
-                () = time::sleep(FLUSH) => false,
+                () = time::sleep(USAGE_WRITE_INTERVAL) => false,
             };
             if let Err(err) = self.flush_usage().await {
                 tracing::warn!(%err, "cannot count the calls of tools");

@@ -24,7 +24,6 @@ pub struct DirectCall {
     /// has one, or the name from the request if no tool has it.
     pub tool: String,
     pub parameters: Value,
-    /// The output, or why the call failed.
     pub result: Result<Value, String>,
     pub duration_ms: f64,
     pub at: Timestamp,
@@ -116,7 +115,6 @@ fn cut(value: &Value) -> Value {
     Value::from(format!("{bytes} bytes, of which the history keeps the first {MAX_BYTES}: {head}…"))
 }
 
-/// Returns the tool in the name of a call's record.
 fn tool_of(name: &str) -> Option<&str> {
     name.splitn(3, ' ').nth(2)
 }

@@ -13,7 +13,6 @@ use toolsets::registry::{Registry, Switched};
 
 use crate::engine::error::EngineError;
 
-/// The toolsets and tools of this process.
 #[derive(Debug)]
 pub struct Inventory {
     registry: Registry,
@@ -105,7 +104,6 @@ impl Inventory {
         Catalog::of(tools, self.toolbox().set_names()).with_failed_sets(failed.collect())
     }
 
-    /// Activates or deactivates toolsets.
     pub async fn switch(&self, names: &[String], on: bool) -> Result<Switched, EngineError> {
         if names.len() > limits::TOOL_SETS {
             let why = format!("{} names at once; the most is {}", names.len(), limits::TOOL_SETS);

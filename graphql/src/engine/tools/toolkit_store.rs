@@ -19,7 +19,6 @@ const RECORD: &str = "graph";
 /// Attempts of a change. Of several nodes that try at once, one succeeds each time.
 const MAX_ATTEMPTS: usize = 64;
 
-/// The toolkit as this process knows it.
 pub(in crate::engine) struct ToolkitStore {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,

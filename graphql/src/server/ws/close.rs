@@ -101,7 +101,6 @@ pub(super) async fn close_halves(
     let _ = tokio::time::timeout(HANDSHAKE, handshake).await;
 }
 
-/// Cuts a reason at a character boundary.
 fn truncate(mut reason: String) -> String {
     reason.truncate(reason.floor_char_boundary(MAX_REASON));
     reason

@@ -58,7 +58,6 @@ pub(super) struct Connection<E> {
     incoming: SplitStream<WebSocket>,
     outbox: Outbox,
     clock: Clock,
-    /// Counts the WebSocket as open.
     _open: Open,
 }
 
@@ -191,7 +190,6 @@ impl<E: Executor> Connection<E> {
         ControlFlow::Continue(())
     }
 
-    /// Closes the connection of a rejected client.
     fn turn_away(&mut self, refusal: Refusal) -> ControlFlow<End> {
         if let Some(text) = self.session.refusal(&refusal.message) {
             self.send(Message::Text(text.into()));

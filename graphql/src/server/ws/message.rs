@@ -97,7 +97,6 @@ fn optional_object(payload: Option<Value>) -> Result<Option<Value>, String> {
     }
 }
 
-/// Messages of the server.
 impl Subprotocol {
     pub(super) fn ack() -> String {
         json!({ "type": "connection_ack" }).to_string()
@@ -115,7 +114,6 @@ impl Subprotocol {
         }
     }
 
-    /// The older protocol's keep-alive message.
     pub(super) fn keep_alive() -> String {
         json!({ "type": "ka" }).to_string()
     }

@@ -18,7 +18,6 @@ use super::{
 
 #[derive(Debug)]
 pub(super) enum Effect {
-    /// Identify the client by the payload.
     Greet(Option<serde_json::Value>),
     Send(String),
     /// Run an operation until it ends or is aborted.
@@ -69,7 +68,6 @@ impl Session {
         (self.protocol == Subprotocol::Legacy).then(|| Subprotocol::connection_error(why))
     }
 
-    /// Handles a message of the client.
     pub(super) fn on_message(&mut self, text: &str) -> Vec<Effect> {
         if text.len() > self.max_message {
             return vec![Effect::Close(Closing::too_big(self.max_message))];
@@ -139,7 +137,6 @@ impl Session {
         }
     }
 
-    /// Handles an output of a running operation.
     pub(super) fn on_output(&mut self, id: &str, output: Output) -> Option<Effect> {
         match output {
             Output::Answer(outcome) => Some(match *outcome {

@@ -7,18 +7,18 @@ use toolbox::{Found, Toolbox};
 
 use super::Check;
 
-const TOLD: usize = 10;
+const MAX_NAMES: usize = 10;
 
 /// Lists names that several tools share. This is no problem: the name means the tool of the
 /// earliest toolset.
 pub(crate) fn check_shared_names(toolbox: &Toolbox) -> Check {
     let clashes = find_clashes(toolbox);
-    let mut told: Vec<String> = clashes.iter().take(TOLD).map(Clash::describe).collect();
+    let mut told: Vec<String> = clashes.iter().take(MAX_NAMES).map(Clash::describe).collect();
     let found = match clashes.len() {
         0 => "every name means one tool".to_owned(),
         n => {
-            if n > TOLD {
-                told.push(format!("and {} more", n - TOLD));
+            if n > MAX_NAMES {
+                told.push(format!("and {} more", n - MAX_NAMES));
             }
             format!(
                 "a shared name means the tool of the earliest set, and `set.name` always works: {}",
@@ -32,7 +32,6 @@ pub(crate) fn check_shared_names(toolbox: &Toolbox) -> Check {
 struct Clash {
     name: ToolName,
     meant: String,
-    /// The toolset of the tool with this name is inactive.
     is_off: bool,
     others: Vec<String>,
 }

@@ -19,9 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 const PATH: &str = "/callback";
 /// The most browsers that wait for a page.
-const WAITING: usize = 8;
-/// Timeout of sending the last page.
-const CLOSE: Duration = Duration::from_secs(2);
+const MAX_WAITING: usize = 8;
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The page is not cached, loads nothing, and sends no referrer.
 const HEADERS: [(HeaderName, &str); 3] = [
     (header::CACHE_CONTROL, "no-store"),
@@ -77,7 +76,7 @@ impl Reply {
 impl Callback {
     pub(crate) fn serve(listener: TcpListener) -> io::Result<Self> {
         let origin = format!("http://{}", listener.local_addr()?);
-        let (sender, came) = mpsc::channel(WAITING);
+        let (sender, came) = mpsc::channel(MAX_WAITING);
         let routes = Router::new().route(PATH, get(back)).with_state((origin.clone(), sender));
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
@@ -90,7 +89,6 @@ impl Callback {
         Ok(Self { address: format!("{origin}{PATH}"), came, stop, tasks })
     }
 
-    /// Returns the address to which the browser returns.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
@@ -102,7 +100,7 @@ impl Callback {
     /// Sends the last page, then stops.
     pub(crate) async fn close(mut self) {
         self.stop.cancel();
-        let _ = timeout(CLOSE, self.tasks.join_next()).await;
+        let _ = timeout(CLOSE_TIMEOUT, self.tasks.join_next()).await;
     }
 }
 

@@ -44,7 +44,6 @@ pub(super) fn add_compensations<'a>(view: &'a View<'a>, found: &mut Candidates<'
     }
 }
 
-/// Returns the calls of a step: itself, or its items.
 fn calls_of<'a>(
     view: &View<'a>,
     task: Task,

@@ -81,7 +81,6 @@ fn add_deadline<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
     }
 }
 
-/// Adds the failure and the cancellation of the whole execution.
 fn add_whole<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
     let history = view.execution.history();
     if let Some((occurrence, error)) = &history.failed

@@ -34,13 +34,9 @@ pub struct Finding {
     pub kind: FindingKind,
     pub step: Option<StepId>,
     pub index: Option<u32>,
-    /// When it happened, or since when it waits.
     pub at: Option<Timestamp>,
-    /// When a wait ends by itself.
     pub until: Option<Timestamp>,
-    /// What happened and why, as one line.
     pub message: String,
-    /// The event that caused it.
     pub cause: Option<Seq>,
     /// The execution that caused it, or that it waits for.
     pub cause_execution: Option<ExecutionId>,

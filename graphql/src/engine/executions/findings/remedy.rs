@@ -17,7 +17,6 @@ pub struct Remedy {
     pub is_dangerous: bool,
 }
 
-/// The answer to a call whose outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Settlement {
     Succeeded,

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// The most characters of a value, and the most values, that a condition saw.
-const VALUE: usize = 60;
+const MAX_VALUE_CHARS: usize = 60;
 const VALUES: usize = 5;
 
 pub(super) fn add_skips<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
@@ -71,7 +71,7 @@ fn describe_condition(view: &View<'_>, task: Task) -> String {
 fn describe_value(place: &str, value: Option<&Value>) -> String {
     let Some(value) = value else { return format!("`{place}` is missing") };
     let mut text = value.to_string();
-    if let Some((end, _)) = text.char_indices().nth(VALUE) {
+    if let Some((end, _)) = text.char_indices().nth(MAX_VALUE_CHARS) {
         text.truncate(end);
         text.push('…');
     }

@@ -20,7 +20,6 @@ use super::{finding::Finding, remedy::part_name};
 pub(crate) struct Surroundings<'a> {
     /// The head, which says who owns it. `None` if it was not read.
     pub head: Option<&'a ExecutionHead>,
-    /// The commands that no worker has read yet.
     pub inbox: &'a [SentCommand],
     pub workers: &'a [WorkerId],
     pub limits: &'a CallLimits,
@@ -43,7 +42,6 @@ pub(super) enum Attendance {
     Owned,
     /// A worker could take it, and none has.
     Free,
-    /// Its worker is gone.
     Orphaned,
     /// No worker needs to own it now.
     Parked,
@@ -90,7 +88,6 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Returns whether the failure of a step fails the execution.
     pub(super) fn is_fatal(&self, task: Task) -> bool {
         matches!(self.planned(task).policy.on_error, OnError::Fail | OnError::Wait)
     }

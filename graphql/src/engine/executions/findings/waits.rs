@@ -320,7 +320,6 @@ fn describe_retry(
     if until > view.now { finding.ending(until) } else { finding }
 }
 
-/// Describes how far a list is.
 fn describe_items(view: &View<'_>, task: Task, step: &Step) -> Finding {
     let items = step.items.as_deref();
     let (done, total) =
