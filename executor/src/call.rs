@@ -30,7 +30,6 @@ use crate::{machine::CallOutput, options::Options};
 /// Names a call in its progress reports.
 pub(crate) type AttemptKey = (Task, Attempt);
 
-/// An attempt that is about to start.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) task: Task,
@@ -39,17 +38,14 @@ pub(crate) struct Call {
     /// The tool to call. Without one, the attempt looks `tool` up.
     pub(crate) pinned: Option<ReadyTool>,
     pub(crate) parameters: Arc<Value>,
-    /// Time limit for the attempt.
     pub(crate) timeout: Duration,
     /// Time limit between two progress reports.
     pub(crate) idle_timeout: Option<Duration>,
-    /// The receiver of progress reports. Limits their rate.
     pub(crate) progress: ProgressSink<AttemptKey>,
     /// The attempt sets the reporter. The token must not be shared with another call.
     pub(crate) cx: ToolContext,
 }
 
-/// An attempt that has finished.
 #[derive(Debug)]
 pub(crate) struct FinishedCall {
     pub(crate) task: Task,
@@ -61,7 +57,6 @@ pub(crate) struct FinishedCall {
     pub(crate) is_gone: bool,
 }
 
-/// The result of a call, and whether its tool was found.
 struct CallOutcome {
     is_found: bool,
     result: Result<Value, ToolError>,
@@ -242,7 +237,6 @@ pub async fn call_outside_plan(
     ended.result.map(|output| output.output)
 }
 
-/// Turns a panic into an error.
 async fn catch_panic<T>(
     tool: &ToolName,
     work: impl Future<Output = Result<T, ToolError>>,
@@ -326,18 +320,15 @@ fn says_absent(error: &ToolError) -> bool {
     error.code == ErrorCode::UNAVAILABLE
 }
 
-/// Returns the error for a tool whose toolset is inactive.
 pub fn inactive_error(name: &ToolName, set: &ToolSetName) -> ToolError {
     let why = format!("`{name}` is inactive: activate the toolset `{set}`");
     ToolError::new(ErrorCode::INACTIVE, why)
 }
 
-/// Returns the error for a toolset that could not list its tools.
 pub fn failed_set_error(set: &ToolSetName, error: &str) -> ToolError {
     ToolError::new(ErrorCode::UNAVAILABLE, format!("the toolset `{set}` has failed: {error}"))
 }
 
-/// Returns the error for a toolset that did not connect in time.
 pub fn connect_timeout_error(name: &ToolName, connect: Duration) -> ToolError {
     let why = format!("the toolset of `{name}` did not connect within {connect:?}");
     ToolError::new(ErrorCode::UNAVAILABLE, why)

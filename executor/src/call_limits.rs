@@ -15,7 +15,6 @@ use shared::{
 /// Bytes of a grouping value in a key. A longer value is shortened and hashed.
 const MAX_VALUE_BYTES: usize = 64;
 
-/// Limits on the calls of tools.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallLimits {
     rules: Vec<LimitRule>,
@@ -23,23 +22,17 @@ pub struct CallLimits {
     names: Vec<String>,
 }
 
-/// A limit on some calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitRule {
-    /// The limited calls.
     pub of: LimitedCalls,
     /// The path of a grouping value in the parameters. Calls with the same value count together.
     pub key: Option<Path>,
-    /// Calls that may run at the same time.
     pub concurrency: Option<u32>,
-    /// Calls that may start in a period.
     pub rate: Option<Rate>,
 }
 
-/// The calls that a rule limits.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LimitedCalls {
-    /// The calls of a tool (`set.name`).
     Tool(ToolName),
     /// The calls of all tools of a set, counted together.
     Set(ToolSetName),
@@ -60,22 +53,18 @@ impl CallLimits {
         Self { rules, names }
     }
 
-    /// Returns the rules.
     pub fn rules(&self) -> &[LimitRule] {
         &self.rules
     }
 
-    /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Returns whether a rule limits the calls of a tool (`set.name`).
     pub fn has_limit(&self, tool: &ToolName) -> bool {
         self.rules.iter().any(|rule| rule.of.includes_tool(tool))
     }
 
-    /// Returns the tools (`set.name`) whose calls have a limit.
     pub fn limited_tools<'a>(
         &self,
         tools: impl IntoIterator<Item = &'a ToolName>,

@@ -35,22 +35,18 @@ pub struct Control {
     worker: Option<WorkerHandle>,
 }
 
-/// An error of a start or a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
-    /// No execution has this identifier.
     #[error("there is no execution `{0}`")]
     NotFound(ExecutionId),
     /// The execution's state, or an earlier use of the key, forbids it.
     #[error("{0}")]
     Conflict(String),
-    /// An argument is invalid.
     #[error("{0}")]
     Invalid(String),
     /// An argument exceeds a limit.
     #[error("{0}")]
     TooMuch(String),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -58,7 +54,6 @@ pub enum ControlError {
 /// A key that starts at most one execution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IdempotencyKey {
-    /// The key.
     pub key: String,
     /// The plan's identifier, or the query. Another subject or other options under the same key are
     /// a conflict.
@@ -68,16 +63,13 @@ pub struct IdempotencyKey {
 }
 
 impl IdempotencyKey {
-    /// Returns the subject of a plan.
     pub fn plan_subject(id: PlanId) -> Value {
         Value::String(id.to_string())
     }
 }
 
-/// An execution to start.
 #[derive(Debug)]
 pub struct Start {
-    /// The plan that it runs.
     pub plan: Arc<Plan>,
     /// Its first event: its options, and the outputs that it reuses from another execution.
     pub created: Created,
@@ -90,16 +82,13 @@ pub struct Start {
     pub finished: Option<oneshot::Sender<()>>,
 }
 
-/// An execution that was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Started {
-    /// Its identifier.
     pub id: ExecutionId,
     /// False if an execution with this identifier, or of this key, existed already.
     pub is_new: bool,
 }
 
-/// The identifier under which an execution starts.
 enum ReservedId {
     /// No execution has it yet.
     Free(ExecutionId),
@@ -108,7 +97,6 @@ enum ReservedId {
 }
 
 impl Start {
-    /// Returns the start of a plan with some options.
     pub fn new(plan: &Arc<Plan>, options: ExecutionOptions) -> Self {
         let about = plan.info();
         Self::from_created(plan, Created::new(about.id, about.request, options))
@@ -126,12 +114,10 @@ impl Control {
         Self { store, clock, worker }
     }
 
-    /// Returns the store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// Returns the worker of this process, if there is one.
     pub fn worker(&self) -> Option<&WorkerHandle> {
         self.worker.as_ref()
     }
@@ -276,7 +262,6 @@ impl Control {
         Ok(true)
     }
 
-    /// Returns the plan of a log.
     async fn plan_of(
         &self,
         id: ExecutionId,
@@ -365,7 +350,6 @@ impl Control {
         self.send(id, Command::Pause).await
     }
 
-    /// Resumes a paused execution.
     pub async fn resume(&self, id: ExecutionId) -> Result<(), ControlError> {
         self.check_open(id).await?;
         self.send(id, Command::Resume).await

@@ -67,9 +67,7 @@ pub(crate) struct WorkerContext {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: Arc<Options>,
     pub(crate) lease: LeaseClock,
-    /// Starts child executions.
     pub(crate) control: Control,
-    /// Gives executions to this worker.
     pub(crate) handle: WorkerHandle,
     pub(crate) permits: Arc<Permits>,
     /// Replans finished executions. Empty if this process does not.
@@ -84,7 +82,6 @@ pub(crate) struct WorkerContext {
     pub(crate) drain: CancellationToken,
 }
 
-/// Drives one execution.
 pub(crate) struct Driver {
     context: Arc<WorkerContext>,
     execution: Execution,
@@ -98,7 +95,6 @@ pub(crate) struct Driver {
     jobs: JoinSet<JobResult>,
     children: Children,
     permit_requests: PermitRequests,
-    /// Progress reports of running calls.
     reports: Reports<AttemptKey>,
     /// Recorded reports of each call, and the time of the last one.
     progress_counts: BTreeMap<Task, (u32, time::Instant)>,
@@ -117,9 +113,7 @@ struct Intake {
     is_draining: bool,
 }
 
-/// The worker's right to the execution.
 struct Claim {
-    /// The lease term of the claim.
     term: Term,
     /// A new claim on its way to the log.
     renewal: Option<Renewal>,
@@ -133,11 +127,9 @@ struct Claim {
 /// A new claim in another lease term.
 struct Renewal {
     term: Term,
-    /// The position of its event.
     seq: Seq,
 }
 
-/// A new execution for a driver.
 pub(crate) struct NewExecution {
     pub(crate) execution: Execution,
     pub(crate) created: RecordedEvent,
@@ -147,10 +139,8 @@ pub(crate) struct NewExecution {
     pub(crate) slot: OwnedSemaphorePermit,
 }
 
-/// Why a driver stopped without an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DriverStop {
-    /// The execution has finished.
     Finished,
     /// The execution has finished and needs a replan. This worker still owns it.
     NeedsReplan,
@@ -160,7 +150,6 @@ pub(crate) enum DriverStop {
     HeadUnwritten(Box<ExecutionHead>),
 }
 
-/// Why a driver failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DriveError {
     /// Another worker owns the execution. This is no fault.
@@ -169,7 +158,6 @@ pub(crate) enum DriveError {
     /// Another worker claimed the execution in the meantime, with this epoch.
     #[error("another worker was faster")]
     ClaimedElsewhere(Epoch),
-    /// There is no log.
     #[error("the log is not in the store")]
     NoLog,
     /// The store failed for too long.
@@ -189,10 +177,8 @@ impl DriveError {
     }
 }
 
-/// The result of a job that has ended.
 #[derive(Debug)]
 enum JobResult {
-    /// A call.
     Ended(FinishedCall),
     /// The permit of a request, with the number of the request.
     Permitted(Task, u64, HeldPermit),
@@ -202,7 +188,6 @@ enum JobResult {
     Nothing,
 }
 
-/// An input of a driver.
 enum DriverInput {
     Appended(Result<(), AppendError>),
     Done(JobResult),
@@ -473,7 +458,6 @@ impl Driver {
     }
 }
 
-/// Loads an execution from its log.
 pub(crate) async fn load_existing(
     store: &dyn Store,
     id: ExecutionId,

@@ -41,12 +41,10 @@ pub use self::{
 /// Clocks of nodes may differ by this much without a consequence.
 const CLOCK_TOLERANCE: TimeDelta = TimeDelta::seconds(5);
 
-/// An input of the machine.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// A worker claims the execution. Calls of the previous owner are interrupted.
     Claimed {
-        /// The worker.
         worker: WorkerId,
         /// The host name of the worker, shown to people.
         node: Arc<str>,
@@ -54,41 +52,27 @@ pub enum Input {
     /// The owner claims the execution again. No other worker owned it in between, so running calls
     /// continue.
     Renewed {
-        /// The worker.
         worker: WorkerId,
-        /// The host name of the worker, shown to people.
         node: Arc<str>,
     },
-    /// An attempt has finished.
     Ended {
-        /// Its task.
         task: Task,
-        /// The attempt.
         attempt: Attempt,
-        /// The result of the call.
         result: Result<CallOutput, ToolError>,
     },
     /// The tool of an attempt was removed before the call.
     NotCalled {
-        /// Its task.
         task: Task,
-        /// The attempt.
         attempt: Attempt,
-        /// The error of the lookup.
         error: ToolError,
     },
-    /// A running call reports progress.
     Progressed {
-        /// Its task.
         task: Task,
-        /// The attempt.
         attempt: Attempt,
-        /// The report.
         progress: Progress,
     },
     /// The driver holds a permit for the call of a task.
     Permitted(Task),
-    /// A command from the inbox.
     Command(SentCommand),
     /// The store can never write the next events. The execution finishes without them.
     Unwritable(ToolError),
@@ -96,12 +80,9 @@ pub enum Input {
     Woken,
 }
 
-/// The output of a successful call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallOutput {
-    /// The output.
     pub output: Value,
-    /// The output comes from the cache.
     pub cached: bool,
     /// The tail of a command's standard error.
     pub stderr: Option<String>,
@@ -116,7 +97,6 @@ impl From<Value> for CallOutput {
 /// The time of a decision, its permission to start tasks, and the tools at that time.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
-    /// The current time.
     pub now: Timestamp,
     /// Tasks may start. `false` while the worker drains, lacks a tool, or doubts its lease.
     pub may_start: bool,
@@ -247,7 +227,6 @@ pub fn missing_compensation(execution: &Execution, task: Task) -> Option<(ToolNa
     is_left.then(|| (undo.tool.clone(), preview_parameters(execution, task.compensation())))
 }
 
-/// Returns whether the phase of the execution allows calls to start.
 pub(crate) fn can_start_tasks(execution: &Execution) -> bool {
     match execution.phase() {
         Phase::Open => !execution.is_paused() && execution.started_at().is_some(),
@@ -391,7 +370,6 @@ impl Decision<'_> {
         }
     }
 
-    /// Notes how far an attempt is.
     fn record_progress(&mut self, task: Task, attempt: Attempt, progress: Progress) {
         if self.is_running(task, attempt) {
             let (step, part) = (self.step_id(task), task.part);

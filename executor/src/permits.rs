@@ -33,7 +33,6 @@ const MAX_RATE_WAIT: Duration = Duration::from_secs(5);
 /// Permits that one request to the store releases.
 const MAX_RELEASED: usize = 1_024;
 
-/// Permits of one worker.
 #[derive(Debug)]
 pub(crate) struct Permits {
     worker: WorkerId,
@@ -64,10 +63,8 @@ pub(crate) struct HeldPermit {
     asking: Option<PendingRequest>,
 }
 
-/// A request in flight to the store.
 type PendingRequest = BoxFuture<'static, Result<Permission, StoreError>>;
 
-/// A permit to release.
 struct ReleasedPermit {
     permit: Permit,
     /// Its request, if that is still in flight. A release that overtook the request would have no
@@ -197,7 +194,6 @@ impl Permits {
         }
     }
 
-    /// Returns the number of waiting calls.
     pub(crate) fn queued_count(&self) -> usize {
         lock_mutex(&self.queues).values().map(BTreeMap::len).sum()
     }

@@ -45,7 +45,6 @@ impl RequiredTools {
         self.seq == head.seq
     }
 
-    /// Returns whether the execution can continue with the tools of a toolbox.
     pub(crate) fn is_met(&self, toolbox: &Toolbox, now: Timestamp) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now) || toolbox.has_all(&self.tools)
     }

@@ -47,7 +47,6 @@ use crate::{
 
 pub use crate::orders::{CallPermit, WorkerHandle};
 
-/// The executions that a worker claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerScope {
     /// All executions whose tools this node has.
@@ -56,7 +55,6 @@ pub enum WorkerScope {
     Given,
 }
 
-/// Claims executions and drives them.
 pub struct Worker {
     context: Arc<WorkerContext>,
     scope: WorkerScope,
@@ -68,7 +66,6 @@ pub struct Worker {
     replan_queue: ReplanQueue,
 }
 
-/// The result of a driver.
 type DriverResult = (ExecutionId, Result<DriverStop, DriveError>);
 
 /// The executions that drivers of this worker run, with the senders of their commands.
@@ -78,20 +75,14 @@ struct LocalDrivers(Mutex<BTreeMap<ExecutionId, mpsc::Sender<SentCommand>>>);
 /// Commands that wait at a driver. Others stay in the inbox.
 const MAX_COMMANDS: usize = 64;
 
-/// The parts of a worker.
 #[derive(Clone, Debug)]
 pub struct WorkerParts {
     /// The host name, shown to people.
     pub node: String,
-    /// The store.
     pub store: Arc<dyn Store>,
-    /// Its tools.
     pub toolbox: Toolbox,
-    /// Its clock.
     pub clock: Arc<dyn Clock>,
-    /// Its options.
     pub options: Options,
-    /// The executions that it claims.
     pub scope: WorkerScope,
 }
 

@@ -32,7 +32,6 @@ pub fn next_moment(at: Timestamp) -> Timestamp {
 #[derive(Debug)]
 pub struct SteadyClock(Mutex<SteadyState>);
 
-/// The state of a steady clock, in microseconds.
 #[derive(Clone, Copy, Debug)]
 struct SteadyState {
     /// The offset that is added to the time since boot.

@@ -47,53 +47,31 @@ struct Parsed {
     patterns: Vec<Pattern>,
 }
 
-/// The reason why a text is not a valid condition or expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
-    /// The text is not CEL.
     #[error("line {line}, column {column}: {why}")]
     Syntax {
-        /// Line number, counted from 1.
         line: usize,
         /// Column in characters, counted from 1.
         column: usize,
-        /// The problem at this place.
         why: String,
     },
     /// A name that is neither a step nor a tool used by exactly one step.
     #[error("`{name}` names no step of the plan")]
-    Unknown {
-        /// The unknown name.
-        name: String,
-    },
+    Unknown { name: String },
     /// A name in an [`Expression`] that is not one of its values.
     #[error("`{name}` is no field of `values`")]
-    UnknownField {
-        /// The unknown name.
-        name: String,
-    },
+    UnknownField { name: String },
     /// A step whose id contains a dot. Only `steps[…]` can name it.
     #[error("`{name}` has a dot in its name; write `steps[\"{name}\"]`")]
     Dotted {
         /// The step's id, or the name of the tool.
         name: String,
     },
-    /// An unknown function.
     #[error("there is no function `{name}`")]
-    UnknownFunction {
-        /// The function's name.
-        name: String,
-    },
-    /// A call with too many or too few arguments.
+    UnknownFunction { name: String },
     #[error("`{name}` takes {}", describe_arguments(*least, *most))]
-    Arguments {
-        /// The function's name.
-        name: String,
-        /// The least number of arguments that the function takes.
-        least: usize,
-        /// The most arguments that the function takes.
-        most: usize,
-    },
+    Arguments { name: String, least: usize, most: usize },
     /// `steps` or `vars` without a field.
     #[error("`{name}` is nothing on its own; write `{name}.x` or `{name}[\"x\"]`")]
     Bare {
@@ -102,38 +80,23 @@ pub enum ConditionError {
     },
     /// `steps[…]` with a key that is not a literal string.
     #[error("`{name}[…]` needs a name in quotes, so that the plan shows what is looked at")]
-    Computed {
-        /// Either `steps` or `vars`.
-        name: &'static str,
-    },
+    Computed { name: &'static str },
     /// `matches` with a pattern that is not a literal string.
     #[error("`matches` needs its pattern written out, as in `a.matches(\"^[a-z]+$\")`")]
     ComputedPattern,
     /// A pattern that is not a regular expression, or that is too large.
     #[error("the pattern of `matches`: {why}")]
-    Pattern {
-        /// The problem with the pattern.
-        why: String,
-    },
+    Pattern { why: String },
     /// A part of CEL that is not supported.
     #[error("expressions have no {what}")]
-    Unsupported {
-        /// The unsupported part.
-        what: String,
-    },
+    Unsupported { what: String },
     /// The result can be neither true nor false.
     #[error("it gives neither true nor false; compare it with something")]
     NeverBool,
-    /// The condition has too many bytes.
     #[error("it has {bytes} bytes, and may have {}", limits::CONDITION_BYTES)]
-    TooLong {
-        /// The condition's size in bytes.
-        bytes: usize,
-    },
-    /// Brackets nest too deep.
+    TooLong { bytes: usize },
     #[error("its brackets nest deeper than {}", limits::CONDITION_DEPTH)]
     TooDeep,
-    /// The condition has too many operators.
     #[error(
         "it has more than {} operators, dots and brackets besides `&&` and `||`",
         limits::CONDITION_OPERATORS
@@ -151,7 +114,6 @@ impl Condition {
         Ok(Self(Arc::new(parsed)))
     }
 
-    /// Returns the condition's text.
     pub fn source(&self) -> &str {
         &self.0.source
     }
@@ -204,7 +166,6 @@ impl Parsed {
     }
 }
 
-/// Writes a number of arguments in words.
 fn describe_arguments(least: usize, most: usize) -> String {
     match (least, most) {
         (1, 1) => "1 argument".to_owned(),

@@ -162,7 +162,6 @@ impl Execution {
         Ok(execution)
     }
 
-    /// Takes the output of a step from another execution.
     fn reuse_output(&mut self, id: &StepId, output: Arc<Value>) -> Result<(), ReplayError> {
         let number =
             self.plan.step_number(id).ok_or_else(|| ReplayError::UnknownStep(id.clone()))?;

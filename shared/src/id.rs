@@ -21,7 +21,6 @@ const ALPHABET: [char; 36] = [
 /// The length of the random part. It gives 36⁹, about 10¹⁴, ids per second.
 const RANDOM_LEN: usize = 9;
 
-/// The time and the random part of a prefixed id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Stamp {
     seconds: u64,

@@ -7,6 +7,7 @@
 
 pub mod blob;
 pub mod clock;
+#[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod condition;
 pub mod diagnostic;
 pub mod event;
@@ -17,7 +18,10 @@ pub mod json;
 pub mod limits;
 pub mod plan;
 pub mod request;
+#[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod schema;
+#[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod store;
+#[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod template;
 pub mod tool;

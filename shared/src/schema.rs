@@ -57,7 +57,6 @@ const QUICK_SCHEMAS: usize = 1_000;
 /// Patterns that are compiled on the caller's thread.
 const QUICK_PATTERNS: usize = 32;
 
-/// A compiled JSON Schema.
 #[derive(Clone)]
 pub struct Schema(Arc<Compiled>);
 
@@ -83,22 +82,18 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Makes the budget of a single check.
     pub fn for_check() -> Self {
         Self { evaluations: u64::MAX }
     }
 
-    /// Makes the budget of all checks of one plan.
     pub fn for_plan() -> Self {
         Self { evaluations: PLAN_EVALUATIONS }
     }
 }
 
-/// Evaluations that one check may take.
 #[derive(Clone, Copy)]
 struct Limit {
     fixed: u64,
-    /// For each part of the value.
     per_part: u64,
 }
 
@@ -121,37 +116,28 @@ pub fn find_large_patterns(schema: &Value, left: &mut usize) -> Vec<String> {
     patterns::find_unusable(schema, figures.pattern_bytes(), left)
 }
 
-/// One violation of a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaViolation {
     /// The place in the value, as a JSON pointer such as `/tags/0`.
     pub at: String,
-    /// The message for people.
     pub message: String,
-    /// The kind of violation.
     pub kind: ViolationKind,
     /// Set if the violation depends on the result of an `if` in the schema.
     pub is_conditional: bool,
 }
 
-/// The kind of a violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ViolationKind {
-    /// A required property is missing.
     Missing {
-        /// The property's name.
         property: String,
     },
     /// The value has properties that the schema does not allow.
     Unexpected {
-        /// The properties' names.
         properties: Vec<String>,
     },
-    /// The value has the wrong type.
     Type,
     /// The check was stopped because it takes too long. The value counts as invalid.
     Unchecked,
-    /// Anything else.
     Other,
 }
 

@@ -57,10 +57,8 @@ struct SearchCache {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GitWrites {
-    /// Tools cannot change them.
     #[default]
     Refused,
-    /// Tools can change them.
     Allowed,
 }
 
@@ -79,7 +77,6 @@ struct RootState {
     searches: Arc<Semaphore>,
 }
 
-/// The error for a root that cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot open the project root `{}`: {reason}: create the folder, or name another", path.display())]
 pub struct RootError {
@@ -90,7 +87,6 @@ pub struct RootError {
 /// A path from a caller, resolved inside the root.
 #[derive(Clone, Debug)]
 pub(crate) struct RootPath {
-    /// The path as given.
     pub(crate) given: String,
     /// Relative to the root, without `.` and `..`. Empty for the root itself.
     pub(crate) path: PathBuf,
@@ -150,7 +146,6 @@ impl Root {
         self
     }
 
-    /// Returns a copy of the root with a cache for one search.
     fn for_search(&self) -> Self {
         let own = self.protected_files().inner_file_ids(self.dir()).collect();
         let seen = SearchCache { own, all: OnceLock::new(), folder: Mutex::default() };
@@ -161,7 +156,6 @@ impl Root {
         &self.0.hidden
     }
 
-    /// Returns the path without symlinks.
     pub fn path(&self) -> &Path {
         &self.0.real
     }
@@ -223,7 +217,6 @@ impl Root {
         Err(ToolError::failed(format!("Not a folder: {}", place.given)).without_retry())
     }
 
-    /// Opens a regular file for reading.
     pub(crate) fn open_regular(&self, place: &RootPath) -> Result<(fs::File, Metadata), ToolError> {
         place.regular_file()?;
         self.open_file(&place.path).map_err(|err| io_failure("read", &place.given, &err))

@@ -21,7 +21,6 @@ use self::net::{PublicOnly, Refused, check, check_led, is_link_local, is_public}
 const HOPS: usize = 5;
 /// Time limit for a connection.
 const CONNECT: Duration = Duration::from_secs(20);
-/// The user agent.
 const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 /// The default of the header `accept`.
 const ACCEPT: &str = "application/json, text/*;q=0.9, */*;q=0.1";
@@ -70,29 +69,20 @@ impl Reach {
     }
 }
 
-/// An HTTP request.
 #[derive(Clone)]
 pub struct Outgoing {
-    /// The method.
     pub method: Method,
-    /// The address.
     pub url: Url,
-    /// The headers.
     pub headers: HeaderMap,
-    /// The body, if there is one.
     pub body: Option<Vec<u8>>,
-    /// The addresses to which it may go.
     pub reach: Reach,
 }
 
-/// The response of a server.
 #[derive(Clone, Debug)]
 pub struct Reply {
     /// The host and port of the server.
     pub host: String,
-    /// The status.
     pub status: StatusCode,
-    /// The headers.
     pub headers: HeaderMap,
     /// The body up to the limit.
     pub body: Vec<u8>,
@@ -100,7 +90,6 @@ pub struct Reply {
     pub is_cut: bool,
 }
 
-/// The reason why there is no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     /// The request was not sent.
@@ -112,7 +101,6 @@ pub enum Broken {
     /// The request may have been sent. Its outcome is unknown.
     #[error("{0}")]
     Lost(String),
-    /// The address is not allowed.
     #[error("{0}")]
     Refused(Refused),
     /// The request needs a login by a person.
@@ -121,7 +109,6 @@ pub enum Broken {
 }
 
 impl Reply {
-    /// Returns a header if it is text.
     pub fn header(&self, name: HeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }

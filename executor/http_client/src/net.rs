@@ -82,19 +82,15 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::new(a, b, c, d))
 }
 
-/// The reason why a URL is not fetched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The text is not a URL.
     #[error("`{0}` is not a URL: write one such as `https://example.com/page`")]
     NoUrl(String),
-    /// The scheme is not HTTP or HTTPS.
     #[error("`{0}` is neither `http` nor `https`")]
     Scheme(Url),
-    /// The URL has a user name or a password.
     #[error("the URL of `{0}` has credentials in it: leave them out")]
     Credentials(String),
-    /// The address is not public.
     #[error(
         "`{0}` is not a public address: private addresses are refused unless the configuration \
          allows them (`allow_private` of web tools, `base_url` of an OpenAPI document)"
@@ -160,7 +156,6 @@ fn address(url: &Url) -> Option<IpAddr> {
 /// Resolves names to allowed addresses. The connection uses the checked address.
 #[derive(Clone, Copy, Debug)]
 pub struct PublicOnly {
-    /// `true` if private addresses are allowed.
     pub allow_private: bool,
     /// `true` if link-local addresses are allowed, too.
     pub allow_link_local: bool,

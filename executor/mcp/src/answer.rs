@@ -28,7 +28,6 @@ pub(super) const BUSY: RpcCode = RpcCode(i32::MIN + 3);
 /// The server answered the call, and the answer is unreadable.
 pub(super) const UNREADABLE: RpcCode = RpcCode(i32::MIN + 4);
 
-/// Returns whether only this client uses a code.
 pub(super) fn is_own_code(code: RpcCode) -> bool {
     matches!(code, UNSENT | LOST | REFUSED | BUSY | UNREADABLE)
 }
@@ -36,7 +35,6 @@ pub(super) fn is_own_code(code: RpcCode) -> bool {
 /// The field of structured content that holds the other contents.
 const CONTENT_FIELD: &str = "$content";
 
-/// The content of a result.
 #[derive(Debug, PartialEq)]
 pub(super) struct Output {
     pub(super) value: Value,
@@ -76,7 +74,6 @@ pub(super) fn read_output(
     Ok(output)
 }
 
-/// Converts a JSON-RPC error.
 pub(super) fn convert_error(error: &ErrorData, most: usize) -> ToolError {
     let message = error.message.as_ref();
     match error.code {
@@ -105,7 +102,6 @@ fn too_large_error(most: usize) -> ToolError {
     ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message)
 }
 
-/// Returns the message of a failed call.
 fn failure_text(result: &CallToolResult) -> String {
     let texts: Vec<_> = result
         .content

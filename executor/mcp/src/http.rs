@@ -38,7 +38,6 @@ const MAX_MESSAGES: usize = 64;
 /// Time limit for running calls after the connection closed for sending.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A remote server.
 pub(super) struct Remote {
     connection: Arc<Connection>,
 }
@@ -71,7 +70,6 @@ impl Remote {
         &self.connection.host
     }
 
-    /// Describes why the server failed.
     pub(super) fn describe_failure(&self, what: &str) -> String {
         let host = &self.connection.host;
         self.connection.reason().unwrap_or_else(|| format!("`{host}` does not serve MCP: {what}"))
@@ -91,7 +89,6 @@ pub(super) struct HttpTransport {
     deadline: Option<Instant>,
 }
 
-/// The id of a request as text.
 type RequestKey = String;
 
 impl HttpTransport {

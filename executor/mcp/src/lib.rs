@@ -47,7 +47,6 @@ pub use self::{
     supervisor::{CONNECT, Supervisor},
 };
 
-/// One tool of a server.
 #[derive(Debug)]
 struct McpTool {
     definition: Arc<ToolDefinition>,
@@ -90,7 +89,6 @@ fn make_tools(
     made
 }
 
-/// Returns why an offered tool cannot be called.
 fn call_obstacle(offer: &Offer) -> Option<&'static str> {
     let mark = offer.meta.as_ref().and_then(|meta| meta.0.get(DEMANDS_TASK));
     let is_marked = mark == Some(&Value::Bool(true));

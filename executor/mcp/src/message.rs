@@ -226,7 +226,6 @@ fn find_id(end: &[u8], place: MessageEnd) -> Option<i64> {
     digits.parse().ok()
 }
 
-/// The tokens of a server's running calls.
 #[derive(Debug, Default)]
 pub(super) struct ProgressTokens {
     next: AtomicI64,
@@ -269,7 +268,6 @@ impl ProgressTokens {
 }
 
 impl CallToken {
-    /// Returns the token in the form of MCP.
     pub(super) fn value(&self) -> ProgressToken {
         ProgressToken(NumberOrString::Number(self.number))
     }

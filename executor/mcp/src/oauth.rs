@@ -36,16 +36,12 @@ pub use self::{
     token_store::Logins,
 };
 
-/// The message for a server without a login.
 pub const NEEDS_LOGIN: &str = "needs a login";
 
-/// The caller of a server.
 #[derive(Clone, Copy)]
 pub(crate) struct Caller<'a> {
     pub(crate) set: &'a ToolSetName,
-    /// The logins of people.
     pub(crate) logins: Option<&'a Logins>,
-    /// Runs the requests for tokens.
     pub(crate) background: &'a BackgroundTasks,
 }
 
@@ -64,7 +60,6 @@ fn unix_time() -> u64 {
     since.unwrap_or_default().as_secs()
 }
 
-/// Running token requests of one toolset.
 const MAX_TASKS: usize = 64;
 /// Time limit for running requests when the supervisor ends. A token that arrives in time is
 /// stored.

@@ -15,10 +15,8 @@ use super::EXAMPLES;
 
 /// Tokens that are removed from texts. Older ones are no longer valid.
 const MAX_TOKENS: usize = 4;
-/// The placeholder for a removed token.
 const PLACEHOLDER: &str = "ACCESS_TOKEN";
 
-/// The secrets that a server knows.
 #[derive(Default)]
 pub(super) struct Secrets(RwLock<Known>);
 
@@ -30,18 +28,15 @@ struct Known {
 }
 
 impl Secrets {
-    /// Creates the secrets from those that do not change.
     pub(super) fn new(fixed: Redaction) -> Self {
         let all = Arc::new(fixed.clone());
         Self(RwLock::new(Known { fixed, tokens: VecDeque::new(), all }))
     }
 
-    /// Returns all current secrets.
     pub(super) fn redaction(&self) -> Arc<Redaction> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).all)
     }
 
-    /// Adds a token.
     pub(super) fn add_token(&self, token: &str) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if known.tokens.iter().any(|other| other == token) {
@@ -56,7 +51,6 @@ impl Secrets {
         known.all = Arc::new(all);
     }
 
-    /// Removes the secrets from a text.
     pub(super) fn clean(&self, text: String) -> String {
         self.redaction().clean(text)
     }
@@ -105,7 +99,6 @@ fn redact_offer(offer: &mut Offer, seen: &Redaction) -> bool {
     schemas.all(|schema| redact_schema(Arc::make_mut(schema), seen))
 }
 
-/// Removes secrets from a schema. Returns whether its names contain none.
 fn redact_schema(schema: &mut Map<String, Value>, seen: &Redaction) -> bool {
     let mut is_fit = !schema.keys().any(|key| seen.is_in(key));
     schema.retain(|key, value| match (key.as_str(), value) {

@@ -41,10 +41,8 @@ use super::{
 
 /// Bytes of the line buffer that stay allocated between lines.
 const KEPT_BYTES: usize = 1 << 20;
-/// Time limit for a write to the server's input.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The pipes to a server.
 pub(super) struct StdioTransport {
     reader: BufReader<ChildStdout>,
     line: LineBuffer,
@@ -153,7 +151,6 @@ struct LineBuffer {
 }
 
 impl LineBuffer {
-    /// Creates a buffer for lines of `most` bytes.
     fn new(most: usize) -> Self {
         Self { most: most.max(2 * END_BYTES), bytes: Vec::new(), is_cut: false }
     }
@@ -181,7 +178,6 @@ const LOG_LINE: u64 = 4 << 10;
 /// Time limit for a server's exit after it closed its output.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A server that this process has started.
 pub(super) struct Child {
     set: ToolSetName,
     command: String,
@@ -229,12 +225,10 @@ impl Child {
         Ok((Self { set: set.clone(), command, group, stderr: tail, seen, _log: log }, wire))
     }
 
-    /// Returns the command, for messages.
     pub(super) fn name(&self) -> &str {
         &self.command
     }
 
-    /// Describes the failure with the server's last lines on standard error.
     pub(super) async fn describe_failure(&mut self, what: &str) -> String {
         let command = &self.command;
         let ended = timeout(EXIT_TIMEOUT, self.group.wait()).await;
@@ -245,7 +239,6 @@ impl Child {
         self.with_stderr_tail(how)
     }
 
-    /// Adds the tail of standard error.
     pub(super) fn with_stderr_tail(&self, how: String) -> String {
         match self.stderr.lock().unwrap_or_else(PoisonError::into_inner).redacted_text(&self.seen) {
             text if text.is_empty() => how,

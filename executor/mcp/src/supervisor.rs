@@ -24,14 +24,12 @@ const REFRESH_TIMEOUT: Duration = Duration::from_secs(30);
 const REFRESH_DELAY: Duration = Duration::from_millis(50);
 /// Delay before the second start in a row. Doubles with each start, up to [`BACKOFF_MAX`].
 const BACKOFF: Duration = Duration::from_millis(500);
-/// The longest delay before a start.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Retry interval for a server whose tools are unknown, since no call can ask for it.
 const RETRY: Duration = Duration::from_mins(1);
 /// A server that was up for this long starts again without delay.
 const HEALTHY: Duration = Duration::from_secs(30);
 
-/// Owns one server.
 #[derive(Debug)]
 pub struct Supervisor {
     set: ToolSetName,
@@ -48,14 +46,12 @@ pub struct Supervisor {
     failures: u32,
 }
 
-/// Why a server is no longer up.
 enum ServerEnd {
     Died(String),
     Stopped,
 }
 
 impl Supervisor {
-    /// Supervises a server whose outputs have at most `most` bytes.
     pub fn new(set: ToolSetName, spec: McpServer, toolbox: Toolbox, most: usize) -> Self {
         let (launcher, availability) = (Launcher::unconfined(), Arc::new(Availability::new()));
         let background = BackgroundTasks::default();
@@ -80,7 +76,6 @@ impl Supervisor {
         self
     }
 
-    /// Sets the logins of people.
     #[must_use]
     pub fn with_logins(mut self, logins: Option<Logins>) -> Self {
         self.logins = logins;
@@ -99,7 +94,6 @@ impl Supervisor {
         Arc::clone(&self.availability)
     }
 
-    /// Runs the server until `stop` fires.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
             let started = Instant::now();
@@ -118,7 +112,6 @@ impl Supervisor {
         self.background.finish_all().await;
     }
 
-    /// Waits until the server should start again.
     async fn wait_for_restart(&self, retry_at: Instant) {
         if self.known_tools().is_empty() {
             // No call can request a server whose tools are unknown.
@@ -129,7 +122,6 @@ impl Supervisor {
         sleep_until(retry_at).await;
     }
 
-    /// Starts the server, and runs it until it dies or `stop` fires.
     async fn run_server(&self, stop: &CancellationToken) -> ServerEnd {
         let (logins, launcher) = (self.logins.as_ref(), &self.launcher);
         let host = ServerHost { set: &self.set, logins, background: &self.background, launcher };

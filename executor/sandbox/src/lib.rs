@@ -53,7 +53,6 @@ const NEEDS_LANDLOCK: &str = "the files that the command uses (this needs Landlo
 /// The protection that needs seccomp.
 const NEEDS_SECCOMP: &str = "the connections of the command (this needs system call filters: \
                              seccomp)";
-/// Variables that a confined command gets.
 const CONFINED_VARIABLES: [&str; 4] = ["PATH", HOME, "LANG", "TMPDIR"];
 const HOME: &str = "HOME";
 /// Variables that other programs get: user, locale, terminal, proxies, and the library paths of
@@ -181,7 +180,6 @@ impl Confinement {
     }
 }
 
-/// The lifetime of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Lifetime {
@@ -214,7 +212,6 @@ pub struct Launcher {
     /// The hidden paths that are folders, including missing ones.
     folders: Vec<PathBuf>,
     kept: Vec<PathBuf>,
-    /// Names of variables with secrets.
     secrets: BTreeSet<String>,
     placeholders: Arc<Placeholders>,
 }
@@ -229,7 +226,6 @@ impl Launcher {
         Self { binary, ..Self::default() }
     }
 
-    /// Uses another `faber` binary.
     pub fn with_binary(binary: PathBuf) -> Self {
         Self { binary: Some(binary), ..Self::default() }
     }
@@ -287,7 +283,6 @@ impl Launcher {
         self.placeholders.create_missing(hidden.chain(kept), &confinement.write)
     }
 
-    /// Returns whether commands are confined.
     pub fn can_confine(&self) -> bool {
         self.binary.is_some()
     }
@@ -403,7 +398,6 @@ fn clean_environment(command: &mut Command, usual: &[&str], named: &[String]) {
     }));
 }
 
-/// Removes the credentials from a URL.
 fn without_credentials(address: &str) -> String {
     let (scheme, rest) = address
         .split_once("://")
@@ -417,7 +411,6 @@ fn matches_name(listed: &str, name: &str) -> bool {
     listed.strip_suffix('*').map_or(listed == name, |prefix| name.starts_with(prefix))
 }
 
-/// The restrictions that this machine supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub struct Support {
@@ -433,7 +426,6 @@ pub struct Support {
     pub privileges: bool,
 }
 
-/// Returns the restrictions that this machine supports. Applies none.
 pub fn kernel_support() -> Support {
     kernel::kernel_support()
 }
@@ -472,7 +464,6 @@ impl fmt::Display for Support {
     }
 }
 
-/// The error for a protection that this machine lacks.
 fn unsupported_error(what: &str) -> io::Error {
     io::Error::other(format!(
         "this machine cannot confine {what}: run it on another machine, or set `confine: \

@@ -39,7 +39,6 @@ struct Placeholder {
     folders: Vec<PathBuf>,
 }
 
-/// The kind of a placeholder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     File,
@@ -88,7 +87,6 @@ impl Drop for Placeholders {
 }
 
 impl Placeholder {
-    /// Returns whether the file is still the unused placeholder.
     fn is_unchanged(&self, path: &Path) -> bool {
         let own = self.file.metadata().map(|meta| (meta.dev(), meta.ino()));
         let there = path.symlink_metadata().map(|meta| (meta.dev(), meta.ino(), is_unused(&meta)));
@@ -149,7 +147,6 @@ fn open_existing(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Creates the missing parent folders and returns them.
 fn create_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
     let missing = path.ancestors().skip(1).take_while(|folder| folder.symlink_metadata().is_err());
     let mut missing: Vec<_> = missing.map(Path::to_owned).collect();
@@ -163,7 +160,6 @@ fn create_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(missing)
 }
 
-/// Creates a file or folder with the mark.
 fn create_placeholder(path: &Path, kind: Kind) -> io::Result<File> {
     let file = match kind {
         Kind::Folder => {
@@ -200,7 +196,6 @@ fn is_unused(meta: &Metadata) -> bool {
     is_bare && !meta.is_symlink() && meta.mtime() == marked
 }
 
-/// The error for a missing file that cannot be protected.
 pub(super) fn unprotected_error(path: &Path, err: &io::Error) -> io::Error {
     io::Error::other(format!(
         "`{}` is Faber's own, is not there yet, and cannot be kept from commands ({err}): give \

@@ -32,18 +32,15 @@ const STOP_TIMEOUT: Duration = Duration::from_millis(4_500);
 /// The part of [`STOP_TIMEOUT`] after the kill.
 const KILL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A program to start.
 #[derive(Clone, Copy)]
 pub struct Program<'a> {
     /// A name on the search path, or a path.
     pub name: &'a str,
-    /// The working directory.
     pub cwd: Option<&'a Path>,
     /// An additional path that a confined program may read.
     pub reads: Option<&'a Path>,
     /// Additional variables of Faber's environment to pass on.
     pub pass: &'a [String],
-    /// Variables to set.
     pub env: &'a BTreeMap<String, String>,
 }
 
@@ -103,7 +100,6 @@ impl Program<'_> {
             .map_err(|err| self.start_error(&err))
     }
 
-    /// Describes why the program could not be started, and a remedy.
     pub fn start_error(&self, err: &io::Error) -> String {
         let name = self.name;
         match (err.kind(), self.cwd) {
@@ -129,7 +125,6 @@ fn resolve_executable(name: &str) -> PathBuf {
     if name == "faber" { own().unwrap_or_else(|| name.into()) } else { name.into() }
 }
 
-/// The default search path.
 const USUAL_PATH: &str = "/bin:/usr/bin";
 
 /// Fails with the same error as starting a program that does not exist or is not executable.
@@ -177,7 +172,6 @@ impl ProcessGroup {
         Ok(Self { child: Some(child), id, has_reaper })
     }
 
-    /// Returns the process, for example to take its streams.
     pub fn child(&mut self) -> &mut Child {
         self.child.as_mut().expect("only dropping the group takes the child")
     }
@@ -265,7 +259,6 @@ pub fn describe_status(status: ExitStatus) -> String {
     }
 }
 
-/// The last bytes of a stream.
 #[derive(Debug, Default)]
 pub struct Tail {
     bytes: Vec<u8>,
@@ -274,10 +267,8 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Bytes that a tail keeps.
     const BYTES: usize = 4 << 10;
 
-    /// Adds bytes that were read.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         if self.bytes.len() > 4 * Self::BYTES {
@@ -296,7 +287,6 @@ impl Tail {
     }
 }
 
-/// Reads a stream to its end and keeps the tail.
 pub async fn read_tail(mut stream: impl AsyncRead + Unpin, tail: &mut Tail) {
     let mut buffer = [0; 4096];
     while let Ok(n @ 1..) = stream.read(&mut buffer).await {

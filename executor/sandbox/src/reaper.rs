@@ -141,11 +141,9 @@ fn spawn_guards(child: &Child, caller: u32, over: &Arc<AtomicBool>) -> io::Resul
     })
 }
 
-/// Enforces the limit of processes.
 struct ProcessGuard {
     limit: ProcessLimit,
     is_apart: bool,
-    /// The standard error of the command.
     stderr: File,
 }
 
@@ -248,7 +246,6 @@ fn reap_until_command(command: Pid) -> Option<WaitStatus> {
     }
 }
 
-/// Kills the remaining descendants of the command.
 fn kill_remaining(is_apart: bool) {
     let until = Instant::now() + KILL_TIMEOUT;
     for _ in 0..KILL_ROUNDS {

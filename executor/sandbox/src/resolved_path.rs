@@ -12,14 +12,12 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 /// Most symlinks, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// A resolved path.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ResolvedPath {
     /// The symlinks that were followed. Their own paths have no other symlinks.
     pub links: Vec<PathBuf>,
     /// The end without symlinks. It may not exist.
     pub end: PathBuf,
-    /// `true` if the end exists and is accessible.
     pub exists: bool,
 }
 
@@ -96,7 +94,6 @@ pub(super) fn is_within(path: &Path, folders: &[PathBuf]) -> bool {
     folders.iter().any(|folder| path != *folder && path.starts_with(folder))
 }
 
-/// Returns the existing paths without symlinks.
 pub(super) fn canonical_paths(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Vec<PathBuf> {
     paths.into_iter().filter_map(|path| path.as_ref().canonicalize().ok()).collect()
 }

@@ -8,7 +8,6 @@ const BREAK_BYTES: usize = 64;
 /// Bytes of an escaped code unit: `\u00dc`.
 const UNIT_BYTES: usize = 6;
 
-/// A secret and its encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Disguise {
     /// Any byte may be percent-encoded, because languages differ. A space may be `+`.

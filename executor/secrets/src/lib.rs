@@ -24,7 +24,6 @@ const SHORTEST_PART: usize = 12;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 pub enum Text {
-    /// A text.
     Plain(String),
     /// The value of an environment variable.
     Secret(SecretName),
@@ -34,9 +33,7 @@ pub enum Text {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecretName {
-    /// The variable of the environment.
     secret: String,
-    /// Text before the value.
     #[serde(default)]
     prefix: String,
 }
@@ -68,7 +65,6 @@ impl TryFrom<Value> for Text {
 }
 
 impl Text {
-    /// Returns the variable if this is a secret.
     pub fn secret(&self) -> Option<&str> {
         match self {
             Self::Plain(_) => None,
@@ -112,7 +108,6 @@ fn environment(name: &str) -> Option<String> {
 pub struct Redaction(Vec<(String, String)>, Vec<(String, Disguise)>);
 
 impl Redaction {
-    /// Adds a secret.
     pub fn note(&mut self, name: &str, value: &str) {
         let mut add = |value: String| {
             let is_known = self.0.iter().any(|(_, known)| *known == value);
@@ -150,7 +145,6 @@ impl Redaction {
         }
     }
 
-    /// Redacts a text.
     pub fn clean(&self, mut text: String) -> String {
         for (name, value) in &self.0 {
             if text.contains(value.as_str()) {
@@ -179,7 +173,6 @@ impl Redaction {
         cleaned.chars().filter_map(|letter| u8::try_from(letter).ok()).collect()
     }
 
-    /// Redacts a binary in base 64.
     pub fn clean_base64(&self, base64: String) -> String {
         if self.0.is_empty() {
             return base64;
@@ -188,12 +181,10 @@ impl Redaction {
         STANDARD.encode(self.clean_bytes(bytes))
     }
 
-    /// Returns `true` if a text contains a secret.
     pub fn is_in(&self, text: &str) -> bool {
         self.clean(text.to_owned()) != text
     }
 
-    /// Returns `true` if a value contains a secret.
     pub fn is_in_value(&self, value: &Value) -> bool {
         self.clean_value(value.clone()) != *value
     }
@@ -205,7 +196,6 @@ impl Redaction {
         as_text.max(disguised)
     }
 
-    /// Redacts a number.
     fn clean_number(&self, number: Number) -> Value {
         let is_secret = |value: &str| match value.parse::<f64>() {
             Ok(secret) => number.as_f64() == Some(secret),
@@ -235,7 +225,6 @@ impl Redaction {
         }
     }
 
-    /// Redacts the output or the error of a call.
     pub fn clean_result(&self, result: Result<Value, ToolError>) -> Result<Value, ToolError> {
         if self.0.is_empty() {
             return result;

@@ -28,9 +28,7 @@ use crate::{
 /// A start that waits until its event is durable.
 #[derive(Debug)]
 pub(super) enum HeldStart {
-    /// A call with an effect.
     Call(Box<Call>),
-    /// A child execution.
     Child(Task),
 }
 
@@ -142,7 +140,6 @@ impl Driver {
         }
     }
 
-    /// Returns whether a task waits until its event is durable.
     pub(super) fn is_held(&self, task: Task) -> bool {
         self.held_starts.iter().any(|(_, start)| start.task() == task)
     }
@@ -158,7 +155,6 @@ impl Driver {
         self.decide(Input::Progressed { task, attempt, progress });
     }
 
-    /// Handles the result of a job.
     pub(super) fn handle_result(&mut self, done: JobResult) {
         match done {
             JobResult::Ended(ended) => self.finish_attempt(ended),

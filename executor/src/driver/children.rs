@@ -60,7 +60,6 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Returns the child of a running task.
     pub(super) fn of_task(execution: &Execution, task: Task) -> Option<Self> {
         let state = execution.task(task)?;
         let StepState::Running { attempt, how: AttemptKind::Executing { child } } = state.state
@@ -201,10 +200,8 @@ impl WorkerContext {
     }
 }
 
-/// The status of a child at the end of a watch.
 #[derive(Debug)]
 pub(super) enum ChildStatus {
-    /// It has finished.
     Finished(FinishedCall),
     /// It is running, and sends a command when it finishes.
     Running,
@@ -212,16 +209,12 @@ pub(super) enum ChildStatus {
     Unknown,
 }
 
-/// The children of a driver's running tasks.
 #[derive(Debug, Default)]
 pub(super) struct Children {
-    /// Tasks whose children were told to stop.
     stopped: BTreeSet<Task>,
     /// Children may finish soon, so the parent stays in memory until then.
     pub(super) until: Option<time::Instant>,
-    /// The running watches, one for each task.
     watches: BTreeMap<Task, Watch>,
-    /// The number of watches so far.
     watch_count: u64,
     /// A watch has failed, so another worker must look after the child.
     has_unknown_status: bool,
@@ -338,7 +331,6 @@ impl Driver {
         }
     }
 
-    /// Watches the child of a task.
     pub(super) fn watch_child(&mut self, task: Task) {
         if let Some(child) = Child::of_task(&self.execution, task) {
             self.spawn_watch(child);

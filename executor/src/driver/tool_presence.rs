@@ -10,7 +10,6 @@ use tracing::{info, warn};
 
 use super::{Driver, WorkerContext};
 
-/// The presence of an execution's required tools.
 #[derive(Debug, Default)]
 pub(super) struct ToolPresence {
     /// The checked revision of the toolbox. `None` before the first check.
@@ -18,17 +17,14 @@ pub(super) struct ToolPresence {
     missing: Option<MissingTools>,
 }
 
-/// At least one required tool is missing.
 #[derive(Debug)]
 struct MissingTools {
     /// The checked position of the log. A finished step no longer needs its tool.
     seq: Seq,
-    /// Notified when the tools change.
     changes: watch::Receiver<()>,
 }
 
 impl ToolPresence {
-    /// Returns whether at least one is not here.
     pub(super) fn has_missing(&self) -> bool {
         self.missing.is_some()
     }
@@ -38,7 +34,6 @@ impl ToolPresence {
         self.revision = None;
     }
 
-    /// Waits until missing tools may be back.
     pub(super) async fn wait_for_change(&mut self) {
         let is_open = match &mut self.missing {
             Some(lacking) => lacking.changes.changed().await.is_ok(),

@@ -11,7 +11,6 @@ use shared::{
 use super::{Decision, deadline_error};
 
 impl Decision<'_> {
-    /// Records that the deadline has passed.
     pub(super) fn check_deadline(&mut self) {
         let may_expire = matches!(self.execution.phase(), Phase::Open | Phase::Failing);
         let is_up = self.execution.deadline().is_some_and(|deadline| deadline <= self.moment.now);

@@ -228,7 +228,6 @@ impl Decision<'_> {
         }
     }
 
-    /// Returns the parameters with their templates.
     fn unrendered_parameters(&self, task: Task) -> Arc<Value> {
         Arc::clone(&self.execution.plan().step(task.step).parameters)
     }

@@ -23,7 +23,6 @@ const MAX_WARNINGS: usize = 1_000;
 const OTHER_PARAMETERS: &str = "an earlier call of this step has an unknown outcome and had other \
     parameters, so this call sends a new idempotency key";
 
-/// The parameters of a task, ready for its call.
 pub(super) struct RenderedParameters {
     pub(super) parameters: Arc<Value>,
     pub(super) warnings: Vec<String>,
@@ -36,7 +35,6 @@ impl Decision<'_> {
         self.moment.may_start && is_open && can_start_tasks(self.execution)
     }
 
-    /// Starts ready tasks while the execution has free slots.
     pub(super) fn start_ready_tasks(&mut self) {
         while self.has_slot() {
             self.queue_for_permits();
@@ -248,7 +246,6 @@ impl Decision<'_> {
         self.record_event(Event::StepFailed { step, part, attempt, error, command: None });
     }
 
-    /// Renders the parameters of a task.
     pub(super) fn render_parameters(&self, task: Task) -> Result<RenderedParameters, ToolError> {
         let template = self.execution.plan().step(task.step).call_of_part(task.part).template;
         if let Template::Literal(parameters) = template {
@@ -308,7 +305,6 @@ impl Decision<'_> {
         Ok(Some(callee.policy.explicit_timeout_ms().map_or(ms, |most| ms.min(most))))
     }
 
-    /// Finishes every sleep that is due.
     pub(super) fn end_due_sleeps(&mut self) {
         let now = self.moment.now;
         while let Some((until, task)) = self.execution.agenda().sleeping().first().copied()
@@ -358,7 +354,6 @@ fn parse_sleep_ms(parameters: &Value) -> Result<u64, ToolError> {
     })
 }
 
-/// Refuses parameters that are too large for an event.
 pub(super) fn check_parameter_size(
     parameters: Arc<Value>,
     warnings: Vec<String>,

@@ -54,7 +54,6 @@ impl Backlog {
         self.given_up.len() + self.pending_heads.len()
     }
 
-    /// Returns whether an execution of this worker is here.
     pub(super) fn owns(&self, id: ExecutionId) -> bool {
         self.given_up.contains_key(&id) || self.pending_heads.contains(id)
     }
@@ -64,7 +63,6 @@ impl Backlog {
         self.given_up.entry(id).or_default();
     }
 
-    /// Leaves a damaged execution alone for a while.
     pub(super) fn note_damage(&mut self, id: ExecutionId, pause: Duration) {
         let now = Instant::now();
         self.damaged.retain(|_, until| *until > now);

@@ -24,7 +24,6 @@ const MAX_RUNNING: usize = 4;
 const MAX_WAITING: usize = 4_096;
 /// Delay before the first retry. Doubles with each retry, up to [`MAX_RETRY_DELAY`].
 const RETRY_DELAY: Duration = Duration::from_secs(2);
-/// The longest delay before a retry.
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 
 /// A replan that has ended. After an error the execution still needs one.
@@ -98,7 +97,6 @@ impl Worker {
         }
     }
 
-    /// Starts the replans that are due.
     pub(super) fn start_replans(&mut self) {
         for id in self.replan_queue.start_due() {
             let context = Arc::clone(&self.context);

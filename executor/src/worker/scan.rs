@@ -22,9 +22,7 @@ use crate::required_tools::RequiredTools;
 const MAX_HEADS: usize = 256;
 /// Executions with missing tools that one scan reads in addition.
 const MAX_MISSING_TOOLS: usize = 256;
-/// Interval between two sweeps.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(20);
-/// Delay before a damaged execution is claimed again.
 const DAMAGE_PAUSE: TimeDelta = TimeDelta::minutes(10);
 /// Executions whose required tools are cached.
 const MAX_REQUIRED_TOOLS: usize = 4_096;

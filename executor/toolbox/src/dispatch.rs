@@ -70,7 +70,6 @@ pub struct Dispatch {
     unknown: Vec<Value>,
 }
 
-/// The parameters of a dispatch tool.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Given {

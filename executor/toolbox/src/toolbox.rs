@@ -133,7 +133,6 @@ struct Shared {
 /// Connects a failed set again. Returns `false` if it failed a moment ago.
 type Waker = Box<dyn Fn(&ToolSetName) -> bool + Send + Sync>;
 
-/// The sets in their order, and an index of names.
 #[derive(Debug, Default)]
 struct Inventory {
     sets: Vec<ToolSet>,

@@ -54,15 +54,12 @@ const DRAIN: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandTool {
-    /// The name.
     pub name: ToolName,
-    /// The description for people and models.
     #[serde(default)]
     pub description: String,
     /// Sentences that people would say to ask for the tool.
     #[serde(default)]
     pub examples: Vec<String>,
-    /// The JSON Schema of the parameters.
     #[serde(default = "no_parameters")]
     pub parameters: Value,
     /// The effect of a second call. By default the HTTP method decides, and a command is `once`.
@@ -71,13 +68,10 @@ pub struct CommandTool {
     pub run: Option<Action>,
 }
 
-/// The action of a tool.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 pub enum Action {
-    /// A command on this machine.
     Command(Box<Run>),
-    /// A call of a server.
     Http(Box<HttpRun>),
 }
 
@@ -158,13 +152,10 @@ impl Action {
     }
 }
 
-/// The command of a tool.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// The program and its arguments.
     pub command: Argv,
-    /// The working directory.
     pub cwd: Option<PathBuf>,
     /// The default working directory: the folder of the file that describes the tool.
     #[serde(skip)]
@@ -172,7 +163,6 @@ pub struct Run {
     /// Variables of Faber's environment that the command gets, too.
     #[serde(default)]
     pub pass: Vec<String>,
-    /// Additional environment variables.
     #[serde(default)]
     pub env: BTreeMap<String, Text>,
     /// The sandbox of the command. By default there is none.

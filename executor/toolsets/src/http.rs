@@ -26,24 +26,16 @@ pub(crate) use self::request::{fixed, form, invalid};
 /// The header by which a server recognizes a repeated call.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// A method of HTTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Verb {
-    /// Reads a resource.
     #[default]
     Get,
-    /// Checks that a resource exists.
     Head,
-    /// Reads which methods are allowed.
     Options,
-    /// Creates or replaces a resource at an address that the caller chooses.
     Put,
-    /// Removes a resource.
     Delete,
-    /// Runs an action, such as creating a resource.
     Post,
-    /// Changes a part of a resource.
     Patch,
 }
 
@@ -134,7 +126,6 @@ pub(crate) struct HttpTool {
 }
 
 impl HttpTool {
-    /// Builds the tool. Its responses have at most `most` bytes.
     pub(crate) fn new(definition: ToolDefinition, run: HttpRun, most: usize) -> Self {
         let caller = Caller::new(most, run.timeout_seconds);
         Self { definition: Arc::new(definition), run, caller }

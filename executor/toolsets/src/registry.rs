@@ -57,20 +57,13 @@ const TRIES: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Registry(Arc<Inner>);
 
-/// The parts from which a registry is made.
 #[derive(Debug)]
 pub struct Parts {
-    /// The sources of the sets.
     pub sources: Sources,
-    /// The toolbox that the registry updates.
     pub toolbox: Toolbox,
-    /// The store for changes.
     pub store: Arc<dyn Store>,
-    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// The sets of the configuration, in their order.
     pub configured: Vec<SetConfig>,
-    /// The contexts of the configuration.
     pub contexts: BTreeMap<String, Value>,
     /// The folder of relative paths in added sets and tools.
     pub base: PathBuf,
@@ -89,7 +82,6 @@ struct Inner {
     seen: AtomicU64,
 }
 
-/// The records that were applied last.
 #[derive(Debug, Default)]
 struct Applied {
     revision: Option<u64>,
@@ -102,18 +94,14 @@ struct Applied {
     complaints: Vec<Complaint>,
 }
 
-/// An error of a change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
-    /// The name is taken.
     #[error("{what} called `{name}` exists already and was not changed: use another name")]
     Exists {
         /// The kind of the thing: a toolset or a tool.
         what: &'static str,
-        /// The name.
         name: String,
     },
-    /// The configuration of the set or the tool is invalid.
     #[error("{0}")]
     Invalid(String),
     /// The set or the tool uses a variable that is not in `access.secrets`.
@@ -124,17 +112,13 @@ pub enum RegistryError {
     /// The set or the tool was not added or registered.
     #[error("`{name}` cannot be removed: {hint}")]
     Elsewhere {
-        /// The name.
         name: String,
         /// The origin, and what to do.
         hint: String,
     },
-    /// A limit is reached.
     #[error("there are {most} {what}, which is the limit: remove some")]
     Full {
-        /// The things that the limit counts.
         what: &'static str,
-        /// The limit.
         most: usize,
     },
     /// The condition of the set does not hold.
@@ -146,7 +130,6 @@ pub enum RegistryError {
     /// Other nodes change the same context.
     #[error("{0}")]
     Busy(String),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -169,12 +152,10 @@ impl Registry {
         Self(inner)
     }
 
-    /// Returns the toolbox that the registry updates.
     pub fn toolbox(&self) -> &Toolbox {
         &self.0.parts.toolbox
     }
 
-    /// Returns the sources of the sets.
     pub fn sources(&self) -> &Sources {
         &self.0.parts.sources
     }
@@ -457,7 +438,6 @@ impl Registry {
         applied.complaints = complaints;
     }
 
-    /// Checks a change of a context's data.
     fn check_context(
         &self,
         applied: &Applied,

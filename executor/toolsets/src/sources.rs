@@ -123,7 +123,6 @@ impl Sources {
         self
     }
 
-    /// Sets the store of the memory tools.
     #[must_use]
     pub fn with_store(mut self, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         self.needs.store = Some((store, clock));

@@ -16,7 +16,6 @@ pub struct Expression(Parsed);
 /// The reason why a text is not a valid expression, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpressionError {
-    /// The reason.
     pub kind: ConditionError,
     /// The line and the column, counted from 1, if the reason concerns one place.
     pub place: Option<(usize, usize)>,

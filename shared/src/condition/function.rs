@@ -89,7 +89,6 @@ impl Function {
         FUNCTIONS.iter().find(|(_, function, ..)| *function == self).map_or("", |(name, ..)| name)
     }
 
-    /// Returns `true` if [`super::lists`] has the function.
     pub(super) fn is_about_lists(self) -> bool {
         matches!(
             self,

@@ -183,7 +183,6 @@ impl<'a> Evaluation<'a> {
         Ok(Val::from_items(parts))
     }
 
-    /// Keeps the first of several equal items.
     fn drop_repetitions(&mut self, of: &Val<'a>) -> Attempt<'a, Val<'a>> {
         let list = as_list(of)?;
         let mut kept: Vec<Val<'a>> = Vec::new();

@@ -224,7 +224,6 @@ impl Kind {
         })
     }
 
-    /// Returns the name of the type in CEL.
     pub(super) fn type_name(self) -> &'static str {
         match self {
             Self::Null => "null_type",

@@ -132,7 +132,6 @@ impl Agenda {
         self.open -= usize::from(!task.part.undo);
     }
 
-    /// Adds the items of a list to the number of open tasks.
     pub(super) fn expect_items(&mut self, items: usize) {
         self.open += items;
     }

@@ -23,7 +23,6 @@ pub struct Items {
     held: u32,
     /// The number of items that are not finished.
     open: u32,
-    /// The number of items that wait for a person or a signal.
     waiting: u32,
     pub(super) failed: Option<u32>,
 }
@@ -72,7 +71,6 @@ impl Items {
         !self.is_finished() && self.waiting == self.open
     }
 
-    /// Updates the number of waiting items when an item changes its state.
     pub(super) fn count_waiting(&mut self, before: &StepState, after: &StepState) {
         self.waiting += u32::from(matches!(after, StepState::Waiting(_)));
         self.waiting -= u32::from(matches!(before, StepState::Waiting(_)));

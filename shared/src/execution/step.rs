@@ -78,7 +78,6 @@ pub struct TimeSpent {
     since: Option<(Activity, Timestamp)>,
 }
 
-/// The kind of time that passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Activity {
     Work,

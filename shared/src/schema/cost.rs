@@ -29,7 +29,6 @@ pub(super) struct Figures {
     /// The number of schemas in it, itself included.
     pub(super) schemas: usize,
     pub(super) patterns: usize,
-    /// Set if a subschema refers to another one.
     pub(super) has_references: bool,
     /// Set if a match of a pattern may take more than a moment.
     pub(super) has_slow_patterns: bool,

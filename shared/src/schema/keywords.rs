@@ -8,7 +8,6 @@ pub(super) const IDENTITY: [&str; 7] =
 /// Keywords that refer to another schema.
 pub(super) const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// The kind of content that a keyword has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     /// A schema, or a list of schemas, for the same value.
@@ -19,7 +18,6 @@ pub(super) enum Content {
     Inside,
     /// A map of schemas. Each applies to a part of the value, or is only a target of references.
     Map,
-    /// Not a schema.
     Data,
     /// Unknown content. References may point into it.
     Unknown,
@@ -81,7 +79,6 @@ fn find_anchor<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     }
 }
 
-/// Decodes the percent encoding of a fragment.
 pub(super) fn decode_fragment(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

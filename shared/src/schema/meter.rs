@@ -34,18 +34,15 @@ const CLOCK_INTERVAL: u32 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Exhausted;
 
-/// Resources that a check may use.
 #[derive(Clone, Debug)]
 pub(super) struct Allowance {
     pub(super) evaluations: u64,
     pub(super) time: Duration,
-    /// Bytes of the stack.
     pub(super) stack: usize,
     /// Ends the check early.
     pub(super) stop: Option<CheckStop>,
 }
 
-/// The unused rest of an allowance.
 #[derive(Clone, Copy, Debug)]
 struct Left {
     evaluations: u64,

@@ -49,7 +49,6 @@ struct State {
 }
 
 impl Memory {
-    /// Makes an empty store.
     pub fn new() -> Self {
         Self::default()
     }

@@ -14,51 +14,40 @@ const LONGEST_MS: u64 = 1_000_000_000_000;
 /// A request for the permits of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermitAsk {
-    /// The permit to release later.
     pub permit: Permit,
     /// The limits that must all allow the call. Each key is listed once.
     pub limits: Vec<CallLimit>,
 }
 
-/// The right to one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permit {
     /// The holder. Each attempt has a different one.
     pub holder: String,
-    /// The worker that makes the call.
     pub worker: WorkerId,
     /// The keys of the limits that count the call.
     pub limits: Vec<String>,
 }
 
-/// A limit on calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallLimit {
     /// Calls with the same key are counted together.
     pub key: String,
-    /// The maximum number of simultaneous calls.
     pub concurrency: Option<u32>,
-    /// The maximum rate of calls.
     pub rate: Option<Rate>,
 }
 
-/// A rate of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// The number of calls per period. After a pause, they may come all at once.
     pub calls: u32,
-    /// The period in milliseconds.
     pub per_ms: u64,
 }
 
-/// The answer to a request for permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
-    /// The call may be made now.
     Granted,
     /// The call must wait until another holder releases its permit.
     Full,
-    /// The call must wait until this time.
     NotBefore(Timestamp),
 }
 
@@ -99,10 +88,8 @@ impl Rate {
     }
 }
 
-/// The state of one limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitState {
-    /// The holders and their workers.
     pub holders: BTreeMap<String, WorkerId>,
     /// The time of the next call at even intervals, in microseconds. Zero means long ago.
     pub next: i64,
@@ -117,7 +104,6 @@ impl LimitState {
         Timestamp::from_timestamp_micros(at).unwrap_or(Timestamp::MAX_UTC)
     }
 
-    /// Acquires the limit for a holder.
     fn acquire_limit(&mut self, limit: &CallLimit, permit: &Permit, now: i64) -> Permission {
         if limit.places().is_some() {
             if self.holders.contains_key(&permit.holder) {
@@ -140,7 +126,6 @@ impl LimitState {
         Permission::Granted
     }
 
-    /// Undoes [`acquire_limit`](Self::acquire_limit).
     fn undo_acquire(&mut self, limit: &CallLimit, permit: &Permit) {
         self.holders.remove(&permit.holder);
         self.next -= limit.rate.map_or(0, Rate::call_interval);
@@ -200,7 +185,6 @@ pub fn take_all(
     Permission::Granted
 }
 
-/// Removes a holder from all limits.
 pub fn give_back(tallies: &mut Tallies, permit: &Permit) {
     for tally in tallies.values_mut() {
         tally.holders.remove(&permit.holder);

@@ -54,19 +54,16 @@ impl Entry {
     }
 }
 
-/// The result of a lookup.
 #[derive(Debug)]
 pub enum Cached {
     /// A copy that may be used.
     Fresh(Arc<Plan>),
     /// A copy that may be used if the plan still exists in the store.
     Old(Arc<Plan>),
-    /// Not in the cache.
     Unknown,
 }
 
 impl PlanCache {
-    /// Looks up a plan.
     pub fn get(&self, id: PlanId) -> Cached {
         let mut kept = self.lock_plans();
         kept.asked += 1;

@@ -223,7 +223,6 @@ impl Window {
         Found { events, is_over }
     }
 
-    /// Appends events to the cache, and drops old ones.
     fn append_events(&mut self, events: &[RecordedEvent]) {
         self.events.extend(events.iter().cloned());
         if let Some(last) = self.events.back() {

@@ -15,10 +15,8 @@ use crate::{
 /// Characters of a name that a message shows.
 const SHOWN: usize = 64;
 
-/// A small document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// The kind.
     pub kind: RecordKind,
     /// The name: 1 to [`limits::NAME_BYTES`] bytes without control characters.
     pub name: String,
@@ -28,7 +26,6 @@ pub struct Record {
     pub at: Timestamp,
 }
 
-/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum RecordKind {
@@ -40,7 +37,6 @@ pub enum RecordKind {
     Switch,
     /// Data that conditions of toolsets read.
     Context,
-    /// Data of the memory tools.
     Memory,
     /// Changes of the toolkit graph.
     Toolkit,
@@ -52,7 +48,6 @@ pub enum RecordKind {
     Call,
     /// The description of a [blob](crate::blob).
     Blob,
-    /// The content of a blob, or a part of it.
     BlobPart,
     /// An idempotency key. Any text is a name.
     Key,
@@ -128,7 +123,6 @@ impl RecordKind {
         }
     }
 
-    /// Returns `true` if any text is a name.
     fn has_free_names(self) -> bool {
         matches!(self, Self::Key | Self::SavedPlan | Self::Output | Self::Usage)
     }
@@ -164,7 +158,6 @@ impl WriteCondition {
 /// Selects records of a kind, in the order of their names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordPage {
-    /// Names that start with this prefix.
     pub prefix: Option<String>,
     /// Names after this one, in the requested order.
     pub after: Option<String>,
@@ -177,12 +170,10 @@ pub struct RecordPage {
 }
 
 impl RecordPage {
-    /// Selects the first records in ascending order.
     pub fn first_records(first: usize) -> Self {
         Self { prefix: None, after: None, first, newest: false, names_only: false }
     }
 
-    /// Restricts the selection to names with a prefix.
     #[must_use]
     pub fn with_prefix(self, prefix: impl Into<String>) -> Self {
         Self { prefix: Some(prefix.into()), ..self }
@@ -219,7 +210,6 @@ impl RecordPage {
     }
 }
 
-/// A range of names.
 pub type Span = (Bound<String>, Bound<String>);
 
 fn bound_text(bound: &Bound<String>) -> Option<&str> {
@@ -252,12 +242,10 @@ impl Record {
         Self { kind, name: name.to_owned(), value: Arc::new(value), at }
     }
 
-    /// Returns the value with its Rust type.
     pub(super) fn parse_value<T: DeserializeOwned>(&self) -> Result<T, StoreError> {
         T::deserialize(&*self.value).map_err(|err| self.corrupt(err))
     }
 
-    /// Makes the error for an invalid value.
     fn corrupt(&self, why: impl fmt::Display) -> StoreError {
         StoreError::corrupt(format_args!("{} {}", self.kind.as_str(), self.name), why)
     }
@@ -288,7 +276,6 @@ impl Record {
         Ok(text)
     }
 
-    /// Parses a stored record.
     pub fn decode(
         kind: RecordKind,
         name: &str,

@@ -16,7 +16,6 @@ use crate::{
 /// Child executions of one tree that are read.
 const MAX_CHILDREN: usize = 1_000;
 
-/// Returns the prefix of the names of an execution's settlements.
 pub fn settlement_prefix(execution: ExecutionId) -> String {
     format!("{execution}/")
 }
@@ -24,11 +23,8 @@ pub fn settlement_prefix(execution: ExecutionId) -> String {
 /// A call of a finished step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedCallId {
-    /// The execution.
     pub execution: ExecutionId,
-    /// The step.
     pub step: StepId,
-    /// The item of the step's list.
     pub item: Option<u32>,
 }
 
@@ -38,7 +34,6 @@ impl FinishedCallId {
         idempotency_key(self.execution, &self.step, part)
     }
 
-    /// Parses the name of a record.
     fn from_record_name(execution: ExecutionId, name: &str) -> Option<Self> {
         let name = name.strip_prefix(&settlement_prefix(execution))?;
         let (step, item) = match name.strip_suffix(']').and_then(|open| open.rsplit_once('[')) {
@@ -54,7 +49,6 @@ impl FinishedCallId {
 pub struct ChildPath {
     /// The steps that executed the plans, outermost first, with the item of a list.
     pub steps: Vec<(StepId, Option<u32>)>,
-    /// The child execution.
     pub execution: ExecutionId,
 }
 

@@ -28,30 +28,24 @@ const NEXT_DUE: usize = 16;
 /// Plans that are listed at a time.
 const PLANS: usize = 1_000;
 
-/// An idempotency key and its execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     /// The key, as the caller gave it.
     #[serde(skip)]
     pub key: String,
-    /// The execution.
     pub execution: ExecutionId,
     /// A fingerprint of the request. The same key with another request is refused.
     pub fingerprint: String,
 }
 
-/// A plan with a name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedPlan {
-    /// The name.
     #[serde(skip)]
     pub name: String,
-    /// The plan.
     pub plan: PlanId,
     /// The JSON Schema of the plan's inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<Value>,
-    /// The time when it was saved.
     #[serde(skip)]
     pub at: Timestamp,
 }
@@ -91,7 +85,6 @@ impl dyn Store + '_ {
         Err(StoreError::Unavailable(why))
     }
 
-    /// Returns the reservation of a key.
     pub async fn find_reservation(&self, key: &str) -> Result<Option<Reservation>, StoreError> {
         self.find_record(RecordKind::Key, key)
             .await?
@@ -106,7 +99,6 @@ impl dyn Store + '_ {
         self.put_record(&record, WriteCondition::Never).await.map(drop)
     }
 
-    /// Returns the plan with a name.
     pub async fn find_saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError> {
         self.find_record(RecordKind::SavedPlan, name)
             .await?
@@ -142,7 +134,6 @@ impl dyn Store + '_ {
         Ok(found.filter(|record| record.at > now).map(|record| record.value))
     }
 
-    /// Caches an output until a time.
     pub async fn cache_output(
         &self,
         key: &str,

@@ -11,16 +11,13 @@ const PER_DOUBLING: f64 = 8.0;
 /// The last bucket. It holds durations of days.
 const LAST: u16 = 320;
 
-/// The usage of a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// The tool, as `set.name`.
     pub tool: ToolName,
     /// The number of finished calls, failed ones included.
     pub calls: u64,
-    /// The number of failed calls.
     pub failures: u64,
-    /// The end of the last call.
     #[serde(with = "chrono::serde::ts_microseconds")]
     pub last: Timestamp,
     /// A histogram of durations: the number of calls by [`bucket`](Self::bucket).
@@ -61,7 +58,6 @@ impl Usage {
         Some(Duration::from_secs_f64(micros / 1e6))
     }
 
-    /// Adds calls of the same tool.
     pub fn add(&mut self, other: &Self) {
         self.calls = self.calls.saturating_add(other.calls);
         self.failures = self.failures.saturating_add(other.failures);

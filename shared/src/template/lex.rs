@@ -2,10 +2,12 @@
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
-    /// Literal text.
     Text(&'a str),
     /// A pair of braces.
-    Braces { whole: &'a str, inner: &'a str },
+    Braces {
+        whole: &'a str,
+        inner: &'a str,
+    },
 }
 
 /// Splits `text` into literal text and braces.

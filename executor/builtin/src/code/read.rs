@@ -38,7 +38,6 @@ struct Page {
     lines: OutputLines,
     /// Number of the last line that fitted into the output.
     shown: u64,
-    /// Number of lines read.
     passed: u64,
     is_full: bool,
     is_text: bool,

@@ -32,7 +32,6 @@ pub(super) struct Glob {
     pub(super) path: Option<String>,
 }
 
-/// A pattern with the folder to which it applies.
 struct Pattern {
     /// The deepest folder that contains every possible match.
     from: PathBuf,
@@ -141,7 +140,6 @@ fn relative_pattern<'p>(root: &Root, pattern: &'p str) -> Result<&'p str, ToolEr
         .ok_or_else(|| outside_error(pattern))
 }
 
-/// Returns the deepest nesting of braces.
 fn brace_depth(text: &str) -> usize {
     let (mut open, mut most) = (0_usize, 0);
     for byte in text.bytes() {

@@ -23,7 +23,6 @@ const LINES: usize = 1_000;
 const LINE_BYTES: usize = 1_000;
 /// Bytes shown before a match that starts late in a long line.
 const BYTES_BEFORE_MATCH: usize = 200;
-/// Most lines around a match.
 const MAX_CONTEXT: u64 = 50;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -65,11 +64,9 @@ struct ContentSearch {
     is_full: bool,
 }
 
-/// The matches in one file.
 struct FileMatches<'a> {
     mode: OutputMode,
     matcher: &'a RegexMatcher,
-    /// The path as the output shows it.
     path: &'a str,
     /// Lines that the output can still hold.
     room: usize,

@@ -99,7 +99,6 @@ fn format_permissions(mode: u32) -> String {
     format!("{letters} ({:03o})", mode & 0o7777)
 }
 
-/// Returns the line about the number of lines.
 fn describe_content(root: &Root, path: &Path, stop: &StopSignal) -> Result<String, ToolError> {
     let Ok((file, meta)) = root.open_file(path) else {
         return Ok("Lines: not counted (the file cannot be read)".to_owned());

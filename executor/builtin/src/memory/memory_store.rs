@@ -20,11 +20,9 @@ use super::{
 
 /// Longest text. Its output still fits together with a heading.
 pub(super) const VALUE_BYTES: usize = limits::OUTPUT_BYTES - (16 << 10);
-/// Most memories of a scope.
 pub(super) const MEMORIES: usize = 10_000;
 pub(super) const TAGS: usize = 32;
 const TAG_BYTES: usize = 128;
-/// Most bytes of a description or a query.
 const WORDS_BYTES: usize = limits::TEXT_BYTES;
 /// Records read at once. Each may have a megabyte.
 const PAGE_RECORDS: usize = 32;
@@ -62,7 +60,6 @@ impl MemoryStore {
         put.map_err(|err| store_failure(&err)).map(drop)
     }
 
-    /// Rejects a new memory if the scope is full.
     async fn check_capacity(&self, scope: Scope, name: &str) -> Result<(), ToolError> {
         let count = self.count_memories(scope, MEMORIES).await?;
         if count < MEMORIES || self.find_record(name).await?.is_some() {
@@ -194,7 +191,6 @@ impl MemoryStore {
     }
 }
 
-/// The matches of a search, with the lines of the first ones.
 #[derive(Debug, Default)]
 struct Matches {
     seen: usize,
@@ -318,7 +314,6 @@ fn parse_record(scope: Scope, record: &Record) -> Option<(Key, Memory)> {
     }
 }
 
-/// Converts an error of the store into the error of a call.
 fn store_failure(err: &StoreError) -> ToolError {
     match err {
         StoreError::Unavailable(_) => {

@@ -6,9 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use shared::limits;
 
-/// Longest key.
 const KEY_BYTES: usize = 256;
-/// Marks an escaped character in the name of a record.
 const ESCAPE: char = '%';
 
 /// A group of memories.
@@ -33,7 +31,6 @@ impl Scope {
         }
     }
 
-    /// Returns the prefix of the names of all records in the scope.
     pub(super) fn name_prefix(self) -> String {
         format!("{self}/")
     }
@@ -124,7 +121,6 @@ fn escape_char(char: char) -> Option<char> {
     }
 }
 
-/// Reverses [`escape_char`].
 fn unescape_char(char: char) -> Option<char> {
     match char {
         ESCAPE => Some(ESCAPE),

@@ -6,7 +6,6 @@ use std::{borrow::Cow, fmt::Write as _, path::Path};
 /// byte must be escaped.
 pub(crate) const TEXT_BYTES: usize = 128 << 10;
 
-/// Lines of an output, up to a limit.
 #[derive(Debug)]
 pub(crate) struct OutputLines {
     text: String,

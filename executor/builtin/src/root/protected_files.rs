@@ -18,7 +18,6 @@ use shared::tool::ToolError;
 use self::file_ids::FileIdCache;
 use super::{display_path, os_path};
 
-/// Paths that tools must not touch.
 #[derive(Debug, Default)]
 pub(crate) struct ProtectedFiles {
     /// Protected paths below the root, relative to it.
@@ -42,7 +41,6 @@ impl ProtectedFiles {
         self.inside.iter().any(|own| path.starts_with(own))
     }
 
-    /// Rejects a path that leads to a protected file.
     pub(crate) fn check_path(&self, dir: &Dir, path: &Path, given: &str) -> Result<(), ToolError> {
         if self.is_empty() {
             return Ok(());

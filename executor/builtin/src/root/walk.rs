@@ -24,13 +24,11 @@ pub(crate) const ENTRIES: usize = 500_000;
 /// Deepest folder.
 const DEPTH: usize = 200;
 
-/// A walk through the folders of a root.
 #[derive(Debug)]
 pub(crate) struct Walk<'a> {
     pub(crate) root: &'a Root,
     pub(crate) stop: &'a StopSignal,
     rules: WalkRules,
-    /// Entries that the walk may still read.
     left: usize,
     /// Entries to visit. The next one is the last.
     ahead: Vec<Entry>,
@@ -44,7 +42,6 @@ pub(crate) struct Walk<'a> {
     start: (PathBuf, PathBuf),
 }
 
-/// The entries that a walk leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WalkRules {
     /// The contents of `.git`.
@@ -55,7 +52,6 @@ pub(crate) enum WalkRules {
     Hidden,
 }
 
-/// An entry of a folder.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     /// Relative to the root, without symlinks.
@@ -64,7 +60,6 @@ pub(crate) struct Entry {
     ignored: Option<Arc<IgnoreRules>>,
 }
 
-/// The type of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Folder,
@@ -74,18 +69,15 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// The reason why an output is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutReason {
     TimeUp,
-    /// The walk reached its limit of entries.
     Entries,
     /// The output reached its limit of lines, files or definitions.
     Full(usize, &'static str),
 }
 
 impl CutReason {
-    /// Returns the closing note of an output.
     pub(crate) fn describe(self) -> String {
         let why = match self {
             Self::TimeUp => format!("stopped after {} s", SEARCH_TIME.as_secs()),
@@ -112,7 +104,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Lowers the limit of entries.
     #[cfg(test)]
     pub(crate) fn with_limit(self, left: usize) -> Self {
         Self { left, ..self }
@@ -260,7 +251,6 @@ impl<'a> Walk<'a> {
         Ok(names)
     }
 
-    /// Returns the rules for the entries of a folder.
     fn rules_in(&self, folder: &Entry, names: &[(OsString, Kind)]) -> Option<Arc<IgnoreRules>> {
         if self.rules == WalkRules::Git {
             return None;

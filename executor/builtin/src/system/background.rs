@@ -24,7 +24,6 @@ use super::{System, ToolContext, confinement_error, logs, start_error};
 pub(super) const DESCRIPTION: &str = "Execute a command in the background (non-blocking). \
     What it prints goes to a log file that `read_logs` reads.";
 
-/// Most background sessions at the same time.
 const MAX_SESSIONS: usize = 64;
 /// A command that ends within this time after its start is reported as ended.
 const EARLY_EXIT_WAIT: Duration = Duration::from_millis(200);

@@ -46,7 +46,6 @@ fn usual_timeout() -> u64 {
     120
 }
 
-/// The reason why a command ended.
 enum Completion {
     Itself(io::Result<ExitStatus>),
     TimedOut,

@@ -67,7 +67,6 @@ fn cut_margin(seen: &Redaction) -> usize {
     }
 }
 
-/// Standard output and standard error of a command.
 #[derive(Debug, Default)]
 pub(super) struct CapturedOutput {
     stdout: BoundedOutput,
@@ -75,7 +74,6 @@ pub(super) struct CapturedOutput {
 }
 
 impl CapturedOutput {
-    /// Returns the start of standard error.
     pub(super) fn stderr_head(&self) -> String {
         String::from_utf8_lossy(&self.stderr.head).into_owned()
     }

@@ -38,7 +38,6 @@ pub(super) async fn list_processes(
     .await
 }
 
-/// The error for machines that cannot list processes.
 pub(super) fn unavailable_error() -> ToolError {
     ToolError::new(ErrorCode::UNAVAILABLE, "the processes of this machine cannot be listed")
 }

@@ -22,9 +22,7 @@ use crate::whole;
 
 pub(super) const DESCRIPTION: &str = "Read log files (like tail command).";
 
-/// Most lines that one call returns.
 const MAX_LINES: usize = 10_000;
-/// Most bytes that one call reads.
 const MAX_BYTES: u64 = 256 << 10;
 /// Most line ends that are checked for a secret across them.
 const MAX_SPLITS: usize = 64;
@@ -86,7 +84,6 @@ pub(super) async fn read_logs(
     Ok(format!("{head}{}", tail.text))
 }
 
-/// The last lines of a file.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
     pub(super) text: String,

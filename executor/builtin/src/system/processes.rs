@@ -32,7 +32,6 @@ impl ProcessSnapshot {
         Some(Self { machine, own: Pid::from_u32(std::process::id()), started, marked })
     }
 
-    /// Returns the user's processes, ordered by id.
     pub(super) fn user_processes(&self) -> Vec<&Process> {
         let user = self.machine.process(self.own).and_then(Process::effective_user_id);
         let all = self.machine.processes().values();
@@ -82,7 +81,6 @@ impl ProcessSnapshot {
         self.with_ancestors(self.own).contains(&process.pid())
     }
 
-    /// Returns a process and its ancestors.
     fn with_ancestors(&self, from: Pid) -> BTreeSet<Pid> {
         let mut line = BTreeSet::new();
         let mut next = Some(from);

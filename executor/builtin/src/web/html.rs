@@ -9,7 +9,6 @@ use reqwest::Url;
 
 /// Longest address of a link. A longer one is data, or an attack.
 pub(super) const LINK_BYTES: usize = 2 << 10;
-/// Most bytes of a title.
 const TITLE_BYTES: usize = 1 << 10;
 /// Elements whose contents are never read.
 const UNSEEN_TAGS: [&[u8]; 9] = [
@@ -56,7 +55,6 @@ const BLOCK_TAGS: [&[u8]; 27] = [
     b"ul",
 ];
 
-/// The title and text of a page.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
     pub(super) title: String,

@@ -14,7 +14,6 @@ use super::{
 
 pub(super) const DESCRIPTION: &str = "Fetch and extract content from a URL.";
 
-/// Most bytes of text that are returned.
 const MAX_TEXT_BYTES: usize = 128 << 10;
 
 #[derive(Debug, Deserialize, JsonSchema)]

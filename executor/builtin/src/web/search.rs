@@ -24,7 +24,6 @@ const MAX_RESULTS: usize = 20;
 /// Most bytes read of a title or a snippet.
 const FIELD_BYTES: usize = 4 << 10;
 const DOCS_RESULTS: usize = 5;
-/// Most bytes of a summary.
 const SUMMARY_BYTES: usize = 3_000;
 /// Documentation sites of common libraries. Other libraries are searched by name.
 const LIBRARIES: [(&str, &str); 18] = [
@@ -105,7 +104,6 @@ pub(super) async fn search_docs(
     search_pages(&services, &services.docs, &query, DOCS_RESULTS).await
 }
 
-/// Returns the trimmed text. Rejects an empty one.
 fn require_text<'a>(name: &str, text: &'a str) -> Result<&'a str, ToolError> {
     let text = text.trim();
     if text.is_empty() {
@@ -144,14 +142,12 @@ async fn search_pages(
     Ok(format_results(query, &found))
 }
 
-/// The part of a result that is being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ResultPart {
     Title,
     Snippet,
 }
 
-/// A parsed page of search results.
 #[derive(Default)]
 struct ResultPage {
     found: Vec<SearchResult>,
@@ -210,7 +206,6 @@ fn read_results(html: &str, base: &Url) -> ResultPage {
     ResultPage { found, is_one }
 }
 
-/// Appends text up to [`FIELD_BYTES`].
 fn push_limited(to: &mut String, text: &str) {
     let room = FIELD_BYTES.saturating_sub(to.len());
     to.push_str(&text[..text.floor_char_boundary(room)]);
@@ -232,7 +227,6 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns an address below that of a service.
 fn service_url<'a>(
     base: &Url,
     path: &str,
@@ -394,7 +388,6 @@ struct SearchResult {
 const TITLE_BYTES: usize = 400;
 const SNIPPET_BYTES: usize = 400;
 
-/// Returns a numbered list of titles, addresses and snippets.
 fn format_results(query: &str, found: &[SearchResult]) -> String {
     if found.is_empty() {
         return format!("No results found for: {query}");

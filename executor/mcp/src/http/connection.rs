@@ -30,24 +30,19 @@ use crate::{
     session::SessionState,
 };
 
-/// The header with the session id.
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-/// The header with the negotiated protocol version.
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The header with the event after which a stream resumes.
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
-/// The accepted media types.
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 /// Time limit for a message that has no answer.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit for the stream on which a server sends its requests.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time limit for the end of a session.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes of a refusal's body that are read.
 const REFUSAL_BYTES: usize = 4 << 10;
 
-/// A connection to one server.
 pub(super) struct Connection {
     http: Http,
     pub(super) url: Url,
@@ -57,7 +52,6 @@ pub(super) struct Connection {
     /// The stream of a legacy server, until a task reads it.
     stream: Mutex<Option<EventStream>>,
     headers: HeaderMap,
-    /// The source of tokens, if the server wants them.
     bearer: Option<Bearer>,
     /// Host and port, for messages.
     pub(super) host: String,
@@ -76,7 +70,6 @@ pub(super) struct Connection {
     negotiated: Mutex<Negotiated>,
 }
 
-/// Session id and protocol version.
 #[derive(Default)]
 struct Negotiated {
     session: Option<HeaderValue>,
@@ -122,7 +115,6 @@ impl Connection {
         })
     }
 
-    /// Sends a message.
     pub(super) async fn post(&self, body: Vec<u8>) -> Result<Response, Broken> {
         // A legacy server sends the answer on its stream, and only confirms the message here.
         self.post_within(self.is_legacy().then_some(NOTIFY_TIMEOUT), body).await
@@ -143,7 +135,6 @@ impl Connection {
         self.send_authorized(asked, limit).await
     }
 
-    /// Uses the legacy transport from now on.
     pub(super) fn switch_to_legacy(&self, endpoint: Url, stream: EventStream) {
         if self.endpoint.set(endpoint).is_ok() {
             *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
@@ -242,7 +233,6 @@ impl Connection {
         }
     }
 
-    /// Ends the session, if there is one.
     pub(super) async fn end_session(&self) {
         if self.lock_negotiated().session.is_some() && !self.is_closing() {
             let _ = timeout(LEAVE_TIMEOUT, self.delete_session()).await;
@@ -272,7 +262,6 @@ impl Connection {
         Outgoing { method, url, headers, body: None, reach: Reach::Anywhere }
     }
 
-    /// Records the session id of an answer.
     pub(super) fn note_session(&self, response: &Response) {
         let mut agreed = self.lock_negotiated();
         if agreed.session.is_none() {
@@ -319,12 +308,10 @@ impl Connection {
         self.ends.closing.cancelled().await;
     }
 
-    /// Removes the secrets from a text.
     pub(super) fn clean(&self, text: String) -> String {
         self.ends.seen.clean(text)
     }
 
-    /// Returns why the connection was closed.
     pub(super) fn reason(&self) -> Option<String> {
         self.lock_negotiated().reason.clone()
     }
@@ -334,7 +321,6 @@ impl Connection {
     }
 }
 
-/// Returns the configured headers.
 pub(crate) fn configured_headers(
     spec: &McpHttp,
     seen: &mut Redaction,
@@ -359,7 +345,6 @@ fn set_token(asked: &mut Outgoing, token: &str) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Reads the start of a refusal's body.
 pub(super) async fn read_refusal(response: &mut Response) -> String {
     let mut body = Vec::new();
     while body.len() < REFUSAL_BYTES
@@ -370,7 +355,6 @@ pub(super) async fn read_refusal(response: &mut Response) -> String {
     String::from_utf8_lossy(&body).trim().to_owned()
 }
 
-/// Returns whether an answer has a media type.
 pub(super) fn has_media_type(response: &Response, kind: &str) -> bool {
     let written = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let written = written.unwrap_or_default().split(';').next().unwrap_or_default();

@@ -21,11 +21,9 @@ pub(super) struct Event {
     pub(super) retry: Option<Duration>,
 }
 
-/// An event exceeded the limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
-/// The type of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {
     #[default]
@@ -50,7 +48,6 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Creates a parser for events of `most` bytes each.
     pub(super) fn new(most: usize) -> Self {
         Self {
             most,
@@ -65,7 +62,6 @@ impl Events {
         }
     }
 
-    /// Returns the next complete event.
     pub(super) fn next(&mut self) -> Option<Event> {
         self.ready.pop_front()
     }
@@ -158,14 +154,12 @@ impl Events {
     }
 }
 
-/// The events of an open response.
 pub(super) struct EventStream {
     response: Response,
     events: Events,
 }
 
 impl EventStream {
-    /// Reads events of `most` bytes each.
     pub(super) fn new(response: Response, most: usize) -> Self {
         Self { response, events: Events::new(most) }
     }

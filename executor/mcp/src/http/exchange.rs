@@ -153,7 +153,6 @@ async fn read_document(
     }
 }
 
-/// The end of a stream.
 enum StreamEnd {
     Answered,
     /// It may resume after this event and this delay.
@@ -236,7 +235,6 @@ fn is_answer(message: &RxJsonRpcMessage<RoleClient>, id: &RequestId) -> bool {
     }
 }
 
-/// Adds the id of the request to an error without an id.
 fn with_request_id(
     mut message: RxJsonRpcMessage<RoleClient>,
     id: &RequestId,

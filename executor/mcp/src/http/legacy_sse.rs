@@ -14,7 +14,6 @@ use super::{
 };
 use crate::message::{parse_message, too_long_error};
 
-/// Time limit for the endpoint event.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns whether a server that answers `initialize` with this status may be a legacy server.
@@ -65,7 +64,6 @@ async fn read_endpoint(connection: &Connection) -> Result<(EventStream, String),
     }
 }
 
-/// Reads the stream of a legacy server to its end.
 pub(super) async fn read_legacy_stream(connection: &Connection, mut stream: EventStream) {
     while let Some(event) = stream.next().await {
         let Some(data) = event.data.filter(|_| !event.is_endpoint) else { continue };

@@ -17,7 +17,6 @@ use crate::message::parse_message;
 pub(super) const RESUME_DELAY: Duration = Duration::from_secs(1);
 /// The shortest delay that a server can request.
 pub(super) const MIN_RESUME_DELAY: Duration = Duration::from_millis(50);
-/// The longest delay.
 pub(super) const MAX_RESUME_DELAY: Duration = Duration::from_secs(30);
 /// Refusals in a row after which the stream is given up.
 const MAX_DENIALS: u32 = 3;

@@ -31,14 +31,12 @@ pub(crate) struct Bearer {
     background: BackgroundTasks,
 }
 
-/// The current token and the last failure.
 #[derive(Default)]
 struct TokenState {
     /// The token that was sent last.
     token: Option<AccessToken>,
     /// The time and the error of the last failed request.
     failed: Option<(Instant, Denied)>,
-    /// The last challenge of the server.
     challenge: Option<String>,
     /// The time of the last check for a logout.
     checked_at: Option<Instant>,
@@ -56,7 +54,6 @@ impl TokenState {
         self.token.as_ref().filter(|token| token.is_good(unix_time()))
     }
 
-    /// Returns the last failure while it is recent.
     fn check_recent_failure(&self) -> Result<(), Denied> {
         match &self.failed {
             Some((since, denied)) if since.elapsed() < FAILURE_PAUSE => Err(denied.clone()),
@@ -68,7 +65,6 @@ impl TokenState {
         self.failed = Some((Instant::now(), denied.clone()));
     }
 
-    /// Stores the result of a token request.
     fn store_result(
         &mut self,
         got: Result<Option<AccessToken>, Denied>,
@@ -220,7 +216,6 @@ impl Bearer {
     }
 }
 
-/// Returns the bearer challenge of a server.
 pub(super) fn bearer_challenge(headers: &HeaderMap) -> Option<String> {
     let all = headers.get_all(WWW_AUTHENTICATE).iter();
     let mut all = all.filter_map(|value| value.to_str().ok());

@@ -35,7 +35,6 @@ use super::{
     web::{AuthHttp, resource_url},
 };
 
-/// A request for a token of one server.
 pub(super) struct TokenRequest<'a> {
     pub(super) sought: Discovery<'a>,
     /// The scopes to request. By default those that the server names.
@@ -55,7 +54,6 @@ impl TokenRequest<'_> {
         Ok(found)
     }
 
-    /// Returns the scopes to request.
     async fn wanted_scopes(&self, found: &AuthServer) -> Vec<String> {
         match self.scopes {
             [] => found.manager.select_initial_scopes(&[]).await,
@@ -228,7 +226,6 @@ pub(super) async fn post_form(
 /// Lifetime of an assertion in seconds. Long enough for clocks that differ.
 const LIFETIME_SECONDS: u64 = 300;
 
-/// Why an assertion cannot be signed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SignError {
     #[error(
@@ -240,7 +237,6 @@ pub(super) enum SignError {
     Sign,
 }
 
-/// A key that signs.
 enum SigningKey {
     Ecdsa(EcdsaKeyPair, &'static str),
     Ed25519(Ed25519KeyPair),
@@ -274,7 +270,6 @@ impl SigningKey {
         RsaKeyPair::from_pkcs8(der).map(Self::Rsa).map_err(|_| SignError::Key)
     }
 
-    /// Returns the name of the algorithm (RFC 7518).
     fn algorithm(&self) -> &'static str {
         match self {
             Self::Ecdsa(_, name) => name,

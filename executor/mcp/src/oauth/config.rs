@@ -17,7 +17,6 @@ pub struct OAuth {
     pub(super) issuer: Option<String>,
 }
 
-/// How a token is granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Grant {
     /// A person logs in, once.
@@ -25,7 +24,6 @@ pub(super) enum Grant {
         client: Option<Client>,
         /// The URL of the client's metadata document.
         document: Option<String>,
-        /// The port of the redirect URI.
         port: Option<u16>,
     },
     /// The program itself has an account.
@@ -41,7 +39,6 @@ pub(super) struct Client {
     pub(super) secret: Option<Text>,
 }
 
-/// The credentials of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Credential {
     Secret(Text),
@@ -49,16 +46,13 @@ pub(super) enum Credential {
     Key(Text),
 }
 
-/// A company's identity provider.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Identity {
-    /// The issuer, compared byte by byte.
     pub(super) issuer: String,
     pub(super) token_endpoint: ServerUrl,
     pub(super) client_id: String,
     pub(super) client_secret: Option<Text>,
-    /// The identity token.
     pub(super) id_token: Text,
 }
 
@@ -197,7 +191,6 @@ pub(super) fn is_scope(text: &str) -> bool {
 }
 
 impl OAuth {
-    /// Returns the names of its secrets.
     pub(crate) fn secrets(&self) -> Vec<&str> {
         let texts: Vec<&Text> = match &self.grant {
             Grant::Person { client, .. } => {
@@ -214,12 +207,10 @@ impl OAuth {
         texts.into_iter().filter_map(Text::secret).collect()
     }
 
-    /// Returns whether the port of the redirect URI is configured.
     pub fn has_port(&self) -> bool {
         matches!(self.grant, Grant::Person { port: Some(_), .. })
     }
 
-    /// Returns whether a person has to log in.
     pub fn is_for_people(&self) -> bool {
         matches!(self.grant, Grant::Person { .. })
     }

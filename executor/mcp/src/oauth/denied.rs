@@ -7,7 +7,6 @@ use secrets::Redaction;
 /// Characters of a server's message that are shown.
 pub(super) const MAX_CHARACTERS: usize = 500;
 
-/// Why a request has no token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Denied {
     /// A person has to log in, or to correct the configuration.
@@ -19,7 +18,6 @@ pub(crate) enum Denied {
 }
 
 impl Denied {
-    /// Converts an error of the authorization.
     pub(super) fn from_auth_error(err: &AuthError, seen: &Redaction) -> Self {
         let text = describe_auth_error(err, seen);
         match err {
@@ -30,7 +28,6 @@ impl Denied {
         }
     }
 
-    /// Converts a failed request.
     pub(super) fn from_broken(err: &Broken) -> Self {
         let text = err.to_string();
         match err {
@@ -64,7 +61,6 @@ impl Denied {
         }
     }
 
-    /// Returns the message.
     pub(super) fn into_text(self) -> String {
         let (Self::Refused(text) | Self::Unfound(text) | Self::Unreachable(text)) = self;
         text

@@ -16,18 +16,15 @@ use super::{
 /// Time limit for the discovery. A server can name many others, and each gets a request.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The discovery of the authorization server of one MCP server.
 #[derive(Clone, Copy)]
 pub(super) struct Discovery<'a> {
     pub(super) web: &'a Arc<AuthHttp>,
     pub(super) server: &'a Url,
     /// The challenge with which the server refused a request, if there was one.
     pub(super) challenge: Option<&'a str>,
-    /// The configured issuer.
     pub(super) issuer: Option<&'a str>,
 }
 
-/// The authorization server of an MCP server.
 pub(super) struct AuthServer {
     pub(super) manager: AuthorizationManager,
     pub(super) metadata: AuthorizationMetadata,

@@ -33,7 +33,6 @@ use crate::{McpHttp, McpServer, http::configured_headers};
 /// The name with which the client registers.
 const CLIENT_NAME: &str = "Faber";
 
-/// A login in progress.
 pub struct Login {
     manager: AuthorizationManager,
     kept: TokenStore,
@@ -46,12 +45,9 @@ pub struct Login {
     seen: Redaction,
 }
 
-/// A finished login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedIn {
-    /// The issuer.
     pub issuer: Option<String>,
-    /// The granted scopes.
     pub scopes: Vec<String>,
     /// The lifetime of the access token, if it is known.
     pub lasts: Option<Duration>,
@@ -59,7 +55,6 @@ pub struct LoggedIn {
     pub is_renewed: bool,
 }
 
-/// Why a login failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
     /// The toolset does not support logins.
@@ -68,18 +63,14 @@ pub enum LoginError {
     /// The callback does not belong to this login, which continues.
     #[error("this is not an answer to the current login")]
     Stray,
-    /// The server or the person refused.
     #[error("{0}")]
     Refused(String),
-    /// A server cannot be reached.
     #[error("{0}")]
     Unreachable(String),
-    /// The login cannot be stored.
     #[error("{0}")]
     Unkept(String),
 }
 
-/// The server of a login, and its settings.
 struct LoginTarget<'a> {
     kept: TokenStore,
     server: &'a McpHttp,
@@ -294,7 +285,6 @@ impl LoginTarget<'_> {
         }
     }
 
-    /// Returns the secret of the client.
     fn client_secret(
         &self,
         client: &RegisteredClient,
@@ -413,7 +403,6 @@ fn new_client(metadata: &AuthorizationMetadata, redirect: &str, id: &str) -> Reg
     }
 }
 
-/// Registers a client with the authorization server.
 async fn register_client(
     web: &AuthHttp,
     manager: &mut AuthorizationManager,

@@ -20,19 +20,15 @@ use tokio::time::{Instant, sleep};
 
 use super::config::is_scope;
 
-/// Bytes of a login file.
 const MAX_BYTES: u64 = 256 << 10;
 /// Bytes of the URL's digest in the name of its file.
 const DIGEST_BYTES: usize = 8;
 /// Seconds before its expiry at which a token is refreshed, but at most half of its lifetime.
 const RENEWAL_MARGIN: u64 = 30;
-/// Recorded scopes of one server.
 const MAX_SCOPES: usize = 64;
-/// Bytes of one recorded scope.
 const SCOPE_BYTES: usize = 256;
 /// Time limit for the lock. Covers two requests of another process.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(75);
-/// Poll interval for the lock.
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
 /// The folder of all logins of a person: one file for each toolset and server.
@@ -50,11 +46,9 @@ pub(super) struct TokenStore {
     file: Arc<PathBuf>,
 }
 
-/// The login to one server.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LoginRecord {
-    /// The registered client of the login.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) client: Option<RegisteredClient>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,7 +58,6 @@ pub(super) struct LoginRecord {
     pub(super) wanted: Vec<String>,
 }
 
-/// A client that was registered with an authorization server.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RegisteredClient {
@@ -74,13 +67,11 @@ pub(super) struct RegisteredClient {
     /// When the secret expires, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) secret_until: Option<u64>,
-    /// The redirect URI.
     pub(super) redirect: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) issuer: Option<String>,
 }
 
-/// An access token.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct AccessToken {
     pub(super) text: String,
@@ -125,7 +116,6 @@ impl Logins {
 }
 
 impl TokenStore {
-    /// Reads the login, if there is one.
     pub(super) fn read(&self) -> Result<Option<LoginRecord>, String> {
         let file = match File::open(&*self.file) {
             Ok(file) => file,
@@ -226,7 +216,6 @@ impl TokenStore {
     }
 }
 
-/// Returns options for files that only their owner may read.
 fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true);
@@ -250,7 +239,6 @@ impl LoginRecord {
         !is_good && self.refresh_token().is_none()
     }
 
-    /// Returns the refresh token.
     pub(super) fn refresh_token(&self) -> Option<&str> {
         let token = self.granted.as_ref()?.token_response.as_ref()?;
         Some(token.refresh_token()?.secret().as_str())

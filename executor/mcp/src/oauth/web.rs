@@ -29,7 +29,6 @@ use tokio::{sync::OnceCell, time::timeout};
 
 use super::denied::Denied;
 
-/// Bytes of an answer.
 const MAX_BYTES: usize = 256 << 10;
 /// Default time limit for an answer.
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -88,7 +88,6 @@ impl ProtectionMounts {
         Ok(self)
     }
 
-    /// Resolves paths and returns those that exist.
     fn resolve_paths(&mut self, paths: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
         let mut ends = Vec::new();
         for path in paths {
@@ -182,7 +181,6 @@ fn refused_error(path: &Path, why: &str, named: &[PathBuf]) -> io::Error {
     io::Error::other(format!("`{at}` is Faber's own, lies {place}, and {why}: {help}"))
 }
 
-/// Removes duplicates and paths that are inside another one.
 fn outermost_paths(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     // The contents of a folder follow it directly in this order.
     paths.sort();

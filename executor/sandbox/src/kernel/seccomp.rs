@@ -133,7 +133,6 @@ fn with_x32(rules: impl IntoIterator<Item = (i64, Vec<SeccompRule>)>) -> Rules {
     rules.into_iter().flat_map(both).collect()
 }
 
-/// Returns the refused calls with their conditions.
 fn build_rules(confinement: &Confinement) -> Result<Rules, FilterError> {
     let mut refused: Rules = BTreeMap::new();
     let mut refuse = |call: i64, any: Vec<SeccompRule>| {

@@ -14,7 +14,6 @@ pub struct Listing(Arc<Listed>);
 #[derive(Debug)]
 pub(super) struct Listed {
     definitions: Arc<[Arc<ToolDefinition>]>,
-    /// The sets without their tools.
     sets: Vec<ToolSet>,
     /// The set of each tool, and `true` if the tool's own name means it.
     places: Vec<(usize, bool)>,

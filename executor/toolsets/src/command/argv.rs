@@ -33,23 +33,19 @@ impl TryFrom<Vec<String>> for Argv {
 }
 
 impl Argv {
-    /// Returns the program.
     pub fn program(&self) -> &str {
         &self.program
     }
 
-    /// Runs another program with the same arguments.
     #[must_use]
     pub fn with_program(self, program: String) -> Self {
         Self { program, ..self }
     }
 
-    /// Returns the names of the parameters in the arguments.
     pub fn parameters(&self) -> impl Iterator<Item = &str> {
         self.arguments.iter().flat_map(Template::parameters)
     }
 
-    /// Renders the arguments.
     pub fn arguments(&self, parameters: &Value) -> Vec<String> {
         self.arguments.iter().filter_map(|argument| argument.fill(parameters)).collect()
     }

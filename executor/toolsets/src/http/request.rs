@@ -25,12 +25,10 @@ const REST: &str = "rest";
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpRun {
-    /// The method.
     #[serde(default)]
     method: Verb,
     /// The address. The host cannot be a template.
     url: Address,
-    /// Headers.
     #[serde(default)]
     headers: Fields,
     /// The query: fields, or `rest`.
@@ -38,7 +36,6 @@ pub struct HttpRun {
     query: Query,
     /// The body: a value, or `rest`.
     body: Option<Value>,
-    /// Time limit for a response.
     pub(super) timeout_seconds: Option<u64>,
 }
 
@@ -60,7 +57,6 @@ enum Field {
     Secret(Text),
 }
 
-/// The query of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 enum Query {
@@ -131,7 +127,6 @@ impl TryFrom<Value> for Query {
 }
 
 impl HttpRun {
-    /// Returns the fields of the headers and the query.
     fn fields(&self) -> impl Iterator<Item = &Field> {
         let query = match &self.query {
             Query::Fields(fields) => fields.0.as_slice(),
@@ -152,7 +147,6 @@ impl HttpRun {
         self.method.effect()
     }
 
-    /// Returns the names of the parameters in the request.
     pub(crate) fn parameters(&self) -> BTreeSet<String> {
         let fields = self.fields().filter_map(|field| match field {
             Field::Filled(template) => Some(template),

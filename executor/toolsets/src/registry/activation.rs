@@ -16,10 +16,8 @@ use toolbox::{
 
 use super::{Inner, Registry, RegistryError};
 
-/// The result of activating or deactivating toolsets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Switched {
-    /// Names of the sets whose state has changed.
     pub changed: Vec<String>,
     /// Names of no set.
     pub not_found: Vec<String>,
@@ -102,7 +100,6 @@ struct Outcome {
     refused: Vec<String>,
 }
 
-/// Builds the set `ToolSet`.
 pub(super) fn tool_set(registry: Weak<Inner>) -> ToolSet {
     let name = TOOL_SET.parse().expect("the name of the set is a literal");
     let tools = [

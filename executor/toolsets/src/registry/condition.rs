@@ -12,7 +12,6 @@ use shared::{
     template::{LookUpValues, ResolveNames, Target},
 };
 
-/// The data of every context, by its name.
 pub(super) type Contexts = BTreeMap<String, Value>;
 
 /// Checks the syntax of a condition.

@@ -48,7 +48,6 @@ pub(super) struct Registered {
     /// The name of the record, which is the qualified name of the tool.
     pub(super) record: String,
     pub(super) set: String,
-    /// The tool as it was written.
     pub(super) written: Value,
     pub(super) at: Timestamp,
     /// When this tool's set was created. The tool that created it may have been removed.
@@ -68,7 +67,6 @@ impl Registered {
     }
 }
 
-/// The parsed documents, by context.
 pub(super) type Read = BTreeMap<String, Arc<Documents>>;
 
 /// A set that the toolbox should have.
@@ -79,14 +77,10 @@ pub(super) struct Wanted {
     pub(super) is_active: bool,
 }
 
-/// The merged sets.
 #[derive(Debug, Default)]
 pub(super) struct Merged {
-    /// The sets that the toolbox should have, in their order.
     pub(super) wanted: Vec<Wanted>,
-    /// Sets whose condition does not hold.
     pub(super) hidden: Vec<SetConfig>,
-    /// Requests that conflict with others.
     pub(super) complaints: Vec<Complaint>,
     pub(super) read: Read,
 }
@@ -101,11 +95,9 @@ type Dated = (SetConfig, Option<Timestamp>);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Merge<'a> {
     pub(super) configured: &'a [SetConfig],
-    /// The folder of relative paths in added sets and tools.
     pub(super) base: &'a Path,
     /// The variables that added sets and tools may use. `None` allows all.
     pub(super) secrets: Option<&'a BTreeSet<String>>,
-    /// The records of the last merge.
     pub(super) known_before: &'a Known,
     /// The documents of the last merge. Unchanged documents are not parsed again.
     pub(super) read_before: &'a Read,

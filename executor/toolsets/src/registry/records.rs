@@ -12,7 +12,6 @@ use shared::{
 use super::merge::{Added, Known, Registered};
 use crate::sources::{SetConfig, documents::FIELD};
 
-/// Records of one page.
 const PAGE: usize = 500;
 
 /// Reads all records. Applies the stored changes of contexts to the `configured` contexts.

@@ -24,7 +24,6 @@ struct New {
     /// `true` if the caller named the set.
     has_set: bool,
     tool: CommandTool,
-    /// The tool as it was written.
     written: Value,
     ready: ReadyTool,
 }

@@ -20,19 +20,13 @@ use toolbox::{Tool, ToolContext, effect_rules::EffectRules};
 use super::{SetConfig, Source};
 use builtin::{GitWrites, Root, code, file, memory, system, web};
 
-/// A kind of built-in toolset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BuiltinKind {
-    /// Reads and changes files.
     CodeTools,
-    /// Finds files and text in files.
     FileTools,
-    /// Runs commands and lists processes.
     SystemTools,
-    /// Fetches pages and searches the web.
     WebTools,
-    /// Stores and finds texts.
     MemoryTools,
 }
 
@@ -55,11 +49,9 @@ const IN_SYSTEM: [&str; 13] = [
     "/usr/sbin",
 ];
 
-/// The configuration of a built-in toolset.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BuiltinSet {
-    /// The kind.
     pub builtin: BuiltinKind,
     /// The folder that the tools see. By default the folder of the configuration.
     #[serde(default)]
@@ -69,15 +61,12 @@ pub struct BuiltinSet {
     /// The policy for changes of `.git`.
     #[serde(default)]
     pub git: GitWrites,
-    /// The settings of the system tools.
     #[serde(default)]
     pub system: system::SystemConfig,
-    /// The settings of the web tools.
     #[serde(default)]
     pub web: web::WebConfig,
 }
 
-/// Resources that some tools need.
 #[derive(Clone, Debug)]
 pub(super) struct Needs {
     pub(super) launcher: Launcher,
@@ -115,7 +104,6 @@ impl BuiltinKind {
 }
 
 impl BuiltinSet {
-    /// Resolves relative folders against the folder of the configuration.
     pub(super) fn rooted(mut self, base: &Path) -> Self {
         self.root = self.root.map(|root| base.join(root));
         self.base = Some(base.to_owned());

@@ -21,17 +21,13 @@ use super::{
 };
 use crate::command::{Action, CommandTool};
 
-/// The configuration of a toolset.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "WrittenSet")]
 pub struct SetConfig {
-    /// The name.
     pub name: ToolSetName,
-    /// The purpose of the set.
     pub description: String,
     /// `true` if plans may use it.
     pub active: bool,
-    /// The source of the tools.
     pub source: Source,
     /// The effects of tools, where the source says something else. The key stands in `source`.
     pub effects: EffectRules,
@@ -69,18 +65,12 @@ fn yes() -> bool {
     true
 }
 
-/// The source of a set's tools.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
-    /// An MCP server over stdio or HTTP.
     Mcp(McpServer),
-    /// Commands on this machine, and HTTP calls.
     Tools(Vec<CommandTool>),
-    /// A built-in set.
     Builtin(Box<BuiltinSet>),
-    /// An HTTP API that an OpenAPI document describes.
     OpenApi(Box<OpenApiConfig>),
-    /// A GraphQL endpoint.
     GraphQl(Box<GraphQlConfig>),
     /// Documents of a context. The configuration cannot have this source.
     Documents(Arc<Documents>),
@@ -177,7 +167,6 @@ fn listed(word: &str) -> String {
 }
 
 impl SetConfig {
-    /// Resolves relative paths against the folder of the configuration.
     #[must_use]
     pub fn rooted(mut self, base: &Path) -> Self {
         match &mut self.source {
@@ -325,7 +314,6 @@ fn passed(confinement: &Confinement) -> impl Iterator<Item = &str> {
     confinement.pass.iter().map(String::as_str)
 }
 
-/// Resolves the relative paths of a tool.
 pub(crate) fn root(tool: &mut CommandTool, base: &Path) {
     let Some(Action::Command(run)) = &mut tool.run else { return };
     let program = rooted_program(base, run.command.program());

@@ -22,7 +22,6 @@ const DOCUMENTS: usize = 10_000;
 /// Collections of one context.
 const COLLECTIONS: usize = 1_000;
 
-/// The documents of a context.
 #[derive(Clone, Debug)]
 pub struct Documents {
     context: String,

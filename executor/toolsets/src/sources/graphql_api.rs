@@ -39,13 +39,10 @@ const SCHEMA: usize = 32 << 20;
 /// The greatest `depth`. Each level multiplies the size of the selection.
 const DEPTH: usize = 6;
 
-/// The configuration of an endpoint.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GraphQlConfig {
-    /// Its address.
     url: ServerUrl,
-    /// Headers of every request.
     #[serde(default)]
     headers: BTreeMap<String, Text>,
     /// A token for the header `Authorization: Bearer …`.
@@ -56,7 +53,6 @@ pub struct GraphQlConfig {
     /// Globs of the names of the wanted tools. By default all tools are wanted.
     #[serde(default)]
     include: Vec<String>,
-    /// Time limit for a response.
     timeout_seconds: Option<u64>,
 }
 
@@ -70,7 +66,6 @@ fn two() -> usize {
     2
 }
 
-/// State that the tools of an endpoint share.
 #[derive(Debug)]
 struct Endpoint {
     config: GraphQlConfig,

@@ -36,7 +36,6 @@ const ID: usize = 180;
 /// Bytes of a tool's description.
 const DESCRIPTION: usize = 1_000;
 
-/// A service that describes its tools.
 #[async_trait]
 pub(super) trait Offers: fmt::Debug + Send + Sync {
     /// Returns the tools of the service for a set. `effects` replace the effects that the service
@@ -50,7 +49,6 @@ pub(super) trait Offers: fmt::Debug + Send + Sync {
     ) -> Result<Vec<Arc<dyn Tool>>, String>;
 }
 
-/// Discovers the tools of one set.
 #[derive(Debug)]
 pub(super) struct Asker {
     set: ToolSetName,

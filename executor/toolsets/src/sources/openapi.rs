@@ -35,7 +35,6 @@ use crate::http::Caller;
 /// Bytes of a document. The largest published documents have a third of it.
 const DOCUMENT: usize = 32 << 20;
 
-/// The configuration of an API.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenApiConfig {
@@ -43,7 +42,6 @@ pub struct OpenApiConfig {
     document: String,
     /// The address of the API. By default that of the document.
     base_url: Option<ServerUrl>,
-    /// Headers of every call.
     #[serde(default)]
     headers: BTreeMap<String, Text>,
     /// Credentials for the document's security schemes, by name.
@@ -55,7 +53,6 @@ pub struct OpenApiConfig {
     /// Tags. A tool needs one of them. By default none.
     #[serde(default)]
     tags: Vec<String>,
-    /// Time limit for a response.
     timeout_seconds: Option<u64>,
 }
 
@@ -65,7 +62,6 @@ impl OpenApiConfig {
         headers.chain(self.auth.values().flat_map(Credential::secrets)).collect()
     }
 
-    /// Resolves the document's path against a folder.
     pub(super) fn root(&mut self, base: &Path) {
         if !is_address(&self.document) {
             self.document = base.join(&self.document).display().to_string();

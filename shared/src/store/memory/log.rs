@@ -26,7 +26,6 @@ pub(super) struct Logs {
     arrived: u64,
 }
 
-/// A command in an inbox.
 #[derive(Debug)]
 struct WaitingCommand {
     id: CommandId,

@@ -57,7 +57,6 @@ impl StoredRecords {
         }
     }
 
-    /// Returns the names and values of all records of a kind.
     pub(super) fn values(&self, kind: RecordKind) -> impl Iterator<Item = (&String, Value)> {
         let records = self.kinds.get(&kind).into_iter().flatten();
         records.filter_map(|(name, (_, json))| Some((name, serde_json::from_str(json).ok()?)))

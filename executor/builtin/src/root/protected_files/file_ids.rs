@@ -23,27 +23,23 @@ const ENTRIES: usize = 1_000_000;
 /// than the resolution of any file system.
 const SETTLED_SECONDS: i64 = 2;
 
-/// The ids of some files. Computed on demand.
 pub(super) struct FileIdCache {
     /// Files and folders, without symlinks.
     paths: Vec<PathBuf>,
     most: usize,
     /// A listing is cached if the folder has not changed for this many seconds.
     settled: i64,
-    /// The cached listings.
     folders: Mutex<CachedFolders>,
 }
 
 type CachedFolders = BTreeMap<PathBuf, CachedFolder>;
 
-/// The listing of a folder.
 struct CachedFolder {
     state: FolderState,
     /// `true` if every later change gives the folder another time stamp.
     is_settled: bool,
     /// `true` if the listing stopped at the limit.
     is_cut: bool,
-    /// Sorted ids.
     files: Vec<FileId>,
     folders: Vec<PathBuf>,
 }

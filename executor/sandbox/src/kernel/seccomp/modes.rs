@@ -10,7 +10,6 @@ use seccompiler::SeccompCmpOp;
 
 use super::Check;
 
-/// The setuid and setgid bits.
 const SET_ID_BITS: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
 /// Calls with a mode, and the index of that argument.
 const MODE_CALLS: &[(libc::c_long, u8)] = &[
@@ -31,7 +30,6 @@ const OPEN_CALLS: &[(libc::c_long, u8)] = &[
     (libc::SYS_open, 1),
     (libc::SYS_openat, 2),
 ];
-/// The flags for a new file.
 const CREATE_FLAGS: [i32; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 
 // These numbers are the same on every architecture. Some versions of `libc` lack them.
@@ -72,7 +70,6 @@ pub(super) fn set_id_checks() -> Vec<(libc::c_long, Vec<Check>)> {
     calls
 }
 
-/// Returns the check that an argument has a bit.
 fn bit_check(argument: u8, bit: u64) -> Check {
     (argument, SeccompCmpOp::MaskedEq(bit), bit)
 }

@@ -28,7 +28,6 @@ pub(super) fn select(types: &Types, of: &Ref, depth: usize) -> (String, Value) {
 struct Selector<'a> {
     types: &'a Types,
     left: usize,
-    /// Objects that may still be searched.
     looks: usize,
     /// The types from the root to the present object.
     path: Vec<&'a str>,

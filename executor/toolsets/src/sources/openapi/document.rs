@@ -15,17 +15,14 @@ pub(super) struct Document {
     root: Value,
 }
 
-/// The base address of a document's operations.
 #[derive(Debug)]
 pub(super) struct Servers {
     /// The configured address, which replaces the servers of the document.
     pub(super) base: Option<Url>,
-    /// The address of the document.
     pub(super) from: Option<Url>,
 }
 
 impl Document {
-    /// Parses JSON or YAML.
     pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(text).map_err(|_| "the document is not UTF-8".to_owned())?;
         let text = text.trim_start_matches('\u{feff}');
@@ -58,7 +55,6 @@ impl Document {
         &self.root
     }
 
-    /// Follows the references of a value.
     pub(super) fn resolve<'a>(&'a self, mut value: &'a Value) -> Result<&'a Value, String> {
         for _ in 0..HOPS {
             let Some(reference) = value.get("$ref").and_then(Value::as_str) else {

@@ -150,7 +150,6 @@ struct Reader<'a> {
     nodes: usize,
 }
 
-/// Builds the schema of a tool's parameters.
 struct Input<'a> {
     schemas: Schemas<'a>,
     properties: Map<String, Value>,

@@ -14,7 +14,6 @@ pub(super) enum Place {
     Cookie,
 }
 
-/// How lists and objects are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     /// `a,b`, and objects as `k,v`.

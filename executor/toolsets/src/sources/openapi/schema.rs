@@ -18,7 +18,6 @@ const DEPTH: usize = 24;
 const DESCRIPTION: usize = 300;
 /// Choices of `enum`, `oneOf`, `anyOf` and `allOf`.
 const CHOICES: usize = 500;
-/// The types of JSON Schema.
 const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
 
 /// The direction of a value. Some properties belong to requests or responses only.
@@ -28,7 +27,6 @@ pub(super) enum Direction {
     Response,
 }
 
-/// Converts the schemas of one tool.
 #[derive(Debug)]
 pub(super) struct Schemas<'a> {
     document: &'a Document,

@@ -9,13 +9,11 @@ use shared::tool::ToolError;
 
 use super::{document::Document, parameter::Filled};
 
-/// Configured credentials of a scheme.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 pub(super) enum Credential {
     /// A key, a token, or `user:password`.
     Token(Text),
-    /// A user and a password.
     User(User),
 }
 
@@ -48,7 +46,6 @@ impl TryFrom<Value> for Credential {
     }
 }
 
-/// The place of the credentials in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Scheme {
     Header(String),
@@ -122,7 +119,6 @@ pub(super) fn choose(
 }
 
 impl Scheme {
-    /// Adds the credentials to a request.
     pub(super) fn write(
         &self,
         name: &str,

@@ -23,7 +23,6 @@ use super::{
 };
 use crate::http::{Caller, answer::output, fixed, invalid};
 
-/// State that the tools of an API share.
 #[derive(Debug)]
 pub(super) struct Api {
     pub(super) caller: Caller,
