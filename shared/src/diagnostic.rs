@@ -5,6 +5,7 @@ use std::{borrow::Cow, fmt};
 use serde::{Deserialize, Serialize};
 
 /// A problem of a draft, or a warning about a plan.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Diagnostic {
@@ -14,9 +15,7 @@ pub struct Diagnostic {
     pub code: Cow<'static, str>,
     /// The place in the draft, such as `tools[1].parameters.authorId`.
     pub path: String,
-    /// The problem.
     pub message: String,
-    /// The remedy.
     pub help: Option<String>,
 }
 

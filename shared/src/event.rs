@@ -19,13 +19,13 @@ use crate::{
 };
 
 /// An event with its position and time.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordedEvent {
     /// The position in the log. A store keeps it once per append, not once per event.
     pub seq: Seq,
     /// The time by the writer's clock. Never used for ordering.
     pub at: Timestamp,
-    /// The event.
     pub event: Event,
 }
 
@@ -41,12 +41,9 @@ pub enum Event {
     StepStarted(StepStarted),
     /// The tool returned a result. The step is finished.
     StepSucceeded {
-        /// The step.
         step: StepId,
-        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// The attempt.
         attempt: Attempt,
         /// The result. Absent if it is the list of the items' results.
         #[serde(
@@ -64,36 +61,27 @@ pub enum Event {
     },
     /// The tool reported its progress.
     StepProgress {
-        /// The step.
         step: StepId,
-        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// The attempt.
         attempt: Attempt,
-        /// The progress.
         progress: Progress,
     },
     /// A dry run checked the parameters of a step instead of calling its tool.
     StepChecked {
-        /// The step.
         step: StepId,
         /// The parameters. Templates that read outputs stay as they were written.
         parameters: Arc<Value>,
-        /// Warnings about the parameters.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
     },
     /// The attempt failed, and there will be another one.
     StepRetryScheduled {
-        /// The step.
         step: StepId,
-        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
         /// The attempt that failed.
         attempt: Attempt,
-        /// The error.
         error: ToolError,
         /// The earliest time of the next attempt.
         #[serde(with = "chrono::serde::ts_microseconds")]
@@ -103,12 +91,9 @@ pub enum Event {
     ///
     /// Either the worker died during the attempt, or the tool disappeared before it was called.
     StepInterrupted {
-        /// The step.
         step: StepId,
-        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// The attempt.
         attempt: Attempt,
         /// The reason why nothing was called. Absent if the worker died.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,14 +101,10 @@ pub enum Event {
     },
     /// The step failed, and there will be no further attempt. The step is finished.
     StepFailed {
-        /// The step.
         step: StepId,
-        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// The attempt.
         attempt: Attempt,
-        /// The error.
         error: ToolError,
         /// The command by which a person refused the step. It prevents a second effect of the same
         /// command.
@@ -132,40 +113,29 @@ pub enum Event {
     },
     /// The step will not run. It is finished.
     StepSkipped {
-        /// The step.
         step: StepId,
-        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// The reason.
         reason: SkipReason,
     },
     /// The step waits for a person or a signal.
     StepWaiting {
-        /// The step.
         step: StepId,
-        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// The reason.
         reason: WaitReason,
         /// The rendered parameters.
         parameters: Arc<Value>,
-        /// Warnings about the parameters.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
     },
     /// A person approved the step, or asked for another attempt. (A refusal fails the step.)
     StepApproved {
-        /// The step.
         step: StepId,
-        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// The person's comment.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         comment: Option<String>,
-        /// The command that caused the event. It prevents a second effect of the same command.
         command: CommandId,
     },
     /// A person said what became of a call whose outcome is unknown. The step is finished.
@@ -173,14 +143,11 @@ pub enum Event {
     /// In a retry, this is the decision about the call of the earlier execution, for an item of a
     /// list.
     StepSettled {
-        /// The step.
         step: StepId,
-        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
         /// The attempt that made the call.
         attempt: Attempt,
-        /// The person's answer.
         outcome: Settled,
         /// The output of the call. Absent if the call had no effect.
         #[serde(
@@ -189,7 +156,6 @@ pub enum Event {
             deserialize_with = "deserialize_nullable"
         )]
         output: Option<Arc<Value>>,
-        /// The person's comment.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         comment: Option<String>,
         /// The command that caused the event. Absent if the decision comes from the execution that
@@ -201,26 +167,19 @@ pub enum Event {
     ///
     /// Either the execution was cancelled, or the step was sleeping when the execution failed.
     StepCancelled {
-        /// The step.
         step: StepId,
-        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
     },
     /// A signal arrived. A waiting step takes it. Otherwise the execution keeps it.
     SignalReceived {
-        /// The signal's name.
         name: String,
-        /// The signal's payload.
         payload: Arc<Value>,
-        /// The command that caused the event. It prevents a second effect of the same command.
         command: CommandId,
     },
     /// A signal arrived, but the execution keeps too many signals already.
     SignalRefused {
-        /// The signal's name.
         name: String,
-        /// The command that caused the event. It prevents a second effect of the same command.
         command: CommandId,
     },
     /// A command changed nothing, such as `resume` for an execution that is not paused.
@@ -229,12 +188,9 @@ pub enum Event {
     CommandIgnored {
         /// The command: `pause`, `resume`, `approve`, `reject` or `settle`.
         asked: String,
-        /// The command's id. It prevents a second effect of the same command.
         command: CommandId,
     },
-    /// Cancellation was requested.
     CancelRequested {
-        /// The reason.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
@@ -242,10 +198,8 @@ pub enum Event {
     ///
     /// Either its input lacks values that templates need, or the next event can never be written.
     ExecutionFailed {
-        /// The error.
         error: ToolError,
     },
-    /// The execution's deadline passed.
     DeadlinePassed,
     /// A worker found that the waits were recorded by a clock that was ahead, and shortened them.
     ///
@@ -257,31 +211,26 @@ pub enum Event {
     },
     /// The execution was paused. No further step starts.
     Paused {
-        /// The command that caused the event. It prevents a second effect of the same command.
         command: CommandId,
     },
     /// The execution was resumed.
     Resumed {
-        /// The command that caused the event. It prevents a second effect of the same command.
         command: CommandId,
     },
     /// The execution did not succeed. Now it undoes its successful steps, latest first.
     CompensationStarted,
     /// Every step is finished. No event follows.
     Finished {
-        /// The outcome.
         outcome: Outcome,
     },
 }
 
 /// The plan of an execution, and its options.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Created {
-    /// The plan to run.
     pub plan: PlanId,
-    /// The request that the execution belongs to.
     pub request: RequestId,
-    /// The options.
     pub options: ExecutionOptions,
     /// The step that started this execution, if it is a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -317,29 +266,25 @@ impl Created {
 }
 
 /// The step that started a child execution.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
-    /// The parent execution.
     pub execution: ExecutionId,
-    /// The step.
     pub step: StepId,
-    /// The part of the step.
     #[serde(default, skip_serializing_if = "Part::is_whole")]
     pub part: Part,
-    /// The attempt.
     pub attempt: Attempt,
     /// The number of executions above the child.
     pub depth: u32,
 }
 
 /// A claim of an execution by a worker.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claimed {
-    /// The worker.
     pub worker: WorkerId,
     /// The name of the worker's machine, for people.
     pub node: Arc<str>,
-    /// The number of the claim.
     pub epoch: Epoch,
     /// Set if the worker already owned the execution. It claims again because its lease ran out.
     /// Running attempts continue.
@@ -348,18 +293,15 @@ pub struct Claimed {
 }
 
 /// The start of an attempt.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepStarted {
-    /// The step.
     pub step: StepId,
-    /// The part of the step.
     #[serde(default, skip_serializing_if = "Part::is_whole")]
     pub part: Part,
-    /// The attempt.
     pub attempt: Attempt,
     /// The rendered parameters.
     pub parameters: Arc<Value>,
-    /// Warnings about the parameters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The wake-up time of a sleeping step.
@@ -399,6 +341,7 @@ pub enum SkipReason {
 }
 
 /// The reason why a step waits.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "for", rename_all = "snake_case")]
 pub enum WaitReason {
@@ -406,7 +349,6 @@ pub enum WaitReason {
     Approval,
     /// The step waits for a signal.
     Signal {
-        /// The signal's name.
         name: String,
         /// The end of the wait, if the plan limits it.
         #[serde(
@@ -417,10 +359,7 @@ pub enum WaitReason {
         until: Option<Timestamp>,
     },
     /// The step failed, and a person must decide if it is attempted again.
-    Decision {
-        /// The error.
-        error: ToolError,
-    },
+    Decision { error: ToolError },
 }
 
 /// The outcome of an execution.

@@ -78,26 +78,21 @@ pub struct Execution {
 }
 
 /// A signal that no step has taken yet.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signal {
-    /// The signal's name.
     pub name: String,
-    /// The signal's payload.
     pub payload: Arc<Value>,
 }
 
 /// Numbers of steps by their state.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepCounts {
-    /// All steps.
     pub total: usize,
-    /// Steps that succeeded.
     pub successful: usize,
-    /// Steps whose last attempt failed.
     pub failed: usize,
-    /// Steps that were skipped.
     pub skipped: usize,
-    /// Steps that were stopped.
     pub cancelled: usize,
 }
 

@@ -387,11 +387,10 @@ impl Part {
 }
 
 /// A unit of work: a step, or a part of one.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Task {
-    /// The step.
     pub step: StepNumber,
-    /// The part of the step.
     pub part: Part,
 }
 

@@ -46,31 +46,27 @@ pub struct Plan {
 }
 
 /// The purpose and origin of a plan.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanInfo {
-    /// The plan's id.
     pub id: PlanId,
-    /// The request that the plan belongs to.
     pub request: RequestId,
     /// The version of the plan within its request, counted from one.
     pub version: u32,
-    /// The query in words.
     pub query: String,
     /// The author of the draft: `offline`, `explicit`, or a model's name.
     pub planner: String,
-    /// The time when the plan was compiled.
     #[serde(with = "chrono::serde::ts_microseconds")]
     pub created_at: Timestamp,
 }
 
 /// One tool call of a plan, in short a step.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug)]
 pub struct ToolExecution {
-    /// The step's name within the plan.
     pub id: StepId,
     /// The tool, as `set.name`.
     pub tool: ToolName,
-    /// The way in which the step is carried out.
     pub kind: StepKind,
     /// The inputs of the plan that the step executes, if they have a schema.
     pub inputs: Option<PlanInputs>,
@@ -82,67 +78,56 @@ pub struct ToolExecution {
     pub depends_on: Vec<StepNumber>,
     /// The parts of the output that fill variables.
     pub output_mapping: Vec<OutputMapping>,
-    /// Retries, timeouts and error handling.
     pub policy: StepPolicy,
     /// The condition. A step with one waits until its dependencies finish, whether or not they
     /// succeeded.
     pub when: Option<Condition>,
-    /// The list to repeat the step for, if any.
     pub for_each: Option<ForEach>,
-    /// The call that undoes the step.
     pub compensate: Option<Box<Compensation>>,
 }
 
 /// A list. The step runs once for each of its items.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForEach {
     /// The template as it was written.
     pub written: String,
-    /// The reference to the list.
     pub list: Reference,
 }
 
 /// The call that undoes a step.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compensation {
-    /// The tool, as `set.name`.
     pub tool: ToolName,
-    /// The parameters as they were written.
     pub parameters: Arc<Value>,
-    /// The parsed parameters.
     pub template: Template,
-    /// Retries, timeouts and error handling.
     pub policy: StepPolicy,
 }
 
 /// The call of a step, or of a part of one.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Copy, Debug)]
 pub struct Callee<'a> {
-    /// The tool, as `set.name`.
     pub tool: &'a ToolName,
-    /// The way in which the call is carried out.
     pub kind: StepKind,
-    /// The parsed parameters.
     pub template: &'a Template,
-    /// Retries, timeouts and error handling.
     pub policy: &'a StepPolicy,
 }
 
 /// A part of an output, and the variable that it fills.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputMapping {
-    /// The path as it was written.
     pub written: String,
-    /// The parsed path.
     pub path: Path,
-    /// The variable.
     pub variable: Arc<str>,
 }
 
 /// The way in which a step is carried out.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepKind {
-    /// A tool call.
     Call,
     /// `flow.sleep`: the machine waits for a time.
     Sleep,

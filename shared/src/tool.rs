@@ -32,19 +32,16 @@ pub enum Effect {
 }
 
 /// The definition of a tool.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDefinition {
     /// The name from its source.
     pub name: ToolName,
-    /// The toolset that the tool belongs to.
     pub set: ToolSetName,
     /// The description for people and models.
     pub description: String,
-    /// The JSON Schema of the parameters.
     pub input_schema: Value,
-    /// The JSON Schema of the output, if known.
     pub output_schema: Option<Value>,
-    /// The effect of a second call.
     pub effect: Effect,
     /// Example requests of people who want this tool.
     pub examples: Vec<String>,
@@ -233,10 +230,10 @@ impl fmt::Debug for ErrorCode {
 }
 
 /// The error of a call.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct ToolError {
-    /// The error code.
     pub code: ErrorCode,
     /// The message for people: the problem and the remedy.
     pub message: Arc<str>,

@@ -14,9 +14,9 @@ use crate::{
 };
 
 /// The state of a step, an item, or a compensation at a position in the log.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The current state.
     pub state: StepState,
     /// The number of attempts that started.
     pub attempts: u32,
@@ -32,7 +32,6 @@ pub struct Step {
     pub spent: TimeSpent,
     /// The rendered parameters of the last attempt.
     pub parameters: Option<Arc<Value>>,
-    /// Warnings about the parameters.
     pub warnings: Vec<String>,
     /// Set if a person approved the step.
     pub is_approved: bool,
@@ -119,15 +118,13 @@ impl TimeSpent {
 }
 
 /// The state of a step.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepState {
-    /// The step has not started.
     Pending,
     /// An attempt is running, or was when the worker died.
     Running {
-        /// The attempt.
         attempt: Attempt,
-        /// The way in which it is carried out.
         how: AttemptKind,
     },
     /// The items are running.
@@ -137,7 +134,6 @@ pub enum StepState {
     },
     /// An attempt failed or was interrupted, and the next one may not start yet.
     Retrying {
-        /// The last attempt.
         attempt: Attempt,
         /// The earliest time of the next attempt.
         until: Timestamp,
@@ -157,18 +153,16 @@ pub enum StepState {
 }
 
 /// The way in which an attempt is carried out.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptKind {
-    /// A tool call.
     Calling,
     /// A wait for a time.
     Sleeping {
-        /// The end of the wait.
         until: Timestamp,
     },
     /// A child execution.
     Executing {
-        /// The child.
         child: ExecutionId,
     },
 }

@@ -8,16 +8,14 @@ use serde::{Deserialize, Serialize};
 use crate::{limits, tool::Effect};
 
 /// Retries, timeouts and error handling of a step.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StepPolicy {
-    /// The effect of a second call.
     pub effect: Effect,
     /// The time limit of one attempt, in milliseconds.
     pub timeout_ms: u64,
-    /// The retries after a failed attempt.
     pub retry: RetryPolicy,
-    /// The reaction to the step's failure.
     pub on_error: OnError,
     /// Set if a person must approve the step before it starts.
     pub requires_approval: bool,
