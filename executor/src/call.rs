@@ -132,7 +132,6 @@ impl Call {
         CallOutcome { is_found: true, result }
     }
 
-    /// Does some work before the call, unless the call is cancelled or times out.
     async fn before_call<T>(
         &self,
         whole: Pin<&mut Sleep>,

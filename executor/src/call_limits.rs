@@ -72,7 +72,6 @@ impl CallLimits {
         tools.into_iter().filter(|tool| self.has_limit(tool))
     }
 
-    /// Returns the limits of a call of a tool (`set.name`) with these parameters.
     pub fn limits_of_call(&self, tool: &ToolName, parameters: &Value) -> Vec<CallLimit> {
         let holding =
             self.rules.iter().zip(&self.names).filter(|(rule, _)| rule.of.includes_tool(tool));

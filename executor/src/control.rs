@@ -90,9 +90,7 @@ pub struct Started {
 }
 
 enum ReservedId {
-    /// No execution has it yet.
     Free(ExecutionId),
-    /// The execution of the key has it.
     Taken(ExecutionId),
 }
 
@@ -355,7 +353,6 @@ impl Control {
         self.send(id, Command::Resume).await
     }
 
-    /// Approves or rejects a step that waits for a person, or an item of one.
     pub async fn approve(
         &self,
         id: ExecutionId,

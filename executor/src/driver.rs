@@ -72,7 +72,6 @@ pub(crate) struct WorkerContext {
     pub(crate) permits: Arc<Permits>,
     /// Replans finished executions. Empty if this process does not.
     pub(crate) replanner: OnceLock<Arc<dyn Replanner>>,
-    /// Memory slots for executions.
     pub(crate) slots: Arc<Semaphore>,
     /// Memory slots for executions that only wait for permits.
     pub(crate) waiting_slots: Arc<Semaphore>,
@@ -209,7 +208,6 @@ impl Driver {
         driver
     }
 
-    /// Drives a stored execution, and applies the commands in its inbox.
     pub(crate) fn resume(
         context: Arc<WorkerContext>,
         execution: Execution,

@@ -288,7 +288,6 @@ impl Decision<'_> {
         self.execution.plan().step(task.step).call_of_part(task.part).policy.clone()
     }
 
-    /// Returns the effect of the last attempt of a task.
     fn attempt_effect(&self, task: Task) -> Effect {
         let recorded = self.execution.task(task).and_then(|step| step.effect);
         recorded.unwrap_or_else(|| self.planned_call(task).policy.effect)

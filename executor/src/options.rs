@@ -14,9 +14,7 @@ pub struct Options {
     pub poll: Duration,
     /// An execution that waits longer than this is parked.
     pub park_after: Duration,
-    /// Executions in memory at the same time.
     pub executions: usize,
-    /// Time limit for a cancelled call to return.
     pub cancel_grace: Duration,
     /// Time limit for a toolset to connect during a call.
     pub connect: Duration,

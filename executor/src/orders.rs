@@ -40,7 +40,6 @@ pub(crate) enum Order {
         execution: Box<Execution>,
         created: Box<RecordedEvent>,
         stored: oneshot::Sender<Result<(), AppendError>>,
-        /// Notified when this worker has finished the execution.
         finished: Option<oneshot::Sender<()>>,
         permit: OwnedSemaphorePermit,
     },

@@ -30,7 +30,6 @@ const HEAD_START_MS: i64 = 10_000;
 const BACKOFF: Duration = Duration::from_millis(2);
 /// The longest wait for a rate. The clock of the store may differ from the clock of this node.
 const MAX_RATE_WAIT: Duration = Duration::from_secs(5);
-/// Permits that one request to the store releases.
 const MAX_RELEASED: usize = 1_024;
 
 #[derive(Debug)]
@@ -46,7 +45,6 @@ pub(crate) struct Permits {
     next_number: AtomicU64,
     returned: Mutex<Vec<ReleasedPermit>>,
     has_released: Notify,
-    /// Notified when permits were released.
     freed: Notify,
 }
 
@@ -148,7 +146,6 @@ impl Permits {
         })
     }
 
-    /// Waits until `holder` has a permit for all of `limits`.
     pub(crate) async fn acquire_permit(
         self: &Arc<Self>,
         holder: String,

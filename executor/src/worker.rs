@@ -68,7 +68,6 @@ pub struct Worker {
 
 type DriverResult = (ExecutionId, Result<DriverStop, DriveError>);
 
-/// The executions that drivers of this worker run, with the senders of their commands.
 #[derive(Debug, Default)]
 struct LocalDrivers(Mutex<BTreeMap<ExecutionId, mpsc::Sender<SentCommand>>>);
 
@@ -310,7 +309,6 @@ impl Worker {
     }
 }
 
-/// Reads an execution, claims it and drives it.
 async fn drive_execution(
     context: Arc<WorkerContext>,
     id: ExecutionId,

@@ -59,7 +59,6 @@ pub enum ConditionError {
     /// A name that is neither a step nor a tool used by exactly one step.
     #[error("`{name}` names no step of the plan")]
     Unknown { name: String },
-    /// A name in an [`Expression`] that is not one of its values.
     #[error("`{name}` is no field of `values`")]
     UnknownField { name: String },
     /// A step whose id contains a dot. Only `steps[…]` can name it.
@@ -105,7 +104,6 @@ pub enum ConditionError {
 }
 
 impl Condition {
-    /// Parses a condition. `names` resolves the names of steps and tools.
     pub fn parse(source: &str, names: &dyn ResolveNames) -> Result<Self, ConditionError> {
         let parsed = Parsed::parse(source, Names::Plan(names))?;
         if parsed.expr.is_never_bool() {

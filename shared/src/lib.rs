@@ -15,6 +15,7 @@ pub mod execution;
 pub mod glob;
 pub mod id;
 pub mod json;
+#[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod limits;
 pub mod plan;
 pub mod request;

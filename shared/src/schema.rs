@@ -228,7 +228,6 @@ impl Schema {
         Some(complaint).filter(|text| !text.is_empty())
     }
 
-    /// Checks a value. Returns a message if the check could not finish.
     fn check_value(&self, value: &Value, budget: &mut Budget) -> Result<bool, String> {
         if let Some(plain) = self.plain_for(value) {
             return Ok(plain.is_valid(value));

@@ -143,7 +143,6 @@ pub trait Log: fmt::Debug + Send + Sync {
     /// dropped, because its execution was removed.
     async fn put_head(&self, head: ExecutionHead) -> Result<(), StoreError>;
 
-    /// Returns the first heads that a query selects, in the order of the query.
     async fn find_heads(
         &self,
         query: HeadQuery,
@@ -284,7 +283,6 @@ pub trait KeyValue: fmt::Debug + Send + Sync {
 /// A model's vector of a text never changes, so a store keeps the first one.
 #[async_trait]
 pub trait Vectors: fmt::Debug + Send + Sync {
-    /// Returns the stored vectors, in the order of the texts.
     async fn find_vectors(
         &self,
         model: &str,

@@ -60,7 +60,6 @@ pub enum Target {
     Index,
 }
 
-/// Resolves names in templates and conditions.
 pub trait ResolveNames {
     fn step(&self, name: &str) -> Option<StepNumber>;
 

@@ -44,7 +44,6 @@ pub struct Root(Arc<RootState>, Option<Arc<SearchCache>>);
 
 /// Facts that one search looks up once for all its files.
 struct SearchCache {
-    /// Ids of the protected paths below the root.
     own: Vec<FileId>,
     /// Sorted ids of all protected files, or the reason why they are unknown. Computed for the
     /// first file that has several names.
@@ -208,7 +207,6 @@ impl Root {
         }
     }
 
-    /// Like [`Self::resolve_existing`]. The path must be a folder.
     pub(crate) fn resolve_folder(&self, given: Option<&str>) -> Result<RootPath, ToolError> {
         let place = self.resolve_existing(given)?;
         if place.meta.as_ref().is_some_and(Metadata::is_dir) {
@@ -240,7 +238,6 @@ impl Root {
         inside.ok().map(Path::to_owned)
     }
 
-    /// Returns the metadata of the target if it is inside the root.
     pub(crate) fn metadata_behind(&self, path: &Path) -> Option<Metadata> {
         match self.dir().metadata(os_path(path)) {
             Err(err) if is_escape(&err) => {
@@ -259,7 +256,6 @@ impl Root {
 }
 
 impl RootPath {
-    /// Returns the metadata if this is a regular file.
     pub(crate) fn regular_file(&self) -> Result<&Metadata, ToolError> {
         let Some(meta) = &self.meta else {
             return Err(ToolError::failed(format!("File not found: {}", self.given)));

@@ -28,7 +28,6 @@ use self::{background::Background, system_root::SystemRoot};
 
 pub const SET: &str = "system_tools";
 
-/// An example of a separate folder for the toolset.
 const OWN_FOLDER_EXAMPLE: &str = " (make that folder, and write into `faber.yaml`: `toolsets: [{ name: system_tools, \
     source: { builtin: system_tools, root: ./work } }]`)";
 

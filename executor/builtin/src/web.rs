@@ -24,7 +24,6 @@ pub const SET: &str = "web_tools";
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebConfig {
-    /// Allows connections to private addresses.
     pub allow_private: bool,
     pub timeout_seconds: u64,
     /// Most bytes that are read of a decompressed response.

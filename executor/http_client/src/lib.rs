@@ -84,7 +84,6 @@ pub struct Reply {
     pub host: String,
     pub status: StatusCode,
     pub headers: HeaderMap,
-    /// The body up to the limit.
     pub body: Vec<u8>,
     /// `true` if the body was longer than the limit.
     pub is_cut: bool,

@@ -25,14 +25,12 @@ pub(super) const REFUSED: RpcCode = RpcCode(i32::MIN + 2);
 /// The server refuses the call for now.
 pub(super) const BUSY: RpcCode = RpcCode(i32::MIN + 3);
 
-/// The server answered the call, and the answer is unreadable.
 pub(super) const UNREADABLE: RpcCode = RpcCode(i32::MIN + 4);
 
 pub(super) fn is_own_code(code: RpcCode) -> bool {
     matches!(code, UNSENT | LOST | REFUSED | BUSY | UNREADABLE)
 }
 
-/// The field of structured content that holds the other contents.
 const CONTENT_FIELD: &str = "$content";
 
 #[derive(Debug, PartialEq)]

@@ -80,7 +80,6 @@ impl Remote {
 pub(super) struct HttpTransport {
     connection: Arc<Connection>,
     inbox: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
-    /// The running requests. Each task reads the whole answer.
     exchanges: JoinSet<()>,
     calls: BTreeMap<RequestKey, AbortHandle>,
     /// The task that reads the server's stream.
@@ -188,7 +187,6 @@ async fn wait_until_drained(
     }
 }
 
-/// Returns the request that a message cancels.
 fn cancelled_request(message: &TxJsonRpcMessage<RoleClient>) -> Option<RequestKey> {
     let JsonRpcMessage::Notification(notification) = message else { return None };
     let ClientNotification::CancelledNotification(cancelled) = &notification.notification else {

@@ -226,7 +226,6 @@ impl McpTool {
         }
     }
 
-    /// Returns the output schema, or `None` if there is none or it is invalid.
     fn output_schema(&self) -> Option<&Schema> {
         let make = || {
             let made = Schema::new(self.definition.output_schema.as_ref()?);

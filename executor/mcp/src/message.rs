@@ -133,7 +133,6 @@ fn unreadable_error(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMes
     Some(JsonRpcMessage::error(ErrorData::new(UNREADABLE, why, None), Some(id)))
 }
 
-/// Returns the id of the call that an invalid message answers.
 fn answered_id(message: &Value) -> Option<RequestId> {
     let is_answer = message.get("result").or(message.get("error")).is_some()
         || message.get("jsonrpc").is_some() && message.get("method").is_none();
@@ -232,7 +231,6 @@ pub(super) struct ProgressTokens {
     calls: Mutex<BTreeMap<i64, ProgressListener>>,
 }
 
-/// The listener of a call, and the secrets to remove from reports.
 type ProgressListener = (Reporter, Arc<Secrets>);
 
 /// The token of one call. Reports after its drop are ignored.

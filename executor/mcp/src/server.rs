@@ -255,14 +255,12 @@ pub(super) struct Handler {
 }
 
 impl Handler {
-    /// Creates a handler that notifies `changed` when the server's tools have changed.
     pub(super) fn new(changed: Arc<Notify>, spec: &McpServer) -> Self {
         let roots = spec.roots().iter().filter_map(to_root).collect();
         Self { changed, roots, elicitation: spec.elicitation() }
     }
 }
 
-/// Returns the defaults of a form, or `None` if a required field has no default.
 fn form_defaults(form: &Value) -> Option<Map<String, Value>> {
     let fields = form.get("properties").and_then(Value::as_object)?;
     let filled: Map<String, Value> = fields

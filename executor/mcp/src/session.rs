@@ -31,10 +31,8 @@ pub(super) struct Session {
     is_remote: bool,
 }
 
-/// State that the transport and the session share.
 #[derive(Clone, Default)]
 pub(super) struct SessionState {
-    /// Nothing more may be sent.
     pub(super) closing: CancellationToken,
     /// Nothing more can come.
     pub(super) closed: CancellationToken,
@@ -42,7 +40,6 @@ pub(super) struct SessionState {
     pub(super) seen: Arc<Secrets>,
 }
 
-/// A call without an answer, because the session was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LostCall {
     /// The server cannot have read it.

@@ -50,7 +50,6 @@ const REFUSAL_PREFIX: &str = "the command is not confined: ";
 pub const OWN_FOLDER_ADVICE: &str = "give the tool a separate folder, such as `root: ./work`";
 /// The protection that needs Landlock, as the end of a sentence.
 const NEEDS_LANDLOCK: &str = "the files that the command uses (this needs Landlock: Linux 6.2)";
-/// The protection that needs seccomp.
 const NEEDS_SECCOMP: &str = "the connections of the command (this needs system call filters: \
                              seccomp)";
 const CONFINED_VARIABLES: [&str; 4] = ["PATH", HOME, "LANG", "TMPDIR"];
@@ -121,7 +120,6 @@ const PROGRAM_VARIABLES: [&str; 52] = [
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Confinement {
-    /// Files and folders to read and write.
     pub write: Vec<PathBuf>,
     /// Files and folders to read and run, besides those of the system.
     pub read: Vec<PathBuf>,
@@ -195,7 +193,6 @@ pub enum Lifetime {
 struct LaunchOrder {
     /// The limits. `None` applies no restrictions.
     confinement: Option<Confinement>,
-    /// Paths to cover inside folders of the command.
     hidden: Vec<PathBuf>,
     /// Paths to keep read-only inside folders that the command may write.
     kept: Vec<PathBuf>,
@@ -431,7 +428,6 @@ pub fn kernel_support() -> Support {
 }
 
 impl Support {
-    /// Returns the missing protection that `confinement` requires.
     pub fn missing_for(&self, confinement: &Confinement) -> Option<&'static str> {
         if !self.files {
             return Some(NEEDS_LANDLOCK);

@@ -188,7 +188,6 @@ impl Driver {
     }
 }
 
-/// Calls a tool that only reads, unless the cache has the output of the same call.
 async fn call_with_cache(context: Arc<WorkerContext>, call: Call, ttl_ms: u64) -> FinishedCall {
     if matches!(context.toolbox.find_planned(&call.tool), Found::Inactive(_)) {
         // An inactive tool returns an error, even if the cache has an output.

@@ -21,7 +21,6 @@ use crate::{
     permits::HeldPermit,
 };
 
-/// Tasks of one execution that request permits at the same time.
 const MAX_TASKS: usize = 256;
 
 #[derive(Debug, Default)]
@@ -192,7 +191,6 @@ impl Driver {
         }
     }
 
-    /// Releases the permits of tasks that are not running.
     pub(super) fn release_permits(&mut self) {
         let running = self.execution.agenda().running();
         self.permit_requests.granted.retain(|task, _| running.contains(task));

@@ -19,7 +19,6 @@ pub struct CheckedStep {
     /// The parameters, rendered as far as possible.
     pub parameters: Arc<Value>,
     pub warnings: Vec<String>,
-    /// The error that the step would fail with.
     pub error: Option<ToolError>,
 }
 

@@ -54,7 +54,6 @@ impl Decision<'_> {
             && self.execution.agenda().running().len() < self.execution.options().width()
     }
 
-    /// Starts a task whose permit was granted, if it may still start.
     pub(super) fn start_permitted(&mut self, task: Task) {
         if !self.execution.agenda().waiting_for_permit().contains(&task) {
             return;

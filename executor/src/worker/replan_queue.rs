@@ -89,7 +89,6 @@ impl ReplanQueue {
 }
 
 impl Worker {
-    /// Queues an execution, unless only other processes replan.
     pub(super) fn queue_replan(&mut self, id: ExecutionId) {
         if self.context.replanner.get().is_some() && !self.replan_queue.contains(id) {
             self.replan_queue.push(id, 0);
@@ -108,7 +107,6 @@ impl Worker {
         }
     }
 
-    /// Queues an execution again if its replan failed.
     pub(super) fn replan_ended(&mut self, id: ExecutionId, result: Result<(), DriveError>) {
         let failures = self.replan_queue.running.remove(&id).unwrap_or_default();
         match result {

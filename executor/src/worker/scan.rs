@@ -20,7 +20,6 @@ use crate::required_tools::RequiredTools;
 
 /// Executions that one scan claims.
 const MAX_HEADS: usize = 256;
-/// Executions with missing tools that one scan reads in addition.
 const MAX_MISSING_TOOLS: usize = 256;
 const SWEEP_INTERVAL: Duration = Duration::from_secs(20);
 const DAMAGE_PAUSE: TimeDelta = TimeDelta::minutes(10);
@@ -53,7 +52,6 @@ async fn postpone_damaged(context: &WorkerContext, id: ExecutionId) -> Result<()
     context.store.put_head(ExecutionHead { owner: None, due, ..head }).await
 }
 
-/// Postpones the execution of a driver that failed because of damage.
 pub(super) async fn postpone_if_damaged(
     context: &WorkerContext,
     id: ExecutionId,

@@ -140,7 +140,6 @@ impl Action {
         }
     }
 
-    /// Returns the first parameter in the action that is not in `known`.
     fn unknown_parameter(&self, known: Option<&Map<String, Value>>) -> Option<String> {
         let is_unknown = |name: &str| !known.is_some_and(|all| all.contains_key(name));
         match self {
@@ -209,7 +208,6 @@ impl CommandTool {
         }
     }
 
-    /// Returns the program if it is a path.
     pub(crate) fn program(&self) -> Option<PathBuf> {
         let Some(Action::Command(run)) = &self.run else { return None };
         let program = run.command.program();

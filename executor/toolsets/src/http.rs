@@ -117,7 +117,6 @@ impl Caller {
     }
 }
 
-/// A tool that is one HTTP call.
 #[derive(Debug)]
 pub(crate) struct HttpTool {
     definition: Arc<ToolDefinition>,

@@ -97,7 +97,6 @@ impl Made {
 }
 
 impl Sources {
-    /// Makes an empty collection of sources. The tools' outputs have at most `output_bytes` bytes.
     pub fn new(toolbox: &Toolbox, output_bytes: usize) -> Self {
         let live: Arc<Mutex<Live>> = Arc::default();
         let weak = Arc::downgrade(&live);

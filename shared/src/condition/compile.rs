@@ -46,7 +46,6 @@ impl<'a> Compiler<'a> {
         Self { names, targets: Vec::new(), patterns: Vec::new(), locals: Vec::new() }
     }
 
-    /// Returns the targets that the compiled expressions read, and their patterns.
     pub(super) fn into_parts(self) -> (Vec<Target>, Vec<Pattern>) {
         (self.targets, self.patterns)
     }
@@ -329,7 +328,6 @@ fn recognize_macro(comprehension: &ComprehensionExpr) -> Option<Macro<'_>> {
     })
 }
 
-/// Returns the item of `@result + [item]`.
 fn appended_item<'a>(operator: &str, arguments: &'a [IdedExpr]) -> Option<&'a IdedExpr> {
     match (operator, arguments) {
         (operators::ADD, [_, IdedExpr { expr: Tree::List(list), .. }]) => list.elements.first(),

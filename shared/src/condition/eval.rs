@@ -34,7 +34,6 @@ pub(super) struct Evaluation<'a> {
     /// The patterns. Each is compiled on its first use.
     patterns: Vec<(&'a Pattern, Option<Regex>)>,
     locals: Vec<Val<'a>>,
-    /// Operations that the evaluation may still take.
     operations_left: usize,
 }
 

@@ -255,7 +255,6 @@ fn conversion_error(of: &Val<'_>) -> String {
     format!("cannot convert {}", of.kind())
 }
 
-/// Describes a value with its first characters.
 fn describe_value(of: &Val<'_>, what: &str) -> String {
     match of {
         Val::Text(text) => {

@@ -24,7 +24,6 @@ pub(super) fn compare_exactly(integer: i128, double: f64) -> Option<Ordering> {
     integer.cmp(&whole).then(0.0_f64.partial_cmp(&double.fract()).unwrap_or(Ordering::Equal)).into()
 }
 
-/// Calculates, or returns a message if there is no result.
 pub(super) fn calculate(
     operator: Operator,
     left: Number,

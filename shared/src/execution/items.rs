@@ -76,7 +76,6 @@ impl Items {
         self.waiting -= u32::from(matches!(before, StepState::Waiting(_)));
     }
 
-    /// Returns the list of the items' outputs when all are finished.
     pub(super) fn collect_outputs(&self, on_error: OnError) -> Option<Arc<Value>> {
         let returned = self.tasks.iter().filter_map(|item| match &item.state {
             StepState::Succeeded(output) => Some((**output).clone()),

@@ -43,7 +43,6 @@ impl Figures {
     }
 }
 
-/// Measures a schema, or returns a message if it is refused.
 pub(super) fn measure_schema(schema: &Value) -> Result<Figures, String> {
     if json::is_deeper_than(schema, SCHEMA_DEPTH) {
         return Err(format!("it nests deeper than {SCHEMA_DEPTH} levels"));
@@ -164,7 +163,6 @@ fn is_slow(pattern: &str) -> bool {
     looks_around || refers_back || count_repetitions(pattern) > 1_000
 }
 
-/// Returns the product of the repetition counts in a pattern.
 pub(super) fn count_repetitions(pattern: &str) -> u64 {
     let mut product = 1_u64;
     for part in pattern.split('{').skip(1) {

@@ -5,7 +5,6 @@ use serde_json::Value;
 /// Keywords that name a schema or change how references are resolved.
 pub(super) const IDENTITY: [&str; 7] =
     ["$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary"];
-/// Keywords that refer to another schema.
 pub(super) const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +43,6 @@ impl Content {
         }
     }
 
-    /// Returns the values in `content` at places where schemas are expected.
     pub(super) fn schemas(self, content: &Value) -> Vec<&Value> {
         match (self, content) {
             (Self::Data, _) => Vec::new(),

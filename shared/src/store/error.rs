@@ -15,7 +15,6 @@ pub enum StoreError {
     /// A limit on waiting or stored items is reached.
     #[error("{what} is full: try again when some of it is done")]
     Full { what: String },
-    /// A document is larger than any store can write.
     #[error(
         "{bytes} bytes are more than a document of a store can have ({}): ask for less, or \
              keep it in a file and pass its name",
@@ -27,7 +26,6 @@ pub enum StoreError {
     Unfit { what: String, why: String },
     #[error("`{what}` is damaged in the store: {why}")]
     Corrupt { what: String, why: String },
-    /// A newer version wrote the store.
     #[error(
         "the store has schema version {found}, this `faber` knows {known}: use a newer `faber`"
     )]

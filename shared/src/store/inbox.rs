@@ -12,7 +12,6 @@ use crate::{
     id::{CommandId, ExecutionId, StepId},
 };
 
-/// A command to an execution, as its inbox keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SentCommand {
     /// The command's id. It prevents a second effect of the same command.

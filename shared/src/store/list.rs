@@ -38,7 +38,6 @@ pub struct ExecutionFilter {
     pub is_root: bool,
     /// Its plan uses this tool (`set.name`, or the plain name).
     pub tool: Option<ToolName>,
-    /// Created at or after this time.
     pub from: Option<Timestamp>,
     /// Created before this time.
     pub to: Option<Timestamp>,
@@ -61,23 +60,31 @@ pub enum HeadQuery {
     ///
     /// Only the highest [`limits::PRIORITIES`](crate::limits::PRIORITIES) priorities of waiting
     /// executions are distinguished. All others are ordered by due time.
-    Due { now: Timestamp },
+    Due {
+        now: Timestamp,
+    },
     /// Due executions by due time only.
     ///
     /// A worker that cannot run the first executions uses it to see the others.
-    DueAfter { now: Timestamp, after: Option<QueuePosition> },
+    DueAfter {
+        now: Timestamp,
+        after: Option<QueuePosition>,
+    },
     /// Executions whose worker is gone, finished ones included.
     ///
     /// A finished one may still have work to do, such as a message to its parent. A worker is gone
     /// if its lease expired or if the store knows that its process ended.
-    Orphans { now: Timestamp },
+    Orphans {
+        now: Timestamp,
+    },
     /// Executions that a worker owns, according to their heads.
     OwnedBy(WorkerId),
-    /// Executions that finished after `after` and not after `until`, in this order.
-    Finished { after: Timestamp, until: Timestamp },
+    Finished {
+        after: Timestamp,
+        until: Timestamp,
+    },
 }
 
-/// A position in the queue of due executions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueuePosition {
     pub due: Timestamp,
@@ -107,7 +114,6 @@ pub struct Cursor {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing<T> {
-    /// The items with their positions.
     pub items: Vec<(Cursor, T)>,
     pub has_more: bool,
 }

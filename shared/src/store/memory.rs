@@ -59,7 +59,6 @@ impl Memory {
     }
 }
 
-/// Returns one page of items, newest first.
 fn list_page<T>(items: impl Iterator<Item = (Cursor, T)>, page: &Page) -> Listing<T> {
     let is_after_cursor = |cursor: &Cursor| {
         page.after.as_ref().is_none_or(|after| (cursor.at, &cursor.id) < (after.at, &after.id))

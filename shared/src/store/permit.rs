@@ -24,7 +24,6 @@ pub struct Permit {
     /// The holder. Each attempt has a different one.
     pub holder: String,
     pub worker: WorkerId,
-    /// The keys of the limits that count the call.
     pub limits: Vec<String>,
 }
 
@@ -135,7 +134,6 @@ impl LimitState {
     }
 }
 
-/// The states of the limits of one request.
 pub type Tallies = BTreeMap<String, LimitState>;
 
 /// Acquires all limits of a call, or none.

@@ -56,7 +56,6 @@ impl Entry {
 
 #[derive(Debug)]
 pub enum Cached {
-    /// A copy that may be used.
     Fresh(Arc<Plan>),
     /// A copy that may be used if the plan still exists in the store.
     Old(Arc<Plan>),

@@ -72,7 +72,6 @@ enum Turn {
     Done(Found),
     /// Read at the end of the log, for all followers.
     Read(LastRead),
-    /// Wait for the follower that reads.
     Wait,
     /// Read another part of the log, for this follower only.
     ReadHistory,

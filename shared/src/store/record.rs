@@ -128,12 +128,10 @@ impl RecordKind {
     }
 }
 
-/// The condition that prevents a write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WriteCondition {
     /// None: the last write wins.
     Never,
-    /// A record with this name exists.
     Exists,
     /// The record with this name does not exist, or has another time.
     ///
@@ -235,7 +233,6 @@ fn prefix_end(prefix: &str) -> Option<String> {
 }
 
 impl Record {
-    /// Makes a record from a value that is JSON.
     #[expect(clippy::missing_panics_doc, reason = "all callers give types that are JSON")]
     pub fn new(kind: RecordKind, name: &str, value: &impl Serialize, at: Timestamp) -> Self {
         let value = serde_json::to_value(value).expect("record values are JSON");

@@ -20,7 +20,6 @@ pub fn settlement_prefix(execution: ExecutionId) -> String {
     format!("{execution}/")
 }
 
-/// A call of a finished step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedCallId {
     pub execution: ExecutionId,

@@ -13,7 +13,6 @@ const LAST: u16 = 320;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// The tool, as `set.name`.
     pub tool: ToolName,
     /// The number of finished calls, failed ones included.
     pub calls: u64,

@@ -3,11 +3,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
     Text(&'a str),
-    /// A pair of braces.
-    Braces {
-        whole: &'a str,
-        inner: &'a str,
-    },
+    Braces { whole: &'a str, inner: &'a str },
 }
 
 /// Splits `text` into literal text and braces.

@@ -103,7 +103,6 @@ impl Segment {
     }
 }
 
-/// Formats a key as a path segment: `.key`, or `["any key"]` if it needs quotes.
 pub(super) fn format_key(key: &str) -> String {
     let is_plain = !key.is_empty() && key.chars().all(is_field_char);
     if is_plain { format!(".{key}") } else { format!("[{}]", Value::from(key)) }

@@ -132,7 +132,6 @@ impl Pattern {
     }
 }
 
-/// Makes an absolute pattern relative to the root.
 fn relative_pattern<'p>(root: &Root, pattern: &'p str) -> Result<&'p str, ToolError> {
     root.path_prefixes()
         .into_iter()

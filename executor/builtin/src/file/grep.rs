@@ -68,7 +68,6 @@ struct FileMatches<'a> {
     mode: OutputMode,
     matcher: &'a RegexMatcher,
     path: &'a str,
-    /// Lines that the output can still hold.
     room: usize,
     lines: Vec<String>,
     count: u64,
@@ -106,7 +105,6 @@ pub(super) fn search_contents(
 }
 
 impl ContentSearch {
-    /// Searches a file. Returns whether to continue.
     fn search_file(&mut self, path: &Path, walk: &mut Walk<'_>) -> Result<bool, ToolError> {
         let shown = display_path(&walk.as_given(path));
         let mut page = FileMatches {

@@ -15,7 +15,6 @@ use crate::{
 const LINES: usize = 1_000;
 /// Most entries shown of one folder, so that a large folder does not hide the others.
 const ENTRIES: usize = 200;
-/// Deepest tree.
 const DEPTH: u64 = 20;
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -97,13 +97,11 @@ impl MemoryStore {
         Err(ToolError::failed(why).without_retry())
     }
 
-    /// Removes the memory of a key. Returns whether it existed.
     pub(super) async fn remove(&self, scope: Scope, key: &Key) -> Result<bool, ToolError> {
         let removed = self.store.remove_record(RecordKind::Memory, &scope.record_name(key)).await;
         removed.map_err(|err| store_failure(&err))
     }
 
-    /// Removes all memories of a scope and returns their number.
     pub(super) async fn clear(
         &self,
         scope: Scope,
@@ -302,7 +300,6 @@ fn parse_memory(record: &Record) -> Result<Memory, StoreError> {
     Memory::deserialize(&*record.value).map_err(|err| StoreError::corrupt(&record.name, err))
 }
 
-/// Returns the key and memory of a record. Skips a damaged record.
 fn parse_record(scope: Scope, record: &Record) -> Option<(Key, Memory)> {
     let key = scope.key_of_record(&record.name)?;
     match parse_memory(record) {

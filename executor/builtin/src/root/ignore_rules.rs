@@ -10,7 +10,6 @@ use ignore::{
 use super::{Root, os_path};
 
 const RULES_BYTES: u64 = 1 << 20;
-/// Files with Git's rules.
 const GIT: [&str; 2] = [".git/info/exclude", ".gitignore"];
 /// Files with rules of search tools. They take precedence over Git's.
 const OWN: [&str; 2] = [".ignore", ".rgignore"];
@@ -74,7 +73,6 @@ impl IgnoreRules {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
-    /// A rule of `.gitignore` or `.git/info/exclude` matches.
     Gitignore,
     /// A rule of `.ignore` or `.rgignore` matches.
     Ignore,

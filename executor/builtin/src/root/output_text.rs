@@ -18,7 +18,6 @@ impl OutputLines {
         Self { text: String::new(), count: 0, most }
     }
 
-    /// Adds a line. Returns `false` if the output is full.
     pub(crate) fn push(&mut self, line: &str) -> bool {
         if self.count == self.most || self.text.len() + line.len() >= TEXT_BYTES {
             return false;

@@ -20,7 +20,6 @@ use super::{display_path, os_path};
 
 #[derive(Debug, Default)]
 pub(crate) struct ProtectedFiles {
-    /// Protected paths below the root, relative to it.
     inside: Vec<PathBuf>,
     /// Ids of all protected files. Hard links to them may exist below the root.
     all: FileIdCache,
@@ -85,7 +84,6 @@ impl ProtectedFiles {
         self.all.sorted_ids().map_err(|err| unknown_owner_error(&err))
     }
 
-    /// Returns whether a path leads to a protected path below the root.
     fn leads_inside(&self, dir: &Dir, path: &Path) -> bool {
         let there =
             path.ancestors().find(|ancestor| dir.symlink_metadata(os_path(ancestor)).is_ok());

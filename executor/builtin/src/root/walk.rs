@@ -33,7 +33,6 @@ pub(crate) struct Walk<'a> {
     /// Entries to visit. The next one is the last.
     ahead: Vec<Entry>,
     unreadable: usize,
-    /// Number of entries that were left out, by reason.
     left_out: BTreeMap<Reason, usize>,
     /// Number of files that were searched only in part, and the name of the first.
     unfinished: (usize, String),
@@ -145,7 +144,6 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Returns the next entry that is not a folder.
     pub(crate) fn next(&mut self) -> Result<Option<Entry>, ToolError> {
         while let Some(entry) = self.ahead.pop() {
             if self.should_stop()? {
@@ -232,7 +230,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Reads and sorts the names in a folder, up to the limit of the walk.
     fn read_names(&mut self, folder: &Path) -> io::Result<Vec<(OsString, Kind)>> {
         let mut names = Vec::new();
         for entry in self.root.open_folder(folder)?.entries()? {

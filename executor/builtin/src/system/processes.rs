@@ -6,11 +6,9 @@ use sysinfo::{Pid, Process, ProcessRefreshKind, ProcessesToUpdate, System as Mac
 
 use super::{System, background::marker_variable};
 
-/// A snapshot of the user's processes.
 pub(super) struct ProcessSnapshot {
     machine: Machine,
     own: Pid,
-    /// Background sessions of this Faber.
     started: BTreeSet<Pid>,
     /// Processes with the marker of a background command, possibly of an earlier Faber.
     marked: BTreeSet<Pid>,
@@ -66,7 +64,6 @@ impl ProcessSnapshot {
         self.user_processes().into_iter().filter(is_its).collect()
     }
 
-    /// Returns whether a process is a background command and leads its process group.
     pub(super) fn leads_group(&self, process: &Process) -> bool {
         let id = process.pid();
         let leads_group = || {
@@ -76,7 +73,6 @@ impl ProcessSnapshot {
         self.started.contains(&id) || (self.marked.contains(&id) && leads_group())
     }
 
-    /// Returns whether a process is this process or an ancestor of it.
     pub(super) fn is_ancestor(&self, process: &Process) -> bool {
         self.with_ancestors(self.own).contains(&process.pid())
     }

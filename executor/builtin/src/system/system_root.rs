@@ -28,7 +28,6 @@ impl SystemRoot {
         self.0.path()
     }
 
-    /// Returns the folder in which a command runs: the root, or a folder below it.
     pub(super) fn command_folder(&self, given: Option<&str>) -> Result<PathBuf, ToolError> {
         let Some(given) = given.filter(|folder| !folder.is_empty()) else {
             return Ok(self.root_path().to_owned());

@@ -155,7 +155,6 @@ struct ResultPage {
     is_one: bool,
 }
 
-/// Classes of the message that no results exist.
 const NO_RESULTS_CLASSES: [&str; 2] = ["no-results", "result--no-result"];
 
 /// Reads the results: links of the class `result__a`, and their snippets.

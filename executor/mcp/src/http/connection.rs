@@ -47,13 +47,11 @@ pub(super) struct Connection {
     http: Http,
     pub(super) url: Url,
     pub(super) transport: Option<Transport>,
-    /// The endpoint for messages of a legacy server.
     endpoint: OnceLock<Url>,
     /// The stream of a legacy server, until a task reads it.
     stream: Mutex<Option<EventStream>>,
     headers: HeaderMap,
     bearer: Option<Bearer>,
-    /// Host and port, for messages.
     pub(super) host: String,
     /// The most bytes of a message.
     pub(super) most: usize,
@@ -61,7 +59,6 @@ pub(super) struct Connection {
     pub(super) initialized: Notify,
     /// Notified after the first attempt to open the server's stream.
     pub(super) stream_tried: Notify,
-    /// Notified when the server accepts a request with a token.
     pub(super) admitted: Notify,
     /// `true` if the server may send requests.
     may_ask: bool,
@@ -294,7 +291,6 @@ impl Connection {
         self.ends.closing.cancel();
     }
 
-    /// Closes the connection for receiving.
     pub(super) fn close(&self) {
         self.ends.closing.cancel();
         self.ends.closed.cancel();

@@ -9,7 +9,6 @@ use crate::message::END_BYTES;
 /// One event, with the fields that MCP uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Event {
-    /// The data, if it is a message or the endpoint for messages.
     pub(super) data: Option<Vec<u8>>,
     /// `true` if the data is the endpoint for messages.
     pub(super) is_endpoint: bool,

@@ -25,7 +25,6 @@ use crate::{
 /// Attempts to resume a stream without an event in between.
 const MAX_RESUMES: u32 = 20;
 
-/// The error for a request without an answer.
 type RequestError = (ErrorCode, String);
 
 /// Sends a request, and delivers the messages that follow. The last one is an answer or an error.
@@ -245,7 +244,6 @@ fn with_request_id(
     message
 }
 
-/// Converts an answer with an error status.
 async fn convert_refusal(
     connection: &Connection,
     id: &RequestId,

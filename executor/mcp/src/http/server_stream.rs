@@ -15,7 +15,6 @@ use crate::message::parse_message;
 
 /// Default delay before a stream resumes. Doubles with each failure, up to [`MAX_RESUME_DELAY`].
 pub(super) const RESUME_DELAY: Duration = Duration::from_secs(1);
-/// The shortest delay that a server can request.
 pub(super) const MIN_RESUME_DELAY: Duration = Duration::from_millis(50);
 pub(super) const MAX_RESUME_DELAY: Duration = Duration::from_secs(30);
 /// Refusals in a row after which the stream is given up.

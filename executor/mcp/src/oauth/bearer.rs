@@ -35,7 +35,6 @@ pub(crate) struct Bearer {
 struct TokenState {
     /// The token that was sent last.
     token: Option<AccessToken>,
-    /// The time and the error of the last failed request.
     failed: Option<(Instant, Denied)>,
     challenge: Option<String>,
     /// The time of the last check for a logout.
@@ -158,7 +157,6 @@ impl Bearer {
         denied
     }
 
-    /// Returns the error of a refusal for missing scopes.
     pub(crate) async fn missing_scope_error(&self, answer: &Response) -> Option<Denied> {
         let challenge = bearer_challenge(answer.headers())?;
         let params = WWWAuthenticateParams::parse(&challenge, &self.source.server);

@@ -61,12 +61,10 @@ impl TokenRequest<'_> {
         }
     }
 
-    /// Returns the resource that the token is for.
     fn resource(&self) -> String {
         resource_url(self.sought.server).to_string()
     }
 
-    /// Requests a token for a program with an account.
     pub(super) async fn request_as_program(
         &self,
         id: &str,

@@ -149,7 +149,6 @@ impl OAuthFields {
         }
     }
 
-    /// Rejects fields that do not belong to the grant.
     fn reject_foreign_fields(&self, kind: GrantKind) -> Result<(), String> {
         let is_there = [
             (

@@ -133,7 +133,6 @@ pub(super) fn add_offline_access(metadata: &AuthorizationMetadata, scopes: &mut 
     }
 }
 
-/// Returns an endpoint of the metadata that rmcp does not parse.
 pub(super) fn extra_endpoint<'a>(
     metadata: &'a AuthorizationMetadata,
     name: &str,

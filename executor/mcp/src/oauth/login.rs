@@ -30,7 +30,6 @@ use super::{
 };
 use crate::{McpHttp, McpServer, http::configured_headers};
 
-/// The name with which the client registers.
 const CLIENT_NAME: &str = "Faber";
 
 pub struct Login {
@@ -134,7 +133,6 @@ impl Logins {
 }
 
 impl LoginTarget<'_> {
-    /// Revokes the tokens of a login (RFC 7009).
     async fn revoke_tokens(&self, record: &LoginRecord) -> Result<(), LoginError> {
         let Some(granted) = &record.granted else { return Ok(()) };
         let access = record.token().map(|token| token.text);

@@ -181,7 +181,6 @@ impl TokenRefresh<'_> {
     }
 }
 
-/// Returns the stored token, if it is valid and was not refused.
 fn usable_token(record: &LoginRecord, refused: Option<&str>) -> Option<AccessToken> {
     let is_other = |token: &AccessToken| Some(token.text.as_str()) != refused;
     record.token().filter(|token| token.is_good(unix_time()) && is_other(token))

@@ -39,7 +39,6 @@ const MAX_REQUESTS: usize = 60;
 #[derive(Debug)]
 pub(super) struct AuthHttp {
     net: Arc<SharedNet>,
-    /// Requests by rmcp so far.
     requests: AtomicUsize,
     /// The error of rmcp's last request. rmcp itself drops it.
     trouble: Mutex<Option<Denied>>,
@@ -181,7 +180,6 @@ impl AuthHttp {
 }
 
 impl SharedNet {
-    /// Returns whether the server of a URL is configured.
     fn is_configured(&self, url: &Url) -> bool {
         let mut ours = [Some(&self.server), self.second.as_ref()].into_iter().flatten();
         ours.any(|own| own.origin() == url.origin())

@@ -40,7 +40,6 @@ const ETC_FOLDER: &str = "/etc";
 /// Folders of the system in which people keep programs beside their secrets. As in `/etc`, a command
 /// reads only the parts that every user may read. Packages put no secrets into the rest of `/usr`.
 const MIXED_FOLDERS: [&str; 2] = ["/opt", "/usr/local"];
-/// The folder above `/usr/local`.
 const USR_FOLDER: &str = "/usr";
 /// Files and folders of [`MIXED_FOLDERS`] that are checked for each command. A folder that is left
 /// over cannot be read unless the configuration names it.
@@ -113,7 +112,6 @@ pub(super) fn apply(confinement: &Confinement, system: Readable) -> Result<(), R
 /// its public parts are allowed.
 #[derive(Debug)]
 pub(super) struct Readable {
-    /// Files, and folders with all their contents.
     whole: Vec<PathBuf>,
     /// Folders that were split. Their names may be listed.
     listed: Vec<PathBuf>,
@@ -135,8 +133,6 @@ impl Default for Readable {
 }
 
 impl Readable {
-    /// Returns the folders of the system without their secrets and without Faber's files. A command
-    /// needs them twice, and this call may read 400,000 files, so call it once.
     pub(super) fn read_system(hidden: &[PathBuf]) -> Self {
         let mut readable = Self { hidden: canonical_paths(hidden), ..Self::default() };
         for folder in SYSTEM_FOLDERS {

@@ -43,9 +43,7 @@ const COVER_FOLDERS: [&str; 6] = ["/tmp", "/run", "/var", "/dev", "/etc", "/usr"
 /// The mounts that protect Faber's own files from a command.
 #[derive(Default)]
 struct ProtectionMounts {
-    /// Folders that the command may write.
     write: Vec<PathBuf>,
-    /// Folders that the command may read or write.
     reach: Vec<PathBuf>,
     /// Faber's files inside these folders, to be covered.
     hidden: Vec<PathBuf>,
@@ -53,7 +51,6 @@ struct ProtectionMounts {
     closed: Vec<PathBuf>,
     /// Paths to mount read-only.
     kept: Vec<PathBuf>,
-    /// Symlinks to Faber's files that the command could replace.
     links: Vec<PathBuf>,
     /// Missing paths of Faber that the command could create.
     free: Vec<PathBuf>,

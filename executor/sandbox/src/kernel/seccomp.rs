@@ -180,7 +180,6 @@ fn build_rules(confinement: &Confinement) -> Result<Rules, FilterError> {
     Ok(with_x32(refused))
 }
 
-/// Returns the rule that all checks must hold, or `None` without checks.
 fn all_of(checks: impl IntoIterator<Item = Check>) -> Result<Option<SeccompRule>, FilterError> {
     let conditions = checks.into_iter().map(|(argument, operator, value)| {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)

@@ -31,10 +31,8 @@ pub struct HttpRun {
     url: Address,
     #[serde(default)]
     headers: Fields,
-    /// The query: fields, or `rest`.
     #[serde(default)]
     query: Query,
-    /// The body: a value, or `rest`.
     body: Option<Value>,
     pub(super) timeout_seconds: Option<u64>,
 }
@@ -326,7 +324,6 @@ fn encode(body: Value, headers: &mut HeaderMap) -> Result<Vec<u8>, ToolError> {
     }
 }
 
-/// Encodes fields as an HTML form.
 pub(crate) fn form(fields: &Map<String, Value>) -> Vec<u8> {
     let mut pairs = Vec::new();
     for (name, value) in fields {

@@ -19,7 +19,6 @@ use super::{Inner, Registry, RegistryError};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Switched {
     pub changed: Vec<String>,
-    /// Names of no set.
     pub not_found: Vec<String>,
     /// Names of the sets that are always active, because other sets are activated with them.
     pub refused: Vec<String>,

@@ -23,22 +23,18 @@ use crate::{
 /// The records that decide which sets exist.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
-    /// Added sets, oldest first.
     pub(super) sets: Vec<Added>,
-    /// Registered tools, oldest first.
     pub(super) tools: Vec<Registered>,
     /// `true` for sets that were activated, `false` for sets that were deactivated.
     pub(super) switches: BTreeMap<String, bool>,
     /// The data of contexts without their documents, which conditions do not read.
     pub(super) contexts: Contexts,
-    /// The documents of contexts as they were written.
     pub(super) documents: Contexts,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Added {
     pub(super) name: String,
-    /// The configuration as it was written.
     pub(super) written: Value,
     pub(super) at: Timestamp,
 }
@@ -60,7 +56,6 @@ impl Registered {
         self.since.map_or(self.at, |since| since.min(self.at))
     }
 
-    /// Returns the qualified name of the tool, if its record is valid.
     pub(super) fn qualified(&self) -> Option<ToolName> {
         let tool: ToolName = self.written.get("name")?.as_str()?.parse().ok()?;
         Some(qualified_name(&self.set.parse().ok()?, &tool))
@@ -91,7 +86,6 @@ pub(super) type Complaint = (String, String);
 /// A set, and when it was added. Configured sets have no time.
 type Dated = (SetConfig, Option<Timestamp>);
 
-/// The input of [`merge`](Self::merge).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Merge<'a> {
     pub(super) configured: &'a [SetConfig],
@@ -218,7 +212,6 @@ impl Wanted {
     }
 }
 
-/// Makes the set of a context's documents, if it has any.
 fn offered(
     context: &str,
     documents: Arc<Documents>,
@@ -266,7 +259,6 @@ fn not_told(variable: &str) -> String {
     format!("it uses the variable `{variable}`, which is not in `access.secrets`")
 }
 
-/// Makes the set of tools that were registered without a configured or added set.
 fn local(name: ToolSetName, tools: Vec<CommandTool>) -> SetConfig {
     SetConfig {
         name,

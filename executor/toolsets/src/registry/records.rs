@@ -44,7 +44,6 @@ pub(super) async fn read(
     })
 }
 
-/// Returns the configuration of an added set, if a valid one is stored.
 pub async fn added_set(
     store: &dyn Store,
     name: &ToolSetName,

@@ -29,7 +29,6 @@ struct New {
 }
 
 impl Registry {
-    /// Registers a tool from its configuration, and returns its qualified name.
     pub async fn register(
         &self,
         set: Option<&str>,

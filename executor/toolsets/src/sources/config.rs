@@ -37,7 +37,6 @@ pub struct SetConfig {
     pub condition: Option<String>,
 }
 
-/// A toolset as it is written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenSet {
@@ -72,7 +71,6 @@ pub enum Source {
     Builtin(Box<BuiltinSet>),
     OpenApi(Box<OpenApiConfig>),
     GraphQl(Box<GraphQlConfig>),
-    /// Documents of a context. The configuration cannot have this source.
     Documents(Arc<Documents>),
 }
 
@@ -263,7 +261,6 @@ impl SetConfig {
         names
     }
 
-    /// Returns configured tools with the effects that the set gives them.
     pub(crate) fn with_effects(&self, tools: &[CommandTool]) -> Vec<CommandTool> {
         let with_effect = |tool: &CommandTool| {
             let effect = self.effects.effect_of(&self.name, &tool.name);

@@ -50,7 +50,6 @@ struct Document {
     metadata: Value,
 }
 
-/// A collection as it is written: an object, or the list of documents alone.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "documents, or an object with `documents`")]
 struct WrittenCollection {

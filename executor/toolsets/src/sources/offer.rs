@@ -29,7 +29,6 @@ use super::CONNECT_TIMEOUT;
 const BACKOFF: Duration = Duration::from_millis(500);
 /// Retry interval for a failed source that no call needs.
 const RETRY: Duration = Duration::from_mins(1);
-/// Tools that one source may offer.
 pub(super) const TOOLS: usize = 20_000;
 /// Bytes of a tool's name. Leaves space for the name of the set and a number.
 const ID: usize = 180;

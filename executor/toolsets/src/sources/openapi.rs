@@ -96,7 +96,6 @@ async fn read_file(document: &str) -> Result<Vec<u8>, String> {
     Ok(text)
 }
 
-/// Returns the document, and its address if it has one.
 async fn load(document: &str) -> Result<(Vec<u8>, Option<Url>), String> {
     if !is_address(document) {
         return Ok((read_file(document).await?, None));

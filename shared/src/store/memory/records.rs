@@ -13,7 +13,6 @@ use crate::{
 
 #[derive(Debug, Default)]
 pub(super) struct StoredRecords {
-    /// The time and value of each record.
     kinds: BTreeMap<RecordKind, BTreeMap<String, (Timestamp, String)>>,
     /// Names of kinds with a limit, earliest time first.
     by_time: BTreeMap<RecordKind, BTreeSet<(Timestamp, String)>>,

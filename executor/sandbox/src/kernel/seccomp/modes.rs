@@ -11,7 +11,6 @@ use seccompiler::SeccompCmpOp;
 use super::Check;
 
 const SET_ID_BITS: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
-/// Calls with a mode, and the index of that argument.
 const MODE_CALLS: &[(libc::c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1),

@@ -13,7 +13,6 @@ use toolbox::{Tool, ToolContext, function};
 
 use super::{super::builtin::within, Document, Documents};
 
-/// The default of `limit`.
 const LIMIT: usize = 5;
 /// The greatest `limit`.
 const MOST: usize = 100;

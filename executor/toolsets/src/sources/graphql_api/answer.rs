@@ -13,7 +13,6 @@ use crate::{
 /// Errors of one response that a message names.
 const ERRORS: usize = 10;
 
-/// Returns the value of `field` in `data`. A response with errors is a failure, even with data.
 pub(super) fn data(
     reply: Reply,
     field: &str,

@@ -7,7 +7,6 @@ use serde_json::{Map, Value, json};
 use super::introspection::{Argument, Kind, Ref, Types};
 use crate::sources::offer::cut;
 
-/// Bytes of an argument's description.
 const DESCRIPTION: usize = 300;
 /// Input objects with a full schema in one tool. Others accept any object.
 const INPUTS: usize = 60;

@@ -104,7 +104,6 @@ fn is_plain(document: &Document, about: &Value) -> bool {
     }
 }
 
-/// Returns `true` if a schema constrains values.
 fn says_more(schema: &Value) -> bool {
     let words = |fields: &Map<String, Value>| {
         fields

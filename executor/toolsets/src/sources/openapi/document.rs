@@ -6,7 +6,6 @@ use serde_json::Value;
 
 /// References that may follow each other. A longer chain is a cycle.
 const HOPS: usize = 32;
-/// Nodes of a YAML document.
 const NODES: usize = 4_000_000;
 
 /// A document. References to other documents are not supported.

@@ -109,7 +109,6 @@ fn count(document: &Document) -> usize {
     items.map(|item| METHODS.iter().filter(|(method, _)| item.contains_key(*method)).count()).sum()
 }
 
-/// Returns the first server of a path, for documents without a common server.
 fn first_server(document: &Document) -> Option<&Value> {
     let paths = document.root().get("paths")?.as_object()?;
     let items = paths.values().filter_map(Value::as_object);

@@ -45,7 +45,6 @@ pub(super) struct Parameter {
 /// The parts of a request that parameters fill.
 #[derive(Debug, Default)]
 pub(super) struct Filled {
-    /// Values of the path, percent-encoded.
     pub(super) path: Vec<(String, String)>,
     /// Pairs of the query, percent-encoded.
     pub(super) query: Vec<String>,

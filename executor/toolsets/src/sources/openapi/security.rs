@@ -55,7 +55,6 @@ pub(super) enum Scheme {
     Basic,
 }
 
-/// Reads the supported schemes of a document. Fails if `auth` names another scheme.
 pub(super) fn schemes(
     document: &Document,
     auth: &BTreeMap<String, Credential>,
