@@ -69,7 +69,7 @@ impl Blobs {
         let (mime_type, at) = (binary.mime_type.clone(), self.clock.now());
         let blob = Blob { id, mime_type, bytes: bytes.len(), at };
         blob::save_blob(&*self.store, &blob, &binary.base64).await?;
-        Ok(Some(blob.reference()))
+        Ok(Some(blob.to_reference()))
     }
 
     /// Replaces the references in `parameters` by the binaries in base 64.
