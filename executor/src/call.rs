@@ -27,7 +27,6 @@ use toolbox::{
 
 use crate::{machine::CallOutput, options::Options};
 
-/// Names a call in its progress reports.
 pub(crate) type AttemptKey = (Task, Attempt);
 
 #[derive(Debug)]

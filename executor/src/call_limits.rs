@@ -18,7 +18,6 @@ const MAX_VALUE_BYTES: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallLimits {
     rules: Vec<LimitRule>,
-    /// The name of each rule. A key adds the grouping value.
     names: Vec<String>,
 }
 
@@ -34,12 +33,10 @@ pub struct LimitRule {
 #[derive(Clone, Debug, PartialEq)]
 pub enum LimitedCalls {
     Tool(ToolName),
-    /// The calls of all tools of a set, counted together.
     Set(ToolSetName),
 }
 
 impl CallLimits {
-    /// Creates limits. All rules that match a call apply to it.
     pub fn new(rules: Vec<LimitRule>) -> Self {
         let mut uses: BTreeMap<String, usize> = BTreeMap::new();
         let names = rules.iter().map(|rule| {

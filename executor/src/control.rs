@@ -27,7 +27,6 @@ use crate::{machine, orders::WorkerHandle};
 /// Attempts to generate an unused identifier.
 const MAX_DRAWS: usize = 8;
 
-/// Starts executions and sends them commands.
 #[derive(Clone, Debug)]
 pub struct Control {
     store: Arc<dyn Store>,
@@ -39,7 +38,6 @@ pub struct Control {
 pub enum ControlError {
     #[error("there is no execution `{0}`")]
     NotFound(ExecutionId),
-    /// The execution's state, or an earlier use of the key, forbids it.
     #[error("{0}")]
     Conflict(String),
     #[error("{0}")]
@@ -51,7 +49,6 @@ pub enum ControlError {
     Store(#[from] StoreError),
 }
 
-/// A key that starts at most one execution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IdempotencyKey {
     pub key: String,
@@ -75,7 +72,6 @@ pub struct Start {
     pub created: Created,
     /// Its identifier. Without one, a new identifier is drawn, or the key's is taken.
     pub id: Option<ExecutionId>,
-    /// Starts at most one execution under this key.
     pub key: Option<IdempotencyKey>,
     /// Notified when a worker of this process has finished the execution. Dropped if another
     /// process finishes it.
@@ -148,7 +144,6 @@ impl Control {
         Ok(plans.iter().find(is_started).copied())
     }
 
-    /// Starts an execution. Returns once that is durable.
     pub async fn start(&self, start: Start) -> Result<Started, ControlError> {
         let Start { plan, created, id: fixed, key, mut finished } = start;
         validate_start(&created.options, key.as_ref())?;
@@ -379,7 +374,6 @@ impl Control {
         self.send(id, Command::Settle { step, item, decision }).await
     }
 
-    /// Sends a signal that a step waits for, or may wait for later.
     pub async fn signal(
         &self,
         id: ExecutionId,

@@ -57,7 +57,6 @@ use crate::{
     replan::Replanner,
 };
 
-/// Shared by all drivers of a worker.
 #[derive(Debug)]
 pub(crate) struct WorkerContext {
     pub(crate) worker: WorkerId,
@@ -77,7 +76,6 @@ pub(crate) struct WorkerContext {
     pub(crate) waiting_slots: Arc<Semaphore>,
     /// The worker drives only executions that this process gives it. It does not scan for others.
     pub(crate) is_alone: bool,
-    /// Fires when the worker is about to end.
     pub(crate) drain: CancellationToken,
 }
 
@@ -123,7 +121,6 @@ struct Claim {
     must_decide_again: bool,
 }
 
-/// A new claim in another lease term.
 struct Renewal {
     term: Term,
     seq: Seq,
@@ -133,7 +130,6 @@ pub(crate) struct NewExecution {
     pub(crate) execution: Execution,
     pub(crate) created: RecordedEvent,
     pub(crate) commands: mpsc::Receiver<SentCommand>,
-    /// Notified when the creation is durable, or failed.
     pub(crate) stored: oneshot::Sender<Result<(), AppendError>>,
     pub(crate) slot: OwnedSemaphorePermit,
 }
@@ -154,7 +150,6 @@ pub(crate) enum DriveError {
     /// Another worker owns the execution. This is no fault.
     #[error("another worker owns the execution")]
     Fenced,
-    /// Another worker claimed the execution in the meantime, with this epoch.
     #[error("another worker was faster")]
     ClaimedElsewhere(Epoch),
     #[error("the log is not in the store")]
@@ -179,9 +174,7 @@ impl DriveError {
 #[derive(Debug)]
 enum JobResult {
     Ended(FinishedCall),
-    /// The permit of a request, with the number of the request.
     Permitted(Task, u64, HeldPermit),
-    /// The status of a child, with the number of its watch.
     Looked(Task, u64, ChildStatus),
     /// A cancelled job. It has no result.
     Nothing,
@@ -328,7 +321,6 @@ impl Driver {
         }
     }
 
-    /// Handles all results, starts what may start, and sends the next append.
     fn process_results(&mut self) {
         loop {
             while !self.pending.is_full()

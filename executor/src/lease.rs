@@ -8,7 +8,6 @@ use std::{
 
 use tokio::time::Instant;
 
-/// The end of this worker's lease, by its own monotonic clock.
 #[derive(Debug)]
 pub(crate) struct LeaseClock {
     state: Mutex<State>,

@@ -46,7 +46,6 @@ pub enum Input {
     /// A worker claims the execution. Calls of the previous owner are interrupted.
     Claimed {
         worker: WorkerId,
-        /// The host name of the worker, shown to people.
         node: Arc<str>,
     },
     /// The owner claims the execution again. No other worker owned it in between, so running calls
@@ -84,7 +83,6 @@ pub enum Input {
 pub struct CallOutput {
     pub output: Value,
     pub cached: bool,
-    /// The tail of a command's standard error.
     pub stderr: Option<String>,
 }
 
@@ -117,7 +115,6 @@ pub trait CurrentEffects: std::fmt::Debug {
     fn current_effect(&self, tool: &ToolName) -> Option<Effect>;
 }
 
-/// Creates an execution, and the first event of its log.
 pub fn create_execution(
     id: ExecutionId,
     plan: &Arc<Plan>,
@@ -445,7 +442,6 @@ impl Decision<'_> {
         self.fail_task(task, attempt, error);
     }
 
-    /// Fails a task, or asks a person whether to retry it.
     fn fail_task(&mut self, task: Task, attempt: Attempt, error: ToolError) {
         let (step, part) = (self.step_id(task), task.part);
         let on_error = self.execution.plan().step(task.step).policy.on_error;
@@ -469,7 +465,6 @@ impl Decision<'_> {
         self.record_event(Event::StepSkipped { step, part, reason });
     }
 
-    /// Skips steps whose dependencies cannot succeed any more.
     fn skip_dependents(&mut self) {
         while let Some(number) = self.execution.agenda().to_skip().first().copied() {
             self.skip_step(number, SkipReason::Dependency);
@@ -531,7 +526,6 @@ impl Decision<'_> {
     }
 }
 
-/// Returns whether the deadline ended a task, or may have ended it.
 fn is_cut_off(task: &Step) -> bool {
     match &task.state {
         StepState::Failed(error) => {
@@ -558,7 +552,6 @@ fn attempt_name(execution: ExecutionId, task: Task, attempt: Attempt) -> String 
     format!("{execution}/{}{item}{undo}/{attempt}", task.step.get())
 }
 
-/// Returns `now` plus `ms` milliseconds, or the latest timestamp on overflow.
 fn add_millis(now: Timestamp, ms: u64) -> Timestamp {
     i64::try_from(ms)
         .ok()

@@ -18,7 +18,6 @@ use crate::permits::{HeldPermit, Permits};
 
 pub(crate) const MAX_ORDERS: usize = 1_024;
 
-/// Gives executions to the worker of this process.
 #[derive(Clone, Debug)]
 pub struct WorkerHandle {
     pub(crate) orders: mpsc::Sender<Order>,

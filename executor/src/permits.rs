@@ -48,7 +48,6 @@ pub(crate) struct Permits {
     freed: Notify,
 }
 
-/// The calls that wait for the same limits, in order of their turns.
 type Queue = BTreeMap<QueuePosition, Arc<Notify>>;
 
 /// The arrival time minus the head start, and the holder.
@@ -107,7 +106,6 @@ impl Drop for HeldPermit {
     }
 }
 
-/// A position in a queue. Dropping it wakes the next call.
 struct QueueEntry<'a> {
     permits: &'a Permits,
     queue: String,
@@ -210,7 +208,6 @@ impl Permits {
         (QueueEntry { permits: self, queue: line, position: place }, turn)
     }
 
-    /// Releases dropped permits, until the worker ends.
     pub(crate) async fn release_returned(&self) {
         let mut asking = FuturesUnordered::new();
         loop {

@@ -15,7 +15,6 @@ use toolbox::Toolbox;
 pub(crate) struct RequiredTools {
     seq: Seq,
     tools: BTreeSet<ToolName>,
-    /// When the execution ends, with or without the tools.
     deadline: Option<Timestamp>,
 }
 
@@ -40,7 +39,6 @@ impl RequiredTools {
         }
     }
 
-    /// Returns whether they are those of a head's position.
     pub(crate) fn is_current(&self, head: &ExecutionHead) -> bool {
         self.seq == head.seq
     }

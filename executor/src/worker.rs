@@ -76,7 +76,6 @@ const MAX_COMMANDS: usize = 64;
 
 #[derive(Clone, Debug)]
 pub struct WorkerParts {
-    /// The host name, shown to people.
     pub node: String,
     pub store: Arc<dyn Store>,
     pub toolbox: Toolbox,
@@ -294,7 +293,6 @@ impl Worker {
         true
     }
 
-    /// Lets drivers finish short steps, then stops them.
     async fn shut_down(&mut self) {
         // A model may take long. Other workers find these executions by their owner.
         self.replan_queue.shutdown().await;

@@ -22,7 +22,6 @@ const HOPS: usize = 5;
 /// Time limit for a connection.
 const CONNECT: Duration = Duration::from_secs(20);
 const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
-/// The default of the header `accept`.
 const ACCEPT: &str = "application/json, text/*;q=0.9, */*;q=0.1";
 
 /// The HTTP client of one source. Its tools share connections.
@@ -85,7 +84,6 @@ pub struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
-    /// `true` if the body was longer than the limit.
     pub is_cut: bool,
 }
 
@@ -102,7 +100,6 @@ pub enum Broken {
     Lost(String),
     #[error("{0}")]
     Refused(Refused),
-    /// The request needs a login by a person.
     #[error("{0}")]
     Denied(String),
 }
@@ -193,7 +190,6 @@ fn no_roots() -> rustls::ClientConfig {
         .with_no_client_auth()
 }
 
-/// Returns the request that a redirect leads to.
 fn next(asked: &Outgoing, response: &Response) -> Result<Option<Outgoing>, Broken> {
     let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
     let only_looks = matches!(asked.method, Method::GET | Method::HEAD);

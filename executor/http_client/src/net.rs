@@ -157,7 +157,6 @@ fn address(url: &Url) -> Option<IpAddr> {
 #[derive(Clone, Copy, Debug)]
 pub struct PublicOnly {
     pub allow_private: bool,
-    /// `true` if link-local addresses are allowed, too.
     pub allow_link_local: bool,
 }
 

@@ -26,7 +26,6 @@ pub(super) fn kernel_support() -> Support {
     }
 }
 
-/// Restricts this thread and its future children for good.
 pub(super) fn apply(order: &LaunchOrder) -> io::Result<()> {
     let Some(confinement) = &order.confinement else { return Ok(()) };
     let system = Readable::read_system(&order.hidden);

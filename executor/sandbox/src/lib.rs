@@ -44,11 +44,9 @@ pub const SUBCOMMAND: &str = "confined";
 const ORDER_VARIABLE: &str = "FABER_CONFINED";
 /// The exit status if nothing was started, as of `env` and similar programs.
 const REFUSED_STATUS: u8 = 125;
-/// The start of the message with that status.
 const REFUSAL_PREFIX: &str = "the command is not confined: ";
 /// The advice if a command's folder contains files of Faber.
 pub const OWN_FOLDER_ADVICE: &str = "give the tool a separate folder, such as `root: ./work`";
-/// The protection that needs Landlock, as the end of a sentence.
 const NEEDS_LANDLOCK: &str = "the files that the command uses (this needs Landlock: Linux 6.2)";
 const NEEDS_SECCOMP: &str = "the connections of the command (this needs system call filters: \
                              seccomp)";
@@ -187,14 +185,12 @@ pub enum Lifetime {
     Background,
 }
 
-/// The instructions for the subcommand.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LaunchOrder {
     /// The limits. `None` applies no restrictions.
     confinement: Option<Confinement>,
     hidden: Vec<PathBuf>,
-    /// Paths to keep read-only inside folders that the command may write.
     kept: Vec<PathBuf>,
     life: Lifetime,
     /// Process id of the caller. A watched command ends with it.
@@ -264,7 +260,6 @@ impl Launcher {
         [self.hidden.as_slice(), self.kept.as_slice()].concat()
     }
 
-    /// Adds the values of secret variables that `pass` passes on to `seen`.
     pub fn note_passed_secrets(&self, pass: &[String], seen: &mut Redaction) {
         let is_passed = |secret: &&String| pass.iter().any(|listed| matches_name(listed, secret));
         self.secrets.iter().filter(is_passed).for_each(|secret| seen.note_variable(secret));
@@ -350,7 +345,6 @@ impl Launcher {
     }
 }
 
-/// Returns the reason if the subcommand refused to start the command.
 pub fn refusal_reason(code: Option<i32>, stderr: &str) -> Option<&str> {
     let is_refused = code == Some(i32::from(REFUSED_STATUS)) && stderr.starts_with(REFUSAL_PREFIX);
     is_refused.then(|| stderr.trim_end())

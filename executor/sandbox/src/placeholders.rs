@@ -19,14 +19,11 @@ use nix::libc;
 
 use super::resolved_path::{ResolvedPath, canonical_paths, is_within};
 
-/// The modification time that marks an unused placeholder.
 const MARK_TIME: Duration = Duration::from_secs(1);
 /// The content of placeholders that people may open.
 const NOTE: &str = "# Faber keeps this name while it runs, so that no command takes it.\n";
-/// Attempts for a name that another process creates and removes.
 const ATTEMPTS: usize = 8;
 
-/// The placeholders by path. Dropping it removes them.
 #[derive(Debug, Default)]
 pub(super) struct Placeholders(Mutex<BTreeMap<PathBuf, Placeholder>>);
 
@@ -35,7 +32,6 @@ pub(super) struct Placeholders(Mutex<BTreeMap<PathBuf, Placeholder>>);
 struct Placeholder {
     /// Has a shared lock. A process that gets an exclusive lock is the last user.
     file: File,
-    /// The folders that were created for it, the outermost first.
     folders: Vec<PathBuf>,
 }
 
@@ -93,7 +89,6 @@ impl Placeholder {
         matches!((own, there), (Ok(own), Ok((dev, ino, true))) if own == (dev, ino))
     }
 
-    /// Removes the placeholder if it is unused and no other Faber process needs it.
     fn remove(self, path: &Path) {
         if self.file.try_lock().is_err() || !self.is_unchanged(path) {
             return;

@@ -37,9 +37,7 @@ pub struct Program<'a> {
     /// A name on the search path, or a path.
     pub name: &'a str,
     pub cwd: Option<&'a Path>,
-    /// An additional path that a confined program may read.
     pub reads: Option<&'a Path>,
-    /// Additional variables of Faber's environment to pass on.
     pub pass: &'a [String],
     pub env: &'a BTreeMap<String, String>,
 }
@@ -146,7 +144,6 @@ fn check_runnable(program: &Path, cwd: Option<&Path>) -> io::Result<()> {
     Err(io::Error::from_raw_os_error(errno as i32))
 }
 
-/// Poll interval for the end of a dropped group.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A process with everything that it started. Dropping it kills them.
@@ -202,7 +199,6 @@ impl ProcessGroup {
         }
     }
 
-    /// Kills the group at once, through its reaper if it has one.
     fn kill_all(&self) {
         match self.id.filter(|_| self.has_reaper) {
             Some(reaper) => {

@@ -7,13 +7,11 @@ use nix::unistd::getpid;
 /// Entries to read between two checks of the limit.
 const CHECK_INTERVAL: usize = 64;
 
-/// Returns the number of processes and threads of the machine.
 pub(super) fn count_all() -> Option<u64> {
     let load = fs::read_to_string("/proc/loadavg").ok()?;
     load.split_whitespace().nth(3)?.split('/').nth(1)?.parse().ok()
 }
 
-/// The limit of a command, and the number of other processes.
 pub(super) struct ProcessLimit {
     pub(super) most: u64,
     /// The lowest number of processes on the machine since the start of the command or the last
@@ -75,7 +73,6 @@ fn count_descendants(mut is_useless: impl FnMut() -> bool) -> Option<u64> {
     Some(count)
 }
 
-/// Returns the id, parent and number of threads of all processes.
 fn list_processes() -> impl Iterator<Item = (i32, i32, u64)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

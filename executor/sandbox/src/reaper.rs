@@ -32,7 +32,6 @@ use super::{
     process_limit::{self, ProcessLimit},
 };
 
-/// Time limit for a command's end. Shorter than the engine's wait for the reaper.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 /// The signal that makes the reaper kill the command and its descendants at once. Only the reaper
 /// gets it.
@@ -49,7 +48,6 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit for the death of killed processes.
 const ROUND_PAUSE: Duration = Duration::from_millis(5);
 
-/// Runs a command, and exits as it does.
 pub(super) fn run_command(command: &mut Command, order: &LaunchOrder) -> io::Result<ExitCode> {
     let caller = order.caller;
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
@@ -183,7 +181,6 @@ impl ProcessGuard {
         Ok(said)
     }
 
-    /// Stops the command while it is counted if it grows fast.
     fn is_exceeded(&mut self) -> bool {
         if !self.limit.may_be_exceeded() {
             return self.limit.is_exceeded();
@@ -235,7 +232,6 @@ fn as_pid(id: u32) -> Pid {
     Pid::from_raw(i32::try_from(id).unwrap_or(i32::MAX))
 }
 
-/// Reaps children until the command has ended.
 fn reap_until_command(command: Pid) -> Option<WaitStatus> {
     loop {
         match waitpid(None, None) {

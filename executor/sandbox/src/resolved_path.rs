@@ -9,7 +9,6 @@ use std::{
 
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-/// Most symlinks, as in the kernel.
 const MAX_LINKS: usize = 40;
 
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -38,7 +38,6 @@ use crate::{call::FinishedCall, machine::CallOutput, required_tools::can_continu
 /// parent's inbox is full.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The child execution of a running task. It may not exist yet.
 #[derive(Clone, Debug)]
 pub(super) struct Child {
     pub(super) task: Task,
@@ -48,7 +47,6 @@ pub(super) struct Child {
     request: RequestId,
     options: ExecutionOptions,
     parent: Parent,
-    /// The calls that the child takes over, for the first attempt.
     calls: ChildCalls,
     /// The child of the attempt before, whose calls this one takes over.
     earlier: Option<ExecutionId>,
@@ -203,7 +201,6 @@ impl WorkerContext {
 #[derive(Debug)]
 pub(super) enum ChildStatus {
     Finished(FinishedCall),
-    /// It is running, and sends a command when it finishes.
     Running,
     /// The worker drains, and the watch has failed so far. The child may not even exist.
     Unknown,
@@ -212,7 +209,6 @@ pub(super) enum ChildStatus {
 #[derive(Debug, Default)]
 pub(super) struct Children {
     stopped: BTreeSet<Task>,
-    /// Children may finish soon, so the parent stays in memory until then.
     pub(super) until: Option<time::Instant>,
     watches: BTreeMap<Task, Watch>,
     watch_count: u64,
@@ -220,7 +216,6 @@ pub(super) struct Children {
     has_unknown_status: bool,
 }
 
-/// A running job that looks after a child.
 #[derive(Debug)]
 struct Watch {
     number: u64,
@@ -229,7 +224,6 @@ struct Watch {
     is_stopped: bool,
     /// The inbox commands that report the end of the child.
     words: BTreeSet<CommandId>,
-    /// Stops the watch when a newer one replaces it.
     stop_token: CancellationToken,
 }
 
@@ -248,12 +242,10 @@ impl Children {
         self.watches.remove(&task).map(|watch| watch.words).unwrap_or_default()
     }
 
-    /// Returns whether another worker must look after a child.
     pub(super) fn has_unknown(&self) -> bool {
         self.has_unknown_status
     }
 
-    /// Keeps a command until the watch of its child has ended.
     fn keep_command(&mut self, task: Task, word: CommandId) {
         if let Some(look) = self.watches.get_mut(&task) {
             look.words.insert(word);
@@ -319,7 +311,6 @@ impl Driver {
         }
     }
 
-    /// Stops all children that were not told to stop yet.
     pub(super) fn stop_children(&mut self) {
         let delegated = self.execution.agenda().in_children().iter();
         let left: Vec<Task> =
@@ -337,7 +328,6 @@ impl Driver {
         }
     }
 
-    /// Starts a watch of a child, unless a running one knows as much.
     fn spawn_watch(&mut self, mut child: Child) {
         if child.is_stopped {
             self.children.stopped.insert(child.task);
@@ -416,7 +406,6 @@ fn any_failure(child: &Execution) -> ToolError {
     }
 }
 
-/// Returns the first failure of a step that had to succeed.
 fn required_failure(child: &Execution) -> ToolError {
     let steps = child.steps().iter().enumerate();
     let failed = steps.filter_map(|(at, step)| match &step.state {

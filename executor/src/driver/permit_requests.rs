@@ -92,7 +92,6 @@ impl Driver {
         }
     }
 
-    /// Starts tasks whose permits waited for a slot, in plan order.
     fn start_permitted(&mut self, first: &[Task]) {
         for task in first {
             if self.free_slots() == 0 {

@@ -29,7 +29,6 @@ impl ToolPresence {
         self.missing.is_some()
     }
 
-    /// Forces the next check, even if the revision is unchanged.
     pub(super) fn invalidate(&mut self) {
         self.revision = None;
     }
@@ -46,7 +45,6 @@ impl ToolPresence {
 }
 
 impl Driver {
-    /// Checks for missing tools, unless the last check still holds.
     pub(super) fn check_tools(&mut self) {
         let toolbox = &self.context.toolbox;
         let (revision, seq) = (toolbox.revision(), self.execution.seq());

@@ -105,7 +105,6 @@ impl Decision<'_> {
         });
     }
 
-    /// Starts the next compensation. Only one runs at a time.
     pub(super) fn compensate_next(&mut self) {
         let is_due = match self.execution.phase() {
             Phase::Failing | Phase::Expired | Phase::Cancelling => true,

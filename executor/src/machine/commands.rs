@@ -65,7 +65,6 @@ impl Decision<'_> {
         }
     }
 
-    /// Returns whether the execution is being cancelled or compensated already.
     fn is_stopping(&self) -> bool {
         matches!(
             self.execution.phase(),
@@ -178,7 +177,6 @@ impl Decision<'_> {
         });
     }
 
-    /// Fails every task whose wait for a signal has timed out.
     pub(super) fn expire_waits(&mut self) {
         let now = self.moment.now;
         while let Some((until, task)) = self.execution.agenda().expiring().first().copied()

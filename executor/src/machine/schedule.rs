@@ -76,7 +76,6 @@ impl Decision<'_> {
         }
     }
 
-    /// Returns the retry that has been due the longest.
     fn first_due(&self) -> Option<Task> {
         let (until, task) = self.execution.agenda().retrying().first()?;
         (*until <= self.moment.now).then_some(*task)
@@ -217,7 +216,6 @@ impl Decision<'_> {
         }
     }
 
-    /// Finishes an item whose call a person settled in an earlier execution.
     fn reuse_settled_item(&mut self, task: Task, attempt: Attempt, call: SettledCall) {
         self.record_event(Event::StepSettled {
             step: self.step_id(task),
@@ -230,7 +228,6 @@ impl Decision<'_> {
         });
     }
 
-    /// Returns the number of parents and grandparents of this execution.
     fn nesting_depth(&self) -> u32 {
         self.execution.parent().map_or(0, |parent| parent.depth)
     }
@@ -328,7 +325,6 @@ impl Decision<'_> {
     }
 }
 
-/// Returns a warning for each template without a value, up to [`MAX_WARNINGS`].
 fn describe_unresolved(unresolved: &[Arc<str>]) -> Vec<String> {
     let shown = unresolved.iter().take(MAX_WARNINGS);
     let mut warnings: Vec<String> =

@@ -14,7 +14,6 @@ use crate::required_tools::RequiredTools;
 /// Damaged executions that are remembered. A worker looks at the others now and then.
 const MAX_DAMAGED: usize = 4_096;
 
-/// Executions that a worker knows of and does not drive.
 #[derive(Debug)]
 pub(super) struct Backlog {
     /// Executions that drivers gave up, with the newest known claim. The worker claims them again
@@ -49,7 +48,6 @@ impl Backlog {
         }
     }
 
-    /// Returns how many executions of this worker are here.
     pub(super) fn owned(&self) -> usize {
         self.given_up.len() + self.pending_heads.len()
     }

@@ -55,7 +55,6 @@ impl PendingHeads {
         due.map(|pending| pending.head.clone()).collect()
     }
 
-    /// Returns the heads to offer again, oldest first.
     fn retryable(&self) -> Vec<ExecutionHead> {
         let now = Instant::now();
         let mut retryable: Vec<_> =

@@ -58,7 +58,6 @@ impl ReplanQueue {
         Some(ended.expect("panics are caught"))
     }
 
-    /// Stops running replans. Their executions still need one.
     pub(super) async fn shutdown(&mut self) {
         self.tasks.shutdown().await;
     }
@@ -124,7 +123,6 @@ impl Worker {
     }
 }
 
-/// Replans an execution, and then gives up its ownership.
 async fn replan(context: &WorkerContext, id: ExecutionId) -> Result<(), DriveError> {
     let Some(replanner) = context.replanner.get() else { return Ok(()) };
     let ended = load_existing(&*context.store, id).await?;

@@ -18,12 +18,10 @@ use tracing::{error, warn};
 use super::{DriveError, DriverStop, Worker, WorkerContext, WorkerScope};
 use crate::required_tools::RequiredTools;
 
-/// Executions that one scan claims.
 const MAX_HEADS: usize = 256;
 const MAX_MISSING_TOOLS: usize = 256;
 const SWEEP_INTERVAL: Duration = Duration::from_secs(20);
 const DAMAGE_PAUSE: TimeDelta = TimeDelta::minutes(10);
-/// Executions whose required tools are cached.
 const MAX_REQUIRED_TOOLS: usize = 4_096;
 
 /// Returns the worker that should claim an execution. Rendezvous hashing: all workers agree, and a
@@ -72,7 +70,6 @@ async fn release_orphan(store: &dyn Store, head: ExecutionHead) -> Result<(), St
 }
 
 impl Worker {
-    /// Claims due executions and orphans. Returns the delay before the next scan.
     pub(super) async fn scan(&mut self) -> Duration {
         let poll = self.context.options.poll;
         if let Err(err) = self.reclaim_given_up().await {

@@ -22,13 +22,12 @@ pub struct Blobs {
 }
 
 /// A large binary that was extracted from an output.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binary {
     /// The place in the output, as a JSON pointer.
     pub at: String,
-    /// The bytes in base 64.
     pub base64: String,
-    /// The media type.
     pub mime_type: String,
 }
 

@@ -54,16 +54,13 @@ pub struct Reach {
 }
 
 /// The call of the named tool.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug)]
 pub struct Dispatch {
-    /// The named tool.
     pub tool: ToolName,
-    /// The parameters of the named tool.
     pub args: Arc<Value>,
-    /// The greatest effect that the step allows.
     effect: Effect,
     reach: Reach,
-    /// Bytes of the result that the output contains.
     most: usize,
     /// Unknown toolset names that were removed from the parameters. A set of that name could exist
     /// at the time of the call and act on this machine.

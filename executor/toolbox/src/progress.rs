@@ -57,11 +57,10 @@ struct Newest {
 }
 
 /// A report, and the time of the report.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The report.
     pub progress: Progress,
-    /// The time.
     pub at: Instant,
 }
 

@@ -91,15 +91,12 @@ pub struct ToolContext {
 }
 
 /// The step and attempt that make a call.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepCall {
-    /// The execution.
     pub execution: ExecutionId,
-    /// The step.
     pub step: StepId,
-    /// The part of the step.
     pub part: Part,
-    /// The number of the attempt.
     pub attempt: Attempt,
     /// The idempotency key of an earlier execution's call with an unknown outcome, which this call
     /// repeats.

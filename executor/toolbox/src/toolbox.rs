@@ -24,11 +24,10 @@ use self::{costly::leave_out_costly, listing::Listed};
 use super::{tool::Tool, tool_names, usage::Meter};
 
 /// A named group of tools from one source.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug)]
 pub struct ToolSet {
-    /// The name.
     pub name: ToolSetName,
-    /// The purpose.
     pub description: String,
     /// The kind of the source for people: `mcp`, `local`, `builtin`.
     pub source: String,
@@ -36,9 +35,7 @@ pub struct ToolSet {
     pub acts_here: bool,
     /// `true` if plans may use it.
     pub is_active: bool,
-    /// The state of the source.
     pub status: SetStatus,
-    /// The tools, in the order of the source.
     pub tools: Vec<ReadyTool>,
     /// The reasons why tools of the source are left out.
     pub left_out: Vec<String>,
@@ -61,11 +58,10 @@ pub enum SetStatus {
 }
 
 /// The tools that a source has, or the reason why it has failed.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Debug)]
 pub struct SourceTools {
-    /// The state of the source.
     pub status: SetStatus,
-    /// The tools, in the order of the source.
     pub tools: Vec<ReadyTool>,
     /// The reasons why other tools of the source are left out.
     pub left_out: Vec<String>,
@@ -95,6 +91,7 @@ pub struct ReadyTool {
 }
 
 /// The result of a look-up by name.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug)]
 pub enum Found {
     /// A tool that can be called.
@@ -105,12 +102,10 @@ pub enum Found {
     Connecting,
     /// The name may belong to a set whose connection failed.
     Failed {
-        /// The set.
         set: ToolSetName,
         /// The reason, and what to do.
         error: String,
     },
-    /// No tool.
     Unknown,
 }
 
@@ -228,7 +223,6 @@ impl ToolSet {
         tool_names::sift(self);
     }
 
-    /// Returns the set without its tools.
     fn bare(&self) -> Self {
         Self {
             name: self.name.clone(),

@@ -50,7 +50,6 @@ const HOMES: [&str; 2] = ["/root", "/home"];
 /// command could forge input.
 const DEVICES: [&str; 3] = ["/dev/full", "/dev/null", "/dev/zero"];
 
-/// Returns what Landlock supports here. Builds rules without applying them.
 pub(super) fn landlock_support() -> Support {
     Support {
         files: can_restrict_files(),
@@ -72,7 +71,6 @@ fn is_supported(make: fn(Ruleset) -> Result<Ruleset, RulesetError>) -> bool {
     make(strict).and_then(Ruleset::create).is_ok()
 }
 
-/// Prevents this thread and its future children from signalling other processes.
 pub(crate) fn block_outside_signals() -> io::Result<()> {
     let restrict = || {
         // Without this rule, Landlock forbids moving and linking files between folders.
@@ -83,8 +81,6 @@ pub(crate) fn block_outside_signals() -> io::Result<()> {
     restrict().map_err(|err: RulesetError| io::Error::other(err))
 }
 
-/// Restricts this thread and its future children for good. `system` are the folders of the system
-/// that the command may read.
 pub(super) fn apply(confinement: &Confinement, system: Readable) -> Result<(), RulesetError> {
     let mut all = AccessFs::from_all(NEWEST);
     if confinement.sockets {
@@ -118,10 +114,7 @@ pub(super) struct Readable {
     /// Folders that not every user may list. Landlock lists them all the same, because a right to
     /// list holds for everything below a folder.
     pub(super) closed: Vec<PathBuf>,
-    /// Faber's own files. No folder above them is allowed with all its contents, so that a command
-    /// cannot read a new file in the place of one of them.
     hidden: Vec<PathBuf>,
-    /// Files and folders that may still be checked.
     checks_left: usize,
 }
 
@@ -153,7 +146,6 @@ impl Readable {
         self
     }
 
-    /// Adds a folder of the system without its secrets.
     fn add_system(&mut self, path: &Path) {
         if path == Path::new(ETC_FOLDER) {
             self.add_resolved(path);
@@ -171,7 +163,6 @@ impl Readable {
         }
     }
 
-    /// Adds the public parts of a folder that may be a symlink.
     fn add_resolved(&mut self, path: &Path) {
         if let Ok(real) = path.canonicalize() {
             self.add_public(&real);

@@ -30,7 +30,6 @@ use nix::{
 const APPARMOR_RESTRICTION: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
 const NULL: &str = "/dev/null";
 
-/// Creates a mount namespace: directly as `root`, else inside a user namespace.
 pub(super) fn enter_namespace() -> io::Result<()> {
     match unshare(CloneFlags::CLONE_NEWNS) {
         Ok(()) => (),
@@ -73,7 +72,6 @@ pub(super) fn make_read_only_except(places: &[PathBuf], reach: &[PathBuf]) -> io
     Ok(is_whole)
 }
 
-/// Mounts a path with its submounts over another. Errors name `called`.
 pub(super) fn bind_mount(from: &Path, to: &Path, called: &Path) -> io::Result<()> {
     let bound =
         mount(Some(from), to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>);

@@ -40,19 +40,15 @@ use super::{
 /// short time.
 const COVER_FOLDERS: [&str; 6] = ["/tmp", "/run", "/var", "/dev", "/etc", "/usr"];
 
-/// The mounts that protect Faber's own files from a command.
 #[derive(Default)]
 struct ProtectionMounts {
     write: Vec<PathBuf>,
     reach: Vec<PathBuf>,
     /// Faber's files inside these folders, to be covered.
     hidden: Vec<PathBuf>,
-    /// Folders of the system whose names are secret, to be covered.
     closed: Vec<PathBuf>,
-    /// Paths to mount read-only.
     kept: Vec<PathBuf>,
     links: Vec<PathBuf>,
-    /// Missing paths of Faber that the command could create.
     free: Vec<PathBuf>,
 }
 
@@ -100,7 +96,6 @@ impl ProtectionMounts {
         Ok(ends)
     }
 
-    /// Removes paths that are covered by the protection of another path.
     fn remove_nested(self) -> Self {
         let hidden = outermost_paths(self.hidden);
         let is_covered = |path: &PathBuf| hidden.iter().any(|above| path.starts_with(above));
@@ -113,7 +108,6 @@ impl ProtectionMounts {
         Self { write, hidden, kept, links, ..self }
     }
 
-    /// Returns whether every mount outside the writable folders became read-only.
     fn mount_all(&self) -> io::Result<bool> {
         let is_whole = mount_namespace::make_read_only_except(&self.write, &self.reach)?;
         cover_hidden(self)?;

@@ -19,7 +19,6 @@ use super::super::{Confinement, NEEDS_SECCOMP, unsupported_error};
 /// The bit that marks the number of an x32 call. The other bits are those of `x86_64`.
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
-/// The bits of a socket's type without its flags.
 const SOCKET_TYPE_MASK: u64 = 0xf;
 
 /// Objects that all processes of a user or of the machine share: keys, and System V and POSIX

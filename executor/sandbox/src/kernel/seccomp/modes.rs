@@ -55,7 +55,6 @@ pub(super) const ATTRIBUTE_CALLS: [libc::c_long; 9] = [
 /// Requests of `ioctl` that change attributes: `FS_IOC_SETFLAGS` and `FS_IOC_FSSETXATTR`.
 pub(super) const ATTRIBUTE_REQUESTS: [u64; 2] = [0x4008_6602, 0x401c_5820];
 
-/// Returns the calls that set a setuid or setgid bit, with their conditions.
 pub(super) fn set_id_checks() -> Vec<(libc::c_long, Vec<Check>)> {
     let mut calls = Vec::new();
     for bit in SET_ID_BITS {
