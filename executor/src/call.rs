@@ -67,7 +67,7 @@ impl Call {
         let (task, attempt) = (self.task, self.attempt);
         let aside = self.cx.aside.clone();
         let own = self.pinned.is_none();
-        let dispatch = Dispatch::of(&toolbox, &self.tool, &self.parameters).filter(|_| own);
+        let dispatch = Dispatch::parse(&toolbox, &self.tool, &self.parameters).filter(|_| own);
         let mut is_tool_missing = false;
         let result = match dispatch {
             None => {
@@ -155,7 +155,7 @@ impl Call {
             return Ok(tool.clone());
         }
         let Some(dispatch) = dispatch else {
-            return match toolbox.own(&self.tool) {
+            return match toolbox.find_internal_tool(&self.tool) {
                 Some(tool) => Ok(tool),
                 None => find_or_wait(toolbox, &self.tool, connect).await,
             };
@@ -275,13 +275,12 @@ async fn find_or_wait(
     connect: Duration,
 ) -> Result<ReadyTool, ToolError> {
     if let Some(known) = resolve_tool(toolbox, name) {
-        let is_asked_again =
-            matches!(toolbox.find_planned(name), Found::Failed { set, .. } if toolbox.wake(&set));
+        let is_asked_again = matches!(toolbox.find_planned(name), Found::Failed { set, .. } if toolbox.reconnect_set(&set));
         if known.is_ok() || !is_asked_again {
             return known;
         }
     }
-    let mut changes = toolbox.changes();
+    let mut changes = toolbox.subscribe_changes();
     let wait = async {
         loop {
             changes.mark_unchanged();

@@ -251,7 +251,8 @@ impl Driver {
         if !calls.is_empty() {
             // The tool of a dispatched call, and so its limits, are known later.
             let tools = execution.plan().called_tools();
-            let dispatched = tools.filter(|tool| dispatch::is(&context.toolbox, tool));
+            let dispatched =
+                tools.filter(|tool| dispatch::is_dispatch_tool(&context.toolbox, tool));
             limited.extend(dispatched.cloned());
         }
         execution.set_limited_tools(Arc::new(limited));

@@ -180,7 +180,7 @@ impl Worker {
         let drain = self.context.drain.clone();
         let hints = self.context.store.hints();
         let (mut work, mut inbox) = (hints.subscribe_work(), hints.subscribe_inbox());
-        let mut tools = self.context.toolbox.changes();
+        let mut tools = self.context.toolbox.subscribe_changes();
         let mut look_at = Instant::now();
         loop {
             tokio::select! {

@@ -66,7 +66,7 @@ fn names() -> impl Iterator<Item = ToolName> {
     let own = [TURN, ANSWER]
         .into_iter()
         .map(|name| name.parse::<ToolName>().expect("tool names are literals"));
-    own.chain(plan::EFFECTS.iter().map(|effect| dispatch::name(effect.1)))
+    own.chain(plan::EFFECTS.iter().map(|effect| dispatch::dispatch_tool_name(effect.1)))
 }
 
 /// Returns whether only plans of agents use a tool.

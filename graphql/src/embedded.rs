@@ -82,7 +82,7 @@ impl Embedded {
             let named = |err: toolbox::SetExists| {
                 EngineError::Conflict(format!("{err}: give the toolset another name"))
             };
-            toolbox.register(set).map_err(named)?;
+            toolbox.register_set(set).map_err(named)?;
         }
         let registry = Registry::new(registry::Parts {
             sources: Sources::new(&toolbox, options.output_bytes)

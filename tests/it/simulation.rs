@@ -435,7 +435,7 @@ async fn remove_and_restore_tools(world: Arc<World>, toolbox: Toolbox) {
         // Sometimes only for a moment, during a write.
         let most = if world.dice.happens(500) { 40 } else { 3_000 };
         time::sleep(Duration::from_millis(1 + world.dice.below(most))).await;
-        toolbox.put(set.clone());
+        toolbox.put_set(set.clone());
     }
 }
 

@@ -129,7 +129,11 @@ fn structured_output(mut value: Value, contents: Vec<ContentBlock>) -> Output {
     }
     for (n, place) in places.into_iter().enumerate() {
         let Some((at, mime_type)) = place else { continue };
-        binaries.extend(Binary::take(&mut value, format!("/{CONTENT_FIELD}/{n}{at}"), &mime_type));
+        binaries.extend(Binary::extract(
+            &mut value,
+            format!("/{CONTENT_FIELD}/{n}{at}"),
+            &mime_type,
+        ));
     }
     Output { value, binaries }
 }
@@ -147,7 +151,7 @@ fn content_output(contents: Vec<ContentBlock>) -> Output {
     for (n, place) in places.into_iter().enumerate() {
         let Some((at, mime_type)) = place else { continue };
         let at = if is_one { at.to_owned() } else { format!("/{n}{at}") };
-        binaries.extend(Binary::take(&mut value, at, &mime_type));
+        binaries.extend(Binary::extract(&mut value, at, &mime_type));
     }
     Output { value, binaries }
 }

@@ -172,7 +172,7 @@ impl Tool for McpTool {
             }
         };
         let owner = cx.call.map(|call| call.execution);
-        blobs::keep(cx.blobs.as_ref(), owner, output.value, output.binaries).await
+        blobs::store_binaries(cx.blobs.as_ref(), owner, output.value, output.binaries).await
     }
 }
 

@@ -191,7 +191,7 @@ impl Supervisor {
 
     fn publish_tools(&self, stop: &CancellationToken, offers: Vec<rmcp::model::Tool>) {
         let made = make_tools(&self.set, &self.effects, &self.availability, offers);
-        self.toolbox.settle_unless(stop, &self.set, made);
+        self.toolbox.update_set_unless(stop, &self.set, made);
     }
 
     /// Reports the set as failed. Its known tools stay.
@@ -201,7 +201,7 @@ impl Supervisor {
             tools: self.known_tools(),
             left_out: Vec::new(),
         };
-        self.toolbox.settle_unless(stop, &self.set, failed);
+        self.toolbox.update_set_unless(stop, &self.set, failed);
         ServerEnd::Died(error)
     }
 

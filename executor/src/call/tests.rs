@@ -328,7 +328,7 @@ async fn a_call_that_never_started_has_a_definite_failure() {
         let toolbox = Toolbox::default();
         let mut set = ToolSet::ready("t".parse().unwrap(), "builtin", "", []);
         set.status = toolbox::SetStatus::Connecting;
-        toolbox.register(set).unwrap();
+        toolbox.register_set(set).unwrap();
         toolbox
     };
     let trial = || Trial::new(json!({}));

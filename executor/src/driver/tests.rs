@@ -196,12 +196,12 @@ async fn a_tool_that_returns_before_the_release_is_called() {
     let mut scene = Scene::new(plan(vec![first]), ExecutionOptions::default()).await;
     let (toolbox, name) = (scene.context.toolbox.clone(), "set".parse().unwrap());
     let set = toolbox.whole_set(&name).unwrap();
-    toolbox.remove(&name);
+    toolbox.remove_set(&name);
     let of = "a".parse().unwrap();
     scene.tell(Command::Approve { step: of, item: None, approved: true, comment: None }).await;
     assert_eq!(scene.kinds().await.last(), Some(&"step_approved"));
     assert!(scene.driver.can_park());
-    toolbox.put(set);
+    toolbox.put_set(set);
     scene.driver.check_tools();
     assert!(!scene.driver.can_park());
     assert!(
@@ -225,7 +225,7 @@ async fn a_tool_that_disappears_before_its_call_interrupts_the_attempt() {
     assert!(scene.driver.is_held(task(0)), "it waits for its record");
     let (toolbox, name) = (scene.context.toolbox.clone(), "set".parse().unwrap());
     let set = toolbox.whole_set(&name).unwrap();
-    toolbox.remove(&name);
+    toolbox.remove_set(&name);
     scene.write().await;
     assert_eq!(scene.kinds().await.last(), Some(&"step_interrupted"));
     assert!(scene.driver.can_park() && scene.driver.next_due_at() <= Some(at), "it is let go");
@@ -235,7 +235,7 @@ async fn a_tool_that_disappears_before_its_call_interrupts_the_attempt() {
         panic!("it begins again")
     };
     assert!(error.message.contains("`set.endless`"), "{error}");
-    toolbox.put(set);
+    toolbox.put_set(set);
     assert!(matches!(scene.driver.next_input().await, DriverInput::Woken), "it hears of it");
     scene.driver.decide(Input::Woken);
     scene.write().await;

@@ -62,7 +62,7 @@ impl Driver {
         if !self.tool_presence.has_missing() {
             self.log_missing_tool();
         }
-        let mut changes = toolbox.changes();
+        let mut changes = toolbox.subscribe_changes();
         if toolbox.revision() != revision {
             // A change between the check and the subscription must not be lost.
             changes.mark_changed();

@@ -309,7 +309,7 @@ fn door() -> ToolSet {
 }
 
 fn close(toolbox: &Toolbox) {
-    assert!(toolbox.remove(&door().name), "it was open");
+    assert!(toolbox.remove_set(&door().name), "it was open");
 }
 
 fn after(step: UncheckedStep, others: &[&str]) -> UncheckedStep {
@@ -325,7 +325,7 @@ fn sleep(id: &str, ms: u64) -> UncheckedStep {
 #[tokio::test(start_paused = true)]
 async fn an_execution_whose_tool_disappears_waits_for_it() {
     let scene = Scene::new();
-    scene.toolbox.put(door());
+    scene.toolbox.put_set(door());
     let open = after(step("b", "door.open", json!({})), &["a"]);
     let id = scene.start(vec![sleep("a", 500), open]).await;
     scene.until_told(id, "step_started", Duration::from_secs(5)).await;
@@ -338,7 +338,7 @@ async fn an_execution_whose_tool_disappears_waits_for_it() {
     time::sleep(Duration::from_mins(1)).await;
     let expected = ["created", "claimed", "step_started", "step_succeeded"];
     assert_eq!(scene.kinds(id).await, expected, "nobody claims it for nothing");
-    scene.toolbox.put(door());
+    scene.toolbox.put_set(door());
     scene.until(id, ExecutionState::Completed, Duration::from_secs(5)).await;
     assert!(!scene.kinds(id).await.contains(&"step_interrupted"));
 }
@@ -347,7 +347,7 @@ async fn an_execution_whose_tool_disappears_waits_for_it() {
 #[tokio::test(start_paused = true)]
 async fn a_returned_tool_is_called_while_other_steps_run() {
     let scene = Scene::new();
-    scene.toolbox.put(door());
+    scene.toolbox.put_set(door());
     let open = after(step("c", "door.open", json!({})), &["b"]);
     let id = scene.start(vec![step("a", "set.endless", json!({})), sleep("b", 500), open]).await;
     scene.until_told(id, "step_started", Duration::from_secs(5)).await;
@@ -355,7 +355,7 @@ async fn a_returned_tool_is_called_while_other_steps_run() {
     time::sleep(Duration::from_secs(10)).await;
     let told = scene.kinds(id).await;
     assert_eq!(told.iter().filter(|kind| **kind == "step_started").count(), 2, "{told:?}");
-    scene.toolbox.put(door());
+    scene.toolbox.put_set(door());
     let both = async {
         while scene.kinds(id).await.iter().filter(|kind| **kind == "step_succeeded").count() < 2 {
             time::sleep(Duration::from_millis(10)).await;
@@ -371,7 +371,7 @@ async fn a_returned_tool_is_called_while_other_steps_run() {
 #[tokio::test(start_paused = true)]
 async fn an_execution_without_its_tool_fails_at_its_deadline() {
     let scene = Scene::new();
-    scene.toolbox.put(door());
+    scene.toolbox.put_set(door());
     let open = after(step("b", "door.open", json!({})), &["a"]);
     let options = ExecutionOptions { deadline_ms: Some(20_000), ..ExecutionOptions::default() };
     let id = scene.start_with(vec![sleep("a", 500), open], options).await;
@@ -386,7 +386,7 @@ async fn an_execution_without_its_tool_fails_at_its_deadline() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_only_finished_steps_used_is_not_required() {
     let scene = Scene::new();
-    scene.toolbox.put(door());
+    scene.toolbox.put_set(door());
     let last = after(step("c", "flow.noop", json!({})), &["b"]);
     let steps = vec![step("a", "door.open", json!({})), after(sleep("b", 30_000), &["a"]), last];
     let id = scene.start(steps).await;

@@ -33,7 +33,7 @@ pub struct Binary {
 
 impl Binary {
     /// Extracts a binary from a value, if the place has a large one.
-    pub fn take(value: &mut Value, at: String, mime_type: &str) -> Option<Self> {
+    pub fn extract(value: &mut Value, at: String, mime_type: &str) -> Option<Self> {
         let Some(Value::String(text)) = value.pointer_mut(&at) else { return None };
         let is_large = text.len() > limits::INLINE_BINARY;
         let mime_type = mime_type.to_owned();
@@ -54,7 +54,7 @@ impl Blobs {
     }
 
     /// Stores a binary and returns the reference to it. Returns `None` if it is not base 64.
-    async fn keep(
+    async fn store_binary(
         &self,
         owner: Option<ExecutionId>,
         binary: &Binary,
@@ -74,21 +74,21 @@ impl Blobs {
     /// Replaces the references in `parameters` by the binaries in base 64.
     pub async fn restore(&self, parameters: &Arc<Value>) -> Result<Arc<Value>, ToolError> {
         let mut places = Vec::new();
-        find(parameters, &mut String::new(), &mut places);
+        collect_references(parameters, &mut String::new(), &mut places);
         if places.is_empty() {
             return Ok(Arc::clone(parameters));
         }
         let mut restored = Value::clone(parameters);
         let mut room = limits::RESTORED_BYTES;
         for (at, id) in places {
-            let base64 = self.base64(&id).await?;
-            room = room.checked_sub(base64.len()).ok_or_else(too_much)?;
+            let base64 = self.load_base64(&id).await?;
+            room = room.checked_sub(base64.len()).ok_or_else(too_many_bytes_error)?;
             Binary::replace(&at, &mut restored, Value::String(base64));
         }
         Ok(Arc::new(restored))
     }
 
-    async fn base64(&self, id: &BlobId) -> Result<String, ToolError> {
+    async fn load_base64(&self, id: &BlobId) -> Result<String, ToolError> {
         match blob::load_blob(&*self.store, id).await {
             Ok(Some((_, base64))) => Ok(base64),
             Ok(None) => {
@@ -106,7 +106,7 @@ impl Blobs {
 
 /// Stores extracted binaries and puts references in their places. Without a store, or if a binary
 /// is not base 64, the output keeps it.
-pub async fn keep(
+pub async fn store_binaries(
     blobs: Option<&Blobs>,
     owner: Option<ExecutionId>,
     mut output: Value,
@@ -114,7 +114,9 @@ pub async fn keep(
 ) -> Result<Value, ToolError> {
     for binary in binaries {
         let reference = match blobs {
-            Some(blobs) => blobs.keep(owner, &binary).await.map_err(|err| lost(&err))?,
+            Some(blobs) => {
+                blobs.store_binary(owner, &binary).await.map_err(|err| not_stored_error(&err))?
+            }
             None => None,
         };
         let Binary { at, base64, .. } = binary;
@@ -124,25 +126,25 @@ pub async fn keep(
 }
 
 /// The call has taken effect, so it must not be repeated.
-fn lost(err: &StoreError) -> ToolError {
+fn not_stored_error(err: &StoreError) -> ToolError {
     let why = format!("the tool returned a binary that could not be kept: {err}");
     ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why).without_retry()
 }
 
-fn too_much() -> ToolError {
+fn too_many_bytes_error() -> ToolError {
     let most = limits::RESTORED_BYTES;
     let why = format!("the blobs that the parameters refer to have more than {most} bytes");
     ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
 }
 
 /// Finds the references in a value, each with its JSON pointer.
-fn find(value: &Value, at: &mut String, places: &mut Vec<(String, BlobId)>) {
+fn collect_references(value: &Value, at: &mut String, places: &mut Vec<(String, BlobId)>) {
     let length = at.len();
     match value {
         Value::Array(items) => {
             for (n, item) in items.iter().enumerate().filter(|(_, item)| is_nested(item)) {
                 let _ = write!(at, "/{n}");
-                find(item, at, places);
+                collect_references(item, at, places);
                 at.truncate(length);
             }
         }
@@ -153,7 +155,7 @@ fn find(value: &Value, at: &mut String, places: &mut Vec<(String, BlobId)>) {
             for (key, field) in fields.iter().filter(|(_, field)| is_nested(field)) {
                 at.push('/');
                 at.push_str(&key.replace('~', "~0").replace('/', "~1"));
-                find(field, at, places);
+                collect_references(field, at, places);
                 at.truncate(length);
             }
         }
@@ -187,7 +189,7 @@ mod tests {
         let output = json!([{ "data": "" }, { "a/b~": "" }]);
         let binaries = vec![binary("/0/data", &data), binary("/1/a~1b~0", "AQID")];
         let owner = "exec_1_aaaaaaaaa".parse().ok();
-        let output = keep(Some(&blobs), owner, output, binaries).await.unwrap();
+        let output = store_binaries(Some(&blobs), owner, output, binaries).await.unwrap();
         let small =
             "exec_1_aaaaaaaaa/039058c6f2c0cb492c533b0a4d14ef77cc0f78abccced5287d84a1a2011cfb81";
         assert_eq!(
@@ -206,10 +208,11 @@ mod tests {
         let output = || json!({ "data": "" });
         let base64 = "no base 64!";
         for blobs in [Some(blobs()), None] {
-            let kept = keep(blobs.as_ref(), None, output(), vec![binary("/data", base64)]).await;
+            let kept =
+                store_binaries(blobs.as_ref(), None, output(), vec![binary("/data", base64)]).await;
             assert_eq!(kept, Ok(json!({ "data": base64 })));
         }
-        let kept = keep(None, None, output(), vec![binary("/data", "AQID")]).await;
+        let kept = store_binaries(None, None, output(), vec![binary("/data", "AQID")]).await;
         assert_eq!(kept, Ok(json!({ "data": "AQID" })));
     }
 
@@ -227,9 +230,9 @@ mod tests {
     fn only_large_binaries_become_blobs() {
         let large = "A".repeat(limits::INLINE_BINARY + 4);
         let mut value = json!({ "data": large, "small": large[8..], "n": 1 });
-        assert_eq!(Binary::take(&mut value, "/small".to_owned(), ""), None);
-        assert_eq!(Binary::take(&mut value, "/n".to_owned(), ""), None);
-        let taken = Binary::take(&mut value, "/data".to_owned(), "a/b").unwrap();
+        assert_eq!(Binary::extract(&mut value, "/small".to_owned(), ""), None);
+        assert_eq!(Binary::extract(&mut value, "/n".to_owned(), ""), None);
+        let taken = Binary::extract(&mut value, "/data".to_owned(), "a/b").unwrap();
         assert_eq!((taken.base64.len(), taken.mime_type.as_str()), (large.len(), "a/b"));
         assert_eq!(value["data"], "");
     }

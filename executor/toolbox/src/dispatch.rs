@@ -29,7 +29,7 @@ pub const SET: &str = "faber_agent";
 pub const RESULT_BYTES: usize = 32 << 10;
 
 /// The name, the greatest effect and the description of each dispatch tool.
-const TABLE: [(&str, Effect, &str); 3] = [
+const DISPATCH_TOOLS: [(&str, Effect, &str); 3] = [
     ("faber_agent.read", Effect::Read, "Calls a tool that only looks."),
     ("faber_agent.repeat", Effect::Idempotent, "Calls a tool that may be called again."),
     ("faber_agent.call", Effect::Once, "Calls a tool."),
@@ -69,7 +69,7 @@ pub struct Dispatch {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Given {
+struct DispatchParameters {
     tool: ToolName,
     args: Value,
     #[serde(default)]
@@ -80,23 +80,27 @@ struct Given {
 }
 
 /// Returns the dispatch tool for an effect.
-pub fn name(effect: Effect) -> ToolName {
-    let entry = TABLE.iter().find(|entry| entry.1 == effect).expect("every effect has an entry");
+pub fn dispatch_tool_name(effect: Effect) -> ToolName {
+    let entry =
+        DISPATCH_TOOLS.iter().find(|entry| entry.1 == effect).expect("every effect has an entry");
     entry.0.parse().expect("tool names are literals")
 }
 
 /// Returns `true` for a dispatch tool.
-pub fn is(toolbox: &Toolbox, tool: &ToolName) -> bool {
-    effect(tool).is_some() && toolbox.own(tool).is_some()
+pub fn is_dispatch_tool(toolbox: &Toolbox, tool: &ToolName) -> bool {
+    allowed_effect(tool).is_some() && toolbox.find_internal_tool(tool).is_some()
 }
 
-fn effect(tool: &ToolName) -> Option<Effect> {
-    TABLE.iter().find(|entry| entry.0 == tool.as_str()).map(|entry| entry.1)
+fn allowed_effect(tool: &ToolName) -> Option<Effect> {
+    DISPATCH_TOOLS.iter().find(|entry| entry.0 == tool.as_str()).map(|entry| entry.1)
 }
 
 /// Returns the dispatch tools. Plans of agents are compiled with them.
-pub fn tools() -> Vec<Arc<dyn Tool>> {
-    TABLE.iter().map(|entry| Arc::new(Stand::new(*entry)) as Arc<dyn Tool>).collect()
+pub fn dispatch_tools() -> Vec<Arc<dyn Tool>> {
+    DISPATCH_TOOLS
+        .iter()
+        .map(|entry| Arc::new(CatalogEntry::new(*entry)) as Arc<dyn Tool>)
+        .collect()
 }
 
 impl Reach {
@@ -122,10 +126,10 @@ impl Reach {
             return None;
         }
         let names = args.get(SET_NAMES)?.as_array()?;
-        names.iter().filter_map(Value::as_str).find_map(|name| self.keeps_off(toolbox, name))
+        names.iter().filter_map(Value::as_str).find_map(|name| self.objection_to_set(toolbox, name))
     }
 
-    fn keeps_off(&self, toolbox: &Toolbox, name: &str) -> Option<String> {
+    fn objection_to_set(&self, toolbox: &Toolbox, name: &str) -> Option<String> {
         // An unknown name is harmless, because it is removed before the call.
         let set = name.parse().ok().and_then(|name| toolbox.set(&name))?;
         if set.acts_here && !self.sets.contains(&set.name) {
@@ -139,20 +143,20 @@ impl Reach {
 
 impl Dispatch {
     /// Parses the parameters of a dispatch tool. Returns `None` for any other tool.
-    pub fn of(
+    pub fn parse(
         toolbox: &Toolbox,
         tool: &ToolName,
         parameters: &Value,
     ) -> Option<Result<Self, ToolError>> {
-        let effect = effect(tool).filter(|_| toolbox.own(tool).is_some())?;
-        let given = Given::deserialize(parameters);
+        let effect = allowed_effect(tool).filter(|_| toolbox.find_internal_tool(tool).is_some())?;
+        let given = DispatchParameters::deserialize(parameters);
         Some(match given {
-            Ok(Given { tool, args, reach, most }) => {
+            Ok(DispatchParameters { tool, args, reach, most }) => {
                 let most = most.as_u64().and_then(|bytes| usize::try_from(bytes).ok());
                 let most = most.map_or(RESULT_BYTES, |bytes| bytes.min(RESULT_BYTES));
                 let mut dispatch =
                     Self { tool, args: Arc::new(args), effect, reach, most, unknown: vec![] };
-                dispatch.leave_out_unknown(toolbox);
+                dispatch.remove_unknown_sets(toolbox);
                 Ok(dispatch)
             }
             Err(err) => Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, err.to_string())),
@@ -160,7 +164,7 @@ impl Dispatch {
     }
 
     /// Removes unknown toolset names from the parameters of an activation.
-    fn leave_out_unknown(&mut self, toolbox: &Toolbox) {
+    fn remove_unknown_sets(&mut self, toolbox: &Toolbox) {
         let switches =
             self.tool.as_str().strip_prefix(TOOL_SET).and_then(|rest| rest.strip_prefix('.'));
         if switches != Some(ACTIVATE) {
@@ -177,7 +181,7 @@ impl Dispatch {
     }
 
     /// Adds the removed names to `notFound` of the result.
-    fn name_unknown(&self, result: &mut Value) {
+    fn report_unknown_sets(&self, result: &mut Value) {
         if self.unknown.is_empty() {
             return;
         }
@@ -212,11 +216,11 @@ impl Dispatch {
     pub fn report(&self, result: Result<Value, ToolError>) -> Result<Value, ToolError> {
         let tool = self.tool.as_str();
         let result = result.map(|mut output| {
-            self.name_unknown(&mut output);
+            self.report_unknown_sets(&mut output);
             output
         });
         match result {
-            Ok(result) => match clipped(&result, self.most) {
+            Ok(result) => match clip_result(&result, self.most) {
                 None => Ok(json!({ "tool": tool, "status": "success", "result": result })),
                 Some(text) => Ok(json!({
                     "tool": tool, "status": "success", "result": text, "cut": true,
@@ -240,7 +244,7 @@ impl Dispatch {
 }
 
 /// Returns the truncated text of a result that is too long.
-fn clipped(result: &Value, most: usize) -> Option<String> {
+fn clip_result(result: &Value, most: usize) -> Option<String> {
     let text: Cow<'_, str> = match result {
         Value::String(text) => text.into(),
         other => other.to_string().into(),
@@ -254,9 +258,9 @@ fn clipped(result: &Value, most: usize) -> Option<String> {
 
 /// Placeholder of a dispatch tool in the catalog. It is never called.
 #[derive(Debug)]
-struct Stand(Arc<ToolDefinition>);
+struct CatalogEntry(Arc<ToolDefinition>);
 
-impl Stand {
+impl CatalogEntry {
     fn new((name, effect, description): (&str, Effect, &str)) -> Self {
         let schema = json!({
             "type": "object",
@@ -283,7 +287,7 @@ impl Stand {
 }
 
 #[async_trait]
-impl Tool for Stand {
+impl Tool for CatalogEntry {
     fn definition(&self) -> &Arc<ToolDefinition> {
         &self.0
     }
@@ -301,12 +305,12 @@ mod tests {
 
     fn toolbox() -> Toolbox {
         let toolbox = Toolbox::default();
-        toolbox.keep(tools());
+        toolbox.add_internal_tools(dispatch_tools());
         toolbox
     }
 
     fn dispatch(step: &str, parameters: &Value) -> Dispatch {
-        Dispatch::of(&toolbox(), &step.parse().unwrap(), parameters).unwrap().unwrap()
+        Dispatch::parse(&toolbox(), &step.parse().unwrap(), parameters).unwrap().unwrap()
     }
 
     fn tool(name: &str, effect: Effect) -> ToolDefinition {
@@ -364,7 +368,7 @@ mod tests {
         let toolbox = toolbox();
         let set = |name: &str, acts_here, is_active| {
             let set = ToolSet::ready(name.parse().unwrap(), "builtin", "", []);
-            toolbox.put(ToolSet { acts_here, is_active, ..set });
+            toolbox.put_set(ToolSet { acts_here, is_active, ..set });
         };
         set("ops", true, false);
         set("files", true, true);
@@ -376,7 +380,7 @@ mod tests {
             let activate = tool("ToolSet.activate_toolset", Effect::Idempotent);
             let activate = ToolDefinition { name: "activate_toolset".parse().unwrap(), ..activate };
             let step = "faber_agent.repeat".parse().unwrap();
-            let call = Dispatch::of(&toolbox, &step, &given).unwrap().unwrap();
+            let call = Dispatch::parse(&toolbox, &step, &given).unwrap().unwrap();
             let checked = call.check(&toolbox, &activate);
             checked.err().map(|err| err.message.to_string())
         };
@@ -398,11 +402,11 @@ mod tests {
     #[test]
     fn unknown_sets_are_reported_and_others_activated() {
         let toolbox = toolbox();
-        toolbox.put(ToolSet::ready("web".parse().unwrap(), "builtin", "", []));
+        toolbox.put_set(ToolSet::ready("web".parse().unwrap(), "builtin", "", []));
         let args = json!({ "toolSetNames": ["later", "web", "no name at all", 1] });
         let given = json!({ "tool": "ToolSet.activate_toolset", "args": args });
         let step = "faber_agent.repeat".parse().unwrap();
-        let call = Dispatch::of(&toolbox, &step, &given).unwrap().unwrap();
+        let call = Dispatch::parse(&toolbox, &step, &given).unwrap().unwrap();
         // A set of this name could exist at the time of the call.
         assert_eq!(*call.args, json!({ "toolSetNames": ["web", 1] }));
         let result = json!({ "success": true, "changed": ["web"], "notFound": [] });
@@ -410,7 +414,7 @@ mod tests {
         let expected = json!({ "success": false, "changed": ["web"], "notFound": ["later", "no name at all"] });
         assert_eq!(told["result"], expected);
         let other = json!({ "tool": "ToolSet.list_toolset", "args": args });
-        let call = Dispatch::of(&toolbox, &step, &other).unwrap().unwrap();
+        let call = Dispatch::parse(&toolbox, &step, &other).unwrap().unwrap();
         assert_eq!(*call.args, args);
     }
 

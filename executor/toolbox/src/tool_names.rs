@@ -56,7 +56,7 @@ pub fn complaint(set: &ToolSetName, name: &ToolName) -> Option<String> {
 }
 
 /// Removes tools with invalid names from a set.
-pub(super) fn sift(set: &mut ToolSet) {
+pub(super) fn remove_invalid_names(set: &mut ToolSet) {
     if set.source == OWN_SOURCE {
         return;
     }

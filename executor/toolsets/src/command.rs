@@ -146,7 +146,7 @@ impl Action {
             Self::Command(run) => {
                 run.command.parameters().find(|name| is_unknown(name)).map(str::to_owned)
             }
-            Self::Http(run) => run.parameters().into_iter().find(|name| is_unknown(name)),
+            Self::Http(run) => run.parameter_names().into_iter().find(|name| is_unknown(name)),
         }
     }
 }

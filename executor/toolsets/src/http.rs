@@ -21,7 +21,7 @@ use toolbox::{Tool, ToolContext};
 
 use self::answer::{failure, output};
 pub use self::request::HttpRun;
-pub(crate) use self::request::{fixed, form, invalid};
+pub(crate) use self::request::{encode_form, invalid_parameters_error, resolve_headers};
 
 /// The header by which a server recognizes a repeated call.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -139,7 +139,7 @@ impl Tool for HttpTool {
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         let mut seen = Redaction::default();
-        let asked = self.run.request(&parameters, &mut seen)?;
+        let asked = self.run.build_request(&parameters, &mut seen)?;
         let reply = self.caller.call(&self.definition, asked, &cx, &seen).await?;
         output(reply, self.definition.effect, self.caller.most, &seen)
     }

@@ -100,7 +100,7 @@ impl Sources {
     pub fn new(toolbox: &Toolbox, output_bytes: usize) -> Self {
         let live: Arc<Mutex<Live>> = Arc::default();
         let weak = Arc::downgrade(&live);
-        toolbox.on_wanted(move |name| {
+        toolbox.set_reconnect(move |name| {
             let Some(live) = weak.upgrade() else { return false };
             let live = live.lock().unwrap_or_else(PoisonError::into_inner);
             live.by_set.get(name).is_some_and(|connection| (connection.reconnect)())
@@ -150,13 +150,13 @@ impl Sources {
         let mut set = config.empty_set(SetStatus::Connecting);
         if let Source::Tools(tools) = &config.source {
             let made = self.commands(&config.name, config.with_effects(tools), &BTreeMap::new());
-            self.toolbox.put(made.within(set));
+            self.toolbox.put_set(made.within(set));
             return;
         }
         let SetConfig { name, source, effects, .. } = config;
         match source {
             Source::Mcp(server) => {
-                self.toolbox.put(set);
+                self.toolbox.put_set(set);
                 let toolbox = self.toolbox.clone();
                 let supervisor = Supervisor::new(name.clone(), server, toolbox, self.output_bytes)
                     .with_logins(self.logins.clone())
@@ -173,7 +173,7 @@ impl Sources {
                 let tools = documents::tools(&name, &documents, self.output_bytes);
                 set.status = SetStatus::Ready;
                 set.tools = tools.into_iter().map(ReadyTool::new).collect();
-                self.toolbox.put(set);
+                self.toolbox.put_set(set);
             }
             Source::Builtin(builtin) => {
                 match builtin.tools(&name, &self.needs) {
@@ -183,7 +183,7 @@ impl Sources {
                     }
                     Err(error) => set.status = SetStatus::Failed { error },
                 }
-                self.toolbox.put(set);
+                self.toolbox.put_set(set);
             }
         }
     }
@@ -204,13 +204,13 @@ impl Sources {
             .rev()
             .filter_map(|tool| Some((&tool.name, (tool, *by_name.get(&tool.name)?))));
         let made = self.commands(&config.name, config.with_effects(tools), &kept.collect());
-        self.toolbox.put(made.within(config.empty_set(SetStatus::Ready)));
+        self.toolbox.put_set(made.within(config.empty_set(SetStatus::Ready)));
     }
 
     /// Registers a set and discovers its tools in a task.
     fn ask(&self, set: ToolSet, source: Box<dyn Offers>, effects: EffectRules) {
         let name = set.name.clone();
-        self.toolbox.put(set);
+        self.toolbox.put_set(set);
         let asker = Asker::new(name.clone(), source, self.toolbox.clone(), self.output_bytes)
             .with_effects(effects);
         let turn = asker.turn();
@@ -236,7 +236,7 @@ impl Sources {
     /// name.
     pub fn remove(&self, name: &ToolSetName) -> bool {
         self.let_go(name);
-        self.toolbox.remove(name)
+        self.toolbox.remove_set(name)
     }
 
     fn let_go(&self, name: &ToolSetName) {

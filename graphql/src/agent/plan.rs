@@ -45,7 +45,7 @@ pub(crate) fn draft(query: &str, turns: u32, reach: &Reach) -> Draft {
 fn call_step(turn: u32, name: &str, effect: Effect, reach: &Value) -> DraftStep {
     DraftStep {
         id: Some(format!("{name}_{turn}")),
-        name: Some(dispatch::name(effect).to_string()),
+        name: Some(dispatch::dispatch_tool_name(effect).to_string()),
         parameters: Some(json!({
             "tool": "{{item.tool}}", "args": "{{item.args}}", "most": "{{item.most}}",
             "reach": reach,

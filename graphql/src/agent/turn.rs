@@ -243,7 +243,8 @@ impl Mind {
         let offered = if self.has_native_tools {
             tools.iter().map(|tool| offer_tool(tool, &toolbox)).collect()
         } else {
-            let taught = tool_prompt(tools.iter().map(|tool| &**tool), |tool| toolbox.shown(tool));
+            let taught =
+                tool_prompt(tools.iter().map(|tool| &**tool), |tool| toolbox.display_name(tool));
             rules = format!("{rules}\n\n{taught}");
             Vec::new()
         };
@@ -261,7 +262,7 @@ impl Mind {
 
 fn offer_tool(tool: &Arc<ToolDefinition>, toolbox: &Toolbox) -> OfferedTool {
     OfferedTool {
-        name: toolbox.shown(tool),
+        name: toolbox.display_name(tool),
         description: tool.description.clone(),
         schema: tool.input_schema.clone(),
     }

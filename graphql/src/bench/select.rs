@@ -118,7 +118,7 @@ impl Seat {
             secrets: Some(BTreeSet::new()),
         });
         registry.sync().await?;
-        registry.toolbox().settled(CONNECT_TIMEOUT).await;
+        registry.toolbox().wait_for_sets(CONNECT_TIMEOUT).await;
         let control = Control::new(Arc::clone(store), Arc::clone(&clock), None);
         let words: Arc<Words> = Arc::default();
         let engine =

@@ -107,7 +107,7 @@ fn own_set(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<ToolSet, Be
 
 async fn at_once(rig: &Rig, report: &mut Report) -> Result<(), BenchError> {
     let own = function(SET, "slow", "Takes its time.", Effect::Read, slow);
-    let register = rig.toolbox.register(own_set([own])?);
+    let register = rig.toolbox.register_set(own_set([own])?);
     register.map_err(|err| BenchError::Engine(err.to_string()))?;
     let steps = (0..4).map(|n| step(&format!("s{n}"), "bench.slow", Some(json!({})), None));
     let plan = keep(rig, steps.collect()).await?;

@@ -398,7 +398,8 @@ impl Plans {
             grant.check_reach(&reach)?;
         }
         let toolbox = self.tools.inventory.toolbox();
-        let is_internal = |tool: &&ToolName| agent::is_own(tool) && toolbox.own(tool).is_some();
+        let is_internal =
+            |tool: &&ToolName| agent::is_own(tool) && toolbox.find_internal_tool(tool).is_some();
         let tools = plans.iter().flat_map(|plan| plan.called_tools());
         let tools = tools.filter(|tool| !is_internal(tool)).cloned().collect();
         grant.check_tools(&tools)?;

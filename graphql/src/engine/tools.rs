@@ -193,7 +193,7 @@ impl Tools {
             self.inventory.settled().await;
         }
         self.check_no_action(written["name"].as_str()).await?;
-        Ok(self.inventory.registry().register(set, written).await?)
+        Ok(self.inventory.registry().register_tool(set, written).await?)
     }
 
     async fn check_no_action(&self, tool: Option<&str>) -> Result<(), EngineError> {

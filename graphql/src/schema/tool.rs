@@ -157,7 +157,7 @@ impl Tool {
         let (name, toolbox) =
             (self.definition.qualified_name(), ctx.data::<Engine>()?.tools.inventory.toolbox());
         let name = match toolbox.find(&name) {
-            Found::Tool(tool) | Found::Inactive(tool) => toolbox.shown(tool.definition()),
+            Found::Tool(tool) | Found::Inactive(tool) => toolbox.display_name(tool.definition()),
             _ => name,
         };
         let usage = ctx.data::<Loaders>()?.usage(&name).await?;

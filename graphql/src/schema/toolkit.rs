@@ -100,7 +100,7 @@ impl ToolkitQuery {
         engine.tools.inventory.settled().await;
         let found = engine.selection.followers(&name, most).await.map_err(ApiError::from)?;
         let follower = |follower: graph::learned::Follower| ToolFollower {
-            tool_name: engine.tools.inventory.toolbox().shown_of(&follower.tool).to_string(),
+            tool_name: engine.tools.inventory.toolbox().display_name_of(&follower.tool).to_string(),
             score: follower.score,
         };
         Ok(found.into_iter().map(follower).collect())

@@ -65,7 +65,7 @@ async fn a_tool_name_waits_only_for_toolsets_that_may_contain_it() {
     engine.tools.tool_schemas(&[]).await;
     assert!(began.elapsed() >= most);
     let failed = SetStatus::Failed { error: "mute".to_owned() };
-    engine.tools.inventory.toolbox().settle(&"mute".parse().unwrap(), failed, Vec::new());
+    engine.tools.inventory.toolbox().update_set(&"mute".parse().unwrap(), failed, Vec::new());
     let began = Instant::now();
     engine.tools.tool_schemas(&[]).await;
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());

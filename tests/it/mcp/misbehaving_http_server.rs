@@ -244,7 +244,8 @@ async fn an_http_server_that_does_not_answer_fails_after_30_seconds() {
     let address = listener.local_addr().unwrap();
     let source = json!({ "mcp": { "url": format!("http://{address}/mcp") } });
     let connected = Connected::begin(&source);
-    let status = connected.toolbox.settled_set(&"s".parse().unwrap(), Duration::from_mins(1)).await;
+    let status =
+        connected.toolbox.wait_for_set(&"s".parse().unwrap(), Duration::from_mins(1)).await;
     let error = format!("`{address}` did not answer as an MCP server within 30 s");
     assert_eq!(status, Some(SetStatus::Failed { error }));
 }

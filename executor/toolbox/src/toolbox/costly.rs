@@ -17,8 +17,8 @@ const TRIED_PATTERNS: usize = 64;
 const SHOWN_CHARS: usize = 60;
 
 impl ToolSet {
-    pub(super) fn without_costly(mut self) -> Self {
-        let left_out = leave_out_costly(&self.name, &mut self.tools);
+    pub(super) fn without_costly_tools(mut self) -> Self {
+        let left_out = remove_costly_tools(&self.name, &mut self.tools);
         self.left_out.extend(left_out);
         self
     }
@@ -26,7 +26,7 @@ impl ToolSet {
 
 /// Removes tools whose schemas cost too much to check. Returns the reasons, and the patterns of the
 /// other tools that are not enforced.
-pub(super) fn leave_out_costly(set: &ToolSetName, tools: &mut Vec<ReadyTool>) -> Vec<String> {
+pub(super) fn remove_costly_tools(set: &ToolSetName, tools: &mut Vec<ReadyTool>) -> Vec<String> {
     let mut left_out = Vec::new();
     tools.retain(|tool| {
         let refusal = refusal(tool.definition());

@@ -22,7 +22,7 @@ pub(super) struct Listed {
 impl Toolbox {
     /// Returns all tools.
     pub fn listing(&self) -> Listing {
-        Listing(Arc::clone(self.inventory().listed()))
+        Listing(Arc::clone(self.lock_inventory().listed()))
     }
 }
 
@@ -57,7 +57,7 @@ impl Listed {
                 places.push((set, is_plain));
             }
         }
-        let sets = sets.iter().map(ToolSet::bare).collect();
+        let sets = sets.iter().map(ToolSet::without_tools).collect();
         Self { definitions: definitions.into(), sets, places }
     }
 }

@@ -42,7 +42,8 @@ impl Registry {
                 continue;
             }
             if set.is_active != on && !switched.changed.contains(name) {
-                self.put(RecordKind::Switch, name, Value::Bool(on), WriteCondition::Never).await?;
+                self.put_record(RecordKind::Switch, name, Value::Bool(on), WriteCondition::Never)
+                    .await?;
                 switched.changed.push(name.clone());
             }
         }

@@ -115,7 +115,7 @@ impl Merge<'_> {
                 Ok(_) if sets.iter().any(|(set, _)| set.name.as_str() == name) => {
                     complaints.push((name.clone(), "the configuration has one, too".to_owned()));
                 }
-                Ok(set) => match denied(set.variables(), self.secrets) {
+                Ok(set) => match find_denied(set.variables(), self.secrets) {
                     Some(variable) => complaints.push((name.clone(), not_told(variable))),
                     None => sets.push((set.rooted(self.base), Some(*at))),
                 },
@@ -143,7 +143,7 @@ impl Merge<'_> {
         let mut tool: CommandTool =
             serde_json::from_value(written.clone()).map_err(|err| err.to_string())?;
         let variables = tool.secrets().into_iter().chain(tool.passed());
-        if let Some(variable) = denied(variables, self.secrets) {
+        if let Some(variable) = find_denied(variables, self.secrets) {
             return Err(format!("`{}`: {}", tool.name, not_told(variable)));
         }
         root(&mut tool, self.base);
@@ -247,7 +247,7 @@ fn names_of(sets: &[Dated]) -> BTreeSet<ToolName> {
 }
 
 /// Returns the first variable that added sets and tools may not use.
-pub(super) fn denied<'a>(
+pub(super) fn find_denied<'a>(
     variables: impl IntoIterator<Item = &'a str>,
     secrets: Option<&BTreeSet<String>>,
 ) -> Option<&'a str> {

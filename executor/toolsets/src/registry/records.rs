@@ -15,7 +15,7 @@ use crate::sources::{SetConfig, documents::FIELD};
 const PAGE: usize = 500;
 
 /// Reads all records. Applies the stored changes of contexts to the `configured` contexts.
-pub(super) async fn read(
+pub(super) async fn read_records(
     store: &dyn Store,
     configured: &BTreeMap<String, Value>,
 ) -> Result<Known, StoreError> {

@@ -29,14 +29,14 @@ struct New {
 }
 
 impl Registry {
-    pub async fn register(
+    pub async fn register_tool(
         &self,
         set: Option<&str>,
         written: Value,
     ) -> Result<ToolName, RegistryError> {
         let new = self.prepare(set, written)?;
         let name = new.ready.definition().qualified_name();
-        let mut applied = self.latest().await?;
+        let mut applied = self.lock_latest().await?;
         self.check_free(&applied, &new)?;
         self.check_place(&applied, &new)?;
         let New { set, written, .. } = &new;
@@ -48,7 +48,8 @@ impl Registry {
         if let Some(since) = since {
             value["since"] = json!(since);
         }
-        let at = self.put(RecordKind::Tool, name.as_str(), value, WriteCondition::Exists).await?;
+        let at =
+            self.put_record(RecordKind::Tool, name.as_str(), value, WriteCondition::Exists).await?;
         let Some(at) = at else {
             return Err(RegistryError::Exists { what: "a tool", name: name.to_string() });
         };
@@ -59,7 +60,7 @@ impl Registry {
     /// Removes a registered tool, by its own or its qualified name. Returns `false` if no tool has
     /// the name.
     pub async fn unregister(&self, name: &ToolName) -> Result<bool, RegistryError> {
-        let mut applied = self.latest().await?;
+        let mut applied = self.lock_latest().await?;
         let registered = |name: &ToolName| {
             let mut tools = applied.known.tools.iter();
             tools.find(|tool| tool.qualified().as_ref() == Some(name))
@@ -77,7 +78,7 @@ impl Registry {
         };
         let (record, set) = (found.record.clone(), found.set.clone());
         self.0.parts.store.remove_record(RecordKind::Tool, &record).await?;
-        self.renew(&mut applied).await?;
+        self.read_changes(&mut applied).await?;
         let mut left = applied.wanted.iter().map(|set| &set.config).chain(&applied.hidden);
         if !left.any(|config| config.name.as_str() == set) {
             // The last tool of a set removes the set.
@@ -192,11 +193,11 @@ impl Registry {
                 at,
                 since,
             });
-            self.note(applied, revision);
-            self.toolbox().extend(&new.set, new.ready);
+            self.set_revision(applied, revision);
+            self.toolbox().add_tool(&new.set, new.ready);
             return Ok(());
         }
-        self.renew(applied).await
+        self.read_changes(applied).await
     }
 }
 

@@ -32,7 +32,7 @@ use self::{
     tool::tools,
 };
 use super::offer::{Offers, included};
-use crate::http::{Caller, answer::failure, fixed};
+use crate::http::{Caller, answer::failure, resolve_headers};
 
 /// Bytes of a schema. The largest published schemas have a third of it.
 const SCHEMA: usize = 32 << 20;
@@ -80,7 +80,7 @@ impl Endpoint {
         variables: &Value,
         seen: &mut Redaction,
     ) -> Result<Outgoing, ToolError> {
-        let mut headers = fixed(&self.config.headers, seen)?;
+        let mut headers = resolve_headers(&self.config.headers, seen)?;
         if let Some(auth) = &self.config.auth {
             let token = format!("Bearer {}", auth.resolve(seen)?);
             let (name, value) = header_of("authorization", &token)

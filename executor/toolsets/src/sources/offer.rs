@@ -119,7 +119,7 @@ impl Asker {
             let error = match timeout(CONNECT_TIMEOUT, tools).await {
                 Ok(Ok(tools)) => {
                     let tools = tools.into_iter().map(ReadyTool::new).collect();
-                    self.toolbox.settle_unless(stop, &self.set, SourceTools::ready(tools));
+                    self.toolbox.update_set_unless(stop, &self.set, SourceTools::ready(tools));
                     return;
                 }
                 Ok(Err(error)) => error,
@@ -127,7 +127,7 @@ impl Asker {
             };
             tracing::warn!(target: LOG_TARGET, set = %self.set, %error, "the tools of a set are not known");
             self.turn.put_off(wait);
-            self.toolbox.settle_unless(stop, &self.set, SourceTools::failed(error));
+            self.toolbox.update_set_unless(stop, &self.set, SourceTools::failed(error));
             wait = (wait * 2).clamp(BACKOFF, RETRY);
             tokio::select! {
                 () = self.turn.wanted.notified() => {}

@@ -120,7 +120,7 @@ async fn a_model_always_sees_the_same_name_of_a_tool() {
             says("TOOL: file_tools.glob ARGS: {}", &[])
         };
         let (kept, toolbox, model) = mind(vec![reply, says("One.", &[])]);
-        toolbox.put(files());
+        toolbox.put_set(files());
         let mind = Mind {
             model: Arc::clone(&kept.model),
             toolbox: toolbox.downgrade(),
@@ -304,7 +304,7 @@ async fn a_failed_model_fails_its_turn() {
 async fn an_agent_cannot_activate_a_set_out_of_reach() {
     let ops = |toolbox: &Toolbox| {
         let ops = ToolSet::ready("ops".parse().unwrap(), "builtin", "", []);
-        toolbox.put(ToolSet { acts_here: true, is_active: false, ..ops });
+        toolbox.put_set(ToolSet { acts_here: true, is_active: false, ..ops });
     };
     let names = json!({ "toolSetNames": ["blog", "ops"] });
     for (reach, expected) in [

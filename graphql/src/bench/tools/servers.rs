@@ -108,7 +108,7 @@ async fn start_bare(all: &[Start]) -> Result<Duration, BenchError> {
 async fn start_ours(all: &[Start]) -> Result<Duration, BenchError> {
     let begun = Instant::now();
     let (toolbox, sources) = connect(all)?;
-    toolbox.settled(CONNECT_TIMEOUT).await;
+    toolbox.wait_for_sets(CONNECT_TIMEOUT).await;
     let took = begun.elapsed();
     for set in toolbox.sets() {
         if let SetStatus::Failed { error } = set.status {
@@ -140,7 +140,7 @@ async fn calls(start: &Start, calls: usize, report: &mut Report) -> Result<(), B
     }
     drop(server);
     let (toolbox, sources) = connect(std::slice::from_ref(start))?;
-    toolbox.settled(CONNECT_TIMEOUT).await;
+    toolbox.wait_for_sets(CONNECT_TIMEOUT).await;
     let name = format!("server0.{TOOL}");
     let called = through(&toolbox, &name, &Arc::new(json!({})), calls).await?;
     sources.close().await;

@@ -137,7 +137,7 @@ fn warn_of_idle_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>
     tasks.spawn(async move {
         engine.tools.inventory.catch_up().await;
         let toolbox = engine.tools.inventory.toolbox();
-        toolbox.settled(most).await;
+        toolbox.wait_for_sets(most).await;
         let idle = access.idle(&sets, &toolbox.sets());
         if !idle.is_empty() {
             screen.say(&screen.err.yellow(format!(
@@ -156,7 +156,7 @@ fn warn_of_idle_effects(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>)
     tasks.spawn(async move {
         let inventory = &engine.tools.inventory;
         inventory.catch_up().await;
-        inventory.toolbox().settled(most).await;
+        inventory.toolbox().wait_for_sets(most).await;
         match inventory.registry().idle_effects().await {
             Ok(idle) if !idle.is_empty() => screen.say(&screen.err.yellow(format!(
                 "warning: no tool matches {}: correct `source.effects` of the toolset; `faber \

@@ -44,7 +44,9 @@ impl Executions {
         reach.sets = sets;
         let draft = agent::draft(query, turns, &reach);
         let info = self.plans.new_info(request.id, query.to_owned(), &model);
-        let find = |name: &ToolName| inventory.toolbox().own(name).map(|own| own.tool().clone());
+        let find = |name: &ToolName| {
+            inventory.toolbox().find_internal_tool(name).map(|own| own.tool().clone())
+        };
         let plan = planner::compile::compile(&draft, info, &agent::catalog(find));
         let plan = plan.map_err(|diagnostics| EngineError::InvalidPlan {
             diagnostics,

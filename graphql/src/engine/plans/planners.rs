@@ -53,7 +53,7 @@ impl Planners {
             holders: Arc::clone(&self.access),
             has_native_tools: settings.native_tools,
         };
-        toolbox.keep(agent::tools(&Arc::new(mind)));
+        toolbox.add_internal_tools(agent::tools(&Arc::new(mind)));
         let planner = Arc::new(ModelPlanner::new(model, repairs));
         let provider = settings.provider.name();
         Ok(Self { model: Some(ConfiguredModel { planner, provider }), ..self })

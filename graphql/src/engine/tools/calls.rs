@@ -117,7 +117,7 @@ impl Tools {
     }
 
     fn with_shown_name(&self, call: DirectCall) -> DirectCall {
-        let shown = call.tool.parse().map(|tool| self.toolbox().shown_of(&tool).to_string());
+        let shown = call.tool.parse().map(|tool| self.toolbox().display_name_of(&tool).to_string());
         DirectCall { tool: shown.unwrap_or_else(|_| call.tool.clone()), ..call }
     }
 
@@ -162,7 +162,7 @@ impl Tools {
             Found::Tool(tool) => Callee::Tool(tool),
             Found::Inactive(tool) => {
                 let tool = tool.definition();
-                let why = call::inactive_error(&self.toolbox().shown(tool), &tool.set);
+                let why = call::inactive_error(&self.toolbox().display_name(tool), &tool.set);
                 Callee::Refused(tool.qualified_name(), why)
             }
             Found::Connecting => {
@@ -219,7 +219,7 @@ impl Tools {
             if !self.grant.allows(&usage.tool) || is_internal(&usage) {
                 continue;
             }
-            let tool = self.toolbox().shown_of(&usage.tool);
+            let tool = self.toolbox().display_name_of(&usage.tool);
             match shown.entry(tool.clone()) {
                 Entry::Occupied(mut entry) => entry.get_mut().add(&usage),
                 Entry::Vacant(entry) => drop(entry.insert(Usage { tool, ..usage })),

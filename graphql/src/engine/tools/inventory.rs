@@ -51,8 +51,8 @@ impl Inventory {
     /// nodes are known then. Failed sets connect again in the background.
     pub async fn settled(&self) {
         self.catch_up().await;
-        self.toolbox().wake_all();
-        self.toolbox().settled(self.connect).await;
+        self.toolbox().reconnect_all();
+        self.toolbox().wait_for_sets(self.connect).await;
     }
 
     /// Waits until the sets that may have tools of these names are known, or until the timeout.
@@ -62,12 +62,12 @@ impl Inventory {
         for name in names {
             let Found::Failed { set, .. } = self.toolbox().find(name) else { continue };
             if set_prefix(name.as_str()) == Some(set.as_str()) {
-                self.toolbox().wake(&set);
+                self.toolbox().reconnect_set(&set);
             } else {
-                self.toolbox().wake_all();
+                self.toolbox().reconnect_all();
             }
         }
-        self.toolbox().certain(names, self.connect).await;
+        self.toolbox().wait_for_names(names, self.connect).await;
     }
 
     /// Returns which of these tools this process lacks, once their toolsets are known. A tool of a

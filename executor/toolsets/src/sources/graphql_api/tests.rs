@@ -336,7 +336,7 @@ async fn a_set_with_a_wrong_endpoint_fails_and_can_be_retried() {
     let source = json!({ "graphql": { "url": format!("{}/graphql", nothing.url) } });
     let set = Set::begin(&source);
     assert!(set.error().await.ends_with(" answered 404 Not Found"));
-    assert!(set.toolbox.wake(&"s".parse().unwrap()));
+    assert!(set.toolbox.reconnect_set(&"s".parse().unwrap()));
     assert!(matches!(set.status().await, SetStatus::Failed { .. }));
     let deep = Set::begin(&json!({ "graphql": { "url": nothing.url, "depth": 9 } }));
     expect!["`depth` is at most 6, because each level multiplies the size of the query"]

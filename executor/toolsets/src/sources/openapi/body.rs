@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use super::document::Document;
-use crate::http::{answer::is_json, form};
+use crate::http::{answer::is_json, encode_form};
 
 /// The parameter of a body that is not merged with the other parameters.
 pub(super) const BODY: &str = "body";
@@ -123,7 +123,7 @@ impl Kind {
 
     fn write(&self, value: &Value) -> Vec<u8> {
         match (self, value) {
-            (Self::Form, Value::Object(fields)) => form(fields),
+            (Self::Form, Value::Object(fields)) => encode_form(fields),
             (Self::Text(_), Value::String(text)) => text.clone().into_bytes(),
             (_, value) => value.to_string().into_bytes(),
         }

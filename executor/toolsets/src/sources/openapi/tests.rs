@@ -398,7 +398,7 @@ async fn a_document_that_appears_later_is_loaded_on_retry() {
     let set = Set::begin(&trial.source(&json!({})));
     assert!(set.error().await.contains("cannot be read"));
     fs::write(&file, PETS).unwrap();
-    assert!(set.toolbox.wake(&"s".parse().unwrap()));
+    assert!(set.toolbox.reconnect_set(&"s".parse().unwrap()));
     assert_eq!(set.status().await, SetStatus::Ready);
     assert_eq!(set.names().len(), 8);
 }
