@@ -208,7 +208,6 @@ fn first_error(errors: &cel::ParseErrors) -> ConditionError {
     ConditionError::Syntax { line: place(error.pos.0), column: place(error.pos.1), why }
 }
 
-/// Replaces the parser's messages that are hard to understand.
 fn clarify_message(message: &str) -> String {
     if let Some(word) = message.strip_prefix("reserved identifier: ") {
         return format!("`{word}` is a word of CEL; write `steps[\"{word}\"]`");

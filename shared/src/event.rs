@@ -33,7 +33,6 @@ pub struct RecordedEvent {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
-    /// The execution was created.
     Created(Box<Created>),
     /// A worker claimed the execution. Every earlier worker is fenced off.
     Claimed(Claimed),
@@ -59,7 +58,6 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stderr: Option<String>,
     },
-    /// The tool reported its progress.
     StepProgress {
         step: StepId,
         #[serde(default, skip_serializing_if = "Part::is_whole")]
@@ -80,7 +78,6 @@ pub enum Event {
         step: StepId,
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// The attempt that failed.
         attempt: Attempt,
         error: ToolError,
         /// The earliest time of the next attempt.
@@ -213,7 +210,6 @@ pub enum Event {
     Paused {
         command: CommandId,
     },
-    /// The execution was resumed.
     Resumed {
         command: CommandId,
     },
@@ -347,7 +343,6 @@ pub enum SkipReason {
 pub enum WaitReason {
     /// A person must approve the step before it starts.
     Approval,
-    /// The step waits for a signal.
     Signal {
         name: String,
         /// The end of the wait, if the plan limits it.

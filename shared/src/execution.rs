@@ -379,7 +379,6 @@ impl Execution {
         self.release_items(task.step);
     }
 
-    /// Starts items while the step's limit allows it.
     fn release_items(&mut self, number: StepNumber) {
         let plan = Arc::clone(&self.plan);
         let step = plan.step(number);
@@ -418,7 +417,6 @@ impl Execution {
         needs_consent || (step.kind == StepKind::Wait && is_call)
     }
 
-    /// Adds a step whose dependencies allow it to run to the agenda.
     fn unblock_step(&mut self, number: StepNumber) {
         if self.plan.step(number).when.is_some() {
             self.agenda.add_judging(number);

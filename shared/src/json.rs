@@ -177,7 +177,6 @@ pub fn prune_patch(patch: &mut Value, target: Option<&Value>, most: usize) {
     drop_nulls(patch, target, &mut excess);
 }
 
-/// Counts the nulls of a patch that remove nothing from its target.
 fn count_idle_nulls(patch: &Value, target: Option<&Value>) -> usize {
     let Value::Object(fields) = patch else { return 0 };
     let each =

@@ -133,7 +133,6 @@ pub enum StepKind {
     Sleep,
     /// `flow.wait`: the machine waits for a signal.
     Wait,
-    /// The execution of another plan.
     Plan(PlanId),
 }
 

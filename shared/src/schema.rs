@@ -28,13 +28,11 @@ use self::{
 
 /// Evaluations that one check may take, apart from those for the parts of the value.
 const EVALUATIONS: u64 = 1_000_000;
-/// Further evaluations for each part of the value.
 const PER_PART: u64 = 32;
 /// Like [`EVALUATIONS`], while errors are collected. Each evaluation may leave an error in memory.
 const ERROR_EVALUATIONS: u64 = 100_000;
 /// Like [`PER_PART`], while errors are collected.
 const ERRORS_PER_PART: u64 = 4;
-/// Evaluations that all checks of one plan may take together.
 const PLAN_EVALUATIONS: u64 = 100_000_000;
 /// Time limit of one check. The limits on evaluations keep checks far below it.
 const TIME: Duration = Duration::from_secs(5);
@@ -52,9 +50,7 @@ const PLAIN_BYTES: usize = 64 << 10;
 const PLAIN_PARTS: u64 = 5_000;
 /// Limit on nesting for a check without a meter. Each level is evaluated again to collect errors.
 const PLAIN_NESTING: usize = 3;
-/// Schemas that are compiled on the caller's thread.
 const QUICK_SCHEMAS: usize = 1_000;
-/// Patterns that are compiled on the caller's thread.
 const QUICK_PATTERNS: usize = 32;
 
 #[derive(Clone)]
@@ -75,7 +71,6 @@ impl fmt::Debug for Schema {
     }
 }
 
-/// Evaluations that several checks may take together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     evaluations: u64,
@@ -153,7 +148,6 @@ pub fn fill_defaults(schema: &Value, value: &mut Value) {
     }
 }
 
-/// The maximum number of misfits in one report.
 const MISFITS: usize = 20;
 /// The maximum number of errors that are examined for one report.
 const ERRORS: usize = 1_000;
@@ -161,7 +155,6 @@ const ERRORS: usize = 1_000;
 const SHOWN_PARTS: u64 = 500;
 
 impl Schema {
-    /// Compiles a schema, or returns a message. Never fetches anything.
     pub fn new(schema: &Value) -> Result<Self, String> {
         let figures = cost::measure_schema(schema)?;
         let is_quick = figures.schemas <= QUICK_SCHEMAS && figures.patterns <= QUICK_PATTERNS;
@@ -194,12 +187,10 @@ impl Schema {
         self.is_valid_within(value, &mut Budget::for_check())
     }
 
-    /// Checks `value` and charges the evaluations to `budget`.
     pub fn is_valid_within(&self, value: &Value, budget: &mut Budget) -> bool {
         self.check_value(value, budget).unwrap_or(false)
     }
 
-    /// Returns all violations, up to a limit.
     pub fn misfits(&self, value: &Value) -> Vec<SchemaViolation> {
         self.violations_where(value, &mut Budget::for_check(), |_| true)
     }
@@ -334,7 +325,6 @@ impl Compiled {
     }
 }
 
-/// Builds a validator whose patterns each compile to at most `bytes`.
 fn build(schema: &Value, bytes: usize) -> Result<Validator, String> {
     let patterns = PatternOptions::fancy_regex();
     let patterns = patterns.backtrack_limit(BACKTRACKS).size_limit(bytes).dfa_size_limit(bytes);

@@ -120,7 +120,6 @@ pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors {
     /// show.
     async fn shared_time(&self) -> Result<Timestamp, StoreError>;
 
-    /// Returns the hints that wake readers in this process.
     fn hints(&self) -> &Hints;
 }
 
@@ -323,12 +322,10 @@ pub struct Append {
     pub heard: Vec<CommandId>,
 }
 
-/// Consecutive events of one log, as a store keeps them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventDocument {
     pub first: Seq,
     pub len: usize,
-    /// The events, as [`event::encode_events`] writes them.
     pub json: String,
 }
 
@@ -343,7 +340,6 @@ impl Append {
         self.documents.last().map_or(self.after, EventDocument::last)
     }
 
-    /// Refuses an append that no store can write.
     pub fn check(&self) -> Result<(), StoreError> {
         let largest =
             self.documents.iter().map(|document| document.json.len()).max().unwrap_or_default();
@@ -358,7 +354,6 @@ impl Append {
     }
 }
 
-/// Splits events into documents that are small enough.
 fn encode_documents(first: Seq, events: &[RecordedEvent], documents: &mut Vec<EventDocument>) {
     let json = event::encode_events(events);
     if json.len() <= limits::APPEND_BYTES || events.len() == 1 {
@@ -394,7 +389,6 @@ pub struct ExecutionHead {
     pub execution: ExecutionId,
     pub request: RequestId,
     pub plan: PlanId,
-    /// The state that people see.
     pub state: ExecutionState,
     pub created_at: Timestamp,
     /// The position in the log that this head was made at.
@@ -453,7 +447,6 @@ impl ExecutionHead {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     pub worker: WorkerId,
-    /// The name of the worker's machine, for people.
     pub node: String,
     pub until: Timestamp,
 }

@@ -38,7 +38,6 @@ pub enum Part {
     Reference(Reference),
 }
 
-/// A reference: the content of one pair of braces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reference {
     pub target: Target,
@@ -68,7 +67,6 @@ pub trait ResolveNames {
     fn tool(&self, name: &str) -> Option<StepNumber>;
 }
 
-/// Supplies the values of references.
 pub trait LookUpValues {
     fn value(&self, target: &Target) -> Option<&Value>;
 }
@@ -98,7 +96,6 @@ pub enum TemplateErrorKind {
     },
 }
 
-/// A rendered value, and the references that had no value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rendered {
     pub value: Value,
@@ -118,7 +115,6 @@ impl Template {
         Ok(Parser::parse(value, names)?.unwrap_or_else(|| Self::literal(value.clone())))
     }
 
-    /// Parses a shared value. A value without placeholders is not copied.
     pub fn parse_shared(
         value: &Arc<Value>,
         names: &dyn ResolveNames,
@@ -268,7 +264,6 @@ enum PlaceSegment<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// Parses a value. Returns `None` if it contains no braces.
     fn parse(
         value: &'a Value,
         names: &'a dyn ResolveNames,

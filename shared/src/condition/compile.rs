@@ -17,7 +17,6 @@ use cel::common::ast::{
 
 type Compiled = Result<Expr, ConditionError>;
 
-/// The meaning of the names in an expression.
 #[derive(Clone, Copy)]
 pub(super) enum Names<'a> {
     /// Steps, variables and the input of a plan.
@@ -213,7 +212,6 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Compiles a comprehension, which the parser made from a macro.
     fn compile_loop(&mut self, comprehension: &ComprehensionExpr) -> Compiled {
         let Some(Macro { kind, test, make }) = recognize_macro(comprehension) else {
             return Err(unsupported_part("such loops"));

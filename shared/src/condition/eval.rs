@@ -31,7 +31,6 @@ pub(super) struct Evaluation<'a> {
     targets: &'a [Target],
     values: &'a dyn LookUpValues,
     input: &'a Value,
-    /// The patterns. Each is compiled on its first use.
     patterns: Vec<(&'a Pattern, Option<Regex>)>,
     locals: Vec<Val<'a>>,
     operations_left: usize,
@@ -263,7 +262,6 @@ impl<'a> Evaluation<'a> {
         result.map(Some).ok_or(Fault::Arithmetic { operator, why })
     }
 
-    /// Compares two values. Numbers of different kinds are compared by value.
     pub(super) fn are_equal(&mut self, left: &Val<'a>, right: &Val<'a>) -> Result<bool, Fault<'a>> {
         self.spend(1)?;
         match (left, right) {

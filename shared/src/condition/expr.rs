@@ -24,15 +24,10 @@ pub(super) enum Expr {
     Field(Box<Expr>, Key),
     /// `has(of.key)`.
     Has(Box<Expr>, Key),
-    /// `of[index]`.
     Index(Box<Expr>, Box<Expr>),
-    /// `!of`.
     Not(Box<Expr>),
-    /// `-of`.
     Negate(Box<Expr>),
-    /// `left && right`.
     And(Box<Expr>, Box<Expr>),
-    /// `left || right`.
     Or(Box<Expr>, Box<Expr>),
     /// `when ? then : otherwise`.
     Choice(Box<[Expr; 3]>),
@@ -42,7 +37,6 @@ pub(super) enum Expr {
     Call(Function, Vec<Expr>),
     /// `of.matches("pattern")`: an index into the condition's patterns.
     Matches(Box<Expr>, usize),
-    /// `[…]`.
     List(Vec<Expr>),
     /// `{key: value, …}`.
     Map(Vec<(Expr, Expr)>),

@@ -10,7 +10,6 @@ use crate::template::{LookUpValues, Target};
 /// The name of the tool that evaluates an [`Expression`].
 pub const COMPUTE: &str = "flow.compute";
 
-/// A parsed expression whose names are the fields of one object.
 pub struct Expression(Parsed);
 
 /// The reason why a text is not a valid expression, and its place.
@@ -22,7 +21,6 @@ pub struct ExpressionError {
 }
 
 impl Expression {
-    /// Parses an expression. `is_field` tells the names that have a value.
     pub fn parse(source: &str, is_field: &dyn Fn(&str) -> bool) -> Result<Self, ExpressionError> {
         Parsed::parse(source, Names::Fields(is_field))
             .map(Self)

@@ -12,24 +12,50 @@ use crate::limits;
 pub(super) enum Fault<'a> {
     /// The operations are used up. Unlike other faults, `&&` and `||` never hide this one.
     Exhausted,
-    /// A variable that no output has filled.
     NotFilled(&'a Expr),
     /// An object without the field.
-    Missing { of: &'a Expr, key: Cow<'a, str>, dotted: bool },
+    Missing {
+        of: &'a Expr,
+        key: Cow<'a, str>,
+        dotted: bool,
+    },
     /// A value that is not an object, so it has no fields.
-    NoFields { of: &'a Expr, is: Kind, key: Cow<'a, str> },
+    NoFields {
+        of: &'a Expr,
+        is: Kind,
+        key: Cow<'a, str>,
+    },
     /// A list that is shorter than the index.
-    TooShort { of: &'a Expr, index: i128, length: usize },
-    /// A value of the wrong kind.
-    Kind { of: &'a Expr, is: Kind, needs: &'static str },
+    TooShort {
+        of: &'a Expr,
+        index: i128,
+        length: usize,
+    },
+    Kind {
+        of: &'a Expr,
+        is: Kind,
+        needs: &'static str,
+    },
     /// Operands that the operator does not take.
-    Operands { left: (&'a Expr, Kind), operator: Operator, right: (&'a Expr, Kind) },
-    /// A calculation without a result.
-    Arithmetic { operator: Operator, why: &'static str },
-    /// A function call without a result.
-    Call { name: &'static str, of: Option<&'a Expr>, why: String },
+    Operands {
+        left: (&'a Expr, Kind),
+        operator: Operator,
+        right: (&'a Expr, Kind),
+    },
+    Arithmetic {
+        operator: Operator,
+        why: &'static str,
+    },
+    Call {
+        name: &'static str,
+        of: Option<&'a Expr>,
+        why: String,
+    },
     /// A map with a duplicate key, or with a key of a wrong kind.
-    Key { is: Kind, twice: bool },
+    Key {
+        is: Kind,
+        twice: bool,
+    },
 }
 
 impl fmt::Display for Fault<'_> {
@@ -81,7 +107,6 @@ impl fmt::Display for Fault<'_> {
     }
 }
 
-/// Two kinds without their articles.
 struct Pair(Kind, Kind);
 
 impl fmt::Display for Pair {

@@ -142,7 +142,6 @@ impl Function {
         }
     }
 
-    /// Converts a value, or returns `None` for a kind that has no conversion.
     fn convert<'a>(self, of: &Val<'a>) -> Option<Result<Val<'a>, String>> {
         Some(match (self, of) {
             (Self::Integer, of) => to_integer(of)?.map(Val::Integer),
@@ -182,7 +181,6 @@ impl Function {
     }
 }
 
-/// Converts a value to a string, or returns `None` for a kind that has no conversion.
 pub(super) fn convert_to_text<'a>(of: &Val<'a>) -> Option<Val<'a>> {
     Some(match of {
         Val::Text(_) => of.clone(),
@@ -208,7 +206,6 @@ fn size_of<'a>(of: &Val<'a>) -> Result<Val<'a>, String> {
     Ok(Val::Integer(size as i128))
 }
 
-/// Converts a value to an integer, or returns `None` for a kind that has no conversion.
 fn to_integer(of: &Val<'_>) -> Option<Result<i128, String>> {
     let found = match of {
         Val::Integer(number) => Some(*number),

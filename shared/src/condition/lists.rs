@@ -125,7 +125,6 @@ impl<'a> Evaluation<'a> {
         Ok(Val::from_items(items))
     }
 
-    /// Returns an error unless every two items have an order.
     fn check_order(&mut self, list: &List<'a>) -> Attempt<'a, ()> {
         self.spend(list.len())?;
         let Some(first) = list.get(0) else { return Ok(()) };

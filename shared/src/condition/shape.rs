@@ -154,7 +154,6 @@ impl Scan<'_> {
         ConditionError::Syntax { line, column, why: why.to_owned() }
     }
 
-    /// Returns the line and the column, counted from 1.
     fn place(&self) -> (usize, usize) {
         let before = &self.source[..self.source.len() - self.rest.len()];
         let line = before.matches('\n').count() + 1;

@@ -36,7 +36,6 @@ pub struct Agenda {
     gathered: BTreeSet<StepNumber>,
     /// The next task to undo, if it has not started.
     undoing: Option<Task>,
-    /// The number of tasks that are not finished.
     open: usize,
 }
 
@@ -133,7 +132,6 @@ impl Agenda {
         self.gathered.insert(step);
     }
 
-    /// Adds a pending task whose dependencies allow it to start.
     pub(super) fn unblock_task(&mut self, task: Task, asks_first: bool) {
         if asks_first {
             self.asking.insert(task)
@@ -142,7 +140,6 @@ impl Agenda {
         };
     }
 
-    /// Adds a pending step whose condition can be evaluated.
     pub(super) fn add_judging(&mut self, step: StepNumber) {
         self.judging.insert(step);
     }

@@ -19,14 +19,12 @@ use crate::{
     tool::ErrorCode,
 };
 
-/// Calls that an execution takes over from earlier executions.
 #[derive(Debug, Default)]
 pub(super) struct CarriedCalls {
     /// Keys of this execution's own calls. A task has several if its parameters changed in between.
     keys: BTreeMap<Task, Vec<CallKey>>,
     /// Settled calls for items of lists. Settled steps are among the reused outputs.
     items: BTreeMap<Task, SettledCall>,
-    /// Calls of child executions, by the step that executes the plan.
     child_keys: BTreeMap<Task, Vec<CallKey>>,
     child_settled: BTreeMap<Task, Vec<SettledCall>>,
 }
@@ -307,12 +305,10 @@ impl Step {
         is_unknown && self.settlement.is_none()
     }
 
-    /// Returns `true` if the call succeeded, or a person settled it.
     fn is_outcome_known(&self) -> bool {
         matches!(self.state, StepState::Succeeded(_)) || self.settlement.is_some()
     }
 
-    /// Returns the key that the last attempt sent.
     fn sent_key(&self, execution: ExecutionId, step: &StepId, part: Part) -> Arc<str> {
         match &self.key {
             Some(key) => Arc::clone(key),

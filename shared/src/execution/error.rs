@@ -7,20 +7,17 @@ use crate::id::{PlanId, Seq, StepId};
 #[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
-    /// The log has no events.
     #[error("the log is empty")]
     Empty,
     /// The log does not start with `created`.
     #[error("the log begins with `{0}`, not with `created`")]
     NotCreated(&'static str),
-    /// The log belongs to another plan.
     #[error("the log is of `{expected}`, not of `{found}`")]
     WrongPlan {
         /// The plan that the log names.
         expected: PlanId,
         found: PlanId,
     },
-    /// The log has a gap.
     #[error("expected event {expected}, found event {found}")]
     Gap { expected: Seq, found: Seq },
     /// The plan does not have the event's step.

@@ -21,7 +21,6 @@ pub struct Items {
     returned: BTreeSet<u32>,
     /// The number of items that have a turn.
     held: u32,
-    /// The number of items that are not finished.
     open: u32,
     waiting: u32,
     pub(super) failed: Option<u32>,
@@ -107,7 +106,6 @@ impl Items {
         Some(next)
     }
 
-    /// Skips items that were stopped before their second turn.
     fn next_returned(&mut self) -> Option<u32> {
         while let Some(index) = self.returned.pop_first() {
             if self.get(index).is_some_and(|item| item.state == StepState::Pending) {

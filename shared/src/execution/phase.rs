@@ -37,7 +37,6 @@ pub enum ExecutionState {
     Paused,
     /// Nothing runs. The execution waits for a person, a signal or the time of a retry.
     Waiting,
-    /// Successful steps are being undone.
     Compensating,
     Completed,
     Failed,

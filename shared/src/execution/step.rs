@@ -127,7 +127,6 @@ pub enum StepState {
         attempt: Attempt,
         how: AttemptKind,
     },
-    /// The items are running.
     Gathering {
         /// The attempt. A list has only one.
         attempt: Attempt,
@@ -140,13 +139,10 @@ pub enum StepState {
         /// The error of the last attempt. `None` after a crash.
         error: Option<ToolError>,
     },
-    /// The step waits for a person or a signal.
     Waiting(WaitReason),
     /// Finished with this output.
     Succeeded(Arc<Value>),
-    /// Finished: the last attempt failed.
     Failed(ToolError),
-    /// Finished without running.
     Skipped(SkipReason),
     /// Finished: the step was stopped, or the execution was.
     Cancelled,
@@ -157,14 +153,8 @@ pub enum StepState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptKind {
     Calling,
-    /// A wait for a time.
-    Sleeping {
-        until: Timestamp,
-    },
-    /// A child execution.
-    Executing {
-        child: ExecutionId,
-    },
+    Sleeping { until: Timestamp },
+    Executing { child: ExecutionId },
 }
 
 impl AttemptKind {

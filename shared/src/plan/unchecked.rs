@@ -79,7 +79,6 @@ pub enum PlanError {
     Empty,
     #[error("the plan has {0} steps; the most is {max}", max = limits::PLAN_STEPS)]
     TooLarge(usize),
-    /// Two steps have the same name.
     #[error("two steps are called `{0}`")]
     Duplicate(StepId),
     /// The names do not match the steps.
@@ -91,16 +90,13 @@ pub enum PlanError {
     /// A step depends on itself, on a later step, or on an unknown one.
     #[error("step `{step}` depends on `{on}`, which does not come before it")]
     Order { step: StepId, on: String },
-    /// A template is invalid.
     #[error("step `{step}`, at `{}`: {error}", error.at)]
     Template { step: StepId, error: TemplateError },
-    /// A condition is invalid.
     #[error("the condition of step `{step}` is wrong: {error}")]
     Condition { step: StepId, error: ConditionError },
     /// The list of a `forEach` is not a single whole template.
     #[error("`forEach` of step `{0}` must be one whole template, such as `{{{{list}}}}`")]
     ForEach(StepId),
-    /// An output mapping is invalid.
     #[error("step `{step}` maps `{path}`, which is not a path")]
     Mapping { step: StepId, path: String },
 }

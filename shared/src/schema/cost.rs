@@ -26,7 +26,6 @@ const PATTERNS: usize = 2_000;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Figures {
     pub(super) bytes: usize,
-    /// The number of schemas in it, itself included.
     pub(super) schemas: usize,
     pub(super) patterns: usize,
     pub(super) has_references: bool,
@@ -69,7 +68,6 @@ struct Cost<'a> {
 }
 
 impl<'a> Cost<'a> {
-    /// Estimates each subschema of the document.
     fn visit_all(
         &mut self,
         schema: &'a Value,

@@ -21,7 +21,6 @@ use super::{
 };
 use crate::json;
 
-/// The keyword that counts.
 pub(super) const METER: &str = "faber:meter";
 /// Bytes of text that count as one evaluation.
 const BYTES: u64 = 16;
@@ -30,7 +29,6 @@ const ITEMS: u64 = 8;
 /// Evaluations between two readings of the clock.
 const CLOCK_INTERVAL: u32 = 64;
 
-/// The check used up its allowance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Exhausted;
 
@@ -39,7 +37,6 @@ pub(super) struct Allowance {
     pub(super) evaluations: u64,
     pub(super) time: Duration,
     pub(super) stack: usize,
-    /// Ends the check early.
     pub(super) stop: Option<CheckStop>,
 }
 
@@ -50,7 +47,6 @@ struct Left {
     /// The stack's address when the check began.
     bottom: usize,
     stack: usize,
-    /// Evaluations until the next reading of the clock.
     until_clock: u32,
 }
 
@@ -173,7 +169,6 @@ pub(super) fn add_meters(schema: &Value) -> Result<Value, String> {
     MeterBuilder { root: schema }.add_meter(schema)
 }
 
-/// Adds meters to the schemas of one resource.
 struct MeterBuilder<'a> {
     /// The schema to which JSON pointers are relative.
     root: &'a Value,

@@ -107,12 +107,10 @@ impl Hints {
         self.commits.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the number of durable commits of this process.
     pub fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }
 
-    /// Reports that executions may be due.
     pub fn wake_work(&self) {
         self.work.send_replace(());
     }

@@ -32,10 +32,8 @@ pub enum Command {
     Cancel {
         reason: Option<String>,
     },
-    /// Start no further step.
     Pause,
     Resume,
-    /// Approve or reject steps that wait for a person.
     Approve {
         step: StepId,
         /// The item of the step's list. `None` means all waiting items.

@@ -14,7 +14,6 @@ pub struct RequestFilter {
     pub search: Option<String>,
     /// Created at or after this time.
     pub from: Option<Timestamp>,
-    /// Created before this time.
     pub to: Option<Timestamp>,
     /// Has an execution in this state. A request whose planning failed counts as failed, too.
     pub state: Option<ExecutionState>,
@@ -25,7 +24,6 @@ pub struct RequestFilter {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanFilter {
     pub request: Option<RequestId>,
-    /// Words of the query. Case is ignored.
     pub search: Option<String>,
 }
 
@@ -39,7 +37,6 @@ pub struct ExecutionFilter {
     /// Its plan uses this tool (`set.name`, or the plain name).
     pub tool: Option<ToolName>,
     pub from: Option<Timestamp>,
-    /// Created before this time.
     pub to: Option<Timestamp>,
     /// Needs a person, or does not.
     ///
@@ -95,7 +92,6 @@ pub struct QueuePosition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanVersion {
     pub id: PlanId,
-    /// Its version among the plans of its request.
     pub version: u32,
 }
 

@@ -29,7 +29,6 @@ use super::{
 };
 use crate::clock::{Clock as _, Timestamp, WallClock};
 
-/// A store in memory.
 #[derive(Debug, Default)]
 pub struct Memory {
     state: Mutex<State>,

@@ -11,7 +11,6 @@ use crate::{clock::Timestamp, id::WorkerId, limits};
 /// The longest period of a rate, about thirty years. Longer ones are cut to it.
 const LONGEST_MS: u64 = 1_000_000_000_000;
 
-/// A request for the permits of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermitAsk {
     pub permit: Permit,
@@ -68,7 +67,6 @@ impl PermitAsk {
 }
 
 impl CallLimit {
-    /// Returns the maximum number of holders.
     pub fn places(&self) -> Option<usize> {
         self.concurrency.map(|concurrency| concurrency.min(limits::HOLDERS) as usize)
     }
@@ -97,7 +95,6 @@ pub struct LimitState {
 }
 
 impl LimitState {
-    /// Returns the earliest time at which the rate allows a call.
     pub fn not_before(&self, rate: Rate) -> Timestamp {
         let at = self.next.saturating_sub(rate.burst_tolerance());
         Timestamp::from_timestamp_micros(at).unwrap_or(Timestamp::MAX_UTC)

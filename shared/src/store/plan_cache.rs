@@ -25,7 +25,6 @@ const LARGE_BYTES: usize = 2 << 20;
 /// themselves, so only the next one has to read it again.
 const LARGE_IDLE: Duration = Duration::from_secs(5);
 
-/// Recently used plans.
 #[derive(Debug, Default)]
 pub struct PlanCache {
     kept: Mutex<CachedPlans>,

@@ -83,7 +83,6 @@ impl RecordKind {
         Self::Settlement,
     ];
 
-    /// Returns the name that stores use.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ToolSet => "toolset",
@@ -177,7 +176,6 @@ impl RecordPage {
         Self { prefix: Some(prefix.into()), ..self }
     }
 
-    /// Leaves out the values.
     #[must_use]
     pub fn names_only(self) -> Self {
         Self { names_only: true, ..self }

@@ -146,7 +146,6 @@ impl dyn Store + '_ {
         Ok(())
     }
 
-    /// Loads an execution with the decisions of people about its calls.
     pub async fn load_settled(&self, id: ExecutionId) -> Result<Option<Execution>, StoreError> {
         let Some(mut execution) = load::load_execution(self, id).await? else { return Ok(None) };
         self.add_settlements(&mut execution).await?;

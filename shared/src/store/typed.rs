@@ -25,7 +25,6 @@ const UNCONFIRMED: Duration = Duration::from_millis(20);
 const CONFIRMATIONS: usize = 500;
 /// Heads that are read to find the next due time, because some may be damaged.
 const NEXT_DUE: usize = 16;
-/// Plans that are listed at a time.
 const PLANS: usize = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +61,6 @@ impl SavedPlan {
     }
 }
 
-/// Leaves out damaged items.
 fn parse_all<T>(items: impl Iterator<Item = Result<T, StoreError>>) -> Result<Vec<T>, StoreError> {
     items.filter_map(|item| skip_damaged(item).transpose()).collect()
 }
@@ -144,7 +142,6 @@ impl dyn Store + '_ {
         self.put_record(&record, WriteCondition::Never).await.map(drop)
     }
 
-    /// Adds calls to the usage of a tool.
     pub async fn add_usage(&self, usage: &Usage) -> Result<(), StoreError> {
         loop {
             let name = usage.tool.as_str();
@@ -205,7 +202,6 @@ impl dyn Store + '_ {
         Ok(plans.into_iter().map(|plan| plan.id).collect())
     }
 
-    /// Returns the earliest due time of executions without an owner.
     pub async fn next_due_at(&self) -> Result<Option<Timestamp>, StoreError> {
         let all = HeadQuery::DueAfter { now: Timestamp::MAX_UTC, after: None };
         Ok(self.find_heads(all, NEXT_DUE).await?.first().and_then(|head| head.due))
