@@ -52,7 +52,7 @@ pub(crate) fn hooks(local: &LocalEngine, retention: &Arc<Retention>) -> Hooks {
         figures: Arc::new(move || {
             let waiting = worker.as_ref().map_or(0, WorkerHandle::waiting_call_count);
             let figures = [
-                figures(counted.hints().commits(), &toolbox),
+                engine_metrics(counted.hints().commits(), &toolbox),
                 retention.figures(),
                 format!(
                     "# HELP faber_calls_waiting Calls that wait here for a limit of `limits.calls`.\n\
@@ -68,7 +68,7 @@ pub(crate) fn hooks(local: &LocalEngine, retention: &Arc<Retention>) -> Hooks {
     }
 }
 
-fn figures(commits: u64, toolbox: &Toolbox) -> String {
+fn engine_metrics(commits: u64, toolbox: &Toolbox) -> String {
     let sets = toolbox.sets();
     let count =
         |wanted: fn(&SetStatus) -> bool| sets.iter().filter(|set| wanted(&set.status)).count();

@@ -76,7 +76,7 @@ pub fn elsewhere(uri: &Uri, headers: &HeaderMap) -> Option<Response> {
     }
     let mut plain = headers.clone();
     plain.remove(header::IF_NONE_MATCH);
-    let mut response = with_policy(answer("index.html", NEVER, &plain), POLICY);
+    let mut response = with_policy(send_file("index.html", NEVER, &plain), POLICY);
     *response.status_mut() = StatusCode::NOT_FOUND;
     Some(response)
 }
@@ -93,19 +93,19 @@ fn is_place(path: &str) -> bool {
 }
 
 async fn page(headers: HeaderMap) -> Response {
-    with_policy(answer("index.html", ASK, &headers), POLICY)
+    with_policy(send_file("index.html", ASK, &headers), POLICY)
 }
 
 async fn graphiql(headers: HeaderMap) -> Response {
-    with_policy(answer("graphiql.html", ASK, &headers), GRAPHIQL_POLICY)
+    with_policy(send_file("graphiql.html", ASK, &headers), GRAPHIQL_POLICY)
 }
 
 async fn icon(headers: HeaderMap) -> Response {
-    answer("favicon.svg", ASK, &headers)
+    send_file("favicon.svg", ASK, &headers)
 }
 
 async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
-    answer(&format!("assets/{name}"), FOR_EVER, &headers)
+    send_file(&format!("assets/{name}"), FOR_EVER, &headers)
 }
 
 fn with_policy(mut response: Response, policy: HeaderValue) -> Response {
@@ -117,9 +117,9 @@ fn with_policy(mut response: Response, policy: HeaderValue) -> Response {
     response
 }
 
-fn answer(name: &str, lifetime: HeaderValue, headers: &HeaderMap) -> Response {
+fn send_file(name: &str, lifetime: HeaderValue, headers: &HeaderMap) -> Response {
     let Some(kind) = kind_of(name) else { return gone() };
-    let Some((file, encoding)) = choose(name, headers) else { return gone() };
+    let Some((file, encoding)) = choose_encoding(name, headers) else { return gone() };
     let tag = tag_of(file);
     let mut fields = HeaderMap::from_iter([
         (header::CACHE_CONTROL, lifetime),
@@ -157,13 +157,13 @@ fn kind_of(name: &str) -> Option<&'static str> {
     }
 }
 
-fn choose(
+fn choose_encoding(
     name: &str,
     headers: &HeaderMap,
 ) -> Option<(&'static File<'static>, Option<&'static str>)> {
     for (encoding, ending) in [("br", ".br"), ("gzip", ".gz")] {
         if let Some(file) =
-            DIST.get_file(format!("{name}{ending}")).filter(|_| accepts(headers, encoding))
+            DIST.get_file(format!("{name}{ending}")).filter(|_| accepts_encoding(headers, encoding))
         {
             return Some((file, Some(encoding)));
         }
@@ -171,7 +171,7 @@ fn choose(
     Some((DIST.get_file(name)?, None))
 }
 
-fn accepts(headers: &HeaderMap, encoding: &str) -> bool {
+fn accepts_encoding(headers: &HeaderMap, encoding: &str) -> bool {
     let values = headers.get_all(header::ACCEPT_ENCODING).iter();
     let mut offers =
         values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
@@ -189,13 +189,13 @@ fn tag_of(file: &'static File<'static>) -> Option<HeaderValue> {
     static TAGS: OnceLock<BTreeMap<&'static str, HeaderValue>> = OnceLock::new();
     let tags = TAGS.get_or_init(|| {
         let mut tags = BTreeMap::new();
-        note(&DIST, &mut tags);
+        collect_tags(&DIST, &mut tags);
         tags
     });
     tags.get(file.path().to_str()?).cloned()
 }
 
-fn note(dir: &'static Dir<'static>, tags: &mut BTreeMap<&'static str, HeaderValue>) {
+fn collect_tags(dir: &'static Dir<'static>, tags: &mut BTreeMap<&'static str, HeaderValue>) {
     for file in dir.files() {
         let digest = Sha256::digest(file.contents());
         let tag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&digest[..12]));
@@ -204,7 +204,7 @@ fn note(dir: &'static Dir<'static>, tags: &mut BTreeMap<&'static str, HeaderValu
         }
     }
     for inner in dir.dirs() {
-        note(inner, tags);
+        collect_tags(inner, tags);
     }
 }
 

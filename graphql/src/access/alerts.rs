@@ -60,7 +60,7 @@ impl Alerts {
 
     /// Counts an unknown token. The fifth in a minute raises an alert.
     pub(super) fn bad_token(&self, peer: IpAddr, now: Instant) {
-        if self.tried(peer, now) >= BAD_TOKENS {
+        if self.count_attempt(peer, now) >= BAD_TOKENS {
             let what = "one peer sends access tokens that nobody has";
             self.raise(Kind::BadTokens, &peer.to_string(), what, now);
         }
@@ -74,7 +74,7 @@ impl Alerts {
         }
     }
 
-    fn tried(&self, peer: IpAddr, now: Instant) -> u32 {
+    fn count_attempt(&self, peer: IpAddr, now: Instant) -> u32 {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.tries.len() >= REMEMBERED {
             seen.tries.retain(|_, (since, _)| now.saturating_duration_since(*since) < WINDOW);
@@ -136,7 +136,7 @@ mod tests {
         assert!(alerts.is_news(Kind::Limit, "ci", now + QUIET));
         for n in 0..10_000_u32 {
             alerts.is_news(Kind::BadTokens, &n.to_string(), now);
-            alerts.tried(IpAddr::from(n.to_be_bytes()), now);
+            alerts.count_attempt(IpAddr::from(n.to_be_bytes()), now);
         }
         assert!(alerts.is_news(Kind::Limit, "late", now), "another kind is still heard");
         let seen = alerts.seen.lock().unwrap();

@@ -38,17 +38,17 @@ pub(super) fn perform(
             create(offer.kind, arguments, data, &ids.draw(now), now)
         }
         Verb::Get => {
-            let id = text(arguments, "id");
+            let id = text_field(arguments, "id");
             Ok(find(data, offer.kind, id)
                 .map_or(Value::Null, |record| Value::Object(record.clone())))
         }
         Verb::Update => {
-            check_email(arguments, data, Some(text(arguments, "id")))?;
+            check_email(arguments, data, Some(text_field(arguments, "id")))?;
             update(offer.kind, arguments, data, now)
         }
         Verb::Delete => {
-            let id = text(arguments, "id").to_lowercase();
-            data.of_mut(offer.kind).retain(|record| text(record, "_id") != id);
+            let id = text_field(arguments, "id").to_lowercase();
+            data.of_mut(offer.kind).retain(|record| text_field(record, "_id") != id);
             Ok(json!({ "success": true }))
         }
         Verb::List => Ok(list(offer.kind, arguments, data)),
@@ -69,8 +69,8 @@ fn create(
     let mut record = Record::new();
     record.insert("_id".to_owned(), json!(id));
     record.extend(arguments.clone());
-    record.insert("createdAt".to_owned(), stamp(now));
-    record.insert("updatedAt".to_owned(), stamp(now));
+    record.insert("createdAt".to_owned(), format_time(now));
+    record.insert("updatedAt".to_owned(), format_time(now));
     records.push(record.clone());
     Ok(Value::Object(record))
 }
@@ -81,21 +81,22 @@ fn update(
     data: &mut Data,
     now: Timestamp,
 ) -> Result<Value, Refusal> {
-    let id = text(arguments, "id").to_lowercase();
-    let record = data.of_mut(kind).iter_mut().find(|record| text(record, "_id") == id);
+    let id = text_field(arguments, "id").to_lowercase();
+    let record = data.of_mut(kind).iter_mut().find(|record| text_field(record, "_id") == id);
     let record = record.ok_or(Refusal::Unknown { noun: kind.noun(), id })?;
     for (name, value) in arguments.iter().filter(|(name, _)| *name != "id") {
         record.insert(name.clone(), value.clone());
     }
-    record.insert("updatedAt".to_owned(), stamp(now));
+    record.insert("updatedAt".to_owned(), format_time(now));
     Ok(Value::Object(record.clone()))
 }
 
 fn list(kind: Kind, arguments: &Map<String, Value>, data: &Data) -> Value {
     let blog = arguments.get("blogId").and_then(Value::as_str).map(str::to_lowercase);
     let records = data.of(kind).iter();
-    let records = records
-        .filter(|record| blog.as_deref().is_none_or(|blog| is_same(text(record, "blogId"), blog)));
+    let records = records.filter(|record| {
+        blog.as_deref().is_none_or(|blog| is_same(text_field(record, "blogId"), blog))
+    });
     records.cloned().map(Value::Object).collect()
 }
 
@@ -106,7 +107,7 @@ fn check_references(
 ) -> Result<(), Refusal> {
     for field in fields {
         let Rule::Id(kind) = field.rule else { continue };
-        let id = text(arguments, field.name);
+        let id = text_field(arguments, field.name);
         if find(data, kind, id).is_none() {
             return Err(Refusal::Unknown { noun: kind.noun(), id: id.to_owned() });
         }
@@ -124,19 +125,19 @@ fn check_email(
     let mut others = data
         .of(Kind::Author)
         .iter()
-        .filter(|author| own.is_none_or(|own| !is_same(text(author, "_id"), own)));
-    match others.find(|author| text(author, "email").to_lowercase() == email.to_lowercase()) {
+        .filter(|author| own.is_none_or(|own| !is_same(text_field(author, "_id"), own)));
+    match others.find(|author| text_field(author, "email").to_lowercase() == email.to_lowercase()) {
         None => Ok(()),
         Some(other) => Err(Refusal::EmailTaken {
             email: email.to_owned(),
-            name: text(other, "name").to_owned(),
-            id: text(other, "_id").to_owned(),
+            name: text_field(other, "name").to_owned(),
+            id: text_field(other, "_id").to_owned(),
         }),
     }
 }
 
 fn find<'a>(data: &'a Data, kind: Kind, id: &str) -> Option<&'a Record> {
-    data.of(kind).iter().find(|record| is_same(text(record, "_id"), id))
+    data.of(kind).iter().find(|record| is_same(text_field(record, "_id"), id))
 }
 
 /// Ids are hexadecimal numbers, so case does not matter.
@@ -144,10 +145,10 @@ fn is_same(id: &str, other: &str) -> bool {
     id.eq_ignore_ascii_case(other)
 }
 
-fn text<'a>(record: &'a Map<String, Value>, name: &str) -> &'a str {
+fn text_field<'a>(record: &'a Map<String, Value>, name: &str) -> &'a str {
     record.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn stamp(now: Timestamp) -> Value {
+fn format_time(now: Timestamp) -> Value {
     json!(now.to_rfc3339_opts(chrono::SecondsFormat::Millis, true))
 }

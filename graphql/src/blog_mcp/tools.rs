@@ -326,7 +326,11 @@ impl Offer {
     }
 
     pub(super) fn input_schema(&self) -> Map<String, Value> {
-        object(properties(self.fields), &required(self.fields).collect::<Vec<_>>(), Some(false))
+        object_schema(
+            field_schemas(self.fields),
+            &required_names(self.fields).collect::<Vec<_>>(),
+            Some(false),
+        )
     }
 
     /// Returns the JSON Schema of the output, if it is always an object.
@@ -336,7 +340,7 @@ impl Offer {
             Verb::Delete => {
                 let success = json!({ "type": "boolean", "description": "Always true" });
                 let properties = Map::from_iter([("success".to_owned(), success)]);
-                Some(object(properties, &["success"], None))
+                Some(object_schema(properties, &["success"], None))
             }
             Verb::Get | Verb::List => None,
         }
@@ -347,18 +351,18 @@ fn record_schema(kind: Kind) -> Map<String, Value> {
     let noun = kind.noun();
     let mut all = Map::new();
     all.insert("_id".to_owned(), id_schema(&format!("Id of the {noun}")));
-    all.extend(properties(kind.fields()));
+    all.extend(field_schemas(kind.fields()));
     for (name, what) in [("createdAt", "created"), ("updatedAt", "changed last")] {
         let description = format!("When the {noun} was {what}");
         let schema = json!({ "type": "string", "format": "date-time", "description": description });
         all.insert(name.to_owned(), schema);
     }
     let ours = ["createdAt", "updatedAt"];
-    let required = std::iter::once("_id").chain(required(kind.fields())).chain(ours);
-    object(all, &required.collect::<Vec<_>>(), None)
+    let required = std::iter::once("_id").chain(required_names(kind.fields())).chain(ours);
+    object_schema(all, &required.collect::<Vec<_>>(), None)
 }
 
-fn object(
+fn object_schema(
     properties: Map<String, Value>,
     required: &[&str],
     additional: Option<bool>,
@@ -373,11 +377,11 @@ fn object(
     schema
 }
 
-fn properties(fields: &[Field]) -> Map<String, Value> {
+fn field_schemas(fields: &[Field]) -> Map<String, Value> {
     fields.iter().map(|field| (field.name.to_owned(), field.schema())).collect()
 }
 
-fn required(fields: &'static [Field]) -> impl Iterator<Item = &'static str> {
+fn required_names(fields: &'static [Field]) -> impl Iterator<Item = &'static str> {
     fields.iter().filter(|field| field.is_required).map(|field| field.name)
 }
 

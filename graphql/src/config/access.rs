@@ -192,11 +192,11 @@ fn token(item: &Value) -> Result<TokenConfig, String> {
     check_keys(fields, &KEYS)?;
     let written_limits = fields.get("limits").cloned().unwrap_or_default();
     Ok(TokenConfig {
-        name: text(fields, "name")?,
-        variable: text(fields, "token_env")?,
-        role: text(fields, "role")?.parse()?,
-        tools: tools(fields.get("tools"))?,
-        limits: usage(&written_limits)?,
+        name: read_text(fields, "name")?,
+        variable: read_text(fields, "token_env")?,
+        role: read_text(fields, "role")?.parse()?,
+        tools: read_patterns(fields.get("tools"))?,
+        limits: read_limits(&written_limits)?,
         written_limits,
     })
 }
@@ -208,7 +208,7 @@ fn check_keys(fields: &Map<String, Value>, keys: &[&str]) -> Result<(), String> 
     Err(format!("`{key}` is unknown: {help}"))
 }
 
-fn text(fields: &Map<String, Value>, key: &str) -> Result<String, String> {
+fn read_text(fields: &Map<String, Value>, key: &str) -> Result<String, String> {
     match fields.get(key) {
         Some(Value::String(text)) if !text.trim().is_empty() => Ok(text.clone()),
         None | Some(Value::Null) => Err(format!("`{key}` is missing")),
@@ -216,7 +216,7 @@ fn text(fields: &Map<String, Value>, key: &str) -> Result<String, String> {
     }
 }
 
-fn tools(value: Option<&Value>) -> Result<Option<Vec<ToolPattern>>, String> {
+fn read_patterns(value: Option<&Value>) -> Result<Option<Vec<ToolPattern>>, String> {
     let items = match value {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::Array(items)) if items.len() <= PATTERNS => items,
@@ -232,7 +232,7 @@ fn tools(value: Option<&Value>) -> Result<Option<Vec<ToolPattern>>, String> {
     items.iter().map(glob).collect::<Result<_, _>>().map(Some)
 }
 
-fn usage(value: &Value) -> Result<Limits, String> {
+fn read_limits(value: &Value) -> Result<Limits, String> {
     let fields = match value {
         Value::Null => return Ok(Limits::default()),
         Value::Object(fields) => fields,
@@ -243,7 +243,7 @@ fn usage(value: &Value) -> Result<Limits, String> {
         if fields.get(key).is_none_or(Value::is_null) {
             return Ok(None);
         }
-        let written = text(fields, key).map_err(|why| format!("`limits`: {why}"))?;
+        let written = read_text(fields, key).map_err(|why| format!("`limits`: {why}"))?;
         let rate = calls::rate(&written);
         let hint = "write a rate, such as `10/min` or `100/h`";
         rate.map(Some).ok_or_else(|| format!("`limits.{key}` is `{written}`; {hint}"))

@@ -20,11 +20,11 @@ pub(super) fn read(value: &Value) -> Result<CallLimits, String> {
     let rules = items
         .iter()
         .enumerate()
-        .map(|(at, item)| rule(item).map_err(|why| format!("`limits.calls[{at}]`: {why}")));
+        .map(|(at, item)| read_rule(item).map_err(|why| format!("`limits.calls[{at}]`: {why}")));
     Ok(CallLimits::new(rules.collect::<Result<_, _>>()?))
 }
 
-fn rule(item: &Value) -> Result<LimitRule, String> {
+fn read_rule(item: &Value) -> Result<LimitRule, String> {
     let Value::Object(fields) = item else {
         return Err("write a map such as `{ tool: shop.charge, concurrency: 2 }`".to_owned());
     };
@@ -34,13 +34,13 @@ fn rule(item: &Value) -> Result<LimitRule, String> {
         return Err(format!("`{key}` is unknown: {help}"));
     }
     let rule = LimitRule {
-        of: limited(fields)?,
-        key: match text(fields, "key")? {
+        of: read_limited_calls(fields)?,
+        key: match read_text(fields, "key")? {
             Some(path) => Some(path.parse().map_err(|err| format!("`key` is not a path: {err}"))?),
             None => None,
         },
-        concurrency: concurrency(fields.get("concurrency"))?,
-        rate: match text(fields, "rate")? {
+        concurrency: read_concurrency(fields.get("concurrency"))?,
+        rate: match read_text(fields, "rate")? {
             Some(text) => Some(rate(text).ok_or_else(|| no_rate(text))?),
             None => None,
         },
@@ -52,8 +52,8 @@ fn rule(item: &Value) -> Result<LimitRule, String> {
     Ok(rule)
 }
 
-fn limited(fields: &Map<String, Value>) -> Result<LimitedCalls, String> {
-    match (text(fields, "tool")?, text(fields, "toolset")?) {
+fn read_limited_calls(fields: &Map<String, Value>) -> Result<LimitedCalls, String> {
+    match (read_text(fields, "tool")?, read_text(fields, "toolset")?) {
         (Some(tool), None) if tool.contains('.') => {
             let tool = tool.parse().map_err(|err: shared::id::ParseIdError| err.to_string())?;
             Ok(LimitedCalls::Tool(tool))
@@ -69,7 +69,7 @@ fn limited(fields: &Map<String, Value>) -> Result<LimitedCalls, String> {
     }
 }
 
-fn text<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>, String> {
+fn read_text<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>, String> {
     match fields.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
@@ -77,7 +77,7 @@ fn text<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>
     }
 }
 
-fn concurrency(value: Option<&Value>) -> Result<Option<u32>, String> {
+fn read_concurrency(value: Option<&Value>) -> Result<Option<u32>, String> {
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
     let most =
         value.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0);

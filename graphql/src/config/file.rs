@@ -65,8 +65,8 @@ pub(super) struct File {
 
 pub(super) fn read(path: &Path) -> Result<File, ConfigError> {
     let named = |why: String| ConfigError(format!("`{}`: {why}", path.display()));
-    let text = text(path).map_err(named)?;
-    let base = base(path).map_err(named)?;
+    let text = read_text(path).map_err(named)?;
+    let base = base_folder(path).map_err(named)?;
     parse(&text, &base).map_err(named)
 }
 
@@ -79,7 +79,8 @@ pub(super) struct Partly {
 /// Like [`read`], but omits wrong settings.
 pub(super) fn read_what_works(path: &Path) -> Partly {
     let named = |why: String| format!("`{}`: {why}", path.display());
-    let read = text(path).and_then(|text| Ok((fields(&text)?, base(path)?, text)));
+    let read =
+        read_text(path).and_then(|text| Ok((parse_fields(&text)?, base_folder(path)?, text)));
     let (fields, base, text) = match read {
         Ok(read) => read,
         Err(why) => return Partly { file: None, wrong: vec![named(why)], lost: Vec::new() },
@@ -99,7 +100,7 @@ pub(super) fn read_what_works(path: &Path) -> Partly {
     Partly { file, wrong, lost }
 }
 
-fn text(path: &Path) -> Result<String, String> {
+fn read_text(path: &Path) -> Result<String, String> {
     let complaint = |err: std::io::Error| format!("the configuration cannot be read: {err}");
     let mut text = String::new();
     let file = OsFile::open(path).map_err(complaint)?;
@@ -113,14 +114,14 @@ fn text(path: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-fn base(path: &Path) -> Result<PathBuf, String> {
+fn base_folder(path: &Path) -> Result<PathBuf, String> {
     let path = std::path::absolute(path).map_err(|err| err.to_string())?;
     Ok(path.parent().map_or_else(PathBuf::new, Path::to_owned))
 }
 
 /// Parses the text of a file. Relative paths start at `base`.
 pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
-    of_fields(fields(text)?, base).map_err(|why| with_line(text, &why))
+    of_fields(parse_fields(text)?, base).map_err(|why| with_line(text, &why))
 }
 
 /// Adds the line to a message that begins with a place, such as `limits.lease`. Adds the nearest
@@ -142,11 +143,11 @@ fn with_line(text: &str, why: &str) -> String {
     }
 }
 
-fn fields(text: &str) -> Result<Map<String, Value>, String> {
+fn parse_fields(text: &str) -> Result<Map<String, Value>, String> {
     if text.trim().is_empty() {
         return Ok(Map::new());
     }
-    let read = yaml::value(text).map_err(|why| match unquoted(text) {
+    let read = yaml::value(text).map_err(|why| match find_unquoted(text) {
         Some(line) => format!("{line}\n{why}"),
         None => why,
     });
@@ -168,30 +169,30 @@ fn of_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, String
         None | Some(Value::Null) => None,
         Some(sets) => Some((toolsets::read(&sets, base)?, sets)),
     };
-    let (described, described_in) = described(fields.remove("tools_files"), base)?;
+    let (described, described_in) = read_tools_files(fields.remove("tools_files"), base)?;
     Ok(File {
-        store: store(fields.remove("store"), base)?,
+        store: read_store(fields.remove("store"), base)?,
         plan_cache: plan_cache(fields.get_mut("planner"))?,
         planner: model::read(fields.remove("planner"))?,
         toolsets,
         limits,
-        retention: retention(fields.remove("retention"))?,
+        retention: read_retention(fields.remove("retention"))?,
         access: fields.remove("access").map(|access| access::read(Some(access))).transpose()?,
-        contexts: contexts(fields.remove("contexts"))?,
+        contexts: read_contexts(fields.remove("contexts"))?,
         described,
         described_in,
-        toolkit: toolkit(fields.remove("toolkit_files"), base)?,
+        toolkit: read_toolkit(fields.remove("toolkit_files"), base)?,
         learning: match fields.remove("learning") {
             None | Some(Value::Null) => None,
             Some(Value::Bool(learning)) => Some(learning),
             Some(_) => return Err("`learning` must be true or false".to_owned()),
         },
-        margin: margin(fields.remove("selection"))?,
+        margin: read_margin(fields.remove("selection"))?,
         embedding: embedding::read(fields.remove("embedding"), base)?,
     })
 }
 
-fn contexts(value: Option<Value>) -> Result<BTreeMap<String, Value>, String> {
+fn read_contexts(value: Option<Value>) -> Result<BTreeMap<String, Value>, String> {
     let contexts = match value {
         None | Some(Value::Null) => return Ok(BTreeMap::new()),
         Some(Value::Object(contexts)) => contexts,
@@ -204,7 +205,7 @@ fn contexts(value: Option<Value>) -> Result<BTreeMap<String, Value>, String> {
 }
 
 /// Reads the files of tools into one toolset.
-fn described(
+fn read_tools_files(
     files: Option<Value>,
     base: &Path,
 ) -> Result<(Option<SetConfig>, Vec<PathBuf>), String> {
@@ -214,11 +215,11 @@ fn described(
             .map_err(|_| "`tools_files` must be a list of files".to_owned())?,
     };
     let (mut tools, mut effects) = (Vec::new(), EffectRules::default());
-    let files: Vec<_> = files.into_iter().map(|file| joined(base, file)).collect();
+    let files: Vec<_> = files.into_iter().map(|file| join_path(base, file)).collect();
     let mut names: BTreeMap<String, &PathBuf> = BTreeMap::new();
     for path in &files {
         let unfit = |why: String| format!("`tools_files`: `{}`: {why}", path.display());
-        let text = text(path).map_err(unfit)?;
+        let text = read_text(path).map_err(unfit)?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let written: Value =
             serde_json::from_str(text).map_err(|err| unfit(format!("this is not JSON: {err}")))?;
@@ -243,7 +244,7 @@ fn described(
 }
 
 /// Reads the files of the toolkit into one graph.
-fn toolkit(files: Option<Value>, base: &Path) -> Result<Option<ToolkitFiles>, String> {
+fn read_toolkit(files: Option<Value>, base: &Path) -> Result<Option<ToolkitFiles>, String> {
     let files: Vec<PathBuf> = match files {
         None | Some(Value::Null) => return Ok(None),
         Some(files) => serde_json::from_value(files)
@@ -251,9 +252,9 @@ fn toolkit(files: Option<Value>, base: &Path) -> Result<Option<ToolkitFiles>, St
     };
     let mut read = ToolkitFiles::default();
     for file in files {
-        let path = joined(base, &file);
+        let path = join_path(base, &file);
         let unfit = |why: String| format!("`toolkit_files`: `{}`: {why}", path.display());
-        let written = text(&path).and_then(|text| yaml::value(&text)).map_err(unfit)?;
+        let written = read_text(&path).and_then(|text| yaml::value(&text)).map_err(unfit)?;
         let written = written::read(&written).map_err(unfit)?;
         let warnings = written.warnings.into_iter();
         read.warnings.extend(warnings.map(|warning| format!("`{}`: {warning}", path.display())));
@@ -265,7 +266,7 @@ fn toolkit(files: Option<Value>, base: &Path) -> Result<Option<ToolkitFiles>, St
     Ok(Some(read))
 }
 
-fn margin(value: Option<Value>) -> Result<Option<f64>, String> {
+fn read_margin(value: Option<Value>) -> Result<Option<f64>, String> {
     let fields = match value {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::Object(fields)) => fields,
@@ -283,7 +284,7 @@ fn margin(value: Option<Value>) -> Result<Option<f64>, String> {
     }
 }
 
-fn retention(value: Option<Value>) -> Result<Option<Duration>, String> {
+fn read_retention(value: Option<Value>) -> Result<Option<Duration>, String> {
     let text = match value {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::String(text)) => text,
@@ -310,7 +311,7 @@ fn check_keys(fields: &Map<String, Value>) -> Result<(), String> {
 }
 
 /// Finds a value that ends with a colon. YAML reads it as a key, which causes a confusing error.
-fn unquoted(text: &str) -> Option<String> {
+fn find_unquoted(text: &str) -> Option<String> {
     text.lines().enumerate().find_map(|(at, line)| {
         let (key, value) = line.split_once(": ")?;
         let value = value.split(" #").next().unwrap_or_default().trim();
@@ -326,10 +327,10 @@ fn unquoted(text: &str) -> Option<String> {
     })
 }
 
-fn store(value: Option<Value>, base: &Path) -> Result<Option<String>, String> {
+fn read_store(value: Option<Value>, base: &Path) -> Result<Option<String>, String> {
     match value {
         None | Some(Value::Null) => Ok(None),
-        Some(Value::String(url)) => Ok(Some(rooted(&url, base))),
+        Some(Value::String(url)) => Ok(Some(resolve_store(&url, base))),
         Some(Value::Object(map)) if map.len() == 1 && map.contains_key("memory") => Err(
             "`store` is a map, because YAML needs quotes around a value that ends with a colon: \
              write `store: \"memory:\"`"
@@ -341,18 +342,18 @@ fn store(value: Option<Value>, base: &Path) -> Result<Option<String>, String> {
     }
 }
 
-fn rooted(url: &str, base: &Path) -> String {
+fn resolve_store(url: &str, base: &Path) -> String {
     let Some(path) = url.strip_prefix("sqlite:") else { return url.to_owned() };
     let path = path.strip_prefix("//").unwrap_or(path);
     if path.is_empty() {
         url.to_owned()
     } else {
-        format!("sqlite:{}", joined(base, path).display())
+        format!("sqlite:{}", join_path(base, path).display())
     }
 }
 
 /// Resolves a path without a leading `.`.
-fn joined(base: &Path, path: impl AsRef<Path>) -> PathBuf {
+fn join_path(base: &Path, path: impl AsRef<Path>) -> PathBuf {
     base.join(path).components().collect()
 }
 

@@ -22,17 +22,22 @@ struct Limit {
 const DAY_MS: u64 = 86_400_000;
 
 const TABLE: [Limit; 12] = [
-    Limit { key: "lease_ms", default: || ms(limits::LEASE), least: 100, most: DAY_MS },
-    Limit { key: "poll_ms", default: || ms(limits::POLL), least: 1, most: DAY_MS },
-    Limit { key: "park_after_ms", default: || ms(limits::PARK_AFTER), least: 0, most: DAY_MS },
-    Limit { key: "cancel_grace_ms", default: || ms(limits::CANCEL_GRACE), least: 0, most: DAY_MS },
+    Limit { key: "lease_ms", default: || to_ms(limits::LEASE), least: 100, most: DAY_MS },
+    Limit { key: "poll_ms", default: || to_ms(limits::POLL), least: 1, most: DAY_MS },
+    Limit { key: "park_after_ms", default: || to_ms(limits::PARK_AFTER), least: 0, most: DAY_MS },
+    Limit {
+        key: "cancel_grace_ms",
+        default: || to_ms(limits::CANCEL_GRACE),
+        least: 0,
+        most: DAY_MS,
+    },
     Limit {
         key: "connect_timeout_ms",
-        default: || ms(sources::CONNECT_TIMEOUT),
+        default: || to_ms(sources::CONNECT_TIMEOUT),
         least: 1,
         most: DAY_MS,
     },
-    Limit { key: "drain_ms", default: || ms(Options::default().drain), least: 0, most: DAY_MS },
+    Limit { key: "drain_ms", default: || to_ms(Options::default().drain), least: 0, most: DAY_MS },
     Limit {
         key: "executions",
         default: || limits::EXECUTIONS as u64,
@@ -96,7 +101,7 @@ impl Limits {
                 continue;
             }
             let Some(at) = TABLE.iter().position(|limit| limit.key == key) else {
-                return Err(unknown(key));
+                return Err(unknown_key(key));
             };
             let Limit { least, most, .. } = TABLE[at];
             let number = value.as_u64().filter(|number| (least..=most).contains(number));
@@ -179,7 +184,7 @@ impl Limits {
     }
 }
 
-fn unknown(key: &str) -> String {
+fn unknown_key(key: &str) -> String {
     let keys = || TABLE.iter().map(|limit| limit.key).chain([CALLS]);
     let help = did_you_mean(key, keys());
     let known = || {
@@ -189,7 +194,7 @@ fn unknown(key: &str) -> String {
     format!("`limits.{key}` is unknown: {}", help.unwrap_or_else(known))
 }
 
-fn ms(duration: Duration) -> u64 {
+fn to_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

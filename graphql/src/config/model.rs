@@ -115,14 +115,14 @@ impl Written {
                  here"
             ));
         }
-        let timeout_ms = self.timeout_ms.unwrap_or(ms(settings::TIMEOUT));
-        within(place, "timeout_ms", timeout_ms, MIN_TIMEOUT_MS, MAX_TIMEOUT_MS)?;
+        let timeout_ms = self.timeout_ms.unwrap_or(to_ms(settings::TIMEOUT));
+        check_range(place, "timeout_ms", timeout_ms, MIN_TIMEOUT_MS, MAX_TIMEOUT_MS)?;
         let max_retries = self.max_retries.unwrap_or(settings::RETRIES);
-        within(place, "max_retries", max_retries, 0, settings::MOST_RETRIES)?;
+        check_range(place, "max_retries", max_retries, 0, settings::MOST_RETRIES)?;
         let max_repairs = self.max_repairs.unwrap_or(writer::REPAIRS);
-        within(place, "max_repairs", max_repairs, 0, writer::MOST_REPAIRS)?;
+        check_range(place, "max_repairs", max_repairs, 0, writer::MOST_REPAIRS)?;
         if let Some(most) = self.max_tokens {
-            within(place, "max_tokens", most, 1, 10_000_000)?;
+            check_range(place, "max_tokens", most, 1, 10_000_000)?;
         }
         if let Some(temperature) =
             self.temperature.filter(|temperature| !(0.0..=2.0).contains(temperature))
@@ -132,8 +132,8 @@ impl Written {
             ));
         }
         if let Some(price) = self.price {
-            within(&format!("{place}.price"), "input", price.input, 0.0, MOST_PRICE)?;
-            within(&format!("{place}.price"), "output", price.output, 0.0, MOST_PRICE)?;
+            check_range(&format!("{place}.price"), "input", price.input, 0.0, MOST_PRICE)?;
+            check_range(&format!("{place}.price"), "output", price.output, 0.0, MOST_PRICE)?;
         }
         if is_fallback && self.fallback.is_some() {
             return Err(format!(
@@ -182,7 +182,7 @@ fn is_variable(name: &str) -> bool {
         && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
-fn within<T: Copy + PartialOrd + std::fmt::Display>(
+fn check_range<T: Copy + PartialOrd + std::fmt::Display>(
     place: &str,
     key: &str,
     value: T,
@@ -195,7 +195,7 @@ fn within<T: Copy + PartialOrd + std::fmt::Display>(
     Ok(())
 }
 
-fn ms(duration: Duration) -> u64 {
+fn to_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

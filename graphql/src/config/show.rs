@@ -12,33 +12,35 @@ impl Config {
         let mut limits: Map<String, Value> = self
             .limits
             .all()
-            .map(|(key, setting)| (key.to_owned(), shown(&json!(setting.value), setting.origin)))
+            .map(|(key, setting)| {
+                (key.to_owned(), show_setting(&json!(setting.value), setting.origin))
+            })
             .collect();
         let calls = self.limits.written_calls();
-        limits.insert("calls".to_owned(), shown(calls.value, calls.origin));
+        limits.insert("calls".to_owned(), show_setting(calls.value, calls.origin));
         let retention = self.retention.value.map(age::text);
         let server = self
             .server
             .as_ref()
-            .map(|server| shown(&json!(mask_url(&server.value)), server.origin));
+            .map(|server| show_setting(&json!(mask_url(&server.value)), server.origin));
         json!({
             "file": self.file,
-            "store": shown(&json!(mask_url(&self.store.value)), self.store.origin),
+            "store": show_setting(&json!(mask_url(&self.store.value)), self.store.origin),
             "server": server,
-            "listen": shown(&json!(self.listen.value), self.listen.origin),
-            "planner": shown(&self.planner.value.to_json(), self.planner.origin),
-            "planner.cache": shown(&json!(self.plan_cache.value.as_str()), self.plan_cache.origin),
-            "toolsets": shown(&mask_sets(&self.written), self.toolsets.origin),
-            "tools_files": shown(&json!(self.described), from_file(!self.described.is_empty())),
-            "contexts": shown(&self.contexts_shown(), from_file(!self.contexts.is_empty())),
-            "toolkit_files": shown(&json!(self.toolkit.value.files), self.toolkit.origin),
-            "learning": shown(&json!(self.learning.value), self.learning.origin),
-            "selection": { "margin": shown(&json!(self.margin.value), self.margin.origin) },
-            "embedding": shown(&self.embedding.value.to_json(), self.embedding.origin),
+            "listen": show_setting(&json!(self.listen.value), self.listen.origin),
+            "planner": show_setting(&self.planner.value.to_json(), self.planner.origin),
+            "planner.cache": show_setting(&json!(self.plan_cache.value.as_str()), self.plan_cache.origin),
+            "toolsets": show_setting(&mask_sets(&self.written), self.toolsets.origin),
+            "tools_files": show_setting(&json!(self.described), from_file(!self.described.is_empty())),
+            "contexts": show_setting(&self.contexts_shown(), from_file(!self.contexts.is_empty())),
+            "toolkit_files": show_setting(&json!(self.toolkit.value.files), self.toolkit.origin),
+            "learning": show_setting(&json!(self.learning.value), self.learning.origin),
+            "selection": { "margin": show_setting(&json!(self.margin.value), self.margin.origin) },
+            "embedding": show_setting(&self.embedding.value.to_json(), self.embedding.origin),
             "limits": limits,
-            "access": shown(&self.access.value.to_json(), self.access.origin),
-            "access.secrets": shown(&json!(self.access.value.secrets()), self.access.origin),
-            "retention": shown(&json!(retention), self.retention.origin),
+            "access": show_setting(&self.access.value.to_json(), self.access.origin),
+            "access.secrets": show_setting(&json!(self.access.value.secrets()), self.access.origin),
+            "retention": show_setting(&json!(retention), self.retention.origin),
         })
     }
 
@@ -65,7 +67,7 @@ fn from_file(is_there: bool) -> Origin {
     if is_there { Origin::File } else { Origin::Default }
 }
 
-fn shown(value: &Value, origin: Origin) -> Value {
+fn show_setting(value: &Value, origin: Origin) -> Value {
     json!({ "value": value, "from": origin.to_string() })
 }
 
@@ -90,9 +92,12 @@ fn mask_sets(sets: &Value) -> Value {
             let masked = fields.iter().map(|(key, value)| {
                 let value = match (key.as_str(), value) {
                     ("env" | "headers" | "auth", Value::Object(entries)) if !is_secret(value) => {
-                        entries.iter().map(|(key, value)| (key.clone(), masked(value))).collect()
+                        entries
+                            .iter()
+                            .map(|(key, value)| (key.clone(), mask_value(value)))
+                            .collect()
                     }
-                    ("auth", value) => masked(value),
+                    ("auth", value) => mask_value(value),
                     (_, other) => mask_sets(other),
                 };
                 (key.clone(), value)
@@ -107,7 +112,7 @@ fn is_secret(value: &Value) -> bool {
     value.get("secret").is_some_and(Value::is_string)
 }
 
-fn masked(value: &Value) -> Value {
+fn mask_value(value: &Value) -> Value {
     if is_secret(value) { value.clone() } else { json!(MASK) }
 }
 

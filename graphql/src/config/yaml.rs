@@ -11,10 +11,10 @@ pub(super) use self::places::find_line;
 /// `NO` stays a text.
 pub fn value(text: &str) -> Result<Value, String> {
     let options = serde_saphyr::options! { strict_booleans: true };
-    serde_saphyr::from_str_with_options(text, options).map_err(|err| complaint(&err))
+    serde_saphyr::from_str_with_options(text, options).map_err(|err| describe_error(&err))
 }
 
-fn complaint(err: &serde_saphyr::Error) -> String {
+fn describe_error(err: &serde_saphyr::Error) -> String {
     let plain = describe_rule(err.without_snippet());
     let text = plain.unwrap_or_else(|| err.without_snippet().to_string());
     let why = text.lines().next().unwrap_or_default();

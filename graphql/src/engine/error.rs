@@ -11,7 +11,7 @@ use crate::access::AccessError;
 pub enum EngineError {
     #[error("{0}")]
     NotFound(String),
-    #[error("{}", headline(diagnostics))]
+    #[error("{}", first_error(diagnostics))]
     InvalidPlan { diagnostics: Vec<Diagnostic>, request: Option<RequestId> },
     #[error("{0}")]
     InvalidArgument(String),
@@ -105,7 +105,7 @@ impl From<ControlError> for EngineError {
     }
 }
 
-fn headline(diagnostics: &[Diagnostic]) -> String {
+fn first_error(diagnostics: &[Diagnostic]) -> String {
     let mut errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error());
     match (errors.next(), errors.count()) {
         (None, _) => "the plan cannot run".to_owned(),

@@ -149,7 +149,7 @@ impl Plans {
         options: &PlanningOptions,
     ) -> Result<Arc<Plan>, EngineError> {
         let too_long = check_length(query);
-        let stored = if too_long.is_err() { beginning(query) } else { query.to_owned() };
+        let stored = if too_long.is_err() { clip_query(query) } else { query.to_owned() };
         let request = self.new_request(&stored).await?;
         let planned = match too_long {
             Ok(()) => self.plan_request(&request, options).await,
@@ -439,7 +439,7 @@ fn error_json(error: &EngineError) -> Value {
 }
 
 /// Returns the start of a query that is too long to be stored.
-fn beginning(query: &str) -> String {
+fn clip_query(query: &str) -> String {
     let end = query.floor_char_boundary(SHORT_QUERY);
     format!("{}…", &query[..end])
 }

@@ -104,7 +104,7 @@ impl Selection {
             self.selectors.select(ToolScope::Every, listing.definitions(), &ask, is_allowed).await;
         let selected = match selected {
             Ok(selected) => selected,
-            Err(err) => return Err(explain(err, self.embedders()).await),
+            Err(err) => return Err(explain_error(err, self.embedders()).await),
         };
         let matches = selected.matches.into_iter();
         Ok(matches
@@ -134,7 +134,7 @@ impl Selection {
                 Ok(rows) => break rows,
                 Err(err) => match self.selectors.choose_next(&chosen, err).await {
                     Ok(next) => chosen = next,
-                    Err(err) => return Err(explain(err, self.embedders()).await),
+                    Err(err) => return Err(explain_error(err, self.embedders()).await),
                 },
             }
         };
@@ -204,7 +204,7 @@ impl Selection {
 }
 
 /// Converts an error and adds why no embedder works.
-async fn explain(err: SelectError, embedders: &Embedders) -> EngineError {
+async fn explain_error(err: SelectError, embedders: &Embedders) -> EngineError {
     let mut err = EngineError::from(err);
     if let EngineError::PlannerUnavailable { message, .. } = &mut err {
         for passed in &embedders.choose().await.passed_over {

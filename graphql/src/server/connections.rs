@@ -100,7 +100,7 @@ impl Connections {
 
     /// Accepts a connection. Returns `None` if even the reserve is full of requests in progress.
     pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Arc<Connection>> {
-        let peer = network(peer);
+        let peer = peer_network(peer);
         let mut table = self.table();
         let total = self.limits.total;
         let is_reserve = table.ordinary.open >= total && !self.evict_from(&mut table, false);
@@ -320,7 +320,7 @@ impl Drop for Connection {
 }
 
 /// Returns the network that identifies a peer: a host with IPv6 has a whole network of addresses.
-fn network(peer: IpAddr) -> IpAddr {
+fn peer_network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => {
             let [a, b, c, d, ..] = address.segments();
@@ -459,7 +459,7 @@ mod tests {
 
     #[test]
     fn a_peer_is_identified_by_its_network() {
-        let of = |text: &str| network(text.parse().unwrap());
+        let of = |text: &str| peer_network(text.parse().unwrap());
         assert_eq!(of("2001:db8:1:2:3::4"), of("2001:db8:1:2:9::9"));
         assert_ne!(of("2001:db8:1:2::4"), of("2001:db8:1:3::4"));
         assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));

@@ -43,7 +43,7 @@ pub(super) fn admit(access: &Access, request: &Request) -> Result<(), Refusal> {
 }
 
 pub(super) fn enter(access: &Access, headers: &HeaderMap, peer: Peer) -> Result<Grant, Refusal> {
-    Ok(access.enter(bearer(headers), peer.0)?)
+    Ok(access.enter(bearer_token(headers), peer.0)?)
 }
 
 pub(super) fn caller(access: &Access, parts: &Parts) -> Result<Caller, Refusal> {
@@ -63,7 +63,7 @@ pub(super) struct Opening {
 /// later. A wrong token is rejected.
 pub(super) fn opening(access: &Access, parts: &Parts) -> Result<Opening, Refusal> {
     let peer = peer(parts)?;
-    let grant = match access.enter(bearer(&parts.headers), peer.0) {
+    let grant = match access.enter(bearer_token(&parts.headers), peer.0) {
         Ok(grant) => Some(grant),
         Err(Denied::NoToken) => None,
         Err(denied) => return Err(denied.into()),
@@ -94,7 +94,7 @@ fn peer(parts: &Parts) -> Result<Peer, Refusal> {
 }
 
 /// Returns the bearer token. Other schemes may belong to a proxy.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     values.find_map(|value| scheme(value.to_str().ok()?))
 }
@@ -142,7 +142,7 @@ mod tests {
         ] {
             let value = HeaderValue::from_static(value);
             let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value.clone())]);
-            assert_eq!(bearer(&headers), expected, "{value:?}");
+            assert_eq!(bearer_token(&headers), expected, "{value:?}");
             assert!(without_token(&headers).is_empty());
         }
         for (init, expected) in [

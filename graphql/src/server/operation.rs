@@ -42,7 +42,7 @@ pub(super) fn prepare(mut request: Request) -> Result<Operation, Box<Response>> 
     }
     let name = request.operation_name.clone();
     let document = request.parsed_query().map_err(|error| refuse(vec![error]))?.clone();
-    let Some(operation) = select(&document, name.as_deref()) else {
+    let Some(operation) = select_operation(&document, name.as_deref()) else {
         // The executor reports the wrong name and runs nothing.
         return Ok(Operation { request, kind: OperationType::Query, is_large: false });
     };
@@ -138,7 +138,7 @@ pub(super) fn crashed(panic: &(dyn Any + Send)) -> Refusal {
 }
 
 /// Returns the operation that the executor would run.
-fn select<'a>(
+fn select_operation<'a>(
     document: &'a ExecutableDocument,
     name: Option<&str>,
 ) -> Option<&'a OperationDefinition> {

@@ -21,14 +21,14 @@ const DEFAULT_CODE: &str = "INVALID_ARGUMENT";
 
 pub(super) fn reply(response: Response, format: Format) -> HttpResponse {
     let (status, content_type) = match format {
-        Format::GraphqlResponse => (status(&response), GRAPHQL_RESPONSE),
+        Format::GraphqlResponse => (http_status(&response), GRAPHQL_RESPONSE),
         Format::Json | Format::EventStream => (StatusCode::OK, JSON),
     };
     let mut answer = if is_request_error(&response) {
         // The stock response would contain `data: null`, which means that the operation ran.
         let headers = response.http_headers.clone();
         let mut answer = encode(response).into_response();
-        extend(answer.headers_mut(), headers);
+        merge_headers(answer.headers_mut(), headers);
         answer
     } else {
         GraphQLResponse::from(response).into_response()
@@ -54,7 +54,7 @@ impl From<Response> for Body {
     fn from(mut response: Response) -> Self {
         let executed = !is_request_error(&response);
         if !executed {
-            response.errors.iter_mut().for_each(classify);
+            response.errors.iter_mut().for_each(add_code);
         }
         Self { executed, response }
     }
@@ -83,14 +83,14 @@ impl Serialize for Body {
     }
 }
 
-fn classify(error: &mut ServerError) {
+fn add_code(error: &mut ServerError) {
     let extensions = error.extensions.get_or_insert_with(ErrorExtensionValues::default);
     if extensions.get("code").is_none() {
         extensions.set("code", DEFAULT_CODE);
     }
 }
 
-fn status(response: &Response) -> StatusCode {
+fn http_status(response: &Response) -> StatusCode {
     if !is_request_error(response) {
         return StatusCode::OK;
     }
@@ -108,7 +108,7 @@ fn status(response: &Response) -> StatusCode {
     }
 }
 
-fn extend(headers: &mut HeaderMap, more: HeaderMap) {
+fn merge_headers(headers: &mut HeaderMap, more: HeaderMap) {
     for (name, value) in more {
         if let Some(name) = name {
             headers.append(name, value);
@@ -126,7 +126,7 @@ mod tests {
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
     fn check(response: Response, expected: Expect) {
-        expected.assert_eq(&format!("{} {}", status(&response).as_u16(), encode(response)));
+        expected.assert_eq(&format!("{} {}", http_status(&response).as_u16(), encode(response)));
     }
 
     fn coded(code: &str) -> ServerError {
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn each_error_code_has_its_http_status() {
-        let of = |code| status(&Response::from_errors(vec![coded(code)])).as_u16();
+        let of = |code| http_status(&Response::from_errors(vec![coded(code)])).as_u16();
         assert_eq!(of("UNAUTHENTICATED"), 401);
         assert_eq!(of("FORBIDDEN"), 403);
         assert_eq!(of("STORE_UNAVAILABLE"), 503);

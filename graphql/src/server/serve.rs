@@ -157,7 +157,7 @@ impl House {
             let input = tokio::select! {
                 () = &mut shutdown => Input::Shutdown,
                 Some(task) = self.adoptions.recv() => Input::Adopted(task),
-                Some(ended) = self.tasks.join_next() => report(ended),
+                Some(ended) = self.tasks.join_next() => log_panic(ended),
                 accepted = listener.accept(), if has_room => Input::Accepted(accepted),
                 () = self.connections.ended.notified(), if !has_room => Input::Ended,
             };
@@ -214,7 +214,7 @@ impl House {
                 biased;
                 Some(task) = self.adoptions.recv() => self.spawn(task),
                 ended = self.tasks.join_next() => match ended {
-                    Some(ended) => drop(report(ended)),
+                    Some(ended) => drop(log_panic(ended)),
                     None => return,
                 },
             }
@@ -222,7 +222,7 @@ impl House {
     }
 }
 
-fn report(ended: Result<(), tokio::task::JoinError>) -> Input {
+fn log_panic(ended: Result<(), tokio::task::JoinError>) -> Input {
     if let Err(error) = ended {
         tracing::error!(%error, "a connection's task panicked");
     }
@@ -246,7 +246,7 @@ impl Visit {
             .header_read_timeout(self.connection.header_timeout())
             .max_buf_size(MAX_HEAD_BYTES);
         let connection = Arc::clone(&self.connection);
-        let service = service_fn(move |request| self.answer(request));
+        let service = service_fn(move |request| self.answer_request(request));
         let stream = AnswerStream::new(TokioIo::new(stream), Arc::clone(&connection));
         let speaking = builder.serve_connection(stream, service).with_upgrades();
         let mut speaking = pin!(speaking);
@@ -271,7 +271,7 @@ impl Visit {
     }
 
     /// Answers one request and reports its progress to the connection.
-    fn answer(
+    fn answer_request(
         &self,
         mut request: Request<Incoming>,
     ) -> impl Future<Output = Result<Response, Infallible>> + use<> {

@@ -47,7 +47,7 @@ impl Remote {
     pub(crate) async fn execute(&self, query: &str, variables: &Value) -> Result<Value, Failure> {
         let response = self.post_operation(query, variables, ANSWER).await?;
         let status = response.status();
-        let broken = |err| self.unreachable(&err);
+        let broken = |err| self.unreachable_failure(&err);
         let text = response.text().await.map_err(broken)?;
         let answer: Value = serde_json::from_str(&text).map_err(|_| {
             let what =
@@ -75,7 +75,7 @@ impl Remote {
         let posted = self.post_operation(query, variables, "text/event-stream");
         let response = self.wait_for_data(posted).await??;
         if !is_stream(&response) {
-            let text = response.text().await.map_err(|err| self.unreachable(&err))?;
+            let text = response.text().await.map_err(|err| self.unreachable_failure(&err))?;
             let document = serde_json::from_str(&text);
             self.take_data(document.map_err(|_| self.not_faber("no stream"))?)?;
             return Err(self.not_faber("no stream"));
@@ -91,7 +91,7 @@ impl Remote {
     pub(crate) async fn check_readiness(&self) -> Result<(), Failure> {
         let page = self.url.join("health/ready").unwrap_or_else(|_| self.url.clone());
         let asked = self.http.get(page).timeout(CONNECT_TIMEOUT).send().await;
-        let response = asked.map_err(|err| self.unreachable(&err))?;
+        let response = asked.map_err(|err| self.unreachable_failure(&err))?;
         let status = response.status();
         let answer: Value = response.json().await.unwrap_or_default();
         match answer.get("status").and_then(Value::as_str) {
@@ -117,7 +117,7 @@ impl Remote {
         if let Some(token) = &self.token {
             request = request.bearer_auth(token.expose());
         }
-        request.send().await.map_err(|err| self.unreachable(&err))
+        request.send().await.map_err(|err| self.unreachable_failure(&err))
     }
 
     async fn wait_for_data<T>(&self, saying: impl Future<Output = T>) -> Result<T, Failure> {
@@ -139,7 +139,7 @@ impl Remote {
         }
     }
 
-    fn unreachable(&self, err: &reqwest::Error) -> Failure {
+    fn unreachable_failure(&self, err: &reqwest::Error) -> Failure {
         let mut why = err.to_string();
         let mut source = std::error::Error::source(err);
         while let Some(err) = source {
@@ -178,7 +178,7 @@ impl Events {
                 }
             }
             let chunk = self.server.wait_for_data(self.response.chunk()).await?;
-            match chunk.map_err(|err| self.server.unreachable(&err))? {
+            match chunk.map_err(|err| self.server.unreachable_failure(&err))? {
                 Some(chunk) if self.rest.len() + chunk.len() > MAX_EVENT_BYTES => {
                     return Err(self.server.not_faber("an endless event"));
                 }

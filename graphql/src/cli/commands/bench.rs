@@ -58,12 +58,12 @@ fn remove_with_siblings(path: &Path) {
     };
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let is_sibling = entry.file_name().to_str().is_some_and(|entry| entry.starts_with(name));
-        if is_sibling && let Err(err) = remove(&entry.path()) {
+        if is_sibling && let Err(err) = remove_store(&entry.path()) {
             tracing::warn!(path = %entry.path().display(), %err, "cannot be removed");
         }
     }
 }
 
-fn remove(path: &Path) -> std::io::Result<()> {
+fn remove_store(path: &Path) -> std::io::Result<()> {
     if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
 }

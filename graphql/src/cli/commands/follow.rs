@@ -77,7 +77,7 @@ pub(crate) async fn watch_to_end(
                 return Ok(if is_done { ExitStatus::Failed } else { status });
             }
             Stopped::Asking(steps) => return show_waiting(session, id, steps).await,
-            Stopped::Unattended => return Err(unattended(session, id).await),
+            Stopped::Unattended => return Err(unattended_failure(session, id).await),
             Stopped::Detached => return print_detached(session, id),
         }
     }
@@ -350,7 +350,7 @@ impl EventReader<'_> {
     }
 }
 
-async fn unattended(session: &Session<'_>, id: ExecutionId) -> Failure {
+async fn unattended_failure(session: &Session<'_>, id: ExecutionId) -> Failure {
     let reason = standstill::find_reason(session, id).await.ok().flatten();
     let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
     let message = format!(

@@ -45,7 +45,7 @@ impl EventBudget {
 
     /// Spends the bytes of an event. Returns `false` if nothing was left. The last event may exceed
     /// the limit.
-    fn spend(&mut self, event: &RecordedEvent) -> bool {
+    fn spend_event(&mut self, event: &RecordedEvent) -> bool {
         if self.is_spent() {
             return false;
         }
@@ -137,7 +137,7 @@ impl ExecutionReader {
             if read.is_empty() {
                 break;
             }
-            events.extend(read.into_iter().take_while(|event| budget.spend(event)));
+            events.extend(read.into_iter().take_while(|event| budget.spend_event(event)));
         }
         Ok(events)
     }
@@ -325,11 +325,11 @@ mod tests {
     #[test]
     fn a_budget_limits_events_and_bytes() {
         let mut budget = EventBudget::new(2);
-        assert!(budget.spend(&event(1)) && budget.spend(&event(1)) && !budget.spend(&event(1)));
+        assert!(budget.spend_event(&event(1)) && budget.spend_event(&event(1)) && !budget.spend_event(&event(1)));
         let mut budget = EventBudget::new(1_000);
         let large = event(limits::ANSWER_BYTES / 4);
-        let spent = (0..1_000_000).take_while(|_| budget.spend(&large)).count();
+        let spent = (0..1_000_000).take_while(|_| budget.spend_event(&large)).count();
         assert_eq!(spent, 4);
-        assert!(EventBudget::new(1).spend(&event(limits::ANSWER_BYTES * 2)), "one at least");
+        assert!(EventBudget::new(1).spend_event(&event(limits::ANSWER_BYTES * 2)), "one at least");
     }
 }

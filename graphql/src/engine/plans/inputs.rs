@@ -77,7 +77,7 @@ fn expand_short_form(fields: &Map<String, Value>) -> Result<Value, String> {
 }
 
 fn check_defaults(schema: &Value) -> Result<(), String> {
-    for (name, property) in properties(schema) {
+    for (name, property) in schema_properties(schema) {
         let Some(default) = property.get("default") else { continue };
         // A property may refer to another part of the schema.
         let Ok(own) = Schema::new(property) else { continue };
@@ -88,7 +88,7 @@ fn check_defaults(schema: &Value) -> Result<(), String> {
     Ok(())
 }
 
-fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
+fn schema_properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     schema["properties"].as_object().into_iter().flatten()
 }
 
@@ -112,7 +112,7 @@ fn describe_misfit(schema: &Value, misfit: &SchemaViolation) -> Vec<String> {
         ViolationKind::Missing { property } => vec![format!("`{property}`{within} is missing")],
         ViolationKind::Unexpected { properties: names } => {
             let described = names.iter().map(|name| {
-                let known = properties(schema).map(|(known, _)| known.as_str());
+                let known = schema_properties(schema).map(|(known, _)| known.as_str());
                 let help = did_you_mean(name, known).filter(|_| place.is_empty());
                 let help = help.map(|help| format!(": {help}")).unwrap_or_default();
                 format!("there is no input `{name}`{within}{help}")

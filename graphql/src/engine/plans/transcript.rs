@@ -35,7 +35,7 @@ impl Transcript {
 
     pub(in crate::engine) fn add_notes(&mut self, notes: Vec<Note>) {
         for note in notes {
-            let at = self.asked_at.checked_add_signed(elapsed(&note)).unwrap_or(self.asked_at);
+            let at = self.asked_at.checked_add_signed(time_of(&note)).unwrap_or(self.asked_at);
             self.add_at(at, note.kind, note.content);
         }
     }
@@ -51,7 +51,7 @@ impl Transcript {
     }
 }
 
-fn elapsed(note: &Note) -> chrono::TimeDelta {
+fn time_of(note: &Note) -> chrono::TimeDelta {
     let microseconds = i64::try_from(note.after.as_micros()).unwrap_or(i64::MAX);
     chrono::TimeDelta::microseconds(microseconds)
 }

@@ -30,8 +30,8 @@ pub struct DirectCall {
 }
 
 pub(super) async fn store_call(store: &dyn Store, call: &DirectCall) -> Result<(), StoreError> {
-    let result = call.result.as_ref().map(cut);
-    match put_call(store, call, &cut(&call.parameters), result).await {
+    let result = call.result.as_ref().map(clip_value);
+    match put_call(store, call, &clip_value(&call.parameters), result).await {
         Err(StoreError::TooLarge { .. } | StoreError::Unfit { .. }) => {
             // The call has taken place, so the caller gets its result although it is not stored.
             let why = "what it was given or returned cannot be kept".to_owned();
@@ -105,7 +105,7 @@ pub(super) async fn list_calls(
 
 /// Returns a value as it is stored. In place of a long value it is a text with its size and its
 /// beginning.
-fn cut(value: &Value) -> Value {
+fn clip_value(value: &Value) -> Value {
     let bytes = json_size(value);
     if bytes <= MAX_BYTES {
         return value.clone();
@@ -143,9 +143,9 @@ mod tests {
     #[test]
     fn long_parameters_and_outputs_are_cut() {
         let short = json!({ "text": "x".repeat(MAX_BYTES / 2) });
-        assert_eq!(cut(&short), short);
+        assert_eq!(clip_value(&short), short);
         let long = json!({ "text": "ü".repeat(MAX_BYTES) });
-        let Value::String(text) = cut(&long) else { panic!("a text") };
+        let Value::String(text) = clip_value(&long) else { panic!("a text") };
         assert!(text.len() < MAX_BYTES + 200, "{}", text.len());
         let expected = format!("{} bytes, of which the history keeps the first", json_size(&long));
         assert!(text.starts_with(&expected) && text.contains(r#"{"text":"üü"#));

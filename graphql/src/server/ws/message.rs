@@ -58,7 +58,7 @@ pub(super) fn parse(protocol: Subprotocol, text: &str) -> Result<ClientMessage, 
             subscribe(&mut fields, payload, Written::of(text.as_bytes()))
         }
         (Subprotocol::TransportWs, "complete") | (Subprotocol::Legacy, "stop") => {
-            Ok(ClientMessage::Complete { id: id(&mut fields)? })
+            Ok(ClientMessage::Complete { id: take_id(&mut fields)? })
         }
         (Subprotocol::TransportWs, "ping") => Ok(ClientMessage::Ping(optional_object(payload)?)),
         (Subprotocol::TransportWs, "pong") => {
@@ -75,14 +75,14 @@ fn subscribe(
     payload: Option<Value>,
     written: Written,
 ) -> Result<ClientMessage, String> {
-    let id = id(fields)?;
+    let id = take_id(fields)?;
     let payload = payload.ok_or("`payload` is missing")?;
     let request = params::from_value(payload).map_err(|refusal| refusal.message)?;
     let request = request.data(written);
     Ok(ClientMessage::Subscribe { id, request: Box::new(request) })
 }
 
-fn id(fields: &mut Map<String, Value>) -> Result<String, String> {
+fn take_id(fields: &mut Map<String, Value>) -> Result<String, String> {
     match fields.remove("id") {
         Some(Value::String(id)) if !id.is_empty() => Ok(id),
         Some(_) => Err("`id` is not a string of at least one character".to_owned()),

@@ -18,7 +18,7 @@ pub fn cause_line(message: &str) -> String {
             .or_else(|| lines.iter().rev().find(|line| !is_frame(line)).map(|line| line.trim()))
             .unwrap_or_else(|| lines[0].trim()),
     };
-    shorten(found)
+    clip_cause(found)
 }
 
 /// Returns the innermost cause of a chain. Rust numbers the causes and puts them below the heading.
@@ -84,7 +84,7 @@ fn strip_number(line: &str) -> &str {
     }
 }
 
-fn shorten(text: &str) -> String {
+fn clip_cause(text: &str) -> String {
     if text.len() <= MAX_BYTES {
         return text.to_owned();
     }

@@ -57,7 +57,7 @@ fn is_undone(call: &Step) -> bool {
     call.undo.as_ref().is_some_and(|undo| undo.output().is_some())
 }
 
-fn note(code: &'static str, severity: Severity, message: String) -> Finding {
+fn warning_finding(code: &'static str, severity: Severity, message: String) -> Finding {
     Finding::new(FindingKind::Warning, severity, code, message)
 }
 
@@ -69,7 +69,7 @@ fn add_option<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
     if let (true, true, Some(why)) = (may_fail, has_undo, why_off(view)) {
         found.add(Severity::Info, None, move || {
             let message = format!("a failure undoes nothing, because {why}");
-            note("compensation.off", Severity::Info, message)
+            warning_finding("compensation.off", Severity::Info, message)
         });
     }
 }
@@ -99,7 +99,7 @@ fn add_undone<'a>(view: &'a View<'a>, task: Task, step: &'a Step, found: &mut Ca
         let planned = view.planned(task);
         let tool = planned.compensate.as_ref().map(|undo| undo.tool.to_string());
         let message = format!("undone by `{}`: {}", tool.unwrap_or_default(), list_names(&names));
-        note("compensation.undone", Severity::Info, message).of_step(&planned.id, None)
+        warning_finding("compensation.undone", Severity::Info, message).of_step(&planned.id, None)
     });
 }
 
@@ -112,7 +112,7 @@ fn add_failed_undo<'a>(view: &'a View<'a>, task: Task, call: &'a Step, found: &m
         let cause = cause_line(&error.message);
         let message =
             format!("{} could not be undone by `{tool}`: {}: {cause}", view.name(task), error.code);
-        note("compensation.failed", Severity::Error, message)
+        warning_finding("compensation.failed", Severity::Error, message)
             .of_step(&planned.id, task.part.item)
             .helped_by(undo_by_hand(view, task))
     });
@@ -140,7 +140,7 @@ fn add_not_undone<'a>(
                 };
                 let message =
                     format!("{name} {effect} and is not undone: `{}` undoes it", undo.tool);
-                note("compensation.unknown", Severity::Warning, message)
+                warning_finding("compensation.unknown", Severity::Warning, message)
                     .of_step(&planned.id, task.part.item)
             });
         }
@@ -148,7 +148,7 @@ fn add_not_undone<'a>(
             found.add(Severity::Warning, call.changed, move || {
                 let why = why_not_undone(view, call);
                 let message = format!("{} was not undone, because {why}", view.name(task));
-                note("compensation.not_undone", Severity::Warning, message)
+                warning_finding("compensation.not_undone", Severity::Warning, message)
                     .of_step(&planned.id, task.part.item)
                     .helped_by(undo_by_hand(view, task))
             });
@@ -188,7 +188,7 @@ fn add_kept<'a>(view: &'a View<'a>, task: Task, step: &'a Step, found: &mut Cand
         found.add(Severity::Info, step.changed, move || {
             let name = view.name(task);
             let message = format!("{name} stays done, because the plan has no `compensate` for it");
-            note("compensation.none", Severity::Info, message).of_step(&planned.id, None)
+            warning_finding("compensation.none", Severity::Info, message).of_step(&planned.id, None)
         });
     }
 }

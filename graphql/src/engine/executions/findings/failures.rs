@@ -133,7 +133,7 @@ fn describe_failure(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
     let severity = severity_of(view, task);
     let finding = Finding::new(FindingKind::Failure, severity, error.code.to_string(), message)
         .of_step(&planned.id, shown.part.item)
-        .helped_by(remedies(view, shown, failed_step, error));
+        .helped_by(failure_remedies(view, shown, failed_step, error));
     let child = failed_step.child.filter(|_| matches!(planned.kind, StepKind::Plan(_)));
     Finding { cause_execution: child, ..finding }
 }
@@ -200,7 +200,7 @@ fn deadline_remedies(view: &View<'_>) -> Vec<Remedy> {
 
 /// Returns what helps after a failure, best first. Nothing while the execution still runs, because
 /// only a finished one can be retried.
-fn remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError) -> Vec<Remedy> {
+fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError) -> Vec<Remedy> {
     let (execution, planned) = (view.execution, view.planned(task));
     if execution.options().dry_run {
         return plan_remedies(view, task, error);

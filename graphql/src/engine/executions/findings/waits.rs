@@ -33,7 +33,7 @@ pub(super) fn add_waits<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
     let execution = view.execution;
     if execution.is_paused() {
         found.add(Severity::Warning, execution.history().paused, move || {
-            wait("wait.paused", Severity::Warning, "it was paused".to_owned())
+            wait_finding("wait.paused", Severity::Warning, "it was paused".to_owned())
                 .helped_by([Remedy::resume(execution.id())])
         });
     }
@@ -41,7 +41,8 @@ pub(super) fn add_waits<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
     match start {
         Some(at) => found.add(Severity::Info, None, move || {
             let left = describe_time(at - view.now);
-            wait("wait.start", Severity::Info, format!("it starts in {left}, as asked")).ending(at)
+            wait_finding("wait.start", Severity::Info, format!("it starts in {left}, as asked"))
+                .ending(at)
         }),
         None => add_worker(view, found),
     }
@@ -57,7 +58,7 @@ pub(super) fn add_waits<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
     }
 }
 
-fn wait(code: &'static str, severity: Severity, message: String) -> Finding {
+fn wait_finding(code: &'static str, severity: Severity, message: String) -> Finding {
     Finding::new(FindingKind::Wait, severity, code, message)
 }
 
@@ -71,14 +72,15 @@ fn add_worker<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
     let since = view.execution.history().last;
     found.add(Severity::Warning, since, move || {
         let id = view.execution.id();
-        let finding = wait("wait.worker", Severity::Warning, describe_absence(view, attendance));
+        let finding =
+            wait_finding("wait.worker", Severity::Warning, describe_absence(view, attendance));
         let doctor = (!missing.is_empty()).then(Remedy::doctor);
         finding.helped_by([Remedy::start_worker(id)].into_iter().chain(doctor))
     });
     for (tool, why) in missing_tools(view) {
         found.add(Severity::Warning, since, move || {
             let message = format!("it needs the tool `{tool}`, which this node lacks: {why}");
-            wait("wait.tool", Severity::Warning, message)
+            wait_finding("wait.tool", Severity::Warning, message)
                 .awaiting(tool)
                 .helped_by([Remedy::doctor(), Remedy::start_worker(view.execution.id())])
         });
@@ -161,7 +163,9 @@ fn add_task<'a>(view: &'a View<'a>, task: Task, step: &'a Step, found: &mut Cand
     };
     match &step.state {
         StepState::Waiting(reason) => match find_answer(view, task, reason) {
-            Some(answer) => add(Severity::Warning, Box::new(move || answered(view, task, answer))),
+            Some(answer) => {
+                add(Severity::Warning, Box::new(move || answered_finding(view, task, answer)))
+            }
             None => add_question(view, task, reason, step.changed, found),
         },
         StepState::Retrying { until, error, .. } => {
@@ -177,8 +181,8 @@ fn add_task<'a>(view: &'a View<'a>, task: Task, step: &'a Step, found: &mut Cand
                 Severity::Info,
                 Box::new(move || {
                     let left = describe_time(until - view.now);
-                    let message = format!("{} sleeps for another {left}", subject(view, task));
-                    wait("wait.sleep", Severity::Info, message).ending(until)
+                    let message = format!("{} sleeps for another {left}", name_task(view, task));
+                    wait_finding("wait.sleep", Severity::Info, message).ending(until)
                 }),
             );
         }
@@ -197,9 +201,9 @@ fn add_task<'a>(view: &'a View<'a>, task: Task, step: &'a Step, found: &mut Cand
                     let tool = view.planned(task).call_of_part(task.part).tool;
                     let message = format!(
                         "{} is being called (`{tool}`), attempt {attempt}",
-                        subject(view, task)
+                        name_task(view, task)
                     );
-                    wait("wait.call", Severity::Info, message)
+                    wait_finding("wait.call", Severity::Info, message)
                 }),
             );
         }
@@ -208,8 +212,8 @@ fn add_task<'a>(view: &'a View<'a>, task: Task, step: &'a Step, found: &mut Cand
                 add(
                     Severity::Info,
                     Box::new(move || {
-                        let message = format!("{} waits for {why}", subject(view, task));
-                        wait("wait.limit", Severity::Info, message).awaiting(key)
+                        let message = format!("{} waits for {why}", name_task(view, task));
+                        wait_finding("wait.limit", Severity::Info, message).awaiting(key)
                     }),
                 );
             }
@@ -228,7 +232,7 @@ fn can_start(view: &View<'_>) -> bool {
 }
 
 /// Names a task, and says if it undoes another one.
-fn subject(view: &View<'_>, task: Task) -> String {
+fn name_task(view: &View<'_>, task: Task) -> String {
     if task.part.undo { format!("the undo of {}", view.name(task)) } else { view.name(task) }
 }
 
@@ -255,12 +259,12 @@ fn add_question<'a>(
                 );
                 let answers =
                     [true, false].map(|is_yes| Remedy::approve(id, &planned.id, task.part, is_yes));
-                wait("wait.approval", severity, message).helped_by(answers)
+                wait_finding("wait.approval", severity, message).helped_by(answers)
             }
             WaitReason::Decision { error } => describe_decision(view, task, error),
             WaitReason::Signal { name, until } => {
                 let message = format!("{} waits for the signal `{name}`", view.name(task));
-                let finding = wait("wait.signal", severity, message)
+                let finding = wait_finding("wait.signal", severity, message)
                     .awaiting(name.clone())
                     .helped_by([Remedy::signal(id, name)]);
                 match until {
@@ -290,7 +294,7 @@ fn describe_decision(view: &View<'_>, task: Task, error: &ToolError) -> Finding 
     } else {
         vec![again.labelled("try it again, once the cause is removed"), give_up]
     };
-    wait("wait.decision", Severity::Error, message).helped_by(remedies)
+    wait_finding("wait.decision", Severity::Error, message).helped_by(remedies)
 }
 
 fn describe_retry(
@@ -315,8 +319,8 @@ fn describe_retry(
         Some(error) => format!("after {}: {}", error.code, cause_line(&error.message)),
         None => "because its worker was lost".to_owned(),
     };
-    let message = format!("{}: attempt {next}{of} {when}, {why}", subject(view, task));
-    let finding = wait("wait.retry", Severity::Warning, message);
+    let message = format!("{}: attempt {next}{of} {when}, {why}", name_task(view, task));
+    let finding = wait_finding("wait.retry", Severity::Warning, message);
     if until > view.now { finding.ending(until) } else { finding }
 }
 
@@ -325,7 +329,7 @@ fn describe_items(view: &View<'_>, task: Task, step: &Step) -> Finding {
     let (done, total) =
         items.map_or((0, 0), |items| (items.finished_count(), items.as_slice().len()));
     let message = format!("{} is done with {done} of {total} items", view.name(task));
-    wait("wait.items", Severity::Info, message).of_step(&view.planned(task).id, None)
+    wait_finding("wait.items", Severity::Info, message).of_step(&view.planned(task).id, None)
 }
 
 fn describe_child(
@@ -334,7 +338,7 @@ fn describe_child(
     child: ExecutionId,
     reason: Option<&Finding>,
 ) -> Finding {
-    let mut message = format!("{} waits for its execution `{child}`", subject(view, task));
+    let mut message = format!("{} waits for its execution `{child}`", name_task(view, task));
     let mut remedies = Vec::new();
     let mut until = None;
     if let Some(reason) = reason {
@@ -344,7 +348,7 @@ fn describe_child(
     }
     let is_shown = remedies.iter().any(|remedy| *remedy == Remedy::look_at(child));
     let look_at = (!is_shown).then(|| Remedy::look_at(child));
-    let finding = wait("wait.child", Severity::Info, message);
+    let finding = wait_finding("wait.child", Severity::Info, message);
     let finding = finding.helped_by(remedies.into_iter().chain(look_at));
     Finding { cause_execution: Some(child), until, ..finding }
 }
@@ -380,11 +384,11 @@ fn find_answer(view: &View<'_>, task: Task, reason: &WaitReason) -> Option<&'sta
     })
 }
 
-fn answered(view: &View<'_>, task: Task, answer: &str) -> Finding {
+fn answered_finding(view: &View<'_>, task: Task, answer: &str) -> Finding {
     let message = format!("{} {answer}, and no worker has read that yet", view.name(task));
     let is_owned = view.attendance() == Attendance::Owned;
     let start = (!is_owned).then(|| Remedy::start_worker(view.execution.id()));
-    wait("wait.worker", Severity::Warning, message).helped_by(start)
+    wait_finding("wait.worker", Severity::Warning, message).helped_by(start)
 }
 
 /// Returns the limit that keeps a task from starting.
