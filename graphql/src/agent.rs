@@ -44,7 +44,7 @@ pub(crate) struct Mind {
     pub(crate) toolbox: WeakToolbox,
     /// Access tokens, whose limits apply to calls, if this process serves.
     pub(crate) holders: Arc<OnceLock<Access>>,
-    /// Whether the model gets tools in the provider's format. Otherwise the prompt describes them.
+    /// Tools are sent in the provider's format. Otherwise the prompt describes them.
     pub(crate) has_native_tools: bool,
 }
 

@@ -75,13 +75,13 @@ pub struct Config {
     pub toolsets: Setting<Vec<SetConfig>>,
     pub limits: Limits,
     pub embedding: Setting<EmbeddingConfig>,
-    /// How long finished executions are retained. `None` means for ever.
+    /// Finished executions are removed after this time. `None` keeps them for ever.
     pub retention: Setting<Option<Duration>>,
     pub access: Setting<AccessConfig>,
     /// Contexts, which conditions of toolsets read.
     pub contexts: BTreeMap<String, Value>,
     pub toolkit: Setting<ToolkitFiles>,
-    /// Whether Faber learns followers from successful executions.
+    /// Faber learns followers from successful executions.
     pub learning: Setting<bool>,
     /// The margin by which a query must be closer to a centroid than the least similar example.
     pub margin: Setting<f64>,
@@ -94,7 +94,7 @@ pub struct Config {
 pub struct ToolkitFiles {
     pub files: Vec<PathBuf>,
     pub toolkit: Toolkit,
-    /// What was omitted, and why.
+    /// The parts that were left out, and the reasons.
     pub warnings: Vec<String>,
 }
 
@@ -106,7 +106,7 @@ pub struct ConfigError(pub(crate) String);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
     pub wrong: Vec<String>,
-    /// Whether the rest of the file is used.
+    /// The rest of the file is used. It is not if the file cannot be parsed.
     pub is_read: bool,
     pub lost: Vec<String>,
 }

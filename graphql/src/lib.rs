@@ -1,4 +1,4 @@
-//! Who is asking: the GraphQL API, the server, the command line.
+//! The GraphQL API, the server and the command line.
 
 pub mod access;
 mod agent;

@@ -17,7 +17,7 @@ const LEFT_OUT: &str = "(left out: it was long ago; call again if you need it)";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Turn {
     pub(super) text: String,
-    /// Whether the turn has calls or problems, so that another turn follows.
+    /// The turn has calls or problems, so another turn follows.
     pub(super) more: bool,
     #[serde(default)]
     pub(super) read: Vec<Wanted>,

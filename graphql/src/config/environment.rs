@@ -38,11 +38,11 @@ pub struct Environment {
     pub host: Option<String>,
     /// `BROWSER`: the program that opens addresses.
     pub browser: Option<String>,
-    /// Whether `DISPLAY` or `WAYLAND_DISPLAY` is set, so that programs can open windows.
+    /// `DISPLAY` or `WAYLAND_DISPLAY` is set, so programs can open windows.
     pub has_display: bool,
-    /// Whether `TERM` is unset or `dumb`, so that lines cannot be redrawn.
+    /// `TERM` is unset or `dumb`, so lines cannot be redrawn.
     pub is_dumb: bool,
-    /// Whether `NO_COLOR` is set but empty, so that it has no effect, and `CLICOLOR` allows colors.
+    /// `NO_COLOR` is set but empty, so it has no effect, and `CLICOLOR` allows colors.
     pub has_empty_no_color: bool,
 }
 

@@ -70,7 +70,7 @@ pub struct PlanningOptions {
     pub actions: Vec<String>,
     /// The most tools that the planner is shown, 1 to 1000.
     pub max_tools: Option<i32>,
-    /// Whether the plan may not ask for a replan.
+    /// No replan is left, so the plan may not ask for one.
     pub is_last: bool,
     /// The rule of the plan cache. `None` means the configured rule.
     pub cache: Option<PlanCache>,

@@ -45,7 +45,7 @@ pub struct Chosen {
     /// The cosine of its least similar example to the centroid. Only by `CENTROID`.
     pub least_similar: Option<f64>,
     pub least_similar_example: Option<String>,
-    /// How well it did for similar queries, from -1 to 1.
+    /// The success for similar queries, from -1 to 1.
     pub learned: Option<f64>,
 }
 
@@ -61,7 +61,6 @@ pub struct Wanted<'a> {
     pub query: &'a str,
     pub by: Criterion,
     pub limit: usize,
-    /// Whether only tools of active sets count.
     pub active_only: bool,
 }
 

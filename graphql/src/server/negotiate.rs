@@ -48,7 +48,7 @@ pub(super) fn accepts_stream(accept: &str) -> bool {
     best_weight(&ranges, Format::EventStream).is_some_and(|(_, weight)| weight > 0)
 }
 
-/// How precisely a range names a format.
+/// The precision with which a range names a format, ascending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Precision {
     /// `*/*` for a format other than JSON.

@@ -29,7 +29,7 @@ pub(super) type Outcome = Result<Response, Refusal>;
 pub(super) struct Operation {
     request: Request,
     kind: OperationType,
-    /// Whether it runs on the threads of large requests.
+    /// Runs on the threads of large requests.
     pub(super) is_large: bool,
 }
 

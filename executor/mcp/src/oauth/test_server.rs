@@ -37,7 +37,7 @@ pub(crate) struct World {
     _tasks: JoinSet<std::io::Result<()>>,
 }
 
-/// What holds a granted token back.
+/// Holds a granted token back until the test opens it.
 #[derive(Default)]
 pub(crate) struct Gate {
     pub(crate) arrived: Notify,
@@ -50,34 +50,34 @@ struct Shared {
     now: Mutex<Now>,
 }
 
-/// How the servers are.
+/// The behaviour of the servers, which a test can change at any time.
 #[derive(Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a way of its own to be ill")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fault of the servers")]
 pub(crate) struct Now {
-    /// Who the server says grants tokens; its own one, where nothing is said.
+    /// The authorization server that the metadata name. `None` means the test server itself.
     pub(crate) issuer: Option<String>,
-    /// What the metadata have besides.
+    /// Further fields of the metadata.
     pub(crate) more: Value,
-    /// Whether metadata are only where the refusal of a message says.
+    /// The metadata are only at the address that a rejection names.
     pub(crate) is_hidden: bool,
-    /// Whether there are no metadata at all.
+    /// There are no metadata at all.
     pub(crate) is_bare: bool,
-    /// Whether no token is good.
+    /// The server rejects every token.
     pub(crate) takes_none: bool,
-    /// Whether tokens are refused for listening.
+    /// The server rejects tokens for its event stream.
     pub(crate) is_deaf: bool,
-    /// Whether nobody can be granted anything.
+    /// The authorization server fails every request.
     pub(crate) is_down: bool,
-    /// Whether the next answer of who grants tokens is held back.
+    /// The next answer of the authorization server is held back.
     pub(crate) is_held: bool,
-    /// What the next message is answered with, as a stream that breaks off.
+    /// The answer to the next message, as a stream that breaks off.
     pub(crate) stream: Option<String>,
     pub(crate) access: BTreeSet<String>,
     pub(crate) refresh: Option<String>,
     pub(crate) clients: BTreeSet<String>,
-    /// All that was asked: the method and the path, who asked, and the body.
+    /// All requests: method and path, the `Authorization` header, and the body.
     pub(crate) heard: Vec<(String, String, String)>,
-    /// When the secrets end that clients are registered with, where they have any.
+    /// The expiry of the secrets of newly registered clients.
     pub(crate) secret_until: u64,
     granted: usize,
 }
@@ -108,7 +108,7 @@ impl World {
         self.shared.now()
     }
 
-    /// Returns how often something was asked.
+    /// Returns the number of requests with this method and path.
     pub(crate) fn heard(&self, what: &str) -> usize {
         self.now().heard.iter().filter(|(request, ..)| request == what).count()
     }
@@ -124,7 +124,7 @@ impl World {
         serde_json::from_value(server).unwrap()
     }
 
-    /// Returns what has the token for each request, with `auth`.
+    /// Returns the token source of the server, configured with `auth`.
     pub(crate) fn bearer(&self, auth: Value) -> Bearer {
         self.bearer_of(&self.url(), auth)
     }

@@ -325,7 +325,11 @@ mod tests {
     #[test]
     fn a_budget_limits_events_and_bytes() {
         let mut budget = EventBudget::new(2);
-        assert!(budget.spend_event(&event(1)) && budget.spend_event(&event(1)) && !budget.spend_event(&event(1)));
+        assert!(
+            budget.spend_event(&event(1))
+                && budget.spend_event(&event(1))
+                && !budget.spend_event(&event(1))
+        );
         let mut budget = EventBudget::new(1_000);
         let large = event(limits::ANSWER_BYTES / 4);
         let spent = (0..1_000_000).take_while(|_| budget.spend_event(&large)).count();

@@ -18,7 +18,7 @@ pub(crate) struct RequestPolls(Mutex<LastPolls>);
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LastPolls {
-    /// When the follower that polls now began.
+    /// The start of the poll that runs now.
     polling: Option<Instant>,
     pub(crate) executions: Option<LastPoll<usize>>,
     pub(crate) planning: Option<LastPoll<[usize; 2]>>,

@@ -23,7 +23,7 @@ use tokio::time;
 use super::{Executions, reader::apply};
 use crate::engine::error::EngineError;
 
-/// How long a caller waits for the event of a command.
+/// The longest wait of a caller for the event of its command.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 /// The same in a process without a worker. A live worker of another process may be unable to take
 /// the execution.

@@ -50,7 +50,7 @@ const MAX_DURATION: TimeDelta = TimeDelta::days(1);
 
 /// Queries of one round, the newest. A model embeds each.
 const MAX_QUERIES: usize = 100;
-/// How long queries wait for a model that does not answer.
+/// The longest time that queries wait for a model that does not answer.
 const OUTAGE: TimeDelta = TimeDelta::hours(1);
 /// Attempts to remove queries while other nodes learn.
 const MAX_ATTEMPTS: usize = 8;
@@ -62,7 +62,7 @@ pub struct Learning {
     selectors: Arc<Selectors>,
     /// The lessons that were read last, and when.
     cached: Mutex<Option<(Instant, Arc<Lessons>)>>,
-    /// Whether the log says that queries wait for an embedder.
+    /// The log already says that queries wait for an embedder.
     has_warned: AtomicBool,
 }
 

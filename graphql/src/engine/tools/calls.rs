@@ -24,7 +24,7 @@ use super::{
 };
 use crate::engine::error::EngineError;
 
-/// How long a call waits for a permit. The caller waits as long.
+/// The longest wait of a call, and so of its caller, for a permit.
 const PERMIT_WAIT: Duration = Duration::from_secs(30);
 /// Calls that may wait for permits in this process, calls of steps included.
 const MAX_WAITING: usize = 10_000;

@@ -16,14 +16,14 @@ use crate::engine::error::EngineError;
 #[derive(Debug)]
 pub struct Inventory {
     registry: Registry,
-    /// How long to wait for a toolset that connects.
+    /// The longest wait for a toolset that connects.
     connect: Duration,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingTool {
     pub tool: ToolName,
-    /// Why its toolset failed, if it is configured.
+    /// The error of its toolset, if it is configured.
     pub failure: Option<String>,
 }
 

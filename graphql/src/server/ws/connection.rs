@@ -229,9 +229,9 @@ impl<E: Executor> Connection<E> {
 struct Clock {
     init_until: Instant,
     ticks: Interval,
-    /// When the client last sent something.
+    /// The time of the client's last message.
     heard: Instant,
-    /// When the outbox was last empty, or got its first message.
+    /// The time when the outbox was last empty, or got its first message.
     written: Instant,
 }
 
@@ -247,7 +247,7 @@ impl Clock {
 struct Outbox {
     sink: SplitSink<WebSocket, Message>,
     waiting: VecDeque<Message>,
-    /// Whether the sink may hold unsent bytes.
+    /// The sink may hold unsent bytes.
     unwritten: bool,
 }
 

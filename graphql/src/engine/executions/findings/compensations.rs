@@ -1,4 +1,4 @@
-//! What was undone after a failure, and what was not.
+//! Findings about compensations, and about steps that were not compensated.
 
 use shared::{
     diagnostic::Severity,

@@ -1,4 +1,4 @@
-//! Why steps, or the execution, failed.
+//! Findings about failures of steps and of the execution.
 
 use executor::machine::missing_input;
 use shared::{

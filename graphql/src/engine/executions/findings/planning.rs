@@ -1,4 +1,4 @@
-//! Why no plan came of a request.
+//! Findings about requests without a plan.
 
 use serde_json::Value;
 use shared::{

@@ -1,4 +1,4 @@
-//! What a person or a program can do about a finding.
+//! Remedies: actions that help with a finding.
 
 use serde_json::{Map, Value, json};
 use shared::{

@@ -1,4 +1,4 @@
-//! Why steps did not run.
+//! Findings about steps that did not run.
 
 use serde_json::Value;
 use shared::{

@@ -1,4 +1,4 @@
-//! What findings are computed from: the folded log, and what this node knows beside it.
+//! The inputs of findings: the folded log, and facts of this node that the log does not have.
 
 use std::{cell::OnceCell, collections::BTreeMap, sync::Arc};
 
@@ -15,7 +15,7 @@ use toolbox::Toolbox;
 
 use super::{finding::Finding, remedy::part_name};
 
-/// What this node knows about an execution beside its log.
+/// Facts about an execution that only this node knows, beside the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Surroundings<'a> {
     /// The head, which says who owns it. `None` if it was not read.

@@ -1,4 +1,4 @@
-//! Why an execution does not go on by itself, or not yet.
+//! Findings about the reasons why an execution waits.
 
 use std::collections::BTreeSet;
 

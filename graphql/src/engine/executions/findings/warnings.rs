@@ -1,4 +1,4 @@
-//! What people should know although the execution goes on.
+//! Findings that do not stop the execution.
 
 use chrono::TimeDelta;
 use shared::{
