@@ -44,8 +44,8 @@ pub struct QueryOutcome {
 }
 
 impl ToolSequence {
-    /// Reads the calls of an execution. Empty if it did not complete. A call follows those that its
-    /// step depends on. In a plan without dependencies, it follows the call before.
+    /// Reads the calls of an execution. Empty if it did not complete. A call follows the calls that
+    /// its step depends on. In a plan without dependencies, it follows the call before.
     ///
     /// `is_chosen` excludes tools that a planner did not choose, such as those of agents.
     pub fn read(execution: &Execution, is_chosen: impl Fn(&ToolName) -> bool) -> Self {

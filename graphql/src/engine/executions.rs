@@ -340,8 +340,8 @@ impl Executions {
     }
 }
 
-/// Returns whether this process knows its toolsets. A command that only reads opens none of them, so
-/// it has only those that every process has.
+/// Returns whether this process knows its toolsets. A command that only reads opens none of them,
+/// so it has only Faber's own sets.
 fn has_sets(toolbox: &Toolbox) -> bool {
     let own = [flow::SET, tool_names::TOOL_SET];
     toolbox.set_names().iter().any(|name| !own.contains(&name.as_str()))

@@ -34,7 +34,7 @@ const LIST: &str = "ToolSet.list_toolset";
 
 #[derive(Clone)]
 pub struct Tools {
-    /// The tools of this process, whoever asks.
+    /// The tools of this process, for every caller.
     pub inventory: Arc<Inventory>,
     pub(super) store: Arc<dyn Store>,
     pub(super) clock: Arc<dyn Clock>,

@@ -117,8 +117,8 @@ impl Embedders {
         self.keep_choice(&slots)
     }
 
-    /// Reports that the embedder of a choice failed, and returns the next one that works. A failed
-    /// source is skipped for a while. A source that only rejected a text is used for other texts.
+    /// Skips a failed embedder for a while, and returns the next source that works. A source that
+    /// only rejected a text is still used for other texts.
     pub async fn instead(&self, failed: &Choice, why: &EmbedError) -> Option<Arc<Choice>> {
         let failed = failed.embedding.as_ref()?;
         let mut slots = self.slots.lock().await;

@@ -161,8 +161,7 @@ impl Selector {
         self.embedders.as_ref()
     }
 
-    /// Selects from `tools` those that a query needs. `may` filters them. The limit applies before
-    /// hits are judged.
+    /// Selects tools for a query. `may` filters them. The limit applies before hits are judged.
     pub async fn select(
         &self,
         tools: &Tools,

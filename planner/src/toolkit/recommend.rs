@@ -35,7 +35,7 @@ impl Toolkit {
     }
 
     /// Returns the graph near some actions: the actions within reach, their tools, and the edges
-    /// between them, as far as each score reaches the threshold. Scores do not add up along a path.
+    /// between them. Each edge must reach the threshold, because scores do not add up along a path.
     ///
     /// Unknown actions are ignored.
     #[must_use]

@@ -1,4 +1,4 @@
-//! For tests: an MCP server that wants to know who calls, and who grants tokens for it.
+//! For tests: an MCP server that requires a token, and its authorization server.
 
 use std::{
     collections::BTreeSet,
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{McpServer, redaction::Secrets};
 
-/// Both servers, and the logins of somebody who calls.
+/// Both servers, and the stored logins of a caller.
 pub(crate) struct World {
     pub(crate) here: String,
     pub(crate) logins: Logins,
@@ -140,7 +140,7 @@ impl World {
         self.logins.store_of(&set(), &self.url())
     }
 
-    /// Keeps a login that has ended, with what it is renewed for if that is so.
+    /// Stores an expired login, with a refresh token if there is one.
     pub(crate) fn keep(&self, refresh: Option<&str>) {
         let issuer = self.now().issuer.clone().unwrap_or_else(|| self.here.clone());
         let record: LoginRecord = serde_json::from_value(json!({
@@ -157,7 +157,7 @@ impl World {
         self.kept().write(&record).unwrap();
     }
 
-    /// Sends a message with a token, as the way to a server does.
+    /// Sends a message with a token, as a connection does.
     pub(crate) async fn post(&self, token: Option<&str>) -> reqwest::Response {
         let request = reqwest::Client::builder().no_proxy().build().unwrap().post(self.url());
         let request = token.iter().fold(request, reqwest::RequestBuilder::bearer_auth);
@@ -206,7 +206,7 @@ impl Shared {
         response
     }
 
-    /// Grants a token, and forgets what it is granted for.
+    /// Grants a token. The refresh token or code of the request becomes invalid.
     fn grant(&self, form: &str) -> Response {
         let field = |name: &str| {
             let field = form.split('&').find_map(|field| field.strip_prefix(&format!("{name}=")));
@@ -241,7 +241,7 @@ impl Shared {
         Json(token).into_response()
     }
 
-    /// Says as a company's identity provider who calls.
+    /// Signs the caller's identity, as a company's identity provider does.
     fn vouch(&self) -> Response {
         let part = |part: Value| URL_SAFE_NO_PAD.encode(part.to_string());
         let header = part(json!({ "alg": "ES256", "typ": "oauth-id-jag+jwt" }));

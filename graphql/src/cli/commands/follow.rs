@@ -434,7 +434,7 @@ fn answer_to(command: &Command, asked: &str) -> Option<&'static str> {
     is_meant.then_some(if *approved { "was approved" } else { "was rejected" })
 }
 
-/// Returns whether a finding says what somebody must do before the execution goes on.
+/// Returns whether a finding names an answer or an action that the execution waits for.
 fn is_question(finding: &Finding) -> bool {
     finding.kind == FindingKind::Wait && finding.severity < Severity::Info
 }

@@ -209,7 +209,7 @@ fn request_row(request: &Request, paint: Paint) -> Vec<String> {
     ]
 }
 
-/// Returns the most severe finding about an execution. One that succeeded needs no explanation.
+/// Returns the most severe finding about an execution, unless it succeeded.
 fn reason_of(execution: &Execution) -> Option<String> {
     let finding = execution.findings.first()?;
     let is_minor = finding.severity == Severity::Info && execution.state.is_finished();

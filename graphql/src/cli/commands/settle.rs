@@ -61,7 +61,7 @@ pub(crate) async fn settle(app: &App, args: SettleArgs) -> Result<ExitStatus, Fa
     answer_and_drive(app, &args.id, "settleStep", &arguments, !args.no_run).await
 }
 
-/// Records a decision about an execution that has ended, and prints what is left to do.
+/// Records a decision about a finished execution, and prints the calls that are still open.
 async fn settle_finished(
     session: &Session<'_>,
     id: ExecutionId,

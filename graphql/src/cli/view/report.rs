@@ -318,7 +318,7 @@ fn origin_of(transcript: &[TranscriptEntry], plan: &Plan) -> String {
 
 type Hint = (String, String);
 
-/// Lists what helps according to the findings, best first, then what is always possible.
+/// Lists the remedies of the findings, best first, and then the commands that are always possible.
 fn next_commands(request: &Request, execution: &Execution, is_full: bool) -> Vec<String> {
     use ExecutionState::{Cancelled, Completed, Failed, Paused};
     let id = &execution.execution_id;

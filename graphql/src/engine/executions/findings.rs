@@ -29,9 +29,9 @@ pub use self::{
 use self::{finding::Candidates, view::View};
 pub(super) use self::{view::Surroundings, waits::find_reason};
 
-/// Returns what is worth knowing about an execution: the most severe first, then by time.
+/// Returns the findings about an execution: the most severe first, then by time.
 ///
-/// `around` is what this node knows beside the log. Without it, only the log speaks.
+/// `around` has the facts of this node. Without it, findings come from the log alone.
 pub(super) fn find_findings(
     execution: &Execution,
     around: Option<&Surroundings<'_>>,

@@ -131,8 +131,8 @@ impl fmt::Debug for AutoReplanner {
 
 #[async_trait]
 impl Replanner for AutoReplanner {
-    /// Starts the next execution, or stores why there is none. A failure of the store that may pass
-    /// is returned, and the worker tries again later.
+    /// Starts the next execution, or stores the reason why there is none. A temporary failure of
+    /// the store is returned, so that the worker tries again later.
     async fn replan(&self, finished: &Execution) -> Result<(), StoreError> {
         let (store, request) = (&self.0.store, finished.request());
         if self.has_next(finished).await? {

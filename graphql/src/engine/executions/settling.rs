@@ -56,8 +56,7 @@ impl SettledTask {
 }
 
 impl Executions {
-    /// Records what became of a call whose outcome is unknown. The same answer twice changes
-    /// nothing.
+    /// Records how a call with an unknown outcome ended. The same answer twice changes nothing.
     pub async fn settle(
         &self,
         id: ExecutionId,

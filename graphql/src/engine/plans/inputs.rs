@@ -10,10 +10,10 @@ use shared::{
 const MAX_BYTES: usize = 64 << 10;
 const MAX_DEPTH: usize = 64;
 
-/// Returns the JSON Schema of a plan's input, or what is wrong with it.
+/// Returns the JSON Schema of a plan's input, or an error.
 ///
-/// The short form names each input: `{"name": {"type": "string"}, "n": "integer"}`. An input without
-/// `default` is required, unless it has `required: false`. Other inputs are not allowed.
+/// The short form names each input: `{"name": {"type": "string"}, "n": "integer"}`. An input
+/// without `default` is required, unless it has `required: false`. Other inputs are not allowed.
 pub(super) fn to_schema(written: &Value) -> Result<Value, String> {
     let Value::Object(fields) = written else {
         return Err("write a JSON Schema, or `{\"name\": {\"type\": \"string\"}}`".to_owned());

@@ -17,7 +17,8 @@ use super::{
     view::{View, list_names},
 };
 
-/// Adds what was undone and what was not, of an execution that did not succeed.
+/// Adds the steps that were compensated and those that were not, for an execution that did not
+/// succeed.
 pub(super) fn add_compensations<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
     let execution = view.execution;
     add_option(view, found);

@@ -1,4 +1,4 @@
-//! A finding, and the list of those that may be rendered.
+//! A finding, and the list of candidates that may be rendered.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ pub enum FindingKind {
     Wait,
     /// A step did not run.
     Skip,
-    /// The execution went on, but somebody should know.
+    /// The execution continued, but a person should know.
     Warning,
     /// Another worker continued after a worker was lost.
     Takeover,

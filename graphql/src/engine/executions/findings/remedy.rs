@@ -13,7 +13,7 @@ pub struct Remedy {
     pub command: Option<String>,
     pub mutation: Option<&'static str>,
     pub variables: Option<Value>,
-    /// Set if it may repeat an effect, or cause one that cannot be undone.
+    /// The action may repeat an effect, or cause an effect that cannot be undone.
     pub is_dangerous: bool,
 }
 
@@ -140,7 +140,7 @@ impl Remedy {
         Self::new("see what happened there", format!("faber debug {id}"))
     }
 
-    /// Calls a tool by hand, to undo what was not undone.
+    /// Calls a tool by hand, because its compensation did not run.
     pub(super) fn call_tool(tool: &ToolName, parameters: &Value) -> Self {
         let written = quote_for_shell(&parameters.to_string());
         Self::new("undo it by hand", format!("faber tools call {tool} {written}"))

@@ -25,7 +25,7 @@ use super::{
 /// The most tasks that are looked at. Further ones wait for the same reasons.
 const MAX_TASKS: usize = 1_000;
 
-/// Adds what an execution waits for. Nothing for one that has finished.
+/// Adds the reasons why an unfinished execution waits.
 pub(super) fn add_waits<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
     if view.is_finished() {
         return;
@@ -138,7 +138,7 @@ fn running_kind(view: &View<'_>, task: Task) -> Option<AttemptKind> {
     }
 }
 
-/// Returns the open tasks: those that wait for somebody first.
+/// Returns the open tasks. Tasks that wait for a person come first.
 fn open_tasks(view: &View<'_>) -> Vec<Task> {
     let agenda = view.execution.agenda();
     let mut seen = BTreeSet::new();
