@@ -206,7 +206,7 @@ impl Shared {
         response
     }
 
-    /// Grants a token. The refresh token or code of the request becomes invalid.
+    /// Grants a token and a new refresh token. The old refresh token becomes invalid.
     fn grant(&self, form: &str) -> Response {
         let field = |name: &str| {
             let field = form.split('&').find_map(|field| field.strip_prefix(&format!("{name}=")));

@@ -61,7 +61,7 @@ pub(crate) async fn settle(app: &App, args: SettleArgs) -> Result<ExitStatus, Fa
     answer_and_drive(app, &args.id, "settleStep", &arguments, !args.no_run).await
 }
 
-/// Records a decision about a finished execution, and prints the calls that are still open.
+/// Records a decision about a finished execution, and prints the commands that may follow.
 async fn settle_finished(
     session: &Session<'_>,
     id: ExecutionId,

@@ -109,7 +109,7 @@ impl<'a> View<'a> {
             Some(owner) if workers.contains(&owner) => Attendance::Owned,
             Some(_) => Attendance::Orphaned,
             None if head.due.is_some_and(|due| due <= self.now) => Attendance::Free,
-            // It is due later, so no worker needs to own it now.
+            // It is due later, and no live worker would wake it then.
             None if head.due.is_some() && workers.is_empty() => Attendance::Free,
             None => Attendance::Parked,
         }
