@@ -90,7 +90,8 @@ impl Access {
         })
     }
 
-    /// Returns the grant of a token by name. Executions use it after their caller has left.
+    /// Returns the grant of a token by name, because an execution uses it after its caller has
+    /// left.
     pub fn holder(&self, token: &str) -> Option<Grant> {
         let mut holders = self.0.holders.iter().map(|holder| &holder.1);
         holders.find(|grant| grant.name() == Some(token)).cloned()

@@ -28,7 +28,7 @@ pub(crate) use self::plan::draft;
 use crate::access::Access;
 
 pub(crate) const TURNS: u32 = 3;
-/// The most turns. Each turn gets the text of all earlier turns.
+/// The most turns. More would be expensive, because each turn gets the text of all earlier turns.
 pub(crate) const MOST_TURNS: u32 = 32;
 /// Ends an answer that was due before the model was ready.
 pub(crate) const STOPPED: &str = "(Note: Reached maximum tool execution limit)";

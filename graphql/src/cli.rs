@@ -205,7 +205,8 @@ fn start_log(environment: &Environment, default: String) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Reads `FABER_LOG`. Rejects a single word that is no level: `EnvFilter` would take it for a module.
+/// Reads `FABER_LOG`. Rejects a single word that is no level, because `EnvFilter` would take it for
+/// a module.
 fn log_filter(wanted: &str) -> Result<EnvFilter, Failure> {
     let refuse = |why: String| {
         let levels = "`error`, `warn`, `info`, `debug`, `trace` or `off`";

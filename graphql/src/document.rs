@@ -12,7 +12,7 @@ const MAX_NESTING: usize = 128;
 /// The maximum count of words, numbers, strings and signs. The introspection of `GraphiQL` has 400.
 const TOKENS: usize = 30_000;
 
-/// The longest name. The executor compares an unknown name with all known names.
+/// The longest name, because the executor compares an unknown name with all known names.
 const NAME: usize = 128;
 
 const MAX_ERRORS: usize = 20;

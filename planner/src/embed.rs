@@ -30,7 +30,7 @@ pub use self::{
 /// Computes vectors. Texts with similar meanings get similar vectors.
 #[async_trait]
 pub trait Embedder: Send + Sync + std::fmt::Debug {
-    /// Returns the model's name and revision. Vectors are stored under it.
+    /// Returns the model's name and revision, under which vectors are stored.
     fn model(&self) -> &str;
 
     /// Returns one vector for each text. All have the same length.

@@ -22,7 +22,7 @@ const BUCKETS: usize = 10_000;
 /// The tools of the toolset `ToolSet` that activate and deactivate toolsets.
 const SWITCHES: [&str; 2] = ["activate_toolset", "deactivate_toolset"];
 
-/// Limits of a token. Each process counts on its own.
+/// Limits of a token, which each process counts on its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Limit on calls and starts of executions together.

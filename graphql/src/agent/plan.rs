@@ -10,7 +10,7 @@ use super::{ANSWER, TURN};
 /// For each effect, the field of a turn's output and the prefix of the step that makes the calls.
 pub(super) const EFFECTS: [(&str, Effect); 3] =
     [("read", Effect::Read), ("repeat", Effect::Idempotent), ("call", Effect::Once)];
-/// Timeout of a turn. It covers retries of the model and its fallback.
+/// Timeout of a turn, long enough for retries of the model and its fallback.
 const TURN_MS: i64 = 30 * 60 * 1_000;
 
 pub(crate) fn draft(query: &str, turns: u32, reach: &Reach) -> Draft {

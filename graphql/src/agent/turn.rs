@@ -33,8 +33,8 @@ const MAX_CALLS: usize = 32;
 const MAX_TEXT_BYTES: usize = 64 << 10;
 const MAX_ARGS_BYTES: usize = 16 << 10;
 const MAX_NAME_CHARS: usize = 128;
-/// The most bytes of all turns together. Templates can pass one megabyte, and each turn gets all of
-/// it.
+/// The most bytes of all turns together, because templates pass at most one megabyte and each turn
+/// gets all earlier ones.
 const MAX_HISTORY_BYTES: usize = 512 << 10;
 const MAX_REFUSED_BYTES: usize = 1 << 10;
 /// The least bytes of a text, of arguments and of a result, however full the history is.
@@ -460,7 +460,8 @@ impl Turn {
         all.map(|call| call.args.values().map(json::json_size).sum::<usize>()).sum()
     }
 
-    /// Gives each call an equal share of half the free bytes. Later turns get the other half.
+    /// Gives each call an equal share of half the free bytes, so that later turns get the other
+    /// half.
     fn share_room(&mut self, room: usize) {
         let n = self.accepted_calls().count().max(1);
         let share = (room / 2 / n).max(MIN_BYTES);

@@ -49,8 +49,8 @@ impl<'a> Session<'a> {
         Ok(Self::from_local(app, LocalEngine::open(app.setup(), need).await?))
     }
 
-    /// Opens a session for a command that only reads or steers. It creates no store: without one, the
-    /// command finds nothing.
+    /// Opens a session for a command that only reads or steers. It creates no store, because
+    /// without one there is nothing to find.
     pub(crate) async fn open_existing(app: &'a App, need: Need) -> Result<Self, Failure> {
         if let Some(session) = Self::connect(app)? {
             return Ok(session);

@@ -14,9 +14,9 @@ use crate::access::{Access, Limits, Role, Token, ToolPattern};
 
 const KEYS: [&str; 5] = ["name", "token_env", "role", "tools", "limits"];
 const LIMITS: [&str; 2] = ["calls", "per_tool"];
-/// The most tokens. Each request is compared with each token.
+/// The most tokens, because each request is compared with each token.
 const TOKENS: usize = 1_000;
-/// The most patterns of a token. Each call is matched with each pattern.
+/// The most patterns of a token, because each call is matched with each pattern.
 const PATTERNS: usize = 1_000;
 /// The most environment variables that added toolsets may use.
 const SECRETS: usize = 1_000;

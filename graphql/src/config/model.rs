@@ -13,7 +13,7 @@ use super::{Config, DEFAULT_PLANNER, environment::variable, show::mask_url};
 
 const MIN_TIMEOUT_MS: u64 = 100;
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
-/// The highest price of a million tokens. Some currencies have large numbers.
+/// The highest price of a million tokens, so large because some currencies have large numbers.
 const MOST_PRICE: f64 = 1e9;
 
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -34,6 +34,6 @@ pub(super) struct App<E> {
     pub(super) metrics: Arc<Metrics>,
     pub(super) connections: Arc<Connections>,
     pub(super) nursery: Nursery,
-    /// Cancelled when the server shuts down. Endless streams end then.
+    /// Cancelled when the server shuts down, so that endless streams end.
     pub(super) stopping: CancellationToken,
 }

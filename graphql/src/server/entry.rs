@@ -93,7 +93,7 @@ fn peer(parts: &Parts) -> Result<Peer, Refusal> {
     peer.ok_or_else(|| Refusal::forbidden("it is not known where this request comes from"))
 }
 
-/// Returns the bearer token. Other schemes may belong to a proxy.
+/// Returns the bearer token, and nothing for other schemes, which may belong to a proxy.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     values.find_map(|value| scheme(value.to_str().ok()?))

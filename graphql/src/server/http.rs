@@ -27,8 +27,8 @@ use super::{
 /// that write first would otherwise see a broken connection instead of the response.
 const DRAIN: usize = 8;
 
-/// Larger bodies are read and executed on threads of their own. Megabytes of JSON take seconds, and
-/// other requests would wait.
+/// Larger bodies are read and executed on their own threads, because megabytes of JSON take seconds
+/// and would delay other requests.
 const LARGE_BYTES: u64 = 256 << 10;
 
 pub(super) async fn handle<E: Executor>(

@@ -44,13 +44,13 @@ use super::{
     refusal::Refusal,
 };
 
-/// The largest head of a request. A longer query belongs into a body.
+/// The largest head of a request, because a longer query belongs into a body.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 const LARGE_THREADS: usize = 1;
 
-/// Time that long checks of schemas have after the start of the shutdown. Their tasks cannot see that
-/// the client has left.
+/// Time that long checks of schemas have after the start of the shutdown, because their tasks
+/// cannot see that the client has left.
 const CHECK_GRACE: Duration = Duration::from_millis(500);
 
 /// Pause after a failed accept, for example with too many open files.
@@ -108,8 +108,8 @@ pub async fn serve<E: Executor>(
 /// The tasks of a server and the parts that new tasks need.
 struct House {
     tasks: JoinSet<()>,
-    /// An event wakes all its subscribers at once. Threads of their own keep them from delaying
-    /// requests.
+    /// An event wakes all its subscribers at once, so they have their own threads and delay no
+    /// request.
     subscriptions: Threads,
     /// One large request computes at a time.
     large: Threads,

@@ -71,7 +71,7 @@ pub struct CatalogNames<'a> {
     catalog: &'a Catalog,
     folded: OnceCell<BTreeMap<String, Folded>>,
     plain: OnceCell<BTreeMap<String, Folded>>,
-    /// Earlier lookups. A text may contain a name a million times.
+    /// Earlier lookups, because a text may contain a name a million times.
     found: RefCell<BTreeMap<ToolName, Arc<KnownTool>>>,
 }
 

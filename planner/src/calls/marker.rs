@@ -2,7 +2,7 @@
 
 use super::source::Source;
 
-/// Words for arguments. A longer word comes before its prefix.
+/// Words for arguments. A longer word comes before its prefix, so that it is found first.
 const NOUNS: [&str; 11] = [
     "arguments",
     "argument",

@@ -33,7 +33,7 @@ struct Scan<'r, 'a> {
     /// The tags of the text, after the first one was met.
     tags: Option<Tags>,
     calls: Vec<ToolCall>,
-    /// An unreadable call of a registered tool was met. Later functions and sentences may be its
+    /// An unreadable call of a registered tool was met, so later functions and sentences may be its
     /// arguments.
     has_broken: bool,
     /// No later report of a result has the usual end.

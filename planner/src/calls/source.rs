@@ -194,7 +194,8 @@ impl<'a> Reading<'a> {
         self.missed.borrow().len()
     }
 
-    /// Forgets missed calls after the first `from`. They are part of a thought or a negation.
+    /// Forgets missed calls after the first `from`, because they are part of a thought or a
+    /// negation.
     pub(super) fn forget_missed(&self, from: usize) {
         self.missed.borrow_mut().truncate(from);
     }
@@ -225,7 +226,7 @@ pub(super) enum Attempt {
     Broken(Broken),
 }
 
-/// A call that cannot be read. The following text may belong to its arguments.
+/// A call that cannot be read, so the following text may belong to its arguments.
 pub(super) struct Broken {
     pub(super) calls: Vec<ToolCall>,
     pub(super) at: usize,

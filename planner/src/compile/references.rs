@@ -368,7 +368,7 @@ fn each_good(value: &Value, names: &StepNames, visit: &mut dyn FnMut(&Reference)
 
 /// Parses a string again without its wrong templates.
 fn mended(text: &str, errors: &[TemplateError], names: &StepNames) -> Option<Template> {
-    /// Errors of one string that are removed. The others are reported after the next repair.
+    /// Errors of one string that are removed. The next repair reports the others.
     const MOST: usize = 20;
     let wrong = errors.iter().take(MOST).map(|error| match &error.kind {
         TemplateErrorKind::Invalid { text, .. } | TemplateErrorKind::Unknown { text, .. } => text,

@@ -11,7 +11,7 @@ use shared::store::{TextHash, Vectors};
 
 use super::{EmbedError, Embedder};
 
-/// Texts that are embedded before their vectors are stored. A crash loses no more.
+/// Texts that are embedded before their vectors are stored, so a crash loses no more.
 const CHUNK: usize = 256;
 /// Texts in memory.
 const RECENT: usize = 512;
@@ -111,8 +111,8 @@ fn hash(text: &str) -> TextHash {
     TextHash(Sha256::digest(text).into())
 }
 
-/// Keeps the latest vectors in memory. Users repeat queries, and planning repeats the query of the
-/// selection.
+/// Keeps the latest vectors in memory, because users repeat queries and planning repeats the query
+/// of the selection.
 #[derive(Debug)]
 pub struct Recent {
     inner: Arc<dyn Embedder>,

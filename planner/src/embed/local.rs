@@ -19,12 +19,13 @@ use super::{
     weights::{Broken, Weights},
 };
 
-/// Bytes of texts in one batch: some hundred tokens. Matrices are large enough for all cores and
-/// small enough for their caches.
+/// Bytes of texts in one batch: some hundred tokens, so that matrices are large enough for all
+/// cores and small enough for their caches.
 const BATCH_BYTES: usize = 4 << 10;
 const MAX_BATCH_TEXTS: usize = 64;
 
-/// The name of the built-in model. Another quantisation needs another name.
+/// The name of the built-in model. Another quantisation needs another name, because vectors are
+/// stored under it.
 const BUILTIN: &str = "builtin/all-MiniLM-L6-v2-q4.1";
 /// The configuration of the built-in model. `builtin/README.md` describes its origin.
 const BUILTIN_CONFIG: &str = r#"{

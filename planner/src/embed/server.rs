@@ -23,7 +23,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_mins(1);
 /// The timeout of the first request.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(15);
-/// The texts of the first request. Some servers do not accept lists.
+/// The texts of the first request: two, because some servers do not accept lists.
 const PROBE: [&str; 2] = ["hello", "world"];
 const MAX_ATTEMPTS: u32 = 4;
 /// The wait before the second attempt. It doubles with each further attempt.
@@ -202,7 +202,8 @@ impl Embedder for Server {
         }
     }
 
-    /// Asks the server once. A server that rejects the texts is available.
+    /// Asks the server once. A server that rejects the texts counts as available, because it
+    /// answers.
     async fn probe(&self) -> Result<(), EmbedError> {
         let url = || self.url.to_string();
         let slow =

@@ -8,7 +8,7 @@ use super::{
 const SWEEPS: usize = 12;
 /// The space of an edge that passes a layer, as a share of the gap between nodes.
 const PASSAGE: f64 = 0.5;
-/// The pull between places of one edge. It keeps long edges straight.
+/// The pull between places of one edge, which keeps long edges straight.
 const EDGE_PULL: f64 = 6.0;
 /// The pull of a node without neighbours towards its current place.
 const LOOSE: f64 = 0.01;

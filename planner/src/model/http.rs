@@ -6,7 +6,7 @@ use reqwest::{Client, RequestBuilder, StatusCode, header::HeaderMap, redirect::P
 
 /// Bytes of an answer: many times the longest that models write.
 pub(super) const ANSWER_BYTES: usize = 16 << 20;
-/// Bytes of an answer that is an error. The rest is not read.
+/// Bytes of an error answer that are read.
 const ERROR_BYTES: usize = 64 << 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const USER_AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));

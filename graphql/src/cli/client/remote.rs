@@ -13,7 +13,7 @@ use tokio::time;
 use crate::{cli::failure::Failure, config::Secret};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest silence in a stream. A server sends a comment every 15 seconds.
+/// Longest silence in a stream: four times the interval of the server's comments.
 const MAX_SILENCE: Duration = Duration::from_mins(1);
 /// The most bytes of one event. The state of a large plan is far smaller.
 const MAX_EVENT_BYTES: usize = 256 << 20;
@@ -262,7 +262,7 @@ fn parse_endpoint(address: &str) -> Result<Url, Failure> {
     Ok(url)
 }
 
-/// Plain HTTP needs no certificates. A machine may have none installed.
+/// Plain HTTP needs no certificates, so a machine without installed ones can use it.
 fn no_roots() -> rustls::ClientConfig {
     let provider = rustls::crypto::ring::default_provider();
     rustls::ClientConfig::builder_with_provider(std::sync::Arc::new(provider))

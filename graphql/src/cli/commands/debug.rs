@@ -22,7 +22,7 @@ use crate::cli::{
 /// The newest executions of a request, as many as a report has.
 const MAX_EXECUTIONS: i32 = 50;
 const MAX_ENTRIES: usize = 10_000;
-/// The most pages of a timeline. A server has no more.
+/// The most pages of a timeline, because a server has no more.
 const PAGES: usize = 32;
 
 pub(crate) async fn debug(session: &Session<'_>, args: &DebugArgs) -> Result<ExitStatus, Failure> {

@@ -38,7 +38,7 @@ use crate::cli::{
 const RECONNECTS: usize = 5;
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 const OWNER_POLL: Duration = Duration::from_secs(1);
-/// Polls in a row without an owner before a warning. Another worker needs time to claim.
+/// Polls in a row without an owner before a warning, because another worker needs time to claim.
 const OWNER_POLLS: usize = 3;
 const STATE_POLL: Duration = Duration::from_secs(1);
 /// Poll interval while a finished execution gets a new plan.

@@ -242,7 +242,7 @@ async fn read_known(file: &Path) -> Result<Vec<Known>, Failure> {
     Ok(known)
 }
 
-/// Rejects names of unknown tools. Each would silently count as a miss.
+/// Rejects names of unknown tools, because each would silently count as a miss.
 async fn check_gold(client: &Client, known: &[Known], all: bool) -> Result<(), Failure> {
     let tools: Vec<Tool> = client.query("tools", &[], "name qualifiedName active").await?;
     let mut is_active: BTreeMap<&str, bool> = BTreeMap::new();

@@ -400,8 +400,8 @@ async fn may_retry(
     may_repeat_calls(session, repetition).await
 }
 
-/// Asks the user before a plan's new execution repeats the *once* calls of its last one. A dry run
-/// made none.
+/// Asks the user before a plan's new execution repeats the *once* calls of its last one, unless
+/// that was a dry run.
 pub(crate) async fn may_execute_again(
     session: &Session<'_>,
     plan: &Text,

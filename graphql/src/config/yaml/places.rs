@@ -8,7 +8,7 @@ use serde::{
 };
 use serde_saphyr::Spanned;
 
-/// The deepest document with lines. Each level needs much of the stack.
+/// The deepest document with lines, because each level needs much of the stack.
 const MAX_DEPTH: usize = 64;
 
 /// Returns the line of the value at a path such as `toolsets[0].source`. If `key` is given, returns

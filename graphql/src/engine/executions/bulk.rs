@@ -76,8 +76,8 @@ impl Executions {
         Ok(done as usize)
     }
 
-    /// Returns whether a retry of an execution would repeat a call whose outcome is unknown. A
-    /// person must decide about such a retry.
+    /// Returns whether a retry of an execution would repeat a call whose outcome is unknown, so
+    /// that a person must decide.
     async fn would_repeat_unknown_call(&self, id: ExecutionId) -> Result<bool, EngineError> {
         let calls = match self.reader.load(id).await {
             Ok(Some(finished)) => self.reader.repeated_calls(&finished, RetryScope::Failed).await,

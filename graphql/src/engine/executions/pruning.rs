@@ -10,7 +10,7 @@ use shared::{
 
 use crate::engine::selection::learning::forget_queries;
 
-/// Items of one batch. A larger one would delay other writes.
+/// Items of one batch, because a larger one would delay other writes.
 const BATCH: usize = 100;
 /// Batches of one request.
 const BATCHES: usize = 10;

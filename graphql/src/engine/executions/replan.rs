@@ -204,8 +204,8 @@ impl AutoReplanner {
 }
 
 impl Executions {
-    /// Replans a finished execution on request and starts the next version of its plan. One
-    /// execution is replanned once.
+    /// Replans a finished execution on request and starts the next version of its plan, unless that
+    /// was done before.
     pub async fn replan(
         &self,
         id: ExecutionId,

@@ -24,7 +24,8 @@ pub(in crate::engine) const NO_MODEL: &str = "no model is configured: write `pla
 pub(in crate::engine) struct Planners {
     offline: Arc<dyn Planner>,
     model: Option<ConfiguredModel>,
-    /// The access tokens, once they are known. Calls of agents count for the limits of callers.
+    /// The access tokens, once they are known, because calls of agents count for the limits of
+    /// callers.
     access: Arc<OnceLock<Access>>,
 }
 

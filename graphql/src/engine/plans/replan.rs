@@ -32,7 +32,8 @@ impl PlanCompiler for ReplanCompiler<'_> {
 }
 
 impl ReplanCompiler<'_> {
-    /// Uses the tools that the draft is compiled with. The planner may have been shown fewer.
+    /// Uses the tools that the draft is compiled with, because the planner may have been shown
+    /// fewer.
     fn carry_over(&self, draft: &mut Draft) {
         carry_over(draft, &self.earlier.draft, self.compiler.catalog);
     }

@@ -41,14 +41,14 @@ const INTERVAL: Duration = Duration::from_secs(30);
 /// Heads of one round. If more executions have finished, another round follows at once.
 const MAX_HEADS: usize = 2_000;
 const PAGE_SIZE: usize = 200;
-/// The longest log that is read. A longer one repeats the same lesson.
+/// The longest log that is read, because a longer one repeats the same lesson.
 const MAX_EVENTS: u64 = 5_000;
-/// Age of executions that are read. Younger ones may still be written by slower nodes.
+/// Age of executions that are read, because slower nodes may still write younger ones.
 const SETTLED: TimeDelta = TimeDelta::seconds(5);
 /// The longest execution that is found when its query is read again.
 const MAX_DURATION: TimeDelta = TimeDelta::days(1);
 
-/// Queries of one round, the newest. A model embeds each.
+/// Queries of one round, the newest, because a model embeds each.
 const MAX_QUERIES: usize = 100;
 /// The longest time that queries wait for a model that does not answer.
 const OUTAGE: TimeDelta = TimeDelta::hours(1);

@@ -16,7 +16,7 @@ pub(super) struct Selectors {
     lexical: SelectorPair,
     /// Selectors of each embedder that was used. They keep the vectors of the tools.
     embedded: Mutex<EmbeddedSelectors>,
-    /// The last reason why words alone decided. It is logged once.
+    /// The last reason why words alone decided, so that it is logged once.
     fallback: Told,
 }
 

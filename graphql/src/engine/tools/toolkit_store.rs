@@ -16,7 +16,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use crate::engine::error::EngineError;
 
 const RECORD: &str = "graph";
-/// Attempts of a change. Of several nodes that try at once, one succeeds each time.
+/// Attempts of a change, because of several nodes that try at once only one succeeds each time.
 const MAX_ATTEMPTS: usize = 64;
 
 pub(in crate::engine) struct ToolkitStore {
