@@ -111,7 +111,7 @@ impl Access {
 }
 
 /// Returns the role that a root field needs.
-pub fn needed(root: &str, field: &str) -> Role {
+pub fn required_role(root: &str, field: &str) -> Role {
     match root {
         "Mutation" => mutation_role(field),
         "Query" => query_role(field),

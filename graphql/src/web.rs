@@ -54,9 +54,9 @@ const ASK: HeaderValue = HeaderValue::from_static("no-cache");
 
 pub fn pages() -> Router {
     let router = Router::new()
-        .route("/graphiql", get(graphiql))
-        .route("/favicon.svg", get(icon))
-        .route("/assets/{name}", get(asset));
+        .route("/graphiql", get(serve_graphiql))
+        .route("/favicon.svg", get(serve_icon))
+        .route("/assets/{name}", get(serve_asset));
     PAGE_PATHS.into_iter().fold(router, |router, place| router.route(place, get(page)))
 }
 
@@ -96,15 +96,15 @@ async fn page(headers: HeaderMap) -> Response {
     with_policy(send_file("index.html", ASK, &headers), POLICY)
 }
 
-async fn graphiql(headers: HeaderMap) -> Response {
+async fn serve_graphiql(headers: HeaderMap) -> Response {
     with_policy(send_file("graphiql.html", ASK, &headers), GRAPHIQL_POLICY)
 }
 
-async fn icon(headers: HeaderMap) -> Response {
+async fn serve_icon(headers: HeaderMap) -> Response {
     send_file("favicon.svg", ASK, &headers)
 }
 
-async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
+async fn serve_asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
     send_file(&format!("assets/{name}"), FOR_EVER, &headers)
 }
 
@@ -118,8 +118,8 @@ fn with_policy(mut response: Response, policy: HeaderValue) -> Response {
 }
 
 fn send_file(name: &str, lifetime: HeaderValue, headers: &HeaderMap) -> Response {
-    let Some(kind) = kind_of(name) else { return gone() };
-    let Some((file, encoding)) = choose_encoding(name, headers) else { return gone() };
+    let Some(kind) = kind_of(name) else { return not_found() };
+    let Some((file, encoding)) = choose_encoding(name, headers) else { return not_found() };
     let tag = tag_of(file);
     let mut fields = HeaderMap::from_iter([
         (header::CACHE_CONTROL, lifetime),
@@ -140,7 +140,7 @@ fn send_file(name: &str, lifetime: HeaderValue, headers: &HeaderMap) -> Response
     (fields, file.contents()).into_response()
 }
 
-fn gone() -> Response {
+fn not_found() -> Response {
     let text = "the page has changed: load it again";
     (StatusCode::NOT_FOUND, [(header::CACHE_CONTROL, "no-store")], text).into_response()
 }

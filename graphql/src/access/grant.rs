@@ -13,7 +13,7 @@ use super::{
     Role, Token,
     alerts::{Alerts, Kind},
     bucket::Bucket,
-    needed,
+    required_role,
 };
 
 /// The most rate limiters for single tools that a token has. Full limiters are dropped first.
@@ -150,7 +150,7 @@ impl Grant {
 
     pub fn check_field(&self, root: &str, field: &str) -> Result<(), AccessError> {
         let Some(rights) = &self.0 else { return Ok(()) };
-        let (role, needed) = (rights.token.role, needed(root, field));
+        let (role, needed) = (rights.token.role, required_role(root, field));
         if role >= needed {
             return Ok(());
         }

@@ -145,23 +145,23 @@ impl EventTree {
         !self.queued.is_empty() && self.waits_for_person()
     }
 
-    pub(crate) fn queued(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn waiting_children(&self) -> impl Iterator<Item = &str> {
         let awaited: BTreeSet<&str> =
             self.nodes.values().flat_map(|node| node.board.children()).collect();
         self.queue.iter().map(|(id, _)| id.as_str()).filter(move |id| awaited.contains(id))
     }
 
-    pub(crate) fn asking(&self) -> Vec<(String, String)> {
+    pub(crate) fn waiting_steps(&self) -> Vec<(String, String)> {
         let of = |(id, node): (&String, &Node)| {
             let steps: Vec<_> =
-                node.board.asking().map(|step| (id.clone(), step.to_owned())).collect();
+                node.board.waiting_steps().map(|step| (id.clone(), step.to_owned())).collect();
             steps
         };
         self.nodes.iter().flat_map(of).collect()
     }
 
     pub(crate) fn asking_executions(&self) -> BTreeSet<String> {
-        self.asking().into_iter().map(|(id, _)| id).collect()
+        self.waiting_steps().into_iter().map(|(id, _)| id).collect()
     }
 }
 

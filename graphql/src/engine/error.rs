@@ -76,7 +76,7 @@ impl EngineError {
 
     /// Adds the stored request to the error, unless it has one.
     #[must_use]
-    pub(super) fn under(self, request: RequestId) -> Self {
+    pub(super) fn with_request(self, request: RequestId) -> Self {
         if self.request().is_some() {
             return self;
         }

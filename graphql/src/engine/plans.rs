@@ -162,7 +162,7 @@ impl Plans {
                 if let Err(lost) = self.store.add_transcript(request.id, &[entry]).await {
                     tracing::warn!(request = %request.id, %lost, "cannot keep why there is no plan");
                 }
-                Err(err.under(request.id))
+                Err(err.with_request(request.id))
             }
             planned => planned,
         }
@@ -279,7 +279,7 @@ impl Plans {
         if let Err(err) = self.check_compiled(&compiled).await {
             transcript.add("error", error_json(&err));
             self.store.add_transcript(request, &transcript.take()).await?;
-            return Err(err.under(request));
+            return Err(err.with_request(request));
         }
         let info = PlanInfo { version, ..compiled.plan.info().clone() };
         let plan = compiled.plan.with_info(info).with_warnings(proposal.warnings.clone());
@@ -323,7 +323,7 @@ impl Plans {
                 (notes, EngineError::InvalidPlan { diagnostics, request: request_id })
             }
             PlanningError::Store { error, notes } => {
-                (notes, EngineError::Store(error).under(request))
+                (notes, EngineError::Store(error).with_request(request))
             }
         };
         transcript.add_notes(notes);

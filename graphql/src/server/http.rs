@@ -61,7 +61,7 @@ fn is_large(body: &Body) -> bool {
 async fn answer_counted<E: Executor>(app: &Arc<App<E>>, parts: &Parts, body: Body) -> Response {
     let answered = AssertUnwindSafe(answer(app, parts, body)).catch_unwind().await;
     let (kind, response) = answered.unwrap_or_else(|panic| {
-        (RequestKind::Invalid, operation::crashed(panic.as_ref()).into_response())
+        (RequestKind::Invalid, operation::report_panic(panic.as_ref()).into_response())
     });
     app.metrics.count(kind, response.status());
     response

@@ -73,7 +73,7 @@ impl Operation {
         let request = sent_by(self.request, caller).data(leaving);
         let run = async move {
             let answer = AssertUnwindSafe(schema.execute(request)).catch_unwind().await;
-            answer.map_err(|panic| crashed(panic.as_ref()))
+            answer.map_err(|panic| report_panic(panic.as_ref()))
         };
         match self.kind {
             OperationType::Mutation => match app.nursery.finish(run, self.is_large).await {
@@ -100,7 +100,7 @@ impl Operation {
             .catch_unwind()
             .map(move |answer| {
                 let _counted_until_dropped = &running;
-                answer.map_err(|panic| crashed(panic.as_ref()))
+                answer.map_err(|panic| report_panic(panic.as_ref()))
             })
             .boxed()
     }
@@ -126,7 +126,7 @@ pub(super) fn is_request_error(response: &Response) -> bool {
 }
 
 /// Logs a panic with a new reference and returns an error with that reference.
-pub(super) fn crashed(panic: &(dyn Any + Send)) -> Refusal {
+pub(super) fn report_panic(panic: &(dyn Any + Send)) -> Refusal {
     let reason = panic
         .downcast_ref::<&str>()
         .copied()

@@ -177,7 +177,7 @@ impl House {
     fn admit(&mut self, stream: TcpStream, peer: Peer) {
         let Some(connection) = self.connections.admit(peer.0) else { return };
         let (router, stopping) = (self.router.clone(), self.stopping.clone());
-        let visit = Visit { peer, connection, router }.speak(stream, stopping);
+        let visit = Visit { peer, connection, router }.serve_http(stream, stopping);
         self.tasks.spawn(self.checks.watch(visit));
     }
 
@@ -237,7 +237,7 @@ struct Visit {
 
 impl Visit {
     /// Serves HTTP until the connection ends. A WebSocket leaves it as a task of its own.
-    async fn speak(self, stream: TcpStream, stopping: CancellationToken) {
+    async fn serve_http(self, stream: TcpStream, stopping: CancellationToken) {
         // Each response is one write, so delaying it gains nothing.
         let _ = stream.set_nodelay(true);
         let mut builder = http1::Builder::new();

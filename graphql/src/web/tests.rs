@@ -29,7 +29,7 @@ async fn the_page_and_its_files_are_served() {
     assert!(!policy.contains("unsafe"), "{policy}");
     assert!(named().len() >= 2, "a script and a style");
     for name in named().into_iter().chain(named_in("graphiql.html")) {
-        let response = asset(Path(name.clone()), HeaderMap::new()).await;
+        let response = serve_asset(Path(name.clone()), HeaderMap::new()).await;
         assert_eq!(response.status(), StatusCode::OK, "{name}");
         assert!(header_of(&response, header::CACHE_CONTROL).unwrap().contains("immutable"));
     }
@@ -57,7 +57,7 @@ async fn files_are_compressed_if_the_client_accepts_it() {
         ("identity", None),
     ] {
         let headers = asked(&[(header::ACCEPT_ENCODING, accepted)]);
-        let response = asset(Path(name.clone()), headers).await;
+        let response = serve_asset(Path(name.clone()), headers).await;
         assert_eq!(header_of(&response, header::CONTENT_ENCODING), encoding, "{accepted}");
         assert_eq!(header_of(&response, header::VARY), Some("accept-encoding"));
         let kind = header_of(&response, header::CONTENT_TYPE);
@@ -68,7 +68,7 @@ async fn files_are_compressed_if_the_client_accepts_it() {
 #[tokio::test]
 async fn a_known_entity_tag_is_answered_with_not_modified() {
     let name = named().into_iter().find(|it| it.contains(".js")).unwrap();
-    let file = async |headers| asset(Path(name.clone()), headers).await;
+    let file = async |headers| serve_asset(Path(name.clone()), headers).await;
     let response = file(HeaderMap::new()).await;
     let tag = response.headers()[header::ETAG].clone();
     let mut headers = HeaderMap::from_iter([(header::IF_NONE_MATCH, tag)]);
@@ -80,7 +80,7 @@ async fn a_known_entity_tag_is_answered_with_not_modified() {
 #[tokio::test]
 async fn unknown_files_are_not_found() {
     for name in ["../index.html", "..", "", "no.js", "../../Cargo.toml", "index.html"] {
-        let response = asset(Path(name.to_owned()), HeaderMap::new()).await;
+        let response = serve_asset(Path(name.to_owned()), HeaderMap::new()).await;
         assert_eq!(response.status(), StatusCode::NOT_FOUND, "{name}");
     }
 }

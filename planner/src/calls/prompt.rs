@@ -7,7 +7,7 @@ use shared::{id::ToolName, schema::Schema, tool::ToolDefinition};
 
 use super::{
     known,
-    sample::{flat, resolved, sample},
+    sample::{flatten_schema, resolve_schema, sample},
 };
 
 /// Levels of a parameter that are described.
@@ -87,7 +87,7 @@ fn describe_parameter(
 ) {
     let Some(rest) = left.checked_sub(1) else { return };
     *left = rest;
-    let target = resolved(root, schema);
+    let target = resolve_schema(root, schema);
     let types = describe_types(root, target).unwrap_or_else(|| "any".to_owned());
     let said = |key: &str| schema.get(key).or_else(|| target.get(key));
     let need = match said("default") {
@@ -106,7 +106,7 @@ fn describe_parameter(
     if depth >= MAX_DEPTH {
         return;
     }
-    let whole = flat(root, schema, 0);
+    let whole = flatten_schema(root, schema, 0);
     if let Some(items) = whole
         .get("items")
         .filter(|items| items.as_object().is_some_and(|fields| !fields.is_empty()))
@@ -129,11 +129,11 @@ fn describe_types(root: &Value, schema: &Value) -> Option<String> {
     }
     let choices = ["anyOf", "oneOf"].iter().find_map(|key| schema.get(key)?.as_array());
     let mut types: Vec<&str> = if let Some(choices) = choices {
-        let types = choices.iter().map(|choice| known::schema_types(resolved(root, choice)));
+        let types = choices.iter().map(|choice| known::schema_types(resolve_schema(root, choice)));
         types.collect::<Option<Vec<_>>>()?.concat()
     } else {
         let all = schema.get("allOf")?.as_array()?;
-        all.iter().find_map(|part| known::schema_types(resolved(root, part)))?
+        all.iter().find_map(|part| known::schema_types(resolve_schema(root, part)))?
     };
     types.dedup();
     (!types.is_empty()).then(|| types.join(" or "))

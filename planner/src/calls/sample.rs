@@ -26,7 +26,7 @@ const TEXTS: [&str; 12] = [
     "#336699",
 ];
 
-pub(super) fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+pub(super) fn resolve_schema<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     let mut at = schema;
     for _ in 0..MAX_DEPTH {
         let Some(place) = at.get("$ref").and_then(Value::as_str) else { break };
@@ -40,7 +40,7 @@ pub(super) fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
 
 /// Returns a schema with its references resolved, `allOf` merged and one choice of each
 /// alternative.
-pub(super) fn flat(root: &Value, schema: &Value, choice: usize) -> Map<String, Value> {
+pub(super) fn flatten_schema(root: &Value, schema: &Value, choice: usize) -> Map<String, Value> {
     let mut all = Map::new();
     merge_schema(root, schema, (choice, MAX_DEPTH), &mut all);
     all
@@ -52,7 +52,7 @@ fn merge_schema(
     (choice, depth): (usize, usize),
     all: &mut Map<String, Value>,
 ) {
-    let target = resolved(root, schema);
+    let target = resolve_schema(root, schema);
     for part in [schema, target].into_iter().take(if std::ptr::eq(schema, target) { 1 } else { 2 })
     {
         for (key, value) in part.as_object().into_iter().flatten() {
@@ -110,7 +110,7 @@ impl Sampler<'_> {
         if !self.take_budget(1) {
             return Value::Null;
         }
-        let schema = flat(self.root, schema, self.choice);
+        let schema = flatten_schema(self.root, schema, self.choice);
         let given = |key: &str| schema.get(key).filter(|value| !value.is_null()).cloned();
         let first = |key: &str| {
             let list = schema.get(key).and_then(Value::as_array);

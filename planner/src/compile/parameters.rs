@@ -137,7 +137,7 @@ pub(super) fn check(steps: &[Step<'_>], naming: &Naming<'_>, report: &mut Report
                 let parameters = &*given.parameters;
                 let names = &naming.names;
                 let judge = Judge { at, field, choice, schema, parameters, names };
-                judge.judge(&mut schemas, &mut budget, report);
+                judge.check_call(&mut schemas, &mut budget, report);
             }
         }
     }
@@ -156,7 +156,7 @@ struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    fn judge(&self, schemas: &mut Schemas<'a>, budget: &mut Budget, report: &mut Report) {
+    fn check_call(&self, schemas: &mut Schemas<'a>, budget: &mut Budget, report: &mut Report) {
         let compiled =
             schemas.entry((self.choice.plan.is_some(), self.choice.tool.as_str())).or_insert_with(
                 || Schema::without_large_patterns(self.schema).ok().map(|(schema, _)| schema),

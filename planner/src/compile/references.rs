@@ -358,7 +358,7 @@ fn template_diagnostic(site: &Site<'_>, error: &TemplateError, naming: &Naming<'
 fn each_good(value: &Value, names: &StepNames, visit: &mut dyn FnMut(&Reference)) {
     each_string(value, &mut |text| {
         let template = Template::parse(text, names);
-        let mended = || mended(text.as_str()?, template.as_ref().err()?, names);
+        let mended = || parse_without_errors(text.as_str()?, template.as_ref().err()?, names);
         match &template {
             Ok(template) => template.visit_references(visit),
             Err(_) => mended().iter().for_each(|template| template.visit_references(visit)),
@@ -367,7 +367,11 @@ fn each_good(value: &Value, names: &StepNames, visit: &mut dyn FnMut(&Reference)
 }
 
 /// Parses a string again without its wrong templates.
-fn mended(text: &str, errors: &[TemplateError], names: &StepNames) -> Option<Template> {
+fn parse_without_errors(
+    text: &str,
+    errors: &[TemplateError],
+    names: &StepNames,
+) -> Option<Template> {
     /// Errors of one string that are removed. The next repair reports the others.
     const MOST: usize = 20;
     let wrong = errors.iter().take(MOST).map(|error| match &error.kind {

@@ -44,7 +44,7 @@ impl WireNames {
 
     /// Returns the provider's name of a tool. A tool that is no longer offered also gets an allowed
     /// name.
-    pub(super) fn wire(&self, tool: &str) -> String {
+    pub(super) fn wire_name(&self, tool: &str) -> String {
         self.to.get(tool).cloned().unwrap_or_else(|| allowed_name(tool))
     }
 
@@ -79,9 +79,9 @@ mod tests {
         let offered: Vec<_> = tools.iter().map(offered).collect();
         let names = WireNames::of(&offered);
         for tool in tools {
-            assert_eq!(names.tool(&names.wire(tool)), *tool);
+            assert_eq!(names.tool(&names.wire_name(tool)), *tool);
         }
-        tools.iter().map(|tool| names.wire(tool)).collect()
+        tools.iter().map(|tool| names.wire_name(tool)).collect()
     }
 
     #[test]
@@ -98,6 +98,6 @@ mod tests {
     fn an_invented_tool_name_is_returned_unchanged() {
         let names = WireNames::default();
         assert_eq!(names.tool("nothing"), "nothing");
-        assert_eq!(names.wire("was.there"), "was_there");
+        assert_eq!(names.wire_name("was.there"), "was_there");
     }
 }

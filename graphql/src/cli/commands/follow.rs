@@ -298,7 +298,7 @@ impl EventReader<'_> {
                 return Ok(Some(Stopped::Over));
             }
             if self.tree.waits_for_person() && self.is_unanswered().await? {
-                return Ok(Some(Stopped::Asking(self.tree.asking())));
+                return Ok(Some(Stopped::Asking(self.tree.waiting_steps())));
             }
         }
     }
@@ -325,7 +325,7 @@ impl EventReader<'_> {
     /// Returns whether the inbox holds no answer of a person. A command leaves the inbox in the
     /// append that records its effect, so this function reads the inbox before the state.
     async fn is_unanswered(&self) -> Result<bool, Failure> {
-        for id in self.tree.queued() {
+        for id in self.tree.waiting_children() {
             if self.of.state_of(id).await?.state != ExecutionState::Waiting {
                 return Ok(false);
             }

@@ -102,7 +102,7 @@ impl ExecutionView {
         self.children.values().map(String::as_str)
     }
 
-    pub(crate) fn asking(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn waiting_steps(&self) -> impl Iterator<Item = &str> {
         self.asking.iter().map(String::as_str)
     }
 

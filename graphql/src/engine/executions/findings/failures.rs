@@ -99,7 +99,7 @@ fn add_whole<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
             let message = format!("the execution was cancelled{}", why.unwrap_or_default());
             let can_retry = is_over(view) && view.execution.state() == ExecutionState::Cancelled;
             let retry = can_retry.then(|| Remedy::retry(view.execution));
-            let retry = retry.map(|retry| retry.labelled("run the steps that did not run"));
+            let retry = retry.map(|retry| retry.with_label("run the steps that did not run"));
             let code = "execution.cancelled";
             Finding::new(FindingKind::Failure, Severity::Warning, code, message).helped_by(retry)
         });
@@ -218,7 +218,9 @@ fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
     if error.is_outcome_unknown() && step.has_once_call(planned.policy.effect) {
         return settle_remedies(view, task)
             .into_iter()
-            .chain([retry().labelled("call it again, although it may have happened").dangerous()])
+            .chain([retry()
+                .with_label("call it again, although it may have happened")
+                .mark_dangerous()])
             .collect();
     }
     if execution.repeats_open_call(task) {
@@ -235,14 +237,14 @@ fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
         }
         "tool.unavailable" => vec![retry(), Remedy::doctor()],
         "execution.deadline" => deadline_remedies(view),
-        "step.rejected" => vec![retry().labelled("ask again")],
+        "step.rejected" => vec![retry().with_label("ask again")],
         "tool.invalid_parameters"
         | "template.unresolved"
         | "step.not_a_list"
         | "tool.output_too_large" => plan_remedies(view, task, error),
         _ if error.retryable || error.code == ErrorCode::CANCELLED => vec![retry()],
         _ => {
-            let again = retry().labelled("retry, once the cause is removed");
+            let again = retry().with_label("retry, once the cause is removed");
             vec![Remedy::revise(execution), Remedy::replan(execution), again]
         }
     }

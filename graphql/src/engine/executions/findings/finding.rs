@@ -77,11 +77,11 @@ impl Finding {
         Self { at: self.at.or(at), cause: self.cause.or(cause), ..self }
     }
 
-    pub(super) fn ending(self, until: Timestamp) -> Self {
+    pub(super) fn with_end(self, until: Timestamp) -> Self {
         Self { until: Some(until), ..self }
     }
 
-    pub(super) fn awaiting(self, name: String) -> Self {
+    pub(super) fn with_awaited(self, name: String) -> Self {
         Self { awaited: Some(name), ..self }
     }
 

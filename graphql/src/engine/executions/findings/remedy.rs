@@ -33,11 +33,11 @@ impl Remedy {
         Self { mutation: Some(mutation), variables: Some(variables), ..self }
     }
 
-    pub(super) fn dangerous(self) -> Self {
+    pub(super) fn mark_dangerous(self) -> Self {
         Self { is_dangerous: true, ..self }
     }
 
-    pub(super) fn labelled(self, label: impl Into<String>) -> Self {
+    pub(super) fn with_label(self, label: impl Into<String>) -> Self {
         Self { label: label.into(), ..self }
     }
 
@@ -145,7 +145,7 @@ impl Remedy {
         let written = quote_for_shell(&parameters.to_string());
         Self::new("undo it by hand", format!("faber tools call {tool} {written}"))
             .with_mutation("callTool", json!({ "name": tool, "parameters": parameters }))
-            .dangerous()
+            .mark_dangerous()
     }
 
     pub(super) fn command(label: &str, command: &str) -> Self {

@@ -42,7 +42,7 @@ pub(super) fn add_waits<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
         Some(at) => found.add(Severity::Info, None, move || {
             let left = describe_time(at - view.now);
             wait_finding("wait.start", Severity::Info, format!("it starts in {left}, as asked"))
-                .ending(at)
+                .with_end(at)
         }),
         None => add_worker(view, found),
     }
@@ -81,7 +81,7 @@ fn add_worker<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
         found.add(Severity::Warning, since, move || {
             let message = format!("it needs the tool `{tool}`, which this node lacks: {why}");
             wait_finding("wait.tool", Severity::Warning, message)
-                .awaiting(tool)
+                .with_awaited(tool)
                 .helped_by([Remedy::doctor(), Remedy::start_worker(view.execution.id())])
         });
     }
@@ -182,7 +182,7 @@ fn add_task<'a>(view: &'a View<'a>, task: Task, step: &'a Step, found: &mut Cand
                 Box::new(move || {
                     let left = describe_time(until - view.now);
                     let message = format!("{} sleeps for another {left}", name_task(view, task));
-                    wait_finding("wait.sleep", Severity::Info, message).ending(until)
+                    wait_finding("wait.sleep", Severity::Info, message).with_end(until)
                 }),
             );
         }
@@ -213,7 +213,7 @@ fn add_task<'a>(view: &'a View<'a>, task: Task, step: &'a Step, found: &mut Cand
                     Severity::Info,
                     Box::new(move || {
                         let message = format!("{} waits for {why}", name_task(view, task));
-                        wait_finding("wait.limit", Severity::Info, message).awaiting(key)
+                        wait_finding("wait.limit", Severity::Info, message).with_awaited(key)
                     }),
                 );
             }
@@ -265,10 +265,10 @@ fn add_question<'a>(
             WaitReason::Signal { name, until } => {
                 let message = format!("{} waits for the signal `{name}`", view.name(task));
                 let finding = wait_finding("wait.signal", severity, message)
-                    .awaiting(name.clone())
+                    .with_awaited(name.clone())
                     .helped_by([Remedy::signal(id, name)]);
                 match until {
-                    Some(until) => finding.ending(*until),
+                    Some(until) => finding.with_end(*until),
                     None => finding,
                 }
             }
@@ -282,17 +282,18 @@ fn describe_decision(view: &View<'_>, task: Task, error: &ToolError) -> Finding 
     let cause = cause_line(&error.message);
     let message =
         format!("{} failed with {} and needs a decision: {cause}", view.name(task), error.code);
-    let again = Remedy::approve(id, &planned.id, task.part, true).labelled("try it again");
-    let give_up = Remedy::approve(id, &planned.id, task.part, false).labelled("let it fail");
+    let again = Remedy::approve(id, &planned.id, task.part, true).with_label("try it again");
+    let give_up = Remedy::approve(id, &planned.id, task.part, false).with_label("let it fail");
     let is_once = |step: &Step| step.has_once_call(planned.policy.effect);
     let is_unknown = error.is_outcome_unknown() && view.execution.task(task).is_some_and(is_once);
     let remedies = if is_unknown {
-        let again = again.labelled("call it again, although it may have happened").dangerous();
+        let again =
+            again.with_label("call it again, although it may have happened").mark_dangerous();
         settle_remedies(view, task).into_iter().chain([again, give_up]).collect()
     } else if error.retryable {
         vec![again, give_up]
     } else {
-        vec![again.labelled("try it again, once the cause is removed"), give_up]
+        vec![again.with_label("try it again, once the cause is removed"), give_up]
     };
     wait_finding("wait.decision", Severity::Error, message).helped_by(remedies)
 }
@@ -321,7 +322,7 @@ fn describe_retry(
     };
     let message = format!("{}: attempt {next}{of} {when}, {why}", name_task(view, task));
     let finding = wait_finding("wait.retry", Severity::Warning, message);
-    if until > view.now { finding.ending(until) } else { finding }
+    if until > view.now { finding.with_end(until) } else { finding }
 }
 
 fn describe_items(view: &View<'_>, task: Task, step: &Step) -> Finding {
