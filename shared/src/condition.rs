@@ -59,7 +59,7 @@ pub enum ConditionError {
     /// A name that is neither a step nor a tool used by exactly one step.
     #[error("`{name}` names no step of the plan")]
     Unknown { name: String },
-    #[error("`{name}` is no field of `values`")]
+    #[error("`{name}` is not a field of `values`")]
     UnknownField { name: String },
     /// A step whose id contains a dot. Only `steps[…]` can name it.
     #[error("`{name}` has a dot in its name; write `steps[\"{name}\"]`")]
@@ -72,13 +72,13 @@ pub enum ConditionError {
     #[error("`{name}` takes {}", describe_arguments(*least, *most))]
     Arguments { name: String, least: usize, most: usize },
     /// `steps` or `vars` without a field.
-    #[error("`{name}` is nothing on its own; write `{name}.x` or `{name}[\"x\"]`")]
+    #[error("`{name}` has no value by itself; write `{name}.x` or `{name}[\"x\"]`")]
     Bare {
         /// Either `steps` or `vars`.
         name: &'static str,
     },
     /// `steps[…]` with a key that is not a literal string.
-    #[error("`{name}[…]` needs a name in quotes, so that the plan shows what is looked at")]
+    #[error("`{name}[…]` needs a name in quotes, so that the plan shows which value it reads")]
     Computed { name: &'static str },
     /// `matches` with a pattern that is not a literal string.
     #[error("`matches` needs its pattern written out, as in `a.matches(\"^[a-z]+$\")`")]
@@ -90,9 +90,9 @@ pub enum ConditionError {
     #[error("expressions have no {what}")]
     Unsupported { what: String },
     /// The result can be neither true nor false.
-    #[error("it gives neither true nor false; compare it with something")]
+    #[error("its value is neither true nor false; compare it with something")]
     NeverBool,
-    #[error("it has {bytes} bytes, and may have {}", limits::CONDITION_BYTES)]
+    #[error("it has {bytes} bytes, and the limit is {}", limits::CONDITION_BYTES)]
     TooLong { bytes: usize },
     #[error("its brackets nest deeper than {}", limits::CONDITION_DEPTH)]
     TooDeep,
@@ -143,7 +143,7 @@ impl Condition {
         let mut evaluation = Evaluation::new(&self.0, values, input);
         match evaluation.eval_expr(&self.0.expr) {
             Ok(Val::Bool(holds)) => Ok(holds),
-            Ok(other) => Err(format!("it gives {}, neither true nor false", other.kind())),
+            Ok(other) => Err(format!("its value is {}, neither true nor false", other.kind())),
             Err(fault) => Err(fault.to_string()),
         }
     }

@@ -14,7 +14,7 @@ pub struct ToolPattern(String);
 
 /// A text that can match no tool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no pattern of tools: write `set.name`, `set.*` or `*`")]
+#[error("`{0}` is not a pattern for tools: write `set.name`, `set.*` or `*`")]
 pub struct GlobError(String);
 
 impl FromStr for ToolPattern {

@@ -266,8 +266,8 @@ impl ToolError {
     /// Makes the error of a call with an unknown outcome. Adds a hint to `why`, unless it ends with
     /// the hint already.
     pub fn outcome_unknown(why: &str) -> Self {
-        let hint =
-            "whether the call took effect is unknown, it may yet happen: look before you retry";
+        let hint = "it is unknown whether the call took effect, and it may still do so: check \
+                    before you retry";
         if why.ends_with(hint) {
             return Self::new(ErrorCode::OUTCOME_UNKNOWN, why);
         }
@@ -355,8 +355,8 @@ mod tests {
         let once = ToolError::outcome_unknown("it broke off");
         let twice = ToolError::outcome_unknown(&once.message);
         assert_eq!(twice, once);
-        let expected = "tool.outcome_unknown: it broke off; whether the call took effect is unknown, it \
-                    may yet happen: look before you retry";
+        let expected = "tool.outcome_unknown: it broke off; it is unknown whether the call took \
+                        effect, and it may still do so: check before you retry";
         assert_eq!(once.to_string(), expected);
         let long = ToolError::outcome_unknown(&"x".repeat(2 * limits::MESSAGE_BYTES));
         assert_eq!(ToolError::outcome_unknown(&long.message), long);

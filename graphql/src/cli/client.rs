@@ -137,7 +137,7 @@ fn data_of(response: Response) -> Result<Value, Failure> {
     if let Some(error) = response.errors.first() {
         return Err(failure_of(error));
     }
-    let unreadable = |err| Failure::new("INTERNAL", format!("the answer is no JSON: {err}"));
+    let unreadable = |err| Failure::new("INTERNAL", format!("the answer is not JSON: {err}"));
     response.data.into_json().map_err(unreadable)
 }
 

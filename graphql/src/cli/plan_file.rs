@@ -166,7 +166,7 @@ fn step_to_draft(step: &mut Map<String, Value>) {
 fn other_document(fields: &Map<String, Value>) -> Option<String> {
     let text = |key: &str| fields.get(key).and_then(Value::as_str);
     if let Some(error) = fields.get("error").and_then(|error| error.get("message")?.as_str()) {
-        return Some(format!("this is no plan but an error that was printed: {error}"));
+        return Some(format!("this is not a plan but a printed error: {error}"));
     }
     if let (Some(_), Some(plan)) = (fields.get("executionId"), text("planId")) {
         return Some(format!(
@@ -193,7 +193,7 @@ pub(crate) async fn read_json(option: &str, text: &str) -> Result<Value, Failure
         Some(file) => read_text(option, Path::new(file)).await?,
     };
     serde_json::from_str(&json).map_err(|err| {
-        let hint = "a text needs quotes, as in '\"text\"'; `@FILE` reads a file";
+        let hint = "a string needs quotes, as in '\"text\"'; `@FILE` reads a file";
         let place = clip(text.strip_prefix('@').unwrap_or(text), 80);
         Failure::usage(format!("`{option}`: `{place}` is not JSON: {err}; {hint}"))
     })
@@ -279,7 +279,7 @@ mod tests {
             (json!({ "error": { "code": "X", "message": "no planner" } }), "no planner"),
         ];
         for (value, part) in table {
-            let why = read(value).expect_err("this is no plan");
+            let why = read(value).expect_err("this is not a plan");
             assert!(why.contains(part), "{why}");
         }
     }

@@ -361,7 +361,7 @@ mod tests {
         refused_token(
             json!({ "tools": ["bash"] }),
             expect![
-                "`access.tokens[0]`: `tools`: `bash` is no pattern of tools: write `set.name`, `set.*` or `*`"
+                "`access.tokens[0]`: `tools`: `bash` is not a pattern for tools: write `set.name`, `set.*` or `*`"
             ],
         );
         refused_token(

@@ -456,7 +456,7 @@ fn max_tools(wanted: Option<i32>) -> Result<usize, EngineError> {
 
 pub(super) fn check_query(query: &str) -> Result<(), EngineError> {
     if query.trim().is_empty() {
-        let why = "`query` is empty: say in words what is to be done".to_owned();
+        let why = "`query` is empty: describe the task in words".to_owned();
         return Err(EngineError::InvalidArgument(why));
     }
     check_length(query)

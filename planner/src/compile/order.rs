@@ -101,9 +101,9 @@ pub(super) fn check_order(
             complaints.push("and more".to_owned());
         }
         report.warning(WHOLE, || {
-            let message = format!("the order is not the one found: {}", complaints.join("; "));
+            let message = format!("it differs from the computed order: {}", complaints.join("; "));
             Diagnostic::warning("plan.order_differs", "executionOrder", message)
-                .with_help("the order is always computed; leave `executionOrder` out")
+                .with_help("leave `executionOrder` out, because Faber always computes the order")
         });
     }
 }
@@ -121,7 +121,7 @@ fn order_differences(
     let differs = places.filter(|(_, (given, found))| given != found);
     let told = differs.map(|(at, (given, found))| {
         let (given, found) = (&steps[given.get()].id, &steps[found.get()].id);
-        format!("at {} it has `{given}` where `{found}` belongs", at + 1)
+        format!("position {} has `{given}`, not `{found}`", at + 1)
     });
     told.take(MAX_DIFFERENCES + 1).collect()
 }

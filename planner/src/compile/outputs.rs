@@ -140,8 +140,8 @@ impl<'a> Shape<'a> {
 
     fn suggest_field(self, missing: &str) -> String {
         let Self::Of(Some(schema)) = self else {
-            return "it is the list of what each item gave: take one of them, such as `[0]`, or go \
-                    through it with `forEach`"
+            return "it is the list of the items' outputs: take one of them, such as `[0]`, or \
+                    loop over it with `forEach`"
                 .to_owned();
         };
         did_you_mean(missing, declared_fields(schema)).unwrap_or_else(|| {

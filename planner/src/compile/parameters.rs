@@ -62,7 +62,7 @@ impl Room {
             report.error(WHOLE, || {
                 let message = format!("the plan has more than {} bytes", limits::PLAN_BYTES);
                 Diagnostic::error("plan.too_large", "tools", message)
-                    .with_help("put large data into files and name those")
+                    .with_help("put large data into files and pass their names")
             });
         }
     }
@@ -77,7 +77,14 @@ fn read_one(at: usize, field: &str, written: Option<&Value>, report: &mut Report
                 read_from_text(at, field, text, report);
                 value
             }
-            _ => return not_an_object(at, field, "text that is not the JSON of one", report),
+            _ => {
+                return not_an_object(
+                    at,
+                    field,
+                    "a string that is not the JSON of an object",
+                    report,
+                );
+            }
         },
         Some(value @ Value::Object(_)) if json::is_deeper_than(value, limits::JSON_DEPTH) => {
             report.error(at, || too_deep(place()));
@@ -95,7 +102,7 @@ fn read_one(at: usize, field: &str, written: Option<&Value>, report: &mut Report
 
 fn read_from_text(at: usize, field: &str, text: &str, report: &mut Report) {
     report.warning(at, || {
-        let message = "the parameters are text that holds the JSON of an object";
+        let message = "the parameters are a string, which was read as the JSON of an object";
         Diagnostic::warning("plan.parameters_as_text", place::field_path(at, field), message)
             .with_help("write the object itself")
     });
@@ -107,7 +114,7 @@ fn read_from_text(at: usize, field: &str, text: &str, report: &mut Report) {
 fn too_deep(place: String) -> Diagnostic {
     let message = format!("the parameters nest deeper than {} levels", limits::JSON_DEPTH);
     Diagnostic::error("plan.too_large", place, message)
-        .with_help("put such data into a file and name it")
+        .with_help("put such data into a file and pass its name")
 }
 
 fn not_an_object(at: usize, field: &str, what: &str, report: &mut Report) -> Option<Value> {
@@ -241,7 +248,7 @@ impl<'a> Judge<'a> {
 
     fn unexpected(&self, misfit: &SchemaViolation, property: &str) -> Diagnostic {
         let place = format!("{}{}", self.place(&misfit.at), place::key_path(property));
-        let message = format!("`{}` knows no `{}`", self.choice.tool, clip(property));
+        let message = format!("`{}` has no parameter `{}`", self.choice.tool, clip(property));
         let known = schema_at(self.schema, &misfit.at)
             .and_then(|schema| schema.get("properties")?.as_object());
         let known =

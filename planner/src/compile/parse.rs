@@ -44,7 +44,7 @@ const RETRY_FIELDS: [&str; 5] =
 pub fn parse(text: &str) -> Result<Draft, Vec<Diagnostic>> {
     if text.len() > limits::PLAN_BYTES {
         let message = format!("the plan has more than {} bytes", limits::PLAN_BYTES);
-        let help = "put large data into files and name those";
+        let help = "put large data into files and pass their names";
         return Err(vec![Diagnostic::error("plan.too_large", "", message).with_help(help)]);
     }
     let value = serde_json::from_str(text).map_err(|err| vec![not_json(&err)])?;
@@ -84,7 +84,7 @@ fn not_json(err: &serde_json::Error) -> Diagnostic {
     // `serde_json` has no error category for this, only these words.
     if err.to_string().starts_with("recursion limit exceeded") {
         return Diagnostic::error("plan.too_large", "", format!("the JSON nests too deep: {err}"))
-            .with_help("put such data into a file and name it");
+            .with_help("put such data into a file and pass its name");
     }
     Diagnostic::error("plan.invalid_json", "", format!("the plan is not JSON: {err}"))
         .with_help("write `{\"tools\": [{\"name\": …, \"parameters\": {…}}]}`")

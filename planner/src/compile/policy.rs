@@ -76,10 +76,11 @@ pub(super) fn read_undo(
 fn read_parallel(at: usize, step: &DraftStep, report: &mut Report) -> Option<u32> {
     if step.max_parallel.is_some() && step.for_each.is_none() {
         report.warning(at, || {
-            let message = "`maxParallel` is about the items of a list, and there is no `forEach`";
+            let message = "`maxParallel` limits the items of a `forEach`, which this step does \
+                           not have";
             let place = place::field_path(at, "maxParallel");
             Diagnostic::warning("plan.max_parallel_unused", place, message)
-                .with_help("leave it out; how many steps run at once is an option of the execution")
+                .with_help("leave it out; the execution has an option `maxParallel` for its steps")
         });
         return None;
     }
@@ -116,7 +117,7 @@ fn why_not_cached(choice: &Choice<'_>) -> Option<String> {
     }
     let effect = match choice.definition?.effect {
         Effect::Read if StepKind::of_tool(tool) == StepKind::Call => return None,
-        Effect::Read => return Some(format!("`{tool}` only waits: there is nothing to keep")),
+        Effect::Read => return Some(format!("`{tool}` only waits, so it has no output to cache")),
         Effect::Idempotent => "IDEMPOTENT",
         Effect::Once => "ONCE",
     };

@@ -71,7 +71,7 @@ pub(super) fn collect_links<'a>(
 fn too_many() -> Diagnostic {
     let message = format!("the steps have more than {DEPENDENCIES} dependencies");
     Diagnostic::error("plan.too_large", "tools", message)
-        .with_help("let one step gather what the others need, and depend on that")
+        .with_help("let one step collect the outputs that the others need, and depend on that step")
 }
 
 #[derive(Clone, Copy)]
@@ -240,10 +240,9 @@ impl<'a> Looking<'a, '_> {
     fn add_condition(&mut self, written: &str) {
         let place = || place::field_path(self.at, "when");
         if !self.report.may_have_patterns(0) {
-            let why = "the patterns of the conditions before it are as many and as large as those of \
-                       a plan may be";
+            let why = "the patterns of earlier conditions have reached the limit of a plan";
             self.report.error(self.at, || {
-                let help = "match fewer of them, or repeat less in them";
+                let help = "use fewer patterns, or repeat less in them";
                 Diagnostic::error("plan.too_large", place(), why).with_help(help)
             });
             return;
@@ -284,18 +283,19 @@ fn wrong_condition(
     const CODE: &str = "plan.invalid_condition";
     let (why, help) = match err {
         ConditionError::Unknown { name } if matches!(name.as_str(), "item" | "index") => (
-            format!("there is no `{name}`: a condition is asked once, for the whole step"),
-            "`{{item}}` and `{{index}}` belong into `parameters` and `compensate`".to_owned(),
+            format!(
+                "`{name}` has no value here: a condition is evaluated once, for the whole step"
+            ),
+            "use `{{item}}` and `{{index}}` in `parameters` and `compensate`".to_owned(),
         ),
         ConditionError::Unknown { name } => naming.why_not(name, name),
         _ if written.contains("{{") => (
             clip(&err.to_string()),
-            "a condition has no templates: write the names without braces".to_owned(),
+            "a condition cannot contain templates: write the names without braces".to_owned(),
         ),
         _ => (
             clip(&err.to_string()),
-            "write CEL over the steps before it, such as `steps[\"createAuthor\"].age > 17`"
-                .to_owned(),
+            "write CEL over earlier steps, such as `steps[\"createAuthor\"].age > 17`".to_owned(),
         ),
     };
     Diagnostic::error(CODE, place, why).with_help(help)
@@ -424,12 +424,11 @@ pub(super) fn explain_dependency(
         if let Some(text) = looking {
             let place = site.place(&text);
             let text = clip(&text);
-            let help =
-                format!("for example, take `{text}`, which looks at `{id}`, out of `{place}`");
+            let help = format!("for example, take `{text}`, which reads `{id}`, out of `{place}`");
             return (place, help);
         }
     }
     let place = place::field_path(from.get(), "when");
-    let help = format!("for example, do not look at `{id}` in `{place}`");
+    let help = format!("for example, do not read `{id}` in `{place}`");
     (place, help)
 }

@@ -122,8 +122,7 @@ pub(super) fn choose_plan<'a>(
 
 fn unknown_plan(at: usize, name: &str, plans: &SubPlans) -> Diagnostic {
     let help = did_you_mean(name, plans.known()).unwrap_or_else(|| {
-        "write the id of a plan, the name that one was saved under, or a plan: `{\"tools\": […]}`"
-            .to_owned()
+        "write the id of a plan, the name of a saved plan, or a plan: `{\"tools\": […]}`".to_owned()
     });
     let message = format!("no plan is called `{}`", clip(name));
     Diagnostic::error("plan.unknown_plan", place::field_path(at, "plan"), message).with_help(help)
@@ -136,9 +135,9 @@ fn not_here(at: usize) -> Diagnostic {
 }
 
 pub(super) fn too_deep(at: usize) -> Diagnostic {
-    let message = format!("more than {} plans are inside one another", limits::DEPTH);
+    let message = format!("more than {} plans are nested", limits::DEPTH);
     Diagnostic::error("plan.too_deep", place::field_path(at, "plan"), message)
-        .with_help("let fewer plans execute others, or write the steps of one into the other")
+        .with_help("nest fewer plans, or copy the steps of one into another")
 }
 
 /// Moves the path of a diagnostic of an inline draft into the outer draft.

@@ -164,9 +164,10 @@ impl<'a> Call<'a> {
         let set = &definition.set;
         if !is_active {
             report.error(self.at, || {
-                let message = format!("`{}` belongs to the inactive set `{set}`", definition.name);
+                let message =
+                    format!("`{}` belongs to the inactive toolset `{set}`", definition.name);
                 Diagnostic::error("plan.inactive_tool", self.place(), message)
-                    .with_help(format!("switch it on: `faber toolsets activate {set}`"))
+                    .with_help(format!("activate it: `faber toolsets activate {set}`"))
             });
         } else if !definition.is_callable {
             report.error(self.at, || {
@@ -214,14 +215,14 @@ fn unknown_tool(place: String, written: &str, catalog: &Catalog) -> Diagnostic {
     let so_called = catalog.tools().iter().find(|tool| tool.definition.name.as_str() == written);
     let so_called = so_called.map(|tool| tool.definition.qualified_name());
     let near = so_called
-        .map(|name| format!("did you mean `{name}`? Its own name begins like that of another set"))
+        .map(|name| {
+            format!("did you mean `{name}`? The name begins with the name of another toolset")
+        })
         .or_else(|| did_you_mean(written, plain()))
         .or_else(|| did_you_mean(written, qualified.iter().map(ToolName::as_str)))
         .or_else(|| did_you_mean(after_set?, plain()));
     let help = match (near, describe_suspects(written, catalog)) {
-        (near, None) => {
-            near.unwrap_or_else(|| "`faber tools list` shows the tools that there are".to_owned())
-        }
+        (near, None) => near.unwrap_or_else(|| "`faber tools list` lists the tools".to_owned()),
         (None, Some(suspects)) => format!("perhaps in {suspects}"),
         (Some(near), Some(suspects)) => format!("{near} Or perhaps in {suspects}"),
     };

@@ -41,8 +41,9 @@ pub(super) async fn connect(url: &str) -> Result<Database, StoreError> {
     let is_sharded = hello.get_str("msg").is_ok_and(|message| message == "isdbgrid");
     if !is_sharded && !hello.contains_key("setName") {
         return Err(StoreError::Unavailable(
-            "the MongoDB server is no replica set, so it can neither confirm writes by majority \
-             nor report changes: start it with `--replSet rs0` and run `rs.initiate()` once"
+            "the MongoDB server is not a replica set, so it can neither confirm writes by \
+             majority nor report changes: start it with `--replSet rs0` and run `rs.initiate()` \
+             once"
                 .to_owned(),
         ));
     }

@@ -208,7 +208,8 @@ impl Mongo {
             let id = doc! { "_id": { "of": of, "n": n } };
             let part =
                 self.collection("parts").find_one(id).await.map_err(|err| to_store_error(&err))?;
-            let part = part.ok_or_else(|| StoreError::corrupt(of, format!("part {n} is gone")))?;
+            let part =
+                part.ok_or_else(|| StoreError::corrupt(of, format!("part {n} is missing")))?;
             text.push_str(rows::read_text(&part, "text", of)?);
         }
         Ok(text)

@@ -150,10 +150,10 @@ pub(super) fn read_integer(row: &Bson, field: &str, what: &str) -> Result<i64, S
 pub(super) fn read_time(row: &Bson, field: &str, what: &str) -> Result<Timestamp, StoreError> {
     let micros = read_integer(row, field, what)?;
     Timestamp::from_timestamp_micros(micros)
-        .ok_or_else(|| StoreError::corrupt(what, format!("`{field}`: {micros} µs is no time")))
+        .ok_or_else(|| StoreError::corrupt(what, format!("`{field}`: {micros} µs is not a time")))
 }
 
 fn parse_state(word: &str, what: &str) -> Result<ExecutionState, StoreError> {
     let found = ExecutionState::ALL.into_iter().find(|state| state.as_str() == word);
-    found.ok_or_else(|| StoreError::corrupt(what, format!("`{word}` is no state")))
+    found.ok_or_else(|| StoreError::corrupt(what, format!("`{word}` is not a state")))
 }

@@ -123,7 +123,8 @@ pub(super) fn to_store_error(err: &rusqlite::Error) -> StoreError {
         }
         Some(ErrorCode::SystemIoFailure) => "the disk reports an error: check it",
         Some(ErrorCode::NotADatabase) => {
-            let why = "the file is no SQLite database: choose another with `--store sqlite:PATH`";
+            let why = "the file is not a SQLite database: choose another with `--store \
+                       sqlite:PATH`";
             return StoreError::corrupt("the store", why);
         }
         Some(ErrorCode::DatabaseCorrupt) => {

@@ -66,7 +66,7 @@ impl FileIdentity {
             None => Ok(()),
             Some((path, _)) => Err(StoreError::Unavailable(format!(
                 "`{}` was removed or replaced while it was open, so further changes would be lost: \
-                 move the file back, or restart Faber to use the one that is there now",
+                 move the file back, or restart Faber to use the present file",
                 path.display()
             ))),
         }

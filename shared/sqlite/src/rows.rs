@@ -132,10 +132,10 @@ pub(super) fn parse<T: FromStr<Err: Display>>(text: &str, what: &str) -> Result<
 
 pub(super) fn to_time(micros: i64, what: &str) -> Result<Timestamp, StoreError> {
     Timestamp::from_timestamp_micros(micros)
-        .ok_or_else(|| StoreError::corrupt(what, format!("{micros} µs is no time")))
+        .ok_or_else(|| StoreError::corrupt(what, format!("{micros} µs is not a time")))
 }
 
 fn parse_state(word: &str, what: &str) -> Result<ExecutionState, StoreError> {
     let found = ExecutionState::ALL.into_iter().find(|state| state.as_str() == word);
-    found.ok_or_else(|| StoreError::corrupt(what, format!("`{word}` is no state")))
+    found.ok_or_else(|| StoreError::corrupt(what, format!("`{word}` is not a state")))
 }

@@ -258,7 +258,7 @@ impl<'a> Evaluation<'a> {
             }
             _ => return Ok(None),
         };
-        let why = "the result is beyond all time";
+        let why = "the result is outside the range of timestamps";
         result.map(Some).ok_or(Fault::Arithmetic { operator, why })
     }
 

@@ -68,25 +68,25 @@ impl fmt::Display for Fault<'_> {
                 limits::CONDITION_WORK
             ),
             Self::NotFilled(name) => {
-                write!(f, "`{name}` is not filled; ask `has({name})` first")
+                write!(f, "`{name}` has no value; check `has({name})` first")
             }
             Self::Missing { of, key, dotted: true } => {
-                write!(f, "`{of}` has no `{key}`; ask `has({of}.{key})` first")
+                write!(f, "`{of}` has no `{key}`; check `has({of}.{key})` first")
             }
             Self::Missing { of, key, dotted: false } => {
-                write!(f, "`{of}` has no `{key}`; ask `{key:?} in {of}` first")
+                write!(f, "`{of}` has no `{key}`; check `{key:?} in {of}` first")
             }
             Self::NoFields { of, is: Kind::Null, key } => {
                 write!(
                     f,
                     "`{of}` is null, as is the output of a skipped step, and has no `{key}`; "
                 )?;
-                write!(f, "ask `{of} != null` first")
+                write!(f, "check `{of} != null` first")
             }
             Self::NoFields { of, is, key } => write!(f, "`{of}` is {is} and has no `{key}`"),
             Self::TooShort { of, index, length } => {
                 write!(f, "`{of}` has no item {index}: there are {length}, counted from 0; ")?;
-                write!(f, "ask `size({of})` first")
+                write!(f, "check `size({of})` first")
             }
             Self::Kind { of, is, needs } => write!(f, "`{of}` is {is}, not {needs}"),
             Self::Operands { left: (left, is), operator, right: (right, other) } => {

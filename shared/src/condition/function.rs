@@ -172,7 +172,7 @@ impl Function {
                 .ok()
                 .and_then(|seconds| DateTime::from_timestamp(seconds, 0))
                 .map(Val::Time)
-                .ok_or_else(|| format!("`{seconds}` seconds are beyond all time")),
+                .ok_or_else(|| format!("`{seconds}` seconds are outside the range of timestamps")),
             (Self::Duration, Val::Text(text)) => parse_duration(text)
                 .map(Val::Span)
                 .ok_or_else(|| describe_value(of, "no duration such as `1h30m`")),

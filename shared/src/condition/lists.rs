@@ -110,7 +110,7 @@ impl<'a> Evaluation<'a> {
                 best = Some(item);
             }
         }
-        best.ok_or_else(|| "the list is empty; ask `size(list) > 0` first".to_owned().into())
+        best.ok_or_else(|| "the list is empty; check `size(list) > 0` first".to_owned().into())
     }
 
     fn sort_items(&mut self, of: &Val<'a>) -> Attempt<'a, Val<'a>> {

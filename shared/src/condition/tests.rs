@@ -218,45 +218,48 @@ fn check(source: &str, expected: &Expect) {
 fn evaluation_errors_are_explained() {
     check(
         "author.missing == 1",
-        &expect!["`author` has no `missing`; ask `has(author.missing)` first"],
+        &expect!["`author` has no `missing`; check `has(author.missing)` first"],
     );
     check(
         "steps[\"flow.echo\"].done",
         &expect![[
-            r#"`steps["flow.echo"]` has no `done`; ask `has(steps["flow.echo"].done)` first"#
+            r#"`steps["flow.echo"]` has no `done`; check `has(steps["flow.echo"].done)` first"#
         ]],
     );
     check(
         "author['not there'] == 1",
-        &expect![[r#"`author` has no `not there`; ask `"not there" in author` first"#]],
+        &expect![[r#"`author` has no `not there`; check `"not there" in author` first"#]],
     );
     check(
         "author[author.name] == 1",
-        &expect![[r#"`author` has no `Alice`; ask `"Alice" in author` first"#]],
+        &expect![[r#"`author` has no `Alice`; check `"Alice" in author` first"#]],
     );
     check(
         "skipped.ok",
         &expect![
-            "`skipped` is null, as is the output of a skipped step, and has no `ok`; ask `skipped != null` first"
+            "`skipped` is null, as is the output of a skipped step, and has no `ok`; check `skipped != null` first"
         ],
     );
     check("author.name.first == 'A'", &expect!["`author.name` is a string and has no `first`"]);
     check(
         "author.tags[2] == 'c'",
         &expect![
-            "`author.tags` has no item 2: there are 2, counted from 0; ask `size(author.tags)` first"
+            "`author.tags` has no item 2: there are 2, counted from 0; check `size(author.tags)` first"
         ],
     );
     check(
         "author.tags[-1] == 'c'",
         &expect![
-            "`author.tags` has no item -1: there are 2, counted from 0; ask `size(author.tags)` first"
+            "`author.tags` has no item -1: there are 2, counted from 0; check `size(author.tags)` first"
         ],
     );
     check("author.tags['0'] == 'c'", &expect!["`author.tags` is a list and has no `0`"]);
     check("list[0.5] == 'c'", &expect!["`0.5` is a number, not a whole number"]);
-    check("vars.town == 'Rome'", &expect!["`vars.town` is not filled; ask `has(vars.town)` first"]);
-    check("author.name", &expect!["it gives a string, neither true nor false"]);
+    check(
+        "vars.town == 'Rome'",
+        &expect!["`vars.town` has no value; check `has(vars.town)` first"],
+    );
+    check("author.name", &expect!["its value is a string, neither true nor false"]);
     check("author.name && true", &expect!["`author.name` is a string, not true or false"]);
     check(
         "author.age > '41'",
@@ -307,7 +310,7 @@ fn syntax_and_name_errors_are_reported_when_parsing() {
     check("author.age = 1", &expect!["error: line 1, column 12: `=` does not compare; write `==`"]);
     check(
         "author.age == 1 & true",
-        &expect!["error: line 1, column 17: `&` is no operator; write `&&`"],
+        &expect!["error: line 1, column 17: `&` is not an operator; write `&&`"],
     );
     check("author.name == \"Alice", &expect!["error: line 1, column 22: a string is not closed"]);
     check(
@@ -326,12 +329,12 @@ fn syntax_and_name_errors_are_reported_when_parsing() {
     check(
         "steps[author.name].ok",
         &expect![
-            "error: `steps[…]` needs a name in quotes, so that the plan shows what is looked at"
+            "error: `steps[…]` needs a name in quotes, so that the plan shows which value it reads"
         ],
     );
     check(
         "size(steps) == 1",
-        &expect![[r#"error: `steps` is nothing on its own; write `steps.x` or `steps["x"]`"#]],
+        &expect![[r#"error: `steps` has no value by itself; write `steps.x` or `steps["x"]`"#]],
     );
     check("has(vars)", &expect!["error: line 1, column 5: `has` needs a field, as in `has(a.b)`"]);
     check(
@@ -371,16 +374,19 @@ fn wrong_calls_are_reported_when_parsing() {
     check("b'abc' == b'abc'", &expect!["error: expressions have no bytes"]);
     check("Author{name: 'x'} == 1", &expect!["error: expressions have no `Author {…}`"]);
     check("author.?name == 1", &expect!["error: line 1, column 7: unsupported syntax '.?'"]);
-    check("'Alice'", &expect!["error: it gives neither true nor false; compare it with something"]);
+    check(
+        "'Alice'",
+        &expect!["error: its value is neither true nor false; compare it with something"],
+    );
     check(
         "author.age + 1",
-        &expect!["error: it gives neither true nor false; compare it with something"],
+        &expect!["error: its value is neither true nor false; compare it with something"],
     );
     check(
         "author.name == {{author.name}}",
         &expect!["error: line 1, column 29: expected ':' in map entry"],
     );
-    check("author.name == ünknown", &expect!["error: line 1, column 16: `ü` cannot stand here"]);
+    check("author.name == ünknown", &expect!["error: line 1, column 16: `ü` is not allowed here"]);
     check(".author.active", &expect!["error: `.author` names no step of the plan"]);
     check("99999999999999999999 == 1", &expect!["error: line 1, column 1: invalid int literal"]);
 }

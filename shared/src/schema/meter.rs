@@ -253,7 +253,7 @@ impl MeterBuilder<'_> {
         }
         let is_map = matches!(kind, Content::Map | Content::InPlaceMap);
         if target.is_object() && (is_map || kind == Content::Data) {
-            return Err(format!("`{reference}` leads to no schema"));
+            return Err(format!("`{reference}` does not refer to a schema"));
         }
         Ok(Some(moved))
     }

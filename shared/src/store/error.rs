@@ -16,8 +16,8 @@ pub enum StoreError {
     #[error("{what} is full: try again when some of it is done")]
     Full { what: String },
     #[error(
-        "{bytes} bytes are more than a document of a store can have ({}): ask for less, or \
-             keep it in a file and pass its name",
+        "{bytes} bytes are more than a document of a store can have ({}): request less, or put \
+         the data into a file and pass its name",
         limits::DOCUMENT_BYTES
     )]
     TooLarge { bytes: usize },

@@ -125,7 +125,7 @@ impl dyn Store + '_ {
         let found = found.as_ref().map(Record::parse_value).transpose()?;
         found.map(Some).ok_or_else(|| {
             StoreError::Unavailable(format!(
-                "no majority confirms the decision `{name}`: ask again"
+                "no majority confirms the decision `{name}`: try again"
             ))
         })
     }

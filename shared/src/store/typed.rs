@@ -79,7 +79,7 @@ impl dyn Store + '_ {
             // A replicated store may hold the key without a majority. It may still lose or keep it.
             time::sleep(UNCONFIRMED).await;
         }
-        let why = format!("no majority confirms who has the key `{}`: ask again", key.key);
+        let why = format!("no majority confirms the owner of the key `{}`: try again", key.key);
         Err(StoreError::Unavailable(why))
     }
 

@@ -57,7 +57,7 @@ async fn a_failed_expression_is_not_retried_and_names_the_cause() {
         ("[t, t]", json!({ "t": "x".repeat(600_000) }), "tool.failed", "1048576 bytes"),
         ("l.map(a, l.map(b, l))", json!({ "l": vec![1; 2_000] }), "tool.failed", "1000000"),
         ("n.a", json!({ "n": "{{list.missing}}" }), "template.unresolved", "`{{list.missing}}`"),
-        ("unknown", json!("{{list}}"), "tool.failed", "`unknown` is no field of `values`"),
+        ("unknown", json!("{{list}}"), "tool.failed", "`unknown` is not a field of `values`"),
     ] {
         let mut step = compute(expression, values);
         step["retry"] = json!({ "maxAttempts": 3, "backoffMs": 1 });

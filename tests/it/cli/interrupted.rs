@@ -62,7 +62,7 @@ async fn cancel_compensates_the_steps_of_a_killed_process() {
     let ended = workspace.run(&["cancel", &id]).await;
     assert_eq!(ended.status, 0, "{ended:?}");
     assert!(
-        ended.err.contains("these calls undo what was done:\n  reserve  shop.release\n"),
+        ended.err.contains("these calls undo the execution:\n  reserve  shop.release\n"),
         "{ended:?}"
     );
     assert!(workspace.path("undone").exists());

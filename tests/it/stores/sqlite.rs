@@ -145,7 +145,7 @@ async fn a_file_that_is_no_store_is_refused() {
     let path = folder.path().join("notes.txt");
     std::fs::write(&path, "these are my notes, and they are long enough to be read").unwrap();
     let err = Sqlite::open(&path).map(drop).unwrap_err();
-    assert!(err.to_string().contains("no SQLite database"), "{err}");
+    assert!(err.to_string().contains("not a SQLite database"), "{err}");
     let err = Sqlite::open(folder.path()).map(drop).unwrap_err();
     assert!(matches!(err, StoreError::Unavailable(_)), "{err}");
     let err = Sqlite::open(&path.join("below/faber.db")).map(drop).unwrap_err();

@@ -83,7 +83,9 @@ mod tests {
         check(
             "price * 2",
             json!({ "prices": 1 }),
-            expect!["the expression is wrong: line 1, column 1: `price` is no field of `values`"],
+            expect![
+                "the expression is wrong: line 1, column 1: `price` is not a field of `values`"
+            ],
         );
         check(
             "sum(prices",

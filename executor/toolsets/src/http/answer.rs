@@ -223,7 +223,7 @@ mod tests {
             );
             let (said, hint) = err.message.split_once("; ").unwrap_or((&err.message, ""));
             assert!(said.ends_with(": ***KEY***"), "{}", err.message);
-            assert_eq!(hint.ends_with("look before you retry"), is_unknown, "{}", err.message);
+            assert_eq!(hint.ends_with("check before you retry"), is_unknown, "{}", err.message);
         }
         let busy = reply(429, &[("retry-after", "30")], b"slow down");
         expect!["tool.unavailable: `h` answered 429 Too Many Requests, and asks to wait: 30 s: slow down"]

@@ -51,7 +51,7 @@ impl Remote {
         let text = response.text().await.map_err(broken)?;
         let answer: Value = serde_json::from_str(&text).map_err(|_| {
             let what =
-                if status.is_success() { "something that is no JSON" } else { status.as_str() };
+                if status.is_success() { "something that is not JSON" } else { status.as_str() };
             self.not_faber(what)
         })?;
         self.take_data(answer)
@@ -121,9 +121,9 @@ impl Remote {
     }
 
     async fn wait_for_data<T>(&self, saying: impl Future<Output = T>) -> Result<T, Failure> {
-        time::timeout(MAX_SILENCE, saying)
-            .await
-            .map_err(|_| Failure::unreachable(format!("the server at `{}` went silent", self.url)))
+        time::timeout(MAX_SILENCE, saying).await.map_err(|_| {
+            Failure::unreachable(format!("the server at `{}` stopped answering", self.url))
+        })
     }
 
     fn take_data(&self, mut answer: Value) -> Result<Value, Failure> {
@@ -185,7 +185,7 @@ impl Events {
                 Some(chunk) => self.rest.extend_from_slice(&chunk),
                 None => {
                     let url = &self.server.url;
-                    let why = format!("the server at `{url}` broke the stream off");
+                    let why = format!("the server at `{url}` closed the stream early");
                     return Err(Failure::unreachable(why));
                 }
             }
@@ -246,7 +246,8 @@ fn is_stream(response: &Response) -> bool {
 fn parse_endpoint(address: &str) -> Result<Url, Failure> {
     let refuse = |why: &str| {
         Failure::usage(format!(
-            "`{address}` is no server: {why}; write an address such as `http://127.0.0.1:8080`"
+            "`{address}` is not the address of a server: {why}; write an address such as \
+             `http://127.0.0.1:8080`"
         ))
     };
     let text =
@@ -359,7 +360,7 @@ mod tests {
                 }
                 let events = asking.await.unwrap();
                 let lost = events.last().unwrap().as_ref().unwrap_err();
-                assert!(lost.message.ends_with("went silent"), "{}", lost.message);
+                assert!(lost.message.ends_with("stopped answering"), "{}", lost.message);
             })
             .await;
     }

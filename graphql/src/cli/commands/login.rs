@@ -87,7 +87,7 @@ async fn find_set(app: &App, name: &str) -> Result<SetConfig, Failure> {
 fn mcp_server_of(set: &SetConfig) -> Result<&McpServer, Failure> {
     match &set.source {
         Source::Mcp(server) => Ok(server),
-        _ => Err(Failure::usage(format!("`{}` has no login: it is no MCP server", set.name))),
+        _ => Err(Failure::usage(format!("`{}` has no login: it is not an MCP server", set.name))),
     }
 }
 

@@ -187,7 +187,7 @@ pub(crate) async fn unsave(session: &Session<'_>, name: &str) -> Result<ExitStat
     let document = json!({ "name": name, "removed": true });
     session
         .screen
-        .print_result(&document, &format!("{} names no plan any more", plain::safe_line(name)))
+        .print_result(&document, &format!("{} no longer names a plan", plain::safe_line(name)))
 }
 
 pub(crate) async fn list_saved(session: &Session<'_>) -> Result<ExitStatus, Failure> {
@@ -250,9 +250,9 @@ async fn export_draft(client: &Client, id: &str) -> Result<Value, Failure> {
     let plan = if id.parse::<PlanId>().is_ok() {
         id.into()
     } else if id.parse::<RequestId>().is_ok() {
-        newest_plan(client, id).await?.ok_or_else(|| {
-            Failure::new("NOT_FOUND", format!("there is no plan of a request `{id}`"))
-        })?
+        newest_plan(client, id)
+            .await?
+            .ok_or_else(|| Failure::new("NOT_FOUND", format!("the request `{id}` has no plan")))?
     } else {
         match find_saved(client, id).await? {
             Some(plan) => plan,
@@ -282,6 +282,6 @@ async fn not_saved(client: &Client, name: &str) -> Result<Failure, Failure> {
     let saved = all_saved(client).await?;
     let help =
         planner::suggest::did_you_mean(name, saved.iter().filter_map(|plan| plan["name"].as_str()));
-    let help = help.unwrap_or_else(|| "`faber list saved` lists those that are".to_owned());
+    let help = help.unwrap_or_else(|| "`faber list saved` lists the saved plans".to_owned());
     Ok(Failure::new("NOT_FOUND", format!("no plan was saved as `{name}`: {help}")))
 }

@@ -115,7 +115,7 @@ async fn find_open(
     if calls.is_empty() {
         return Ok(Some((id, calls)));
     }
-    session.screen.say("these calls undo what was done:");
+    session.screen.say("these calls undo the execution:");
     let rows = calls.iter().take(MAX_LISTED).map(|call| {
         let item = call.index.map(|index| format!("[{index}]")).unwrap_or_default();
         vec![format!("  {}{item}", call.step_id), call.tool_name.to_string()]
@@ -376,8 +376,8 @@ fn refuse_unknown_calls(id: ExecutionId, calls: &[RepeatedCall]) -> Option<Failu
     let (step, tool) = (plain::safe_line(&first.step_id), plain::safe_line(&first.tool_name));
     let shown = quote_for_shell(&first.step_id);
     let message = format!(
-        "`{step}` ({tool}){more} may have taken effect, and its outcome is unknown: record what \
-         became of it with `faber settle {id} {shown} --succeeded` or `--failed`, or repeat it with \
+        "`{step}` ({tool}){more} may have taken effect, and its outcome is unknown: record the \
+         outcome with `faber settle {id} {shown} --succeeded` or `--failed`, or repeat it with \
          `--yes`"
     );
     Some(Failure::new("CONFLICT", message))

@@ -86,7 +86,7 @@ async fn unknown_name(client: &Client, name: &str, only_actions: bool) -> Result
     let tools = all.tools.iter().filter(|_| !only_actions);
     let known = all.actions.iter().chain(tools).map(|item| &*item.name);
     let help = planner::suggest::did_you_mean(name, known);
-    let help = help.unwrap_or_else(|| "`faber toolkit show` shows what there is".to_owned());
+    let help = help.unwrap_or_else(|| "`faber toolkit show` lists actions and tools".to_owned());
     let what = if only_actions { "no action" } else { "neither action nor tool" };
     Ok(format!("the toolkit has {what} `{name}`: {help}"))
 }

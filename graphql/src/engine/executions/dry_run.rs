@@ -67,7 +67,7 @@ impl Executions {
 fn missing_tool(tool: &str, catalog: &Catalog) -> Option<ToolError> {
     match catalog.find(tool) {
         None => {
-            let why = format!("there is no tool `{tool}`: configure the toolset that has it");
+            let why = format!("there is no tool `{tool}`: add its toolset to the configuration");
             Some(ToolError::new(ErrorCode::UNAVAILABLE, why))
         }
         Some(found) if !found.is_active => {

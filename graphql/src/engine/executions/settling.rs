@@ -133,8 +133,8 @@ impl Executions {
                 {
                     let name = settled.name();
                     let why = format!(
-                        "step `{name}` was answered already; where no process carries `{id}` on, \
-                         `faber execute {id}` does"
+                        "step `{name}` was answered already; if no process runs `{id}`, continue \
+                         it with `faber execute {id}`"
                     );
                     return Err(EngineError::Conflict(why));
                 }

@@ -112,8 +112,8 @@ impl Executions {
             };
             if other == name && (of == item || of.is_none()) {
                 let why = format!(
-                    "step `{step}` was answered already; where no process carries `{id}` on, \
-                     `faber execute {id}` does"
+                    "step `{step}` was answered already; if no process runs `{id}`, continue it \
+                     with `faber execute {id}`"
                 );
                 return Err(EngineError::Conflict(why));
             }

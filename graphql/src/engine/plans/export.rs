@@ -74,7 +74,7 @@ fn rename_sub_plans(draft: &mut Value, from: &str, to: &str, convert: fn(&mut Va
 
 fn too_large() -> EngineError {
     EngineError::LimitExceeded(format!(
-        "the plan and those that it executes have more than {MAX_STEPS} steps together: export \
-         those that it executes by themselves"
+        "the plan and its sub-plans have more than {MAX_STEPS} steps together: export the \
+         sub-plans one by one"
     ))
 }

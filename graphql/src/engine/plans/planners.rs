@@ -18,7 +18,7 @@ use crate::{
 const MODEL: &str = "model";
 pub(in crate::engine) const NO_MODEL: &str = "no model is configured: write `planner: { provider: openai, model: NAME, \
                         api_key_env: OPENAI_API_KEY }` into the configuration; Anthropic, Gemini, \
-                        Groq, Ollama and whatever imitates OpenAI with a `base_url` go, too";
+                        Groq, Ollama and servers with the API of OpenAI (`base_url`) work, too";
 
 #[derive(Clone)]
 pub(in crate::engine) struct Planners {

@@ -50,7 +50,7 @@ fn a_wrong_expression_is_reported_with_its_place() {
         (
             "sum(price)",
             expect![[r#"
-                error[plan.invalid_parameters] tools[1].parameters.expression: line 1, column 5: `price` is no field of `values` (did you mean `prices`?)
+                error[plan.invalid_parameters] tools[1].parameters.expression: line 1, column 5: `price` is not a field of `values` (did you mean `prices`?)
             "#]],
         ),
         (
@@ -68,7 +68,7 @@ fn a_wrong_expression_is_reported_with_its_place() {
         (
             "sum(rows.prices)",
             expect![[r#"
-                error[plan.invalid_parameters] tools[1].parameters.expression: line 1, column 5: `rows` is no field of `values` (add it: `"values": {"rows": …}`)
+                error[plan.invalid_parameters] tools[1].parameters.expression: line 1, column 5: `rows` is not a field of `values` (add it: `"values": {"rows": …}`)
             "#]],
         ),
         (
@@ -107,8 +107,8 @@ fn a_wrong_expression_is_reported_with_its_place() {
     check(
         json!({ "expression": "a", "value": {} }),
         expect![[r#"
-        error[plan.invalid_parameters] tools[1].parameters.expression: line 1, column 1: `a` is no field of `values` (add it: `"values": {"a": …}`)
-        error[plan.invalid_parameters] tools[1].parameters.value: `flow.compute` knows no `value` (did you mean `values`?)
+        error[plan.invalid_parameters] tools[1].parameters.expression: line 1, column 1: `a` is not a field of `values` (add it: `"values": {"a": …}`)
+        error[plan.invalid_parameters] tools[1].parameters.value: `flow.compute` has no parameter `value` (did you mean `values`?)
     "#]],
     );
 }

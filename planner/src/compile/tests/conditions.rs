@@ -44,13 +44,13 @@ fn an_invalid_condition_is_reported() {
         &expect![[r#"
             error[plan.invalid_condition] tools[2].when: no step is called `autor` (did you mean `author`?)
             error[plan.invalid_condition] tools[3].when: 2 steps use the tool `listAuthors` (name one of them: `author`, `other`)
-            error[plan.invalid_condition] tools[4].when: line 1, column 13: it ends too early (write CEL over the steps before it, such as `steps["createAuthor"].age > 17`)
-            error[plan.invalid_condition] tools[5].when: line 1, column 1: it ends too early (write CEL over the steps before it, such as `steps["createAuthor"].age > 17`)
+            error[plan.invalid_condition] tools[4].when: line 1, column 13: it ends too early (write CEL over earlier steps, such as `steps["createAuthor"].age > 17`)
+            error[plan.invalid_condition] tools[5].when: line 1, column 1: it ends too early (write CEL over earlier steps, such as `steps["createAuthor"].age > 17`)
             error[plan.unknown_variable] tools[6].when: `vars.nothing`: no step maps the variable `nothing` (map it: `"outputMapping": {"path": "nothing"}`)
-            error[plan.invalid_condition] tools[7].when: there is no `item`: a condition is asked once, for the whole step (`{{item}}` and `{{index}}` belong into `parameters` and `compensate`)
-            error[plan.invalid_condition] tools[8].when: line 1, column 12: expected ':' in map entry (a condition has no templates: write the names without braces)
-            error[plan.invalid_condition] tools[9].when: there is no function `nothing` (write CEL over the steps before it, such as `steps["createAuthor"].age > 17`)
-            error[plan.invalid_condition] tools[10].when: it has 8004 bytes, and may have 4096 (write CEL over the steps before it, such as `steps["createAuthor"].age > 17`)
+            error[plan.invalid_condition] tools[7].when: `item` has no value here: a condition is evaluated once, for the whole step (use `{{item}}` and `{{index}}` in `parameters` and `compensate`)
+            error[plan.invalid_condition] tools[8].when: line 1, column 12: expected ':' in map entry (a condition cannot contain templates: write the names without braces)
+            error[plan.invalid_condition] tools[9].when: there is no function `nothing` (write CEL over earlier steps, such as `steps["createAuthor"].age > 17`)
+            error[plan.invalid_condition] tools[10].when: it has 8004 bytes, and the limit is 4096 (write CEL over earlier steps, such as `steps["createAuthor"].age > 17`)
         "#]],
     );
 }
@@ -64,8 +64,8 @@ fn a_condition_can_close_a_cycle() {
             { "id": "c", "name": "flow.noop", "when": "steps.c == null" },
         ]),
         &expect![[r#"
-            error[plan.cycle] tools[0].when: Circular dependency detected between tools: a -> b -> a (for example, do not look at `b` in `tools[0].when`)
-            error[plan.cycle] tools[2].when: Circular dependency detected between tools: c -> c (for example, do not look at `c` in `tools[2].when`)
+            error[plan.cycle] tools[0].when: Circular dependency detected between tools: a -> b -> a (for example, do not read `b` in `tools[0].when`)
+            error[plan.cycle] tools[2].when: Circular dependency detected between tools: c -> c (for example, do not read `c` in `tools[2].when`)
         "#]],
     );
 }

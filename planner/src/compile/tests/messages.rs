@@ -27,8 +27,8 @@ fn diagnostics_of_names() {
         &expect![[r#"
             error[plan.unknown_tool] tools[0].name: no tool is called `createAutor` (did you mean `createAuthor`?)
             error[plan.unknown_tool] tools[1].name: no tool is called `blog.createAuthor` (did you mean `createAuthor`?)
-            error[plan.unknown_tool] tools[2].name: no tool is called `sendMail` (`faber tools list` shows the tools that there are)
-            error[plan.inactive_tool] tools[3].name: `glob` belongs to the inactive set `files` (switch it on: `faber toolsets activate files`)
+            error[plan.unknown_tool] tools[2].name: no tool is called `sendMail` (`faber tools list` lists the tools)
+            error[plan.inactive_tool] tools[3].name: `glob` belongs to the inactive toolset `files` (activate it: `faber toolsets activate files`)
             error[plan.not_callable] tools[4].name: `weather` can be selected but not called (its description says why, or it has no `run`: `faber tools show` shows it)
             error[plan.missing_tool] tools[5]: the step names no tool (write the tool's name as `name`)
             error[plan.two_tools] tools[6]: the step has both `name` and `toolName` (keep exactly one of them)
@@ -65,7 +65,7 @@ fn diagnostics_of_references() {
             error[plan.invalid_template] tools[2].parameters.c: `{{b[x]}}` is not a template: `[x]` is neither `[0]` nor `["any key"]` (write `{{step.path}}`, or `{{{{` for two literal braces)
             error[plan.unknown_step_in_template] tools[2].parameters.d: `{{vars}}`: no variable is named (write `{{vars.name}}`)
             error[plan.unknown_variable] tools[2].parameters.d: `{{vars.x}}`: no step maps the variable `x` (map it: `"outputMapping": {"path": "x"}`)
-            error[plan.unknown_step_in_template] tools[2].parameters.d: `{{item}}` means something only in a step with `forEach` (give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is each of the items in turn, and `{{index}}` its place from 0; use them in `parameters` and `compensate`)
+            error[plan.unknown_step_in_template] tools[2].parameters.d: `{{item}}` has a value only in a step with `forEach` (give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is the current item, and `{{index}}` its index from 0; use them in `parameters` and `compensate`)
         "#]],
     );
 }
@@ -85,10 +85,10 @@ fn diagnostics_of_parameters() {
             error[plan.invalid_parameters] tools[0].parameters.age: "x" is not of type "integer"
             error[plan.invalid_parameters] tools[0].parameters.kind: "dog" is not one of "person" or "group"
             error[plan.missing_parameter] tools[0].parameters.address.city: `demo.createAuthor` needs `city` (of type string)
-            error[plan.invalid_parameters] tools[0].parameters.emial: `demo.createAuthor` knows no `emial` (did you mean `email`?)
-            error[plan.invalid_parameters] tools[1].parameters.zip: `demo.createAuthor` knows no `zip` (it takes `name`, `email`, `age`, `tags`, `address`, `kind`)
+            error[plan.invalid_parameters] tools[0].parameters.emial: `demo.createAuthor` has no parameter `emial` (did you mean `email`?)
+            error[plan.invalid_parameters] tools[1].parameters.zip: `demo.createAuthor` has no parameter `zip` (it takes `name`, `email`, `age`, `tags`, `address`, `kind`)
             error[plan.invalid_parameters] tools[2].parameters: parameters must be an object, not a list (write `{"name": value}`)
-            error[plan.invalid_parameters] tools[3].parameters: parameters must be an object, not text that is not the JSON of one (write `{"name": value}`)
+            error[plan.invalid_parameters] tools[3].parameters: parameters must be an object, not a string that is not the JSON of an object (write `{"name": value}`)
         "#]],
     );
 }
@@ -120,28 +120,28 @@ fn diagnostics_of_cycles_and_order() {
     draft["executionOrder"] = json!(["a", "c"]);
     expect![[r#"
         error[plan.cycle] tools[0].dependsOn: Circular dependency detected between tools: a -> b -> a (for example, take `b` out of `tools[0].dependsOn`)
-        warning[plan.order_differs] executionOrder: the order is not the one found: it names `c`, but no step is called `c` (the plan has `a`, `b`); it leaves out `b` (the order is always computed; leave `executionOrder` out)
+        warning[plan.order_differs] executionOrder: it differs from the computed order: it names `c`, but no step is called `c` (the plan has `a`, `b`); it leaves out `b` (leave `executionOrder` out, because Faber always computes the order)
     "#]].assert_eq(&lines(&bad(draft)));
     let mut draft = chain(&[("a", &["b"]), ("b", &[])]);
     draft["executionOrder"] = json!(["a", "b"]);
     expect![[r#"
-        warning[plan.order_differs] executionOrder: the order is not the one found: at 1 it has `a` where `b` belongs; at 2 it has `b` where `a` belongs (the order is always computed; leave `executionOrder` out)
+        warning[plan.order_differs] executionOrder: it differs from the computed order: position 1 has `a`, not `b`; position 2 has `b`, not `a` (leave `executionOrder` out, because Faber always computes the order)
     "#]].assert_eq(&lines(good(draft).diagnostics()));
     let mut draft = chain(&[("a", &[]), ("b", &[])]);
     draft["executionOrder"] = json!(["x", "y"]);
     expect![[r#"
-        warning[plan.order_differs] executionOrder: the order is not the one found: it names `x`, but no step is called `x` (the plan has `a`, `b`); it names `y`, but no step is called `y` (the plan has `a`, `b`); it leaves out `a`; it leaves out `b` (the order is always computed; leave `executionOrder` out)
+        warning[plan.order_differs] executionOrder: it differs from the computed order: it names `x`, but no step is called `x` (the plan has `a`, `b`); it names `y`, but no step is called `y` (the plan has `a`, `b`); it leaves out `a`; it leaves out `b` (leave `executionOrder` out, because Faber always computes the order)
     "#]].assert_eq(&lines(good(draft).diagnostics()));
     let ids: Vec<String> = (0..20).map(|it| format!("s{it}")).collect();
     let steps: Vec<_> = ids.iter().map(|it| (it.as_str(), &[][..])).collect();
     let mut draft = chain(&steps);
     draft["executionOrder"] = ids.iter().rev().map(String::as_str).collect();
     let told = lines(good(draft).diagnostics());
-    assert!(told.contains("at 8 it has `s12` where `s7` belongs; and more"), "{told}");
+    assert!(told.contains("position 8 has `s12`, not `s7`; and more"), "{told}");
     let mut draft = chain(&[("a", &[]), ("b", &[])]);
     draft["executionOrder"] = json!(["a", "flow.echo", "a"]);
     expect![[r#"
-        warning[plan.order_differs] executionOrder: the order is not the one found: it names `flow.echo`, but 2 steps use the tool `flow.echo` (name one of them: `a`, `b`); it leaves out `b` (the order is always computed; leave `executionOrder` out)
+        warning[plan.order_differs] executionOrder: it differs from the computed order: it names `flow.echo`, but 2 steps use the tool `flow.echo` (name one of them: `a`, `b`); it leaves out `b` (leave `executionOrder` out, because Faber always computes the order)
     "#]].assert_eq(&lines(good(draft).diagnostics()));
 }
 

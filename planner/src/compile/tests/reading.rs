@@ -91,7 +91,7 @@ fn an_unknown_field_in_an_inline_plan_hides_no_other_diagnostic() {
     let expected = expect![[r#"
         error[plan.unknown_field] tools[0].plan.tools[0].why: there is no field `why` (known are `id`, `name`, `toolName`, `plan`, `parameters`, `dependsOn`, `outputMapping`, `retry`, `timeoutMs`, `onError`, `requiresApproval`, `when`, `forEach`, `maxParallel`, `compensate`, `idleTimeoutMs`, `cacheTtlMs`, `strictTemplates`)
         error[plan.unknown_tool] tools[0].plan.tools[0].name: no tool is called `flow.ech` (did you mean `flow.echo`?)
-        error[plan.unknown_tool] tools[1].name: no tool is called `nothing` (`faber tools list` shows the tools that there are)
+        error[plan.unknown_tool] tools[1].name: no tool is called `nothing` (`faber tools list` lists the tools)
     "#]];
     expected.assert_eq(&lines(&found));
 }
@@ -139,7 +139,7 @@ fn a_draft_must_be_an_object_with_tools() {
     check(
         &deep,
         &expect![[r#"
-        error[plan.too_large] : the JSON nests too deep: recursion limit exceeded at line 1 column 128 (put such data into a file and name it)
+        error[plan.too_large] : the JSON nests too deep: recursion limit exceeded at line 1 column 128 (put such data into a file and pass its name)
     "#]],
     );
 }

@@ -44,9 +44,9 @@ fn an_invalid_compensation_is_reported() {
             error[plan.invalid_json] tools[0].compensate: this must be an object, not text
             error[plan.missing_tool] tools[1].compensate: the step names no tool (write the tool's name as `name`)
             error[plan.two_tools] tools[2].compensate: the step has both `name` and `toolName` (keep exactly one of them)
-            error[plan.unknown_tool] tools[2].compensate.name: no tool is called `a` (`faber tools list` shows the tools that there are)
+            error[plan.unknown_tool] tools[2].compensate.name: no tool is called `a` (`faber tools list` lists the tools)
             error[plan.unknown_tool] tools[3].compensate.name: no tool is called `deleteAuthor` (did you mean `createAuthor`?)
-            error[plan.inactive_tool] tools[4].compensate.toolName: `glob` belongs to the inactive set `files` (switch it on: `faber toolsets activate files`)
+            error[plan.inactive_tool] tools[4].compensate.toolName: `glob` belongs to the inactive toolset `files` (activate it: `faber toolsets activate files`)
             error[plan.not_callable] tools[5].compensate.name: `weather` can be selected but not called (its description says why, or it has no `run`: `faber tools show` shows it)
             error[plan.unknown_field] tools[6].compensate.paramters: there is no field `paramters` (did you mean `parameters`?)
             error[plan.unknown_field] tools[6].compensate.dependsOn: there is no field `dependsOn` (known are `name`, `toolName`, `parameters`, `retry`, `timeoutMs`)
@@ -70,7 +70,7 @@ fn a_compensation_that_reads_a_dependent_closes_a_cycle() {
             { "id": "b", "name": "flow.noop", "dependsOn": "a" },
         ]),
         &expect![[r#"
-            error[plan.cycle] tools[0].compensate.parameters.x: Circular dependency detected between tools: a -> b -> a (for example, take `{{b.x}}`, which looks at `b`, out of `tools[0].compensate.parameters.x`)
+            error[plan.cycle] tools[0].compensate.parameters.x: Circular dependency detected between tools: a -> b -> a (for example, take `{{b.x}}`, which reads `b`, out of `tools[0].compensate.parameters.x`)
         "#]],
     );
 }

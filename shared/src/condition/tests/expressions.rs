@@ -82,7 +82,7 @@ fn min_and_max_need_values_of_one_kind() {
         ("[min([1, 1.0]), max([1.0, 1])]", "[1,1.0]"),
         ("max([false, true])", "true"),
         ("min([timestamp(at), timestamp(0)])", r#""1970-01-01T00:00:00Z""#),
-        ("min(none)", "`min` of `none`: the list is empty; ask `size(list) > 0` first"),
+        ("min(none)", "`min` of `none`: the list is empty; check `size(list) > 0` first"),
         ("max(mixed)", "`max` of `mixed`: item 1 is a string, and item 0 is a number"),
         ("max([[1]])", "`max` of `[…]`: item 0 is a list, which has no order"),
         ("max([1, 0.0 / 0])", "`max` of `[…]`: item 1 is a number, which has no order"),
@@ -143,7 +143,7 @@ fn list_functions_are_available_in_conditions() {
     ]);
     check(
         "sum([1])",
-        &expect!["error: it gives neither true nor false; compare it with something"],
+        &expect!["error: its value is neither true nor false; compare it with something"],
     );
     check("min([true])", &expect!["it is true"]);
 }
@@ -151,9 +151,9 @@ fn list_functions_are_available_in_conditions() {
 #[test]
 fn an_error_of_an_expression_names_the_place() {
     gives(&[
-        ("1 + price", "error: line 1, column 5: `price` is no field of `values`"),
-        ("item.other +\n other", "error: line 2, column 2: `other` is no field of `values`"),
-        ("'price' + price", "error: line 1, column 11: `price` is no field of `values`"),
+        ("1 + price", "error: line 1, column 5: `price` is not a field of `values`"),
+        ("item.other +\n other", "error: line 2, column 2: `other` is not a field of `values`"),
+        ("'price' + price", "error: line 1, column 11: `price` is not a field of `values`"),
         ("n.total()", "error: line 1, column 3: there is no function `total`"),
         ("sum(n", "error: line 1, column 6: it ends too early"),
         ("", "error: line 1, column 1: it ends too early"),
@@ -162,9 +162,9 @@ fn an_error_of_an_expression_names_the_place() {
             "error: line 1, column 1: `package` is a word of CEL; give the value another name",
         ),
         ("text.matches('(')", "error: line 1, column 6: the pattern of `matches`: unclosed group"),
-        ("input", "error: line 1, column 1: `input` is no field of `values`"),
+        ("input", "error: line 1, column 1: `input` is not a field of `values`"),
         ("b'x'", "error: expressions have no bytes"),
-        ("n[3]", "`n` has no item 3: there are 3, counted from 0; ask `size(n)` first"),
+        ("n[3]", "`n` has no item 3: there are 3, counted from 0; check `size(n)` first"),
     ]);
 }
 

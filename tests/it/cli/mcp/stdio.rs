@@ -115,7 +115,7 @@ async fn tool_errors_have_a_code_and_a_remedy() {
         ("execute", json!({ "id": "exec_1_aaaaaaaaa" }), "NOT_FOUND", "exec_1_aaaaaaaaa"),
         ("plan", json!({}), "INVALID_ARGUMENT", "missing field `query`"),
         ("plan", json!({ "query": "x", "qurey": 1 }), "INVALID_ARGUMENT", "unknown field `qurey`"),
-        ("plan", json!({ "query": "" }), "INVALID_ARGUMENT", "say in words"),
+        ("plan", json!({ "query": "" }), "INVALID_ARGUMENT", "describe the task"),
         ("validate", json!({ "plan": [] }), "INVALID_ARGUMENT", "expected a map"),
     ] {
         let (error, told) = client.call_refused(tool, arguments.clone()).await;

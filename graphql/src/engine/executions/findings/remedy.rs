@@ -133,7 +133,7 @@ impl Remedy {
     }
 
     pub(super) fn doctor() -> Self {
-        Self::new("see what is missing or unreachable", "faber doctor".to_owned())
+        Self::new("see which tools are missing or unreachable", "faber doctor".to_owned())
     }
 
     pub(super) fn look_at(id: ExecutionId) -> Self {

@@ -554,7 +554,7 @@ fn every_finding_has_its_message_and_remedies() {
             -> revise P FILE | replan E
           INFO SKIP skip.execution_failed @4: `b` did not run, because `a` failed first
         tool.outcome_unknown
-          ERROR FAILURE tool.outcome_unknown @4: `a` failed: it broke off; whether the call took effect is unknown, it may yet happen: look before you retry; a second call could repeat its effect, so a person must decide
+          ERROR FAILURE tool.outcome_unknown @4: `a` failed: it broke off; it is unknown whether the call took effect, and it may still do so: check before you retry; a second call could repeat its effect, so a person must decide
             -> settle E a --succeeded | settle E a --failed | retry E!
           INFO SKIP skip.execution_failed @4: `b` did not run, because `a` failed first
         custom code
@@ -605,7 +605,7 @@ fn every_finding_has_its_message_and_remedies() {
           ERROR WAIT wait.decision @4: `a` failed with tool.failed and needs a decision: 503
             -> approve E a | approve E a --reject
         decision, unknown
-          ERROR WAIT wait.decision @4: `a` failed with tool.outcome_unknown and needs a decision: it broke off; whether the call took effect is unknown, it may yet happen: look before you retry
+          ERROR WAIT wait.decision @4: `a` failed with tool.outcome_unknown and needs a decision: it broke off; it is unknown whether the call took effect, and it may still do so: check before you retry
             -> settle E a --succeeded | settle E a --failed | approve E a! | approve E a --reject
         signal
           WARNING WAIT wait.signal @3: `a` waits for the signal `paid`
@@ -642,7 +642,7 @@ fn every_finding_has_its_message_and_remedies() {
           WARNING WAIT wait.worker @1: no worker runs it
             -> execute E
         busy workers
-          WARNING WAIT wait.worker @1: no worker runs it yet: those that are there lack its tools or are busy
+          WARNING WAIT wait.worker @1: no worker runs it yet: all workers lack its tools or are busy
             -> execute E
         its worker was lost
           WARNING WAIT wait.worker @4: no worker runs it: the worker `work_1_aaaaaaaaa` on node1 has stopped while `a` and `b` ran
@@ -672,7 +672,7 @@ fn every_finding_has_its_message_and_remedies() {
           WARNING WARNING waits_shortened @5: a clock was 2 h ahead, so waits and the deadline were shortened to their own length
           INFO WAIT wait.sleep @3: `a` sleeps for another 5 s
         takeover
-          ERROR FAILURE tool.outcome_unknown @7: `a` failed: the worker was lost while the tool was called; whether the call took effect is unknown, it may yet happen: look before you retry; a second call could repeat its effect, so a person must decide
+          ERROR FAILURE tool.outcome_unknown @7: `a` failed: the worker was lost while the tool was called; it is unknown whether the call took effect, and it may still do so: check before you retry; a second call could repeat its effect, so a person must decide
             -> settle E a --succeeded | settle E a --failed | retry E!
           ERROR FAILURE tool.unavailable @10: `b` failed: the worker was lost, and the execution has failed meanwhile
             -> retry E | doctor
@@ -716,7 +716,7 @@ fn every_finding_has_its_message_and_remedies() {
           WARNING WARNING compensation.not_undone @8: `a[0]` was not undone, because compensation was switched off
             -> tools call shop.refund '{"id":1}'!
         unknown, not undone
-          ERROR FAILURE tool.outcome_unknown @4: `a` failed: it broke off; whether the call took effect is unknown, it may yet happen: look before you retry; a second call could repeat its effect, so a person must decide
+          ERROR FAILURE tool.outcome_unknown @4: `a` failed: it broke off; it is unknown whether the call took effect, and it may still do so: check before you retry; a second call could repeat its effect, so a person must decide
             -> settle E a --succeeded | settle E a --failed | retry E!
           WARNING WARNING compensation.unknown @4: `a` may have taken effect and is not undone: `shop.refund` undoes it
           INFO SKIP skip.execution_failed @4: `mail` did not run, because `a` failed first

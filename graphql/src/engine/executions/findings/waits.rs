@@ -98,7 +98,7 @@ fn missing_tools(view: &View<'_>) -> Vec<(String, String)> {
                 format!("its toolset `{set}` failed: {}", cause_line(&error))
             }
             Found::Connecting => return None,
-            _ => "no toolset here has it".to_owned(),
+            _ => "no toolset of this node has it".to_owned(),
         };
         Some((tool.to_string(), why))
     });
@@ -125,7 +125,7 @@ fn describe_absence(view: &View<'_>, attendance: Attendance) -> String {
             list_names(&names)
         ),
         _ if view.has_workers() => {
-            "no worker runs it yet: those that are there lack its tools or are busy".to_owned()
+            "no worker runs it yet: all workers lack its tools or are busy".to_owned()
         }
         _ => "no worker runs it".to_owned(),
     }
