@@ -44,7 +44,7 @@ pub enum Denied {
          the payload of `connection_init`; `faber` takes it from FABER_TOKEN"
     )]
     NoToken,
-    #[error("the access token is not one of this server's: look at `access.tokens` there")]
+    #[error("this server does not know the access token: check `access.tokens` there")]
     UnknownToken,
 }
 
@@ -99,7 +99,7 @@ impl Access {
 
     /// Formats the count of alerts for `/metrics`.
     pub fn figures(&self) -> String {
-        let mut text = "# HELP faber_alerts_total What was suspicious about callers, by kind.\n\
+        let mut text = "# HELP faber_alerts_total Suspicious behaviour of callers, by kind.\n\
                         # TYPE faber_alerts_total counter\n"
             .to_owned();
         for kind in Kind::ALL {

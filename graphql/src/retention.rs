@@ -37,7 +37,7 @@ impl Retention {
                     if some.more { PAUSE } else { POLL_INTERVAL }
                 }
                 Err(err) => {
-                    tracing::warn!(%err, "what is old cannot be removed now");
+                    tracing::warn!(%err, "cannot remove old executions now");
                     POLL_INTERVAL
                 }
             };

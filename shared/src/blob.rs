@@ -51,7 +51,7 @@ pub struct Blob {
 
 /// A text that is not the id of a blob.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a blob is called `exec_…/SHA-256` or `{NO_EXECUTION}/SHA-256`")]
+#[error("the id of a blob is `exec_…/SHA-256` or `{NO_EXECUTION}/SHA-256`")]
 pub struct InvalidBlobId;
 
 impl BlobId {

@@ -243,7 +243,7 @@ impl Schema {
         }
         let limit = Limit { fixed: ERROR_EVALUATIONS, per_part: ERRORS_PER_PART };
         self.check_metered(value, budget, limit, find).unwrap_or_else(|_| {
-            let why = "it does not fit the schema (there is too much to say why)";
+            let why = "it does not fit the schema (the reasons are too long to list)";
             let misfit = SchemaViolation::of_whole(ViolationKind::Other, why.to_owned());
             Some(misfit).into_iter().filter(keep).collect()
         })

@@ -128,7 +128,7 @@ async fn broken_embedders_are_reported_and_the_next_one_is_used() {
         choice.passed_over.iter().map(|passed| passed.why.to_string()).collect();
     assert_eq!(whys.len(), 3, "{whys:?}");
     assert!(whys[0].contains("config.json` cannot be read"), "{whys:?}");
-    assert!(whys[1].contains("`embedding.base_url` is no address"), "{whys:?}");
+    assert!(whys[1].contains("`embedding.base_url` is not an address"), "{whys:?}");
     assert!(whys[2].contains("it is not set"), "{whys:?}");
     assert!(Arc::ptr_eq(&choice, &embedders.choose().await), "the choice is kept");
     let none = Embedders::new(Vec::new(), Arc::new(Memory::new()));

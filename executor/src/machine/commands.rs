@@ -184,7 +184,7 @@ impl Decision<'_> {
         {
             let ms = self.call_policy(task).timeout_ms;
             let error =
-                ToolError::new(ErrorCode::TIMEOUT, format!("no signal came within {ms} ms"));
+                ToolError::new(ErrorCode::TIMEOUT, format!("no signal arrived within {ms} ms"));
             let (step, part, attempt) = (self.step_id(task), task.part, Attempt::FIRST);
             self.record_event(Event::StepFailed { step, part, attempt, error, command: None });
         }

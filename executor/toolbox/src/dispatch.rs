@@ -429,7 +429,7 @@ mod tests {
         assert_eq!(failed, expected);
         let lost = ToolError::new(ErrorCode::TIMEOUT, "late").with_unknown_outcome();
         let told = call.report(Err(lost)).unwrap();
-        assert_eq!(told["error"], "late; it may have taken effect, or may yet");
+        assert_eq!(told["error"], "late; it may have taken effect, or may do so later");
         let stopped = ToolError::new(ErrorCode::CANCELLED, "stop");
         assert_eq!(call.report(Err(stopped.clone())), Err(stopped));
         let long = call.report(Ok(json!("ä".repeat(RESULT_BYTES)))).unwrap();

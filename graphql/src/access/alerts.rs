@@ -61,7 +61,7 @@ impl Alerts {
     /// Counts an unknown token. The fifth in a minute raises an alert.
     pub(super) fn bad_token(&self, peer: IpAddr, now: Instant) {
         if self.count_attempt(peer, now) >= BAD_TOKENS {
-            let what = "one peer sends access tokens that nobody has";
+            let what = "one peer sends unknown access tokens";
             self.raise(Kind::BadTokens, &peer.to_string(), what, now);
         }
     }

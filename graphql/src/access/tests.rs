@@ -189,7 +189,7 @@ fn alerts_are_counted_in_metrics() {
         assert!(access.enter(Some("wrong"), peer()).is_err());
     }
     expect![[r#"
-        # HELP faber_alerts_total What was suspicious about callers, by kind.
+        # HELP faber_alerts_total Suspicious behaviour of callers, by kind.
         # TYPE faber_alerts_total counter
         faber_alerts_total{kind="bad_tokens"} 2
         faber_alerts_total{kind="forbidden_tool"} 0

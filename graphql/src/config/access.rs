@@ -212,7 +212,7 @@ fn read_text(fields: &Map<String, Value>, key: &str) -> Result<String, String> {
     match fields.get(key) {
         Some(Value::String(text)) if !text.trim().is_empty() => Ok(text.clone()),
         None | Some(Value::Null) => Err(format!("`{key}` is missing")),
-        Some(other) => Err(format!("`{key}` is {other}; write a text")),
+        Some(other) => Err(format!("`{key}` is {other}; write a string")),
     }
 }
 
@@ -226,7 +226,7 @@ fn read_patterns(value: Option<&Value>) -> Result<Option<Vec<ToolPattern>>, Stri
         }
     };
     let glob = |item: &Value| {
-        let text = item.as_str().ok_or_else(|| format!("`tools` has {item}; write a text"))?;
+        let text = item.as_str().ok_or_else(|| format!("`tools` has {item}; write a string"))?;
         text.parse().map_err(|err: crate::access::GlobError| format!("`tools`: {err}"))
     };
     items.iter().map(glob).collect::<Result<_, _>>().map(Some)

@@ -73,7 +73,7 @@ fn read_text<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<Option<&'a
     match fields.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(other) => Err(format!("`{key}` is {other}; write a text")),
+        Some(other) => Err(format!("`{key}` is {other}; write a string")),
     }
 }
 

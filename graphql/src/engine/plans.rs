@@ -160,7 +160,7 @@ impl Plans {
                 // The caller gets this error even if the store fails now.
                 let entry = self.new_entry("error", error_json(&err));
                 if let Err(lost) = self.store.add_transcript(request.id, &[entry]).await {
-                    tracing::warn!(request = %request.id, %lost, "cannot keep why there is no plan");
+                    tracing::warn!(request = %request.id, %lost, "cannot store the planning error");
                 }
                 Err(err.with_request(request.id))
             }

@@ -253,7 +253,7 @@ async fn collect_body(body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
     let mut chunks = body.into_data_stream();
     let (mut bytes, mut length) = (Vec::new(), 0_usize);
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|_| Refusal::malformed("the body broke off"))?;
+        let chunk = chunk.map_err(|_| Refusal::malformed("the body is incomplete"))?;
         length = length.saturating_add(chunk.len());
         if length > limit.saturating_mul(DRAIN) {
             break;

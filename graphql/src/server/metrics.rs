@@ -63,7 +63,7 @@ impl Metrics {
 
     pub(super) fn render(&self) -> String {
         let mut text = String::from(
-            "# HELP faber_http_requests_total Requests answered, by what they wanted.\n\
+            "# HELP faber_http_requests_total Requests answered, by kind.\n\
              # TYPE faber_http_requests_total counter\n",
         );
         for ((kind, status), count) in
@@ -121,7 +121,7 @@ mod tests {
         let open = metrics.websocket();
         drop(metrics.subscription());
         expect![[r#"
-            # HELP faber_http_requests_total Requests answered, by what they wanted.
+            # HELP faber_http_requests_total Requests answered, by kind.
             # TYPE faber_http_requests_total counter
             faber_http_requests_total{kind="query",status="200"} 2
             faber_http_requests_total{kind="forbidden",status="403"} 1

@@ -202,7 +202,10 @@ impl House {
             self.checks.stop_checks();
         }
         if timeout(grace.saturating_sub(begun.elapsed()), self.drain()).await.is_err() {
-            tracing::warn!(tasks = self.tasks.len(), "the shutdown's grace is over; dropping");
+            tracing::warn!(
+                tasks = self.tasks.len(),
+                "the grace period of the shutdown has passed; dropping"
+            );
         }
         self.tasks.shutdown().await;
     }

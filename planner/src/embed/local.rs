@@ -84,7 +84,7 @@ fn unusable_model(model: &str, why: &Broken) -> EmbedError {
 }
 
 fn broken_off(model: &str, err: &JoinError) -> EmbedError {
-    EmbedError::Model { model: model.to_owned(), why: format!("encoding was broken off ({err})") }
+    EmbedError::Model { model: model.to_owned(), why: format!("encoding ended early ({err})") }
 }
 
 fn open_builtin() -> Result<Encoder, Broken> {

@@ -64,11 +64,11 @@ pub struct Pulled {
 pub enum PullError {
     /// The name is not valid.
     #[error(
-        "`{0}` is no name of a model: write it as the hub does, such as `all-MiniLM-L6-v2` or \
+        "`{0}` is not the name of a model: write it as the hub does, such as `all-MiniLM-L6-v2` or \
          `BAAI/bge-small-en-v1.5`"
     )]
     Name(String),
-    #[error("`{0}` is no SHA-256: write its 64 hexadecimal digits")]
+    #[error("`{0}` is not a SHA-256: write its 64 hexadecimal digits")]
     Checksum(String),
     #[error("{place} cannot be reached: {why}; try again later, and the download resumes")]
     Unreachable { place: String, why: String },
@@ -201,7 +201,7 @@ impl Source<'_> {
         let address = format!("{hub}/{}/resolve/{revision}/{file}", self.repository);
         address.parse::<Url>().map_err(|err| PullError::Unreachable {
             place: format!("`{hub}`"),
-            why: format!("it is no address ({err})"),
+            why: format!("it is not an address ({err})"),
         })
     }
 

@@ -89,7 +89,9 @@ impl Server {
         let written = config.base_url.trim_end_matches('/');
         let refused = |why: String| EmbedError::Refused { url: written.to_owned(), why };
         let url: Url = format!("{written}/embeddings").parse().map_err(|err| {
-            refused(format!("`embedding.base_url` is no address ({err}): write `http://host/v1`"))
+            refused(format!(
+                "`embedding.base_url` is not an address ({err}): write `http://host/v1`"
+            ))
         })?;
         if !url.username().is_empty() || url.password().is_some() {
             let why = "`embedding.base_url` contains a password: remove it, and name a variable \

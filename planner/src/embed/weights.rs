@@ -102,7 +102,9 @@ impl Weights {
 
     fn new(header: &[u8], size: u64, len: u64, source: Source) -> Result<Self, Broken> {
         let is_none = |why: &dyn std::fmt::Display| {
-            Broken(format!("its weights are no whole `safetensors` file ({why}): fetch it again"))
+            Broken(format!(
+                "its weights are not a complete `safetensors` file ({why}): fetch it again"
+            ))
         };
         let all: BTreeMap<String, Value> =
             serde_json::from_slice(header).map_err(|err| is_none(&err))?;

@@ -182,7 +182,7 @@ fn base_url(settings: &Settings) -> Result<String, String> {
         };
     };
     let url: Url = written.parse().map_err(|err| {
-        format!("`planner.base_url` is no address ({err}): write `https://host/v1`")
+        format!("`planner.base_url` is not an address ({err}): write `https://host/v1`")
     })?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err("`planner.base_url` is neither `http://…` nor `https://…`".to_owned());

@@ -121,7 +121,7 @@ impl Mongo {
             Ok(Some(execution)) => execution,
             Ok(None) => return Ok(()),
             Err(err) if err.is_permanent() => {
-                tracing::warn!(execution = %id, %err, "cannot tell if it needs a person");
+                tracing::warn!(execution = %id, %err, "cannot find out whether it needs a person");
                 return Ok(());
             }
             Err(err) => return Err(err),

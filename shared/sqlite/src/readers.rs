@@ -81,7 +81,7 @@ impl Readers {
                 let _ = sender.send(connection.and_then(read));
             }
         }));
-        let panicked = |_| StoreError::Unavailable("a read was broken off".to_owned());
+        let panicked = |_| StoreError::Unavailable("a read was interrupted".to_owned());
         result.await.map_err(panicked)?
     }
 

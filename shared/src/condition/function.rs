@@ -167,7 +167,7 @@ impl Function {
             },
             (Self::Timestamp, Val::Text(text)) => DateTime::parse_from_rfc3339(text)
                 .map(|time| Val::Time(time.with_timezone(&Utc)))
-                .map_err(|_| describe_value(of, "no time such as `2026-01-31T08:00:00Z`")),
+                .map_err(|_| describe_value(of, "not a time such as `2026-01-31T08:00:00Z`")),
             (Self::Timestamp, Val::Integer(seconds)) => i64::try_from(*seconds)
                 .ok()
                 .and_then(|seconds| DateTime::from_timestamp(seconds, 0))
@@ -175,7 +175,7 @@ impl Function {
                 .ok_or_else(|| format!("`{seconds}` seconds are outside the range of timestamps")),
             (Self::Duration, Val::Text(text)) => parse_duration(text)
                 .map(Val::Span)
-                .ok_or_else(|| describe_value(of, "no duration such as `1h30m`")),
+                .ok_or_else(|| describe_value(of, "not a duration such as `1h30m`")),
             _ => return None,
         })
     }
@@ -214,7 +214,7 @@ fn to_integer(of: &Val<'_>) -> Option<Result<i128, String>> {
         Val::Time(time) => Some(time.timestamp().into()),
         _ => return None,
     };
-    Some(found.ok_or_else(|| describe_value(of, "no integer of 64 bits")))
+    Some(found.ok_or_else(|| describe_value(of, "not a 64-bit integer")))
 }
 
 /// Parses a duration as Go and CEL write it: numbers with units, such as `1h30m`, `1.5s` or

@@ -286,11 +286,11 @@ fn evaluation_errors_are_explained() {
 fn calculation_errors_are_explained() {
     check("author.big + 1 > 0", &expect!["`+`: the result is too large"]);
     check("author.half % 2 == 0", &expect!["`%`: needs whole numbers"]);
-    check("int('12x') == 12", &expect![[r#"`int` of `"12x"`: `12x` is no integer of 64 bits"#]]);
+    check("int('12x') == 12", &expect![[r#"`int` of `"12x"`: `12x` is not a 64-bit integer"#]]);
     check(
         "timestamp('yesterday') == null",
         &expect![[
-            r#"`timestamp` of `"yesterday"`: `yesterday` is no time such as `2026-01-31T08:00:00Z`"#
+            r#"`timestamp` of `"yesterday"`: `yesterday` is not a time such as `2026-01-31T08:00:00Z`"#
         ]],
     );
     check(

@@ -82,7 +82,7 @@ pub enum PlanError {
     #[error("two steps are called `{0}`")]
     Duplicate(StepId),
     /// The names do not match the steps.
-    #[error("the names are not those of the plan's steps")]
+    #[error("the names do not match the plan's steps")]
     Names,
     /// The order of the draft does not name each step exactly once.
     #[error("the order in which the steps were written does not name each step once")]

@@ -71,7 +71,8 @@ async fn a_single_call_without_a_permit_in_time_is_refused() {
     assert_eq!(late["code"], "LIMIT_EXCEEDED");
     assert_eq!(
         late["message"],
-        "calls of `flow.echo` are limited by `set:flow`: there was no room within 30 s; try again later"
+        "calls of `flow.echo` are limited by `set:flow`: no call could start within 30 s; try \
+         again later"
     );
     let history = api.get("{ toolHistory { tool } }", json!({})).await;
     assert_eq!(history, json!([{ "tool": "flow.sleep" }]), "a refused call is not made");

@@ -88,7 +88,7 @@ async fn a_missing_input_is_a_warning_or_an_error_with_strict_templates() {
     let execution = dry_run(&api, tools.clone(), json!({})).await;
     assert_eq!(execution["state"], "COMPLETED");
     let warning = text(&execution["steps"][0]["warnings"][0]);
-    assert!(warning.starts_with("`{{input.y}}` found nothing"), "{warning}");
+    assert!(warning.starts_with("`{{input.y}}` has no value"), "{warning}");
     let execution = dry_run(&api, tools, json!({ "strictTemplates": true })).await;
     assert_eq!(execution["state"], "FAILED");
     assert_eq!(execution["steps"][0]["error"]["code"], "template.unresolved");

@@ -71,7 +71,7 @@ async fn an_unresolved_template_is_a_warning() {
     assert_eq!(done["findings"][0]["severity"], "WARNING");
     let id = done["executionId"].as_str().unwrap();
     let told = workspace.run(&["debug", id]).await.out;
-    let expected = "warning[warning.template]: `say`: `{{p.foo}}` found nothing";
+    let expected = "warning[warning.template]: `say`: `{{p.foo}}` has no value";
     assert!(told.contains(expected), "{told}");
 
     // Braces in the output of a tool are data.

@@ -52,7 +52,7 @@ pub(super) fn read_file(
     stop: &StopSignal,
 ) -> Result<String, ToolError> {
     if args.limit == Some(0) {
-        let why = "`limit` is 0: say how many lines to read, or leave it out to read all";
+        let why = "`limit` is 0: write the number of lines to read, or leave it out to read all";
         return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
     }
     let place = root.resolve_path(&args.file_path)?;

@@ -61,7 +61,7 @@ async fn read_file_shows_line_numbers() {
     .await;
     read(
         json!({ "file_path": "a.txt", "offset": 0, "limit": 0 }),
-        expect!["tool.invalid_parameters: `limit` is 0: say how many lines to read, or leave it out to read all"],
+        expect!["tool.invalid_parameters: `limit` is 0: write the number of lines to read, or leave it out to read all"],
     )
     .await;
     read(

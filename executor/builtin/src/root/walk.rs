@@ -199,7 +199,7 @@ impl<'a> Walk<'a> {
         if *count > 0 {
             notes.push(format!(
                 "({count} file(s) have a line that is too long to search and were searched up \
-                 to it, such as {first}: use `bash`, where that is switched on)"
+                 to it, such as {first}: use `bash` if it is active)"
             ));
         }
         notes

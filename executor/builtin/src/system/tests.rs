@@ -301,7 +301,7 @@ async fn background_commands_are_listed_read_and_killed() {
     assert_eq!(killed, format!("Killed process {pid} (SIGTERM)"));
     says("bye").await;
     let nothing = json!({ "file_path": ".faber/background/1.log", "lines": 0 });
-    world.check("read_logs", nothing, expect!["tool.invalid_parameters: `lines` is 0: say how many lines to read, or leave it out to read 50 (retryable: false)"]).await;
+    world.check("read_logs", nothing, expect!["tool.invalid_parameters: `lines` is 0: write the number of lines to read, or leave it out to read 50 (retryable: false)"]).await;
 }
 
 /// Regression: Faber did not recognise its own zombie processes.

@@ -181,7 +181,7 @@ impl Bearer {
             _ if !oauth.is_for_people() => {
                 format!("`{set}` rejects the token that was granted{more}: check its `auth`")
             }
-            None => format!("`{set}` {NEEDS_LOGIN}, and there is no place to keep one"),
+            None => format!("`{set}` {NEEDS_LOGIN}, but Faber has no folder to store it"),
             Some(kept) => {
                 if let Some(scope) = &params.scope
                     && let Err(why) = kept.add_wanted_scopes(scope).await

@@ -304,7 +304,7 @@ mod tests {
         };
         check("https://a/mcp", "https://b/token", expect![""]);
         check("http://localhost:1/mcp", "http://127.0.0.1:2/token", expect![""]);
-        check("https://a/mcp", "nowhere", expect![[r"`nowhere` is no URL"]]);
+        check("https://a/mcp", "nowhere", expect![[r"`nowhere` is not a URL"]]);
         check(
             "https://a/mcp",
             "http://b/token",

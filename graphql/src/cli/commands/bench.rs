@@ -38,7 +38,7 @@ fn own_store(config: &Config) -> Result<Option<OwnStore>, Failure> {
     }
     fs::create_dir_all(&config.data).map_err(|err| {
         let place = config.data.display();
-        Failure::new("STORE_UNAVAILABLE", format!("`{place}` cannot be made: {err}"))
+        Failure::new("STORE_UNAVAILABLE", format!("`{place}` cannot be created: {err}"))
     })?;
     Ok(Some(OwnStore(config.data.join(format!("bench-{}.db", std::process::id())))))
 }

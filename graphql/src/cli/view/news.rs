@@ -258,7 +258,7 @@ impl ExecutionView {
                 return None;
             }
             "claimed" if data.epoch > 1 && !data.renewed => {
-                format!("carried on by {}", &*data.node)
+                format!("continued by {}", &*data.node)
             }
             "signal_received" => format!("signal {}", &*data.name),
             "signal_refused" => format!("signal {} refused", &*data.name),

@@ -153,7 +153,8 @@ pub(crate) fn draw_failure(failure: &Failure, paint: Paint) -> String {
         let _ = write!(shown, "\n   {} nearest tools: {}", paint.cyan("="), nearest.join(", "));
     }
     if let Some(request) = text("requestId") {
-        let hint = format!("how it came to this: faber debug {}", plain::safe_line(request));
+        let hint =
+            format!("to see how the planning went: faber debug {}", plain::safe_line(request));
         let _ = write!(shown, "\n   {} {hint}", paint.cyan("="));
     }
     shown

@@ -65,7 +65,7 @@ pub(crate) fn draw_report(
         told.push_str(&draw_planning(request, paint));
     } else {
         let origin = origin_of(&request.transcript, &main.plan);
-        told.push_str(&draw_section("How the plan came to be", &[origin], paint));
+        told.push_str(&draw_section("How the plan was made", &[origin], paint));
     }
     told.push_str(&draw_section("Next", &next_commands(request, main, is_full), paint));
     if !is_full {
@@ -182,7 +182,7 @@ fn draw_body(execution: &Execution, is_full: bool, paint: Paint) -> String {
     if let Some((error, parameters)) = error.zip(parameters) {
         let name = part_name(&error.step_id.to_string(), error.index);
         let lines = first_lines(&indent_json(parameters, 0), PARAMETERS);
-        told.push_str(&draw_section(&format!("What {name} was given"), &lines, paint));
+        told.push_str(&draw_section(&format!("Parameters of {name}"), &lines, paint));
     }
     told
 }
@@ -229,7 +229,7 @@ fn step_in_full(step: &StepStatus, paint: Paint) -> Vec<String> {
 }
 
 fn draw_planning(request: &Request, paint: Paint) -> String {
-    let mut told = format!("\n{}\n", paint.bold("How the plan came to be"));
+    let mut told = format!("\n{}\n", paint.bold("How the plan was made"));
     for entry in &request.transcript {
         let head = paint.cyan(entry.kind.to_string());
         let _ = writeln!(told, "\n{head}  {}", paint.dim(entry.at.to_string()));
@@ -334,7 +334,7 @@ fn next_commands(request: &Request, execution: &Execution, is_full: bool) -> Vec
     let mut add = |command: String, effect: &str| all.push((command, effect.to_owned()));
     match execution.state {
         Failed | Cancelled if !execution.dry_run => {
-            add(format!("faber retry {id} --all"), "does all of it again");
+            add(format!("faber retry {id} --all"), "runs every step again");
         }
         Completed | Failed | Cancelled | Paused => (),
         _ => {
@@ -343,7 +343,7 @@ fn next_commands(request: &Request, execution: &Execution, is_full: bool) -> Vec
         }
     }
     if !is_full {
-        add(format!("faber debug {id} --full"), "every value, and how the plan came to be");
+        add(format!("faber debug {id} --full"), "every value, and how the plan was made");
     }
     let width = all.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
     all.into_iter().map(|(command, effect)| format!("{command:<width$}  {effect}")).collect()
@@ -377,7 +377,7 @@ fn never_executed(request: &Request, is_full: bool, paint: Paint) -> String {
         request.transcript.iter().map(|entry| entry.kind.to_string()).collect();
     kinds.dedup();
     let steps = (!kinds.is_empty()).then(|| kinds.join(" → "));
-    told.push_str(&draw_section("How far the planning came", steps.as_slice(), paint));
+    told.push_str(&draw_section("How far the planning got", steps.as_slice(), paint));
     let made = plans.iter().map(|plan| {
         let steps = count(plan.tools.len(), "step");
         format!("{}  version {} by {}, {steps}", plan.plan_id, plan.version, plan.planner)

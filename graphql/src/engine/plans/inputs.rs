@@ -26,7 +26,7 @@ pub(super) fn to_schema(written: &Value) -> Result<Value, String> {
     }
     let schema = if is_schema(fields) { written.clone() } else { expand_short_form(fields)? };
     check_cost(&schema).map_err(|why| format!("they are refused: {why}"))?;
-    Schema::new(&schema).map_err(|err| format!("this is no JSON Schema: {err}"))?;
+    Schema::new(&schema).map_err(|err| format!("this is not a JSON Schema: {err}"))?;
     // Otherwise an invalid default is found only when a plan runs.
     check_defaults(&schema)?;
     Ok(schema)
@@ -170,7 +170,7 @@ mod tests {
         refused(json!(5), expect![[r#"write a JSON Schema, or `{"name": {"type": "string"}}`"#]]);
         refused(json!({ "a": 5 }), expect![[r#"`a` is 5; write `{"a": {"type": "string"}}`"#]]);
         let err = to_schema(&json!({ "a": "strnig" })).unwrap_err();
-        assert!(err.starts_with("this is no JSON Schema: ") && err.contains("strnig"), "{err}");
+        assert!(err.starts_with("this is not a JSON Schema: ") && err.contains("strnig"), "{err}");
         refused(
             json!({ "a": { "type": "integer", "default": "x" } }),
             expect![[r#"the default of `a` does not fit: "x" is not of type "integer""#]],

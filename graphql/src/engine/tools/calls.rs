@@ -74,7 +74,7 @@ impl Tools {
             id: CallId::draw(at).to_string(),
             tool: name.to_owned(),
             parameters,
-            result: Err("the outcome is unknown: whoever called did not wait for it".to_owned()),
+            result: Err("the outcome is unknown: the caller did not wait for it".to_owned()),
             duration_ms: 0.0,
             at,
         };
@@ -149,7 +149,7 @@ impl Tools {
             () = left.cancelled() => return Err(refused("nobody waits for it any more".to_owned())),
         };
         let seconds = PERMIT_WAIT.as_secs();
-        let late = || refused(format!("there was no room within {seconds} s; try again later"));
+        let late = || refused(format!("no call could start within {seconds} s; try again later"));
         permit.ok_or_else(late).map(Some)
     }
 

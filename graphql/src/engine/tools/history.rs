@@ -34,7 +34,7 @@ pub(super) async fn store_call(store: &dyn Store, call: &DirectCall) -> Result<(
     match put_call(store, call, &clip_value(&call.parameters), result).await {
         Err(StoreError::TooLarge { .. } | StoreError::Unfit { .. }) => {
             // The call has taken place, so the caller gets its result although it is not stored.
-            let why = "what it was given or returned cannot be kept".to_owned();
+            let why = "cannot store a call's parameters or result".to_owned();
             let why = call.result.as_ref().err().unwrap_or(&why);
             put_call(store, call, &Value::Null, Err(why)).await
         }

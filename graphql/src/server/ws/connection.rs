@@ -162,7 +162,7 @@ impl<E: Executor> Connection<E> {
             }
             Some(Ok(Message::Close(_))) | None => ControlFlow::Break(None),
             Some(Err(error)) => {
-                tracing::debug!(%error, "a WebSocket broke, or a message was far too large");
+                tracing::debug!(%error, "a WebSocket failed, or a message was far too large");
                 ControlFlow::Break(Some(Closing::too_big(self.app.options.max_body_bytes)))
             }
         }

@@ -119,7 +119,7 @@ fn a_template_in_the_expression_is_reported_once() {
         check(
             json!({ "expression": source }),
             expect![[r#"
-                error[plan.invalid_template] tools[1].parameters.expression: an expression has no templates (name the value in the expression, and write the template into `values`: `{"expression": "sum(prices)", "values": {"prices": "{{list.prices}}"}}`)
+                error[plan.invalid_template] tools[1].parameters.expression: an expression cannot contain templates (name the value in the expression, and write the template into `values`: `{"expression": "sum(prices)", "values": {"prices": "{{list.prices}}"}}`)
             "#]],
         );
     }

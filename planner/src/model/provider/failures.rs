@@ -31,10 +31,9 @@ impl Provider {
                 ),
                 None,
             ),
-            ExchangeError::Lost(cause) => self.lost(
-                format!("its answer broke off before its end ({})", self.shown(&cause)),
-                None,
-            ),
+            ExchangeError::Lost(cause) => {
+                self.lost(format!("its answer ended early ({})", self.shown(&cause)), None)
+            }
             ExchangeError::TooLong => self.refused(format!(
                 "its answer has more than {} MB, and was not read to its end: check \
                  `planner.base_url`, or set `planner.max_tokens`",

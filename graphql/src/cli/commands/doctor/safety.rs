@@ -16,16 +16,16 @@ pub(crate) fn check_confinement(sets: &[SetConfig], support: sandbox::Support) -
     let usual = support.missing_for(&sandbox::Confinement::default());
     let found = match (refused.as_slice(), usual) {
         ([], None) => Ok(there),
-        ([], Some(missing)) => {
-            Ok(format!("{there}; commands to be confined are refused: the kernel lacks {missing}"))
-        }
+        ([], Some(missing)) => Ok(format!(
+            "{there}; commands with `confine` are refused, because the kernel lacks {missing}"
+        )),
         (refused, _) => {
             let names = refused.join("`, `");
             Err(format!("commands of `{names}` are refused here: {there}"))
         }
     };
-    let help = "run Faber on Linux 6.2 or newer, with Landlock and seccomp, or say \
-                `confine: {required: false}` where a command may do without";
+    let help = "run Faber on Linux 6.2 or newer, with Landlock and seccomp, or set `confine: \
+                {required: false}` for commands that may run unconfined";
     Check::new("confinement", found, help)
 }
 

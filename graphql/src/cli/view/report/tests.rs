@@ -38,11 +38,11 @@ fn a_report_of_a_completed_execution() {
           createAuthor  {"name":"Alice","email":"alice@test.com"} → {"_id":"6b02a278c61f80eb13dadb87","name":"Alice","email":"alice@test.…
           createBlog    {"title":"Hello","content":"about world","authorId":"6b02a278c61f80eb… → {"_id":"6b02a278c61f80eb13dadb88","title":"Hello","content":"about wo…
 
-        How the plan came to be
+        How the plan was made
           by offline, 2 steps, 27 of 27 tools shown to the planner, 2 clauses
 
         Next
-          faber debug exec_1_aaaaaaaaa --full  every value, and how the plan came to be"#]],
+          faber debug exec_1_aaaaaaaaa --full  every value, and how the plan was made"#]],
     );
 }
 
@@ -81,19 +81,19 @@ fn a_report_of_a_failed_execution() {
               slow     {"ms":1200} → null
               boom     {"message":"the card was declined: insufficient funds on account 1234…
 
-            What boom was given
+            Parameters of boom
               {
                 "message": "the card was declined: insufficient funds on account 12345678901234567890 and this message goes on for quite a while so that it has to wrap",
                 "code": "payment.declined"
               }
 
-            How the plan came to be
+            How the plan was made
               written by hand, 7 steps
 
             Next
               faber retry exec_1_aaaaaaaaa         retry what failed, and keep the rest
-              faber retry exec_1_aaaaaaaaa --all   does all of it again
-              faber debug exec_1_aaaaaaaaa --full  every value, and how the plan came to be"#]],
+              faber retry exec_1_aaaaaaaaa --all   runs every step again
+              faber debug exec_1_aaaaaaaaa --full  every value, and how the plan was made"#]],
     );
 }
 
@@ -124,7 +124,7 @@ fn a_report_of_a_waiting_execution() {
               draft   {"amount":4200} → {"amount":4200}
               decide  {"message":"nope"}
 
-            How the plan came to be
+            How the plan was made
               written by hand, 4 steps
 
             Next
@@ -135,7 +135,7 @@ fn a_report_of_a_waiting_execution() {
               faber signal exec_1_aaaaaaaaa go                send the signal
               faber watch exec_1_aaaaaaaaa                    watches it
               faber cancel exec_1_aaaaaaaaa                   stops it
-              faber debug exec_1_aaaaaaaaa --full             every value, and how the plan came to be"#]],
+              faber debug exec_1_aaaaaaaaa --full             every value, and how the plan was made"#]],
     );
 }
 
@@ -181,18 +181,18 @@ fn a_report_of_loops() {
               each   → [null,null,null,null,null]
               whole  → [null,null,null,null,null,null,null,null,null,null,null,null]
 
-            What each[5] was given
+            Parameters of each[5]
               {
                 "message": "no luck",
                 "times": 5
               }
 
-            How the plan came to be
+            How the plan was made
               written by hand, 3 steps
 
             Next
               faber retry exec_1_aaaaaaaaa         retry what failed, and keep the rest
-              faber debug exec_1_aaaaaaaaa --full  every value, and how the plan came to be"#]],
+              faber debug exec_1_aaaaaaaaa --full  every value, and how the plan was made"#]],
     );
 }
 
@@ -229,20 +229,20 @@ fn a_report_of_compensations() {
               l     → [null,null,null]
               end   {"message":"end"}
 
-            What l[1] was given
+            Parameters of l[1]
               {
                 "message": "item",
                 "times": 1
               }
 
-            How the plan came to be
+            How the plan was made
               written by hand, 5 steps
 
             Next
               faber retry exec_1_aaaaaaaaa                            retry what failed, and keep the rest
               faber tools call flow.fail '{"message":"cannot undo"}'  undo it by hand
-              faber retry exec_1_aaaaaaaaa --all                      does all of it again
-              faber debug exec_1_aaaaaaaaa --full                     every value, and how the plan came to be"#]],
+              faber retry exec_1_aaaaaaaaa --all                      runs every step again
+              faber debug exec_1_aaaaaaaaa --full                     every value, and how the plan was made"#]],
     );
 }
 
@@ -267,18 +267,18 @@ fn a_report_of_a_long_plan() {
                 +6.7 ms    ✓ 6 steps succeeded: s51 … s56  0.5 ms
               ◆ 3 steps decided how long it took: 7.1 ms of work
 
-            What bad was given
+            Parameters of bad
               {
                 "message": "no"
               }
 
-            How the plan came to be
+            How the plan was made
               written by hand, 59 steps
 
             Next
               faber retry exec_1_aaaaaaaaa         retry what failed, and keep the rest
-              faber retry exec_1_aaaaaaaaa --all   does all of it again
-              faber debug exec_1_aaaaaaaaa --full  every value, and how the plan came to be"#]],
+              faber retry exec_1_aaaaaaaaa --all   runs every step again
+              faber debug exec_1_aaaaaaaaa --full  every value, and how the plan was made"#]],
     );
 }
 
@@ -299,7 +299,7 @@ fn a_report_of_a_plan_without_executions() {
         What happened
           error[NO_PLAN_FOUND]: no tool fits `dance`
 
-        How far the planning came
+        How far the planning got
           error
 
         Next

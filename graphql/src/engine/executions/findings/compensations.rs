@@ -160,7 +160,7 @@ fn add_not_undone<'a>(
 
 fn why_not_undone(view: &View<'_>, call: &Step) -> String {
     if !view.execution.options().compensate_on_failure {
-        let why = why_off(view).unwrap_or("compensation was switched off");
+        let why = why_off(view).unwrap_or("compensation was turned off");
         return why.to_owned();
     }
     if call.is_reused {

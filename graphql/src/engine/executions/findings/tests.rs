@@ -562,7 +562,7 @@ fn every_finding_has_its_message_and_remedies() {
             -> revise P FILE | replan E | retry E
           INFO SKIP skip.execution_failed @4: `b` did not run, because `a` failed first
         missing input
-          ERROR FAILURE template.unresolved @4: `a` failed: `{{input.mail}}` found nothing in the input
+          ERROR FAILURE template.unresolved @4: `a` failed: `{{input.mail}}` has no value in the input
             -> execute P --input '{"mail":"…"}' | revise P FILE | replan E
         step.not_a_list
           ERROR FAILURE step.not_a_list @5: `a` failed: `forEach` needs a list, but `{{list}}` is a number
@@ -591,7 +591,7 @@ fn every_finding_has_its_message_and_remedies() {
           WARNING FAILURE tool.failed @10: `a[1]` failed: no; its plan allows one attempt (`retry.maxAttempts`)
             -> retry E
         dry run
-          ERROR FAILURE template.unresolved @4: `a` failed: `{{input.mail}}` found nothing in the input
+          ERROR FAILURE template.unresolved @4: `a` failed: `{{input.mail}}` has no value in the input
             -> execute P --input '{"mail":"…"}' | revise P FILE
         approval
           WARNING WAIT wait.approval @3: needs approval of `a`, which calls `shop.a`
@@ -650,9 +650,9 @@ fn every_finding_has_its_message_and_remedies() {
         a tool is missing
           WARNING WAIT wait.worker @4: no worker runs it: the worker `work_1_aaaaaaaaa` on node1 has stopped while `a` and `b` ran
             -> execute E | doctor
-          WARNING WAIT wait.tool @4: it needs the tool `shop.a`, which this node lacks: no toolset here has it
+          WARNING WAIT wait.tool @4: it needs the tool `shop.a`, which this node lacks: no toolset of this node has it
             -> doctor | execute E
-          WARNING WAIT wait.tool @4: it needs the tool `shop.b`, which this node lacks: no toolset here has it
+          WARNING WAIT wait.tool @4: it needs the tool `shop.b`, which this node lacks: no toolset of this node has it
             -> doctor | execute E
         skip by condition
           INFO SKIP skip.condition @5: `b` was skipped, because its condition `a.total > 50 && a.vip` does not hold: `a.total` is 12, `a.vip` is missing
@@ -695,7 +695,7 @@ fn every_finding_has_its_message_and_remedies() {
         not undone
           ERROR FAILURE tool.failed @8: `b` failed: no; it was not tried again because it would fail again
             -> revise P FILE | replan E | retry E
-          WARNING WARNING compensation.not_undone @4: `a` was not undone, because compensation was switched off
+          WARNING WARNING compensation.not_undone @4: `a` was not undone, because compensation was turned off
             -> tools call shop.refund '{"id":7}'!
         not undone, replans
           ERROR FAILURE tool.failed @8: `b` failed: no; it was not tried again because it would fail again
@@ -713,7 +713,7 @@ fn every_finding_has_its_message_and_remedies() {
         loop, not undone
           ERROR FAILURE tool.failed @10: `a[1]` failed: item 1: no; of 2 items, 1 failed and 1 succeeded; it was not tried again because it would fail again
             -> revise P FILE | replan E | retry E
-          WARNING WARNING compensation.not_undone @8: `a[0]` was not undone, because compensation was switched off
+          WARNING WARNING compensation.not_undone @8: `a[0]` was not undone, because compensation was turned off
             -> tools call shop.refund '{"id":1}'!
         unknown, not undone
           ERROR FAILURE tool.outcome_unknown @4: `a` failed: it broke off; it is unknown whether the call took effect, and it may still do so: check before you retry; a second call could repeat its effect, so a person must decide
