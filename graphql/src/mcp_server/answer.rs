@@ -26,15 +26,12 @@ pub(crate) const EXECUTION_FIELDS: &str = "executionId requestId planId state to
      steps { stepId toolName state attempts durationMs warnings } replanning { state givenUp } \
      next { executionId }";
 
-/// The most characters of a text.
 const MAX_TEXT_CHARS: usize = 64 << 10;
-/// The most characters of outputs in a text.
 const MAX_OUTPUT_CHARS: usize = 16 << 10;
 
 const CUT_NOTE: &str = "\nthe answer was too large and was cut: ask for less, or see everything with \
      `faber debug --full`";
 
-/// The result of a call.
 #[derive(Debug)]
 pub(crate) struct Answer {
     text: String,

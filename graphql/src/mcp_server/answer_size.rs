@@ -1,15 +1,17 @@
-//! Limits the size of results. A cut value reports its original size.
+//! Limits the size of results, because they go into a model's context.
+//!
+//! A value that is too large is replaced by its beginning and its size. The schema of the result
+//! still holds.
 
 use serde_json::{Value, json};
 use shared::json;
 
 use crate::cli::view::format::clip;
 
-/// The most bytes of outputs in one result, so that they do not fill a model's context.
+/// The most bytes of the outputs of one result together.
 const MAX_OUTPUTS_BYTES: usize = 256 << 10;
-/// The most bytes of one output if all of them together are too large.
+/// The most bytes of one output if the outputs together are too large.
 const MAX_OUTPUT_BYTES: usize = 8 << 10;
-/// The most bytes of an unabridged request.
 const MAX_REQUEST_BYTES: usize = 4 * MAX_OUTPUTS_BYTES;
 /// The most steps, errors or waits of an execution.
 const MAX_ITEMS: usize = 1_000;
@@ -149,11 +151,9 @@ pub(crate) fn keep_first(all: &mut Value, most: usize, bytes: usize) -> bool {
     is_cut
 }
 
-/// The most bytes of a document.
 const MAX_DOCUMENT_BYTES: usize = 4 << 20;
 /// The most bytes of a number or an empty value in JSON.
 const MAX_SCALAR_BYTES: usize = 32;
-/// The most bytes of a character in JSON.
 const MAX_CHAR_BYTES: usize = 6;
 
 /// Cuts a large document and sets `cut` in it. Each field gets an equal share, and the schema still
@@ -169,7 +169,6 @@ pub(crate) fn fit_document(mut document: Value) -> (Value, bool) {
     (document, true)
 }
 
-/// Cuts a value to at most `bytes` bytes.
 fn shrink_value(value: &mut Value, bytes: usize) {
     if written_size(value) <= bytes {
         return;

@@ -34,15 +34,12 @@ use crate::cli::{
     without_nulls,
 };
 
-/// Default timeout of a call. Most clients give up after a minute.
+/// Most clients give up after a minute.
 const DEFAULT_WAIT: Duration = Duration::from_secs(45);
-/// The longest timeout of a call.
 const MAX_WAIT: Duration = Duration::from_hours(1);
 /// Poll interval while a finished execution is replanned.
 const REPLAN_POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// The most tools in a list.
 const MAX_LISTED_TOOLS: usize = 200;
-/// The most saved plans in a list.
 const MAX_SAVED_PLANS: usize = 200;
 
 pub(crate) struct Call<'a> {

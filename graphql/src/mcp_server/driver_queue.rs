@@ -56,7 +56,7 @@ impl QueueRunner {
                 backlog.tasks.insert(task.id(), id);
             }
             tokio::select! {
-                Some(id) = self.pushed.recv() => backlog.add(id),
+                Some(id) = self.pushed.recv() => backlog.push_new(id),
                 Some(ended) = tasks.join_next_with_id() => {
                     backlog.remove_task(match ended {
                         Ok((task, ())) => task,
@@ -75,13 +75,13 @@ impl QueueRunner {
 #[derive(Debug, Default)]
 struct Backlog {
     waiting: VecDeque<ExecutionId>,
-    /// All running and waiting executions.
+    /// Running and waiting executions, so that none is driven twice.
     known: BTreeSet<ExecutionId>,
     tasks: BTreeMap<Id, ExecutionId>,
 }
 
 impl Backlog {
-    fn add(&mut self, id: ExecutionId) {
+    fn push_new(&mut self, id: ExecutionId) {
         if self.waiting.len() >= MAX_WAITING {
             tracing::warn!(execution = %id, "this process drives too many executions to take one more: start `faber worker` to continue it");
         } else if self.known.insert(id) {

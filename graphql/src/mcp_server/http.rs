@@ -14,7 +14,6 @@ use serde_json::Value;
 
 use super::invalid_message::{invalid_message_error, invalid_request_error};
 
-/// The media types of responses.
 const ACCEPTED_TYPES: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
 /// Accepts clients that accept any media type, and answers an invalid message with a JSON-RPC

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 /// Bytes at the start of a long message that are searched for its id.
 const SEARCHED_BYTES: usize = 1 << 10;
 
-/// The readable parts of an invalid message.
 #[derive(Deserialize)]
 struct PartialMessage {
     id: Option<Value>,
@@ -53,7 +52,6 @@ pub(crate) fn long_message_error(head: &[u8], most: usize) -> Value {
     build_error(id, ErrorCode::INVALID_REQUEST, &why)
 }
 
-/// Returns an error for an unknown request.
 pub(crate) fn invalid_request_error(why: &str) -> Value {
     build_error(None, ErrorCode::INVALID_REQUEST, why)
 }

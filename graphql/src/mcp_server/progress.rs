@@ -18,9 +18,7 @@ use crate::cli::{
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// Intervals without news before a report that keeps the client from giving up.
 const MAX_QUIET_TICKS: u32 = 100;
-/// Timeout of sending a report.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
-/// The most characters of a report.
 const MAX_MESSAGE_CHARS: usize = 300;
 
 /// Sends the progress of one call. Does nothing if the client sent no progress token.
@@ -59,7 +57,7 @@ impl ProgressReporter {
     }
 
     /// Reports news now, or at the next interval if the last report is too recent.
-    pub(crate) async fn report(&mut self, news: &News, finished_steps: usize) {
+    pub(crate) async fn report_news(&mut self, news: &News, finished_steps: usize) {
         #[expect(clippy::cast_precision_loss, reason = "plans have no more steps than 2^52")]
         let finished_steps = finished_steps as f64;
         if finished_steps > self.finished_steps {
@@ -96,7 +94,6 @@ impl ProgressReporter {
         }
     }
 
-    /// Reports pending news.
     pub(crate) async fn flush(&mut self) {
         let (Some(text), Some((peer, token))) = (self.pending.take(), &self.client) else { return };
         // Progress must grow with each report, and stays below the next step until that one

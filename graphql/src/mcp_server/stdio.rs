@@ -19,16 +19,13 @@ use tokio::{
 
 use super::invalid_message::{invalid_message_error, long_message_error};
 
-/// The longest line.
 const MAX_LINE_BYTES: usize = 16 << 20;
-/// Capacity that the line buffer keeps.
+/// The line buffer shrinks to this capacity after a longer line.
 const KEPT_CAPACITY: usize = 1 << 20;
-/// The most messages that wait to be written.
 const MAX_QUEUED_MESSAGES: usize = 64;
 /// Timeout of the last writes.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The connection to a client.
 pub(crate) struct LineTransport<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
@@ -41,7 +38,6 @@ pub(crate) struct LineTransport<R> {
     writing: JoinSet<()>,
 }
 
-/// The result of reading a line.
 enum LineRead {
     Line,
     TooLong,

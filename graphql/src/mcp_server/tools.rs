@@ -23,7 +23,7 @@ pub(crate) const INSTRUCTIONS: &str = "Faber turns a request in words into a pla
     `approve`, `settle` or `signal`. If it failed, call `debug` with its `requestId` to see which \
     step failed and why.";
 
-/// Decides the annotations of a tool.
+/// What a tool does, for its annotations.
 #[derive(Clone, Copy)]
 enum Behaviour {
     Reads,
@@ -44,7 +44,7 @@ fn planning_tools() -> Vec<Tool> {
             "Turns a request in words into a plan of tool calls and stores the plan. Calls no \
              tool. Use it to look at a plan before you execute it; `run` plans and executes in one \
              call. Returns the plan's id, its steps in execution order, and the assumptions of the \
-             planner. If no plan fits, the error `NO_PLAN_FOUND` says what is missing. Next: \
+             planner. If no plan fits, the error is `NO_PLAN_FOUND`. Next: \
              `execute` with the `planId`.",
             Behaviour::Adds,
             plan_schema(),

@@ -52,7 +52,7 @@ impl Wait<'_> {
                     next = events.next() => {
                         let Some((of, event)) = next else { break };
                         if let Some(news) = tree.apply(self.client, &mut events, &of, &event?) {
-                            reports.report(&news, tree.root().steps_over).await;
+                            reports.report_news(&news, tree.root().steps_over).await;
                         }
                     }
                     () = reports.send_when_due() => continue,
