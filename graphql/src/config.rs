@@ -240,7 +240,8 @@ fn listen(flags: &Flags, environment: &Environment) -> Result<Setting<SocketAddr
     let Setting { value, origin } = or_default_setting(said, || DEFAULT_LISTEN.to_owned());
     let complaint = |_| {
         ConfigError(format!(
-            "`{value}` ({origin}) is no address to listen on: write an address and a port, such as \
+            "`{value}` ({origin}) is not an address to listen on: write an address and a port, \
+             such as \
              `{DEFAULT_LISTEN}`, or port 0 for any that is free"
         ))
     };

@@ -293,7 +293,7 @@ impl Tool for CatalogEntry {
     }
 
     async fn call(&self, _: Arc<Value>, _: ToolContext) -> Result<Value, ToolError> {
-        let why = format!("`{}` belongs into plans of agents: use `runAgent`", self.0.name);
+        let why = format!("`{}` is for plans of agents only: use `runAgent`", self.0.name);
         Err(ToolError::failed(why).without_retry())
     }
 }

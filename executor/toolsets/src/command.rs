@@ -90,7 +90,9 @@ impl TryFrom<Map<String, Value>> for Action {
             });
         };
         if let Some(other) = written.keys().next() {
-            return Err(format!("unknown field `{other}` beside `http`: a tool runs one thing"));
+            return Err(format!(
+                "unknown field `{other}` beside `http`: a tool has either a command or `http`"
+            ));
         }
         let run = serde_json::from_value(http).map(Self::Http);
         run.map_err(|err| format!("`http`: {err}"))

@@ -221,7 +221,7 @@ fn allowed<'a>(grant: &'a Grant, listing: &'a Listing) -> impl Fn(usize) -> bool
 
 fn check_query(query: &str) -> Result<(), EngineError> {
     if query.trim().is_empty() {
-        let why = "`query` is empty: say in words what a tool is wanted for".to_owned();
+        let why = "`query` is empty: describe the task in words".to_owned();
         return Err(EngineError::InvalidArgument(why));
     }
     if query.len() > limits::QUERY_BYTES {

@@ -90,7 +90,7 @@ impl Opening {
 
 fn peer(parts: &Parts) -> Result<Peer, Refusal> {
     let peer = parts.extensions.get::<Peer>().copied();
-    peer.ok_or_else(|| Refusal::forbidden("it is not known where this request comes from"))
+    peer.ok_or_else(|| Refusal::forbidden("the origin of this request is unknown"))
 }
 
 /// Returns the bearer token, and nothing for other schemes, which may belong to a proxy.

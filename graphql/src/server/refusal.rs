@@ -49,8 +49,8 @@ impl Refusal {
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,
             code: "INTERNAL",
-            message: "the server is shutting down; look whether the operation happened, then try \
-                      again"
+            message: "the server is shutting down; check whether the operation took effect, then \
+                      try again"
                 .to_owned(),
         }
     }

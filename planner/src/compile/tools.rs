@@ -172,9 +172,8 @@ impl<'a> Call<'a> {
         } else if !definition.is_callable {
             report.error(self.at, || {
                 let message = format!("`{}` can be selected but not called", definition.name);
-                Diagnostic::error("plan.not_callable", self.place(), message).with_help(
-                    "its description says why, or it has no `run`: `faber tools show` shows it",
-                )
+                Diagnostic::error("plan.not_callable", self.place(), message)
+                    .with_help("see its description with `faber tools show`, or add `run` to it")
             });
         }
     }

@@ -63,7 +63,7 @@ impl fmt::Display for Fault<'_> {
         match self {
             Self::Exhausted => write!(
                 f,
-                "it takes too many operations, more than {}; look at fewer items, or let a step \
+                "it takes too many operations, more than {}; use fewer items, or let a step \
                  prepare them",
                 limits::CONDITION_WORK
             ),

@@ -89,7 +89,7 @@ impl MemoryStore {
         let why = format!("nothing is saved as '{key}' in {scope}");
         for other in Scope::ALL.into_iter().filter(|other| *other != scope) {
             if self.find_record(&other.record_name(key)).await?.is_some() {
-                let why = format!("{why}, but in {other}: ask for that scope");
+                let why = format!("{why}, but in {other}: use that scope");
                 return Err(ToolError::failed(why).without_retry());
             }
         }
@@ -234,11 +234,7 @@ impl Matches {
         }
         if !is_whole {
             let seen = formatting::format_count(seen);
-            text.extend([
-                "\n(only the first ",
-                &seen,
-                " were looked through: there is too much text)",
-            ]);
+            text.extend(["\n(only the first ", &seen, " were searched: there is too much text)"]);
         }
         text
     }
@@ -258,7 +254,11 @@ impl<'a> RecordPages<'a> {
 
     async fn next(&mut self, cancel: &CancellationToken) -> Result<Option<Vec<Record>>, ToolError> {
         if cancel.is_cancelled() {
-            return Err(ToolError::new(ErrorCode::CANCELLED, "stopped before all was looked at"));
+            return Err(ToolError::new(
+                ErrorCode::CANCELLED,
+                "stopped before everything was \
+                searched",
+            ));
         }
         if self.is_over {
             return Ok(None);

@@ -153,7 +153,7 @@ async fn a_key_can_have_a_value_in_each_scope() {
         desk.save("k", "of the project").await;
         let global = json!({ "key": "k", "scope": "global" });
         let err = desk.refuse("recall_context", global.clone()).await;
-        assert_eq!(err, "nothing is saved as 'k' in global, but in project: ask for that scope");
+        assert_eq!(err, "nothing is saved as 'k' in global, but in project: use that scope");
         let err = desk.refuse("recall_context", json!({ "key": "x" })).await;
         expect!["nothing is saved as 'x' in project: use `list_memories` or `search_memory`"]
             .assert_eq(&err);
@@ -256,7 +256,7 @@ async fn a_search_reads_a_bounded_number_of_memories() {
     let cx = ToolContext::detached();
     let found = notebook.search_memories(Scope::Project, "x", 40_000, &cx.cancel).await.unwrap();
     assert!(found.starts_with("Found 64 memories"), "{found}");
-    let end = "\n(only the first 64 memories were looked through: there is too much text)";
+    let end = "\n(only the first 64 memories were searched: there is too much text)";
     assert!(found.ends_with(end), "{found}");
     let found = notebook.search_memories(Scope::Project, "x", 100_000, &cx.cancel).await.unwrap();
     assert!(found.starts_with("Found 100 memories") && !found.contains("only"), "{found}");

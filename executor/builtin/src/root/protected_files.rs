@@ -123,8 +123,8 @@ fn resolve_ends(path: &Path) -> Vec<PathBuf> {
 pub(crate) fn protected_error(given: &str) -> ToolError {
     let given = display_path(Path::new(given));
     let text = format!(
-        "Refused: Path is Faber's own: {given} (its configuration, where it keeps its data, or what \
-         its tools run: no tool reads or writes that)"
+        "Refused: Path is Faber's own: {given} (its configuration, its data, or a program of its \
+         tools: no tool may read or write it)"
     );
     ToolError::failed(text).without_retry()
 }

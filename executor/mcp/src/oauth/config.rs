@@ -86,7 +86,11 @@ impl TryFrom<Value> for OAuth {
         let written = match written {
             Value::String(word) if word == "oauth" => OAuthFields::default(),
             Value::Object(_) => OAuthFields::deserialize(written).map_err(|err| err.to_string())?,
-            _ => return Err("`auth` is `oauth`, or a map such as `{scopes: [read]}`".to_owned()),
+            _ => {
+                return Err("`auth` must be `oauth` or a map, such as `{scopes: \
+                             [read]}`"
+                    .to_owned());
+            }
         };
         if let Some(scope) = written.scopes.iter().find(|scope| !is_scope(scope)) {
             return Err(format!("`{scope}` cannot be a scope"));
@@ -258,7 +262,10 @@ mod tests {
 
     #[test]
     fn a_wrong_grant_is_explained() {
-        check(json!("basic"), expect!["✗ `auth` is `oauth`, or a map such as `{scopes: [read]}`"]);
+        check(
+            json!("basic"),
+            expect!["✗ `auth` must be `oauth` or a map, such as `{scopes: [read]}`"],
+        );
         check(
             json!({ "client_secret": { "secret": "S" } }),
             expect!["✗ `client_secret` needs a `client_id`"],

@@ -101,7 +101,7 @@ mod tests {
             "l.map(a, l.map(b, l))",
             json!({ "l": vec![1; 2_000] }),
             expect![
-                "it takes too many operations, more than 1000000; look at fewer items, or let a step prepare them"
+                "it takes too many operations, more than 1000000; use fewer items, or let a step prepare them"
             ],
         );
         check(

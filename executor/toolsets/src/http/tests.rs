@@ -345,7 +345,7 @@ fn a_wrong_http_tool_is_explained() {
     .assert_eq(&http(json!({ "url": "http://u:p@h/" })));
     expect!["`http`: `query` is a map of fields, or `rest`"]
         .assert_eq(&http(json!({ "url": "http://h/", "query": "all" })));
-    expect!["unknown field `command` beside `http`: a tool runs one thing"]
+    expect!["unknown field `command` beside `http`: a tool has either a command or `http`"]
         .assert_eq(&complaint(json!({ "http": { "url": "http://h/" }, "command": ["x"] })));
 }
 

@@ -73,7 +73,9 @@ impl Documents {
     pub(crate) fn read(context: &str, written: &Value) -> Result<Self, String> {
         let Value::Object(written) = written else {
             let hint = "`{\"manual\": [{\"content\": \"…\"}]}`";
-            return Err(format!("`{FIELD}` has collections of documents by their ids: {hint}"));
+            return Err(format!(
+                "`{FIELD}` must be a map from ids to collections of documents: {hint}"
+            ));
         };
         if written.len() > COLLECTIONS {
             return Err(format!("`{FIELD}` has more than {COLLECTIONS} collections"));

@@ -70,7 +70,7 @@ pub(crate) async fn check_named_set(client: &Client, name: &str) -> Result<(), F
     match states.iter().find(|set| set.name == name) {
         Some(set) if set.is_connecting() => Err(Failure::new(
             "TOOL_UNAVAILABLE",
-            format!("the toolset `{name}` does not answer: `faber doctor` looks for the reason"),
+            format!("the toolset `{name}` does not answer: run `faber doctor` to find the reason"),
         )),
         Some(set) if set.has_failed() => Err(Failure::new(
             "TOOL_UNAVAILABLE",

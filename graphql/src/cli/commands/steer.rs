@@ -427,7 +427,7 @@ pub(crate) async fn may_execute_again(
     let Repeated { repeated_calls } = session.client.execution(id, &fields).await?;
     let repetition = Repetition {
         execution: id,
-        heading: &format!("`{id}` executed this plan before; these calls are made again:"),
+        heading: &format!("`{id}` executed this plan before; these calls run again:"),
         calls: &repeated_calls,
         is_confirmed,
     };

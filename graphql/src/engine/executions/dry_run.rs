@@ -71,7 +71,7 @@ fn missing_tool(tool: &str, catalog: &Catalog) -> Option<ToolError> {
             Some(ToolError::new(ErrorCode::UNAVAILABLE, why))
         }
         Some(found) if !found.is_active => {
-            let why = format!("the toolset of `{tool}` is not active: activate it");
+            let why = format!("the toolset of `{tool}` is inactive: activate it");
             Some(ToolError::new(ErrorCode::INACTIVE, why))
         }
         Some(_) => None,

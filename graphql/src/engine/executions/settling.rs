@@ -275,7 +275,7 @@ fn name_items(id: &StepId, unknown: &[u32]) -> String {
     let more = unknown.len().saturating_sub(shown.len());
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let shown = shown.join(", ");
-    let ask = format!("step `{id}` repeats for a list: name one item with `item`");
+    let ask = format!("step `{id}` has a `forEach`: name one item with `item`");
     match unknown {
         [] => format!("{ask}; no item has an unknown outcome"),
         _ => format!("{ask}; items with an unknown outcome: {shown}{more}"),

@@ -29,7 +29,7 @@ fn diagnostics_of_names() {
             error[plan.unknown_tool] tools[1].name: no tool is called `blog.createAuthor` (did you mean `createAuthor`?)
             error[plan.unknown_tool] tools[2].name: no tool is called `sendMail` (`faber tools list` lists the tools)
             error[plan.inactive_tool] tools[3].name: `glob` belongs to the inactive toolset `files` (activate it: `faber toolsets activate files`)
-            error[plan.not_callable] tools[4].name: `weather` can be selected but not called (its description says why, or it has no `run`: `faber tools show` shows it)
+            error[plan.not_callable] tools[4].name: `weather` can be selected but not called (see its description with `faber tools show`, or add `run` to it)
             error[plan.missing_tool] tools[5]: the step names no tool (write the tool's name as `name`)
             error[plan.two_tools] tools[6]: the step has both `name` and `toolName` (keep exactly one of them)
             error[plan.invalid_step_id] tools[7].id: `item` is not a step id: letters, digits, `_`, `-` and `.`, at most 128, and none of `item`, `index`, `vars`, `input` (templates give that word another meaning; choose another)

@@ -47,7 +47,7 @@ fn an_invalid_compensation_is_reported() {
             error[plan.unknown_tool] tools[2].compensate.name: no tool is called `a` (`faber tools list` lists the tools)
             error[plan.unknown_tool] tools[3].compensate.name: no tool is called `deleteAuthor` (did you mean `createAuthor`?)
             error[plan.inactive_tool] tools[4].compensate.toolName: `glob` belongs to the inactive toolset `files` (activate it: `faber toolsets activate files`)
-            error[plan.not_callable] tools[5].compensate.name: `weather` can be selected but not called (its description says why, or it has no `run`: `faber tools show` shows it)
+            error[plan.not_callable] tools[5].compensate.name: `weather` can be selected but not called (see its description with `faber tools show`, or add `run` to it)
             error[plan.unknown_field] tools[6].compensate.paramters: there is no field `paramters` (did you mean `parameters`?)
             error[plan.unknown_field] tools[6].compensate.dependsOn: there is no field `dependsOn` (known are `name`, `toolName`, `parameters`, `retry`, `timeoutMs`)
             error[plan.unknown_field] tools[6].compensate.retry.a: there is no field `a` (known are `maxAttempts`, `backoffMs`, `maxBackoffMs`, `multiplier`, `jitter`)

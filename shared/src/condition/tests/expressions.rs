@@ -170,7 +170,7 @@ fn an_error_of_an_expression_names_the_place() {
 
 #[test]
 fn an_expression_stops_at_the_limits_of_work_and_result_size() {
-    let work = "it takes too many operations, more than 1000000; look at fewer items, or let a step \
+    let work = "it takes too many operations, more than 1000000; use fewer items, or let a step \
                 prepare them";
     let size = "the result has more than 1048576 bytes; return less";
     let doubled = format!("[n]{}", ".map(x, [x, x])".repeat(30));
