@@ -241,8 +241,7 @@ fn listen(flags: &Flags, environment: &Environment) -> Result<Setting<SocketAddr
     let complaint = |_| {
         ConfigError(format!(
             "`{value}` ({origin}) is not an address to listen on: write an address and a port, \
-             such as \
-             `{DEFAULT_LISTEN}`, or port 0 for any that is free"
+             such as `{DEFAULT_LISTEN}`, or port 0 for any that is free"
         ))
     };
     let text = value.replace("localhost:", "127.0.0.1:");

@@ -256,8 +256,7 @@ impl<'a> RecordPages<'a> {
         if cancel.is_cancelled() {
             return Err(ToolError::new(
                 ErrorCode::CANCELLED,
-                "stopped before everything was \
-                searched",
+                "stopped before everything was searched",
             ));
         }
         if self.is_over {

@@ -87,9 +87,8 @@ impl TryFrom<Value> for OAuth {
             Value::String(word) if word == "oauth" => OAuthFields::default(),
             Value::Object(_) => OAuthFields::deserialize(written).map_err(|err| err.to_string())?,
             _ => {
-                return Err("`auth` must be `oauth` or a map, such as `{scopes: \
-                             [read]}`"
-                    .to_owned());
+                let why = "`auth` must be `oauth` or a map, such as `{scopes: [read]}`";
+                return Err(why.to_owned());
             }
         };
         if let Some(scope) = written.scopes.iter().find(|scope| !is_scope(scope)) {
