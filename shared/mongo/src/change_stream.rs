@@ -49,7 +49,7 @@ pub(super) async fn follow_stream(
 ) {
     loop {
         if let Err(err) = send_hints(&mut stream, &hints).await {
-            tracing::warn!(%err, "the change stream broke");
+            tracing::warn!(%err, "the change stream failed");
         }
         stream = reopen_stream(&database, &by).await;
         // The new stream does not report writes that happened before it was open.
