@@ -86,7 +86,7 @@ async fn a_process_frozen_beyond_its_lease_repeats_no_effect() {
         wait_for_clients(&workspace, &run, clients).await,
     )
     .await;
-    worker.end().await;
+    worker.drain().await;
     eprintln!("{freezes} freezes of each of two processes: {figures:?}");
     assert_accepted(&figures);
 }
@@ -206,7 +206,7 @@ async fn finish_and_check(
             ));
         }
     }
-    server.end().await;
+    server.drain().await;
     let kept = read_executions(workspace).await;
     let acknowledged: BTreeSet<String> =
         records.iter().map(|record| record.execution.clone()).collect();

@@ -247,7 +247,7 @@ impl GoldenRun {
     }
 
     /// Stores the beginning of a log, as a lost worker left it.
-    async fn begin(&self, log: &[RecordedEvent]) {
+    async fn store_log(&self, log: &[RecordedEvent]) {
         let execution = Execution::replay(self.id, Arc::clone(&self.plan), log).expect("a log");
         let mut append = Append::new(self.id, Seq::START, log);
         let owner = execution.worker();
@@ -257,7 +257,7 @@ impl GoldenRun {
     }
 
     /// Runs the execution to its end, with the answers of people.
-    async fn finish(&self, worker: &str) -> Vec<RecordedEvent> {
+    async fn run_to_end(&self, worker: &str) -> Vec<RecordedEvent> {
         let store: Arc<dyn Store> = Arc::<Memory>::clone(&self.store);
         let parts = WorkerParts {
             node: "golden".to_owned(),
@@ -281,14 +281,14 @@ impl GoldenRun {
             let execution =
                 Execution::replay(self.id, Arc::clone(&self.plan), &log).expect("a log");
             if let Some(recorded) = log.last() {
-                self.answer(&control, &execution, &recorded.event).await;
+                self.act_as_person(&control, &execution, &recorded.event).await;
             }
         }
         log
     }
 
     /// Approves and signals whatever the execution waits for, also after a cut.
-    async fn answer(&self, control: &Control, execution: &Execution, event: &Event) {
+    async fn act_as_person(&self, control: &Control, execution: &Execution, event: &Event) {
         if !matches!(event, Event::StepWaiting { .. } | Event::Claimed(_)) {
             return;
         }
@@ -370,8 +370,8 @@ async fn check_golden_log(name: &str, steps: Value) {
         _ => ExecutionOptions::default(),
     };
     let (_, created) = executor::machine::create_execution(run.id, &plan, options, run.clock.now());
-    run.begin(&[created]).await;
-    let whole = with_fixed_ids(run.finish("work_1700000000_aaaaaaaaa").await);
+    run.store_log(&[created]).await;
+    let whole = with_fixed_ids(run.run_to_end("work_1700000000_aaaaaaaaa").await);
     expect_file![&path].assert_eq(&encode_lines(&whole));
     let kept = std::fs::read_to_string(&path).expect("the golden file exists");
     let kept = event::decode_events(Seq(1), &kept).expect("the golden file can be read");
@@ -379,11 +379,11 @@ async fn check_golden_log(name: &str, steps: Value) {
     let expected = results(&plan, &whole);
     for end in 1..=kept.len() {
         let run = GoldenRun::new(&plan).await;
-        run.begin(&kept[..end]).await;
+        run.store_log(&kept[..end]).await;
         let log = if end == kept.len() {
             kept.clone()
         } else {
-            run.finish("work_1700000000_bbbbbbbbb").await
+            run.run_to_end("work_1700000000_bbbbbbbbb").await
         };
         assert_eq!(log[..end], kept[..end], "{name}, cut after {end}: the past has changed");
         assert_eq!(results(&plan, &log), expected, "{name}, cut after {end}");

@@ -224,7 +224,7 @@ impl Simulation {
         self.world.calm_down();
         self.start_worker();
         self.wait_until_settled().await;
-        self.end().await
+        self.end_world().await
     }
 
     async fn sleep(&self, most: u64) {
@@ -354,13 +354,13 @@ impl Simulation {
         }
     }
 
-    async fn state(&self, id: ExecutionId) -> Option<Execution> {
+    async fn replay_state(&self, id: ExecutionId) -> Option<Execution> {
         let log = self.world.log(id).await;
-        let plan = self.plan(&log).await?;
+        let plan = self.plan_of(&log).await?;
         Execution::replay(id, plan, &log).ok()
     }
 
-    async fn plan(&self, log: &[RecordedEvent]) -> Option<Arc<Plan>> {
+    async fn plan_of(&self, log: &[RecordedEvent]) -> Option<Arc<Plan>> {
         let Some(Event::Created(created)) = log.first().map(|recorded| &recorded.event) else {
             return None;
         };
@@ -387,12 +387,12 @@ impl Simulation {
     }
 
     /// Ends the world and collects its logs.
-    async fn end(mut self) -> End {
+    async fn end_world(mut self) -> End {
         let mut logs = BTreeMap::new();
         let mut plans = BTreeMap::new();
         for id in self.all_executions().await {
             let log = self.world.log(id).await;
-            plans.extend(self.plan(&log).await.map(|plan| (id, plan)));
+            plans.extend(self.plan_of(&log).await.map(|plan| (id, plan)));
             logs.insert(id, log);
         }
         self.check_store(&logs).await;

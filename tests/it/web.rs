@@ -46,7 +46,7 @@ fn the_page_shows_hostile_texts_as_text() {
 }
 
 #[test]
-fn the_page_is_accessible_and_fits_every_screen() {
+fn the_page_is_accessible_and_handles_large_plans() {
     run_script("living.mjs");
 }
 

@@ -78,11 +78,11 @@ async fn select_tools(api: &TestApi, asked: Value) -> Vec<Value> {
     api.get(SELECT, asked).await.as_array().unwrap().clone()
 }
 
-fn names(matches: &[Value]) -> Vec<String> {
+fn names_of(matches: &[Value]) -> Vec<String> {
     matches.iter().map(|found| found["tool"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
-fn hits(matches: &[Value]) -> Vec<bool> {
+fn hits_of(matches: &[Value]) -> Vec<bool> {
     matches.iter().map(|found| found["hit"] == true).collect()
 }
 
@@ -96,19 +96,19 @@ async fn a_query_within_the_examples_of_a_tool_is_a_hit() {
     let api = api_with_tools().await;
     // `CENTROID` is the default.
     let found = select_tools(&api, json!({ "query": "time please" })).await;
-    assert_eq!(names(&found), ["hour", "place"], "a tool without examples is not ranked");
-    assert_eq!(hits(&found), [true, false], "tools that are no hit are returned, too");
+    assert_eq!(names_of(&found), ["hour", "place"], "a tool without examples is not ranked");
+    assert_eq!(hits_of(&found), [true, false], "tools that are no hit are returned, too");
     assert_near(&found[0]["score"], 0.995_511);
     assert_near(&found[0]["leastSimilar"], 0.907_959);
     assert_eq!(found[0]["leastSimilarExample"], "tell me the time");
     let every = json!({ "query": "time please", "active": false });
-    assert_eq!(names(&select_tools(&api, every).await), ["hour", "night", "place"]);
+    assert_eq!(names_of(&select_tools(&api, every).await), ["hour", "night", "place"]);
     // The margin excludes even a query that is as far from the centroid as the farthest example.
     let edge = select_tools(&api, json!({ "query": "tell me the time", "limit": 1 })).await;
-    assert_eq!((names(&edge), hits(&edge)), (vec!["hour".to_owned()], vec![false]));
+    assert_eq!((names_of(&edge), hits_of(&edge)), (vec!["hour".to_owned()], vec![false]));
     let wider = api.with(|api| api.with_margin(-0.01));
     let edge = select_tools(&wider, json!({ "query": "tell me the time", "limit": 1 })).await;
-    assert_eq!(hits(&edge), [true], "a negative margin includes the farthest example");
+    assert_eq!(hits_of(&edge), [true], "a negative margin includes the farthest example");
 }
 
 #[tokio::test]
@@ -116,12 +116,15 @@ async fn only_tools_within_the_limit_can_be_hits() {
     let api = api_with_tools().await.with(|api| api.with_margin(-0.2));
     // `place` is nearest and `hour` near enough. Only tools within the limit are checked for hits.
     let two = select_tools(&api, json!({ "query": "when", "by": "CENTROID" })).await;
-    assert_eq!((names(&two), hits(&two)), (vec!["place".into(), "hour".into()], vec![true, false]));
+    assert_eq!(
+        (names_of(&two), hits_of(&two)),
+        (vec!["place".into(), "hour".into()], vec![true, false])
+    );
     let api = api.with(|api| api.with_margin(-0.4));
     let two = select_tools(&api, json!({ "query": "when", "by": "CENTROID" })).await;
-    assert_eq!(hits(&two), [true, true]);
+    assert_eq!(hits_of(&two), [true, true]);
     let one = select_tools(&api, json!({ "query": "when", "by": "CENTROID", "limit": 1 })).await;
-    assert_eq!(names(&one), ["place"]);
+    assert_eq!(names_of(&one), ["place"]);
     for limit in [0, -1, 1001] {
         let refused = api.expect_error(SELECT, json!({ "query": "when", "limit": limit })).await;
         assert_eq!(refused["code"], "INVALID_ARGUMENT", "{refused}");
@@ -135,12 +138,15 @@ async fn selection_by_description_or_words_needs_no_examples() {
     let api = api_with_tools().await;
     let asked = json!({ "query": "my place", "by": "DESCRIPTION", "limit": 2 });
     let found = select_tools(&api, asked).await;
-    assert_eq!((names(&found), hits(&found)), (vec!["place".into(), "hour".into()], vec![true; 2]));
+    assert_eq!(
+        (names_of(&found), hits_of(&found)),
+        (vec!["place".into(), "hour".into()], vec![true; 2])
+    );
     assert_near(&found[0]["score"], 0.8);
     assert_near(&found[1]["score"], 0.48);
     assert_eq!(found[0]["leastSimilar"], Value::Null);
     let found = select_tools(&api, json!({ "query": "the weather", "by": "LEXICAL" })).await;
-    assert_eq!((names(&found), hits(&found)), (vec!["mute".to_owned()], vec![true]));
+    assert_eq!((names_of(&found), hits_of(&found)), (vec!["mute".to_owned()], vec![true]));
     assert!(found[0]["score"].as_f64().unwrap() > 0.0);
     assert!(select_tools(&api, json!({ "query": "zebra", "by": "LEXICAL" })).await.is_empty());
 }
@@ -151,12 +157,12 @@ async fn hybrid_selection_combines_meaning_and_words() {
     let asked = |query: &str| json!({ "query": query, "by": "HYBRID", "limit": 1 });
     for (query, expected) in [("where am i", "place"), ("weather", "mute"), ("time please", "hour")]
     {
-        assert_eq!(names(&select_tools(&api, asked(query)).await), [expected], "{query}");
+        assert_eq!(names_of(&select_tools(&api, asked(query)).await), [expected], "{query}");
     }
     // Each part of the query finds its tool.
     let two =
         json!({ "query": "where am i. And then show me the weather", "by": "HYBRID", "limit": 2 });
-    let mut both = names(&select_tools(&api, two).await);
+    let mut both = names_of(&select_tools(&api, two).await);
     both.sort();
     assert_eq!(both, ["mute", "place"]);
 }
@@ -194,7 +200,7 @@ async fn selection_without_an_embedder_uses_words_only() {
     assert_eq!(refused["code"], "PLANNER_UNAVAILABLE", "{refused}");
     for by in ["LEXICAL", "HYBRID"] {
         let found = select_tools(&api, json!({ "query": "the weather", "by": by })).await;
-        assert_eq!(names(&found), ["mute"], "{by}");
+        assert_eq!(names_of(&found), ["mute"], "{by}");
     }
 }
 
@@ -322,11 +328,11 @@ async fn the_next_embedder_replaces_a_server_that_fails_in_use() {
         // Requests are ordered by the length of texts. The examples of `place` have nine letters on
         // average.
         let found = select_tools(&api, json!({ "query": "xxxxxxxxx", "limit": 1 })).await;
-        assert_eq!(names(&found), ["place"]);
+        assert_eq!(names_of(&found), ["place"]);
         assert_near(&found[0]["score"], 1.0);
         seen.lock().unwrap().first.clone_from(&answers);
         let found = select_tools(&api, json!({ "query": "time please" })).await;
-        assert_eq!(names(&found), ["hour", "place"], "{answers:?}");
+        assert_eq!(names_of(&found), ["hour", "place"], "{answers:?}");
         assert_near(&found[0]["score"], 0.995_511);
         assert!(seen.lock().unwrap().first.is_empty(), "the requests reached {answers:?}");
         // All other texts go to the next working embedder.
@@ -350,6 +356,6 @@ async fn selection_uses_the_next_embedder_when_the_first_fails() {
     // The tool has no word of the query.
     let asked = json!({ "query": "when", "by": "HYBRID", "limit": 1 });
     let found = select_tools(&api, asked).await;
-    assert_eq!(names(&found), ["place"]);
+    assert_eq!(names_of(&found), ["place"]);
     assert_near(&found[0]["score"], 0.8);
 }

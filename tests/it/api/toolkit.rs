@@ -52,7 +52,7 @@ async fn read_score(api: &TestApi, from: &str, to: &str) -> Value {
     api.get(query, json!({ "from": from, "to": to })).await
 }
 
-fn names(graph: &Value) -> [Vec<String>; 2] {
+fn names_in(graph: &Value) -> [Vec<String>; 2] {
     ["actions", "tools"].map(|part| pluck(graph[part].as_array().unwrap(), "name"))
 }
 
@@ -61,7 +61,7 @@ async fn recommendations_follow_thresholds_and_hops() {
     for api in apis().await {
         build_graph(&api).await;
         let all = read_graph(&api).await;
-        assert_eq!(names(&all), [vec!["a1", "a2", "a3", "a4"], vec!["t1", "t2", "t3", "t4"]]);
+        assert_eq!(names_in(&all), [vec!["a1", "a2", "a3", "a4"], vec!["t1", "t2", "t3", "t4"]]);
         assert_eq!(all["edges"].as_array().unwrap().len(), 9);
         let first = json!({ "from": "a1", "to": "a2", "kind": "next", "score": 0.8 });
         assert_eq!(all["edges"][0], first);
@@ -85,16 +85,20 @@ async fn recommendations_follow_thresholds_and_hops() {
         ] {
             let given = json!({ "actions": start, "threshold": threshold, "hops": hops });
             let found = api.get(&query, given.clone()).await;
-            let near = (names(&found).concat().join(" "), found["edges"].as_array().unwrap().len());
+            let near =
+                (names_in(&found).concat().join(" "), found["edges"].as_array().unwrap().len());
             assert_eq!(near, (vertices.to_owned(), edges), "{given}");
             let lists = query.replacen("recommendSubgraph", "recommendToolsActions", 1);
             let lists = lists.replacen(GRAPH, "{ actions { name } tools { name } }", 1);
-            assert_eq!(names(&api.get(&lists, given.clone()).await).concat().join(" "), vertices);
+            assert_eq!(
+                names_in(&api.get(&lists, given.clone()).await).concat().join(" "),
+                vertices
+            );
         }
         let query = "{ recommendToolsActions(actions: [\"a1\"], hops: 1) {
             tools { name source active } actions { name description } } }";
         let found = api.get(query, json!({})).await;
-        assert_eq!(names(&found), [vec!["a1", "a2", "a3"], vec!["t1", "t2", "t3"]]);
+        assert_eq!(names_in(&found), [vec!["a1", "a2", "a3"], vec!["t1", "t2", "t3"]]);
         assert_eq!(found["tools"][0]["source"], "toolkit", "the tool is not registered");
         assert_eq!(found["actions"][0]["description"], "Action 1.");
         let part = api
@@ -104,7 +108,7 @@ async fn recommendations_follow_thresholds_and_hops() {
             )
             .await;
         assert_eq!(
-            (names(&part), part["edges"].as_array().unwrap().len()),
+            (names_in(&part), part["edges"].as_array().unwrap().len()),
             ([vec!["a2".into()], vec!["t2".into()]], 1)
         );
     }
@@ -124,7 +128,7 @@ async fn a_misspelled_tool_in_the_toolkit_is_a_warning() {
     let action = || json!([{ "name": "say" }]);
     let change = connect_tool(&api, "flow.slep", action()).await;
     assert_eq!(change["warnings"], misspelt("flow.slep", "flow.sleep"));
-    assert_eq!(names(&change["toolkit"])[1], ["flow.ecko", "flow.noop", "later", "flow.slep"]);
+    assert_eq!(names_in(&change["toolkit"])[1], ["flow.ecko", "flow.noop", "later", "flow.slep"]);
     assert_eq!(connect_tool(&api, "flow.sleep", action()).await["warnings"], json!([]));
     let update = "mutation ($yaml: String!) { updateToolkit(yaml: $yaml) { warnings } }";
     let yaml = "tools:\n- &t\n  name: flow.wiat\n  type: MCP\nactions:\n- &a\n  name: pause\n  desc: d\n  tools: [*t]\ntoolkit:\n- [*a]\n";
@@ -149,7 +153,7 @@ async fn recommendations_end_on_cycles_and_skip_weak_tools() {
             "{{ recommendSubgraph(actions: [\"c0\"], hops: {hops}, threshold: {threshold}) {GRAPH} }}"
         );
         let found = api.get(&query, json!({})).await;
-        (names(&found).concat().join(" "), found["edges"].as_array().unwrap().len())
+        (names_in(&found).concat().join(" "), found["edges"].as_array().unwrap().len())
     };
     for (hops, threshold, vertices, edges) in [
         (1, 0.5, "c0 c1", 1),
@@ -178,14 +182,14 @@ async fn toolkit_changes_are_visible_to_other_processes() {
         assert_eq!(other.get(remove, json!({ "name": name })).await, removed, "{name}");
     }
     let left = read_graph(&one).await;
-    assert_eq!(names(&left), [vec!["a2", "a3", "a4"], vec!["t2", "t3", "t4"]]);
+    assert_eq!(names_in(&left), [vec!["a2", "a3", "a4"], vec!["t2", "t3", "t4"]]);
     assert_eq!(left["edges"].as_array().unwrap().len(), 6);
     assert_eq!(read_score(&one, "a1", "a2").await, 1.0);
     let disconnect = "mutation ($name: String!) { disconnectTool(name: $name) }";
     for (name, removed) in [("a2", false), ("t2", true), ("t2", false)] {
         assert_eq!(one.get(disconnect, json!({ "name": name })).await, removed, "{name}");
     }
-    assert_eq!(names(&read_graph(&other).await)[1], ["t3", "t4"]);
+    assert_eq!(names_in(&read_graph(&other).await)[1], ["t3", "t4"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -205,7 +209,7 @@ async fn simultaneous_toolkit_changes_are_all_kept() {
     .await;
     for api in &apis {
         let all = read_graph(api).await;
-        let [actions, tools] = names(&all);
+        let [actions, tools] = names_in(&all);
         let edges = all["edges"].as_array().unwrap().len();
         assert_eq!((actions.len(), tools.len(), edges), (25, 24, 48));
     }
@@ -221,7 +225,7 @@ async fn missing_names_are_warnings_and_conflicting_names_are_refused() {
         "tool `t9` has no connected actions and was left out",
     ]);
     assert_eq!(change["warnings"], expected);
-    assert_eq!(names(&change["toolkit"])[1].len(), 4);
+    assert_eq!(names_in(&change["toolkit"])[1].len(), 4);
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     let odd = json!({ "name": "a5", "description": "", "next": [{ "name": "nope" }] });
     let change = api.get(add, json!({ "input": odd })).await;
@@ -252,7 +256,7 @@ async fn missing_names_are_warnings_and_conflicting_names_are_refused() {
     // A tool that was only named becomes the registered one, under both of its names.
     api.get(register, tool("t1")).await;
     let change = connect_tool(&api, "local.t1", json!([{ "name": "a2" }])).await;
-    assert_eq!(names(&change["toolkit"])[1], ["t1", "t2", "t3", "t4"]);
+    assert_eq!(names_in(&change["toolkit"])[1], ["t1", "t2", "t3", "t4"]);
     let query = "{ toolkit { tools { name source description toolSet qualifiedName } } }";
     let tools = api.get(query, json!({})).await;
     let expected = json!({ "name": "t1", "source": "local", "description": "Says it again.",
@@ -283,7 +287,7 @@ async fn the_toolkit_finds_a_tool_by_each_of_its_names() {
         for name in [first, second] {
             assert_eq!(read_score(&api, "rest", name).await, 0.2, "{name}");
             let found = api.get(&part, json!({ "names": ["rest", name, "nope"] })).await;
-            assert_eq!(names(&found), [vec!["rest"], vec![first]], "{name}");
+            assert_eq!(names_in(&found), [vec!["rest"], vec![first]], "{name}");
             assert_eq!(found["edges"].as_array().map(Vec::len), Some(1));
         }
         assert_eq!(api.get(set, json!({ "to": second })).await, true);
@@ -293,7 +297,7 @@ async fn the_toolkit_finds_a_tool_by_each_of_its_names() {
         let yaml = "tools: [&a { name: brew }, &b { name: kitchen.brew }]\nactions: \
             [&r { name: rest, tools: [*a] }, &s { name: sip, tools: [*b] }]\ntoolkit: [[*r, *s]]";
         api.get(update, json!({ "yaml": yaml })).await;
-        assert_eq!(names(&read_graph(&api).await), [vec!["rest", "sip"], vec![first]]);
+        assert_eq!(names_in(&read_graph(&api).await), [vec!["rest", "sip"], vec![first]]);
         assert_eq!(read_score(&api, "rest", second).await, 0.4, "an edge keeps its score");
         let disconnect = "mutation ($name: String!) { disconnectTool(name: $name) }";
         for removed in [true, false] {
@@ -301,13 +305,13 @@ async fn the_toolkit_finds_a_tool_by_each_of_its_names() {
         }
         api.get(update, json!({ "yaml": yaml })).await;
         assert_eq!(
-            names(&read_graph(&api).await)[1],
+            names_in(&read_graph(&api).await)[1],
             ["brew"],
             "within a file the first name counts"
         );
         api.get("mutation { removeAction(name: \"rest\") }", json!({})).await;
         api.get("mutation { removeAction(name: \"sip\") }", json!({})).await;
-        assert_eq!(names(&read_graph(&api).await)[1], [""; 0]);
+        assert_eq!(names_in(&read_graph(&api).await)[1], [""; 0]);
     }
 }
 
@@ -422,7 +426,7 @@ async fn a_toolkit_file_is_imported_and_exported() {
     api.get(update, json!({ "yaml": FILE })).await;
     assert_eq!(read_score(&api, "look", "think").await, 0.25, "an edge keeps its score");
     let before = read_graph(&api).await;
-    assert_eq!(names(&before), [vec!["look", "say: ][ #1", "think"], vec!["Reader", "Writer"]]);
+    assert_eq!(names_in(&before), [vec!["look", "say: ][ #1", "think"], vec!["Reader", "Writer"]]);
     let yaml = api.get("{ toolkit { yaml } }", json!({})).await["yaml"].clone();
     let other = self::api().await;
     let change = other.get(update, json!({ "yaml": yaml })).await;
@@ -462,7 +466,7 @@ async fn an_exported_toolkit_file_keeps_the_order_of_recommendations() {
         "next": [{ "name": "a1" }] });
     api.get(add, json!({ "input": back })).await;
     let before = read_graph(&api).await;
-    assert_eq!(names(&before)[0], ["a1", "a2", "a3", "a4", "a0"]);
+    assert_eq!(names_in(&before)[0], ["a1", "a2", "a3", "a4", "a0"]);
     let yaml = api.get("{ toolkit { yaml } }", json!({})).await["yaml"].clone();
     let update = "mutation ($yaml: String!) { updateToolkit(yaml: $yaml) { warnings } }";
     other.get(update, json!({ "yaml": yaml })).await;
@@ -471,7 +475,7 @@ async fn an_exported_toolkit_file_keeps_the_order_of_recommendations() {
         let remove = "mutation ($name: String!) { removeAction(name: $name) }";
         api.get(remove, json!({ "name": action })).await;
     }
-    assert_eq!(names(&read_graph(&api).await).concat(), [""; 0]);
+    assert_eq!(names_in(&read_graph(&api).await).concat(), [""; 0]);
     api.get(update, json!({ "yaml": yaml })).await;
     assert_eq!(read_graph(&api).await, before);
 }

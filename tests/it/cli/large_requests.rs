@@ -8,7 +8,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
 }
 
-fn all(value: &Value) -> &[Value] {
+fn as_list(value: &Value) -> &[Value] {
     value.as_array().unwrap_or_else(|| panic!("{value} is no list"))
 }
 
@@ -20,7 +20,7 @@ fn plan_with_children(workspace: &Workspace, needs_approval: bool) -> String {
     workspace.file("family.json", &json!({ "tools": [step] }).to_string())
 }
 
-fn items(n: usize) -> String {
+fn items_json(n: usize) -> String {
     json!((0..n).collect::<Vec<_>>()).to_string()
 }
 
@@ -28,7 +28,7 @@ fn items(n: usize) -> String {
 async fn root_execution(workspace: &Workspace) -> (String, String) {
     let found = workspace.json(&["list", "executions", "--first", "200"], 0).await;
     let root =
-        all(&found).iter().find(|execution| execution["parentExecutionId"].is_null()).unwrap();
+        as_list(&found).iter().find(|execution| execution["parentExecutionId"].is_null()).unwrap();
     (text(&root["executionId"]).to_owned(), text(&root["requestId"]).to_owned())
 }
 
@@ -52,12 +52,12 @@ async fn watch_and_cancel_of_a_request_use_the_parent_and_not_a_child() {
 async fn debug_of_a_request_with_many_children_shows_the_parent_first() {
     let workspace = Workspace::new();
     let plan = plan_with_children(&workspace, false);
-    let ran = workspace.json(&["run", "--plan", &plan, "--input", &items(60)], 0).await;
+    let ran = workspace.json(&["run", "--plan", &plan, "--input", &items_json(60)], 0).await;
     let (root, request) = (text(&ran["executionId"]), text(&ran["requestId"]));
     for id in [request, root] {
         let told = workspace.json(&["debug", id], 0).await;
         assert_eq!(told["executions"][0]["executionId"], root, "{id}");
-        assert!(all(&told["executions"]).len() > 50);
+        assert!(as_list(&told["executions"]).len() > 50);
         let told = workspace.run(&["debug", id]).await;
         assert!(told.out.starts_with("COMPLETED"), "{}", told.out);
         assert!(!told.out.contains("NOT EXECUTED"), "{}", told.out);
@@ -70,7 +70,7 @@ async fn debug_of_a_request_with_many_children_shows_the_parent_first() {
 async fn run_exits_with_4_when_unfollowed_children_wait() {
     let workspace = Workspace::new();
     let plan = plan_with_children(&workspace, true);
-    let waits = workspace.run(&["run", "--plan", &plan, "--input", &items(70)]).await;
+    let waits = workspace.run(&["run", "--plan", &plan, "--input", &items_json(70)]).await;
     assert_eq!(waits.status, 4, "{waits:?}");
 }
 
@@ -87,7 +87,7 @@ async fn debug_shows_all_executions_of_a_request_with_large_outputs() {
         workspace.json(&["retry", first], 0).await;
     }
     let told = workspace.json(&["debug", request], 0).await;
-    let executions = all(&told["executions"]);
+    let executions = as_list(&told["executions"]);
     assert_eq!(executions.len(), 3);
     assert_eq!(executions[0]["executionId"], first, "the oldest execution is first");
     for execution in executions {
@@ -102,10 +102,10 @@ async fn debug_shows_the_whole_timeline_of_a_long_execution() {
     let workspace = Workspace::new();
     let step = json!({ "id": "l", "name": "flow.noop", "forEach": "{{input}}" });
     let plan = workspace.file("plan.json", &json!({ "tools": [step] }).to_string());
-    let input = workspace.file("input.json", &items(6_000));
+    let input = workspace.file("input.json", &items_json(6_000));
     let ran = workspace.json(&["run", "--plan", &plan, "--input", &format!("@{input}")], 0).await;
     let told = workspace.json(&["debug", text(&ran["requestId"])], 0).await;
-    let timeline = all(&told["timeline"]);
+    let timeline = as_list(&told["timeline"]);
     assert!(timeline.len() > 12_000, "{}", timeline.len());
     assert_eq!(timeline.last().unwrap()["kind"], "finished");
 }

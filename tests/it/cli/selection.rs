@@ -29,7 +29,7 @@ async fn with_tools() -> Workspace {
     let file = workspace.file("tools.json", TOOLS);
     let loaded = workspace.run(&["tools", "load", &file]).await;
     for name in ["weather", "invoice", "forecast", "translate"] {
-        assert_eq!(status(&loaded, name), "OK", "{loaded:?}");
+        assert_eq!(printed_status(&loaded, name), "OK", "{loaded:?}");
     }
     workspace
 }
@@ -64,13 +64,13 @@ impl Served {
 }
 
 /// Returns the status that is printed behind the name of a tool.
-fn status(loaded: &CommandOutput, name: &str) -> String {
+fn printed_status(loaded: &CommandOutput, name: &str) -> String {
     let line = loaded.out.lines().find(|line| line.split_whitespace().next() == Some(name));
     let line = line.unwrap_or_else(|| panic!("no `{name}`: {loaded:?}"));
     line.trim().trim_start_matches(name).trim().to_owned()
 }
 
-fn names(found: &Value) -> Vec<&str> {
+fn names_of(found: &Value) -> Vec<&str> {
     let matches = found.as_array().unwrap_or_else(|| panic!("{found} is no list")).iter();
     matches.map(|found| found["tool"]["name"].as_str().unwrap()).collect()
 }
@@ -79,17 +79,17 @@ fn names(found: &Value) -> Vec<&str> {
 async fn tools_that_are_loaded_once_can_be_selected_by_every_criterion() {
     let served = Served::new().await;
     let again = served.run(&["tools", "load", "tools.json"]).await;
-    assert_eq!((again.status, status(&again, "forecast").as_str()), (0, "ALREADY EXISTS"));
+    assert_eq!((again.status, printed_status(&again, "forecast").as_str()), (0, "ALREADY EXISTS"));
     let query = "Is it going to rain in Oslo?";
     let found = served.json(&["tools", "select", query], 0).await;
-    assert_eq!(names(&found).len(), 3, "a tool without examples is not ranked: {found}");
-    assert!(["weather", "forecast"].contains(&names(&found)[0]), "{found}");
-    assert_eq!(names(&found)[2], "invoice");
+    assert_eq!(names_of(&found).len(), 3, "a tool without examples is not ranked: {found}");
+    assert!(["weather", "forecast"].contains(&names_of(&found)[0]), "{found}");
+    assert_eq!(names_of(&found)[2], "invoice");
     assert!(found[0]["score"].as_f64() > found[2]["score"].as_f64(), "{found}");
     assert!(found[0]["leastSimilar"].is_f64(), "{found}");
     for by in ["description", "lexical", "hybrid"] {
         let found = served.json(&["tools", "select", "translate a text", "--by", by], 0).await;
-        assert_eq!(names(&found)[0], "translate", "{by}: {found}");
+        assert_eq!(names_of(&found)[0], "translate", "{by}: {found}");
     }
     let shown = served.run(&["tools", "select", "Invoice for Anna", "--limit", "1"]).await;
     assert!(shown.out.contains("invoice") && !shown.out.contains("weather"), "{shown:?}");
@@ -161,10 +161,10 @@ async fn select_without_a_query_asks_until_q_or_an_empty_line() {
     // An empty line or the end of input also ends it. With `--json` each answer is a document.
     let ended = run_with_input(&served, &["tools", "select", "--json"], "rain\n\nsun\n").await;
     let answer: Value = serde_json::from_str(&ended.out).unwrap();
-    assert_eq!(names(&answer["centroid"]).len(), 1, "{answer}");
+    assert_eq!(names_of(&answer["centroid"]).len(), 1, "{answer}");
     let ended =
         run_with_input(&served, &["tools", "select", "--by", "lexical", "--json"], "rain").await;
-    assert!(names(&serde_json::from_str(&ended.out).unwrap()).contains(&"weather"), "{ended:?}");
+    assert!(names_of(&serde_json::from_str(&ended.out).unwrap()).contains(&"weather"), "{ended:?}");
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn eval_computes_figures_from_a_file_of_queries() {
 
 /// Each of these mistakes was once a silent miss or a row of zeros.
 #[tokio::test]
-async fn eval_rejects_files_with_unknown_or_inactive_tools() {
+async fn eval_rejects_an_invalid_query_file_and_names_the_line() {
     let workspace = with_tools().await;
     workspace.run(&["toolsets", "deactivate", "tools"]).await;
     let queries = workspace.file("q.jsonl", r#"{"query": "rain", "gold": ["weather"]}"#);
@@ -246,7 +246,7 @@ async fn selection_without_an_embedder_names_the_setting() {
     assert_eq!(error["error"]["code"], "PLANNER_UNAVAILABLE");
     assert!(error["error"]["message"].as_str().unwrap().contains("`embedding`"), "{error}");
     let found = workspace.json(&["tools", "select", "write an invoice", "--by", "hybrid"], 0).await;
-    assert_eq!(names(&found)[0], "invoice");
+    assert_eq!(names_of(&found)[0], "invoice");
     let queries =
         workspace.file("queries.jsonl", r#"{"query": "an invoice", "gold": ["invoice"]}"#);
     let ended = workspace.run(&["tools", "eval", "--queries", &queries]).await;
@@ -263,7 +263,10 @@ async fn tools_load_accepts_a_valid_file_and_names_the_place_of_an_error() {
         {\"name\": \"schema\", \"arguments\": {\"type\": \"object\", \
          \"properties\": {\"n\": {\"type\": \"integer\"}, \"m\": {}}, \"required\": [\"n\"]}}]}";
     let loaded = workspace.run(&["tools", "load", &workspace.file("good.json", good)]).await;
-    assert_eq!((status(&loaded, "plain"), status(&loaded, "schema")), ("OK".into(), "OK".into()));
+    assert_eq!(
+        (printed_status(&loaded, "plain"), printed_status(&loaded, "schema")),
+        ("OK".into(), "OK".into())
+    );
     let shown = workspace.json(&["tools", "show", "schema"], 0).await;
     assert_eq!(shown["inputSchema"]["required"], json!(["n"]), "{shown}");
     assert_eq!(shown["inputSchema"]["properties"]["n"]["type"], "integer", "{shown}");

@@ -117,11 +117,12 @@ impl SharedRun {
     /// Starts an execution and repeats the request until it is acknowledged.
     async fn start_execution(&self, dice: &Dice, key: &str) -> ClientRecord {
         let input = json!({ "input": { "tools": plans::draw_plan(dice) } });
-        let made = self.insist(PLAN, input).await;
+        let made = self.ask_until_answered(PLAN, input).await;
         let plan = made["plan"]["planId"].as_str().unwrap_or_else(|| panic!("{made:#}")).to_owned();
         let order = if dice.happens(300) { "SEQUENTIAL" } else { "PARALLEL" };
         let options = json!({ "mode": order, "idempotencyKey": key });
-        let begun = self.insist(EXECUTE, json!({ "id": plan, "options": options })).await;
+        let begun =
+            self.ask_until_answered(EXECUTE, json!({ "id": plan, "options": options })).await;
         let execution = begun["executionId"].as_str().unwrap().to_owned();
         self.open.lock().unwrap().insert(execution.clone());
         self.received.send_modify(|count| *count += 1);
@@ -159,7 +160,7 @@ impl SharedRun {
     }
 
     /// Asks one server after another until there is an answer.
-    pub(super) async fn insist(&self, query: &str, variables: Value) -> Value {
+    pub(super) async fn ask_until_answered(&self, query: &str, variables: Value) -> Value {
         let mut address = self.address.subscribe();
         let asking = async {
             loop {
@@ -179,10 +180,10 @@ impl SharedRun {
     /// events.
     pub(super) async fn repeat_start(&self, record: &ClientRecord) -> (String, Vec<Value>) {
         let again = json!({ "id": record.plan, "options": record.options });
-        let again = self.insist(EXECUTE, again).await;
+        let again = self.ask_until_answered(EXECUTE, again).await;
         let query = "query ($id: ID!) { execution(executionId: $id) {
             events { seq at type stepId attempt data } } }";
-        let kept = self.insist(query, json!({ "id": record.execution })).await;
+        let kept = self.ask_until_answered(query, json!({ "id": record.execution })).await;
         let events = kept["events"].as_array().cloned().unwrap_or_default();
         (again["executionId"].as_str().unwrap().to_owned(), events)
     }

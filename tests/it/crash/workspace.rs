@@ -105,7 +105,7 @@ impl Workspace {
     }
 
     /// Starts a server and waits until it listens. Returns it with its address.
-    pub(super) async fn serve(&self) -> (Process, String) {
+    pub(super) async fn start_server(&self) -> (Process, String) {
         let mut server = self.spawn(&["serve", "--listen", "127.0.0.1:0"]);
         let line = server.wait_for_line("listening on http://").await;
         let address = line.rsplit('/').next().unwrap().to_owned();
@@ -113,7 +113,7 @@ impl Workspace {
         (server, address)
     }
 
-    pub(super) async fn work(&self) -> Process {
+    pub(super) async fn start_worker(&self) -> Process {
         let mut worker = self.spawn(&["worker"]);
         worker.wait_for_line("working on ").await;
         worker.print_later_output();
@@ -198,7 +198,7 @@ impl Process {
     }
 
     /// Sends SIGTERM and waits for the end.
-    pub(super) async fn end(mut self) {
+    pub(super) async fn drain(mut self) {
         self.signal("-TERM");
         let status = timeout(MAX_WAIT, self.child.wait()).await.expect("the process ends").unwrap();
         assert!(status.success(), "{status}");

@@ -30,7 +30,7 @@ async fn two_nodes_together_keep_limits_on_concurrency_and_rate() {
         { "tool": "flow.noop", "rate": format!("{RATE}/s") },
     ]);
     let cluster = Cluster::new(&json!({ "calls": calls, "lease_ms": LONG_LEASE_MS })).await;
-    let nodes = [cluster.workspace.serve().await, cluster.workspace.serve().await];
+    let nodes = [cluster.workspace.start_server().await, cluster.workspace.start_server().await];
     let paired =
         nodes[0].create_plan(&json!([call("ledger.pair", 0.05), call("ledger.pair", 0.05)])).await;
     let rated =
@@ -71,10 +71,10 @@ fn most_at_once(ledger: &[LedgerEntry]) -> i64 {
 /// Returns the start times of a tool's calls, sorted.
 async fn start_times(cluster: &Cluster, tool: &str) -> Vec<Timestamp> {
     let mut starts = Vec::new();
-    for head in cluster.heads().await {
+    for head in cluster.read_heads().await {
         let plan = cluster.store.plan(head.plan).await.unwrap().unwrap();
         if plan.called_tools().all(|name| name.as_str() == tool) {
-            let log = cluster.log(head.execution).await;
+            let log = cluster.read_log(head.execution).await;
             let started =
                 log.iter().filter(|recorded| matches!(recorded.event, Event::StepStarted(_)));
             starts.extend(started.map(|recorded| recorded.at));
@@ -103,7 +103,8 @@ async fn permits_of_a_lost_node_expire_and_higher_priorities_go_first() {
         { "tool": "ledger.single", "concurrency": 1 },
     ]);
     let cluster = Cluster::new(&json!({ "calls": calls, "drain_ms": 60_000 })).await;
-    let (node, lost) = (cluster.workspace.serve().await, cluster.workspace.serve().await);
+    let (node, lost) =
+        (cluster.workspace.start_server().await, cluster.workspace.start_server().await);
     tokio::join!(
         assert_lost_permit_expires(&cluster, &node, lost),
         assert_priority_order(&cluster, &node)
@@ -119,14 +120,14 @@ async fn assert_lost_permit_expires(cluster: &Cluster, node: &Node, lost: Node) 
     let short = lost.create_plan(&json!([call("ledger.held", 0.0)])).await;
     let holder = lost.execute(&long, &json!({})).await;
     cluster
-        .until_ledger("the permit is held", |said| {
+        .wait_for_ledger("the permit is held", |said| {
             said.iter().any(|entry| entry.execution == holder)
         })
         .await;
     let waiting = node.execute(&short, &json!({})).await;
     lost.kill().await;
     let freed = Instant::now();
-    let gets_it = cluster.until_ledger("the permit is free", |said| {
+    let gets_it = cluster.wait_for_ledger("the permit is free", |said| {
         said.iter().any(|entry| entry.execution == waiting)
     });
     gets_it.await;
@@ -139,7 +140,7 @@ async fn assert_priority_order(cluster: &Cluster, node: &Node) {
     let plan = node.create_plan(&json!([call("ledger.single", 0.1)])).await;
     let holder = node.start(&json!([call("ledger.single", 15.0)])).await;
     cluster
-        .until_ledger("the only permit is held", |said| {
+        .wait_for_ledger("the only permit is held", |said| {
             said.iter().any(|entry| entry.execution == holder)
         })
         .await;
@@ -151,7 +152,7 @@ async fn assert_priority_order(cluster: &Cluster, node: &Node) {
     let is_done = |said: &[LedgerEntry]| {
         said.iter().filter(|entry| entry.is_start && entry.tool == "ledger.single").count() == 9
     };
-    cluster.until_ledger("every call had its turn", is_done).await;
+    cluster.wait_for_ledger("every call had its turn", is_done).await;
     wanted.sort();
     let said = cluster.workspace.ledger();
     let turns = said.iter().filter(|entry| entry.is_start && entry.tool == "ledger.single").skip(1);
@@ -169,11 +170,11 @@ async fn assert_cancelled_waits_hold_no_permit(cluster: &Cluster, node: &Node) {
             ids.push(node.execute(&plan, &json!({})).await);
         }
         for id in ids.iter().rev() {
-            node.control("cancelExecution", id, "").await;
+            node.run_mutation("cancelExecution", id, "").await;
         }
     }
     let last = node.execute(&plan, &json!({})).await;
-    let done = cluster.until_ledger("the last call gets a permit", |said| {
+    let done = cluster.wait_for_ledger("the last call gets a permit", |said| {
         said.iter().any(|entry| !entry.is_start && entry.execution == last)
     });
     done.await;
@@ -182,10 +183,10 @@ async fn assert_cancelled_waits_hold_no_permit(cluster: &Cluster, node: &Node) {
 
 /// A node whose calls only wait for a permit drains at once, and other nodes continue to wait.
 async fn assert_waiting_calls_move_when_a_node_drains(cluster: &Cluster, node: Node) {
-    let other = cluster.workspace.serve().await;
+    let other = cluster.workspace.start_server().await;
     let holder = other.start(&json!([call("ledger.single", 30.0)])).await;
     cluster
-        .until_ledger("the only permit is held", |said| {
+        .wait_for_ledger("the only permit is held", |said| {
             said.iter().any(|entry| entry.execution == holder)
         })
         .await;
@@ -195,10 +196,10 @@ async fn assert_waiting_calls_move_when_a_node_drains(cluster: &Cluster, node: N
         ids.push(node.execute(&plan, &json!({})).await);
     }
     node.drain().await;
-    other.control("cancelExecution", &holder, "").await;
+    other.run_mutation("cancelExecution", &holder, "").await;
     let have_had_turns = |said: &[LedgerEntry]| {
         ids.iter().all(|id| said.iter().any(|entry| !entry.is_start && entry.execution == *id))
     };
-    cluster.until_ledger("the calls get permits on the other node", have_had_turns).await;
+    cluster.wait_for_ledger("the calls get permits on the other node", have_had_turns).await;
     cluster.wait_for_all_finished(4 * 6 + 1 + 9 + 2 + 5).await;
 }

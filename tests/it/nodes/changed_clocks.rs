@@ -85,8 +85,8 @@ async fn a_changed_clock_costs_no_lease_on_sqlite() {
 async fn assert_no_lease_is_lost(url: String) {
     let cluster = Cluster::over(url, &json!({})).await;
     let clock = FakeClock::new(&cluster.workspace.path("."), "clock", "+0");
-    let right = cluster.workspace.serve().await;
-    let moved = cluster.workspace.serve_with(&clock.variables()).await;
+    let right = cluster.workspace.start_server().await;
+    let moved = cluster.workspace.start_server_with(&clock.variables()).await;
     let mut begun = 0;
     for offset in [YEAR, "+0"] {
         // These run while the clock is changed.
@@ -97,7 +97,7 @@ async fn assert_no_lease_is_lost(url: String) {
                 begun += 1;
             }
         }
-        cluster.until_ledger("both calls started", |said| said.len() >= calls + 2).await;
+        cluster.wait_for_ledger("both calls started", |said| said.len() >= calls + 2).await;
         clock.set(offset);
         // These start afterwards.
         for plan in long_plans() {
@@ -108,17 +108,17 @@ async fn assert_no_lease_is_lost(url: String) {
     }
     // A node whose clock was always wrong is lost while others work.
     let ahead = FakeClock::new(&cluster.workspace.path("."), "ahead", YEAR);
-    let wrong = cluster.workspace.serve_with(&ahead.variables()).await;
+    let wrong = cluster.workspace.start_server_with(&ahead.variables()).await;
     let calls = cluster.workspace.ledger().len();
     right.start(&long_plans()[0]).await;
     wrong.start(&long_plans()[1]).await;
     begun += 2;
-    cluster.until_ledger("the call started", |said| said.len() > calls).await;
+    cluster.wait_for_ledger("the call started", |said| said.len() > calls).await;
     wrong.kill().await;
     cluster.wait_for_all_completed(begun).await;
     cluster.assert_once_tools_called_once();
-    for head in cluster.heads().await {
-        let log = cluster.log(head.execution).await;
+    for head in cluster.read_heads().await {
+        let log = cluster.read_log(head.execution).await;
         let is_lost = |event: &Event| matches!(event, Event::StepInterrupted { .. });
         assert!(!log.iter().any(|recorded| is_lost(&recorded.event)), "{log:#?}");
     }
@@ -131,7 +131,7 @@ async fn waits_that_began_with_a_clock_far_ahead_are_shortened_after_a_restart()
     let url = format!("sqlite:{}", folder.path().join("store.db").display());
     let cluster = Cluster::over(url, &json!({})).await;
     let ahead = FakeClock::new(&cluster.workspace.path("."), "ahead", YEAR);
-    let wrong = cluster.workspace.serve_with(&ahead.variables()).await;
+    let wrong = cluster.workspace.start_server_with(&ahead.variables()).await;
     let retry = json!({ "maxAttempts": 2, "backoffMs": 6_000, "multiplier": 1.0, "jitter": false });
     wrong.start(&json!([{ "name": "flow.sleep", "parameters": { "ms": 6_000 } }])).await;
     let fail = json!({ "message": "not yet", "times": 1 });
@@ -145,25 +145,25 @@ async fn waits_that_began_with_a_clock_far_ahead_are_shortened_after_a_restart()
     let all_wait = |heads: &[ExecutionHead]| {
         heads.len() == 4 && heads.iter().all(|head| head.owner.is_none() && head.due.is_some())
     };
-    cluster.until("everything waits", all_wait).await;
+    cluster.wait_for_heads("everything waits", all_wait).await;
     wrong.kill().await;
 
-    let _right = cluster.workspace.serve().await;
+    let _right = cluster.workspace.start_server().await;
     let planned = execution_id(&planned);
     let is_as_planned = |head: &ExecutionHead| {
         let waits = head.owner.is_none() && head.due == Some(start_at) && head.epoch.0 > 0;
         if head.execution == planned { waits } else { head.state.is_finished() }
     };
     let all_end = |heads: &[ExecutionHead]| heads.iter().all(is_as_planned);
-    cluster.until("the waits end, and the planned start stays", all_end).await;
-    for head in cluster.heads().await.iter().filter(|head| head.execution != planned) {
+    cluster.wait_for_heads("the waits end, and the planned start stays", all_end).await;
+    for head in cluster.read_heads().await.iter().filter(|head| head.execution != planned) {
         let execution = cluster.replay(head).await;
         let expected = if execution.missed_deadline() {
             ExecutionState::Failed
         } else {
             ExecutionState::Completed
         };
-        let log = cluster.log(head.execution).await;
+        let log = cluster.read_log(head.execution).await;
         let is_shortened = |event: &Event| matches!(event, Event::WaitsShortened { .. });
         assert!(log.iter().any(|recorded| is_shortened(&recorded.event)), "{log:#?}");
         assert_eq!(head.state, expected, "{log:#?}");

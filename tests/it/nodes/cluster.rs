@@ -35,7 +35,7 @@ impl Cluster {
         Self { workspace: Workspace::new(url, limits), store }
     }
 
-    pub(super) async fn heads(&self) -> Vec<ExecutionHead> {
+    pub(super) async fn read_heads(&self) -> Vec<ExecutionHead> {
         let (mut all, mut page) = (Vec::new(), Page { first: 500, after: None });
         loop {
             let filter = ExecutionFilter::default();
@@ -48,7 +48,7 @@ impl Cluster {
         }
     }
 
-    pub(super) async fn log(&self, id: ExecutionId) -> Vec<RecordedEvent> {
+    pub(super) async fn read_log(&self, id: ExecutionId) -> Vec<RecordedEvent> {
         let mut log: Vec<RecordedEvent> = Vec::new();
         loop {
             let after = log.last().map_or(Seq::START, |recorded| recorded.seq);
@@ -63,16 +63,20 @@ impl Cluster {
     /// Computes the state of an execution from its log alone.
     pub(super) async fn replay(&self, head: &ExecutionHead) -> Execution {
         let plan = insist(async || self.store.plan(head.plan).await).await.unwrap();
-        Execution::replay(head.execution, plan, &self.log(head.execution).await).unwrap()
+        Execution::replay(head.execution, plan, &self.read_log(head.execution).await).unwrap()
     }
 
     /// Waits until a condition holds for the heads of all executions.
-    pub(super) async fn until(&self, what: &str, holds: impl Fn(&[ExecutionHead]) -> bool) {
-        self.until_within(MAX_WAIT, what, holds).await;
+    pub(super) async fn wait_for_heads(
+        &self,
+        what: &str,
+        holds: impl Fn(&[ExecutionHead]) -> bool,
+    ) {
+        self.wait_for_heads_within(MAX_WAIT, what, holds).await;
     }
 
     /// Like [`until`](Self::until), with a limit. Prints unfinished executions if it is reached.
-    pub(super) async fn until_within(
+    pub(super) async fn wait_for_heads_within(
         &self,
         limit: Duration,
         what: &str,
@@ -80,7 +84,7 @@ impl Cluster {
     ) {
         let mut look = interval(POLL);
         let looking = async {
-            while !holds(&self.heads().await) {
+            while !holds(&self.read_heads().await) {
                 look.tick().await;
             }
         };
@@ -92,9 +96,9 @@ impl Cluster {
 
     #[expect(clippy::print_stderr, reason = "helps to debug a failed test")]
     async fn print_unfinished(&self) {
-        for head in self.heads().await.iter().filter(|head| !head.state.is_finished()) {
+        for head in self.read_heads().await.iter().filter(|head| !head.state.is_finished()) {
             eprintln!("{head:?}");
-            for recorded in self.log(head.execution).await {
+            for recorded in self.read_log(head.execution).await {
                 eprintln!("    {recorded:?}");
             }
             eprintln!("    inbox {:?}", self.store.list_commands(Some(head.execution)).await);
@@ -104,22 +108,22 @@ impl Cluster {
     /// Waits until there are `count` executions and all are finished.
     pub(super) async fn wait_for_all_finished(&self, count: usize) {
         let is_so = |heads: &[ExecutionHead]| heads.len() >= count && are_finished(heads);
-        self.until("all executions are finished", is_so).await;
+        self.wait_for_heads("all executions are finished", is_so).await;
     }
 
     /// Waits until exactly `count` executions are finished, and all completed.
     pub(super) async fn wait_for_all_completed(&self, count: usize) {
         self.wait_for_all_finished(count).await;
-        let heads = self.heads().await;
+        let heads = self.read_heads().await;
         assert_eq!(heads.len(), count);
         for head in heads {
-            let log = self.log(head.execution).await;
+            let log = self.read_log(head.execution).await;
             assert_eq!(head.state, ExecutionState::Completed, "{log:#?}");
         }
     }
 
     /// Waits until a condition holds for the ledger.
-    pub(super) async fn until_ledger(&self, what: &str, holds: impl Fn(&[LedgerEntry]) -> bool) {
+    pub(super) async fn wait_for_ledger(&self, what: &str, holds: impl Fn(&[LedgerEntry]) -> bool) {
         let mut look = interval(POLL);
         let looking = async {
             while !holds(&self.workspace.ledger()) {

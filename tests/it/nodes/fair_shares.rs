@@ -40,16 +40,16 @@ fn noop_chain() -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn executions_that_become_due_are_shared_with_a_node_that_has_just_started() {
     let cluster = Cluster::new(&json!({ "lease_ms": LONG_LEASE_MS, "poll_ms": POLL_MS })).await;
-    let first = cluster.workspace.serve().await;
-    let _second = cluster.workspace.work().await;
+    let first = cluster.workspace.start_server().await;
+    let _second = cluster.workspace.start_worker().await;
     let plan = first.create_plan(&noop_chain()).await;
     schedule_executions(&first, &plan).await;
     cluster.wait_for_all_completed(COUNT).await;
     let before = count_claims(&cluster, &BTreeSet::new()).await;
     assert_fair(&before, 2);
 
-    let old: BTreeSet<_> = cluster.heads().await.iter().map(|head| head.execution).collect();
-    let _third = cluster.workspace.work().await;
+    let old: BTreeSet<_> = cluster.read_heads().await.iter().map(|head| head.execution).collect();
+    let _third = cluster.workspace.start_worker().await;
     schedule_executions(&first, &plan).await;
     cluster.wait_for_all_completed(2 * COUNT).await;
     let after = count_claims(&cluster, &old).await;
@@ -89,8 +89,9 @@ async fn count_claims(
     excluded: &BTreeSet<ExecutionId>,
 ) -> BTreeMap<WorkerId, usize> {
     let mut claims = BTreeMap::new();
-    for head in cluster.heads().await.iter().filter(|head| !excluded.contains(&head.execution)) {
-        let log = cluster.log(head.execution).await;
+    for head in cluster.read_heads().await.iter().filter(|head| !excluded.contains(&head.execution))
+    {
+        let log = cluster.read_log(head.execution).await;
         *claims.entry(claimers(&log)[0]).or_default() += 1;
     }
     claims

@@ -139,7 +139,7 @@ impl Node {
     }
 
     /// Runs a mutation such as `cancelExecution` on an execution. `more` may add arguments.
-    pub(super) async fn control(&self, what: &str, id: &str, more: &str) {
+    pub(super) async fn run_mutation(&self, what: &str, id: &str, more: &str) {
         let query =
             format!("mutation ($id: ID!) {{ {what}(executionId: $id{more}) {{ executionId }} }}");
         self.ask(&query, &json!({ "id": id })).await;

@@ -19,7 +19,8 @@ const INTERVAL: Duration = Duration::from_millis(500);
 #[tokio::test(flavor = "multi_thread")]
 async fn an_output_that_one_node_cached_serves_other_nodes_until_it_expires() {
     let cluster = Cluster::new(&json!({})).await;
-    let (one, other) = (cluster.workspace.serve().await, cluster.workspace.serve().await);
+    let (one, other) =
+        (cluster.workspace.start_server().await, cluster.workspace.start_server().await);
     let read = |n: u64| {
         json!([{ "name": "ledger.read", "cacheTtlMs": TTL_MS,
             "parameters": { "n": n, "seconds": 0.0 } }])
@@ -56,7 +57,7 @@ async fn is_cached(cluster: &Cluster, node: &Node, plan: &str) -> bool {
     let found = timeout(MAX_WAIT, ends).await.expect("the execution ends");
     let n = found["outputs"]["ledger.read"]["n"].as_u64();
     assert!(n.is_some_and(|n| n == 7 || n == 8), "{found}");
-    let log = cluster.log(execution_id(&execution)).await;
+    let log = cluster.read_log(execution_id(&execution)).await;
     let cached = log.iter().find_map(|recorded| match &recorded.event {
         Event::StepSucceeded { cached, .. } => Some(*cached),
         _ => None,

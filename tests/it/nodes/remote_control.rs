@@ -73,7 +73,7 @@ impl Subscriber {
         let end =
             timeout(MAX_WAIT, self.events.next()).await.expect("the stream completes").unwrap();
         assert_eq!(end, None);
-        let log = cluster.log(execution_id(execution)).await;
+        let log = cluster.read_log(execution_id(execution)).await;
         let received: Vec<_> =
             self.received.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
         let kept: Vec<_> = log.iter().map(|recorded| recorded.seq.0).collect();
@@ -85,7 +85,8 @@ impl Subscriber {
 #[tokio::test(flavor = "multi_thread")]
 async fn any_node_controls_and_watches_executions_of_another_node() {
     let cluster = Cluster::new(&json!({})).await;
-    let (doer, other) = (cluster.workspace.serve().await, cluster.workspace.serve().await);
+    let (doer, other) =
+        (cluster.workspace.start_server().await, cluster.workspace.start_server().await);
     tokio::join!(
         control_through_other_node(&cluster, &doer, &other),
         cancel_through_other_node(&cluster, &doer, &other)
@@ -108,15 +109,15 @@ async fn control_through_other_node(cluster: &Cluster, doer: &Node, other: &Node
         .await;
     let mut subscriber = Subscriber::subscribe(other, &id).await;
     subscriber.wait_for("step_waiting", "wait").await;
-    other.control("signalExecution", &id, ", name: \"go\"").await;
+    other.run_mutation("signalExecution", &id, ", name: \"go\"").await;
     subscriber.wait_for("step_started", "one").await;
-    other.control("pauseExecution", &id, "").await;
+    other.run_mutation("pauseExecution", &id, "").await;
     subscriber.wait_for("paused", "").await;
-    other.control("resumeExecution", &id, "").await;
+    other.run_mutation("resumeExecution", &id, "").await;
     subscriber.wait_for("resumed", "").await;
     // Both calls may have ended before the pause.
     subscriber.wait_for_once("step_waiting", "ask").await;
-    other.control("approveStep", &id, ", stepId: \"ask\", approved: true").await;
+    other.run_mutation("approveStep", &id, ", stepId: \"ask\", approved: true").await;
     subscriber.assert_receives_whole_log(cluster, &id).await;
 }
 
@@ -124,19 +125,19 @@ async fn control_through_other_node(cluster: &Cluster, doer: &Node, other: &Node
 async fn cancel_through_other_node(cluster: &Cluster, doer: &Node, other: &Node) {
     let call = json!({ "name": "ledger.read", "parameters": { "n": 1, "seconds": 8.0 } });
     let execution = doer.start(&json!([call])).await;
-    let is_start = cluster.until_ledger("the tool runs", |said| {
+    let is_start = cluster.wait_for_ledger("the tool runs", |said| {
         said.iter().any(|entry| entry.execution == execution)
     });
     is_start.await;
     let begun = Instant::now();
-    other.control("cancelExecution", &execution, ", reason: \"enough\"").await;
+    other.run_mutation("cancelExecution", &execution, ", reason: \"enough\"").await;
     let subscriber = Subscriber::subscribe(other, &execution).await;
     subscriber.assert_receives_whole_log(cluster, &execution).await;
     assert!(begun.elapsed() < Duration::from_secs(1) + MARGIN, "{:?}", begun.elapsed());
     let head = cluster.store.head(execution_id(&execution)).await.unwrap().unwrap();
     assert_eq!(head.state, ExecutionState::Cancelled);
     assert_eq!(
-        claimers(&cluster.log(execution_id(&execution)).await).len(),
+        claimers(&cluster.read_log(execution_id(&execution)).await).len(),
         1,
         "its own node cancelled it"
     );
@@ -164,14 +165,15 @@ async fn watch_takeover(cluster: &Cluster, doer: Node, other: &Node) {
     let (last, _) = subscribers.last_mut().unwrap();
     last.wait_for("step_succeeded", "s2").await;
     doer.kill().await;
-    let third = cluster.workspace.serve().await;
+    let third = cluster.workspace.start_server().await;
     let mut taken_over = 0;
     for (subscriber, execution) in subscribers {
         // A subscriber that comes later to another node receives the same events.
         let latecomer = Subscriber::subscribe(&third, &execution).await;
         subscriber.assert_receives_whole_log(cluster, &execution).await;
         latecomer.assert_receives_whole_log(cluster, &execution).await;
-        taken_over += usize::from(claimers(&cluster.log(execution_id(&execution)).await).len() > 1);
+        taken_over +=
+            usize::from(claimers(&cluster.read_log(execution_id(&execution)).await).len() > 1);
     }
     assert!(taken_over > 0, "the node was killed too late");
 }

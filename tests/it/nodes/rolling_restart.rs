@@ -24,7 +24,7 @@ const LONG_SECONDS: f64 = 15.0;
 async fn a_drained_node_hands_all_its_executions_to_its_successor() {
     let calls = json!([{ "tool": "ledger.single", "concurrency": 1 }]);
     let cluster = Cluster::new(&json!({ "calls": calls, "lease_ms": LONG_LEASE_MS })).await;
-    let node = cluster.workspace.serve().await;
+    let node = cluster.workspace.start_server().await;
     let mut plans = Vec::new();
     for tools in running_plans() {
         plans.push(node.create_plan(&tools).await);
@@ -38,20 +38,20 @@ async fn a_drained_node_hands_all_its_executions_to_its_successor() {
         said.iter().filter(|entry| entry.is_start && entry.tool == what).count()
     };
     cluster
-        .until_ledger("everything runs", |_| {
+        .wait_for_ledger("everything runs", |_| {
             has_begun("ledger.read", &cluster) >= PER_PLAN
                 && has_begun("ledger.once", &cluster) >= 2 * PER_PLAN
         })
         .await;
     // Started only now, so that the first node owned everything.
-    let successor = cluster.workspace.work().await;
+    let successor = cluster.workspace.start_worker().await;
     let told_at = WallClock.now();
     node.drain().await;
     let left_at = WallClock.now();
     // Each parent has one child.
     cluster.wait_for_all_completed(plans.len() * PER_PLAN + PER_PLAN + 1).await;
     cluster.assert_once_tools_called_once();
-    let leaver = claimers(&cluster.log(execution_id(&holder)).await)[0];
+    let leaver = claimers(&cluster.read_log(execution_id(&holder)).await)[0];
     assert_handed_over(&cluster, leaver, (told_at, left_at)).await;
     drop(successor);
 }
@@ -92,7 +92,9 @@ async fn hold_permit(cluster: &Cluster, node: &Node) -> String {
         json!({ "name": "ledger.single", "parameters": { "n": 1, "seconds": LONG_SECONDS } });
     let id = node.start(&json!([call])).await;
     cluster
-        .until_ledger("the permit is held", |said| said.iter().any(|entry| entry.execution == id))
+        .wait_for_ledger("the permit is held", |said| {
+            said.iter().any(|entry| entry.execution == id)
+        })
         .await;
     id
 }
@@ -106,8 +108,8 @@ async fn assert_handed_over(
 ) {
     let bound = TimeDelta::from_std(MARGIN).unwrap();
     let mut handed_over = 0;
-    for head in cluster.heads().await {
-        let log = cluster.log(head.execution).await;
+    for head in cluster.read_heads().await {
+        let log = cluster.read_log(head.execution).await;
         let claims = claims_of(&log);
         // Executions that were due before the drain may go to any node.
         let is_handed_over = |pair: &[(WorkerId, Timestamp)]| {

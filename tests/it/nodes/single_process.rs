@@ -58,7 +58,7 @@ async fn assert_runs_to_the_end(cluster: &Cluster) {
 async fn assert_resumes_after_kill(cluster: &Cluster) {
     write_plan(cluster, 3.0);
     let first = cluster.workspace.spawn(&["run", "--plan", "plan.json"]);
-    cluster.until_ledger("a child runs", |said| said.iter().any(|entry| entry.is_start)).await;
+    cluster.wait_for_ledger("a child runs", |said| said.iter().any(|entry| entry.is_start)).await;
     first.kill().await;
     let parent = root_head(cluster).await.execution.to_string();
     let status = cluster.workspace.spawn(&["execute", &parent]).wait_for_exit().await;
@@ -76,7 +76,7 @@ fn write_plan(cluster: &Cluster, seconds: f64) {
 }
 
 async fn root_head(cluster: &Cluster) -> ExecutionHead {
-    let heads = cluster.heads().await;
+    let heads = cluster.read_heads().await;
     heads.into_iter().find(|head| head.parent.is_none()).expect("the store has a parent")
 }
 

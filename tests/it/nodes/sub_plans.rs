@@ -39,14 +39,15 @@ fn plan_with_child(tool: &str, seconds: f64) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn sub_plans_complete_when_the_node_of_parent_or_child_is_lost() {
     let cluster = Cluster::new(&json!({})).await;
-    let (near, far) = (cluster.workspace.serve().await, cluster.workspace.serve_far().await);
+    let (near, far) =
+        (cluster.workspace.start_server().await, cluster.workspace.start_far_server().await);
     let plan = far.create_plan(&plan_with_child("far.read", 3.0)).await;
 
     // The child's node is lost. The parent's node lacks the tool, so the child must wait for
     // another node.
     let (parent, child) = start_parent(&cluster, &near, &plan).await;
     far.kill().await;
-    let far = cluster.workspace.serve_far().await;
+    let far = cluster.workspace.start_far_server().await;
     assert_completed(&cluster, 2).await;
     let (of_parent, of_child) =
         (workers_of(&cluster, parent).await, workers_of(&cluster, child).await);
@@ -60,21 +61,21 @@ async fn sub_plans_complete_when_the_node_of_parent_or_child_is_lost() {
     assert!(!workers_of(&cluster, child).await.is_empty());
 
     // Both nodes are lost.
-    let near = cluster.workspace.serve().await;
+    let near = cluster.workspace.start_server().await;
     start_parent(&cluster, &near, &plan).await;
     tokio::join!(near.kill(), far.kill());
-    let far = cluster.workspace.serve_far().await;
+    let far = cluster.workspace.start_far_server().await;
     assert_completed(&cluster, 6).await;
 
     assert_cancelled_parent_cancels_child(&cluster, &far).await;
 }
 
 async fn assert_cancelled_parent_cancels_child(cluster: &Cluster, far: &Node) {
-    let near = cluster.workspace.serve().await;
+    let near = cluster.workspace.start_server().await;
     let plan = far.create_plan(&plan_with_child("far.once", 40.0)).await;
     let (parent, child) = start_parent(cluster, &near, &plan).await;
     let begun = Instant::now();
-    near.control("cancelExecution", &parent.to_string(), "").await;
+    near.run_mutation("cancelExecution", &parent.to_string(), "").await;
     cluster.wait_for_all_finished(8).await;
     // The call itself takes longer.
     assert!(begun.elapsed() < MARGIN + MARGIN / 2, "{:?}", begun.elapsed());
@@ -83,7 +84,7 @@ async fn assert_cancelled_parent_cancels_child(cluster: &Cluster, far: &Node) {
         // A call that was lost on a busy machine has an unknown outcome, so the execution may have
         // failed.
         let is_stopped = matches!(head.state, ExecutionState::Cancelled | ExecutionState::Failed);
-        assert!(is_stopped, "{:#?}", cluster.log(id).await);
+        assert!(is_stopped, "{:#?}", cluster.read_log(id).await);
     }
     cluster.assert_once_tools_called_once();
 }
@@ -92,24 +93,24 @@ async fn assert_cancelled_parent_cancels_child(cluster: &Cluster, far: &Node) {
 async fn start_parent(cluster: &Cluster, node: &Node, plan: &str) -> (ExecutionId, ExecutionId) {
     let parent = execution_id(&node.execute(plan, &json!({})).await);
     let is_child = |head: &ExecutionHead| head.parent == Some(parent);
-    cluster.until("the parent has a child", |heads| heads.iter().any(is_child)).await;
-    let child = cluster.heads().await.into_iter().find(is_child).unwrap().execution;
+    cluster.wait_for_heads("the parent has a child", |heads| heads.iter().any(is_child)).await;
+    let child = cluster.read_heads().await.into_iter().find(is_child).unwrap().execution;
     let name = child.to_string();
     cluster
-        .until_ledger("the child calls", |said| said.iter().any(|entry| entry.execution == name))
+        .wait_for_ledger("the child calls", |said| said.iter().any(|entry| entry.execution == name))
         .await;
     (parent, child)
 }
 
 async fn assert_completed(cluster: &Cluster, count: usize) {
     cluster.wait_for_all_completed(count).await;
-    for head in cluster.heads().await.iter().filter(|head| head.parent.is_none()) {
+    for head in cluster.read_heads().await.iter().filter(|head| head.parent.is_none()) {
         assert_eq!(outputs_of(cluster, head).await["z"], json!({ "got": 5 }));
     }
 }
 
 async fn workers_of(cluster: &Cluster, id: ExecutionId) -> BTreeSet<WorkerId> {
-    claimers(&cluster.log(id).await).into_iter().collect()
+    claimers(&cluster.read_log(id).await).into_iter().collect()
 }
 
 async fn outputs_of(cluster: &Cluster, head: &ExecutionHead) -> Value {
@@ -124,7 +125,8 @@ async fn parents_of_sub_plans_complete_when_nodes_are_killed_at_any_moment() {
     let cluster = Cluster::new(&json!({})).await;
     let dice = Dice::new(number_from_env("FABER_NODES_SEED").unwrap_or(1));
     let kills = number_from_env("FABER_NODES_KILLS").unwrap_or(KILLS);
-    let mut nodes = vec![cluster.workspace.serve().await, cluster.workspace.work().await];
+    let mut nodes =
+        vec![cluster.workspace.start_server().await, cluster.workspace.start_worker().await];
     let plan = nodes[0].create_plan(&plan_with_grandchildren()).await;
     let mut begun = 0;
     for _ in 0..kills {
@@ -142,14 +144,14 @@ async fn parents_of_sub_plans_complete_when_nodes_are_killed_at_any_moment() {
         lost.kill().await;
         // One node must always serve requests.
         let other = if nodes[0].serves() {
-            cluster.workspace.work().await
+            cluster.workspace.start_worker().await
         } else {
-            cluster.workspace.serve().await
+            cluster.workspace.start_server().await
         };
         nodes.push(other);
     }
     cluster.wait_for_all_completed(begun * 7).await;
-    for head in cluster.heads().await.iter().filter(|head| head.parent.is_none()) {
+    for head in cluster.read_heads().await.iter().filter(|head| head.parent.is_none()) {
         let expected =
             json!([1, 2, 3].map(|n| json!({ "own": { "n": n }, "sub": { "x": { "n": n } } })));
         assert_eq!(outputs_of(&cluster, head).await["each"], expected);

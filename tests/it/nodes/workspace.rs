@@ -122,21 +122,21 @@ impl Workspace {
     }
 
     /// Starts a server that also executes.
-    pub(super) async fn serve(&self) -> Node {
+    pub(super) async fn start_server(&self) -> Node {
         Node::serving(self.spawn(&["serve", "--listen", "127.0.0.1:0"])).await
     }
 
     /// Starts a server with the set `far`, which the others lack.
-    pub(super) async fn serve_far(&self) -> Node {
+    pub(super) async fn start_far_server(&self) -> Node {
         let arguments = ["serve", "--listen", "127.0.0.1:0", "--config", "far.yaml"];
         Node::serving(self.spawn(&arguments)).await
     }
 
-    pub(super) async fn work(&self) -> Node {
+    pub(super) async fn start_worker(&self) -> Node {
         Node::working(self.spawn(&["worker"])).await
     }
 
-    pub(super) async fn serve_with(&self, variables: &[(&str, PathBuf)]) -> Node {
+    pub(super) async fn start_server_with(&self, variables: &[(&str, PathBuf)]) -> Node {
         Node::serving(self.spawn_with(&["serve", "--listen", "127.0.0.1:0"], variables)).await
     }
 
@@ -147,7 +147,7 @@ impl Workspace {
 
     fn spawn_with(&self, arguments: &[&str], variables: &[(&str, PathBuf)]) -> Process {
         let number = self.processes.fetch_add(1, Ordering::Relaxed);
-        let said = self.path(&format!("said-{number:03}"));
+        let said = self.path(&format!("output-{number:03}"));
         let mut command = Command::new(faber());
         command.args(arguments).current_dir(self.folder.path()).env_clear();
         command.env("HOME", self.folder.path()).stdin(Stdio::null()).kill_on_drop(true);

@@ -18,7 +18,7 @@ impl Simulation {
     pub(super) async fn check_store(&mut self, logs: &BTreeMap<ExecutionId, Vec<RecordedEvent>>) {
         let memory = Arc::clone(&self.world.memory);
         for (id, log) in logs {
-            let Some(execution) = self.state(*id).await else {
+            let Some(execution) = self.replay_state(*id).await else {
                 self.violations.push(format!("a log of {} events cannot be replayed", log.len()));
                 continue;
             };
@@ -44,7 +44,7 @@ impl Simulation {
     pub(super) async fn check_waits(&mut self) {
         let mut states = BTreeMap::new();
         for id in self.all_executions().await {
-            states.extend(self.state(id).await.map(|state| (id, state)));
+            states.extend(self.replay_state(id).await.map(|state| (id, state)));
         }
         for execution in states.values() {
             if !may_be_unfinished(execution, &states) {

@@ -59,7 +59,7 @@ impl Simulation {
 
     /// Retries a finished execution, from its start or from a random step.
     async fn retry_randomly(&mut self, id: ExecutionId) {
-        let Some(ended) = self.state(id).await else { return };
+        let Some(ended) = self.replay_state(id).await else { return };
         let steps = ended.plan().steps();
         let from = steps.get(self.world.dice.index(1 + steps.len())).map(|step| step.id.as_str());
         if ended.parent().is_some() {
@@ -115,7 +115,7 @@ impl Simulation {
 
     /// Does for an execution what a helpful person would. Returns whether it has finished.
     pub(super) async fn help_along(&mut self, id: ExecutionId) -> bool {
-        let Some(execution) = self.state(id).await else { return false };
+        let Some(execution) = self.replay_state(id).await else { return false };
         if execution.state().is_finished() {
             return true;
         }

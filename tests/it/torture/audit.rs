@@ -218,7 +218,7 @@ impl<'a> Audit<'a> {
     /// Checks that `faber debug` names a lasting reason for which the execution is unfinished.
     async fn find_reason(&self, server: &str, id: &str) -> Result<(), String> {
         let url = format!("http://{server}");
-        let json = self.debug(&["debug", id, "--json", "--server", &url]).await?;
+        let json = self.run_debug(&["debug", id, "--json", "--server", &url]).await?;
         let document: Value = serde_json::from_str(&json).map_err(|err| err.to_string())?;
         let executions = document["executions"].as_array().cloned().unwrap_or_default();
         let execution = executions.iter().find(|execution| execution["executionId"] == id);
@@ -229,14 +229,14 @@ impl<'a> Audit<'a> {
         };
         let wait = waits.iter().find(lasts).ok_or_else(|| execution.to_string())?;
         let reason = wait["message"].as_str().unwrap_or_default();
-        let text = self.debug(&["debug", id, "--full", "--server", &url]).await?;
+        let text = self.run_debug(&["debug", id, "--full", "--server", &url]).await?;
         if !reason.is_empty() && text.contains(reason) {
             return Ok(());
         }
         Err(format!("`faber debug` does not name `{reason}`, but prints {text}"))
     }
 
-    async fn debug(&self, arguments: &[&str]) -> Result<String, String> {
+    async fn run_debug(&self, arguments: &[&str]) -> Result<String, String> {
         let output =
             self.workspace.command(arguments).output().await.map_err(|err| err.to_string())?;
         if !output.status.success() {
@@ -343,7 +343,7 @@ impl<'a> Audit<'a> {
 
     /// Checks that no process panicked.
     fn check_output_of_processes(&mut self) {
-        for (path, said) in self.workspace.said() {
+        for (path, said) in self.workspace.outputs_of_processes() {
             for line in said.lines().filter(|line| line.contains("panicked")) {
                 self.violations.push(format!("{}: {line}", path.display()));
             }

@@ -102,7 +102,7 @@ async fn maybe_retry(run: &SharedRun, dice: &Dice, record: &ClientRecord) -> Opt
     run.count("retry");
     // A retry without a key must not be repeated, so a lost answer leaves the execution unknown.
     let variables = json!({ "id": record.execution, "from": from });
-    let begun = ask(&run.server().await, RETRY, &variables).await.ok()?;
+    let begun = ask(&run.next_address().await, RETRY, &variables).await.ok()?;
     let execution = begun["executionId"].as_str().unwrap().to_owned();
     Some(ClientRecord::for_follow_up(&record.draft, execution))
 }
@@ -133,7 +133,7 @@ async fn start_execution(run: &SharedRun, dice: &Dice, key: &str) -> Option<Clie
     let order = json!({ "id": plan, "options": options });
     if dice.happens(150) {
         run.count("hung up");
-        ask_and_hang_up(&run.server().await, EXECUTE, &order).await;
+        ask_and_hang_up(&run.next_address().await, EXECUTE, &order).await;
     }
     let execution = request_start(run, &order).await?;
     if dice.happens(100) {
@@ -247,7 +247,7 @@ async fn subscribe(run: &SharedRun, id: &str, received: &[Value]) -> Option<Even
     let after = received.last().map_or(0, |event| event["seq"].as_u64().unwrap());
     let variables = json!({ "id": id, "after": after });
     run.count("subscriptions");
-    Events::of(&run.server().await, EVENTS, &variables).await.ok()
+    Events::of(&run.next_address().await, EVENTS, &variables).await.ok()
 }
 
 /// Adds the next event to `told`. Returns `None` at the end. The error is `true` if the

@@ -147,7 +147,7 @@ impl Cluster {
     }
 
     /// Waits for a primary and returns its number.
-    pub(super) async fn primary(&self) -> usize {
+    pub(super) async fn wait_for_primary(&self) -> usize {
         let mut look = interval(POLL);
         let electing = async {
             loop {
@@ -189,7 +189,7 @@ impl Cluster {
 
     /// Makes the primary step down. Returns whether it agreed.
     pub(super) async fn step_down(&self) -> bool {
-        let primary = self.primary().await;
+        let primary = self.wait_for_primary().await;
         let command = doc! { "replSetStepDown": 4, "secondaryCatchUpPeriodSecs": 2 };
         self.run_on(primary, command).await.is_ok()
     }
@@ -206,7 +206,7 @@ impl Cluster {
         let healing = async {
             loop {
                 look.tick().await;
-                let primary = self.primary().await;
+                let primary = self.wait_for_primary().await;
                 let status = self.run_on(primary, doc! { "replSetGetStatus": 1 }).await;
                 let status = status.unwrap_or_default();
                 let members = status.get_array("members").cloned().unwrap_or_default();

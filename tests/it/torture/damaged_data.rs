@@ -139,7 +139,7 @@ async fn check_others_complete(workspace: &Workspace, damaged: &str, waits: &str
         };
         timeout(MAX_WAIT, over).await.expect("the others complete");
     }
-    let said = node.process.said();
+    let said = node.process.output();
     let complaints = said.lines().filter(|line| line.contains(damaged)).count();
     assert!(complaints > 0, "no log line names the damaged execution: {said}");
     assert!(complaints <= MAX_COMPLAINTS, "{complaints} complaints: {said}");

@@ -34,7 +34,7 @@ fn reservation(key: &str) -> Reservation {
 async fn a_key_reserved_twice_without_a_majority_has_one_winner() {
     let cluster = Cluster::borrow().await;
     let store = open_store(&cluster.fresh_url()).await.unwrap();
-    let primary = cluster.primary().await;
+    let primary = cluster.wait_for_primary().await;
     let others: Vec<usize> = (0..3).filter(|number| *number != primary).collect();
     let (first, second) = (reservation("k"), reservation("k"));
     assert_eq!(store.reserve_key(&reservation("other")).await, Ok(None));
@@ -91,7 +91,7 @@ async fn acknowledged_events_survive_a_killed_primary() {
     let id = start_execution(&run, &made["plan"]["planId"]).await;
     let received = follow_until(&run, &id, |event| event["type"] == "step_waiting").await;
 
-    let primary = cluster.primary().await;
+    let primary = cluster.wait_for_primary().await;
     cluster.kill(primary);
     let begun = Instant::now();
     let other = start_execution(&run, &made["plan"]["planId"]).await;
@@ -128,7 +128,7 @@ async fn follow_until(run: &SharedRun, id: &str, is_enough: impl Fn(&Value) -> b
     let for_follow_up = async {
         while !received.last().is_some_and(&is_enough) {
             let variables = json!({ "id": id, "after": received.len() });
-            let events = Events::of(&run.server().await, query, &variables).await;
+            let events = Events::of(&run.next_address().await, query, &variables).await;
             let Ok(mut events) = events else { continue };
             loop {
                 match events.next().await {

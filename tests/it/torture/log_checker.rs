@@ -99,7 +99,7 @@ impl<'a> LogChecker<'a> {
         self.violations.push(format!("{}: {what}: {about:?}", self.record.execution));
     }
 
-    fn step(&self, name: &str) -> &'a Step {
+    fn planned_step(&self, name: &str) -> &'a Step {
         &self.record.draft.steps[name]
     }
 
@@ -318,7 +318,7 @@ impl<'a> LogChecker<'a> {
     /// Checks that the outcome of one dependency lets the step start.
     fn check_parent(&self, parent: &'a str, step: &Step, event: &Value) -> Result<(), String> {
         let task_state = self.step_state(parent);
-        let is_ignored = self.step(parent).on_error == "ignore";
+        let is_ignored = self.planned_step(parent).on_error == "ignore";
         match task_state.ended_by.as_deref() {
             Some("step_succeeded") => (),
             Some("step_failed") if is_ignored => return Ok(()),
@@ -360,7 +360,7 @@ impl<'a> LogChecker<'a> {
                     // Failures of items are counted in the failure of their step.
                     return !task_state.was_cut;
                 }
-                let may_fail = ["ignore", "continue"].contains(&self.step(task.0).on_error);
+                let may_fail = ["ignore", "continue"].contains(&self.planned_step(task.0).on_error);
                 let has_failed = task_state.ended_by.as_deref() == Some("step_failed");
                 let has_ended_badly = has_failed && may_fail && !task_state.was_cut;
                 task_state.has_succeeded() || task_state.is_skipped || has_ended_badly
@@ -460,10 +460,10 @@ impl<'a> LogChecker<'a> {
         }
         let task_states = std::mem::take(&mut self.task_states);
         for (task, task_state) in &task_states {
-            let step = self.step(task.0);
+            let step = self.planned_step(task.0);
             let is_called = task.2 || task.1.is_some() || step.items.is_none();
             let kind = TaskSpec::of(step, *task).kind;
-            let lines = by_key.remove(self.key(*task).as_str()).unwrap_or_default();
+            let lines = by_key.remove(self.expected_key(*task).as_str()).unwrap_or_default();
             if (kind.is_in_ledger() && is_called || !lines.is_empty())
                 && let Err(why) = task_state.check_calls(kind, &lines)
             {
@@ -488,14 +488,14 @@ impl<'a> LogChecker<'a> {
                 let tasks = (0..items.len() as u64).map(move |at| (name, Some(at), false));
                 tasks.filter(|task| TaskSpec::of(step, *task).kind == Kind::Read)
             })
-            .map(|task| self.key(task))
+            .map(|task| self.expected_key(task))
             .collect()
     }
 
     /// Returns the key that every call of a task must send.
     ///
     /// A retry sends the key of an earlier call whose outcome is unknown.
-    fn key(&self, (name, item, is_undo): Task<'_>) -> String {
+    fn expected_key(&self, (name, item, is_undo): Task<'_>) -> String {
         let item_suffix = item.map(|item| format!("[{item}]")).unwrap_or_default();
         let undo = if is_undo { "/undo" } else { "" };
         let of_execution = format!("{}/{name}{item_suffix}{undo}", self.record.execution);

@@ -55,7 +55,7 @@ impl Process {
             .unwrap_or_else(|_| panic!("the process does not print `{part}`"))
     }
 
-    pub(super) fn said(&self) -> String {
+    pub(super) fn output(&self) -> String {
         read(&self.said)
     }
 
@@ -125,7 +125,7 @@ impl Node {
         let mut process = workspace.spawn(arguments);
         let line = match process.wait_for_line(part).await {
             Ok(line) => line,
-            Err(status) => return Err((status, process.said())),
+            Err(status) => return Err((status, process.output())),
         };
         let address = line.rsplit('/').next().filter(|_| role == Role::Serve);
         Ok(Self { role, address: address.map(str::to_owned), process })

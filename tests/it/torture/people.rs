@@ -36,7 +36,7 @@ impl Action {
     }
 
     /// Returns the text that identifies this action in the log.
-    pub(super) fn mark(&self) -> &str {
+    pub(super) fn next_mark(&self) -> &str {
         self.variables["mark"].as_str().unwrap_or_default()
     }
 
@@ -149,16 +149,16 @@ impl Person {
                 *decisions <= MAX_TRIES && self.dice.happens(650)
             }
         };
-        let mark = self.mark();
+        let mark = self.next_mark();
         Some(Action::new("approve", json!({ "step": step, "yes": is_agreed, "mark": mark })))
     }
 
     fn signal(&mut self, name: &str) -> Action {
-        let mark = self.mark();
+        let mark = self.next_mark();
         Action::new("signal", json!({ "name": name, "mark": mark }))
     }
 
-    fn mark(&mut self) -> String {
+    fn next_mark(&mut self) -> String {
         self.actions += 1;
         format!("act-{}", self.actions)
     }

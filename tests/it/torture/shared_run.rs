@@ -85,7 +85,7 @@ impl SharedRun {
     }
 
     /// Returns the address of a serving node, another one each time.
-    pub(super) async fn server(&self) -> String {
+    pub(super) async fn next_address(&self) -> String {
         let mut look = interval(RETRY_DELAY);
         loop {
             look.tick().await;
@@ -121,7 +121,7 @@ impl SharedRun {
         let asking = async {
             loop {
                 *tries += 1;
-                let answer = ask(&self.server().await, query, variables).await;
+                let answer = ask(&self.next_address().await, query, variables).await;
                 let Err(trouble) = answer else { return answer };
                 self.count(&format!("answer {}", trouble.code()));
                 let is_temporary = match trouble.code() {

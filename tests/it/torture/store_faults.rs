@@ -110,7 +110,7 @@ pub(super) struct TorturedReplicaSet {
 impl TorturedReplicaSet {
     async fn inject_fault(&self, dice: &Dice) -> &'static str {
         let mut cluster = self.cluster.lock().await;
-        let primary = cluster.primary().await;
+        let primary = cluster.wait_for_primary().await;
         let secondary = (primary + 1 + dice.index(2)) % 3;
         let long = Duration::from_millis(300 + dice.below(4_000));
         match dice.below(100) {

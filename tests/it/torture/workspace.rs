@@ -126,16 +126,16 @@ impl Workspace {
     /// Starts the binary. Its standard error goes to a file.
     pub(super) fn spawn(&self, arguments: &[&str]) -> Process {
         let number = self.processes.fetch_add(1, Ordering::Relaxed);
-        let said = self.path(&format!("said-{number:03}"));
+        let said = self.path(&format!("output-{number:03}"));
         let mut command = self.command(arguments);
         command.stdout(Stdio::null()).stderr(File::create(&said).unwrap());
         Process::new(command.spawn().unwrap(), said)
     }
 
     /// Returns the standard error of every process, with its file.
-    pub(super) fn said(&self) -> Vec<(PathBuf, String)> {
+    pub(super) fn outputs_of_processes(&self) -> Vec<(PathBuf, String)> {
         let count = self.processes.load(Ordering::Relaxed);
-        let files = (0..count).map(|number| self.path(&format!("said-{number:03}")));
+        let files = (0..count).map(|number| self.path(&format!("output-{number:03}")));
         files.map(|file| (file.clone(), read(&file))).collect()
     }
 
