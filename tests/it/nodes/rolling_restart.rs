@@ -52,7 +52,7 @@ async fn a_drained_node_hands_all_its_executions_to_its_successor() {
     cluster.wait_for_all_completed(plans.len() * PER_PLAN + PER_PLAN + 1).await;
     cluster.assert_once_tools_called_once();
     let leaver = claimers(&cluster.read_log(execution_id(&holder)).await)[0];
-    assert_handed_over(&cluster, leaver, (told_at, left_at)).await;
+    assert_handed_over(&cluster, leaver, told_at, left_at).await;
     drop(successor);
 }
 
@@ -104,7 +104,8 @@ async fn hold_permit(cluster: &Cluster, node: &Node) -> String {
 async fn assert_handed_over(
     cluster: &Cluster,
     leaver: WorkerId,
-    (told_at, left_at): (Timestamp, Timestamp),
+    told_at: Timestamp,
+    left_at: Timestamp,
 ) {
     let bound = TimeDelta::from_std(MARGIN).unwrap();
     let mut handed_over = 0;

@@ -16,14 +16,14 @@ use tests::faulty::Dice;
 
 /// Returns the plans of a world's `n`th execution: its own plan last, after its sub-plans.
 pub(super) fn draw_plans(dice: &Dice, n: usize) -> Vec<Plan> {
-    let leaf = draw_plan(dice, (n, 1), dice.below(3), &[]);
-    let middle = draw_plan(dice, (n, 2), dice.below(3), &[leaf.id()]);
+    let leaf = draw_plan(dice, n, 1, dice.below(3), &[]);
+    let middle = draw_plan(dice, n, 2, dice.below(3), &[leaf.id()]);
     let parts = if dice.happens(400) { vec![leaf.id(), middle.id()] } else { Vec::new() };
-    let top = draw_plan(dice, (n, 3), dice.below(8), &parts);
+    let top = draw_plan(dice, n, 3, dice.below(8), &parts);
     if parts.is_empty() { vec![top] } else { vec![leaf, middle, top] }
 }
 
-fn draw_plan(dice: &Dice, (n, version): (usize, u32), most: u64, parts: &[PlanId]) -> Plan {
+fn draw_plan(dice: &Dice, n: usize, version: u32, most: u64, parts: &[PlanId]) -> Plan {
     let steps = (0..=most).map(|number| draw_step(dice, number, parts)).collect();
     let about = PlanInfo {
         id: format!("plan_{}_simulate{version}", n + 1).parse().expect("well-formed"),

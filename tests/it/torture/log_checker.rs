@@ -74,10 +74,10 @@ struct LogChecker<'a> {
 
 impl<'a> LogChecker<'a> {
     fn new(record: &'a ClientRecord) -> Self {
-        let whole = record.draft.steps.keys().map(|name| ((name.as_str(), None, false), name));
+        let tasks = record.draft.steps.keys().map(|name| Task::step(name));
         Self {
             record,
-            task_states: whole.map(|(task, _)| (task, TaskState::default())).collect(),
+            task_states: tasks.map(|task| (task, TaskState::default())).collect(),
             outcome: Outcome::default(),
             seq: 0,
             epoch: 0,
@@ -104,7 +104,7 @@ impl<'a> LogChecker<'a> {
     }
 
     fn step_state(&self, name: &'a str) -> &TaskState {
-        &self.task_states[&(name, None, false)]
+        &self.task_states[&Task::step(name)]
     }
 
     fn check_event(&mut self, event: &Value) {
@@ -138,14 +138,14 @@ impl<'a> LogChecker<'a> {
         self.options = data.clone();
         for (name, output) in data["reused"].as_object().into_iter().flatten() {
             let Some((task, task_state)) =
-                self.task_states.iter_mut().find(|(task, _)| task.0 == name)
+                self.task_states.iter_mut().find(|(task, _)| task.step == name)
             else {
                 return self.add_violation("reuses the output of an unknown step", data);
             };
             task_state.ended_by = Some("step_succeeded".to_owned());
             task_state.output = output.clone();
             task_state.is_reused = true;
-            debug_assert!(task.1.is_none());
+            debug_assert!(task.item.is_none());
         }
         for carried in data["callKeys"].as_array().into_iter().flatten() {
             let item = carried["index"].as_u64().map(|item| format!("[{item}]"));
@@ -180,9 +180,9 @@ impl<'a> LogChecker<'a> {
         }
         self.worker = worker;
         for (task, task_state) in &mut self.task_states {
-            let step = &self.record.draft.steps[task.0];
-            let gathers = step.items.is_some() && task.1.is_none();
-            let needs_worker = task.2 || !step.kind.needs_no_worker() && !gathers;
+            let step = &self.record.draft.steps[task.step];
+            let gathers = step.items.is_some() && task.item.is_none();
+            let needs_worker = task.is_compensation || !step.kind.needs_no_worker() && !gathers;
             task_state.is_lost |= task_state.is_running && needs_worker;
         }
     }
@@ -198,7 +198,7 @@ impl<'a> LogChecker<'a> {
         let is_over = self
             .task_states
             .iter()
-            .filter(|(task, _)| task.1.is_none())
+            .filter(|(task, _)| task.item.is_none())
             .all(|(_, task_state)| task_state.ended_by.is_some());
         if self.is_undoing || !is_asked_for || !is_over {
             self.add_violation(
@@ -213,12 +213,12 @@ impl<'a> LogChecker<'a> {
         let Some((name, step)) = self.record.draft.steps.get_key_value(name) else {
             return self.add_violation("the plan has no such step", event);
         };
-        let (kind, is_undo) = match kind {
+        let (kind, is_compensation) = match kind {
             "step_compensated" => ("step_succeeded".to_owned(), true),
             _ if kind.contains("compensation") => (kind.replace("compensation_", ""), true),
             _ => (kind.to_owned(), false),
         };
-        let task: Task<'a> = (name, event["data"]["index"].as_u64(), is_undo);
+        let task = Task { step: name, item: event["data"]["index"].as_u64(), is_compensation };
         if kind == "step_started" {
             self.check_start(task, step, event);
         }
@@ -239,24 +239,24 @@ impl<'a> LogChecker<'a> {
                 let is_unknown = event["data"]["error"]["code"] == "tool.outcome_unknown";
                 self.outcome.unknown += u64::from(is_unknown);
                 // `wait` asked a person, who refused. The step then fails as with `fail`.
-                let is_whole = task.1.is_none() && !task.2;
+                let is_whole = task.item.is_none() && !task.is_compensation;
                 self.has_failed |= is_whole && matches!(step.on_error, "fail" | "wait");
             }
-            "step_succeeded" if task.2 => {
+            "step_succeeded" if task.is_compensation => {
                 self.outcome.undone += 1;
-                self.undoable.retain(|done| (done.0, done.1) != (task.0, task.1));
+                self.undoable.retain(|done| !done.is_same_call(&task));
             }
             "step_succeeded" => {
-                let is_leaf = task.1.is_some() || step.items.is_none();
-                self.outcome.items += u64::from(task.1.is_some());
+                let is_leaf = task.item.is_some() || step.items.is_none();
+                self.outcome.items += u64::from(task.item.is_some());
                 if step.is_compensated && is_leaf {
                     self.undoable.push(task);
                 }
             }
             _ => (),
         }
-        if task.2 && kind == "step_failed" {
-            self.undoable.retain(|done| (done.0, done.1) != (task.0, task.1));
+        if task.is_compensation && kind == "step_failed" {
+            self.undoable.retain(|done| !done.is_same_call(&task));
         }
     }
 
@@ -265,9 +265,9 @@ impl<'a> LogChecker<'a> {
         if self.options["dryRun"] == true {
             self.add_violation("a step started in a dry run", event);
         }
-        if task.2 {
-            let latest = self.undoable.last().map(|done| (done.0, done.1));
-            if !self.is_undoing || latest != Some((task.0, task.1)) {
+        if task.is_compensation {
+            let latest = self.undoable.last();
+            if !self.is_undoing || latest.is_none_or(|done| !done.is_same_call(&task)) {
                 self.add_violation("compensated in the wrong order", event);
             }
             return;
@@ -287,15 +287,15 @@ impl<'a> LogChecker<'a> {
                 self.add_violation("started although its condition is false", event);
             }
         }
-        let whole = self.step_state(task.0).clone();
-        if task.1.is_some() && !whole.is_running {
+        let whole = self.step_state(task.step).clone();
+        if task.item.is_some() && !whole.is_running {
             self.add_violation("an item started before its step", event);
         }
         if step.needs_approval && !whole.is_approved {
             self.add_violation("started before the approval", event);
         }
         self.check_parallelism(event);
-        self.outcome.steps += u64::from(task.1.is_none() && whole.attempts == 0);
+        self.outcome.steps += u64::from(task.item.is_none() && whole.attempts == 0);
     }
 
     fn check_parallelism(&mut self, event: &Value) {
@@ -303,8 +303,8 @@ impl<'a> LogChecker<'a> {
         let width = self.options["maxParallel"].as_u64().filter(|_| !is_sequential);
         let width = width.unwrap_or(if is_sequential { 1 } else { u64::MAX });
         let counts = |task: &Task<'_>| {
-            let step = &self.record.draft.steps[task.0];
-            task.1.is_none() && step.items.is_none() && step.child.is_none()
+            let step = &self.record.draft.steps[task.step];
+            task.item.is_none() && step.items.is_none() && step.child.is_none()
         };
         let running = self
             .task_states
@@ -354,17 +354,19 @@ impl<'a> LogChecker<'a> {
         if self.options["dryRun"] == true {
             return;
         }
-        let has_done_all =
-            self.task_states.iter().filter(|(task, _)| !task.2).all(|(task, task_state)| {
-                if task.1.is_some() {
+        let has_done_all = self.task_states.iter().filter(|(task, _)| !task.is_compensation).all(
+            |(task, task_state)| {
+                if task.item.is_some() {
                     // Failures of items are counted in the failure of their step.
                     return !task_state.was_cut;
                 }
-                let may_fail = ["ignore", "continue"].contains(&self.planned_step(task.0).on_error);
+                let may_fail =
+                    ["ignore", "continue"].contains(&self.planned_step(task.step).on_error);
                 let has_failed = task_state.ended_by.as_deref() == Some("step_failed");
                 let has_ended_badly = has_failed && may_fail && !task_state.was_cut;
                 task_state.has_succeeded() || task_state.is_skipped || has_ended_badly
-            });
+            },
+        );
         let expected = if self.is_cancelled {
             "CANCELLED"
         } else if self.is_expired && !has_done_all || !self.is_expired && self.has_failed {
@@ -393,7 +395,7 @@ impl<'a> LogChecker<'a> {
                 continue;
             };
             let outputs = (0..items.len() as u64).filter_map(|at| {
-                let item = self.task_states.get(&(name.as_str(), Some(at), false))?;
+                let item = self.task_states.get(&Task { item: Some(at), ..Task::step(name) })?;
                 match step.on_error {
                     _ if item.has_succeeded() => Some(item.output.clone()),
                     "ignore" => Some(Value::Null),
@@ -460,8 +462,8 @@ impl<'a> LogChecker<'a> {
         }
         let task_states = std::mem::take(&mut self.task_states);
         for (task, task_state) in &task_states {
-            let step = self.planned_step(task.0);
-            let is_called = task.2 || task.1.is_some() || step.items.is_none();
+            let step = self.planned_step(task.step);
+            let is_called = task.is_compensation || task.item.is_some() || step.items.is_none();
             let kind = TaskSpec::of(step, *task).kind;
             let lines = by_key.remove(self.expected_key(*task).as_str()).unwrap_or_default();
             if (kind.is_in_ledger() && is_called || !lines.is_empty())
@@ -485,7 +487,8 @@ impl<'a> LogChecker<'a> {
             steps.filter_map(|(name, step)| Some((name.as_str(), step, step.items.as_ref()?)));
         lists
             .flat_map(|(name, step, items)| {
-                let tasks = (0..items.len() as u64).map(move |at| (name, Some(at), false));
+                let tasks = (0..items.len() as u64)
+                    .map(move |at| Task { item: Some(at), ..Task::step(name) });
                 tasks.filter(|task| TaskSpec::of(step, *task).kind == Kind::Read)
             })
             .map(|task| self.expected_key(task))
@@ -495,11 +498,12 @@ impl<'a> LogChecker<'a> {
     /// Returns the key that every call of a task must send.
     ///
     /// A retry sends the key of an earlier call whose outcome is unknown.
-    fn expected_key(&self, (name, item, is_undo): Task<'_>) -> String {
+    fn expected_key(&self, task: Task<'_>) -> String {
+        let Task { step: name, item, is_compensation } = task;
         let item_suffix = item.map(|item| format!("[{item}]")).unwrap_or_default();
-        let undo = if is_undo { "/undo" } else { "" };
+        let undo = if is_compensation { "/undo" } else { "" };
         let of_execution = format!("{}/{name}{item_suffix}{undo}", self.record.execution);
-        if is_undo {
+        if is_compensation {
             return of_execution;
         }
         let mut carried = self.options["callKeys"].as_array().into_iter().flatten();

@@ -9,8 +9,26 @@ use super::{
     workspace::LedgerEntry,
 };
 
-/// The step, the index of the item, and whether this is the compensation.
-pub(super) type Task<'a> = (&'a str, Option<u64>, bool);
+/// A task of an execution, in the order of steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Task<'a> {
+    pub(super) step: &'a str,
+    /// The index of the item, in a loop.
+    pub(super) item: Option<u64>,
+    pub(super) is_compensation: bool,
+}
+
+impl<'a> Task<'a> {
+    /// Returns the task of a step itself.
+    pub(super) fn step(step: &'a str) -> Self {
+        Self { step, item: None, is_compensation: false }
+    }
+
+    /// Returns whether both are the same call, or one is the compensation of the other.
+    pub(super) fn is_same_call(&self, other: &Task<'_>) -> bool {
+        (self.step, self.item) == (other.step, other.item)
+    }
+}
 
 /// State of one task after the events that were read.
 #[derive(Clone, Debug, Default)]
@@ -44,14 +62,14 @@ pub(super) struct TaskSpec {
 }
 
 impl TaskSpec {
-    pub(super) fn of(step: &Step, (_, item, is_undo): Task<'_>) -> Self {
+    pub(super) fn of(step: &Step, task: Task<'_>) -> Self {
         let at = |index: u64| step.items.as_ref()?.get(usize::try_from(index).ok()?).copied();
-        let n = match (item, step.items.is_some()) {
+        let n = match (task.item, step.items.is_some()) {
             (Some(item), _) => at(item),
             (None, true) => None,
             (None, false) => Some(step.n),
         };
-        let kind = if is_undo { Kind::Idempotent } else { step.kind };
+        let kind = if task.is_compensation { Kind::Idempotent } else { step.kind };
         Self { kind, n: n.filter(|_| step.kind.is_in_ledger()) }
     }
 }
