@@ -58,9 +58,9 @@ async fn always_fail(_args: Inputs, _cx: ToolContext) -> Result<Value, ToolError
 
 fn toolbox() -> Toolbox {
     let tools: [Arc<dyn Tool>; 3] = [
-        function("gold", "work", "Works.", Effect::Idempotent, work),
-        function("gold", "look", "Works, and reads only.", Effect::Read, work),
-        function("gold", "fail", "Fails.", Effect::Idempotent, fail),
+        function("gold", "work", "Works.", Effect::Idempotent, simulated_work),
+        function("gold", "look", "Works, and reads only.", Effect::Read, simulated_work),
+        function("gold", "fail", "Fails.", Effect::Idempotent, always_fail),
     ];
     let name = "gold".parse().expect("a literal");
     Toolbox::new([ToolSet::ready(name, "test", "Deterministic tools.", tools), flow::flow()])

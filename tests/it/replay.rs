@@ -58,7 +58,7 @@ async fn replayed_references_keep_the_recorded_values() {
         let command = json!(["sh", "-c", RECORDED]);
         let commands: Vec<_> =
             steps.iter().map(|step| (step["tool"].as_str().unwrap(), command.clone())).collect();
-        let tools: Vec<Value> = steps.iter().map(recorded).collect();
+        let tools: Vec<Value> = steps.iter().map(recorded_step).collect();
         let done = run_plan(&folder, &commands, &tools, "parallel").await;
         for step in steps {
             let label = step["label"].as_str().unwrap();

@@ -76,7 +76,7 @@ impl HttpServer {
         };
         let listener = timeout(MAX_WAIT, binding).await.expect("its port is free again");
         let address = listener.local_addr().unwrap();
-        let app = Router::new().route("/mcp", any(hear)).with_state(Arc::clone(&state));
+        let app = Router::new().route("/mcp", any(receive)).with_state(Arc::clone(&state));
         let mut task = JoinSet::new();
         task.spawn(async move { axum::serve(listener, app).await.unwrap() });
         Self { address, state, task }

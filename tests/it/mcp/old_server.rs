@@ -57,7 +57,7 @@ impl OldServer {
         let address = listener.local_addr().unwrap();
         let app = Router::new()
             .route("/sse", get(open_stream))
-            .route("/message", post(hear))
+            .route("/message", post(receive))
             .with_state(Arc::clone(&state));
         let mut task = JoinSet::new();
         task.spawn(async move { axum::serve(listener, app).await.unwrap() });

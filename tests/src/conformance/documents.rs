@@ -9,7 +9,7 @@ use shared::{
     store::{Reservation, StoreError},
 };
 
-use super::{StorePair, at, execution, plan, plan_id, plan_with, request, request_id, taken};
+use super::{StorePair, at, execution, plan, plan_id, plan_with, request, request_id, take_all};
 
 /// A second request with the same id is rejected.
 pub async fn a_request_is_stored_once(pair: StorePair) {

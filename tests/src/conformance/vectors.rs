@@ -30,7 +30,7 @@ pub async fn vectors_are_stored_unchanged_by_model(pair: StorePair) {
     let kept =
         [(text_hash(1), vector_of(1)), (text_hash(300), odd.clone()), (text_hash(2), Vec::new())];
     pair.one.put_vectors("m", &kept).await.unwrap();
-    let asked = [300, 7, 1, 2, 300].map(text);
+    let asked = [300, 7, 1, 2, 300].map(text_hash);
     let found = pair.other.find_vectors("m", &asked).await.unwrap();
     assert_eq!(found, [Some(odd.clone()), None, Some(vector_of(1)), Some(vec![]), Some(odd)]);
     let zero = found[0].as_ref().unwrap()[1];
@@ -61,7 +61,7 @@ pub async fn the_first_vector_of_a_text_stays(pair: StorePair) {
         store.put_vectors("m", &all).await
     });
     join_all(racing).await.into_iter().for_each(|written| written.unwrap());
-    let asked: Vec<_> = (10..40).map(text).collect();
+    let asked: Vec<_> = (10..40).map(text_hash).collect();
     let found = pair.other.find_vectors("m", &asked).await.unwrap();
     assert_eq!(found, (10..40).map(|number| Some(vector_of(number))).collect::<Vec<_>>());
 }
