@@ -66,8 +66,8 @@ async fn a_process_frozen_beyond_its_lease_repeats_no_effect() {
     let workspace = Workspace::with_store(Mongod::shared().await.fresh_url());
     let dice = Dice::new(number_from_env("FABER_CRASH_SEED").unwrap_or(3));
     let store = open_store(workspace.store()).await.unwrap();
-    let (server, address) = workspace.serve().await;
-    let worker = workspace.work().await;
+    let (server, address) = workspace.start_server().await;
+    let worker = workspace.start_worker().await;
     let run = SharedRun::new(address);
     let clients = run.spawn_clients(CLIENTS, 3);
     let freezes = number_from_env("FABER_CRASH_ROUNDS").unwrap_or(ROUNDS).div_ceil(2);
@@ -129,7 +129,7 @@ async fn is_finished(store: &dyn Store, id: ExecutionId) -> bool {
 async fn run_with_kills(workspace: &Workspace, seed: u64) -> Figures {
     let dice = Dice::new(seed);
     let rounds = number_from_env("FABER_CRASH_ROUNDS").unwrap_or(ROUNDS);
-    let (mut server, address) = workspace.serve().await;
+    let (mut server, address) = workspace.start_server().await;
     let run = SharedRun::new(address);
     let clients = run.spawn_clients(CLIENTS, seed);
     let mut kills = 0;
@@ -150,7 +150,7 @@ async fn run_with_kills(workspace: &Workspace, seed: u64) -> Figures {
             kills += 1;
         }
         let address;
-        (server, address) = workspace.serve().await;
+        (server, address) = workspace.start_server().await;
         run.set_address(address);
     }
     let figures =

@@ -269,12 +269,12 @@ impl Simulation {
     async fn start_execution(&mut self) {
         let n = self.executions.len();
         let mut plans =
-            plans::random(&self.world.dice, n).into_iter().map(Arc::new).collect::<Vec<_>>();
+            plans::draw_plans(&self.world.dice, n).into_iter().map(Arc::new).collect::<Vec<_>>();
         for plan in &plans {
             self.world.memory.put_plan(plan).await.expect("the memory store does not fail");
         }
         let plan = plans.pop().expect("a plan was drawn");
-        let options = plans::options(&self.world.dice, self.world.clock.now());
+        let options = plans::draw_options(&self.world.dice, self.world.clock.now());
         let key = IdempotencyKey {
             key: plan.id().to_string(),
             subject: json!(plan.id()),

@@ -63,7 +63,7 @@ async fn an_execution_removed_during_a_read_is_complete_or_missing() {
             stall: Duration::from_millis(4),
         };
         let slow = FaultyStore::new(Arc::clone(&memory), Dice::new(seed), rates);
-        let mut asked = slow.asked();
+        let mut asked = slow.operations();
         let slow: Arc<dyn Store> = Arc::new(slow);
         let asking = TestApi::over(&slow, Role::ApiOnly, None);
         let (answered, is_answered) = oneshot::channel::<()>();

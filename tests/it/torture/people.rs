@@ -36,7 +36,7 @@ impl Action {
     }
 
     /// Returns the text that identifies this action in the log.
-    pub(super) fn next_mark(&self) -> &str {
+    pub(super) fn mark(&self) -> &str {
         self.variables["mark"].as_str().unwrap_or_default()
     }
 
