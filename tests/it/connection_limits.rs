@@ -33,8 +33,8 @@ impl Query {
     /// Blocks until the test sends a message. Returns whether it did.
     async fn compute(&self, ctx: &Context<'_>, text: String) -> bool {
         let enough = ctx.data_unchecked::<Mutex<Receiver<()>>>();
-        let is_told = enough.lock().unwrap().recv_timeout(Duration::from_secs(20)).is_ok();
-        is_told && !text.is_empty()
+        let is_enough = enough.lock().unwrap().recv_timeout(Duration::from_secs(20)).is_ok();
+        is_enough && !text.is_empty()
     }
 
     /// Larger than the buffers on both sides of a connection.
@@ -64,9 +64,9 @@ impl LimitedServer {
     async fn start(options: ServerOptions) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let (enough, told) = mpsc::channel();
+        let (enough, receiver) = mpsc::channel();
         let schema = Schema::build(Query, EmptyMutation, EndlessSubscription)
-            .data(Mutex::new(told))
+            .data(Mutex::new(receiver))
             .finish();
         let mut task = JoinSet::new();
         task.spawn(async move {

@@ -88,13 +88,13 @@ fn run_steps(steps: Value) -> Execution {
 fn find_repeats(done: &RepeatGuard<'_>, steps: Value) -> Vec<String> {
     let draft = draft(steps);
     let found = done.find_repeats(&draft, &compile(&draft));
-    let told = found.iter().map(|diagnostic| {
+    let lines = found.iter().map(|diagnostic| {
         assert_eq!(diagnostic.code, "plan.done_twice");
         let names: Vec<&str> = diagnostic.message.split('`').skip(1).step_by(2).collect();
         let mark = if diagnostic.message.contains("may repeat") { "?" } else { ":" };
         format!("{}{mark} {}", names[0], names.get(1).unwrap_or(&names[0]))
     });
-    told.collect()
+    lines.collect()
 }
 
 fn list_step() -> Value {

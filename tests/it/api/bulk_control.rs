@@ -201,9 +201,9 @@ async fn bulk_control_continues_after_an_execution_with_a_full_inbox() {
         store.send_command(pause).await.unwrap();
     }
     assert_eq!(bulk_control(&api, json!({}), "CANCEL").await, 2);
-    for (id, told) in ids.iter().zip([1, limits::INBOX, 1]) {
+    for (id, expected) in ids.iter().zip([1, limits::INBOX, 1]) {
         let waiting = store.list_commands(Some(id.parse().unwrap())).await.unwrap();
-        assert_eq!(waiting.len(), told, "{id}");
+        assert_eq!(waiting.len(), expected, "{id}");
     }
 }
 

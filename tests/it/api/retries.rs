@@ -126,11 +126,11 @@ async fn repeated_calls(api: &TestApi, id: &str, arguments: &str) -> Vec<String>
     let query = format!("repeatedCalls{arguments} {{ stepId toolName calls outcomeUnknown }}");
     let found = api.execution(id, &query).await;
     let calls = found["repeatedCalls"].as_array().unwrap_or_else(|| panic!("{found}"));
-    let told = calls.iter().map(|call| {
+    let lines = calls.iter().map(|call| {
         let unknown = if call["outcomeUnknown"] == true { " unknown" } else { "" };
         format!("{} {} {}{unknown}", text(&call["stepId"]), text(&call["toolName"]), call["calls"])
     });
-    told.collect()
+    lines.collect()
 }
 
 #[tokio::test]

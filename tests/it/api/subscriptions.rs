@@ -60,15 +60,15 @@ async fn execution_status_is_sent_at_every_change() {
         let signal = "mutation ($id: ID!) {
             signalExecution(executionId: $id, name: \"go\", payload: { n: 1 }) { executionId } }";
         api.get(signal, json!({ "id": id })).await;
-        let mut told = vec![next_item(&mut states).await];
-        told.extend(collect_all(states).await);
-        let seqs: Vec<_> = told.iter().filter_map(|event| event["seq"].as_u64()).collect();
-        assert!(seqs.is_sorted_by(|a, b| a < b), "{told:#?}");
-        let last = told.last().unwrap();
+        let mut received = vec![next_item(&mut states).await];
+        received.extend(collect_all(states).await);
+        let seqs: Vec<_> = received.iter().filter_map(|event| event["seq"].as_u64()).collect();
+        assert!(seqs.is_sorted_by(|a, b| a < b), "{received:#?}");
+        let last = received.last().unwrap();
         assert_eq!((&last["state"], &last["successful"]), (&json!("COMPLETED"), &json!(1)));
         // A finished execution sends its status once.
         let again = collect_all(api.subscribe(query, json!({ "id": id }))).await;
-        assert_eq!(again, told[told.len() - 1..]);
+        assert_eq!(again, received[received.len() - 1..]);
     }
 }
 
@@ -95,8 +95,8 @@ async fn execution_status_sends_every_state_of_fast_changes() {
         let signal = "mutation ($id: ID!) {
             signalExecution(executionId: $id, name: \"go\") { executionId } }";
         api.get(signal, json!({ "id": id })).await;
-        let told = collect_all(states).await;
-        let seqs: Vec<_> = told.iter().filter_map(|event| event["seq"].as_u64()).collect();
+        let received = collect_all(states).await;
+        let seqs: Vec<_> = received.iter().filter_map(|event| event["seq"].as_u64()).collect();
         let events = api.events_after(&id, first).await;
         let changes = events
             .iter()
@@ -106,7 +106,10 @@ async fn execution_status_sends_every_state_of_fast_changes() {
             changes.len() > 10 && changes.iter().all(|seq| seqs.contains(seq)),
             "{seqs:?} {events:#?}"
         );
-        assert!(told.iter().any(|status| status["steps"][1]["state"] == "RUNNING"), "{told:#?}");
+        assert!(
+            received.iter().any(|status| status["steps"][1]["state"] == "RUNNING"),
+            "{received:#?}"
+        );
     }
 }
 
@@ -131,8 +134,9 @@ async fn request_events_include_later_executions_of_the_request() {
             kinds.push(event["type"].as_str().unwrap().to_owned());
         }
         let planning = ["transcript", "transcript", "transcript", "plan_created", "transcript"];
-        let told: Vec<_> = kinds.iter().filter(|kind| planning.contains(&kind.as_str())).collect();
-        assert_eq!(told.len(), planning.len(), "{kinds:?}");
+        let planned: Vec<_> =
+            kinds.iter().filter(|kind| planning.contains(&kind.as_str())).collect();
+        assert_eq!(planned.len(), planning.len(), "{kinds:?}");
         let later = "mutation ($id: ID!) { executeByRequestId(requestId: $id) { executionId } }";
         let later = api.get(later, json!({ "id": begun["requestId"] })).await;
         let rest = events.by_ref().take_while(|event| {

@@ -140,8 +140,8 @@ access:
 #[tokio::test]
 async fn token_patterns_match_built_in_tools_by_the_names_that_callers_use() {
     let mut server = Server::with_config(FILES).await;
-    let told = server.process.wait_for_line("no tool matches").await;
-    assert!(told.contains("`nope.*` of the token `ci`") && !told.contains("file_tools"), "{told}");
+    let line = server.process.wait_for_line("no tool matches").await;
+    assert!(line.contains("`nope.*` of the token `ci`") && !line.contains("file_tools"), "{line}");
     let tools = server.expect_data(OPERATOR, "{ tools { name } }", json!({})).await;
     assert_eq!(tools["tools"].as_array().map(Vec::len), Some(5), "{tools}");
     for name in ["file_tools.glob", "files.file_tools.glob", "glob"] {

@@ -185,9 +185,9 @@ async fn approve_continues_the_execution_in_this_process() {
     let id = text(&waits["executionId"]);
     let refused = workspace.json(&["approve", id, "ask", "--reject"], 1).await;
     assert_eq!(refused["state"], "FAILED");
-    let told = workspace.run(&["approve", id, "ask"]).await;
-    assert_eq!(told.status, 2, "{told:?}");
-    assert!(told.err.contains(&format!("`{id}` has ended (FAILED)")), "{told:?}");
+    let shown = workspace.run(&["approve", id, "ask"]).await;
+    assert_eq!(shown.status, 2, "{shown:?}");
+    assert!(shown.err.contains(&format!("`{id}` has ended (FAILED)")), "{shown:?}");
 }
 
 #[tokio::test]
@@ -196,10 +196,10 @@ async fn cancel_of_a_finished_execution_says_that_nothing_was_cancelled() {
     let plan = workspace.file("plan.json", r#"{"tools":[{"name":"flow.noop"}]}"#);
     let done = workspace.json(&["run", "--plan", &plan], 0).await;
     let id = text(&done["executionId"]);
-    let told = workspace.run(&["cancel", id]).await;
-    assert_eq!((told.status, told.out.as_str()), (0, format!("{id}  COMPLETED\n").as_str()));
+    let shown = workspace.run(&["cancel", id]).await;
+    assert_eq!((shown.status, shown.out.as_str()), (0, format!("{id}  COMPLETED\n").as_str()));
     let expected = format!("`{id}` is already finished (COMPLETED): nothing was cancelled\n");
-    assert_eq!(told.err, expected);
+    assert_eq!(shown.err, expected);
     assert_eq!(workspace.json(&["cancel", id], 0).await["state"], "COMPLETED");
 }
 
@@ -236,8 +236,8 @@ async fn only_commands_that_store_something_create_a_store() {
     ] {
         let here = workspace.run(&[arguments, &["--store", "sqlite:./x.db"]].concat()).await;
         assert_eq!(here.status, status, "{arguments:?} {here:?}");
-        let is_told = here.err.contains("there is no store at `./x.db` yet");
-        assert_eq!(is_told, arguments[0] != "tools", "{arguments:?} {here:?}");
+        let is_enough = here.err.contains("there is no store at `./x.db` yet");
+        assert_eq!(is_enough, arguments[0] != "tools", "{arguments:?} {here:?}");
         let default = workspace.run(arguments).await;
         assert_eq!(default.status, status, "{arguments:?} {default:?}");
     }
@@ -251,8 +251,8 @@ async fn an_unknown_log_level_is_an_error() {
     let ended = workspace.command(&["list", "requests"]).env("FABER_LOG", "loud").output().await;
     let ended = ended.unwrap();
     assert_eq!(ended.status.code(), Some(2));
-    let told = String::from_utf8(ended.stderr).unwrap();
-    assert!(told.contains("`FABER_LOG` is `loud`: `loud` is no level"), "{told}");
+    let printed = String::from_utf8(ended.stderr).unwrap();
+    assert!(printed.contains("`FABER_LOG` is `loud`: `loud` is no level"), "{printed}");
 }
 
 #[tokio::test]

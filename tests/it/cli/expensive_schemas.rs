@@ -83,9 +83,9 @@ async fn expensive_schemas_do_not_block_the_server() {
     let server = Server::with_config(&config()).await;
     let listed = "{ toolSets { name status tools { name } } }";
     let names = loop {
-        let told = server.expect_data(VIEWER, listed, json!({})).await;
-        if !told.to_string().contains("\"connecting\"") {
-            break told.to_string();
+        let shown = server.expect_data(VIEWER, listed, json!({})).await;
+        if !shown.to_string().contains("\"connecting\"") {
+            break shown.to_string();
         }
     };
     for (name, is_there) in [
@@ -116,18 +116,18 @@ async fn expensive_schemas_do_not_block_the_server() {
         server.get("/health/live", ""),
     );
     assert_eq!(health.status, 200);
-    for told in [first, second] {
-        assert!(told.to_string().contains("plan.unknown_tool"), "{told}");
+    for shown in [first, second] {
+        assert!(shown.to_string().contains("plan.unknown_tool"), "{shown}");
     }
     assert_eq!(third, fourth);
     assert_eq!(server.get("/health/live", "").await.status, 200);
 
     let register = "mutation ($parameters: JSON!) { registerTool(input: {
         name: \"more\", description: \"\", parameters: $parameters, run: {} }) { name } }";
-    let (_, told) =
+    let (_, shown) =
         server.graphql(ADMIN, register, json!({ "parameters": exponential_schema() })).await;
-    let why = told["errors"][0]["message"].as_str().unwrap();
-    assert!(why.contains("`parameters` of `more` are refused: a check"), "{told}");
+    let why = shown["errors"][0]["message"].as_str().unwrap();
+    assert!(why.contains("`parameters` of `more` are refused: a check"), "{shown}");
     server.wait_for_exit().await;
 }
 

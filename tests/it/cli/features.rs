@@ -31,9 +31,9 @@ async fn retry_runs_an_execution_again_from_a_step() {
     let refused = workspace.json(&["retry", id, "--from-step", "c"], 2).await;
     assert_eq!(refused["error"]["code"], "NOT_FOUND");
     let again = text(&again["executionId"]);
-    let told = workspace.run(&["debug", again]).await;
+    let shown = workspace.run(&["debug", again]).await;
     for part in ["again", id, "{\"message\":\"no 7\"}", &format!("faber retry {again}")] {
-        assert!(told.out.contains(part), "{part}: {}", told.out);
+        assert!(shown.out.contains(part), "{part}: {}", shown.out);
     }
     let first = workspace.run(&["debug", id]).await;
     assert!(first.out.contains(&format!("as {again} (FAILED)")), "{}", first.out);
@@ -106,18 +106,18 @@ async fn run_names_the_child_that_waits_for_an_approval() {
     let parent = workspace.json(&["list", "executions", "--state", "IN_PROGRESS"], 0).await;
     let parent = text(&parent[0]["executionId"]).to_owned();
     assert_ne!(child, parent);
-    let told = workspace.run(&["debug", &parent]).await;
-    assert!(told.out.contains(&format!("part of {parent}")), "{}", told.out);
-    let told = workspace.run(&["debug", &parent, "--full"]).await;
+    let shown = workspace.run(&["debug", &parent]).await;
+    assert!(shown.out.contains(&format!("part of {parent}")), "{}", shown.out);
+    let shown = workspace.run(&["debug", &parent, "--full"]).await;
     assert!(
-        told.out.contains("waits: needs approval of `ask`, which calls `flow.noop`"),
+        shown.out.contains("waits: needs approval of `ask`, which calls `flow.noop`"),
         "{}",
-        told.out
+        shown.out
     );
     assert!(
-        told.out.contains(&format!("waits: `sub` waits for its execution `{child}`")),
+        shown.out.contains(&format!("waits: `sub` waits for its execution `{child}`")),
         "{}",
-        told.out
+        shown.out
     );
     assert_eq!(workspace.run(&["approve", child, "ask"]).await.status, 0);
     let done = workspace.json(&["execute", &parent], 0).await;
@@ -152,14 +152,14 @@ async fn run_and_debug_print_counts_of_items_and_compensations() {
     }
     let list = workspace.json(&["list", "executions"], 0).await;
     let id = text(&list[0]["executionId"]);
-    let told = workspace.run(&["debug", id]).await;
+    let shown = workspace.run(&["debug", id]).await;
     for part in
         ["2 of 3 items ✓, 1 failed", "undone by `flow.noop`: `done[0]`, `done[1]` and `done[2]`"]
     {
-        assert!(told.out.contains(part), "{part}: {}", told.out);
+        assert!(shown.out.contains(part), "{part}: {}", shown.out);
     }
-    let told = workspace.run(&["debug", id, "--full"]).await;
-    assert!(told.out.contains("[1]  FAILED  tool.failed: item"), "{}", told.out);
+    let shown = workspace.run(&["debug", id, "--full"]).await;
+    assert!(shown.out.contains("[1]  FAILED  tool.failed: item"), "{}", shown.out);
 }
 
 #[tokio::test]
@@ -221,9 +221,9 @@ async fn tools_can_be_loaded_and_called_and_their_usage_is_counted() {
     assert_eq!((&usage[0]["calls"], &usage[0]["failures"]), (&json!(2), &json!(1)), "{usage}");
     let history = workspace.json(&["tools", "history", "cat", "--first", "1"], 0).await;
     assert_eq!(history[0]["status"], "error");
-    let told = workspace.run(&["tools", "call", "nothing"]).await;
-    assert_eq!((told.status, told.out.as_str()), (2, ""));
-    assert!(told.err.contains("there is no tool `nothing`"), "{told:?}");
+    let shown = workspace.run(&["tools", "call", "nothing"]).await;
+    assert_eq!((shown.status, shown.out.as_str()), (2, ""));
+    assert!(shown.err.contains("there is no tool `nothing`"), "{shown:?}");
 }
 
 #[tokio::test]

@@ -36,8 +36,8 @@ impl OAuthServer {
     /// Sends an instruction to the server. Returns what happened so far.
     async fn send(&mut self, line: &str) -> Value {
         self.input.write_all(format!("{line}\n").as_bytes()).await.unwrap();
-        let told = timeout(MAX_WAIT, self.lines.next_line()).await.unwrap().unwrap().unwrap();
-        serde_json::from_str(&told).unwrap()
+        let reply = timeout(MAX_WAIT, self.lines.next_line()).await.unwrap().unwrap().unwrap();
+        serde_json::from_str(&reply).unwrap()
     }
 }
 
@@ -96,92 +96,92 @@ fn text(bytes: &[u8]) -> String {
 
 #[track_caller]
 fn assert_needs_login(called: &Result<String, String>) {
-    let told = called.as_ref().unwrap_err();
-    assert!(told.contains("`s` needs a login: run `faber login s`"), "{told}");
+    let shown = called.as_ref().unwrap_err();
+    assert!(shown.contains("`s` needs a login: run `faber login s`"), "{shown}");
 }
 
 #[tokio::test]
 async fn a_login_is_used_and_refreshed_until_the_server_forgets_it() {
-    let mut world = LoginTest::new().await;
-    assert_needs_login(&world.call("s.whoami").await);
-    let doctor = world.run(&["doctor"]).await;
+    let mut test = LoginTest::new().await;
+    assert_needs_login(&test.call("s.whoami").await);
+    let doctor = test.run(&["doctor"]).await;
     assert_eq!(doctor.status, 3);
     assert!(doctor.out.contains("type `faber login s`"), "{}", doctor.out);
     assert!(doctor.out.contains("log in on this machine"), "{}", doctor.out);
 
-    let logged_in = world.login().await;
+    let logged_in = test.login().await;
     assert_eq!((&logged_in["scopes"], &logged_in["isRenewed"]), (&json!(["read"]), &json!(true)));
-    let [file] = world.login_files().try_into().unwrap();
+    let [file] = test.login_files().try_into().unwrap();
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     // The token may be printed only masked, even if the server repeats it.
-    let called = world.call("s.whoami").await.unwrap();
+    let called = test.call("s.whoami").await.unwrap();
     assert!(called.contains("whoami with ***ACCESS_TOKEN***"), "{called}");
-    let told = world.server.send("tell").await;
-    assert_eq!((&told["logins"], &told["refreshed"]), (&json!(1), &json!(0)));
+    let reply = test.server.send("tell").await;
+    assert_eq!((&reply["logins"], &reply["refreshed"]), (&json!(1), &json!(0)));
 
-    world.server.send("end access").await;
-    world.call("s.whoami").await.unwrap();
-    world.call("s.whoami").await.unwrap();
-    let told = world.server.send("lasts 0").await;
-    assert_eq!(told["refreshed"], 1, "the token is refreshed once");
-    world.server.send("end access").await;
-    world.call("s.whoami").await.unwrap();
-    world.call("s.whoami").await.unwrap();
-    let told = world.server.send("end all").await;
+    test.server.send("end access").await;
+    test.call("s.whoami").await.unwrap();
+    test.call("s.whoami").await.unwrap();
+    let reply = test.server.send("lasts 0").await;
+    assert_eq!(reply["refreshed"], 1, "the token is refreshed once");
+    test.server.send("end access").await;
+    test.call("s.whoami").await.unwrap();
+    test.call("s.whoami").await.unwrap();
+    let reply = test.server.send("end all").await;
     assert!(
-        told["refreshed"].as_u64() >= Some(3),
-        "a token that expires soon is refreshed before: {told}"
+        reply["refreshed"].as_u64() >= Some(3),
+        "a token that expires soon is refreshed before: {reply}"
     );
 
-    assert_needs_login(&world.call("s.whoami").await);
-    assert_needs_login(&world.call("s.whoami").await);
-    let all = world.server.send("tell").await;
-    assert_eq!(all["refreshed"], told["refreshed"]);
+    assert_needs_login(&test.call("s.whoami").await);
+    assert_needs_login(&test.call("s.whoami").await);
+    let all = test.server.send("tell").await;
+    assert_eq!(all["refreshed"], reply["refreshed"]);
     let resources = all["resources"].as_array().unwrap();
-    assert!(resources.iter().all(|resource| *resource == world.server.url), "{resources:?}");
+    assert!(resources.iter().all(|resource| *resource == test.server.url), "{resources:?}");
     for secret in all["secrets"].as_array().unwrap().iter().map(|secret| secret.as_str().unwrap()) {
-        assert!(!world.printed.contains(secret), "{secret} was printed");
+        assert!(!test.printed.contains(secret), "{secret} was printed");
     }
 }
 
 #[tokio::test]
 async fn a_login_after_a_missing_scope_asks_for_that_scope() {
-    let mut world = LoginTest::new().await;
-    world.login().await;
-    let why = world.call("s.change").await.unwrap_err();
+    let mut test = LoginTest::new().await;
+    test.login().await;
+    let why = test.call("s.change").await.unwrap_err();
     let expected = "`s` needs a login that allows `read write`: run `faber login s`";
     assert!(why.contains(expected), "{why}");
-    world.call("s.whoami").await.unwrap();
-    assert_eq!(world.login().await["scopes"], json!(["read", "write"]));
-    world.call("s.change").await.unwrap();
-    let told = world.server.send("tell").await;
-    assert_eq!(told["scopes"], json!([["read"], ["read", "write"]]));
-    let states = told["states"].as_array().unwrap();
+    test.call("s.whoami").await.unwrap();
+    assert_eq!(test.login().await["scopes"], json!(["read", "write"]));
+    test.call("s.change").await.unwrap();
+    let reply = test.server.send("tell").await;
+    assert_eq!(reply["scopes"], json!([["read"], ["read", "write"]]));
+    let states = reply["states"].as_array().unwrap();
     assert!(states[0] != states[1] && states[0].as_str().unwrap().len() > 15, "{states:?}");
 }
 
 #[tokio::test]
 async fn a_login_registers_a_new_client_when_the_server_forgot_the_old_one() {
-    let mut world = LoginTest::new().await;
-    world.login().await;
-    world.server.send("end access").await;
-    world.server.send("forget clients").await;
-    assert_needs_login(&world.call("s.whoami").await);
-    world.login().await;
-    world.call("s.whoami").await.unwrap();
-    assert_eq!(world.server.send("tell").await["logins"], 2);
+    let mut test = LoginTest::new().await;
+    test.login().await;
+    test.server.send("end access").await;
+    test.server.send("forget clients").await;
+    assert_needs_login(&test.call("s.whoami").await);
+    test.login().await;
+    test.call("s.whoami").await.unwrap();
+    assert_eq!(test.server.send("tell").await["logins"], 2);
 }
 
 #[tokio::test]
 async fn logout_revokes_the_token_and_removes_the_login_file() {
-    let mut world = LoginTest::new().await;
-    world.login().await;
-    let out = world.run(&["logout", "s"]).await;
+    let mut test = LoginTest::new().await;
+    test.login().await;
+    let out = test.run(&["logout", "s"]).await;
     assert_eq!((out.status, out.out.trim()), (0, "the login to `s` was removed"));
-    assert_eq!(world.server.send("tell").await["revoked"], 1);
-    assert!(world.login_files().is_empty());
-    assert_needs_login(&world.call("s.whoami").await);
-    let again = world.run(&["logout", "s"]).await;
+    assert_eq!(test.server.send("tell").await["revoked"], 1);
+    assert!(test.login_files().is_empty());
+    assert_needs_login(&test.call("s.whoami").await);
+    let again = test.run(&["logout", "s"]).await;
     assert_eq!((again.status, again.out.as_str()), (0, ""));
 }
 

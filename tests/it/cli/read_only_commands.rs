@@ -99,9 +99,9 @@ async fn a_query_without_a_fitting_tool_exits_with_2_and_keeps_its_transcript() 
     let error = workspace.json(&["plan", "fly to the moon"], 2).await;
     assert_eq!(error["error"]["code"], "NO_PLAN_FOUND");
     let request = error["error"]["requestId"].as_str().unwrap();
-    let told = workspace.json(&["debug", request], 0).await;
-    assert_eq!(told["query"], "fly to the moon");
-    assert!(!told["transcript"].as_array().unwrap().is_empty());
+    let shown = workspace.json(&["debug", request], 0).await;
+    assert_eq!(shown["query"], "fly to the moon");
+    assert!(!shown["transcript"].as_array().unwrap().is_empty());
 }
 
 #[tokio::test]

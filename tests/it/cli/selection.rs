@@ -230,8 +230,8 @@ async fn eval_rejects_an_invalid_query_file_and_names_the_line() {
     ] {
         let file = workspace.file("wrong.jsonl", &text);
         let ended = workspace.run(&[&eval[..], &[&file]].concat()).await;
-        let is_told = parts.iter().all(|part| ended.err.contains(part));
-        assert!(ended.status == 2 && is_told && ended.out.is_empty(), "{parts:?}: {ended:?}");
+        let is_enough = parts.iter().all(|part| ended.err.contains(part));
+        assert!(ended.status == 2 && is_enough && ended.out.is_empty(), "{parts:?}: {ended:?}");
     }
 }
 

@@ -110,9 +110,12 @@ async fn a_call_settled_as_succeeded_is_reused_and_compensated_by_a_retry() {
         assert_eq!(refused["error"]["code"], code, "{arguments:?} {refused}");
     }
     let settle = ["settle", &id, "pay", "--succeeded", r#"{"id": 7}"#, "--comment", "seen"];
-    let told = workspace.run(&settle).await;
-    assert_eq!(told.status, 0, "{told:?}");
-    assert!(told.err.contains("own.refund") && told.err.contains(r#"{"payment":7}"#), "{told:?}");
+    let shown = workspace.run(&settle).await;
+    assert_eq!(shown.status, 0, "{shown:?}");
+    assert!(
+        shown.err.contains("own.refund") && shown.err.contains(r#"{"payment":7}"#),
+        "{shown:?}"
+    );
     assert_eq!(workspace.run(&settle).await.status, 0, "the same answer twice");
     let other = workspace.json(&["settle", &id, "pay", "--failed"], 2).await;
     assert_eq!(other["error"]["code"], "CONFLICT", "{other}");

@@ -89,8 +89,8 @@ async fn commands_that_find_nothing_create_no_store() {
     assert!(!workspace.path(".local/share/faber/faber.db").exists());
     let switched = workspace.run(&["toolsets", "activate", "blgo"]).await;
     assert_eq!(switched.status, 2, "{switched:?}");
-    let told = "blgo: there is no such toolset: did you mean `blog`?";
-    assert_eq!(switched.out.trim(), told, "{switched:?}");
+    let expected = "blgo: there is no such toolset: did you mean `blog`?";
+    assert_eq!(switched.out.trim(), expected, "{switched:?}");
 }
 
 #[tokio::test]

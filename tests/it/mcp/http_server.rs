@@ -99,7 +99,7 @@ impl HttpServer {
     }
 
     pub(super) fn has_heard(&self, method: &str) -> bool {
-        self.state.notifications.lock().unwrap().iter().any(|notifications| notifications == method)
+        self.state.notifications.lock().unwrap().iter().any(|notification| notification == method)
     }
 
     pub(super) fn listeners(&self) -> usize {

@@ -26,7 +26,7 @@ async fn a_follower_receives_events_that_are_written_between_two_polls() {
         let stall = Duration::from_millis(20);
         let rates = FaultRates { fails_before: 0, fails_after: 0, forgets: 0, stalls: 900, stall };
         let slow = FaultyStore::new(Arc::clone(&memory) as _, dice.clone(), rates);
-        let told = follow_log(Arc::new(slow), id, Seq(3), Duration::from_millis(10));
+        let received = follow_log(Arc::new(slow), id, Seq(3), Duration::from_millis(10));
         let rest = async {
             sleep(Duration::from_millis(dice.below(60))).await;
             let event = Event::Finished { outcome: Outcome::Completed };
@@ -35,9 +35,9 @@ async fn a_follower_receives_events_that_are_written_between_two_polls() {
             let append = Append { head: Some(over), ..Append::new(id, Seq(3), &events) };
             memory.append(append).await.unwrap();
         };
-        let (told, ()) = tokio::join!(told.try_collect::<Vec<_>>(), rest);
-        let told: Vec<_> = told.unwrap().iter().map(|recorded| recorded.seq.0).collect();
-        assert_eq!(told, [4, 5], "seed {seed}");
+        let (received, ()) = tokio::join!(received.try_collect::<Vec<_>>(), rest);
+        let received: Vec<_> = received.unwrap().iter().map(|recorded| recorded.seq.0).collect();
+        assert_eq!(received, [4, 5], "seed {seed}");
     }
 }
 
@@ -49,11 +49,12 @@ async fn a_follower_of_a_removed_log_ends() {
         ExecutionHead { state: ExecutionState::Completed, finished_at: Some(at(1)), ..head(1, 3) };
     let append = Append { head: Some(over), ..some_events(execution(1), 0, 3) };
     store.append(append).await.unwrap();
-    let told = follow_log(Arc::clone(&store) as _, execution(1), Seq(1), Duration::from_millis(10));
-    let mut told = Box::pin(told);
-    assert_eq!(told.try_next().await.unwrap().unwrap().seq, Seq(2));
+    let received =
+        follow_log(Arc::clone(&store) as _, execution(1), Seq(1), Duration::from_millis(10));
+    let mut received = Box::pin(received);
+    assert_eq!(received.try_next().await.unwrap().unwrap().seq, Seq(2));
     assert_eq!(store.prune(at(2), 10).await.unwrap().executions, 1);
-    let rest = tokio::time::timeout(Duration::from_mins(1), told.try_collect::<Vec<_>>());
+    let rest = tokio::time::timeout(Duration::from_mins(1), received.try_collect::<Vec<_>>());
     let rest = rest.await.expect("the stream ends").unwrap();
     assert!(rest.len() <= 1, "at most the event that was read before: {rest:?}");
 }

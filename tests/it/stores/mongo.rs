@@ -81,8 +81,8 @@ async fn a_follower_that_stops_reading_holds_no_connection() {
     for head in &mut idle {
         assert!(futures::poll!(head.try_next()).is_pending());
     }
-    let mut told = follow(9);
-    let first = timeout(Duration::from_mins(1), told.try_next()).await;
+    let mut received = follow(9);
+    let first = timeout(Duration::from_mins(1), received.try_next()).await;
     assert_eq!(first.expect("a connection is free").unwrap().unwrap().seq, Seq(1));
 }
 

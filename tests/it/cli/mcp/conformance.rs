@@ -56,7 +56,7 @@ async fn faber_passes_the_supported_scenarios_of_the_server_suite() {
         let mut command = suite();
         command.args(["server", "--url", &server.url, "--scenario", scenario, "--output-dir"]);
         let ended = command.arg(results.path()).output().await.unwrap();
-        let told = format!(
+        let printed = format!(
             "{}{}",
             String::from_utf8_lossy(&ended.stdout),
             String::from_utf8_lossy(&ended.stderr)
@@ -68,7 +68,7 @@ async fn faber_passes_the_supported_scenarios_of_the_server_suite() {
         let passed = checks.iter().filter(|check| check["status"] == "SUCCESS").count();
         let is_bad = |check: &&Value| check["status"] == "FAILURE" || check["status"] == "WARNING";
         let bad: Vec<_> = checks.iter().filter(is_bad).collect();
-        assert!(passed > 0 && bad.is_empty(), "{scenario}: {passed} passed\n{bad:#?}\n{told}");
+        assert!(passed > 0 && bad.is_empty(), "{scenario}: {passed} passed\n{bad:#?}\n{printed}");
     }
 }
 
@@ -93,14 +93,14 @@ async fn the_mcp_inspector_reports_no_warning() {
             let mut command = inspector();
             command.arg("--cli").args(place).args(more).env("HOME", workspace.path("."));
             let ended = command.current_dir(workspace.path(".")).output().await.unwrap();
-            let told = String::from_utf8_lossy(&ended.stderr).into_owned();
-            assert!(ended.status.success(), "{place:?} {more:?}: {told}");
+            let printed = String::from_utf8_lossy(&ended.stderr).into_owned();
+            assert!(ended.status.success(), "{place:?} {more:?}: {printed}");
             let answer: Value = serde_json::from_slice(&ended.stdout).unwrap();
-            (answer, told)
+            (answer, printed)
         };
-        let (listed, told) = ask(&["--method", "tools/list", "--strict"]).await;
+        let (listed, printed) = ask(&["--method", "tools/list", "--strict"]).await;
         assert_eq!(listed["tools"].as_array().unwrap().len(), 14);
-        assert!(!told.contains("Warning:") && !told.contains("Error:"), "{told}");
+        assert!(!printed.contains("Warning:") && !printed.contains("Error:"), "{printed}");
         let call = ["--method", "tools/call", "--tool-name", "run", "--tool-arg"];
         let (answer, _) = ask(&[&call[..], &["query=List all authors"]].concat()).await;
         let done = &answer["structuredContent"];

@@ -121,9 +121,9 @@ async fn mcp_over_http_enforces_tokens_roles_and_tool_patterns() {
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 
     let mut eyes = server.client(Some(VIEWER)).await;
-    let (error, told) = eyes.call_refused("run", json!({ "query": SEED })).await;
+    let (error, text) = eyes.call_refused("run", json!({ "query": SEED })).await;
     assert_eq!(error["code"], "FORBIDDEN");
-    assert!(told.contains("operator"), "{told}");
+    assert!(text.contains("operator"), "{text}");
     eyes.call_ok("list_tools", json!({})).await;
 
     let mut hands = server.client(Some(OPERATOR)).await;

@@ -36,9 +36,9 @@ async fn an_mcp_client_plans_and_executes_over_stdio() {
     assert_eq!(names, BTreeSet::from(expected));
     assert!(tools.iter().all(|tool| tool["outputSchema"]["type"] == "object"), "{listed:#}");
 
-    let (plan, told) = client.call_ok("plan", json!({ "query": SEED })).await;
+    let (plan, shown) = client.call_ok("plan", json!({ "query": SEED })).await;
     assert_eq!(plan["executionOrder"], json!(["createAuthor", "createBlog"]));
-    assert!(told.contains("← createAuthor"), "{told}");
+    assert!(shown.contains("← createAuthor"), "{shown}");
     let answer = client.call("execute", json!({ "id": plan["planId"] })).await;
     let done = &answer["result"]["structuredContent"];
     assert_eq!((&done["state"], &done["done"]), (&json!("COMPLETED"), &json!(true)), "{answer:#}");
@@ -48,16 +48,16 @@ async fn an_mcp_client_plans_and_executes_over_stdio() {
     assert_eq!(answer["reports"][0]["total"], 2, "{answer:#}");
     assert!(text(&answer).starts_with("COMPLETED  2 of 2 steps  exec_"), "{answer:#}");
 
-    let (again, told) = client.call_ok("run", json!({ "query": SEED })).await;
+    let (again, shown) = client.call_ok("run", json!({ "query": SEED })).await;
     assert_eq!(again["state"], "FAILED", "the e-mail address is taken");
     assert_eq!(again["errors"][0]["code"], "tool.failed");
-    assert!(told.contains("error[tool.failed]: createAuthor"), "{told}");
+    assert!(shown.contains("error[tool.failed]: createAuthor"), "{shown}");
     assert!(again["next"].as_str().unwrap().starts_with("`debug` with `id: req_"), "{again:#}");
-    let (request, told) = client.call_ok("debug", json!({ "id": again["requestId"] })).await;
+    let (request, shown) = client.call_ok("debug", json!({ "id": again["requestId"] })).await;
     assert_eq!(request["query"], SEED);
     let transcript = request["transcript"].as_array().unwrap();
     assert!(transcript.iter().any(|entry| entry["kind"] == "selection"), "{request:#}");
-    assert!(told.contains("tools shown to the planner"), "{told}");
+    assert!(shown.contains("tools shown to the planner"), "{shown}");
     let (status, _) = client.call_ok("status", json!({ "id": again["requestId"] })).await;
     assert_eq!(status["executionId"], again["executionId"]);
 }
@@ -67,12 +67,12 @@ async fn tools_can_be_listed_and_selected_over_mcp() {
     let workspace = Workspace::new();
     let mut client = Client::start_in(&workspace, &[]).await;
     let asked = json!({ "toolSet": "blog", "search": "author", "withParameters": true });
-    let (listed, told) = client.call_ok("list_tools", asked).await;
+    let (listed, text) = client.call_ok("list_tools", asked).await;
     let create = listed["tools"].as_array().unwrap().iter();
     let create = create.clone().find(|tool| tool["name"] == "createAuthor").unwrap();
     assert_eq!(create["effect"], "ONCE");
     assert_eq!(create["parameters"]["properties"]["email"]["type"], "string");
-    assert!(told.contains("createAuthor  (once)"), "{told}");
+    assert!(text.contains("createAuthor  (once)"), "{text}");
     let asked = json!({ "query": "write a comment on a post", "limit": 2 });
     let (chosen, _) = client.call_ok("select_tools", asked).await;
     assert_eq!(chosen["matches"].as_array().unwrap().len(), 2);
@@ -87,21 +87,21 @@ async fn validate_and_create_plan_return_every_diagnostic() {
         { "name": "createAuthr", "parameters": {} },
         { "name": "flow.echo", "parameters": { "x": "{{nobody.y}}" } },
     ] });
-    let (verdict, told) = client.call_ok("validate", json!({ "plan": bad })).await;
+    let (verdict, text) = client.call_ok("validate", json!({ "plan": bad })).await;
     assert_eq!(verdict["valid"], false);
     let codes =
         verdict["diagnostics"].as_array().unwrap().iter().map(|diagnostic| &diagnostic["code"]);
     let codes: Vec<_> = codes.collect();
     assert_eq!(codes, ["plan.unknown_tool", "plan.unknown_step_in_template"]);
-    assert!(told.contains("did you mean `createAuthor`?"), "{told}");
+    assert!(text.contains("did you mean `createAuthor`?"), "{text}");
     let good = json!({ "tools": [{ "name": "flow.echo" }] });
     let (verdict, _) = client.call_ok("validate", json!({ "plan": good })).await;
     assert_eq!((&verdict["valid"], &verdict["layers"]), (&json!(true), &json!([["flow.echo"]])));
 
-    let (error, told) = client.call_refused("create_plan", json!({ "plan": bad })).await;
+    let (error, text) = client.call_refused("create_plan", json!({ "plan": bad })).await;
     assert_eq!(error["code"], "INVALID_PLAN");
     assert_eq!(error["diagnostics"].as_array().unwrap().len(), 2);
-    assert!(told.contains("error[INVALID_PLAN]") && told.contains("plan.unknown_tool"), "{told}");
+    assert!(text.contains("error[INVALID_PLAN]") && text.contains("plan.unknown_tool"), "{text}");
 }
 
 #[tokio::test]
@@ -118,14 +118,14 @@ async fn tool_errors_have_a_code_and_a_remedy() {
         ("plan", json!({ "query": "" }), "INVALID_ARGUMENT", "describe the task"),
         ("validate", json!({ "plan": [] }), "INVALID_ARGUMENT", "expected a map"),
     ] {
-        let (error, told) = client.call_refused(tool, arguments.clone()).await;
+        let (error, text) = client.call_refused(tool, arguments.clone()).await;
         assert_eq!(error["code"], code, "{tool} {arguments}: {error}");
-        assert!(told.contains(part) && told.contains(code), "{tool} {arguments}: {told}");
+        assert!(text.contains(part) && text.contains(code), "{tool} {arguments}: {text}");
     }
-    let (error, told) = client.call_refused("run", json!({ "query": "dance the tango" })).await;
+    let (error, text) = client.call_refused("run", json!({ "query": "dance the tango" })).await;
     assert_eq!(error["code"], "NO_PLAN_FOUND");
     let request = error["requestId"].as_str().unwrap();
-    assert!(told.contains(request), "{told}");
+    assert!(text.contains(request), "{text}");
     let (debug, _) = client.call_ok("debug", json!({ "id": request })).await;
     assert_eq!(debug["query"], "dance the tango");
     let answer = client.call("no_such_tool", json!({})).await;
@@ -140,9 +140,9 @@ async fn an_execution_continues_when_the_client_stops_waiting() {
     // A client that does not wait is answered at once.
     let (begun, _) = client.call_ok("execute", json!({ "id": plan, "wait": false })).await;
     assert_eq!(begun["done"], false);
-    let (begun, told) = client.call_ok("execute", json!({ "id": plan, "timeoutMs": 0 })).await;
+    let (begun, text) = client.call_ok("execute", json!({ "id": plan, "timeoutMs": 0 })).await;
     assert_eq!(begun["done"], false);
-    assert!(told.contains("`status` with"), "{told}");
+    assert!(text.contains("`status` with"), "{text}");
     let id = begun["executionId"].clone();
     client.call_ok("signal", json!({ "id": id, "name": "go", "payload": 7 })).await;
     let (done, _) = client.call_ok("status", json!({ "id": id, "wait": true })).await;
@@ -182,9 +182,9 @@ async fn execute_returns_at_an_approval_and_approve_continues() {
         r#"{"tools":[{"id":"a","name":"flow.echo","parameters":{"y":1},"requiresApproval":true}]}"#;
     let plan = client.create_plan(plan).await;
     for (approved, state) in [(true, "COMPLETED"), (false, "FAILED")] {
-        let (waits, told) = client.call_ok("execute", json!({ "id": plan })).await;
+        let (waits, text) = client.call_ok("execute", json!({ "id": plan })).await;
         assert_eq!((&waits["state"], &waits["done"]), (&json!("WAITING"), &json!(false)));
-        assert!(told.contains("`approve` with") && told.contains("`stepId: a`"), "{told}");
+        assert!(text.contains("`approve` with") && text.contains("`stepId: a`"), "{text}");
         let id = waits["executionId"].clone();
         let said = json!({ "id": id, "stepId": "a", "approved": approved });
         client.call_ok("approve", said).await;
@@ -231,9 +231,9 @@ async fn saved_plans_are_listed_and_executed_by_name() {
     let asked = json!({ "id": "greet", "input": { "name": "Ada" } });
     let (done, _) = client.call_ok("execute", asked).await;
     assert_eq!(done["outputs"]["e"]["text"], "Hello Ada", "{done:#}");
-    let (error, told) = client.call_refused("execute", json!({ "id": "greet", "input": {} })).await;
+    let (error, text) = client.call_refused("execute", json!({ "id": "greet", "input": {} })).await;
     assert_eq!(error["code"], "INVALID_ARGUMENT");
-    assert!(told.contains("`name` is missing"), "{told}");
+    assert!(text.contains("`name` is missing"), "{text}");
 }
 
 /// They were once reported as unknown methods.

@@ -70,9 +70,9 @@ async fn tool_descriptions_and_outputs_cannot_make_a_model_call_an_inactive_tool
     let failed = workspace.json(&["run", "What is new?"], 2).await;
     assert_eq!(failed["error"]["diagnostics"][0]["code"], "plan.inactive_tool", "{failed:#}");
     let asked = model.requests().await;
-    let told = asked[0]["body"]["messages"][1]["content"].as_str().unwrap();
+    let prompt = asked[0]["body"]["messages"][1]["content"].as_str().unwrap();
     for tag in ["<tools>", "</tools>", "<request>", "</request>"] {
-        assert_eq!(told.matches(tag).count(), 1, "{tag}: {told}");
+        assert_eq!(prompt.matches(tag).count(), 1, "{tag}: {prompt}");
     }
 
     let call = |name: &str, arguments: serde_json::Value| json!({ "name": name, "arguments": arguments.to_string() });

@@ -49,9 +49,9 @@ async fn replan_after_a_failure_reuses_the_steps_that_succeeded() {
     let versions: Vec<_> = request["plans"].as_array().unwrap().iter().collect();
     assert_eq!(versions.iter().map(|version| &version["version"]).collect::<Vec<_>>(), [1, 2]);
     let asked = model.requests().await;
-    let told = asked[1]["body"]["messages"][1]["content"].as_str().unwrap();
+    let prompt = asked[1]["body"]["messages"][1]["content"].as_str().unwrap();
     for expected in ["the blog is closed", "\"state\":\"succeeded\"", "<plan>", "<endings>"] {
-        assert!(told.contains(expected), "{expected}: {told}");
+        assert!(prompt.contains(expected), "{expected}: {prompt}");
     }
     let complaint = asked[2]["body"]["messages"].to_string();
     assert!(complaint.contains("plan.done_twice"), "{complaint}");
@@ -188,18 +188,18 @@ async fn an_mcp_client_waits_for_an_automatic_replan() {
         .iter()
         .find(|execution| execution["state"] == "FAILED")
         .unwrap();
-    let (status, told) = client.call_ok("status", json!({ "id": first["executionId"] })).await;
+    let (status, text) = client.call_ok("status", json!({ "id": first["executionId"] })).await;
     assert_eq!((&status["state"], &status["done"]), (&json!("FAILED"), &json!(false)));
     let onward = ran["executionId"].as_str().unwrap();
-    assert!(told.contains(&format!("continues as `{onward}`")), "{told}");
+    assert!(text.contains(&format!("continues as `{onward}`")), "{text}");
     let asked = json!({ "id": first["executionId"], "wait": true });
     let (status, _) = client.call_ok("status", asked).await;
     assert_eq!(status["executionId"], ran["executionId"]);
     // A replan that is given up says so.
     let asked = json!({ "query": "Do what cannot be done", "replans": 1 });
-    let (failed, told) = client.call_ok("run", asked).await;
+    let (failed, text) = client.call_ok("run", asked).await;
     assert_eq!((&failed["state"], &failed["done"]), (&json!("FAILED"), &json!(true)), "{failed:#}");
-    assert!(told.contains("closed for good"), "{told}");
+    assert!(text.contains("closed for good"), "{text}");
 }
 
 /// The model says that later steps depend on what a step returns.
@@ -224,8 +224,8 @@ async fn flow_replan_asks_for_the_next_version_of_the_plan() {
         asked[0]["body"].to_string().contains("flow.replan"),
         "the prompt explains `flow.replan`"
     );
-    let told = asked[1]["body"]["messages"][1]["content"].as_str().unwrap();
-    assert!(told.contains("`look` asks for it: write the blog"), "{told}");
+    let prompt = asked[1]["body"]["messages"][1]["content"].as_str().unwrap();
+    assert!(prompt.contains("`look` asks for it: write the blog"), "{prompt}");
 }
 
 #[tokio::test]
