@@ -60,9 +60,9 @@ fn assert_refusal_to_hide(err: &ToolError) {
         "the file could be hidden, but {err}"
     );
     let said = &err.message;
-    let is_said =
+    let has_reason =
         said.contains("cannot be hidden on this machine") || said.contains("cannot confine");
-    assert!(is_said && err.code == ErrorCode::UNAVAILABLE && !err.retryable, "{err}");
+    assert!(has_reason && err.code == ErrorCode::UNAVAILABLE && !err.retryable, "{err}");
 }
 
 /// A process that entered its folder before the mount once stayed in the old view.
@@ -166,8 +166,8 @@ async fn background_commands_are_refused_beside_hidden_files() {
     let sandbox = Sandbox::new();
     fs::write(sandbox.root().join("faber.yaml"), "own").unwrap();
     let err = sandbox.refused_in_the_background(&["faber.yaml"]).await;
-    let is_said = err.message.contains("for as long as a command in the background may live");
-    assert!(is_said || !kernel_support().files, "{err}");
+    let has_reason = err.message.contains("for as long as a command in the background may live");
+    assert!(has_reason || !kernel_support().files, "{err}");
     assert_eq!((err.code, err.retryable), (ErrorCode::UNAVAILABLE, false));
     if kernel_support().files {
         let hidden = ["../elsewhere.yaml", "../not-there.db"];

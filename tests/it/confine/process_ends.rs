@@ -197,8 +197,8 @@ async fn processes_of_a_background_command_are_listed_and_can_be_ended() {
         let started = call("bash_background", start(number)).await.unwrap();
         let started = started.as_str().unwrap();
         // On a busy machine the command may not have ended yet.
-        let is_said = started.contains("Processes that it started still run");
-        assert!(is_said || !started.contains("which has ended"), "{started}");
+        let lists_processes = started.contains("Processes that it started still run");
+        assert!(lists_processes || !started.contains("which has ended"), "{started}");
         let id = started.split("(PID: ").nth(1).unwrap().split(')').next().unwrap();
         ids.push(id.to_owned());
     }
