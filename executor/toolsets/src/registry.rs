@@ -117,10 +117,7 @@ pub enum RegistryError {
         hint: String,
     },
     #[error("there are {most} {what}, which is the limit: remove some")]
-    Full {
-        what: &'static str,
-        most: usize,
-    },
+    Full { what: &'static str, most: usize },
     /// The condition of the set does not hold.
     #[error(
         "the toolset `{0}` does not exist now, because its `condition` is false: try again when \

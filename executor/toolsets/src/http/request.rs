@@ -240,7 +240,9 @@ impl Address {
             url_encoded(&value.unwrap_or_default())
         });
         if let Some(name) = missing {
-            return Err(invalid(&format!("`{name}` is part of the address and cannot be empty")));
+            return Err(invalid_parameters_error(&format!(
+                "`{name}` is part of the address and cannot be empty"
+            )));
         }
         if path.split('/').any(|segment| matches!(segment, "." | "..")) {
             return Err(invalid_parameters_error("`.` and `..` cannot be a part of the address"));
