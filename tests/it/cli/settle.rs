@@ -20,7 +20,8 @@ fn text(value: &Value) -> &str {
 
 /// A workspace whose tool `own.pay` logs its idempotency key, and gives no answer while `slow`
 /// exists. `own.refund` logs the parameters of its calls.
-/// `own.pay` and `own.check` fail while `broken` exists.
+/// `own.pay` and `own.check` fail while `broken`
+/// exists.
 struct Shop {
     workspace: Workspace,
 }

@@ -39,6 +39,10 @@ async fn an_agent_answers_after_a_turn_with_many_large_outputs() {
             "{output}"
         );
     }
+    // It needed two turns. The others were skipped, as in every agent.
+    let told = home.run(&["watch", ran["executionId"].as_str().unwrap()]).await;
+    assert_eq!(told.status, 0, "{told:?}");
+    assert!(told.err.contains("COMPLETED") && !told.err.contains("note: "), "{told:?}");
     // Turns are steps, but not tools with a usage.
     let usage = workspace.json(&["tools", "usage"], 0).await.to_string();
     assert!(usage.contains("local.quotes") && !usage.contains("faber_agent"), "{usage}");
