@@ -434,9 +434,12 @@ fn answer_to(command: &Command, asked: &str) -> Option<&'static str> {
     is_meant.then_some(if *approved { "was approved" } else { "was rejected" })
 }
 
-/// Returns whether a finding names an answer or an action that the execution waits for.
+/// Returns whether a finding names an answer or an action that the execution waits for. A child asks
+/// for itself.
 fn is_question(finding: &Finding) -> bool {
-    finding.kind == FindingKind::Wait && finding.severity < Severity::Info
+    finding.kind == FindingKind::Wait
+        && finding.severity < Severity::Info
+        && &*finding.code != "wait.child"
 }
 
 pub(crate) async fn show_state(

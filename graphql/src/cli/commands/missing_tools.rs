@@ -115,24 +115,21 @@ fn describe_missing(missing: &[MissingTool], file: Option<&Path>) -> String {
         missing.iter().filter_map(|tool| Some(plain::safe_line(tool.failure.as_ref()?))).collect();
     failures.dedup();
     failures.truncate(MAX_FAILURES);
-    let advice = if missing.iter().all(|tool| tool.failure.is_some()) {
-        "`faber doctor` checks it".to_owned()
-    } else {
-        name_configuration(file)
-    };
-    let what = if missing.len() == 1 { "a tool" } else { "tools" };
-    let lead = format!("this process lacks {what} of the plan: {}", names.join(", "));
-    [lead].into_iter().chain(failures).chain([advice]).collect::<Vec<_>>().join("; ")
-}
-
-fn name_configuration(file: Option<&Path>) -> String {
-    match file.map(std::path::absolute) {
+    let is_configured = missing.iter().all(|tool| tool.failure.is_some());
+    let advice = match file.map(std::path::absolute) {
+        Some(Ok(file)) if is_configured => {
+            format!("the configuration is `{}`: `faber doctor` checks it", file.display())
+        }
+        _ if is_configured => "`faber doctor` checks it".to_owned(),
         Some(Ok(file)) => {
             format!("the configuration is `{}`: add the toolset there", file.display())
         }
         _ => "no configuration file was read: name the file with the toolset by `--config`"
             .to_owned(),
-    }
+    };
+    let what = if missing.len() == 1 { "a tool" } else { "tools" };
+    let lead = format!("this process lacks {what} of the plan: {}", names.join(", "));
+    [lead].into_iter().chain(failures).chain([advice]).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
@@ -151,7 +148,8 @@ mod tests {
             (
                 vec![missing("mail.send", Some(failed)), missing("mail.list", Some(failed))],
                 "this process lacks tools of the plan: `mail.send`, `mail.list`; the toolset `mail` \
-                 failed: connection refused; `faber doctor` checks it",
+                 failed: connection refused; the configuration is `/etc/faber.yaml`: `faber doctor` \
+                 checks it",
             ),
             (
                 vec![missing("shop.pay", None)],
