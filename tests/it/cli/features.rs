@@ -101,6 +101,7 @@ async fn run_names_the_child_that_waits_for_an_approval() {
     let waits = workspace.run(&["run", "--plan", &plan]).await;
     assert_eq!(waits.status, 4, "{waits:?}");
     assert!(waits.err.contains("✓ sub › first"), "{waits:?}");
+    assert!(!waits.err.contains("waits for its execution"), "the child asks: {waits:?}");
     let hint = waits.err.lines().find(|line| line.starts_with("faber approve exec_")).unwrap();
     let child = hint.split(' ').nth(2).unwrap();
     let parent = workspace.json(&["list", "executions", "--state", "IN_PROGRESS"], 0).await;
