@@ -39,7 +39,6 @@ pub struct ToolCall {
     /// The arguments, exactly as written.
     pub args: Map<String, Value>,
     pub format: CallFormat,
-    /// The text of the call.
     pub raw: String,
 }
 

@@ -24,7 +24,6 @@ pub struct Candidates {
 struct Candidate {
     at: usize,
     score: Option<f64>,
-    /// The learned part of the score.
     learned: Option<f64>,
     is_kept: bool,
 }

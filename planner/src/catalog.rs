@@ -134,7 +134,6 @@ impl Catalog {
         Self(Arc::new(Listed { tools, names, failed: self.0.failed.clone() }))
     }
 
-    /// Returns the catalog of the tools that `stays` accepts.
     #[must_use]
     pub fn filtered(&self, stays: impl Fn(&&CatalogTool) -> bool) -> Self {
         let tools = self.tools().iter().filter(stays).cloned();

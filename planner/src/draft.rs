@@ -13,7 +13,6 @@ use shared::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Draft {
-    /// The purpose, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
     /// The request of which it becomes the next version.
@@ -56,7 +55,6 @@ pub struct DraftStep {
     /// `fail`, `continue`, `ignore` or `wait`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_error: Option<String>,
-    /// A person must approve the step before it starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requires_approval: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,7 +105,6 @@ pub struct DraftCompensation {
     pub timeout_ms: Option<i64>,
 }
 
-/// A retry policy, as written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct DraftRetry {

@@ -143,7 +143,6 @@ fn root_of(roots: &mut [usize], mut node: usize) -> usize {
     node
 }
 
-/// Arranges drawings in rows, highest first.
 fn pack_parts(mut drawn: Vec<(Part, Drawing)>, nodes: usize, edges: usize, gap: f64) -> Drawing {
     let area: f64 =
         drawn.iter().map(|(_, drawing)| (drawing.width + gap) * (drawing.height + gap)).sum();

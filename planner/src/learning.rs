@@ -27,7 +27,6 @@ pub struct Lessons {
     pub outcomes: Outcomes,
 }
 
-/// The successful calls of an execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolSequence {
     pub tools: Vec<ToolName>,

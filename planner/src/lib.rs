@@ -69,7 +69,6 @@ pub trait Planner: Send + Sync {
 /// Compiles drafts for a planner. The caller of a planner knows all tools and all saved plans.
 #[async_trait]
 pub trait PlanCompiler: Send + Sync {
-    /// Compiles a draft that `author` wrote.
     async fn compile(&self, draft: &Draft, author: &str) -> Result<Compiled, Rejection>;
 }
 
@@ -126,7 +125,7 @@ impl Proposal {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Note {
-    /// The kind: `candidates`, `clauses`, `assumptions`, `prompt`, `reply`.
+    /// The kind, such as `candidates`, `clauses`, `prompt` or `reply`.
     pub kind: &'static str,
     pub content: Value,
     /// The time since planning began.
@@ -142,10 +141,8 @@ pub enum PlanningError {
         nearest: Vec<String>,
         notes: Vec<Note>,
     },
-    /// The planner could not be reached.
     #[error("{message}")]
     Unavailable { message: String, notes: Vec<Note> },
-    /// The planner's last draft does not compile.
     #[error("the plan cannot run, and was not mended: {}", .diagnostics.first().map_or("", |diagnostic| &diagnostic.message))]
     Invalid { diagnostics: Vec<Diagnostic>, notes: Vec<Note> },
     #[error("{error}")]

@@ -79,7 +79,6 @@ pub struct AnswerForm {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NativeCall {
-    /// The provider's identifier of the call.
     pub id: String,
     /// The name under which the tool was offered, or another name that the model wrote.
     pub tool: String,
@@ -94,7 +93,6 @@ pub struct NativeCall {
 pub struct CallResult {
     pub id: String,
     pub tool: String,
-    /// The result, in words or as JSON.
     pub text: String,
 }
 
@@ -109,7 +107,6 @@ pub struct Reply {
     pub cost: Option<f64>,
     /// The model that answered: the requested one, or its fallback.
     pub model: String,
-    /// Failed attempts, oldest first.
     pub missed: Vec<ModelError>,
 }
 

@@ -72,7 +72,6 @@ impl CachedDraft {
         })
     }
 
-    /// Proposes the draft for another request.
     pub fn into_proposal(self) -> Proposal {
         let content = json!({ "requestId": self.request });
         let notes = vec![Note { kind: "cache", content, after: Duration::ZERO }];

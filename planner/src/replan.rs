@@ -32,7 +32,6 @@ pub const GIVEN_UP: &str = "replan_given_up";
 pub struct EarlierPlan {
     pub draft: Draft,
     pub results: Vec<StepResult>,
-    /// The reason for the replan, in words.
     pub reason: String,
     /// The execution completed, and one of its steps asked for the replan.
     pub is_requested: bool,
@@ -48,7 +47,6 @@ pub struct StepResult {
     pub output: Option<Arc<Value>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The states of its first items.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<&'static str>,
 }
@@ -61,7 +59,6 @@ pub struct Attempts {
 }
 
 impl EarlierPlan {
-    /// Describes a finished execution for a planner.
     pub fn of(ended: &Execution) -> Self {
         let plan = ended.plan();
         let steps = plan.steps().iter().zip(ended.steps());

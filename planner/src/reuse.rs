@@ -42,7 +42,6 @@ pub enum ReuseError {
     TooManyUnknown(usize),
 }
 
-/// The steps that a retry runs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryScope<'a> {
     Failed,

@@ -33,7 +33,6 @@ pub enum Criterion {
     /// The cosine to the mean of a tool's examples. A hit must exceed the margin.
     #[default]
     Centroid,
-    /// The cosine to a tool's description.
     Description,
     /// The words of their name, description, parameters and examples.
     Lexical,

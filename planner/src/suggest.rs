@@ -60,7 +60,6 @@ pub fn nearest_field<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     nearest_with_plurals(name, &known.iter().copied())
 }
 
-/// Writes help with the most similar known name.
 pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest(name, known).map(|name| format!("did you mean `{name}`?"))
 }

@@ -42,7 +42,6 @@ struct Vertex {
     before: IndexSet<NodeName>,
 }
 
-/// An action or a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     pub kind: NodeKind,
@@ -89,7 +88,6 @@ pub struct Edge<'a> {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolkitError {
-    /// An action and a tool cannot share a name.
     #[error("`{name}` is {} already, and a name means one thing: use another", .is.with_article())]
     Clash { name: NodeName, is: NodeKind },
     #[error("the score from `{from}` to `{to}` is not a number")]
@@ -100,7 +98,6 @@ pub enum ToolkitError {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// An edge refers to an unknown action.
     #[error("action `{action}` is not in the toolkit: its edge with `{with}` was left out")]
     MissingAction {
         action: NodeName,
@@ -206,7 +203,6 @@ impl Toolkit {
         })
     }
 
-    /// Returns the predecessors of a vertex.
     pub fn predecessors(&self, name: &str) -> impl Iterator<Item = &NodeName> {
         self.vertices.get(name).into_iter().flat_map(|vertex| &vertex.before)
     }

@@ -45,7 +45,6 @@ pub struct ModelPlanner {
 }
 
 struct Rounds<'a> {
-    /// The plan that the new plan continues.
     earlier: Option<&'a EarlierPlan>,
     messages: Vec<Message>,
     /// Messages that the notes have.

@@ -30,7 +30,6 @@ pub(super) struct Object {
 #[derive(Debug)]
 pub(super) struct Stuck {
     pub(super) at: usize,
-    /// The place where another call may begin.
     pub(super) resume: usize,
     pub(super) is_cut: bool,
     /// The open lists and objects, outermost first.

@@ -41,7 +41,6 @@ impl<'a> Source<'a> {
         self.steps.get()
     }
 
-    /// Counts reads of a copy of the text.
     pub(super) fn add_steps(&self, steps: usize) {
         self.steps.set(self.steps.get() + steps);
     }

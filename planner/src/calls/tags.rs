@@ -10,7 +10,6 @@ const CALLS: [&str; 4] = ["tool_call", "function_call", "invoke", "function"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Its content is skipped.
     PassedOver,
     Call,
     Other,

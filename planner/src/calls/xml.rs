@@ -71,7 +71,6 @@ enum Given {
     Text(String),
 }
 
-/// The element has an unexpected child.
 struct Misfit;
 
 struct Element<'r, 'a> {

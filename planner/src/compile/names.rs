@@ -106,7 +106,6 @@ fn base_id(name: &str) -> String {
     if base.is_empty() { "step".to_owned() } else { base }
 }
 
-/// Resolves names, and explains names that it cannot resolve.
 pub(super) struct Naming<'a> {
     pub(super) names: StepNames,
     /// The steps that set a variable, in draft order.

@@ -17,11 +17,9 @@ use crate::{
 
 /// The longest timeout and the longest wait between attempts: a year, in milliseconds.
 const MOST_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
-/// The largest factor between two waits.
 const MOST_MULTIPLIER: f64 = 1_000.0;
 const ON_ERROR: [OnError; 4] = [OnError::Fail, OnError::Continue, OnError::Ignore, OnError::Wait];
 
-/// The largest `maxParallel`.
 const MOST_PARALLEL: u64 = 10_000;
 
 /// Reads a step's policy. A value out of range is reported and replaced by its default.

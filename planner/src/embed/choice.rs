@@ -23,7 +23,6 @@ pub enum Source {
     Builtin,
     /// An embedder of a program that uses this library.
     Own(Arc<dyn Embedder>),
-    /// A source with an invalid configuration, and the error.
     Wrong(String),
 }
 
@@ -55,7 +54,6 @@ struct Chosen {
     again: Option<Instant>,
 }
 
-/// The current embedder, and the sources that were skipped.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
     /// The embedder. Without one, tools are selected by words.

@@ -12,11 +12,9 @@ use shared::store::{TextHash, Vectors};
 use super::{EmbedError, Embedder};
 
 /// Texts that are embedded before their vectors are stored, so a crash loses no more.
-const CHUNK: usize = 256;
-/// Texts in memory.
-const RECENT: usize = 512;
-/// The longest text that is kept in memory.
-const RECENT_BYTES: usize = 4 << 10;
+const CHUNK_TEXTS: usize = 256;
+const MAX_RECENT_TEXTS: usize = 512;
+const MAX_RECENT_BYTES: usize = 4 << 10;
 
 /// An embedder that reads vectors from the store if they exist there.
 #[derive(Debug)]
@@ -82,7 +80,7 @@ impl Embedder for Kept {
         }
         // Texts of similar length are embedded together, which saves padding.
         missing.sort_by_key(|(_, text)| text.len());
-        for texts in missing.chunks(CHUNK) {
+        for texts in missing.chunks(CHUNK_TEXTS) {
             let made = self.make_vectors(texts).await?;
             vectors.extend(texts.iter().map(|(hash, _)| *hash).zip(made));
         }
@@ -138,7 +136,7 @@ impl RecentTexts {
     }
 
     fn keep_vector(&mut self, text: &str, vector: Vec<f32>) {
-        if text.len() > RECENT_BYTES {
+        if text.len() > MAX_RECENT_BYTES {
             return;
         }
         self.now += 1;
@@ -146,7 +144,7 @@ impl RecentTexts {
             self.by_age.remove(&age);
         }
         self.by_age.insert(self.now, text.to_owned());
-        if self.vectors.len() > RECENT
+        if self.vectors.len() > MAX_RECENT_TEXTS
             && let Some((_, oldest)) = self.by_age.pop_first()
         {
             self.vectors.remove(&oldest);
@@ -259,18 +257,18 @@ mod tests {
     async fn the_latest_query_vectors_stay_in_memory() {
         let lengths = Arc::new(Lengths::default());
         let recent = Recent::new(lengths.clone());
-        let long = "l".repeat(RECENT_BYTES + 1);
+        let long = "l".repeat(MAX_RECENT_BYTES + 1);
         for _ in 0..2 {
             let found = recent.embed(&["a", &long, "bb"]).await.unwrap();
             assert_eq!(found, ["a", &long, "bb"].map(vector));
         }
         assert_eq!(asked(&lengths), ["a", &long, "bb", &long]);
-        let many: Vec<String> = (0..RECENT).map(|n| format!("text {n}")).collect();
+        let many: Vec<String> = (0..MAX_RECENT_TEXTS).map(|n| format!("text {n}")).collect();
         for text in &many[1..] {
             recent.embed(&[text, "a"]).await.unwrap();
         }
         recent.embed(&["a", &many[1], "bb"]).await.unwrap();
         assert_eq!(asked(&lengths).last().unwrap(), "bb", "the longest unused went");
-        assert_eq!(recent.texts.lock().unwrap().by_age.len(), RECENT);
+        assert_eq!(recent.texts.lock().unwrap().by_age.len(), MAX_RECENT_TEXTS);
     }
 }

@@ -32,7 +32,6 @@ const BUILTIN_CONFIG: &str = r#"{
     "model_type": "bert", "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12,
     "hidden_act": "gelu", "layer_norm_eps": 1e-12, "max_position_embeddings": 512
 }"#;
-/// Tokens of a text that the built-in model reads.
 const BUILTIN_TOKENS: usize = 256;
 
 static WEIGHTS: &[u8] = include_bytes!("builtin/model.safetensors");

@@ -19,7 +19,6 @@ impl Linear {
         out
     }
 
-    /// Adds the product of each row.
     pub(super) fn add_to(&self, out: &mut Array2<f32>, rows: &Array2<f32>) {
         for_each_row(out, |row| add_assign(row, &self.bias));
         general_mat_mul(1.0, rows, &self.weight, 1.0, out);

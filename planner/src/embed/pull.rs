@@ -48,21 +48,18 @@ pub struct Places {
 pub struct Progress {
     pub file: String,
     pub bytes: u64,
-    /// The total, if the server tells it.
     pub of: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pulled {
     pub path: PathBuf,
-    /// The name and the revision.
     pub model: String,
     pub from: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PullError {
-    /// The name is not valid.
     #[error(
         "`{0}` is not the name of a model: write it as the hub does, such as `all-MiniLM-L6-v2` or \
          `BAAI/bge-small-en-v1.5`"
@@ -74,12 +71,10 @@ pub enum PullError {
     Unreachable { place: String, why: String },
     #[error("{0}")]
     Missing(String),
-    /// The downloaded file is not the expected one.
     #[error("{0}")]
     Wrong(String),
     #[error("`{path}` cannot be written: {why}")]
     Disk { path: String, why: String },
-    /// The downloaded model cannot be used.
     #[error(transparent)]
     Unusable(#[from] EmbedError),
 }

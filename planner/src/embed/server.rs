@@ -21,7 +21,6 @@ const BATCH_BYTES: usize = 256 << 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The timeout of one request. A request that took so long with all its attempts is not repeated.
 const TIMEOUT: Duration = Duration::from_mins(1);
-/// The timeout of the first request.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(15);
 /// The texts of the first request: two, because some servers do not accept lists.
 const PROBE: [&str; 2] = ["hello", "world"];
@@ -227,7 +226,6 @@ impl Embedder for Server {
     }
 }
 
-/// Returns the number of texts in the next request.
 fn batch_len(texts: &[&str]) -> usize {
     let mut bytes = 0;
     let fit = texts.iter().take(BATCH).take_while(|text| {

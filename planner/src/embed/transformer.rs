@@ -178,7 +178,6 @@ impl Layer {
     }
 }
 
-/// Joins dense layers with the same input.
 fn beside(layers: &[Linear; 3]) -> Result<Linear, Broken> {
     let weights: Vec<ArrayView2<'_, f32>> =
         layers.iter().map(|layer| layer.weight.view()).collect();

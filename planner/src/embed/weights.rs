@@ -143,7 +143,6 @@ impl Weights {
         }
     }
 
-    /// Returns a matrix with one row for each output.
     pub(super) fn matrix(&self, name: &str) -> Result<Array2<f32>, Broken> {
         let Some(info) = self.find_tensor(name) else {
             return self.small_matrix(name);

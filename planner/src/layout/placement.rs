@@ -218,7 +218,6 @@ fn node_offsets(graph: &Layered, layer: &[usize], sizes: &[Size], style: &Style)
 
 /// Adjacent nodes at minimal distance.
 struct Block {
-    /// The position of the first node at offset zero.
     at: f64,
     weight: f64,
     count: usize,

@@ -6,8 +6,7 @@ use reqwest::{Client, RequestBuilder, StatusCode, header::HeaderMap, redirect::P
 
 /// Bytes of an answer: many times the longest that models write.
 pub(super) const ANSWER_BYTES: usize = 16 << 20;
-/// Bytes of an error answer that are read.
-const ERROR_BYTES: usize = 64 << 10;
+const MAX_ERROR_BYTES: usize = 64 << 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const USER_AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 
@@ -43,7 +42,7 @@ pub(super) async fn send_request(request: RequestBuilder) -> Result<Answer, Exch
     let mut response = response.map_err(|err| ExchangeError::Unreachable(innermost_cause(&err)))?;
     let status = response.status();
     let headers = std::mem::take(response.headers_mut());
-    let limit = if status.is_success() { ANSWER_BYTES } else { ERROR_BYTES };
+    let limit = if status.is_success() { ANSWER_BYTES } else { MAX_ERROR_BYTES };
     let mut body = Vec::new();
     while let Some(chunk) =
         response.chunk().await.map_err(|err| ExchangeError::Lost(innermost_cause(&err)))?

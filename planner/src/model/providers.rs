@@ -4,7 +4,6 @@ use crate::suggest::did_you_mean;
 
 use Format::{Anthropic, OpenAi};
 
-/// The format of a provider's requests and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     OpenAi,

@@ -11,7 +11,6 @@ pub const MOST_RETRIES: u32 = 20;
 
 #[derive(Clone, PartialEq)]
 pub struct Settings {
-    /// The provider, which decides the format and the URL.
     pub provider: ProviderKind,
     pub base_url: Option<String>,
     pub model: String,
@@ -27,7 +26,6 @@ pub struct Settings {
     pub structured: bool,
     /// Offers tools through the interface of the provider. Otherwise they are described in words.
     pub native_tools: bool,
-    /// The model that is asked when this one fails.
     pub fallback: Option<Box<Settings>>,
 }
 

@@ -50,7 +50,6 @@ pub struct RepeatGuard<'a> {
 }
 
 enum Repeat<'a> {
-    /// The effect of this step.
     Step(&'a StepId),
     /// The effect of this step for some items of its list, perhaps.
     SomeItems(&'a StepId),
@@ -168,7 +167,6 @@ impl<'a> RepeatGuard<'a> {
         same.or_else(|| self.find_call(new, step)).or_else(unread)
     }
 
-    /// Returns the step that made the same call.
     fn find_call(&self, new: &NewPlan<'_>, step: &ToolExecution) -> Option<Repeat<'_>> {
         let calls = self.calls.get(&step.tool)?;
         let begun = new.begun;

@@ -115,7 +115,6 @@ fn lexical_scores(words: &Lexical, text: &str, allowed: &[bool]) -> Vec<f32> {
     said
 }
 
-/// The inputs of a tool's score.
 struct Field<'a> {
     said: &'a [Vec<f32>],
     meaning: Option<&'a Meaning>,

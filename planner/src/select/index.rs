@@ -38,7 +38,6 @@ pub struct Centroid {
     pub mean: Vec<f32>,
     /// The place of the least similar example.
     pub least: usize,
-    /// Its cosine to the mean.
     pub least_similar: f64,
 }
 
@@ -102,7 +101,6 @@ impl Index {
         text_rows(&mut self.descriptions, tools, embedder, text).await
     }
 
-    /// Returns the vectors of names and descriptions.
     pub(super) async fn meanings(
         &mut self,
         tools: &Tools,

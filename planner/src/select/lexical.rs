@@ -24,7 +24,6 @@ const EXAMPLE: f32 = 0.5;
 const MAX_PARAMETERS: usize = 256;
 const MAX_EXAMPLES: usize = 256;
 
-/// The words of a tool, with their weighted frequencies.
 #[derive(Debug, Default)]
 pub(super) struct Document {
     words: BTreeMap<String, f32>,

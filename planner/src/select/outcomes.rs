@@ -17,11 +17,9 @@ use crate::toolkit::learned::{AGES, ages, drop_least};
 pub const NEAR: f64 = 0.75;
 /// The weight of the prior expectation, which is 0.
 const PRIOR: f64 = 2.0;
-/// The most kinds.
 pub(super) const KINDS: usize = 256;
 const MAX_TOOLS: usize = 32;
-/// The longest query of a kind.
-const BYTES: usize = 1_000;
+const MAX_QUERY_BYTES: usize = 1_000;
 
 /// The learned outcomes of queries.
 ///
@@ -92,7 +90,7 @@ impl Outcomes {
 
     /// Starts a kind. It replaces the kind with the least weight if there are too many.
     fn begin_kind(&mut self, query: &str) -> usize {
-        let query = query[..query.floor_char_boundary(BYTES)].to_owned();
+        let query = query[..query.floor_char_boundary(MAX_QUERY_BYTES)].to_owned();
         let kind = Kind { query, at: None, tools: BTreeMap::new() };
         if self.kinds.len() < KINDS {
             self.kinds.push(kind);
@@ -104,7 +102,6 @@ impl Outcomes {
         least
     }
 
-    /// Returns the weight of a new outcome.
     fn weight(&mut self, at: Timestamp) -> f64 {
         let since = *self.since.get_or_insert(at);
         let ages = ages(since, at);
@@ -229,11 +226,11 @@ mod tests {
         let often = [(tool("s.often"), true), (tool("s.often"), true)];
         outcomes.learn(None, "often", &often, at);
         for n in 0..KINDS + 20 {
-            outcomes.learn(None, &format!("{n} {}", "é".repeat(BYTES)), &often[..1], at);
+            outcomes.learn(None, &format!("{n} {}", "é".repeat(MAX_QUERY_BYTES)), &often[..1], at);
         }
         assert_eq!(outcomes.queries().len(), KINDS);
         assert_eq!(outcomes.queries().next(), Some("often"), "the least goes");
-        assert!(outcomes.queries().all(|it| it.len() <= BYTES));
+        assert!(outcomes.queries().all(|it| it.len() <= MAX_QUERY_BYTES));
         for n in 0..2 * MAX_TOOLS {
             outcomes.learn(
                 Some(0),

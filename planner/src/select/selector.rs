@@ -104,7 +104,6 @@ pub struct Ask<'a> {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
-    /// The tools, best first.
     pub matches: Vec<Match>,
     /// The reason why a hybrid selection used words only.
     pub without_meaning: Option<EmbedError>,

@@ -25,7 +25,6 @@ pub struct Changes {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NodeChange {
-    /// The configured one was removed, with its edges.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_removed: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]

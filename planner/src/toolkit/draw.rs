@@ -12,7 +12,6 @@ use crate::escape;
 
 pub use self::svg::svg;
 
-/// Fill and border colours.
 const ACTION: (&str, &str) = ("#dbeafe", "#1d4ed8");
 const TOOL: (&str, &str) = ("#fef3c7", "#b45309");
 

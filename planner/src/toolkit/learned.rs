@@ -98,7 +98,6 @@ impl Learned {
         self.since.map_or(1.0, |since| (-ages(since, at)).exp2())
     }
 
-    /// Returns whether the tool was ever followed by another.
     pub fn is_followed(&self, tool: &ToolName) -> bool {
         self.tools.get(tool).is_some_and(|seen| !seen.next.is_empty())
     }

@@ -289,7 +289,6 @@ fn list_chains(toolkit: &Toolkit) -> (Vec<Value>, IndexSet<&NodeName>) {
     (chains, told)
 }
 
-/// Adds an action and its tools to the order.
 fn note_action<'a>(told: &mut IndexSet<&'a NodeName>, action: &'a NodeName, calls: &[Edge<'a>]) {
     if told.insert(action) {
         told.extend(calls.iter().map(|edge| edge.to));

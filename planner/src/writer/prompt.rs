@@ -30,7 +30,6 @@ const OUTPUT_SCHEMA: usize = 4 << 10;
 /// Bytes of one step's result that the prompt shows, and of all results.
 const ENDING: usize = 4 << 10;
 const ENDINGS: usize = 64 << 10;
-/// Replaces a longer result.
 const TOO_LONG: &str = "(too long to be shown; templates can use it)";
 const AFTER: &str = "Write the whole plan anew, so that it gets to the end of the request. A step that \
 succeeded is done: keep it exactly as it is, with its id, and it is not done again, and templates can use \

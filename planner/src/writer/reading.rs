@@ -16,8 +16,7 @@ use crate::{
     draft::Draft,
 };
 
-/// Names of the list of steps.
-const STEPS: [&str; 8] =
+const STEP_LIST_NAMES: [&str; 8] =
     ["tools", "steps", "tool_calls", "toolCalls", "calls", "selectedTools", "tasks", "actions"];
 /// Names of a plan inside an answer.
 const PLANS: [&str; 5] = ["plan", "answer", "result", "response", "output"];
@@ -49,7 +48,6 @@ const OTHER_FIELDS: [&str; 7] = [
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Written {
     Draft(Box<Draft>),
-    /// The reason why the request cannot be fulfilled.
     Impossible(String),
     Words(String),
 }
@@ -130,7 +128,7 @@ fn is_nested(value: &Value) -> bool {
 }
 
 fn steps_of(fields: &Map<String, Value>) -> Option<&'static str> {
-    STEPS.into_iter().find(|name| fields.get(*name).is_some_and(Value::is_array))
+    STEP_LIST_NAMES.into_iter().find(|name| fields.get(*name).is_some_and(Value::is_array))
 }
 
 fn is_step(value: &Value) -> bool {
@@ -191,7 +189,6 @@ fn is_order(order: &Value) -> bool {
     order.as_array().is_some_and(|ids| ids.iter().all(Value::is_string))
 }
 
-/// Returns the plan inside an answer.
 fn unwrap_plan(mut fields: Map<String, Value>) -> Map<String, Value> {
     for _ in 0..PLANS.len() {
         if steps_of(&fields).is_some() {

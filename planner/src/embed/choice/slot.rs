@@ -15,7 +15,6 @@ use crate::embed::{
 
 /// The pause after a failure. It doubles after each further one.
 const PAUSE: Duration = Duration::from_mins(1);
-/// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(15);
 
 #[derive(Debug)]
@@ -53,7 +52,6 @@ impl Slot {
         self.source.to_string()
     }
 
-    /// Returns the embedding if it was ever opened.
     pub(super) fn embedding(&self) -> Option<&Embedding> {
         self.opened.as_ref().map(|opened| &opened.embedding)
     }

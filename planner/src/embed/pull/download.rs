@@ -19,11 +19,9 @@ use super::{Progress, PullError};
 use crate::embed::fingerprint::hex;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest silence of a server.
 const MAX_SILENCE: Duration = Duration::from_secs(30);
 /// The largest file. Larger models are not supported.
-const BYTES: u64 = 8 << 30;
-/// Redirects that are followed.
+const MAX_FILE_BYTES: u64 = 8 << 30;
 const MAX_REDIRECTS: usize = 5;
 const REPORT_INTERVAL_BYTES: u64 = 1 << 20;
 const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
@@ -113,8 +111,11 @@ pub(super) async fn fetch_file(
     {
         file.write_all(&chunk).map_err(disk)?;
         bytes += chunk.len() as u64;
-        if bytes > BYTES {
-            return Err(PullError::Wrong(format!("`{}` has more than {BYTES} bytes", wanted.name)));
+        if bytes > MAX_FILE_BYTES {
+            return Err(PullError::Wrong(format!(
+                "`{}` has more than {MAX_FILE_BYTES} bytes",
+                wanted.name
+            )));
         }
         if reported.is_none_or(|last| bytes >= last + REPORT_INTERVAL_BYTES) {
             reported = Some(bytes);

@@ -104,7 +104,6 @@ impl Provider {
     }
 }
 
-/// Returns whether a provider refused an answer's schema.
 pub(super) fn mentions_form(why: &str) -> bool {
     FORM_WORDS.iter().any(|word| why.contains(word))
 }
