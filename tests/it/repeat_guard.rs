@@ -251,9 +251,9 @@ fn a_loop_that_is_too_large_to_compare_counts_as_a_possible_repeat() {
         json!({ "id": "left", "name": "send", "forEach": "{{rest.items}}",
             "parameters": { "to": "{{item}}", "text": "{{doc.text}}" } })
     };
-    let plan = |many, bytes| json!([items(many), text(bytes), send_each()]);
-    assert_eq!(find_repeats(&done, compile(100, MAX_COMPARED_BYTES / 200)), [""; 0]);
-    assert_eq!(find_repeats(&done, compile(200, MAX_COMPARED_BYTES / 100)), ["left? left"]);
+    let plan = |many, bytes| json!([items(many), text(bytes), each()]);
+    assert_eq!(find_repeats(&done, plan(100, MAX_COMPARED_BYTES / 200)), [""; 0]);
+    assert_eq!(find_repeats(&done, plan(200, MAX_COMPARED_BYTES / 100)), ["left? left"]);
     let many = MAX_COMPARED_BYTES / CALL_BYTES + 1;
     assert!(many > limits::ITEMS, "one list alone is not too long");
 }

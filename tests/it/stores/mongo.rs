@@ -415,8 +415,8 @@ async fn owners_are_read_from_the_index_alone() {
     let count = |key: &str| {
         asked.get(key).and_then(|value| value.as_i32().map(i64::from).or(value.as_i64()))
     };
-    assert_eq!(count_documents("docsExamined"), Some(0), "{asked}");
-    assert!(count_documents("keysExamined").is_some_and(|count| count < 5), "{asked}");
+    assert_eq!(count("docsExamined"), Some(0), "{asked}");
+    assert!(count("keysExamined").is_some_and(|count| count < 5), "{asked}");
 }
 
 /// Dead workers once stayed for an hour.

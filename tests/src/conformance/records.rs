@@ -31,7 +31,7 @@ async fn listed_names(pair: &StorePair, kind: RecordKind, page: RecordPage) -> V
     let found = pair.other.list_records(kind, page).await.unwrap();
     let names =
         |records: &[Record]| records.iter().map(|record| record.name.clone()).collect::<Vec<_>>();
-    assert_eq!(listed_names(&found), listed_names(&listed));
+    assert_eq!(names(&found), names(&listed));
     assert!(
         found.iter().all(|record| record.kind == kind && *record.value == json!(record.name)),
         "{found:?}"

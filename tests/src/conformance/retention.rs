@@ -204,13 +204,18 @@ pub async fn unfinished_executions_are_never_pruned(pair: StorePair) {
     for (state, n) in states.zip(1..) {
         put_execution(&pair, ExecutionHead { state, ..head(n, 2) }).await;
     }
-    let child = |n, of| ExecutionHead { parent: Some(execution(of)), ..ended(n, 1, Completed) };
+    let child =
+        |n, of| ExecutionHead { parent: Some(execution(of)), ..finished_head(n, 1, Completed) };
     put_execution(&pair, child(20, 1)).await;
-    put_execution(&pair, ExecutionHead { owner: Some(worker(1)), ..ended(21, 1, Completed) }).await;
+    put_execution(
+        &pair,
+        ExecutionHead { owner: Some(worker(1)), ..finished_head(21, 1, Completed) },
+    )
+    .await;
     let before = count_all(&pair).await;
     assert_eq!(prune(&pair, 1_000, 100).await, Pruned::default());
     assert_eq!(count_all(&pair).await, before);
-    let over = ExecutionHead { seq: Seq(3), ..ended(1, 999, Completed) };
+    let over = ExecutionHead { seq: Seq(3), ..finished_head(1, 999, Completed) };
     pair.one.put_head(over).await.unwrap();
     let pruned = prune(&pair, 500, 100).await;
     assert_eq!(pruned.executions, 1, "the child of the finished parent");
