@@ -164,8 +164,8 @@ async fn exit_status_0_after_a_cancellation_is_no_success() {
     };
     let (result, ()) = tokio::join!(connected.call_in("t", json!({}), cx), stop);
     let err = result.unwrap_err();
-    let expected = "Faber stopped `sh`, which exited with status 0: it is unknown whether its \
-                    work was done by then";
+    let expected = "Faber told `sh` to stop, and it exited with status 0: it is unknown whether \
+                    its work was done";
     assert_eq!((&err.code, &*err.message), (&ErrorCode::CANCELLED, expected));
     assert!(!err.is_definite, "{err}");
 }

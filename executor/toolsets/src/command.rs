@@ -332,7 +332,7 @@ impl Tool for CommandRunner {
 fn stopped(program: &str, status: Option<ExitStatus>) -> ToolError {
     let how = status.map_or_else(|| "did not".to_owned(), describe_status);
     let message = format!(
-        "Faber stopped `{program}`, which {how}: it is unknown whether its work was done by then"
+        "Faber told `{program}` to stop, and it {how}: it is unknown whether its work was done"
     );
     ToolError::new(ErrorCode::CANCELLED, message).with_unknown_outcome()
 }
