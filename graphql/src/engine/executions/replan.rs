@@ -178,8 +178,7 @@ impl AutoReplanner {
                 n => format!("{n} times"),
             };
             let why = format!(
-                "it was replanned {times}, the most that `replans` allows: `faber replan {}` \
-                 replans it again",
+                "it was replanned {times}, which is the limit: `faber replan {}` replans it again",
                 finished.id()
             );
             return Err(EngineError::LimitExceeded(why));
