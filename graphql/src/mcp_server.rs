@@ -9,6 +9,7 @@ mod arguments;
 mod call;
 mod driver_queue;
 mod http;
+mod input_schema;
 mod invalid_message;
 mod progress;
 mod stdio;

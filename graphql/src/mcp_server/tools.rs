@@ -3,13 +3,16 @@
 use std::sync::{Arc, LazyLock};
 
 use rmcp::model::{Tool, ToolAnnotations};
-use schemars::{JsonSchema, generate::SchemaSettings};
+use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
-use super::arguments::{
-    ApproveArguments, CancelArguments, DebugArguments, DraftArguments, ExecuteArguments,
-    ListArguments, NoArguments, PlanArguments, RunArguments, SelectArguments, SettleArguments,
-    SignalArguments, StatusArguments,
+use super::{
+    arguments::{
+        ApproveArguments, CancelArguments, DebugArguments, DraftArguments, ExecuteArguments,
+        ListArguments, NoArguments, PlanArguments, RunArguments, SelectArguments, SettleArguments,
+        SignalArguments, StatusArguments,
+    },
+    input_schema::input_schema,
 };
 
 /// Sent to each client when it connects.
@@ -33,8 +36,9 @@ enum Behaviour {
     Stops,
 }
 
-pub(crate) static TOOLS: LazyLock<Vec<Tool>> =
-    LazyLock::new(|| [planning_tools(), execution_tools(), query_tools()].concat());
+pub(crate) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
+    [planning_tools(), execution_tools(), status_tools(), catalog_tools()].concat()
+});
 
 fn planning_tools() -> Vec<Tool> {
     vec![
@@ -146,30 +150,7 @@ fn execution_tools() -> Vec<Tool> {
     ]
 }
 
-fn query_tools() -> Vec<Tool> {
-    let matches = json!({ "type": "array", "description": "The best match first",
-        "items": { "type": "object", "properties": {
-            "name": string_schema("The name to write in a plan"),
-            "description": string_schema("The purpose of the tool"),
-            "score": { "type": "number", "description": "Higher is better" },
-            "hit": { "type": "boolean", "description": "True if the tool fits well enough to be \
-                used" },
-        } } });
-    let tools = json!({ "type": "array", "items": { "type": "object", "properties": {
-        "name": string_schema("The name to write in a plan"),
-        "description": string_schema("The purpose of the tool"),
-        "toolSet": string_schema("The toolset of the tool"),
-        "effect": string_schema("What a second call does. READ: it changes nothing. IDEMPOTENT: it \
-            leaves the same result as the first. ONCE: it may do harm"),
-        "active": { "type": "boolean", "description": "True if plans can use the tool" },
-        "parameters": { "type": "object", "description": "JSON Schema of the parameters" },
-    } } });
-    let plans = json!({ "type": "array", "items": { "type": "object", "properties": {
-        "name": string_schema("The `id` for `execute`"),
-        "planId": string_schema("`plan_…`"),
-        "inputs": { "type": "object",
-            "description": "JSON Schema of the `input` that `execute` needs" },
-    } } });
+fn status_tools() -> Vec<Tool> {
     vec![
         build_tool::<StatusArguments>(
             "status",
@@ -198,6 +179,34 @@ fn query_tools() -> Vec<Tool> {
                 &["requestId", "transcript", "plans", "executions"],
             ),
         ),
+    ]
+}
+
+fn catalog_tools() -> Vec<Tool> {
+    let matches = json!({ "type": "array", "description": "The best match first",
+        "items": { "type": "object", "properties": {
+            "name": string_schema("The name to write in a plan"),
+            "description": string_schema("The purpose of the tool"),
+            "score": { "type": "number", "description": "Higher is better" },
+            "hit": { "type": "boolean", "description": "True if the tool fits well enough to be \
+                used" },
+        } } });
+    let tools = json!({ "type": "array", "items": { "type": "object", "properties": {
+        "name": string_schema("The name to write in a plan"),
+        "description": string_schema("The purpose of the tool"),
+        "toolSet": string_schema("The toolset of the tool"),
+        "effect": string_schema("What a second call does. READ: it changes nothing. IDEMPOTENT: it \
+            leaves the same result as the first. ONCE: it may do harm"),
+        "active": { "type": "boolean", "description": "True if plans can use the tool" },
+        "parameters": { "type": "object", "description": "JSON Schema of the parameters" },
+    } } });
+    let plans = json!({ "type": "array", "items": { "type": "object", "properties": {
+        "name": string_schema("The `id` for `execute`"),
+        "planId": string_schema("`plan_…`"),
+        "inputs": { "type": "object",
+            "description": "JSON Schema of the `input` that `execute` needs" },
+    } } });
+    vec![
         build_tool::<ListArguments>(
             "list_tools",
             "List tools",
@@ -343,24 +352,6 @@ fn execution_schema() -> Map<String, Value> {
     )
 }
 
-/// Keywords that do not help a caller.
-const UNUSED_KEYWORDS: [&str; 3] = ["$schema", "title", "format"];
-
-/// Derives the schema of a tool's arguments from their type.
-fn input_schema<T: JsonSchema>() -> Map<String, Value> {
-    let generator = SchemaSettings::draft2020_12().into_generator();
-    let mut schema = generator.into_root_schema_for::<T>().to_value();
-    simplify_schema(&mut schema);
-    match schema {
-        Value::Object(mut schema) => {
-            schema.shift_remove("description");
-            schema.entry("properties").or_insert_with(|| json!({}));
-            schema
-        }
-        _ => Map::new(),
-    }
-}
-
 /// Returns the schema of a result, which has either these properties or an error.
 fn output_schema(properties: Value, required: &[&str]) -> Map<String, Value> {
     let mut properties = properties;
@@ -388,58 +379,10 @@ fn output_schema(properties: Value, required: &[&str]) -> Map<String, Value> {
     schema.as_object().cloned().unwrap_or_default()
 }
 
-/// Removes null from the types of optional properties, because some clients cannot read lists of
-/// types.
-fn simplify_schema(schema: &mut Value) {
-    match schema {
-        Value::Object(fields) => {
-            for name in UNUSED_KEYWORDS {
-                if fields.get(name).is_some_and(Value::is_string) {
-                    fields.shift_remove(name);
-                }
-            }
-            if fields.get("default").is_some_and(Value::is_null) {
-                fields.shift_remove("default");
-            }
-            if let Some(Value::String(text)) = fields.get_mut("description") {
-                *text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            }
-            if let Some(Value::Array(types)) = fields.get_mut("type") {
-                types.retain(|kind| kind != "null");
-                if let [one] = types.as_slice() {
-                    let one = one.clone();
-                    fields.insert("type".to_owned(), one);
-                }
-            }
-            remove_null_choices(fields);
-            for (_, inner) in fields.iter_mut() {
-                simplify_schema(inner);
-            }
-        }
-        Value::Array(all) => all.iter_mut().for_each(simplify_schema),
-        _ => (),
-    }
-}
-
-fn remove_null_choices(fields: &mut Map<String, Value>) {
-    if let Some(Value::Array(values)) = fields.get_mut("enum") {
-        values.retain(|value| !value.is_null());
-    }
-    let Some(Value::Array(choices)) = fields.get_mut("anyOf") else { return };
-    choices.retain(|choice| choice["type"] != "null");
-    let [Value::Object(_)] = choices.as_slice() else { return };
-    let only = choices.remove(0);
-    fields.shift_remove("anyOf");
-    for (name, value) in only.as_object().into_iter().flatten() {
-        fields.entry(name.clone()).or_insert_with(|| value.clone());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use serde::Deserialize;
     use shared::schema::Schema;
 
     use super::*;
@@ -466,41 +409,5 @@ mod tests {
             assert_eq!(output.complaint(&error), None, "{name}");
             assert!(output.complaint(&json!({})).is_some(), "{name}");
         }
-    }
-
-    /// The description of the type is not part of the schema.
-    #[derive(Deserialize, JsonSchema)]
-    #[serde(rename_all = "camelCase", deny_unknown_fields)]
-    #[expect(dead_code, reason = "only its schema is looked at")]
-    struct Sample {
-        /// One thing.
-        one: String,
-        /// Another, with a
-        /// long story.
-        #[schemars(range(min = 1))]
-        other_thing: Option<i32>,
-        kind: Option<Kind>,
-    }
-
-    #[derive(Deserialize, JsonSchema)]
-    #[schemars(inline)]
-    enum Kind {
-        A,
-        B,
-    }
-
-    #[test]
-    fn optional_arguments_do_not_allow_null() {
-        let expected = json!({
-            "type": "object",
-            "properties": {
-                "one": { "description": "One thing.", "type": "string" },
-                "otherThing": { "description": "Another, with a long story.", "type": "integer", "minimum": 1 },
-                "kind": { "type": "string", "enum": ["A", "B"] },
-            },
-            "additionalProperties": false,
-            "required": ["one"],
-        });
-        assert_eq!(Value::Object(input_schema::<Sample>()), expected);
     }
 }
