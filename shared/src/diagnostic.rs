@@ -31,8 +31,8 @@ pub enum Severity {
     Info,
 }
 
+#[expect(missing_docs, reason = "the other names say what they do")]
 impl Diagnostic {
-    /// Makes an error.
     pub fn error(code: &'static str, path: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
@@ -43,7 +43,6 @@ impl Diagnostic {
         }
     }
 
-    /// Makes a warning.
     pub fn warning(
         code: &'static str,
         path: impl Into<String>,
@@ -52,13 +51,11 @@ impl Diagnostic {
         Self { severity: Severity::Warning, ..Self::error(code, path, message) }
     }
 
-    /// Adds a remedy.
     #[must_use]
     pub fn with_help(self, help: impl Into<String>) -> Self {
         Self { help: Some(help.into()), ..self }
     }
 
-    /// Returns `true` if the diagnostic prevents the plan.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }

@@ -228,7 +228,6 @@ pub struct Created {
     pub plan: PlanId,
     pub request: RequestId,
     pub options: ExecutionOptions,
-    /// The step that started this execution, if it is a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
     /// The execution that this one repeats, in whole or in part.
@@ -369,13 +368,12 @@ pub enum Outcome {
     Cancelled,
 }
 
+#[expect(missing_docs, reason = "the other names say what they do")]
 impl Event {
-    /// Returns `true` if no event can follow this one.
     pub fn is_last(&self) -> bool {
         matches!(self, Self::Finished { .. })
     }
 
-    /// Returns the step of the event, if it has one.
     pub fn step(&self) -> Option<&StepId> {
         match self {
             Self::StepStarted(StepStarted { step, .. })
@@ -406,7 +404,6 @@ impl Event {
         }
     }
 
-    /// Returns the part of the step.
     pub fn part(&self) -> Part {
         match self {
             Self::StepStarted(StepStarted { part, .. })
@@ -424,7 +421,6 @@ impl Event {
         }
     }
 
-    /// Returns the attempt of the event, if it has one.
     pub fn attempt(&self) -> Option<Attempt> {
         match self {
             Self::StepStarted(StepStarted { attempt, .. })

@@ -255,17 +255,16 @@ fn is_set_name(value: &str) -> bool {
 #[serde(transparent)]
 pub struct Seq(pub u64);
 
+#[expect(missing_docs, reason = "the other names say what they do")]
 impl Seq {
     /// The position before the first event.
     pub const START: Self = Self(0);
 
-    /// Returns the next position.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
     }
 
-    /// Returns the position `n` events later.
     #[must_use]
     pub const fn advance_by(self, n: usize) -> Self {
         Self(self.0 + n as u64)
@@ -298,8 +297,8 @@ impl Epoch {
 #[serde(transparent)]
 pub struct Attempt(NonZeroU32);
 
+#[expect(missing_docs, reason = "the other names say what they do")]
 impl Attempt {
-    /// The first attempt.
     pub const FIRST: Self = Self(NonZeroU32::MIN);
 
     /// Returns the attempt after `n` attempts.
@@ -307,13 +306,11 @@ impl Attempt {
         Self(NonZeroU32::MIN.saturating_add(n))
     }
 
-    /// Returns the next attempt.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// Returns the number.
     pub const fn get(self) -> u32 {
         self.0.get()
     }
@@ -365,22 +362,19 @@ pub struct Part {
     pub undo: bool,
 }
 
+#[expect(missing_docs, reason = "the other names say what they do")]
 impl Part {
-    /// The whole step.
     pub const WHOLE: Self = Self { item: None, undo: false };
 
-    /// Returns the part for one item.
     pub const fn for_item(index: u32) -> Self {
         Self { item: Some(index), undo: false }
     }
 
-    /// Returns the compensation of this part.
     #[must_use]
     pub const fn compensation(self) -> Self {
         Self { undo: true, ..self }
     }
 
-    /// Returns `true` for the whole step.
     pub fn is_whole(&self) -> bool {
         *self == Self::WHOLE
     }
@@ -394,14 +388,13 @@ pub struct Task {
     pub part: Part,
 }
 
+#[expect(missing_docs, reason = "the other names say what they do")]
 impl Task {
-    /// Returns an item of the same step.
     #[must_use]
     pub const fn for_item(self, index: u32) -> Self {
         Self { part: Part::for_item(index), ..self }
     }
 
-    /// Returns the compensation of the task.
     #[must_use]
     pub const fn compensation(self) -> Self {
         Self { part: self.part.compensation(), ..self }

@@ -70,13 +70,10 @@ pub struct ToolExecution {
     pub kind: StepKind,
     /// The inputs of the plan that the step executes, if they have a schema.
     pub inputs: Option<PlanInputs>,
-    /// The parameters as they were written.
     pub parameters: Arc<Value>,
-    /// The parsed parameters.
     pub template: Template,
     /// The steps that must finish before this one starts, in plan order.
     pub depends_on: Vec<StepNumber>,
-    /// The parts of the output that fill variables.
     pub output_mapping: Vec<OutputMapping>,
     pub policy: StepPolicy,
     /// The condition. A step with one waits until its dependencies finish, whether or not they
@@ -136,6 +133,7 @@ pub enum StepKind {
     Plan(PlanId),
 }
 
+#[expect(missing_docs, reason = "the other names say what they do")]
 impl ToolExecution {
     /// Returns `true` if the step waits for a person or a signal before its call.
     pub fn must_wait_first(&self) -> bool {
@@ -147,7 +145,6 @@ impl ToolExecution {
         (!matches!(self.kind, StepKind::Plan(_))).then_some(&self.tool)
     }
 
-    /// Returns the call of a part of the step.
     pub fn call_of_part(&self, part: Part) -> Callee<'_> {
         match &self.compensate {
             Some(undo) if part.undo => Callee {
@@ -177,8 +174,8 @@ impl StepKind {
     }
 }
 
+#[expect(missing_docs, reason = "the other names say what they do")]
 impl Plan {
-    /// Returns the purpose and origin of the plan.
     pub fn info(&self) -> &PlanInfo {
         &self.about
     }
@@ -196,7 +193,6 @@ impl Plan {
         self
     }
 
-    /// Returns the plan's id.
     pub fn id(&self) -> PlanId {
         self.about.id
     }
@@ -206,17 +202,14 @@ impl Plan {
         &self.steps
     }
 
-    /// Returns a step by its number.
     pub fn step(&self, number: StepNumber) -> &ToolExecution {
         &self.steps[number.get()]
     }
 
-    /// Returns the number of the step `id`.
     pub fn step_number(&self, id: &StepId) -> Option<StepNumber> {
         self.numbers.get(id).copied()
     }
 
-    /// Returns the steps that depend on a step.
     pub fn dependents(&self, number: StepNumber) -> &[StepNumber] {
         &self.dependents[number.get()]
     }
@@ -228,7 +221,6 @@ impl Plan {
         })
     }
 
-    /// Returns the plans that the plan executes.
     pub fn sub_plans(&self) -> impl Iterator<Item = PlanId> {
         self.steps.iter().filter_map(|step| match step.kind {
             StepKind::Plan(id) => Some(id),
@@ -241,7 +233,6 @@ impl Plan {
         &self.variables
     }
 
-    /// Returns the diagnostics for the plan's author.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics
     }

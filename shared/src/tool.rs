@@ -35,15 +35,12 @@ pub enum Effect {
 #[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDefinition {
-    /// The name from its source.
     pub name: ToolName,
     pub set: ToolSetName,
-    /// The description for people and models.
     pub description: String,
     pub input_schema: Value,
     pub output_schema: Option<Value>,
     pub effect: Effect,
-    /// Example requests of people who want this tool.
     pub examples: Vec<String>,
     /// Set if the tool can be called. Others are known for selection only.
     pub is_callable: bool,
@@ -98,13 +95,12 @@ pub fn set_prefix(name: &str) -> Option<&str> {
     name.split_once('.').map(|(set, _)| set)
 }
 
+#[expect(missing_docs, reason = "the other names say what they do")]
 impl<T: Copy + Ord> ToolNames<T> {
-    /// Makes an empty index for the given sets.
     pub fn for_sets(sets: impl IntoIterator<Item = ToolSetName>) -> Self {
         Self { sets: sets.into_iter().collect(), meanings: BTreeMap::new() }
     }
 
-    /// Returns the sets.
     pub fn sets(&self) -> &BTreeSet<ToolSetName> {
         &self.sets
     }
@@ -143,7 +139,6 @@ impl<T: Copy + Ord> ToolNames<T> {
         self.meanings.entry(name).and_modify(|known| *known = new.min(*known)).or_insert(new);
     }
 
-    /// Returns the position of the tool with a name.
     pub fn get(&self, name: &str) -> Option<T> {
         self.find(name).map(|(_, at)| at)
     }
@@ -172,18 +167,13 @@ impl<T: Copy + Ord> ToolNames<T> {
 #[serde(transparent)]
 pub struct ErrorCode(Cow<'static, str>);
 
+#[expect(missing_docs, reason = "the other names say what they do")]
 impl ErrorCode {
-    /// The tool reported a failure.
     pub const FAILED: Self = Self(Cow::Borrowed("tool.failed"));
-    /// The tool took too long.
     pub const TIMEOUT: Self = Self(Cow::Borrowed("tool.timeout"));
-    /// The call was cancelled.
     pub const CANCELLED: Self = Self(Cow::Borrowed("tool.cancelled"));
-    /// The tool could not be reached.
     pub const UNAVAILABLE: Self = Self(Cow::Borrowed("tool.unavailable"));
-    /// The tool's set is switched off.
     pub const INACTIVE: Self = Self(Cow::Borrowed("tool.inactive"));
-    /// The rendered parameters do not fit the tool's schema.
     pub const INVALID_PARAMETERS: Self = Self(Cow::Borrowed("tool.invalid_parameters"));
     /// The output is larger than a log should keep.
     pub const OUTPUT_TOO_LARGE: Self = Self(Cow::Borrowed("tool.output_too_large"));
@@ -191,19 +181,15 @@ impl ErrorCode {
     pub const OUTCOME_UNKNOWN: Self = Self(Cow::Borrowed("tool.outcome_unknown"));
     /// A template had no value, and templates are strict.
     pub const UNRESOLVED: Self = Self(Cow::Borrowed("template.unresolved"));
-    /// A person refused the step.
     pub const REJECTED: Self = Self(Cow::Borrowed("step.rejected"));
     /// The value that a step should repeat for is not a list.
     pub const NOT_A_LIST: Self = Self(Cow::Borrowed("step.not_a_list"));
-    /// The execution's deadline passed.
     pub const DEADLINE: Self = Self(Cow::Borrowed("execution.deadline"));
 
-    /// Makes a code that a user chose.
     pub fn custom(code: String) -> Self {
         Self(Cow::Owned(code))
     }
 
-    /// Returns the code as a string.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -148,18 +148,16 @@ struct Inventory {
 #[error("a toolset called `{0}` exists already")]
 pub struct SetExists(pub ToolSetName);
 
+#[expect(missing_docs, reason = "the other names say what they do")]
 impl ReadyTool {
-    /// Wraps a tool.
     pub fn new(tool: Arc<dyn Tool>) -> Self {
         Self { tool, schema: Arc::default(), reported: Arc::default() }
     }
 
-    /// Returns the definition of the tool.
     pub fn definition(&self) -> &Arc<ToolDefinition> {
         self.tool.definition()
     }
 
-    /// Returns the tool.
     pub fn tool(&self) -> &Arc<dyn Tool> {
         &self.tool
     }
@@ -249,6 +247,7 @@ impl Default for Toolbox {
     }
 }
 
+#[expect(missing_docs, reason = "the other names say what they do")]
 impl Toolbox {
     /// Makes a toolbox.
     ///
@@ -392,29 +391,24 @@ impl Toolbox {
         });
     }
 
-    /// Returns the sets in their order.
     pub fn sets(&self) -> Vec<ToolSet> {
         self.lock_inventory().sets.clone()
     }
 
-    /// Returns the names of the sets.
     pub fn set_names(&self) -> BTreeSet<ToolSetName> {
         self.lock_inventory().sets.iter().map(|set| set.name.clone()).collect()
     }
 
-    /// Returns the number of changes so far.
     pub fn revision(&self) -> u64 {
         self.lock_inventory().revision
     }
 
-    /// Returns a set without its tools.
     pub fn set(&self, name: &ToolSetName) -> Option<ToolSet> {
         let inventory = self.lock_inventory();
         let set = inventory.sets.iter().find(|set| set.name == *name)?;
         Some(set.without_tools())
     }
 
-    /// Returns a set with its tools.
     pub fn whole_set(&self, name: &ToolSetName) -> Option<ToolSet> {
         self.lock_inventory().sets.iter().find(|set| set.name == *name).cloned()
     }
@@ -466,7 +460,6 @@ impl Toolbox {
         self.lock_inventory().internal.get(name).cloned()
     }
 
-    /// Returns a weak reference to this toolbox.
     pub fn downgrade(&self) -> WeakToolbox {
         WeakToolbox(Arc::downgrade(&self.0))
     }
@@ -522,7 +515,6 @@ impl Toolbox {
         names.into_iter().all(has)
     }
 
-    /// Returns the meter of the calls.
     pub fn meter(&self) -> &Meter {
         &self.0.meter
     }

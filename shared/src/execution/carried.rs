@@ -41,13 +41,11 @@ pub enum CarriedKey {
 }
 
 /// The calls that a child execution takes over.
+#[expect(missing_docs, reason = "the other names say what they hold")]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChildCalls {
-    /// Outputs of settled steps.
     pub reused: Vec<(StepId, Arc<Value>)>,
-    /// Keys of calls whose outcome is unknown.
     pub call_keys: Vec<CallKey>,
-    /// Settled calls.
     pub settled: Vec<SettledCall>,
 }
 

@@ -26,6 +26,7 @@ pub struct Items {
     pub(super) failed: Option<u32>,
 }
 
+#[expect(missing_docs, reason = "the other names say what they do")]
 impl Items {
     pub(super) fn new(n: u32) -> Self {
         let tasks = (0..n).map(|_| Step::new(0)).collect();
@@ -40,12 +41,10 @@ impl Items {
         }
     }
 
-    /// Returns the items in order.
     pub fn as_slice(&self) -> &[Step] {
         &self.tasks
     }
 
-    /// Returns the item at an index.
     pub fn get(&self, index: u32) -> Option<&Step> {
         self.tasks.get(index as usize)
     }
@@ -55,12 +54,10 @@ impl Items {
         self.failed
     }
 
-    /// Returns the number of finished items.
     pub fn finished_count(&self) -> usize {
         self.tasks.len() - self.open as usize
     }
 
-    /// Returns `true` if all items are finished.
     pub fn is_finished(&self) -> bool {
         self.open == 0
     }

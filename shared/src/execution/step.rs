@@ -18,22 +18,17 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Step {
     pub state: StepState,
-    /// The number of attempts that started.
     pub attempts: u32,
     /// The number of attempts that failed. Attempts that a crash interrupted do not count.
     pub failures: u32,
     /// The number of attempts during which a worker was lost.
     pub interruptions: u32,
-    /// The start of the first attempt.
     pub started_at: Option<Timestamp>,
-    /// The time when the step finished.
     pub finished_at: Option<Timestamp>,
     /// The time that the step worked, and the time that it waited.
     pub spent: TimeSpent,
-    /// The rendered parameters of the last attempt.
     pub parameters: Option<Arc<Value>>,
     pub warnings: Vec<String>,
-    /// Set if a person approved the step.
     pub is_approved: bool,
     /// Set if the output was reused from another call or another execution.
     pub is_reused: bool,
@@ -48,7 +43,6 @@ pub struct Step {
     /// The error of the last attempt that failed, even if a later one succeeded. `None` if that
     /// attempt was interrupted because its worker was lost.
     pub last_error: Option<Box<ToolError>>,
-    /// The child execution of the last attempt.
     pub child: Option<ExecutionId>,
     /// The child execution of the attempt before.
     pub earlier_child: Option<Box<ExecutionId>>,
@@ -167,6 +161,7 @@ impl AttemptKind {
     }
 }
 
+#[expect(missing_docs, reason = "the other names say what they do")]
 impl Step {
     pub(super) fn new(unmet: usize) -> Self {
         Self {
@@ -196,12 +191,10 @@ impl Step {
         }
     }
 
-    /// Returns the number of the next attempt.
     pub fn next_attempt(&self) -> Attempt {
         Attempt::nth_after(self.attempts)
     }
 
-    /// Returns the output of a successful step.
     pub fn output(&self) -> Option<&Value> {
         match &self.state {
             StepState::Succeeded(output) => Some(output),
@@ -325,8 +318,8 @@ impl Step {
     }
 }
 
+#[expect(missing_docs, reason = "the other names say what they do")]
 impl StepState {
-    /// Returns `true` if the step is finished.
     pub fn is_finished(&self) -> bool {
         matches!(self, Self::Succeeded(_) | Self::Failed(_) | Self::Skipped(_) | Self::Cancelled)
     }
@@ -343,7 +336,6 @@ impl StepState {
         state
     }
 
-    /// Returns the name of the state.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Pending => "pending",

@@ -49,8 +49,8 @@ impl Default for StepPolicy {
     }
 }
 
+#[expect(missing_docs, reason = "the other names say what they do")]
 impl StepPolicy {
-    /// Returns the time limit of one attempt.
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms)
     }
@@ -63,7 +63,6 @@ impl StepPolicy {
         (self.timeout() != limits::STEP_TIMEOUT).then_some(self.timeout_ms)
     }
 
-    /// Returns the maximum number of items that run at the same time.
     pub fn max_parallel(&self) -> u32 {
         self.max_parallel.unwrap_or(limits::MAX_PARALLEL).max(1)
     }
