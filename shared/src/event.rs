@@ -1,4 +1,11 @@
 //! Events. An execution's log of events is the only truth about the execution.
+//!
+//! The machine decides events, the driver appends them to the log, and
+//! [`Execution::apply`](crate::execution::Execution::apply) computes the state from them. Everything
+//! else that stores keep about an execution can be computed again from its log.
+//!
+//! The JSON of events is a stored format: a name of a variant or field never changes, and a new field
+//! needs a default, so that old logs stay readable.
 
 mod size;
 mod unknown_call;
@@ -19,7 +26,7 @@ use crate::{
 };
 
 /// An event with its position and time.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordedEvent {
     /// The position in the log. A store keeps it once per append, not once per event.
@@ -30,6 +37,10 @@ pub struct RecordedEvent {
 }
 
 /// An event in the life of an execution. Events are never changed or removed.
+///
+/// `command` is the inbox command that caused an event. The log keeps it, so that the same command has
+/// no second effect.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
@@ -222,7 +233,7 @@ pub enum Event {
 }
 
 /// The plan of an execution, and its options.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Created {
     pub plan: PlanId,
@@ -261,7 +272,7 @@ impl Created {
 }
 
 /// The step that started a child execution.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
     pub execution: ExecutionId,
@@ -274,7 +285,7 @@ pub struct Parent {
 }
 
 /// A claim of an execution by a worker.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claimed {
     pub worker: WorkerId,
@@ -288,7 +299,7 @@ pub struct Claimed {
 }
 
 /// The start of an attempt.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepStarted {
     pub step: StepId,
@@ -336,7 +347,7 @@ pub enum SkipReason {
 }
 
 /// The reason why a step waits.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "for", rename_all = "snake_case")]
 pub enum WaitReason {
@@ -368,7 +379,7 @@ pub enum Outcome {
     Cancelled,
 }
 
-#[expect(missing_docs, reason = "the other names say what they do")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl Event {
     pub fn is_last(&self) -> bool {
         matches!(self, Self::Finished { .. })

@@ -78,7 +78,7 @@ pub struct Execution {
 }
 
 /// A signal that no step has taken yet.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signal {
     pub name: String,
@@ -86,7 +86,7 @@ pub struct Signal {
 }
 
 /// Numbers of steps by their state.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepCounts {
     pub total: usize,

@@ -255,7 +255,7 @@ fn is_set_name(value: &str) -> bool {
 #[serde(transparent)]
 pub struct Seq(pub u64);
 
-#[expect(missing_docs, reason = "the other names say what they do")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl Seq {
     /// The position before the first event.
     pub const START: Self = Self(0);
@@ -297,7 +297,7 @@ impl Epoch {
 #[serde(transparent)]
 pub struct Attempt(NonZeroU32);
 
-#[expect(missing_docs, reason = "the other names say what they do")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl Attempt {
     pub const FIRST: Self = Self(NonZeroU32::MIN);
 
@@ -362,7 +362,7 @@ pub struct Part {
     pub undo: bool,
 }
 
-#[expect(missing_docs, reason = "the other names say what they do")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl Part {
     pub const WHOLE: Self = Self { item: None, undo: false };
 
@@ -381,14 +381,14 @@ impl Part {
 }
 
 /// A unit of work: a step, or a part of one.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Task {
     pub step: StepNumber,
     pub part: Part,
 }
 
-#[expect(missing_docs, reason = "the other names say what they do")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl Task {
     #[must_use]
     pub const fn for_item(self, index: u32) -> Self {

@@ -46,7 +46,7 @@ pub struct Plan {
 }
 
 /// The purpose and origin of a plan.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanInfo {
     pub id: PlanId,
@@ -61,7 +61,7 @@ pub struct PlanInfo {
 }
 
 /// One tool call of a plan, in short a step.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug)]
 pub struct ToolExecution {
     pub id: StepId,
@@ -84,7 +84,7 @@ pub struct ToolExecution {
 }
 
 /// A list. The step runs once for each of its items.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForEach {
     /// The template as it was written.
@@ -93,7 +93,7 @@ pub struct ForEach {
 }
 
 /// The call that undoes a step.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compensation {
     pub tool: ToolName,
@@ -103,7 +103,7 @@ pub struct Compensation {
 }
 
 /// The call of a step, or of a part of one.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Copy, Debug)]
 pub struct Callee<'a> {
     pub tool: &'a ToolName,
@@ -113,7 +113,7 @@ pub struct Callee<'a> {
 }
 
 /// A part of an output, and the variable that it fills.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputMapping {
     pub written: String,
@@ -122,7 +122,7 @@ pub struct OutputMapping {
 }
 
 /// The way in which a step is carried out.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepKind {
     Call,
@@ -133,7 +133,7 @@ pub enum StepKind {
     Plan(PlanId),
 }
 
-#[expect(missing_docs, reason = "the other names say what they do")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl ToolExecution {
     /// Returns `true` if the step waits for a person or a signal before its call.
     pub fn must_wait_first(&self) -> bool {
@@ -174,7 +174,7 @@ impl StepKind {
     }
 }
 
-#[expect(missing_docs, reason = "the other names say what they do")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl Plan {
     pub fn info(&self) -> &PlanInfo {
         &self.about

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{clock::Timestamp, id::RequestId};
 
 /// A query and its time.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// The id that plans, executions and transcripts refer to.
@@ -17,7 +17,7 @@ pub struct Request {
 }
 
 /// A record of planning: candidates, prompts, replies or diagnostics.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TranscriptEntry {
     #[serde(with = "chrono::serde::ts_microseconds")]

@@ -32,7 +32,7 @@ pub enum Effect {
 }
 
 /// The definition of a tool.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDefinition {
     pub name: ToolName,
@@ -95,7 +95,7 @@ pub fn set_prefix(name: &str) -> Option<&str> {
     name.split_once('.').map(|(set, _)| set)
 }
 
-#[expect(missing_docs, reason = "the other names say what they do")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl<T: Copy + Ord> ToolNames<T> {
     pub fn for_sets(sets: impl IntoIterator<Item = ToolSetName>) -> Self {
         Self { sets: sets.into_iter().collect(), meanings: BTreeMap::new() }
@@ -167,7 +167,7 @@ impl<T: Copy + Ord> ToolNames<T> {
 #[serde(transparent)]
 pub struct ErrorCode(Cow<'static, str>);
 
-#[expect(missing_docs, reason = "the other names say what they do")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl ErrorCode {
     pub const FAILED: Self = Self(Cow::Borrowed("tool.failed"));
     pub const TIMEOUT: Self = Self(Cow::Borrowed("tool.timeout"));
@@ -216,7 +216,7 @@ impl fmt::Debug for ErrorCode {
 }
 
 /// The error of a call.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct ToolError {

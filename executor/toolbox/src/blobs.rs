@@ -22,7 +22,7 @@ pub struct Blobs {
 }
 
 /// A large binary that was extracted from an output.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binary {
     /// The place in the output, as a JSON pointer.

@@ -54,7 +54,7 @@ pub struct Reach {
 }
 
 /// The call of the named tool.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug)]
 pub struct Dispatch {
     pub tool: ToolName,

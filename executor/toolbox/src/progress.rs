@@ -57,7 +57,7 @@ struct Newest {
 }
 
 /// A report, and the time of the report.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug)]
 pub struct Report {
     pub progress: Progress,

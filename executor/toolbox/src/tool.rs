@@ -91,7 +91,7 @@ pub struct ToolContext {
 }
 
 /// The step and attempt that make a call.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepCall {
     pub execution: ExecutionId,

@@ -1,4 +1,11 @@
 //! The tools of this process by set, and which of them are available.
+//!
+//! A set is registered at once, and its tools arrive when its source has connected. Until then, a name
+//! may still change its meaning, so callers wait with [`Toolbox::wait_for_names`] first. A set whose
+//! source has failed keeps its tools, and connects again when a call needs one of them.
+//!
+//! Plans store qualified names (`set.name`), which always mean the same tool. If that tool is missing,
+//! [`Toolbox::find_planned`] returns no other tool of a similar name.
 
 mod costly;
 mod listing;
@@ -24,7 +31,7 @@ use self::{costly::remove_costly_tools, listing::Listed};
 use super::{tool::Tool, tool_names, usage::Meter};
 
 /// A named group of tools from one source.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug)]
 pub struct ToolSet {
     pub name: ToolSetName,
@@ -58,7 +65,7 @@ pub enum SetStatus {
 }
 
 /// The tools that a source has, or the reason why it has failed.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Debug)]
 pub struct SourceTools {
     pub status: SetStatus,
@@ -91,7 +98,7 @@ pub struct ReadyTool {
 }
 
 /// The result of a look-up by name.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug)]
 pub enum Found {
     /// A tool that can be called.
@@ -148,7 +155,7 @@ struct Inventory {
 #[error("a toolset called `{0}` exists already")]
 pub struct SetExists(pub ToolSetName);
 
-#[expect(missing_docs, reason = "the other names say what they do")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl ReadyTool {
     pub fn new(tool: Arc<dyn Tool>) -> Self {
         Self { tool, schema: Arc::default(), reported: Arc::default() }
@@ -247,7 +254,7 @@ impl Default for Toolbox {
     }
 }
 
-#[expect(missing_docs, reason = "the other names say what they do")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl Toolbox {
     /// Makes a toolbox.
     ///

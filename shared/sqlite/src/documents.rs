@@ -53,7 +53,8 @@ impl Documents for Sqlite {
         id: RequestId,
         entries: &[TranscriptEntry],
     ) -> Result<(), StoreError> {
-        let to_json = |entry| serde_json::to_string(entry).expect("entries are JSON");
+        let to_json =
+            |entry: &TranscriptEntry| serde_json::to_string(entry).expect("entries are JSON");
         let entries = entries.iter().map(to_json).collect();
         let change = Change::AddTranscript { request: id, entries };
         self.write(change).await.map(drop)

@@ -36,7 +36,7 @@ impl Settled {
 }
 
 /// The decision of a person about a call whose outcome is unknown.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settlement {
     pub outcome: Settled,
@@ -59,7 +59,7 @@ impl Settlement {
 }
 
 /// The place of a call in an execution, or in a child execution.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallPlace {
     pub step: StepId,
@@ -80,7 +80,7 @@ impl CallPlace {
 }
 
 /// The idempotency key of a call whose outcome is unknown.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallKey {
     #[serde(flatten)]
@@ -91,7 +91,7 @@ pub struct CallKey {
 }
 
 /// A call with an unknown outcome that a person settled as succeeded.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SettledCall {
     #[serde(flatten)]

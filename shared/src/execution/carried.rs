@@ -41,7 +41,7 @@ pub enum CarriedKey {
 }
 
 /// The calls that a child execution takes over.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChildCalls {
     pub reused: Vec<(StepId, Arc<Value>)>,

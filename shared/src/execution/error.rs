@@ -4,7 +4,7 @@ use super::Phase;
 use crate::id::{PlanId, Seq, StepId};
 
 /// An event that cannot follow the events before it. The log is corrupt.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     #[error("the log is empty")]

@@ -26,7 +26,7 @@ pub struct Items {
     pub(super) failed: Option<u32>,
 }
 
-#[expect(missing_docs, reason = "the other names say what they do")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl Items {
     pub(super) fn new(n: u32) -> Self {
         let tasks = (0..n).map(|_| Step::new(0)).collect();

@@ -9,7 +9,7 @@ use super::ReplanOptions;
 use crate::{clock::Timestamp, limits, plan::StepPolicy, tool::Effect};
 
 /// Options of an execution.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExecutionOptions {

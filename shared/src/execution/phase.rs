@@ -26,7 +26,7 @@ pub enum Phase {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ExecutionState {
     /// No worker has started it.

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The state of a step, an item, or a compensation at a position in the log.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug)]
 pub struct Step {
     pub state: StepState,
@@ -112,7 +112,7 @@ impl TimeSpent {
 }
 
 /// The state of a step.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepState {
     Pending,
@@ -143,7 +143,7 @@ pub enum StepState {
 }
 
 /// The way in which an attempt is carried out.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptKind {
     Calling,
@@ -161,7 +161,7 @@ impl AttemptKind {
     }
 }
 
-#[expect(missing_docs, reason = "the other names say what they do")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl Step {
     pub(super) fn new(unmet: usize) -> Self {
         Self {
@@ -318,7 +318,7 @@ impl Step {
     }
 }
 
-#[expect(missing_docs, reason = "the other names say what they do")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl StepState {
     pub fn is_finished(&self) -> bool {
         matches!(self, Self::Succeeded(_) | Self::Failed(_) | Self::Skipped(_) | Self::Cancelled)

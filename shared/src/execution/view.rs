@@ -16,7 +16,7 @@ use crate::{
     plan::{OnError, Plan},
 };
 
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl Execution {
     pub fn id(&self) -> ExecutionId {
         self.id

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{limits, tool::Effect};
 
 /// Retries, timeouts and error handling of a step.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StepPolicy {
@@ -49,7 +49,7 @@ impl Default for StepPolicy {
     }
 }
 
-#[expect(missing_docs, reason = "the other names say what they do")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl StepPolicy {
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms)

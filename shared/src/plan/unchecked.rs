@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A plan as stores keep it and as the compiler proposes it. It may be invalid.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UncheckedPlan {
@@ -30,7 +30,7 @@ pub struct UncheckedPlan {
 }
 
 /// A step as stores keep it and as the compiler proposes it.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UncheckedStep {
@@ -62,7 +62,7 @@ pub struct UncheckedStep {
 }
 
 /// The call that undoes a step, as stores keep it and as the compiler proposes it.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UncheckedCompensation {
@@ -72,7 +72,7 @@ pub struct UncheckedCompensation {
 }
 
 /// The reason why a plan cannot run.
-#[expect(missing_docs, reason = "the other names say what they hold")]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     #[error("the plan has no steps")]
