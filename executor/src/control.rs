@@ -317,7 +317,6 @@ impl Control {
         Ok(has_begun.then_some(id))
     }
 
-    /// Returns whether an execution compensates, as its log says.
     async fn compensates(&self, id: ExecutionId) -> Result<bool, StoreError> {
         let events = self.store.read(id, Seq::START).await?;
         Ok(matches!(events.first().map(|first| &first.event),

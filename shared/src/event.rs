@@ -1,8 +1,8 @@
 //! Events. An execution's log of events is the only truth about the execution.
 //!
 //! The machine decides events, the driver appends them to the log, and
-//! [`Execution::apply`](crate::execution::Execution::apply) computes the state from them. Everything
-//! else that stores keep about an execution can be computed again from its log.
+//! [`Execution::apply`](crate::execution::Execution::apply) computes the state from them. Heads are
+//! computed from the same events.
 //!
 //! The JSON of events is a stored format: a name of a variant or field never changes, and a new field
 //! needs a default, so that old logs stay readable.

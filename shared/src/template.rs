@@ -26,7 +26,6 @@ pub enum Template {
     /// A string that is one whole reference. The value replaces it and keeps its type.
     Whole(Reference),
     Text(Vec<Part>),
-    /// An array that contains a reference at any depth.
     Array(Vec<Template>),
     /// An object that contains a reference at any depth.
     Object(Vec<(String, Template)>),

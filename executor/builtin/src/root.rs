@@ -159,7 +159,6 @@ impl Root {
         &self.0.real
     }
 
-    /// Returns the prefixes of absolute paths inside the root.
     pub(crate) fn path_prefixes(&self) -> [String; 2] {
         let prefix = |path: &Path| format!("{}/", path.to_string_lossy().trim_end_matches('/'));
         [prefix(&self.0.called), prefix(&self.0.real)]

@@ -17,12 +17,10 @@ use tokio::sync::OnceCell;
 
 use self::net::{PublicOnly, Refused, check, check_led, is_link_local, is_public};
 
-/// Redirects that a request follows.
-const HOPS: usize = 5;
-/// Time limit for a connection.
-const CONNECT: Duration = Duration::from_secs(20);
-const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
-const ACCEPT: &str = "application/json, text/*;q=0.9, */*;q=0.1";
+const MAX_REDIRECTS: usize = 5;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+const USER_AGENT_TEXT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
+const DEFAULT_ACCEPT: &str = "application/json, text/*;q=0.9, */*;q=0.1";
 
 /// The HTTP client of one source. Its tools share connections.
 #[derive(Debug, Default)]
@@ -113,14 +111,17 @@ impl Reply {
 impl Http {
     /// Sends a request, follows redirects of reads, and reads at most `most` bytes of the body.
     pub async fn send(&self, mut asked: Outgoing, most: usize) -> Result<Reply, Broken> {
-        for _ in 0..=HOPS {
+        for _ in 0..=MAX_REDIRECTS {
             let response = self.hop(&asked).await?;
             match next(&asked, &response)? {
                 Some(next) => asked = next,
                 None => return read(&asked.url, response, most).await,
             }
         }
-        Err(Broken::Unsent(format!("`{}` is behind more than {HOPS} redirects", host(&asked.url))))
+        Err(Broken::Unsent(format!(
+            "`{}` is behind more than {MAX_REDIRECTS} redirects",
+            host(&asked.url)
+        )))
     }
 
     /// Sends a request without following redirects, and reads at most `most` bytes. The body of an
@@ -142,7 +143,7 @@ impl Http {
         let client = self.client(asked.reach).await?;
         let mut request = client.request(asked.method.clone(), asked.url.clone());
         if !asked.headers.contains_key(header::ACCEPT) {
-            request = request.header(header::ACCEPT, ACCEPT);
+            request = request.header(header::ACCEPT, DEFAULT_ACCEPT);
         }
         request = request.headers(asked.headers.clone());
         if let Some(body) = &asked.body {
@@ -173,10 +174,10 @@ fn connect(reach: Reach) -> Result<Client, Broken> {
 
 fn builder(reach: Reach) -> ClientBuilder {
     Client::builder()
-        .user_agent(AGENT)
+        .user_agent(USER_AGENT_TEXT)
         .redirect(redirect::Policy::none())
         .no_proxy()
-        .connect_timeout(CONNECT)
+        .connect_timeout(CONNECT_TIMEOUT)
         .dns_resolver(Arc::new(PublicOnly {
             allow_private: reach != Reach::Public,
             allow_link_local: reach == Reach::Anywhere,

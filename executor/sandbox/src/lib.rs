@@ -134,9 +134,7 @@ pub struct Confinement {
     /// Bytes of data of one process. Address space is not limited, because many programs reserve
     /// much more than they use.
     pub memory_bytes: u64,
-    /// Largest file in bytes.
     pub file_bytes: u64,
-    /// Open files of one process.
     pub open_files: u64,
     /// Processes and threads at the same time.
     pub processes: u64,
@@ -265,7 +263,6 @@ impl Launcher {
         self.secrets.iter().filter(is_passed).for_each(|secret| seen.note_variable(secret));
     }
 
-    /// Creates placeholders for missing protected files that the command could create.
     fn create_placeholders(&self, confinement: &Confinement) -> io::Result<()> {
         let kind = |path: &PathBuf| {
             if self.folders.contains(path) { Kind::Folder } else { Kind::File }

@@ -158,7 +158,6 @@ pub struct ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// Starts a process in a new process group.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         let has_reaper = command
             .as_std()

@@ -222,7 +222,6 @@ struct Watch {
     child: ExecutionId,
     has_ended: bool,
     is_stopped: bool,
-    /// The inbox commands that report the end of the child.
     words: BTreeSet<CommandId>,
     stop_token: CancellationToken,
 }

@@ -170,7 +170,6 @@ pub struct Run {
     pub confine: Option<Confinement>,
 }
 
-/// Returns `false` if the `type` of a schema excludes objects.
 fn may_be_object(schema: &Value) -> bool {
     match schema.get("type") {
         Some(Value::String(one)) => one == "object",

@@ -378,7 +378,6 @@ impl Registry {
         }
     }
 
-    /// Writes a record. Returns its time, or `None` if `unless` applies.
     async fn put_record(
         &self,
         kind: RecordKind,

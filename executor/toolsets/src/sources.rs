@@ -256,7 +256,6 @@ impl Sources {
         while tasks.join_next().await.is_some() {}
     }
 
-    /// Returns the first mistake in the tools of a set.
     pub(crate) fn complaint(&self, set: &ToolSetName, tools: Vec<CommandTool>) -> Option<String> {
         self.commands(set, tools, &BTreeMap::new()).left_out.into_iter().next()
     }

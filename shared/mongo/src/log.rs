@@ -1,8 +1,8 @@
 //! Event logs, leases, permits and inboxes in MongoDB.
 //!
 //! Appends go through the [`journal`], which writes the events first and the head after them. A process
-//! that dies in between leaves a log without its newest head, or with none. Such a head is written
-//! again when a worker or a reader finds the log, unless the log is being removed.
+//! that dies in between leaves a log without its newest head, or with none. `put_head` then
+//! inserts the head, unless the log is being removed.
 //!
 //! Claims search the heads by the field `wake`. Only heads that a worker may claim have it, so the index
 //! contains no other executions.

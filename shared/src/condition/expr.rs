@@ -20,9 +20,7 @@ pub(super) enum Expr {
     Input,
     /// A macro's variable: the number of enclosing variables, and the name.
     Local(usize, Arc<str>),
-    /// `of.key` or `of["key"]`.
     Field(Box<Expr>, Key),
-    /// `has(of.key)`.
     Has(Box<Expr>, Key),
     Index(Box<Expr>, Box<Expr>),
     Not(Box<Expr>),
@@ -38,7 +36,6 @@ pub(super) enum Expr {
     /// `of.matches("pattern")`: an index into the condition's patterns.
     Matches(Box<Expr>, usize),
     List(Vec<Expr>),
-    /// `{key: value, …}`.
     Map(Vec<(Expr, Expr)>),
     /// A macro call, such as `range.all(name, body)`.
     Loop(Box<Loop>),

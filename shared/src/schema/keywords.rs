@@ -18,7 +18,6 @@ pub(super) enum Content {
     /// A map of schemas. Each applies to a part of the value, or is only a target of references.
     Map,
     Data,
-    /// Unknown content. References may point into it.
     Unknown,
 }
 

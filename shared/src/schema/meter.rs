@@ -265,7 +265,6 @@ fn is_resource(fields: &Map<String, Value>) -> bool {
     ids.into_iter().any(|id| !id.starts_with('#'))
 }
 
-/// Percent-encodes the characters that a fragment may not contain.
 fn encode_fragment(token: &str) -> String {
     let mut text = String::with_capacity(token.len());
     for byte in token.bytes() {

@@ -60,7 +60,6 @@ pub fn skip_damaged<T>(item: Result<T, StoreError>) -> Result<Option<T>, StoreEr
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
-    /// The log does not end at the append's position.
     #[error("the log has grown")]
     Conflict,
     /// The store failed. The append, or its first documents, may have been written nevertheless.

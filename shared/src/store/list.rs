@@ -85,7 +85,6 @@ pub enum HeadQuery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueuePosition {
     pub due: Timestamp,
-    /// The execution. It orders executions with the same due time.
     pub execution: ExecutionId,
 }
 

@@ -43,7 +43,6 @@ struct State {
     documents: StoredDocuments,
     permits: StoredPermits,
     records: StoredRecords,
-    /// Vectors by model and text, encoded as on a disk.
     vectors: BTreeMap<String, BTreeMap<TextHash, Vec<u8>>>,
 }
 

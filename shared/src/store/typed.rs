@@ -181,12 +181,10 @@ impl dyn Store + '_ {
         Ok(self.list_records(kind, page).await?.len())
     }
 
-    /// Returns the transcript of a request, oldest entry first.
     pub async fn transcript(&self, id: RequestId) -> Result<Vec<TranscriptEntry>, StoreError> {
         self.transcript_after(id, 0).await
     }
 
-    /// Returns the plans of a request, oldest version first.
     pub async fn plan_versions(&self, id: RequestId) -> Result<Vec<PlanId>, StoreError> {
         let filter = PlanFilter { request: Some(id), search: None };
         let (mut plans, mut after) = (Vec::new(), None);

@@ -19,7 +19,6 @@ const FABER_FOLDER: &str = ".faber";
 pub(super) struct SystemRoot(Root);
 
 impl SystemRoot {
-    /// Opens the root and protects `hidden` from the tools.
     pub(super) fn new(root: &Path, hidden: &[PathBuf]) -> io::Result<Self> {
         Ok(Self(Root::open(root).map_err(io::Error::other)?.with_protected(hidden)))
     }

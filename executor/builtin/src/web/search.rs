@@ -157,7 +157,6 @@ struct ResultPage {
 
 const NO_RESULTS_CLASSES: [&str; 2] = ["no-results", "result--no-result"];
 
-/// Reads the results: links of the class `result__a`, and their snippets.
 fn read_results(html: &str, base: &Url) -> ResultPage {
     let ResultPage { mut found, mut is_one } = ResultPage::default();
     let mut part = None;

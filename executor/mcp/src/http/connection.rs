@@ -40,7 +40,6 @@ const NOTIFY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit for the stream on which a server sends its requests.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(2);
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Bytes of a refusal's body that are read.
 const REFUSAL_BYTES: usize = 4 << 10;
 
 pub(super) struct Connection {
@@ -48,7 +47,6 @@ pub(super) struct Connection {
     pub(super) url: Url,
     pub(super) transport: Option<Transport>,
     endpoint: OnceLock<Url>,
-    /// The stream of a legacy server, until a task reads it.
     stream: Mutex<Option<EventStream>>,
     headers: HeaderMap,
     bearer: Option<Bearer>,
@@ -283,7 +281,6 @@ impl Connection {
         self.is_legacy() || self.lock_negotiated().session.is_some()
     }
 
-    /// Closes the connection for sending and records why.
     pub(super) fn close_with_reason(&self, reason: String) {
         let mut agreed = self.lock_negotiated();
         agreed.reason.get_or_insert(reason);

@@ -20,7 +20,6 @@ use crate::redaction::Secrets;
 
 /// Delay after a failed token request. Calls in this time get the same error, without a request.
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
-/// Poll interval for a logout in another process.
 const LOGOUT_POLL: Duration = Duration::from_secs(30);
 
 /// Provides the token for each request to a server.
@@ -149,7 +148,6 @@ impl Bearer {
         Err(denied)
     }
 
-    /// Returns the error of a server that refuses every token.
     pub(crate) async fn refusal_error(&self, answer: &Response) -> Denied {
         let denied = self.describe_denial(bearer_challenge(answer.headers()).as_deref()).await;
         // The server would refuse another one, too.

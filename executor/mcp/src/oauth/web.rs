@@ -141,7 +141,6 @@ impl AuthHttp {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 
-    /// Sends a request of rmcp, and records its error.
     async fn execute_request(
         &self,
         request: HttpRequest,

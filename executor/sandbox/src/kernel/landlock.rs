@@ -17,7 +17,6 @@ use super::super::{Confinement, Support, resolved_path::canonical_paths};
 const NEWEST: ABI = ABI::V9;
 /// The first version that restricts truncation of files.
 const FILES: ABI = ABI::V3;
-/// Folders of the system that every program needs.
 pub(crate) const SYSTEM_FOLDERS: [&str; 14] = [
     "/bin",
     "/etc",

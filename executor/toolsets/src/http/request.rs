@@ -228,7 +228,6 @@ impl HttpRun {
 }
 
 impl Address {
-    /// Renders the address. Percent-encodes each parameter.
     fn render(&self, parameters: &Value) -> Result<Url, ToolError> {
         let mut missing = None;
         let mut path = self.path.fill_with(|name| {
@@ -346,7 +345,6 @@ pub(crate) fn encode_form(fields: &Map<String, Value>) -> Vec<u8> {
     pairs.collect::<Vec<_>>().join("&").into_bytes()
 }
 
-/// Resolves the secrets in the headers of a source.
 pub(crate) fn resolve_headers(
     headers: &BTreeMap<String, Text>,
     seen: &mut Redaction,

@@ -14,7 +14,6 @@ use shared::{
 
 pub(super) type Contexts = BTreeMap<String, Value>;
 
-/// Checks the syntax of a condition.
 pub(super) fn check_syntax(condition: &str) -> Result<(), String> {
     Condition::parse(condition, &Words::default()).map(drop).map_err(|err| err.to_string())
 }

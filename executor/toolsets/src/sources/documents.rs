@@ -17,10 +17,8 @@ pub(super) use self::tools::tools;
 
 /// The field of a context's data that contains the documents.
 pub(crate) const FIELD: &str = "rag";
-/// Documents of one collection.
-const DOCUMENTS: usize = 10_000;
-/// Collections of one context.
-const COLLECTIONS: usize = 1_000;
+const MAX_DOCUMENTS: usize = 10_000;
+const MAX_COLLECTIONS: usize = 1_000;
 
 #[derive(Clone, Debug)]
 pub struct Documents {
@@ -77,8 +75,8 @@ impl Documents {
                 "`{FIELD}` must be a map from ids to collections of documents: {hint}"
             ));
         };
-        if written.len() > COLLECTIONS {
-            return Err(format!("`{FIELD}` has more than {COLLECTIONS} collections"));
+        if written.len() > MAX_COLLECTIONS {
+            return Err(format!("`{FIELD}` has more than {MAX_COLLECTIONS} collections"));
         }
         let collections = written.iter().map(|(id, value)| {
             let read = Collection::read(value).map_err(|why| format!("`{FIELD}.{id}`: {why}"))?;
@@ -115,9 +113,9 @@ impl Collection {
         };
         let WrittenCollection { description, documents } =
             serde_json::from_value(written).map_err(|err| err.to_string())?;
-        if documents.len() > DOCUMENTS {
+        if documents.len() > MAX_DOCUMENTS {
             return Err(format!(
-                "it has more than {DOCUMENTS} documents: make several collections"
+                "it has more than {MAX_DOCUMENTS} documents: make several collections"
             ));
         }
         let documents = documents.into_iter().enumerate().map(|(n, document)| Document {

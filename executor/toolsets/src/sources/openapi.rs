@@ -68,7 +68,6 @@ impl OpenApiConfig {
         }
     }
 
-    /// Returns the path of the document, if it is a file.
     pub(super) fn file(&self) -> Option<PathBuf> {
         (!is_address(&self.document)).then(|| PathBuf::from(&self.document))
     }

@@ -12,7 +12,6 @@ use serde_json::{Map, Value, json};
 use super::document::Document;
 use crate::sources::offer::cut;
 
-/// Depth limit of a schema without references.
 const DEPTH: usize = 24;
 /// Bytes of a property's description.
 const DESCRIPTION: usize = 300;
