@@ -430,7 +430,8 @@ fn has_plan(first: &RecordedEvent, plan: PlanId) -> bool {
     matches!(&first.event, Event::Created(created) if created.plan == plan)
 }
 
-/// Returns the text that is stored with a key: the subject, and the options as the caller gave them.
+/// Returns the text that is stored with a key: the subject, and the options as the caller gave
+/// them.
 fn fingerprint(key: &IdempotencyKey, options: &ExecutionOptions) -> String {
     let replans = options.replans.caller_options();
     let compensate_on_failure = key.compensates.unwrap_or(false);

@@ -4,8 +4,8 @@
 //! [`Execution::apply`](crate::execution::Execution::apply) computes the state from them. Heads are
 //! computed from the same events.
 //!
-//! The JSON of events is a stored format: a name of a variant or field never changes, and a new field
-//! needs a default, so that old logs stay readable.
+//! The JSON of events is a stored format: a name of a variant or field never changes, and a new
+//! field needs a default, so that old logs stay readable.
 
 mod size;
 mod unknown_call;
@@ -38,8 +38,8 @@ pub struct RecordedEvent {
 
 /// An event in the life of an execution. Events are never changed or removed.
 ///
-/// `command` is the inbox command that caused an event. The log keeps it, so that the same command has
-/// no second effect.
+/// `command` is the inbox command that caused an event. The log keeps it, so that the same command
+/// has no second effect.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]

@@ -70,7 +70,8 @@ pub fn normalize_numbers(value: &Value) -> Cow<'_, Value> {
     Cow::Owned(value)
 }
 
-/// Compares two values as if both were normalized by [`normalize_numbers`]. Stops at the first difference.
+/// Compares two values as if both were normalized by [`normalize_numbers`]. Stops at the first
+/// difference.
 pub fn equals_normalized(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) if one.is_f64() != other.is_f64() => {

@@ -1,11 +1,11 @@
 //! Scans the store for executions to claim, and for commands to deliver.
 //!
-//! All workers scan the same heads. To keep them from racing for the same execution, each execution has
-//! a preferred worker, on which all workers agree by hashing. The preferred worker claims at once. Others
-//! claim after a delay, in case it is gone or full.
+//! All workers scan the same heads. To keep them from racing for the same execution, each execution
+//! has a preferred worker, on which all workers agree by hashing. The preferred worker claims at
+//! once. Others claim after a delay, in case it is gone or full.
 //!
-//! A scan leaves out executions that this worker cannot drive: those with tools that are missing here,
-//! and those whose log is damaged.
+//! A scan leaves out executions that this worker cannot drive: those with tools that are missing
+//! here, and those whose log is damaged.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},

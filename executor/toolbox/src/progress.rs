@@ -8,9 +8,10 @@
 //!                                                    watches idle time
 //! ```
 //!
-//! The call reads at most one report every [`limits::PROGRESS_EVERY`](shared::limits::PROGRESS_EVERY),
-//! so a tool that floods does not wake the driver more often. Tools and calls never wait for a reader.
-//! A newer report replaces an unread one, and the end of a call drops its unread report.
+//! The call reads at most one report every
+//! [`limits::PROGRESS_EVERY`](shared::limits::PROGRESS_EVERY), so a tool that floods does not wake
+//! the driver more often. Tools and calls never wait for a reader. A newer report replaces an
+//! unread one, and the end of a call drops its unread report.
 //!
 //! A driver has one [`Reports`] for all calls of its execution. Each call gets a [`Reports::sink`]
 //! under its own key, the task and the attempt. The driver has one arm in its `select!`:

@@ -1,11 +1,11 @@
 //! The tools of this process by set, and which of them are available.
 //!
-//! A set is registered at once, and its tools arrive when its source has connected. Until then, a name
-//! may still change its meaning, so callers wait with [`Toolbox::wait_for_names`] first. A set whose
-//! source has failed keeps its tools, and connects again when a call needs one of them.
+//! A set is registered at once, and its tools arrive when its source has connected. Until then, a
+//! name may still change its meaning, so callers wait with [`Toolbox::wait_for_names`] first. A set
+//! whose source has failed keeps its tools, and connects again when a call needs one of them.
 //!
-//! Plans store qualified names (`set.name`), which always mean the same tool. If that tool is missing,
-//! [`Toolbox::find_planned`] returns no other tool of a similar name.
+//! Plans store qualified names (`set.name`), which always mean the same tool. If that tool is
+//! missing, [`Toolbox::find_planned`] returns no other tool of a similar name.
 
 mod costly;
 mod listing;

@@ -224,8 +224,8 @@ impl CommandTool {
         program.check().map_err(|why| format!("`{}`: {why}", self.name))
     }
 
-    /// Builds the tool. Its output has at most `most` bytes. `launcher` starts confined commands. The
-    /// error says what is wrong in the configuration.
+    /// Builds the tool. Its output has at most `most` bytes. `launcher` starts confined commands.
+    /// The error says what is wrong in the configuration.
     pub(crate) fn into_tool(
         self,
         set: &ToolSetName,

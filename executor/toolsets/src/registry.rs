@@ -42,8 +42,8 @@ use crate::sources::{Documents, SetConfig, Source, Sources, documents::FIELD};
 
 /// Poll interval for changes by other nodes. A hint arrives earlier.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// Shortest pause between two reads of the records. The pause is [`PAUSE_FACTOR`] times the duration of
-/// the last read, because thousands of tools may be registered one after another.
+/// Shortest pause between two reads of the records. The pause is [`PAUSE_FACTOR`] times the
+/// duration of the last read, because thousands of tools may be registered one after another.
 const MIN_READ_PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_FACTOR: u32 = 10;
 /// The revision before the first read.
@@ -183,8 +183,8 @@ impl Registry {
         Ok(missing.filter(|(_, reasons)| !reasons.is_empty()).collect())
     }
 
-    /// Returns the patterns of `effects` that fit no tool, with their toolsets. Omits toolsets whose
-    /// tools are unknown.
+    /// Returns the patterns of `effects` that fit no tool, with their toolsets. Omits toolsets
+    /// whose tools are unknown.
     pub async fn idle_effects(&self) -> Result<Vec<String>, StoreError> {
         let applied = self.lock_latest().await?;
         let mut idle = Vec::new();

@@ -188,8 +188,8 @@ impl Sources {
         }
     }
 
-    /// Replaces the set `before` by `config`. Keeps unchanged tools, because a set may have thousands
-    /// of tools and each has a compiled schema.
+    /// Replaces the set `before` by `config`. Keeps unchanged tools, because a set may have
+    /// thousands of tools and each has a compiled schema.
     pub(crate) fn change(&self, config: SetConfig, before: &SetConfig) {
         let (Source::Tools(tools), Source::Tools(old)) = (&config.source, &before.source) else {
             return self.put(config);
@@ -260,8 +260,8 @@ impl Sources {
         self.commands(set, tools, &BTreeMap::new()).left_out.into_iter().next()
     }
 
-    /// Builds the tools of a set, except unchanged tools, which `kept` already has. Leaves out tools
-    /// with mistakes and tools whose name is taken.
+    /// Builds the tools of a set, except unchanged tools, which `kept` already has. Leaves out
+    /// tools with mistakes and tools whose name is taken.
     fn commands(
         &self,
         set: &ToolSetName,

@@ -116,7 +116,8 @@ impl Tool {
     }
 
     /// Source of the tool: `mcp`, `local`, `builtin`, `openapi`, `graphql`, or the name of a
-    /// context. `toolkit` if only the toolkit names the tool.
+    /// context.
+    /// `toolkit` if only the toolkit names the tool.
     async fn source(&self) -> &str {
         &self.source
     }

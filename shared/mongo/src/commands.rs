@@ -1,7 +1,7 @@
 //! Builds and runs raw write commands.
 //!
-//! The journal writes thousands of documents a second. The driver's `insert_many` would encode every
-//! document twice and return every `_id`, so these functions send raw BSON instead.
+//! The journal writes thousands of documents a second. The driver's `insert_many` would encode
+//! every document twice and return every `_id`, so these functions send raw BSON instead.
 
 use mongodb::{
     Database,

@@ -188,8 +188,8 @@ impl BatchWriter {
         StepResult { finished, without_heads }
     }
 
-    /// Writes heads and inbox changes of appends whose events are written, and answers them. In this
-    /// order a head is never ahead of its log, even if the process dies between the two.
+    /// Writes heads and inbox changes of appends whose events are written, and answers them. In
+    /// this order a head is never ahead of its log, even if the process dies between the two.
     async fn write_heads(&self, entries: Vec<Entry>) -> StepResult {
         let appends: Vec<&Append> = entries.iter().map(|entry| &entry.append).collect();
         let result = self.put_heads_and_inbox(&appends).await;

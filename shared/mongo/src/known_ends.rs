@@ -28,7 +28,8 @@ struct KnownEnd {
 }
 
 impl KnownEnds {
-    /// Returns `true` if a document of the log ends at `position`. Every log has an end at its start.
+    /// Returns `true` if a document of the log ends at `position`. Every log has an end at its
+    /// start.
     pub(super) fn contains(&self, id: ExecutionId, position: Seq) -> bool {
         let ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = |end: &KnownEnd| end.position == position && end.seen_at.elapsed() < MAX_AGE;

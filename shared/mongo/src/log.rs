@@ -1,11 +1,11 @@
 //! Event logs, leases, permits and inboxes in MongoDB.
 //!
-//! Appends go through the [`journal`], which writes the events first and the head after them. A process
-//! that dies in between leaves a log without its newest head, or with none. `put_head` then
+//! Appends go through the [`journal`], which writes the events first and the head after them. A
+//! process that dies in between leaves a log without its newest head, or with none. `put_head` then
 //! inserts the head, unless the log is being removed.
 //!
-//! Claims search the heads by the field `wake`. Only heads that a worker may claim have it, so the index
-//! contains no other executions.
+//! Claims search the heads by the field `wake`. Only heads that a worker may claim have it, so the
+//! index contains no other executions.
 
 use std::collections::BTreeSet;
 
@@ -169,7 +169,8 @@ impl Inbox for Mongo {
         let row = doc! {
             "_id": envelope.id.to_string(),
             "executionId": envelope.execution.to_string(),
-            // The server replaces it by a time that only increases, which gives the order of arrival.
+            // The server replaces it by a time that only increases, which gives the order of
+            // arrival.
             "n": Arrival { time: 0, increment: 0 },
             "json": serde_json::to_string(&envelope).expect("envelopes are JSON"),
         };
@@ -238,8 +239,8 @@ impl Mongo {
 
     /// Returns `true` if a log has no head because a process died between writing the two.
     ///
-    /// The order of the queries matters. A removal is noted in `going`, removes the head first and the
-    /// log last, and then deletes its note. So this function never reports a log that is being
+    /// The order of the queries matters. A removal is noted in `going`, removes the head first and
+    /// the log last, and then deletes its note. So this function never reports a log that is being
     /// removed.
     async fn has_lost_head(&self, head: &ExecutionHead) -> Result<bool, StoreError> {
         let id = head.execution;

@@ -1,9 +1,9 @@
 //! Reads event logs.
 //!
-//! Each read runs in a task of its own, so it finishes even if its caller does not poll it. A caller
-//! that follows many logs polls only some of them at a time, and a subscription whose client stops
-//! reading polls nothing. If such a future held a connection, the pool would run empty and block
-//! every other caller.
+//! Each read runs in a task of its own, so it finishes even if its caller does not poll it. A
+//! caller that follows many logs polls only some of them at a time, and a subscription whose client
+//! stops reading polls nothing. If such a future held a connection, the pool would run empty and
+//! block every other caller.
 
 use std::{panic::resume_unwind, sync::Arc};
 

@@ -303,8 +303,8 @@ fn take_stages(limit: &CallLimit, permit: &Permit) -> Vec<Row> {
     stages
 }
 
-/// Returns the stages of an update that keeps the holders for which `condition` holds. The condition
-/// refers to a holder by `$$holder`.
+/// Returns the stages of an update that keeps the holders for which `condition` holds. The
+/// condition refers to a holder by `$$holder`.
 fn keep_holders_stages(condition: Row) -> Vec<Row> {
     let kept = doc! { "$filter": { "input": "$holders", "as": "holder", "cond": condition } };
     vec![

@@ -1,8 +1,8 @@
 //! Records in MongoDB.
 //!
-//! Nodes read some kinds of records again when the revision of all records changes. Such a record and
-//! the revision are written in one transaction. Otherwise a crash, or a caller that is cancelled,
-//! could leave a change that no other node notices.
+//! Nodes read some kinds of records again when the revision of all records changes. Such a record
+//! and the revision are written in one transaction. Otherwise a crash, or a caller that is
+//! cancelled, could leave a change that no other node notices.
 
 use std::{collections::BTreeMap, io, ops::Bound, sync::atomic::Ordering};
 

@@ -2,8 +2,8 @@
 //!
 //! An execution is stored in several documents, and MongoDB cannot cheaply remove them at once. So
 //! the store first writes the ids into the collection `going`, then removes the document that lists
-//! show, then the rest, and then the ids. If the process dies in between, a later call finds the ids
-//! and finishes the removal.
+//! show, then the rest, and then the ids. If the process dies in between, a later call finds the
+//! ids and finishes the removal.
 //!
 //! A reader of a log whose id is in `going` gets no events, instead of an error about damage.
 

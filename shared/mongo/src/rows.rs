@@ -1,7 +1,7 @@
 //! Converts events and heads to documents, and back.
 //!
-//! Payloads are stored as JSON text, because BSON has no large unsigned integers, limits nesting, and
-//! allows no field name with a NUL character.
+//! Payloads are stored as JSON text, because BSON has no large unsigned integers, limits nesting,
+//! and allows no field name with a NUL character.
 
 use std::{fmt::Display, str::FromStr};
 

@@ -51,7 +51,8 @@ use self::{
     writer::Writer,
 };
 
-/// A store in one file. Dropping it commits waiting writes, checkpoints the WAL and ends the threads.
+/// A store in one file. Dropping it commits waiting writes, checkpoints the WAL and ends the
+/// threads.
 ///
 /// The fields are dropped in this order, because the watcher must no longer send to the writer, and
 /// readers must no longer hold the file open, when the writer closes it.

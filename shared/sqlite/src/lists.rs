@@ -165,8 +165,8 @@ pub(super) fn list_heads(
     match filter.states.as_slice() {
         [] => (),
         [one] => query.add_condition("state = ?", Some(one.as_str().to_owned())),
-        // `+state` makes SQLite use the index by time, which has the order of the list. Otherwise it
-        // would use the index by state and sort the rows of all states.
+        // `+state` makes SQLite use the index by time, which has the order of the list. Otherwise
+        // it would use the index by state and sort the rows of all states.
         many => {
             let words: Vec<_> = many.iter().map(|state| format!("'{}'", state.as_str())).collect();
             query.sql.extend([" AND +state IN (", &words.join(", "), ")"]);

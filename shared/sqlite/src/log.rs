@@ -1,9 +1,9 @@
 //! Event logs, leases, permits and inboxes in the file.
 //!
 //! Every method either reads in the [pool](super::readers), which sees the last commit, or sends a
-//! [`Change`] to the writer. A worker counts as gone when its lease has expired, or when its process no
-//! longer holds its lock file. Methods that need live workers check the locks first, so that dead
-//! workers lose their leases and permits at once.
+//! [`Change`] to the writer. A worker counts as gone when its lease has expired, or when its
+//! process no longer holds its lock file. Methods that need live workers check the locks first, so
+//! that dead workers lose their leases and permits at once.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -288,9 +288,9 @@ fn find_heads(
     }
 }
 
-/// Finds due executions, the highest priority first. One query for each priority is fast, because it
-/// skips executions of higher priorities that are not due. The last places are for executions that
-/// have been due longest, so that a low priority does not wait forever.
+/// Finds due executions, the highest priority first. One query for each priority is fast, because
+/// it skips executions of higher priorities that are not due. The last places are for executions
+/// that have been due longest, so that a low priority does not wait forever.
 fn find_due(
     connection: &Connection,
     now: Timestamp,
@@ -327,7 +327,8 @@ fn list_heads_where(
     rows::list_rows(connection, &sql, values, rows::read_head)
 }
 
-/// Returns the highest priority of a claimable execution below `last`, with one access to the index.
+/// Returns the highest priority of a claimable execution below `last`, with one access to the
+/// index.
 fn find_next_priority(connection: &Connection, last: i64) -> rusqlite::Result<Option<i64>> {
     let sql = format!(
         "SELECT priority FROM heads INDEXED BY heads_due WHERE {} AND priority < ?1

@@ -15,7 +15,8 @@ use shared::{
 
 use super::{change::Answer, connection::to_store_error, rows};
 
-/// Unused rates that each call removes. It is more than a call adds, unless the call has many limits.
+/// Unused rates that each call removes. It is more than a call adds, unless the call has many
+/// limits.
 const REMOVED_RATES: i64 = 8;
 
 pub(super) fn acquire_permits(

@@ -1,10 +1,10 @@
-//! A pool of connections that read. A reader sees the last commit. Readers and the writer do not wait
-//! for each other.
+//! A pool of connections that read. A reader sees the last commit. Readers and the writer do not
+//! wait for each other.
 //!
-//! A read runs on a blocking thread, so it finishes even if its caller does not poll it. A caller that
-//! follows many logs polls only some of them at a time, and a subscription whose client stops reading
-//! polls nothing. If such a future held a connection, the pool would run empty and block every other
-//! caller.
+//! A read runs on a blocking thread, so it finishes even if its caller does not poll it. A caller
+//! that follows many logs polls only some of them at a time, and a subscription whose client stops
+//! reading polls nothing. If such a future held a connection, the pool would run empty and block
+//! every other caller.
 
 use std::{
     collections::VecDeque,
@@ -68,8 +68,8 @@ impl Readers {
         Self { path, identity, pool: Mutex::default() }
     }
 
-    /// Runs a query on a blocking thread. If the caller is cancelled, a query that waits is skipped,
-    /// and a query that runs keeps its place in the pool until it ends.
+    /// Runs a query on a blocking thread. If the caller is cancelled, a query that waits is
+    /// skipped, and a query that runs keeps its place in the pool until it ends.
     pub(super) async fn read<T: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,

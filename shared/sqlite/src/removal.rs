@@ -143,7 +143,8 @@ fn remove_execution(
             "DELETE FROM logs WHERE execution = ?1",
             "DELETE FROM inbox WHERE execution = ?1",
             "DELETE FROM keys WHERE execution = ?1",
-            // Names of settlements begin with the execution's id and `/`. `0` is the next character.
+            // Names of settlements begin with the execution's id and `/`. `0` is the next
+            // character.
             "DELETE FROM records WHERE kind = 'settlement' AND name > ?1 || '/' AND name < ?1 || '0'",
         ],
     )?;

@@ -16,7 +16,8 @@ use super::connection::to_store_error;
 pub(super) const HEAD_COLUMNS: &str = "execution, request, plan, state, created_at, heads.seq, epoch, owner, due, priority, finished_at, parent,
     EXISTS (SELECT 1 FROM needs_person AS need WHERE need.number = heads.number AND need.seq = heads.seq)";
 
-/// Selects heads that a worker may claim, now or later. The partial indexes have the same condition.
+/// Selects heads that a worker may claim, now or later. The partial indexes have the same
+/// condition.
 pub(super) const IS_CLAIMABLE: &str = "owner IS NULL AND due IS NOT NULL
     AND state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')";
 

@@ -1,11 +1,11 @@
 //! Creates the tables, and brings a file of an older schema version up to date.
 //!
-//! People can read the tables: ids and JSON are text, and times are microseconds since 1970. The view
-//! `history` shows event logs with the ids of their executions.
+//! People can read the tables: ids and JSON are text, and times are microseconds since 1970. The
+//! view `history` shows event logs with the ids of their executions.
 //!
-//! Each log also has a number, because numbers make appends fast. Logs that grow at the same time have
-//! neighbouring numbers, so the appends of one commit change a few pages at the end of the table and
-//! of its index. With ids as keys, each append would change another page.
+//! Each log also has a number, because numbers make appends fast. Logs that grow at the same time
+//! have neighbouring numbers, so the appends of one commit change a few pages at the end of the
+//! table and of its index. With ids as keys, each append would change another page.
 
 use std::path::Path;
 

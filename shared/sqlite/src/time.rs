@@ -1,9 +1,9 @@
 //! A clock that all processes with the same file share.
 //!
 //! They run on one machine, so they share its time since boot. The file stores an offset that turns
-//! this time into the time of day. While a worker lives, a new process uses the stored offset, even if
-//! the machine's clock was set in the meantime. So leases, retries and sleeps mean the same for all
-//! processes.
+//! this time into the time of day. While a worker lives, a new process uses the stored offset, even
+//! if the machine's clock was set in the meantime. So leases, retries and sleeps mean the same for
+//! all processes.
 
 use std::fs;
 

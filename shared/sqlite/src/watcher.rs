@@ -1,7 +1,7 @@
 //! A thread that polls for writes of other processes and checkpoints the WAL.
 //!
-//! A checkpoint copies committed pages from the WAL into the file. Here it runs beside the writer, so
-//! that no commit waits for it.
+//! A checkpoint copies committed pages from the WAL into the file. Here it runs beside the writer,
+//! so that no commit waits for it.
 
 use std::{
     sync::{Arc, mpsc},
@@ -67,7 +67,8 @@ impl Poller {
     fn run(mut self, stopped: &mpsc::Receiver<()>) {
         let mut polls = 0;
         while stopped.recv_timeout(POLL_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
-            // If the queue is full, the writer checks for other processes with its next batch anyway.
+            // If the queue is full, the writer checks for other processes with its next batch
+            // anyway.
             let _ = self.queue.try_send(Message::CheckOthers);
             polls += 1;
             if polls == POLLS_PER_CHECKPOINT {

@@ -1,8 +1,8 @@
 //! Lock files that show which workers' processes are alive.
 //!
 //! Each worker holds a lock on a file of its own. The kernel frees the lock when the process ends,
-//! also when it is killed. So others notice a dead worker at once, instead of when its lease expires.
-//! On a file system without working locks, the leases still expire.
+//! also when it is killed. So others notice a dead worker at once, instead of when its lease
+//! expires. On a file system without working locks, the leases still expire.
 
 use std::{
     collections::BTreeMap,
@@ -27,8 +27,8 @@ impl WorkerLocks {
         Self { folder, held: Mutex::default() }
     }
 
-    /// Locks the file of a worker of this process. If that fails, only the worker's lease protects its
-    /// executions.
+    /// Locks the file of a worker of this process. If that fails, only the worker's lease protects
+    /// its executions.
     pub(super) fn acquire(&self, worker: WorkerId) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if held.contains_key(&worker) {

@@ -1,8 +1,8 @@
 //! The only thread of a process that writes. It does group commit.
 //!
-//! Operations come through a bounded queue, so callers that are faster than the disk wait. The thread
-//! writes all waiting operations in one transaction and answers after the commit. Meanwhile the next
-//! operations collect in the queue.
+//! Operations come through a bounded queue, so callers that are faster than the disk wait. The
+//! thread writes all waiting operations in one transaction and answers after the commit. Meanwhile
+//! the next operations collect in the queue.
 
 use std::{
     sync::Arc,
@@ -50,7 +50,8 @@ impl Writer {
     ) -> Result<Self, StoreError> {
         let (queue, messages) = mpsc::channel(QUEUE_LEN);
         let mut logs = LogCache::default();
-        // Remembers the version of the data, so that every later write of another process is noticed.
+        // Remembers the version of the data, so that every later write of another process is
+        // noticed.
         logs.clear_if_stale(&connection).map_err(|err| to_store_error(&err))?;
         let usage = CacheUsage::default();
         let mut writer = WriterThread { connection, identity, logs, hints, usage };

@@ -33,8 +33,8 @@ impl Expression {
         self.0.pattern_cost()
     }
 
-    /// Evaluates the expression over the fields of `values`. Returns a message for the plan's author
-    /// if that fails, or if the result is too large.
+    /// Evaluates the expression over the fields of `values`. Returns a message for the plan's
+    /// author if that fails, or if the result is too large.
     pub fn evaluate(&self, values: &Map<String, Value>) -> Result<Value, String> {
         let (fields, no_input) = (Fields(values), Value::Null);
         let mut evaluation = Evaluation::new(&self.0, &fields, &no_input);

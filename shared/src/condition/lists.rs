@@ -1,5 +1,5 @@
-//! Functions that calculate with whole lists: `sum`, `min`, `max`, `join`, `split`, `sort`, `distinct`
-//! and `flatten`.
+//! Functions that calculate with whole lists: `sum`, `min`, `max`, `join`, `split`, `sort`,
+//! `distinct` and `flatten`.
 //!
 //! Each one spends operations in proportion to the items and bytes that it reads, before or while
 //! it reads them. So none of them can block a worker for longer than other parts of an expression.

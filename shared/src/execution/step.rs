@@ -202,8 +202,8 @@ impl Step {
         }
     }
 
-    /// Returns `true` if a call of the step, or of one of its items, has the effect `ONCE`. `planned`
-    /// is the effect in the plan, which holds for calls that record no other.
+    /// Returns `true` if a call of the step, or of one of its items, has the effect `ONCE`.
+    /// `planned` is the effect in the plan, which holds for calls that record no other.
     pub fn has_once_call(&self, planned: Effect) -> bool {
         match &self.items {
             Some(items) => items.as_slice().iter().any(|item| item.has_once_call(planned)),

@@ -36,8 +36,9 @@ pub(crate) const SYSTEM_FOLDERS: [&str; 14] = [
 /// This folder contains secrets of the system. A command reads only the parts that every user may
 /// read.
 const ETC_FOLDER: &str = "/etc";
-/// Folders of the system in which people keep programs beside their secrets. As in `/etc`, a command
-/// reads only the parts that every user may read. Packages put no secrets into the rest of `/usr`.
+/// Folders of the system in which people keep programs beside their secrets. As in `/etc`, a
+/// command reads only the parts that every user may read. Packages put no secrets into the rest of
+/// `/usr`.
 const MIXED_FOLDERS: [&str; 2] = ["/opt", "/usr/local"];
 const USR_FOLDER: &str = "/usr";
 /// Files and folders of [`MIXED_FOLDERS`] that are checked for each command. A folder that is left

@@ -25,8 +25,8 @@ use nix::{
     unistd::{dup2_stderr, dup2_stdin, dup2_stdout, getegid, geteuid},
 };
 
-/// `AppArmor`'s switch. If it is set, a new user namespace has no rights, and creating one would make
-/// the command the user `nobody`.
+/// `AppArmor`'s switch. If it is set, a new user namespace has no rights, and creating one would
+/// make the command the user `nobody`.
 const APPARMOR_RESTRICTION: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
 const NULL: &str = "/dev/null";
 

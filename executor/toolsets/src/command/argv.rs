@@ -7,8 +7,8 @@ use crate::template::Template;
 
 /// A program and its arguments, in which `{{name}}` stands for a parameter.
 ///
-/// An argument that is exactly one `{{name}}` is left out if the parameter is absent. Inside a text,
-/// an absent parameter is empty. The program cannot be a template.
+/// An argument that is exactly one `{{name}}` is left out if the parameter is absent. Inside a
+/// text, an absent parameter is empty. The program cannot be a template.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 pub struct Argv {

@@ -1,7 +1,7 @@
 //! Discovery of the tools of OpenAPI and GraphQL services.
 //!
-//! Discovery of a set ends when the service has answered. After a failure it is retried when a caller
-//! needs the set, with a growing delay, and once a minute otherwise.
+//! Discovery of a set ends when the service has answered. After a failure it is retried when a
+//! caller needs the set, with a growing delay, and once a minute otherwise.
 
 use std::{
     collections::BTreeMap,
@@ -186,7 +186,8 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Makes a tool's name from an identifier of a document. Keeps the identifier if it is a valid name.
+/// Makes a tool's name from an identifier of a document. Keeps the identifier if it is a valid
+/// name.
 pub(super) fn tool_id(called: &str) -> Option<ToolName> {
     let name = if called.len() <= ID && is_word(called) { called.parse().ok() } else { None };
     name.or_else(|| tool_name(called))
