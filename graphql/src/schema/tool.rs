@@ -116,8 +116,7 @@ impl Tool {
     }
 
     /// Source of the tool: `mcp`, `local`, `builtin`, `openapi`, `graphql`, or the name of a
-    /// context.
-    /// `toolkit` if only the toolkit names the tool.
+    /// context. `toolkit` if only the toolkit names the tool.
     async fn source(&self) -> &str {
         &self.source
     }
@@ -363,8 +362,7 @@ impl ToolSet {
         self.0.is_active
     }
 
-    /// Source of the tools: `mcp`, `local`, `builtin`, `openapi`, `graphql`, or the name of a
-    /// context.
+    /// Source of the tools: `mcp`, `local`, `builtin`, `openapi`, `graphql`, or the name of a context.
     async fn source(&self) -> &str {
         &self.0.source
     }

@@ -35,10 +35,10 @@ impl Executions {
         let sets = self.tools.known_sets(&options.tool_sets).await?;
         let request = self.plans.new_request(query).await?;
         let mut reach = grant.reach();
-        // An agent may activate other sets. Sets that act on this machine are activated by a
-        // person, or named for the agent, because what it reads may tell it to activate them. The
-        // call that activates sets refuses them, too. The exception also holds if a person
-        // activates them later.
+        // An agent may activate other sets. Sets that act on this machine are activated by a person,
+        // or named for the agent, because what it reads may tell it to activate them. The call that
+        // activates sets refuses them, too. The exception also holds if a person activates them
+        // later.
         let inactive = inventory.inactive_machine_sets(&sets).into_iter();
         reach.except.extend(inactive.filter_map(|set| format!("{set}.*").parse().ok()));
         reach.sets = sets;
