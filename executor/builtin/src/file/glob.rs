@@ -16,8 +16,7 @@ use crate::root::{
     Kind, OutputLines, Root, StopSignal, Walk, WalkRules, display_path, os_path, outside_error,
 };
 
-/// Most paths that one call shows.
-const PATHS: usize = 1_000;
+const MAX_PATHS: usize = 1_000;
 
 /// Deepest nesting of braces. The parser of the resulting expression is recursive.
 const BRACE_DEPTH: usize = 16;
@@ -82,7 +81,7 @@ fn format_matches(matches: &[FoundFile], pattern: &str, mut notes: Vec<String>) 
         return OutputLines::new(0)
             .into_text(Some(&format!("No files found matching pattern: {pattern}")), &notes);
     }
-    let mut lines = OutputLines::new(PATHS);
+    let mut lines = OutputLines::new(MAX_PATHS);
     for found in matches {
         if !lines.push(&format!("  {}", display_path(&found.path))) {
             let count = lines.len();

@@ -21,8 +21,7 @@ use super::{
 
 /// Most entries of one walk. Memory grows with them.
 pub(crate) const ENTRIES: usize = 500_000;
-/// Deepest folder.
-const DEPTH: usize = 200;
+const MAX_DEPTH: usize = 200;
 
 #[derive(Debug)]
 pub(crate) struct Walk<'a> {
@@ -162,7 +161,7 @@ impl<'a> Walk<'a> {
     /// Lists a folder, and counts the entries that the rules leave out.
     pub(crate) fn list_folder(&mut self, folder: &Entry) -> Result<Vec<Entry>, ToolError> {
         let read = match folder.path.components().count() {
-            depth if depth > DEPTH => Err(io::Error::other("it is too deep")),
+            depth if depth > MAX_DEPTH => Err(io::Error::other("it is too deep")),
             _ => self.read_names(&folder.path),
         };
         let Ok(names) = read else {

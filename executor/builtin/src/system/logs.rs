@@ -27,7 +27,7 @@ const MAX_BYTES: u64 = 256 << 10;
 /// Most line ends that are checked for a secret across them.
 const MAX_SPLITS: usize = 64;
 /// Bytes per read. The file is read backwards.
-const BLOCK: u64 = 16 << 10;
+const BLOCK_BYTES: u64 = 16 << 10;
 /// Time for which a file is followed: half of the usual timeout of a call.
 const FOLLOW_TIME: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -111,7 +111,7 @@ fn last_lines(file: &mut File, lines: usize, seen: &Redaction) -> io::Result<Tai
     let mut start = end;
     let mut kept: Vec<u8> = Vec::new();
     while start > lowest && count_breaks(&kept) < lines {
-        let from = start.saturating_sub(BLOCK).max(lowest);
+        let from = start.saturating_sub(BLOCK_BYTES).max(lowest);
         let mut block = Vec::new();
         file.seek(SeekFrom::Start(from))?;
         file.by_ref().take(start - from).read_to_end(&mut block)?;

@@ -10,7 +10,7 @@ use shared::{
 };
 
 /// Bytes at the end of an error's body that a message shows.
-const SAID: usize = 2 << 10;
+const SHOWN_BODY_BYTES: usize = 2 << 10;
 
 /// Returns the output of a successful response, or the error of a failed one.
 pub(crate) fn output(
@@ -131,7 +131,7 @@ pub(crate) fn failed_status(status: StatusCode, effect: Effect, message: String)
 }
 
 fn tail(text: &str) -> String {
-    let start = text.ceil_char_boundary(text.len().saturating_sub(SAID));
+    let start = text.ceil_char_boundary(text.len().saturating_sub(SHOWN_BODY_BYTES));
     let cut = if start > 0 { "… " } else { "" };
     format!("{cut}{}", &text[start..])
 }
@@ -246,9 +246,9 @@ mod tests {
 
     #[test]
     fn a_long_error_answer_keeps_its_tail() {
-        let body = format!("{}end", "ä".repeat(SAID));
+        let body = format!("{}end", "ä".repeat(SHOWN_BODY_BYTES));
         let err = output(reply(400, &[], body.as_bytes()), Effect::Read, 99, &Redaction::default());
         let message = err.unwrap_err().message;
-        assert!(message.ends_with("äend") && message.len() < SAID + 100, "{message}");
+        assert!(message.ends_with("äend") && message.len() < SHOWN_BODY_BYTES + 100, "{message}");
     }
 }

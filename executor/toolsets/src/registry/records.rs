@@ -12,7 +12,7 @@ use shared::{
 use super::merge::{Added, Known, Registered};
 use crate::sources::{SetConfig, documents::FIELD};
 
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 
 /// Reads all records. Applies the stored changes of contexts to the `configured` contexts.
 pub(super) async fn read_records(
@@ -71,9 +71,9 @@ async fn all(store: &dyn Store, kind: RecordKind) -> Result<Vec<Record>, StoreEr
     let mut records: Vec<Record> = Vec::new();
     loop {
         let after = records.last().map(|record| record.name.clone());
-        let page = RecordPage { after, ..RecordPage::first_records(PAGE) };
+        let page = RecordPage { after, ..RecordPage::first_records(PAGE_SIZE) };
         let found = store.list_records(kind, page).await?;
-        let is_last = found.len() < PAGE;
+        let is_last = found.len() < PAGE_SIZE;
         records.extend(found);
         if is_last {
             return Ok(records);

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The set of tools that are registered without a set.
-const LOCAL: &str = "local";
+const DEFAULT_SET: &str = "local";
 
 struct New {
     set: ToolSetName,
@@ -93,7 +93,7 @@ impl Registry {
             .map_err(|err| RegistryError::Invalid(err.to_string()))?;
         self.check_secrets(tool.secrets().into_iter().chain(tool.passed()))?;
         root(&mut tool, &parts.base);
-        let (has_set, set) = (set.is_some(), set.unwrap_or(LOCAL).parse::<ToolSetName>()?);
+        let (has_set, set) = (set.is_some(), set.unwrap_or(DEFAULT_SET).parse::<ToolSetName>()?);
         let ready =
             tool.clone().into_tool(&set, parts.sources.output_bytes(), parts.sources.launcher());
         let ready = ready.map_err(RegistryError::Invalid)?;

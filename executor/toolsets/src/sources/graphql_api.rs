@@ -37,7 +37,7 @@ use crate::http::{Caller, answer::failure, resolve_headers};
 /// Bytes of a schema. The largest published schemas have a third of it.
 const SCHEMA: usize = 32 << 20;
 /// The greatest `depth`. Each level multiplies the size of the selection.
-const DEPTH: usize = 6;
+const MAX_DEPTH: usize = 6;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -118,9 +118,9 @@ impl Offers for GraphQlConfig {
         effects: &EffectRules,
         most: usize,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
-        if self.depth > DEPTH {
+        if self.depth > MAX_DEPTH {
             return Err(format!(
-                "`depth` is at most {DEPTH}, because each level multiplies the size of the query"
+                "`depth` is at most {MAX_DEPTH}, because each level multiplies the size of the query"
             ));
         }
         let is_wanted = included(&self.include)?;

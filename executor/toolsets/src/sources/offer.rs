@@ -25,15 +25,14 @@ use toolbox::{
 
 use super::CONNECT_TIMEOUT;
 
-/// First delay after a failure. Doubles up to [`RETRY`].
-const BACKOFF: Duration = Duration::from_millis(500);
+/// First delay after a failure. Doubles up to [`RETRY_INTERVAL`].
+const FIRST_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// Retry interval for a failed source that no call needs.
-const RETRY: Duration = Duration::from_mins(1);
+const RETRY_INTERVAL: Duration = Duration::from_mins(1);
 pub(super) const TOOLS: usize = 20_000;
 /// Bytes of a tool's name. Leaves space for the name of the set and a number.
 const ID: usize = 180;
-/// Bytes of a tool's description.
-const DESCRIPTION: usize = 1_000;
+const MAX_DESCRIPTION_BYTES: usize = 1_000;
 
 #[async_trait]
 pub(super) trait Offers: fmt::Debug + Send + Sync {
@@ -128,10 +127,10 @@ impl Asker {
             tracing::warn!(target: LOG_TARGET, set = %self.set, %error, "the tools of a set are not known");
             self.turn.put_off(wait);
             self.toolbox.update_set_unless(stop, &self.set, SourceTools::failed(error));
-            wait = (wait * 2).clamp(BACKOFF, RETRY);
+            wait = (wait * 2).clamp(FIRST_RETRY_DELAY, RETRY_INTERVAL);
             tokio::select! {
                 () = self.turn.wanted.notified() => {}
-                () = sleep(RETRY) => {}
+                () = sleep(RETRY_INTERVAL) => {}
             }
         }
     }
@@ -203,7 +202,7 @@ pub(super) fn tool_name(called: &str) -> Option<ToolName> {
 
 /// Truncates a description, because a model reads it.
 pub(super) fn described(text: &str) -> String {
-    cut(text.trim(), DESCRIPTION)
+    cut(text.trim(), MAX_DESCRIPTION_BYTES)
 }
 
 pub(super) fn cut(text: &str, most: usize) -> String {
@@ -261,7 +260,7 @@ mod tests {
     #[test]
     fn long_descriptions_are_cut() {
         assert_eq!(described(" x "), "x");
-        let long = described(&"ä ".repeat(DESCRIPTION));
-        assert!(long.ends_with("ä…") && long.len() <= DESCRIPTION + 3, "{long}");
+        let long = described(&"ä ".repeat(MAX_DESCRIPTION_BYTES));
+        assert!(long.ends_with("ä…") && long.len() <= MAX_DESCRIPTION_BYTES + 3, "{long}");
     }
 }

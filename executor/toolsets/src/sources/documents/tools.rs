@@ -13,9 +13,8 @@ use toolbox::{Tool, ToolContext, function};
 
 use super::{super::builtin::within, Document, Documents};
 
-const LIMIT: usize = 5;
-/// The greatest `limit`.
-const MOST: usize = 100;
+const DEFAULT_LIMIT: usize = 5;
+const MAX_LIMIT: usize = 100;
 
 /// The parameters of `list_rags`.
 #[derive(Deserialize, JsonSchema)]
@@ -44,7 +43,7 @@ struct Ask {
 }
 
 fn limit() -> usize {
-    LIMIT
+    DEFAULT_LIMIT
 }
 
 fn yes() -> bool {
@@ -131,7 +130,7 @@ fn find(documents: &Documents, ask: &Ask) -> Result<Vec<Match>, ToolError> {
     let collection = documents.collection(&ask.rag_id).map_err(unknown)?;
     let near = collection.words.nearest(&ask.query).into_iter();
     let near = near.filter(|(_, similarity)| *similarity >= ask.similarity_threshold);
-    let found = near.take(ask.limit.clamp(1, MOST)).map(|(at, similarity)| {
+    let found = near.take(ask.limit.clamp(1, MAX_LIMIT)).map(|(at, similarity)| {
         let Document { id, content, metadata } = collection.documents[at].clone();
         let metadata = ask.include_metadata.then_some(metadata);
         Match { id, content, similarity, metadata }

@@ -10,8 +10,7 @@ use crate::{
     template::text,
 };
 
-/// Errors of one response that a message names.
-const ERRORS: usize = 10;
+const MAX_SHOWN_ERRORS: usize = 10;
 
 pub(super) fn data(
     reply: Reply,
@@ -55,7 +54,7 @@ fn refusal(reply: &Reply, effect: Effect, seen: &Redaction) -> Option<ToolError>
 
 fn complaint(answer: &Value) -> Option<String> {
     let errors = answer.get("errors")?.as_array().filter(|errors| !errors.is_empty())?;
-    let said = errors.iter().take(ERRORS).map(|error| {
+    let said = errors.iter().take(MAX_SHOWN_ERRORS).map(|error| {
         let message =
             error.get("message").and_then(Value::as_str).unwrap_or("an error without a message");
         match error.get("path").and_then(Value::as_array) {

@@ -13,14 +13,15 @@ use super::{
 };
 
 /// Fields of one selection, which keep a request small.
-const FIELDS: usize = 400;
+const MAX_FIELDS: usize = 400;
 /// Objects that are searched for fields, including objects without a selectable field.
-const LOOKS: usize = 10_000;
+const MAX_SEARCHED_OBJECTS: usize = 10_000;
 
 /// Returns the selection below a field, and the schema of the selected value. The text is empty for
 /// a scalar.
 pub(super) fn select(types: &Types, of: &Ref, depth: usize) -> (String, Value) {
-    let mut selector = Selector { types, left: FIELDS, looks: LOOKS, path: Vec::new() };
+    let mut selector =
+        Selector { types, left: MAX_FIELDS, looks: MAX_SEARCHED_OBJECTS, path: Vec::new() };
     let made = selector.value(of, depth);
     made.unwrap_or_else(|| (" { __typename }".to_owned(), json!({})))
 }

@@ -5,8 +5,8 @@ use reqwest::Url;
 use serde_json::Value;
 
 /// References that may follow each other. A longer chain is a cycle.
-const HOPS: usize = 32;
-const NODES: usize = 4_000_000;
+const MAX_REFERENCES: usize = 32;
+const MAX_NODES: usize = 4_000_000;
 
 /// A document. References to other documents are not supported.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Document {
             let options = serde_saphyr::options! {
                 // `NO` is a country, and `y` a parameter.
                 strict_booleans: true,
-                budget: serde_saphyr::budget! { max_nodes: NODES, max_events: 2 * NODES },
+                budget: serde_saphyr::budget! { max_nodes: MAX_NODES, max_events: 2 * MAX_NODES },
             };
             serde_saphyr::from_str_with_options(text, options).map_err(|err| {
                 format!("the document is neither JSON nor YAML: {}", first_line(&err.to_string()))
@@ -55,7 +55,7 @@ impl Document {
     }
 
     pub(super) fn resolve<'a>(&'a self, mut value: &'a Value) -> Result<&'a Value, String> {
-        for _ in 0..HOPS {
+        for _ in 0..MAX_REFERENCES {
             let Some(reference) = value.get("$ref").and_then(Value::as_str) else {
                 return Ok(value);
             };
@@ -67,7 +67,7 @@ impl Document {
     /// Follows references to references. Returns the last reference and its value.
     pub(super) fn target(&self, reference: &str) -> Result<(String, &Value), String> {
         let mut reference = reference.to_owned();
-        for _ in 0..HOPS {
+        for _ in 0..MAX_REFERENCES {
             let value = self.lookup(&reference)?;
             match value.get("$ref").and_then(Value::as_str) {
                 Some(next) => next.clone_into(&mut reference),

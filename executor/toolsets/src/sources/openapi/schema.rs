@@ -12,11 +12,10 @@ use serde_json::{Map, Value, json};
 use super::document::Document;
 use crate::sources::offer::cut;
 
-const DEPTH: usize = 24;
-/// Bytes of a property's description.
-const DESCRIPTION: usize = 300;
+const MAX_DEPTH: usize = 24;
+const MAX_DESCRIPTION_BYTES: usize = 300;
 /// Choices of `enum`, `oneOf`, `anyOf` and `allOf`.
-const CHOICES: usize = 500;
+const MAX_CHOICES: usize = 500;
 const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
 
 /// The direction of a value. Some properties belong to requests or responses only.
@@ -80,7 +79,7 @@ impl<'a> Schemas<'a> {
         let Value::Object(written) = schema else {
             return if *schema == Value::Bool(false) { json!(false) } else { json!({}) };
         };
-        if self.left == 0 || depth > DEPTH {
+        if self.left == 0 || depth > MAX_DEPTH {
             return json!({});
         }
         self.left -= 1;
@@ -148,7 +147,7 @@ impl<'a> Schemas<'a> {
         for word in ["allOf", "anyOf", "oneOf", "prefixItems"] {
             if let Some(Value::Array(all)) = written.get(word)
                 && !all.is_empty()
-                && all.len() <= CHOICES
+                && all.len() <= MAX_CHOICES
             {
                 let all = all.iter().map(|inner| self.make(inner, depth + 1)).collect();
                 // Several incomplete schemas may match at once.
@@ -210,7 +209,7 @@ fn types(written: &Map<String, Value>, made: &mut Map<String, Value>) {
     }
     if let Some(Value::Array(choices)) = written.get("enum")
         && !choices.is_empty()
-        && choices.len() <= CHOICES
+        && choices.len() <= MAX_CHOICES
     {
         let mut choices = choices.clone();
         if is_nullable && !choices.contains(&Value::Null) {
@@ -225,7 +224,7 @@ fn plain(written: &Map<String, Value>, made: &mut Map<String, Value>) {
     describe(written, made);
     for word in ["title", "format", "pattern"] {
         if let Some(Value::String(text)) = written.get(word) {
-            made.insert(word.to_owned(), json!(cut(text, DESCRIPTION)));
+            made.insert(word.to_owned(), json!(cut(text, MAX_DESCRIPTION_BYTES)));
         }
     }
     for word in ["default", "const"] {
@@ -265,7 +264,7 @@ fn plain(written: &Map<String, Value>, made: &mut Map<String, Value>) {
 
 fn describe(written: &Map<String, Value>, made: &mut Map<String, Value>) {
     if let Some(Value::String(text)) = written.get("description") {
-        made.insert("description".to_owned(), json!(cut(text.trim(), DESCRIPTION)));
+        made.insert("description".to_owned(), json!(cut(text.trim(), MAX_DESCRIPTION_BYTES)));
     }
 }
 
