@@ -65,7 +65,6 @@ impl Remote {
         Ok((Self { connection }, wire))
     }
 
-    /// Returns the host, for messages.
     pub(super) fn name(&self) -> &str {
         &self.connection.host
     }
@@ -84,7 +83,6 @@ pub(super) struct HttpTransport {
     calls: BTreeMap<RequestKey, AbortHandle>,
     /// The task that reads the server's stream.
     hearing: JoinSet<()>,
-    /// The end of the wait for running requests.
     deadline: Option<Instant>,
 }
 

@@ -141,7 +141,6 @@ fn name_complaint(place: usize, name: &str, err: &ParseIdError) -> String {
 
 /// The field of a tool's `_meta` with example requests of users. MCP has no field for them.
 pub const EXAMPLES: &str = "faber/examples";
-/// Example requests of one tool.
 const MAX_EXAMPLES: usize = 100;
 
 fn read_examples(meta: Option<&MetaObject>) -> Vec<String> {

@@ -142,7 +142,6 @@ impl Transport<RoleClient> for StdioTransport {
     }
 }
 
-/// The part of a line that was read.
 struct LineBuffer {
     most: usize,
     bytes: Vec<u8>,

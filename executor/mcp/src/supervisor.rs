@@ -18,7 +18,6 @@ use super::{
 
 /// Time limit for a server's start and its first list of tools.
 pub const CONNECT: Duration = Duration::from_secs(30);
-/// Time limit for a new list of tools.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Delay before the tools are read again, so that several changes are read once.
 const REFRESH_DELAY: Duration = Duration::from_millis(50);

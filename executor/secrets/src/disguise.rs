@@ -19,14 +19,12 @@ pub(super) enum Disguise {
 }
 
 impl Disguise {
-    /// Returns the text before encoding.
     pub(super) fn text(&self) -> &str {
         match self {
             Self::Percent(text) | Self::Escaped(text) | Self::Lines(text) => text,
         }
     }
 
-    /// Returns the greatest length of an encoded form in bytes.
     pub(super) fn longest(&self) -> usize {
         match self {
             Self::Percent(text) => text.len() * 3,
@@ -36,7 +34,6 @@ impl Disguise {
         }
     }
 
-    /// Replaces each encoded form in a text.
     pub(super) fn taken_out(&self, from: String, instead: &str) -> String {
         let is_possible = match self {
             Self::Percent(text) => from.contains('%') || (text.contains(' ') && from.contains('+')),

@@ -90,7 +90,6 @@ impl SecretName {
     }
 }
 
-/// Resolves the variables for a program's environment.
 pub fn variables(
     texts: &BTreeMap<String, Text>,
     seen: &mut Redaction,
@@ -207,7 +206,6 @@ impl Redaction {
         }
     }
 
-    /// Redacts all texts and numbers in a value.
     pub fn clean_value(&self, value: Value) -> Value {
         if self.0.is_empty() {
             return value;

@@ -87,7 +87,6 @@ struct Applied {
     revision: Option<u64>,
     known: Known,
     wanted: Vec<Wanted>,
-    /// Sets whose condition does not hold.
     hidden: Vec<SetConfig>,
     read: Read,
     /// Complaints that are already logged.
@@ -118,13 +117,11 @@ pub enum RegistryError {
     },
     #[error("there are {most} {what}, which is the limit: remove some")]
     Full { what: &'static str, most: usize },
-    /// The condition of the set does not hold.
     #[error(
         "the toolset `{0}` does not exist now, because its `condition` is false: try again when \
          it is true"
     )]
     Hidden(String),
-    /// Other nodes change the same context.
     #[error("{0}")]
     Busy(String),
     #[error(transparent)]

@@ -55,7 +55,6 @@ pub struct Sources {
     stop: CancellationToken,
 }
 
-/// Sources that connect in tasks of their own.
 #[derive(Debug, Default)]
 struct Live {
     by_set: BTreeMap<ToolSetName, Connection>,
@@ -74,7 +73,6 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// Tools of the configuration, and why others are left out.
 #[derive(Debug, Default)]
 struct Made {
     tools: Vec<ReadyTool>,
@@ -207,7 +205,6 @@ impl Sources {
         self.toolbox.put_set(made.within(config.empty_set(SetStatus::Ready)));
     }
 
-    /// Registers a set and discovers its tools in a task.
     fn ask(&self, set: ToolSet, source: Box<dyn Offers>, effects: EffectRules) {
         let name = set.name.clone();
         self.toolbox.put_set(set);

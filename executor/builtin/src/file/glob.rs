@@ -151,7 +151,6 @@ fn brace_depth(text: &str) -> usize {
     most
 }
 
-/// Returns whether a part of a pattern names exactly one folder.
 fn is_literal(part: &str) -> bool {
     !part.contains(['*', '?', '[', ']', '{', '}', '\\', ',']) && !matches!(part, "" | "." | "..")
 }

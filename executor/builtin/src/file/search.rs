@@ -55,7 +55,6 @@ pub(super) enum SearchEnd {
     Halted(StopReason),
 }
 
-/// Compiles a pattern that matches within lines.
 pub(super) fn build_matcher(
     pattern: &str,
     is_case_insensitive: bool,

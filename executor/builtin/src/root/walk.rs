@@ -204,7 +204,6 @@ impl<'a> Walk<'a> {
         notes
     }
 
-    /// Counts a file with a line that is too long to search.
     pub(crate) fn count_unfinished(&mut self, shown: &str) {
         if self.unfinished.0 == 0 {
             shown.clone_into(&mut self.unfinished.1);

@@ -57,7 +57,6 @@ pub(super) struct Background(Mutex<Sessions>);
 
 #[derive(Debug, Default)]
 struct Sessions {
-    /// Sessions that are being started.
     beginning: usize,
     running: Vec<Session>,
 }

@@ -130,7 +130,6 @@ fn last_lines(file: &mut File, lines: usize, seen: &Redaction) -> io::Result<Tai
     Ok(Tail { text, end })
 }
 
-/// Counts line ends before the last line.
 fn count_breaks(bytes: &[u8]) -> usize {
     bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|byte| *byte == b'\n').count() - 1
 }

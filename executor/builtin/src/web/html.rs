@@ -10,7 +10,6 @@ use reqwest::Url;
 /// Longest address of a link. A longer one is data, or an attack.
 pub(super) const LINK_BYTES: usize = 2 << 10;
 const TITLE_BYTES: usize = 1 << 10;
-/// Elements whose contents are never read.
 const UNSEEN_TAGS: [&[u8]; 9] = [
     b"canvas",
     b"head",
@@ -24,7 +23,6 @@ const UNSEEN_TAGS: [&[u8]; 9] = [
 ];
 /// Elements around the content of a page.
 const SURROUNDING_TAGS: [&[u8]; 3] = [b"aside", b"footer", b"nav"];
-/// Elements that start a new line.
 const BLOCK_TAGS: [&[u8]; 27] = [
     b"address",
     b"article",
@@ -79,7 +77,6 @@ pub(super) fn join_link(base: &Url, href: &str) -> Option<Url> {
     (url.as_str().len() <= LINK_BYTES).then_some(url)
 }
 
-/// Removes tags and decodes entities.
 pub(super) fn strip_tags(html: &str) -> String {
     let mut text = String::new();
     for token in html_tokens(html) {
@@ -271,7 +268,6 @@ impl<'a> PageReader<'a> {
         self.page.text.is_empty() || self.page.text.ends_with('\n')
     }
 
-    /// Starts a new line after at least `wanted` line breaks.
     fn break_lines(&mut self, wanted: usize) {
         if self.is_marked {
             return;

@@ -122,7 +122,6 @@ async fn read_response(
     Err((LOST, format!("`{host}` does not serve MCP: it answered {status} with {kind}")))
 }
 
-/// Reads an answer that is one JSON document.
 async fn read_document(
     connection: &Connection,
     id: &RequestId,

@@ -20,12 +20,7 @@ pub struct OAuth {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Grant {
     /// A person logs in, once.
-    Person {
-        client: Option<Client>,
-        /// The URL of the client's metadata document.
-        document: Option<String>,
-        port: Option<u16>,
-    },
+    Person { client: Option<Client>, document: Option<String>, port: Option<u16> },
     /// The program itself has an account.
     Program { id: String, proof: Credential },
     /// Exchanges the identity token of a company's identity provider.

@@ -4,7 +4,6 @@ use http_client::Broken;
 use rmcp::transport::auth::AuthError;
 use secrets::Redaction;
 
-/// Characters of a server's message that are shown.
 pub(super) const MAX_CHARACTERS: usize = 500;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +44,6 @@ impl Denied {
         }
     }
 
-    /// Marks a refusal as a failed discovery.
     pub(super) fn into_unfound(self) -> Self {
         match self {
             Self::Refused(text) => Self::Unfound(text),

@@ -51,7 +51,6 @@ pub(super) struct AuthHttp {
 struct SharedNet {
     http: Http,
     server: Url,
-    /// The configured identity provider.
     second: Option<Url>,
     is_private: OnceCell<bool>,
 }
@@ -62,7 +61,6 @@ struct Registered {
     client_secret_expires_at: u64,
 }
 
-/// The URL is not secure enough for secrets.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not used: Faber requests tokens by https only, or on this machine")]
 pub(super) struct Insecure(String);
@@ -131,7 +129,6 @@ impl AuthHttp {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Returns when the secret of the last registered client expires.
     pub(super) fn secret_until(&self) -> Option<u64> {
         Some(self.secret_until.load(Ordering::Relaxed)).filter(|until| *until > 0)
     }

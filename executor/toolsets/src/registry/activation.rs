@@ -71,7 +71,6 @@ struct Names {
     tool_set_names: Vec<String>,
 }
 
-/// The output of `list_toolset`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Listed {
@@ -88,7 +87,6 @@ struct Described {
     tools: Vec<String>,
 }
 
-/// The output of the other two tools.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Outcome {

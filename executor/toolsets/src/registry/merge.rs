@@ -64,7 +64,6 @@ impl Registered {
 
 pub(super) type Read = BTreeMap<String, Arc<Documents>>;
 
-/// A set that the toolbox should have.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wanted {
     pub(super) config: SetConfig,

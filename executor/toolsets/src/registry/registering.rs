@@ -201,7 +201,6 @@ impl Registry {
     }
 }
 
-/// Returns the creation time of a set that registered tools created.
 fn since(applied: &Applied, set: &ToolSetName) -> Option<Timestamp> {
     let tools = applied.known.tools.iter().filter(|tool| tool.set == set.as_str());
     tools.map(Registered::since).min()

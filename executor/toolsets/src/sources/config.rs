@@ -26,7 +26,6 @@ use crate::command::{Action, CommandTool};
 pub struct SetConfig {
     pub name: ToolSetName,
     pub description: String,
-    /// `true` if plans may use it.
     pub active: bool,
     pub source: Source,
     /// The effects of tools, where the source says something else. The key stands in `source`.
@@ -74,7 +73,6 @@ pub enum Source {
     Documents(Arc<Documents>),
 }
 
-/// The kinds of sources. Each is the key of a map.
 const KINDS: [&str; 5] = ["mcp", "tools", "builtin", "openapi", "graphql"];
 
 /// The key beside the kind that sets effects.
@@ -269,7 +267,6 @@ impl SetConfig {
         tools.iter().map(with_effect).collect()
     }
 
-    /// Returns the set without tools, as the toolbox lists it.
     pub(crate) fn empty_set(&self, status: SetStatus) -> ToolSet {
         ToolSet {
             name: self.name.clone(),

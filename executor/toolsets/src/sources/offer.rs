@@ -102,7 +102,6 @@ impl Asker {
         Arc::clone(&self.turn)
     }
 
-    /// Runs until the tools are known or `stop` is cancelled.
     pub(super) async fn run(self, stop: CancellationToken) {
         tokio::select! {
             () = self.ask(&stop) => {}
@@ -200,7 +199,6 @@ pub(super) fn tool_name(called: &str) -> Option<ToolName> {
     name[..name.floor_char_boundary(ID)].parse().ok()
 }
 
-/// Truncates a description, because a model reads it.
 pub(super) fn described(text: &str) -> String {
     cut(text.trim(), MAX_DESCRIPTION_BYTES)
 }

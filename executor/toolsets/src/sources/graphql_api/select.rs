@@ -30,7 +30,6 @@ struct Selector<'a> {
     types: &'a Types,
     left: usize,
     looks: usize,
-    /// The types from the root to the present object.
     path: Vec<&'a str>,
 }
 

@@ -17,9 +17,10 @@ static TEXT: LazyLock<Value> = LazyLock::new(|| json!({ "type": "string" }));
 pub(super) enum Body {
     #[default]
     None,
-    /// The value of one parameter.
-    Whole { key: String, kind: Kind },
-    /// An object of several parameters.
+    Whole {
+        key: String,
+        kind: Kind,
+    },
     Fields {
         names: Vec<String>,
         kind: Kind,
@@ -131,7 +132,6 @@ impl Kind {
 }
 
 impl Body {
-    /// Returns the body of a call and its media type.
     pub(super) fn write(&self, parameters: &Value) -> Option<(Vec<u8>, &str)> {
         match self {
             Self::None => None,

@@ -40,7 +40,6 @@ pub(super) struct Operation {
     pub(super) input: Value,
     pub(super) output: Option<Value>,
     pub(super) call: Call,
-    /// The reason why the tool cannot be called.
     pub(super) obstacle: Option<String>,
 }
 
@@ -102,7 +101,6 @@ pub(super) fn operations(
     Ok(operations)
 }
 
-/// Returns the approximate number of operations.
 fn count(document: &Document) -> usize {
     let paths = document.root().get("paths").and_then(Value::as_object);
     let items = paths.into_iter().flatten().filter_map(|(_, item)| item.as_object());
@@ -145,7 +143,6 @@ struct Reader<'a> {
     auth: &'a BTreeMap<String, Credential>,
     item: &'a Value,
     written: &'a Value,
-    /// Nodes that the tool's schemas may have.
     nodes: usize,
 }
 
@@ -153,7 +150,6 @@ struct Input<'a> {
     schemas: Schemas<'a>,
     properties: Map<String, Value>,
     required: Vec<String>,
-    /// Names of the parameters in the path.
     in_path: BTreeSet<&'a str>,
 }
 
@@ -227,7 +223,6 @@ impl<'a> Reader<'a> {
         Ok(all)
     }
 
-    /// Returns the schema of the first successful response in JSON.
     fn output(&self) -> Option<Value> {
         let answers = self.written.get("responses")?.as_object()?;
         let status = ["200", "201", "202", "203", "2XX", "2xx"];
@@ -337,7 +332,6 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Returns the names between the braces of a path.
 fn holes(path: &str) -> Vec<&str> {
     let parts = path.split('{').skip(1);
     parts.filter_map(|part| part.split_once('}').map(|(hole, _)| hole)).collect()

@@ -42,7 +42,6 @@ pub(super) struct Parameter {
     allow_reserved: bool,
 }
 
-/// The parts of a request that parameters fill.
 #[derive(Debug, Default)]
 pub(super) struct Filled {
     pub(super) path: Vec<(String, String)>,
@@ -243,7 +242,6 @@ fn reserved_kept_in_item(text: &str) -> String {
     reserved_kept(text).replace(',', "%2C")
 }
 
-/// Writes each nested value with its path.
 fn deep(name: &str, value: &Value, query: &mut Vec<String>, encode: fn(&str) -> String) {
     match value {
         Value::Null => {}

@@ -29,7 +29,6 @@ pub(super) enum Direction {
 pub(super) struct Schemas<'a> {
     document: &'a Document,
     direction: Direction,
-    /// Nodes that may still be converted.
     left: usize,
     /// The name in `$defs` of each reference.
     names: BTreeMap<String, String>,
@@ -54,7 +53,6 @@ impl<'a> Schemas<'a> {
         self.make(schema, 0)
     }
 
-    /// Returns the schemas that were referenced so far.
     pub(super) fn defs(mut self) -> Map<String, Value> {
         let mut defs = Map::new();
         while let Some((name, schema)) = self.queue.pop_front() {

@@ -95,7 +95,6 @@ pub(super) struct Security {
     pub(super) wanted: Vec<String>,
 }
 
-/// Chooses the first alternative with configured credentials.
 pub(super) fn choose(
     document: &Document,
     operation: &Value,
