@@ -49,7 +49,7 @@ pub(crate) struct Mind {
 }
 
 pub(crate) fn tools(mind: &Arc<Mind>) -> Vec<Arc<dyn Tool>> {
-    let mut tools = dispatch::tools();
+    let mut tools = dispatch::dispatch_tools();
     tools.extend(turn::model_steps(mind));
     tools
 }

@@ -28,7 +28,7 @@ fn draft(steps: Value) -> Draft {
     parse_value(json!({ "tools": steps })).unwrap()
 }
 
-fn compile(draft: &Draft) -> Arc<Plan> {
+fn compile_plan(draft: &Draft) -> Arc<Plan> {
     let tool = |set: &str, name: &str, effect| CatalogTool {
         definition: Arc::new(ToolDefinition {
             name: name.parse().unwrap(),
@@ -79,7 +79,7 @@ fn run_to_end(mut execution: Execution) -> Execution {
 fn run_steps(steps: Value) -> Execution {
     let input = Arc::new(json!({ "names": ["x", "a"], "others": ["x"] }));
     let options = ExecutionOptions { input, ..ExecutionOptions::default() };
-    let (plan, now) = (compile(&draft(steps)), Timestamp::UNIX_EPOCH);
+    let (plan, now) = (compile_plan(&draft(steps)), Timestamp::UNIX_EPOCH);
     run_to_end(machine::create_execution(ExecutionId::draw(now), &plan, options, now).0)
 }
 
@@ -87,7 +87,7 @@ fn run_steps(steps: Value) -> Execution {
 /// possible.
 fn find_repeats(done: &RepeatGuard<'_>, steps: Value) -> Vec<String> {
     let draft = draft(steps);
-    let found = done.find_repeats(&draft, &compile(&draft));
+    let found = done.find_repeats(&draft, &compile_plan(&draft));
     let lines = found.iter().map(|diagnostic| {
         assert_eq!(diagnostic.code, "plan.done_twice");
         let names: Vec<&str> = diagnostic.message.split('`').skip(1).step_by(2).collect();
@@ -185,7 +185,7 @@ fn a_finished_loop_does_not_block_a_loop_over_another_list() {
 fn calls_of_all_earlier_versions_are_remembered() {
     let first = run_steps(json!([send_one("first", "a"), send_one("bad", "b")]));
     let next = |ended: &Execution, steps: Value| {
-        let plan = compile(&draft(steps));
+        let plan = compile_plan(&draft(steps));
         let created = create_replan(ended, &plan).unwrap();
         let (id, now) = (ExecutionId::draw(ended.created_at()), ended.created_at());
         run_to_end(machine::create_execution_from(id, &plan, created, now).unwrap().0)

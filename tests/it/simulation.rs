@@ -431,7 +431,7 @@ async fn remove_and_restore_tools(world: Arc<World>, toolbox: Toolbox) {
     let set = toolbox.whole_set(&name).expect("the ledger has tools");
     while !world.is_calm() {
         time::sleep(Duration::from_millis(1 + world.dice.below(3_000))).await;
-        toolbox.remove(&name);
+        toolbox.remove_set(&name);
         // Sometimes only for a moment, during a write.
         let most = if world.dice.happens(500) { 40 } else { 3_000 };
         time::sleep(Duration::from_millis(1 + world.dice.below(most))).await;

@@ -8,7 +8,7 @@ mod sqlite;
 
 use std::{sync::Arc, time::Duration};
 
-use shared::store::{Store, memory_store::Memory};
+use shared::store::{Store, memory::Memory};
 use tests::{
     conformance::{self, StorePair},
     faulty::{Dice, FaultRates, FaultyStore},

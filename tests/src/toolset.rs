@@ -71,8 +71,8 @@ impl Connected {
 
     /// Waits until the toolset is ready or has failed.
     pub async fn status(&self) -> SetStatus {
-        self.toolbox.wake(&set());
-        self.toolbox.settled_set(&set(), MAX_WAIT).await.expect("the set is registered")
+        self.toolbox.reconnect_set(&set());
+        self.toolbox.wait_for_set(&set(), MAX_WAIT).await.expect("the set is registered")
     }
 
     /// Returns a tool.

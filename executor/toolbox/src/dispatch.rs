@@ -329,8 +329,8 @@ mod tests {
 
     #[test]
     fn only_agent_call_tools_dispatch_to_other_tools() {
-        let of = |toolbox: &Toolbox, tool: &ToolName, given| Dispatch::of(toolbox, tool, &given);
-        let once = name(Effect::Once);
+        let of = |toolbox: &Toolbox, tool: &ToolName, given| Dispatch::parse(toolbox, tool, &given);
+        let once = dispatch_tool_name(Effect::Once);
         assert!(of(&toolbox(), &"flow.echo".parse().unwrap(), json!({})).is_none());
         assert!(of(&toolbox(), &once, json!({ "tool": 1 })).unwrap().is_err());
         // Without agents the name is unknown.

@@ -173,7 +173,8 @@ impl Tool for AnswerStep {
             }
         };
         let toolbox = self.mind.open_toolbox()?;
-        let shown = |name: &&str| name.parse().map(|name| toolbox.shown_of(&name).to_string());
+        let shown =
+            |name: &&str| name.parse().map(|name| toolbox.display_name_of(&name).to_string());
         let shown: Vec<_> = used.iter().filter_map(|name| shown(name).ok()).collect();
         let mut output = json!({
             "answer": answer,
@@ -249,7 +250,7 @@ impl Mind {
             Vec::new()
         };
         let mut messages = vec![Message::System(rules), Message::User(given.query.clone())];
-        history::add_messages(&given.history, &mut messages, |name| toolbox.shown_of(name));
+        history::add_messages(&given.history, &mut messages, |name| toolbox.display_name_of(name));
         let question = Question { messages, tools: offered, answer: None };
         tokio::select! {
             reply = self.model.ask(&question) => reply.map_err(|err| to_tool_error(&err)),

@@ -8,7 +8,7 @@ use std::{
 use mcp::oauth::Logins;
 use toolsets::sources::SetConfig;
 
-use super::{Config, FILE};
+use super::{Config, DEFAULT_FILE};
 
 /// Suffixes of the files and folders of a SQLite store.
 const BESIDE: [&str; 5] = ["", "-wal", "-shm", "-journal", WORKERS];
@@ -18,7 +18,7 @@ impl Config {
     /// Returns the configuration file, the files that it reads, and the files with data. They need
     /// not exist.
     pub fn own_files(&self, base: &Path) -> Vec<PathBuf> {
-        let mut own = vec![base.join(FILE), absolute(&self.data)];
+        let mut own = vec![base.join(DEFAULT_FILE), absolute(&self.data)];
         own.extend(self.file.as_deref().map(absolute));
         own.extend(self.described.iter().map(|path| absolute(path)));
         own.extend(self.toolkit.value.files.iter().map(|path| absolute(path)));

@@ -76,7 +76,7 @@ impl Wait<'_> {
     /// inbox in the append that records its effect, so this function reads the inbox before the
     /// state.
     async fn is_left_waiting(&self, tree: &EventTree) -> Result<bool, Failure> {
-        for id in tree.queued() {
+        for id in tree.waiting_children() {
             if self.load_state(id).await? != "WAITING" {
                 return Ok(false);
             }

@@ -28,7 +28,7 @@ fn connecting_toolset(name: &str) -> ToolSet {
 
 async fn embed(store: &Arc<Memory>, sets: Vec<ToolSet>) -> Embedded {
     let store = Arc::clone(store) as Arc<dyn Store>;
-    Embedded::embed(store, sets, Options::default()).await.unwrap()
+    Embedded::over(store, sets, Options::default()).await.unwrap()
 }
 
 #[tokio::test]
@@ -41,7 +41,7 @@ async fn a_stored_plan_waits_for_its_own_toolset_and_calls_no_tool_with_a_simila
     let id = after.engine().executions.start_plan(plan.id(), Order::default()).await.unwrap();
     let begun = after.engine().executions.reader.load(id).await.unwrap().unwrap();
     assert_eq!(begun.state(), ExecutionState::Pending);
-    after.engine().tools.inventory.toolbox().put(toolset("m", "b"));
+    after.engine().tools.inventory.toolbox().put_set(toolset("m", "b"));
     let ended = after.ended(id).await.unwrap();
     assert_eq!(ended.outputs(), json!({ "x": "m" }));
     after.close().await;

@@ -125,7 +125,7 @@ async fn waits_for_of_a_parent_names_the_child_and_its_reason() {
         "message": "needs approval of `n`, which calls `flow.noop`" }]);
     assert_eq!(execution["waitsFor"], expected);
     let fields = "findings(first: 1) { code severity message causeExecutionId remedies { mutation variables } }";
-    let execution = world.execution(&id, fields).await;
+    let execution = api.execution(&id, fields).await;
     let found = &execution["findings"][0];
     assert_eq!((&found["code"], &found["severity"]), (&json!("wait.child"), &json!("WARNING")));
     assert!(text(&found["message"]).ends_with(": needs approval of `n`, which calls `flow.noop`"));

@@ -250,10 +250,10 @@ async fn an_open_call_is_settled_in_the_execution_that_repeated_it() {
     let shop = Shop::new();
     let workspace = &shop.workspace;
     let check = json!({ "id": "check", "name": "own.check" });
-    let mut paid = pay(&json!({}));
+    let mut paid = pay_step(&json!({}));
     paid["dependsOn"] = json!("check");
     let first = shop.run(&json!([check, paid]), &[], 1).await;
-    shop.answer();
+    shop.let_pay_answer();
     workspace.file("broken", "");
     let second = workspace.json(&["retry", &first, "--yes"], 1).await;
     let second = text(&second["executionId"]).to_owned();

@@ -121,7 +121,7 @@ async fn serve_hub(hub_state: Hub) -> (String, Arc<Hub>, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let mut tasks = JoinSet::new();
-    tasks.spawn(async move { axum::serve_hub(listener, app).await.unwrap() });
+    tasks.spawn(async move { axum::serve(listener, app).await.unwrap() });
     (url, hub_state, tasks)
 }
 

@@ -142,7 +142,7 @@ async fn tools_that_an_http_server_adds_are_found() {
     let test = ServerTest::new().await;
     let name = "s.grown".parse().unwrap();
     let toolbox = &test.connected.toolbox;
-    let mut changes = toolbox.changes();
+    let mut changes = toolbox.subscribe_changes();
     wait_until("the client listens", || test.server.has_listener()).await;
     test.call("look", "grow").await.unwrap();
     let found = async {

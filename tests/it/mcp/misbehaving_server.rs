@@ -213,7 +213,7 @@ async fn tools_that_a_server_adds_are_found() {
     let name = "s.grown".parse().unwrap();
     let toolbox = &test.connected.toolbox;
     assert!(matches!(toolbox.find(&name), Found::Unknown));
-    let mut changes = toolbox.changes();
+    let mut changes = toolbox.subscribe_changes();
     test.call("grow", json!({})).await.unwrap();
     let found = async {
         while !matches!(toolbox.find(&name), Found::Tool(_)) {
@@ -266,7 +266,7 @@ async fn a_server_that_does_not_answer_fails_after_30_seconds() {
     for mode in ["mute", "deaf"] {
         let test = ServerTest::begin(mode);
         let name = "s".parse().unwrap();
-        let status = test.connected.toolbox.settled_set(&name, Duration::from_mins(1)).await;
+        let status = test.connected.toolbox.wait_for_set(&name, Duration::from_mins(1)).await;
         let Some(SetStatus::Failed { error }) = status else { panic!("{status:?}") };
         expect!["`node` did not answer as an MCP server within 30 s"].assert_eq(&error);
     }

@@ -143,16 +143,16 @@ async fn existing_sets_and_tools_are_not_overwritten() {
         assert_eq!(err, RegistryError::Exists { what: "a tool", name: name.to_owned() });
     }
     // No plan could call the tool by this name.
-    let err = registry.register(None, tool("flow.x")).await.unwrap_err().to_string();
+    let err = registry.register_tool(None, tool("flow.x")).await.unwrap_err().to_string();
     assert!(err.contains("also a tool of the toolset `flow`"), "{err}");
-    let of_mine = registry.register(Some("mine"), tool("flow.x")).await.unwrap();
+    let of_mine = registry.register_tool(Some("mine"), tool("flow.x")).await.unwrap();
     assert_eq!(of_mine.as_str(), "mine.flow.x");
     assert!(registry.unregister(&of_mine).await.unwrap());
     assert_eq!(registry.register_tool(Some("mine"), tool("x")).await.unwrap().as_str(), "mine.x");
     let err = registry.register_tool(Some("mine"), tool("x")).await.unwrap_err();
     assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
     for own in ["flow", "faber_agent"] {
-        let err = registry.register(Some(own), tool("x")).await.unwrap_err();
+        let err = registry.register_tool(Some(own), tool("x")).await.unwrap_err();
         assert!(err.to_string().contains("come from its source"), "{err}");
     }
     let err = registry.remove_set(&"a".parse().unwrap()).await.unwrap_err();
@@ -178,7 +178,7 @@ async fn a_wrong_set_or_tool_is_explained() {
     }
     let odd =
         json!({ "name": "t", "parameters": { "type": "strnig" }, "run": { "command": ["x"] } });
-    let err = registry.register(None, odd).await.unwrap_err().to_string();
+    let err = registry.register_tool(None, odd).await.unwrap_err().to_string();
     assert!(err.contains("not a JSON Schema"), "{err}");
     for kind in [json!("array"), json!(["string", "null"])] {
         let odd =

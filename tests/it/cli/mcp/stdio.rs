@@ -196,23 +196,23 @@ async fn execute_returns_at_an_approval_and_approve_continues() {
 /// `createAuthor` of the demo takes longer than a millisecond, and has an output schema.
 #[tokio::test]
 async fn a_call_with_an_unknown_outcome_is_settled() {
-    let home = Home::new();
-    let mut client = Client::of(&home, &[]).await;
+    let workspace = Workspace::new();
+    let mut client = Client::start_in(&workspace, &[]).await;
     let plan = json!({ "tools": [{ "id": "a", "name": "createAuthor", "timeoutMs": 1,
         "onError": "wait", "parameters": { "name": "Eve", "email": "eve@example.com" } }] });
-    let plan = client.plan(&plan.to_string()).await;
-    let (waits, told) = client.done("execute", json!({ "id": plan })).await;
+    let plan = client.create_plan(&plan.to_string()).await;
+    let (waits, told) = client.call_ok("execute", json!({ "id": plan })).await;
     assert_eq!(waits["state"], "WAITING", "{told}");
     let settle = |output: Value| json!({ "id": waits["executionId"], "stepId": "a", "outcome": "SUCCEEDED", "output": output });
-    let (error, told) = client.refused("settle", settle(json!(["Eve"]))).await;
+    let (error, told) = client.call_refused("settle", settle(json!(["Eve"]))).await;
     assert_eq!(error["code"], "INVALID_ARGUMENT", "{told}");
     assert!(told.contains("outputSchema"), "{told}");
     let author = json!({ "_id": "6b08798b14f7402e6a74d3db", "name": "Eve",
         "email": "eve@example.com", "createdAt": "2026-01-01T00:00:00Z",
         "updatedAt": "2026-01-01T00:00:00Z" });
-    client.done("settle", settle(author.clone())).await;
+    client.call_ok("settle", settle(author.clone())).await;
     let status = json!({ "id": waits["executionId"], "wait": true });
-    let (done, told) = client.done("status", status).await;
+    let (done, told) = client.call_ok("status", status).await;
     assert_eq!((&done["state"], &done["outputs"]["a"]), (&json!("COMPLETED"), &author), "{told}");
 }
 

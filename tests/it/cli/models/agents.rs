@@ -40,7 +40,7 @@ async fn an_agent_answers_after_a_turn_with_many_large_outputs() {
         );
     }
     // It needed two turns. The others were skipped, as in every agent.
-    let told = home.run(&["watch", ran["executionId"].as_str().unwrap()]).await;
+    let told = workspace.run(&["watch", ran["executionId"].as_str().unwrap()]).await;
     assert_eq!(told.status, 0, "{told:?}");
     assert!(told.err.contains("COMPLETED") && !told.err.contains("note: "), "{told:?}");
     // Turns are steps, but not tools with a usage.

@@ -224,7 +224,7 @@ fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
             .collect();
     }
     if execution.repeats_open_call(task) {
-        let again = retry().labelled("repeat the call under the key of the first one");
+        let again = retry().with_label("repeat the call under the key of the first one");
         return settle_remedies(view, task).into_iter().chain([again]).collect();
     }
     match error.code.as_str() {
