@@ -2,13 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
+use engine::{Engine, retention::Retention};
 use executor::worker::WorkerHandle;
 use futures::FutureExt;
 use shared::store::Store;
 use tokio::{sync::Mutex, time::Instant};
 use toolbox::{SetStatus, Toolbox};
 
-use crate::{local_engine::LocalEngine, retention::Retention, server::Hooks, web};
+use crate::{server::Hooks, web};
 
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
@@ -39,10 +40,10 @@ impl WriteProbe {
 }
 
 /// Returns the parts of the server that depend on the engine: readiness, metrics and pages.
-pub(crate) fn hooks(local: &LocalEngine, retention: &Arc<Retention>) -> Hooks {
-    let counted = Arc::clone(local.engine.store());
+pub fn hooks(engine: &Engine, worker: Option<WorkerHandle>, retention: &Arc<Retention>) -> Hooks {
+    let counted = Arc::clone(engine.store());
     let probe = Arc::new(WriteProbe::new(Arc::clone(&counted)));
-    let (toolbox, worker) = (local.engine.tools.inventory.toolbox().clone(), local.worker());
+    let toolbox = engine.tools.inventory.toolbox().clone();
     let retention = Arc::clone(retention);
     Hooks {
         ready: Arc::new(move || {

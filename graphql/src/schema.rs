@@ -38,10 +38,10 @@ mod toolkit;
 mod waits;
 
 use async_graphql::{SDLExportOptions, SchemaBuilder};
+use engine::Engine;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::rounded::Written;
-use crate::engine::Engine;
 
 use self::{
     connection::Part, execution::Execution, guard::Guard, mutation::Mutation, plan::Plan,

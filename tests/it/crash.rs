@@ -12,7 +12,7 @@ mod workspace;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use graphql::store::open_store;
+use engine::store::open_store;
 use shared::{
     event::{Event, RecordedEvent},
     id::{ExecutionId, Seq, WorkerId},

@@ -42,8 +42,11 @@ fn workspace_dependencies(folder: &Path) -> Vec<String> {
     names.filter(|name| own.contains(*name)).map(str::to_owned).collect()
 }
 
+/// Returns the name of the package in a folder.
 fn name_of(folder: &Path) -> String {
-    folder.file_name().unwrap().to_str().unwrap().to_owned()
+    let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+    let (_, rest) = manifest.split_once("name = \"").unwrap();
+    rest.split('"').next().unwrap().to_owned()
 }
 
 #[test]
@@ -68,7 +71,12 @@ fn crates_depend_in_one_direction() {
         secrets: shared
         toolbox: shared
         toolsets: builtin http_client mcp sandbox secrets shared toolbox
-        graphql: executor mcp mongo offline planner sandbox shared sqlite toolbox toolsets
+        graphql: engine executor planner shared toolbox toolsets
+        engine: executor mongo offline planner shared sqlite toolbox toolsets
+        faber: engine executor shared toolbox
+        client: engine executor graphql planner shared toolbox
+        mcp_server: client engine shared
+        faber-cli: client engine executor graphql mcp mcp_server offline planner sandbox shared toolbox toolsets
     "]]
     .assert_eq(&lines.collect::<String>());
 }

@@ -35,7 +35,7 @@ fn build() -> PathBuf {
         Some(name) => name,
     };
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "graphql", "--bin", "faber", "--profile", name])
+        .args(["build", "--quiet", "--package", "faber-cli", "--bin", "faber", "--profile", name])
         .arg("--target-dir")
         .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))

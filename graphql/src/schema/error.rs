@@ -1,9 +1,8 @@
 //! Errors as the API returns them: a code, a message, and details for some codes.
 
 use async_graphql::{Error, ErrorExtensionValues, Value};
+use engine::EngineError;
 use serde::Serialize;
-
-use crate::engine::EngineError;
 
 /// Alphabet of references, without letters that look like digits.
 const REFERENCE: [char; 32] = [

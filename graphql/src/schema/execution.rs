@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
+use engine::{Engine, EventBudget, MAX_FINDINGS};
 use serde_json::Value;
 use shared::{
     execution::{self, Execution as State},
@@ -22,7 +23,6 @@ use super::{
     step::{StepError, StepStatus},
     waits::Wait,
 };
-use crate::engine::{self, Engine, EventBudget, MAX_FINDINGS};
 
 /// Largest page of `events`.
 const EVENTS: usize = 10_000;

@@ -7,7 +7,6 @@ use super::{
     plan::Severity,
     scalar::{DateTime, int},
 };
-use crate::engine;
 
 /// Kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]

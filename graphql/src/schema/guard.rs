@@ -17,6 +17,10 @@ use async_graphql::{
     },
 };
 use async_trait::async_trait;
+use engine::{
+    Engine,
+    access::{AccessError, Grant},
+};
 use futures::{StreamExt, stream::BoxStream};
 
 use super::{
@@ -26,11 +30,7 @@ use super::{
     loaders::Loaders,
     nulls::Nulls,
 };
-use crate::{
-    access::{AccessError, Grant},
-    document,
-    engine::Engine,
-};
+use crate::document;
 
 pub(super) struct Guard {
     settings: Arc<Settings>,

@@ -1,13 +1,10 @@
 //! Removal of old data.
 
 use async_graphql::{Context, Object, Result, SimpleObject};
+use engine::{Engine, age, prune};
 use shared::store;
 
 use super::error::{ApiError, invalid};
-use crate::{
-    config::age,
-    engine::{Engine, prune},
-};
 
 /// Number of objects that `prune` removed.
 #[derive(Clone, Copy, Debug, SimpleObject)]

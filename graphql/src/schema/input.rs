@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_graphql::{Enum, ID, InputObject};
+use engine::Order;
 use planner::draft::{Draft, DraftRetry, DraftStep, SubDraft};
 use serde_json::{Map, Value};
 use shared::{
@@ -17,7 +18,6 @@ use super::{
     rounded::{self, Written},
     scalar::DateTime,
 };
-use crate::engine::{self, Order};
 
 /// Draft of a plan, written by a person or a model.
 #[derive(Clone, Debug, InputObject)]
@@ -214,10 +214,9 @@ pub(super) enum PlanCache {
     Exact,
 }
 
-impl From<Option<PlanningOptions>> for engine::PlanningOptions {
-    fn from(options: Option<PlanningOptions>) -> Self {
-        let PlanningOptions { planner, tool_sets, actions, max_tools, cache } =
-            options.unwrap_or_default();
+impl From<PlanningOptions> for engine::PlanningOptions {
+    fn from(options: PlanningOptions) -> Self {
+        let PlanningOptions { planner, tool_sets, actions, max_tools, cache } = options;
         let (tool_sets, actions) = (tool_sets.unwrap_or_default(), actions.unwrap_or_default());
         let cache = cache.map(Into::into);
         Self { planner, tool_sets, actions, max_tools, is_last: false, cache }
@@ -237,11 +236,8 @@ pub(super) struct AgentOptions {
     tool_sets: Option<Vec<String>>,
 }
 
-impl From<Option<AgentOptions>> for engine::AgentOptions {
-    fn from(options: Option<AgentOptions>) -> Self {
-        let Some(AgentOptions { planner, max_tool_turns, tool_sets }) = options else {
-            return Self::default();
-        };
+impl From<AgentOptions> for engine::AgentOptions {
+    fn from(AgentOptions { planner, max_tool_turns, tool_sets }: AgentOptions) -> Self {
         Self { planner, max_tool_turns, tool_sets: tool_sets.unwrap_or_default() }
     }
 }

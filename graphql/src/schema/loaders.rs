@@ -8,6 +8,7 @@ use std::{
 };
 
 use async_graphql::dataloader::{DataLoader, Loader};
+use engine::{Engine, EngineError};
 use futures::{StreamExt, TryStreamExt, future::BoxFuture, stream};
 use shared::{
     execution::Execution,
@@ -20,7 +21,6 @@ use shared::{
 use tokio::{sync::OnceCell, task::JoinSet};
 
 use super::error::{ApiError, ApiResult, exceeded};
-use crate::engine::{Engine, EngineError};
 
 /// Loads of one list that run at the same time.
 const WIDTH: usize = 16;

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use async_graphql::{Context, Enum, ID, MergedObject, Object, Result};
+use engine::{Engine, EngineError, SettleOrder};
 use serde_json::Value;
 use shared::id::ExecutionId;
 
@@ -19,7 +20,6 @@ use super::{
     tool_work::ToolMutation,
     toolkit::ToolkitMutation,
 };
-use crate::engine::{Engine, EngineError, SettleOrder};
 
 /// Mutations. A mutation that starts an execution returns when the execution is stored. Use a
 /// subscription or `execution` to follow it.
@@ -39,7 +39,7 @@ impl WorkMutation {
         #[graphql(desc = "Purpose of the plan, in words, at most 64 KiB.")] query: String,
         #[graphql(desc = "Options of planning.")] options: Option<PlanningOptions>,
     ) -> Result<Plan> {
-        let plan = ctx.data::<Engine>()?.plans.plan_query(&query, &options.into()).await;
+        let plan = ctx.data::<Engine>()?.plans.plan_query(&query, &or_default(options)).await;
         Ok(Plan(plan.map_err(ApiError::from)?))
     }
 
@@ -105,7 +105,7 @@ impl WorkMutation {
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
         let order = ExecutionOptions::order(execution)?;
-        let id = engine.executions.plan_and_start(&query, &planning.into(), order).await;
+        let id = engine.executions.plan_and_start(&query, &or_default(planning), order).await;
         started(engine, id).await
     }
 
@@ -118,7 +118,7 @@ impl WorkMutation {
         #[graphql(desc = "Options of the agent.")] options: Option<AgentOptions>,
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
-        let id = engine.executions.start_agent(&query, &options.into()).await;
+        let id = engine.executions.start_agent(&query, &or_default(options)).await;
         started(engine, id).await
     }
 
@@ -183,7 +183,7 @@ impl WorkMutation {
         #[graphql(desc = "Options of planning.")] options: Option<PlanningOptions>,
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
-        let id = engine.executions.replan(execution(&execution_id)?, &options.into()).await;
+        let id = engine.executions.replan(execution(&execution_id)?, &or_default(options)).await;
         started(engine, id).await
     }
 
@@ -320,7 +320,7 @@ impl WorkMutation {
 
 /// Action for many executions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
-#[graphql(remote = "crate::engine::BulkAction")]
+#[graphql(remote = "engine::BulkAction")]
 pub(super) enum BulkAction {
     /// Cancels executions that have not finished.
     Cancel,
@@ -331,6 +331,11 @@ pub(super) enum BulkAction {
     /// Retries finished executions with `mode: FAILED`, except child executions. Leaves out
     /// executions that would repeat a call with an unknown outcome, and logs how many.
     Retry,
+}
+
+/// Converts an optional input. Without it, returns the default.
+fn or_default<Input: Into<Output>, Output: Default>(input: Option<Input>) -> Output {
+    input.map(Into::into).unwrap_or_default()
 }
 
 fn known<Id: FromStr>(what: &str, id: &ID) -> ApiResult<Id> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
+use engine::{Engine, Verdict};
 use serde_json::{Map, Value, json};
 use shared::{
     condition::Condition,
@@ -22,7 +23,6 @@ use super::{
     request::Request,
     scalar::{DateTime, int},
 };
-use crate::engine::{Engine, Verdict};
 
 /// Effect of a tool: what a second call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]

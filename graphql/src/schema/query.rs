@@ -1,6 +1,7 @@
 //! Queries of the API.
 
 use async_graphql::{Context, ID, MergedObject, Object, Result};
+use engine::Engine;
 use shared::id::{ExecutionId, PlanId, RequestId};
 
 use super::{
@@ -17,7 +18,6 @@ use super::{
     tool_work::ToolQuery,
     toolkit::ToolkitQuery,
 };
-use crate::engine::Engine;
 
 /// Queries. An unknown id returns null or an empty list.
 #[derive(Clone, Copy, Debug, Default, MergedObject)]

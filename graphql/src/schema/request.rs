@@ -1,6 +1,7 @@
 //! Requests: a query, with everything that came of it.
 
 use async_graphql::{Context, ID, Object, Result, SimpleObject};
+use engine::{Engine, MAX_FINDINGS, find_planning_findings};
 use serde_json::Value;
 use shared::request;
 
@@ -14,7 +15,6 @@ use super::{
     scalar::DateTime,
     timeline::{self, TimelineEntry},
 };
-use crate::engine::{Engine, MAX_FINDINGS, find_planning_findings};
 
 /// Largest page of a timeline.
 const ENTRIES: usize = 10_000;

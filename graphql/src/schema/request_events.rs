@@ -7,6 +7,7 @@ use std::{
 };
 
 use async_graphql::{ID, Object};
+use engine::{Engine, LastPoll, RequestPolls};
 use futures::{
     Stream, StreamExt,
     stream::{self, BoxStream, SelectAll},
@@ -30,7 +31,6 @@ use super::{
     scalar::{DateTime, int},
     timeline::about_json,
 };
-use crate::engine::{Engine, LastPoll, RequestPolls};
 
 /// Interval between two polls for planning and new executions, because no hint announces these.
 /// Events of executions that are known arrive at once.

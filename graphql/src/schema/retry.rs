@@ -7,7 +7,6 @@ use super::{
     error::{ApiResult, invalid},
     scalar::int,
 };
-use crate::engine;
 
 /// Steps that a retry runs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]

@@ -1,6 +1,7 @@
 //! Saved plans, and the export of plans.
 
 use async_graphql::{Context, ID, Object, Result};
+use engine::{Engine, as_input};
 use serde_json::Value;
 use shared::store;
 
@@ -11,7 +12,6 @@ use super::{
     plan::Plan,
     scalar::DateTime,
 };
-use crate::engine::{Engine, as_input};
 
 /// Default page size of `savedPlans`.
 const FIRST: i32 = 100;

@@ -1,13 +1,13 @@
 //! Tool selection, and tools that the same sentences select.
 
 use async_graphql::{Context, Enum, Object, Result};
+use engine::{Chosen, Colliding, Engine, MAX_SELECTED, Wanted};
 use planner::select::{Criterion, Similarity};
 
 use super::{
     error::{ApiError, invalid},
     tool::Tool,
 };
-use crate::engine::{Chosen, Colliding, Engine, MAX_SELECTED, Wanted};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SelectQuery;

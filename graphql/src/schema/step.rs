@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
+use engine::warnings_of;
 use executor::machine;
 use serde_json::Value;
 use shared::{
@@ -21,7 +22,6 @@ use super::{
     rounded,
     scalar::{DateTime, in_milliseconds, int, milliseconds},
 };
-use crate::engine::warnings_of;
 
 /// Largest page of `items`.
 const ITEMS: usize = 10_000;

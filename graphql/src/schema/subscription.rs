@@ -1,6 +1,7 @@
 //! Subscriptions of the API.
 
 use async_graphql::{Context, ID, Result, Subscription as GraphqlSubscription};
+use engine::Engine;
 use futures::{Stream, StreamExt};
 use shared::id::ExecutionId;
 
@@ -10,7 +11,6 @@ use super::{
     execution::{Execution, position},
     request_events::{self, RequestEvent},
 };
-use crate::engine::Engine;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Subscription;

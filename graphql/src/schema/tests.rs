@@ -6,6 +6,8 @@ use async_graphql::parser::{
     parse_schema,
     types::{InputValueDefinition, TypeKind, TypeSystemDefinition},
 };
+use engine::access::{Role, required_role};
+use expect_test::expect;
 
 use super::*;
 
@@ -468,3 +470,23 @@ type RequestEdge { cursor: String! node: Request! }
 type PlanEdge { cursor: String! node: Plan! }
 type ExecutionEdge { cursor: String! node: Execution! }
 ";
+
+#[test]
+fn every_mutation_has_a_role() {
+    let sdl = sdl();
+    let (_, mutation) = sdl.split_once("\ntype Mutation {").unwrap();
+    let (mutation, _) = mutation.split_once("\n}").unwrap();
+    let fields = mutation.lines().filter_map(|line| line.strip_prefix("  "));
+    // Lines of descriptions have leading spaces.
+    let is_name = |name: &&str| name.chars().all(|name| name.is_ascii_alphanumeric());
+    let names: Vec<&str> =
+        fields.filter_map(|line| Some(line.split_once(['(', ':'])?.0)).filter(is_name).collect();
+    assert!(names.len() > 20, "{names:?}");
+    let admins: Vec<&str> = names
+        .into_iter()
+        .filter(|name| required_role("Mutation", name) != Role::Operator)
+        .collect();
+    // A new mutation changes this list, so its author decides on the role.
+    expect!["savePlan removeSavedPlan bulkControl registerTool removeTool addToolSet removeToolSet activateToolSets deactivateToolSets setContext addAction connectTool updateToolkit removeAction disconnectTool setScore prune"]
+    .assert_eq(&admins.join(" "));
+}

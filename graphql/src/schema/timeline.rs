@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use async_graphql::{ID, SimpleObject};
 use chrono::TimeDelta;
+use engine::{Engine, EventBudget, cause_line};
 use serde_json::Value;
 use shared::{
     clock::Timestamp,
@@ -19,7 +20,6 @@ use super::{
     event::{data, ended},
     scalar::{DateTime, int, milliseconds, written},
 };
-use crate::engine::{Engine, EventBudget, cause_line};
 
 /// Executions in one timeline: the newest of the request.
 const EXECUTIONS: usize = 1_000;

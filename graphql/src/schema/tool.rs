@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_graphql::{Context, Object, Result};
+use engine::{DirectCall, Engine};
 use planner::calls;
 use serde_json::{Value, json};
 use shared::{id::ToolName, store::Usage, tool::ToolDefinition};
@@ -15,7 +16,6 @@ use super::{
     rounded,
     scalar::{DateTime, int},
 };
-use crate::engine::{DirectCall, Engine};
 
 /// Toolset and source of tools that only the toolkit knows.
 const TOOLKIT: &str = "toolkit";

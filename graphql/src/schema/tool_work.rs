@@ -1,6 +1,7 @@
 //! Queries and mutations on tools and toolsets.
 
 use async_graphql::{Context, InputObject, Object, Result};
+use engine::{Engine, EngineError};
 use serde_json::{Value, json};
 use toolbox::{Found, Toolbox};
 
@@ -10,7 +11,6 @@ use super::{
     plan::Effect,
     tool::{Tool, ToolCall, ToolResult, ToolSet, ToolSetChange, ToolUsage},
 };
-use crate::engine::{Engine, EngineError};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ToolQuery;

@@ -3,6 +3,7 @@
 use std::{str::FromStr, sync::Arc};
 
 use async_graphql::{Context, InputObject, Object, Result, SimpleObject};
+use engine::{Engine, EngineError, Link, NewAction, ToolkitChange as Change, yaml};
 use planner::toolkit::{self as graph, Node, NodeKind, Reach, draw, written};
 use shared::{id::NodeName, limits};
 use tokio::task;
@@ -11,10 +12,6 @@ use super::{
     error::{ApiError, ApiResult},
     layout::{self, Graph, Layout, LayoutDirection, Wish},
     tool::Tool,
-};
-use crate::{
-    config::yaml,
-    engine::{Engine, EngineError, Link, NewAction, ToolkitChange as Change},
 };
 
 #[derive(Clone, Copy, Debug, Default)]

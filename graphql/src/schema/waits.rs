@@ -1,9 +1,9 @@
 //! Waits: the findings of kind `WAIT`, in the form of earlier versions of the API.
 
 use async_graphql::{ID, SimpleObject};
+use engine::{Finding, FindingKind};
 
 use super::scalar::DateTime;
-use crate::engine::{Finding, FindingKind};
 
 /// Reason why an execution is not progressing now. `Execution.findings` has more details.
 #[derive(Clone, Debug, SimpleObject)]

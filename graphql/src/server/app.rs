@@ -3,6 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use axum::http::HeaderMap;
+use engine::access::Grant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -11,7 +12,6 @@ use super::{
     nursery::Nursery,
     options::{Hooks, ServerOptions},
 };
-use crate::access::Grant;
 
 /// The address of a connection, an extension of every request.
 #[derive(Debug, Clone, Copy)]

@@ -6,13 +6,13 @@ use axum::{
     extract::Request,
     http::{HeaderMap, header, request::Parts},
 };
+use engine::access::{Access, Denied, Grant};
 use serde_json::{Map, Value};
 
 use super::{
     app::{Caller, Peer},
     refusal::Refusal,
 };
-use crate::access::{Access, Denied, Grant};
 
 /// Paths of health checks, which need no token.
 const HEALTH: &str = "/health/";

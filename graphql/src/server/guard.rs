@@ -8,6 +8,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use engine::access::Access;
 
 use super::{
     entry,
@@ -15,7 +16,6 @@ use super::{
     metrics::{Metrics, RequestKind},
     refusal::Refusal,
 };
-use crate::access::Access;
 
 /// Time in seconds for which a browser caches a preflight.
 const PREFLIGHT_MAX_AGE: HeaderValue = HeaderValue::from_static("600");

@@ -118,13 +118,6 @@ pub(super) fn request_kind(kind: OperationType) -> RequestKind {
     }
 }
 
-/// Returns whether a response means that the operation never started.
-pub(super) fn is_request_error(response: &Response) -> bool {
-    response.data == Value::Null
-        && !response.errors.is_empty()
-        && response.errors.iter().all(|error| error.path.is_empty())
-}
-
 /// Logs a panic with a new reference and returns an error with that reference.
 pub(super) fn report_panic(panic: &(dyn Any + Send)) -> Refusal {
     let reason = panic

@@ -7,10 +7,10 @@ use axum::{
     http::{HeaderMap, Uri},
     response::Response,
 };
+use engine::access::Access;
 use futures::future::BoxFuture;
 
 use super::hosts::AllowedHost;
-use crate::access::Access;
 
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
@@ -71,7 +71,7 @@ pub struct Hooks {
     /// Routes that need no token. The host check applies.
     pub pages: Router,
     pub elsewhere: Elsewhere,
-    /// Routes for callers with a token. Their requests carry a [`Grant`](crate::access::Grant) as
+    /// Routes for callers with a token. Their requests carry a [`Grant`](engine::access::Grant) as
     /// extension and no token.
     pub members: Router,
 }

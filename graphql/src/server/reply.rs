@@ -8,7 +8,7 @@ use axum::{
 };
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
-use super::{negotiate::Format, operation::is_request_error};
+use super::negotiate::Format;
 
 /// The media type of older clients.
 pub(super) const JSON: &str = "application/json; charset=utf-8";
@@ -18,6 +18,13 @@ pub(super) const GRAPHQL_RESPONSE: &str = "application/graphql-response+json; ch
 
 /// The code of an error without a code: the operation is wrong.
 const DEFAULT_CODE: &str = "INVALID_ARGUMENT";
+
+/// Returns whether a response means that the operation never started.
+fn is_request_error(response: &Response) -> bool {
+    response.data == Value::Null
+        && !response.errors.is_empty()
+        && response.errors.iter().all(|error| error.path.is_empty())
+}
 
 pub(super) fn reply(response: Response, format: Format) -> HttpResponse {
     let (status, content_type) = match format {

@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use engine::{Order, embedded::Embedded};
 use executor::options::Options;
-use graphql::{embedded::Embedded, engine::Order};
 use serde_json::{Value, json};
 use shared::{
     execution::ExecutionState,

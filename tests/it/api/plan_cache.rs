@@ -1,9 +1,7 @@
 //! The plan cache: a repeated query takes its plan from the cache while nothing else has changed.
 
-use graphql::{
-    engine::PlanCache,
-    schema::{self, Limits},
-};
+use engine::PlanCache;
+use graphql::schema::{self, Limits};
 use serde_json::{Value, json};
 
 use super::test_api::{TestApi, apis, text};

@@ -9,6 +9,7 @@ use std::{
 
 use async_graphql::{Request, Response, Variables};
 use async_trait::async_trait;
+use engine::{Engine, store::open_store};
 use executor::{
     call_limits::CallLimits,
     control::Control,
@@ -16,11 +17,7 @@ use executor::{
     worker::{Worker, WorkerParts, WorkerScope},
 };
 use futures::{Stream, StreamExt, stream::BoxStream};
-use graphql::{
-    engine::Engine,
-    schema::{self, Limits, Schema},
-    store::open_store,
-};
+use graphql::schema::{self, Limits, Schema};
 use planner::{
     Note, PlanCompiler, Planner, PlanningError, Proposal, ProposedPlan, catalog::Catalog,
     compile::parse,

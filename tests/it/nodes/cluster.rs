@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use graphql::store::open_store;
+use engine::store::open_store;
 use serde_json::Value;
 use shared::{
     event::{Event, RecordedEvent},

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use graphql::store::open_store;
+use engine::store::open_store;
 use proptest::{collection::vec, option::of as some, prelude::*, test_runner::TestCaseResult};
 use serde_json::json;
 use shared::{

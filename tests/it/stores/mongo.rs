@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use engine::store::open_store;
 use futures::TryStreamExt;
-use graphql::store::open_store;
 use mongo::Mongo;
 use mongodb::{
     Client, Database,

@@ -3,7 +3,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use graphql::store::open_store;
+use engine::store::open_store;
 use rusqlite::{Connection, params};
 use serde_json::json;
 use shared::{

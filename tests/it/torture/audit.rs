@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use graphql::store::open_store;
+use engine::store::open_store;
 use serde_json::Value;
 use shared::{
     event::RecordedEvent,
