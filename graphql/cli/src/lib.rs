@@ -100,21 +100,21 @@ impl App {
 /// Runs the command line of this process.
 ///
 /// Not generic over the arguments: otherwise all code below would be compiled again for the binary.
-pub fn main(arguments: Vec<OsString>) -> ExitCode {
+pub fn main(arguments: &[OsString]) -> ExitCode {
     // A hidden subcommand starts the commands of tools. It runs first, because threads that exist
     // before it would not be confined.
-    if let [_, first, rest @ ..] = arguments.as_slice()
+    if let [_, first, rest @ ..] = arguments
         && first == sandbox::SUBCOMMAND
     {
         return sandbox::run_confined(rest.iter().cloned());
     }
     let environment = Environment::of_process();
-    let cli = match Cli::try_parse_from(&arguments) {
+    let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(err) => {
             return report_usage(
-                &suggestion::add_suggestion(err, &arguments),
-                &arguments,
+                &suggestion::add_suggestion(err, arguments),
+                arguments,
                 &environment,
             );
         }

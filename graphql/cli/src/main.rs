@@ -8,5 +8,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    cli::main(std::env::args_os().collect())
+    cli::main(&std::env::args_os().collect::<Vec<_>>())
 }

@@ -3,8 +3,6 @@
 //! `FIELDS` selects every field of an object, because `--json` prints all of them. The struct has
 //! the fields that views use. A test compares both with the schema.
 
-#![expect(clippy::struct_field_names, reason = "fields have the names of the API")]
-
 #[cfg(test)]
 mod tests;
 

@@ -174,7 +174,7 @@ fn shrink_value(value: &mut Value, bytes: usize) {
     }
     match value {
         Value::String(text) => {
-            *text = clip(text, bytes.saturating_sub(MAX_SCALAR_BYTES) / MAX_CHAR_BYTES)
+            *text = clip(text, bytes.saturating_sub(MAX_SCALAR_BYTES) / MAX_CHAR_BYTES);
         }
         Value::Array(_) => {
             keep_first(value, usize::MAX, bytes);

@@ -106,7 +106,7 @@ async fn a_login_is_used_and_refreshed_until_the_server_forgets_it() {
     assert_needs_login(&test.call("s.whoami").await);
     let doctor = test.run(&["doctor"]).await;
     assert_eq!(doctor.status, 3);
-    assert!(doctor.out.contains("type `faber login s`"), "{}", doctor.out);
+    assert!(doctor.out.contains("`s` needs a login: run `faber login s`"), "{}", doctor.out);
     assert!(doctor.out.contains("log in on this machine"), "{}", doctor.out);
 
     let logged_in = test.login().await;

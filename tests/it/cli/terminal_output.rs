@@ -102,6 +102,7 @@ async fn run_and_check(workspace: &Workspace, arguments: &[&str]) -> CommandOutp
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "most of them are tables of commands")]
 async fn no_command_prints_control_characters_to_a_terminal() {
     let workspace = Workspace::new();
     let mut cat = json!({ "name": "cat", "description": HOSTILE, "effect": "read",

@@ -1,4 +1,4 @@
-//! A server of embeddings like OpenAI's, over real HTTP.
+//! A server of embeddings like `OpenAI`'s, over real HTTP.
 
 use std::{
     sync::{Arc, Mutex},

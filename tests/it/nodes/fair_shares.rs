@@ -66,20 +66,18 @@ async fn schedule_executions(node: &Node, plan: &str) {
         format!("e{number}: executePlan(planId: $id, options: $o{number}) {{ executionId }}\n")
     });
     let query = format!("mutation ($id: ID!{declarations}) {{ {begin} }}");
-    let asked: JoinSet<()> =
-        (0..COUNT / PER_REQUEST)
-            .map(|_| {
-                let (address, query) = (node.address.clone(), query.clone());
-                let options =
-                    || json!({ "startAt": at.to_rfc3339(), "idempotencyKey": fresh_key() });
-                let mut variables: Map<String, Value> =
-                    (0..PER_REQUEST).map(|number| (format!("o{number}"), options())).collect();
-                variables.insert("id".to_owned(), json!(plan));
-                async move {
-                    drop(ask_until_answered(&address, &query, &Value::Object(variables)).await)
-                }
-            })
-            .collect();
+    let asked: JoinSet<()> = (0..COUNT / PER_REQUEST)
+        .map(|_| {
+            let (address, query) = (node.address.clone(), query.clone());
+            let options = || json!({ "startAt": at.to_rfc3339(), "idempotencyKey": fresh_key() });
+            let mut variables: Map<String, Value> =
+                (0..PER_REQUEST).map(|number| (format!("o{number}"), options())).collect();
+            variables.insert("id".to_owned(), json!(plan));
+            async move {
+                drop(ask_until_answered(&address, &query, &Value::Object(variables)).await);
+            }
+        })
+        .collect();
     timeout(MAX_WAIT, asked.join_all()).await.expect("all executions start");
 }
 

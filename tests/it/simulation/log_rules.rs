@@ -258,7 +258,7 @@ fn check_event(before: &Execution, recorded: &RecordedEvent) -> Result<(), Strin
             check_order(before, number)?;
         }
         Event::StepWaiting { .. } => {
-            check_order(before, number.ok_or("the plan has no such step")?)?
+            check_order(before, number.ok_or("the plan has no such step")?)?;
         }
         Event::StepSucceeded {
             step, part, attempt, output: Some(output), cached: false, ..

@@ -210,9 +210,9 @@ impl Cluster {
                 let status = self.run_on(primary, doc! { "replSetGetStatus": 1 }).await;
                 let status = status.unwrap_or_default();
                 let members = status.get_array("members").cloned().unwrap_or_default();
-                let states =
+                let member_states =
                     members.iter().filter_map(|member| member.as_document()?.get_i32("state").ok());
-                let working = states.filter(|state| [1, 2].contains(state)).count();
+                let working = member_states.filter(|state| [1, 2].contains(state)).count();
                 if working == MEMBERS {
                     return;
                 }

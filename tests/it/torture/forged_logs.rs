@@ -120,7 +120,7 @@ fn the_log_checker_finds_every_forgery() {
     });
     expect_violation("the log has a gap", |_, api_record, _| drop(api_record.log.remove(3)));
     expect_violation("follows the end", |_, api_record, _| {
-        api_record.log.push(api_record.log[1].clone())
+        api_record.log.push(api_record.log[1].clone());
     });
     expect_violation("allowed it", |_, api_record, _| {
         api_record.log.swap(3, 4);
@@ -134,7 +134,7 @@ fn the_log_checker_finds_every_forgery() {
         "FAILED".clone_into(&mut api_record.state);
     });
     expect_violation("finished with unfinished tasks", |_, api_record, _| {
-        drop(api_record.log.drain(4..6))
+        drop(api_record.log.drain(4..6));
     });
     expect_violation("an event follows the end of its task", |_, api_record, _| {
         api_record.log.insert(4, api_record.log[2].clone());

@@ -56,7 +56,7 @@ impl Action {
             // The execution has finished, or an earlier try arrived.
             Err(err) if err.code() == "CONFLICT" => (),
             Err(err) => {
-                run.add_violation(format!("{execution}: {} is refused: {err:?}", self.what))
+                run.add_violation(format!("{execution}: {} is refused: {err:?}", self.what));
             }
         }
         self

@@ -40,6 +40,7 @@ pub enum News {
 
 impl News {
     /// Prefixes the names of steps with the path of a child.
+    #[must_use]
     pub fn within(self, prefix: &str) -> Self {
         let placed = |name: String| format!("{prefix}{name}");
         match self {

@@ -193,9 +193,9 @@ mod tests {
         check(
             json!({ "executionId": "exec_1_aaaaaaaaa", "state": "COMPLETED", "total": 10,
                 "successful": 2, "skipped": 8, "findings": findings, "plan": { "tools": tools } }),
-            expect![[r#"
+            expect![[r"
                 note: `mail` was skipped
-                COMPLETED  2 of 10 steps done, 8 skipped  exec_1_aaaaaaaaa"#]],
+                COMPLETED  2 of 10 steps done, 8 skipped  exec_1_aaaaaaaaa"]],
         );
     }
 

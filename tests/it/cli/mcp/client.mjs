@@ -51,7 +51,7 @@ const call = async ({ name, arguments: given, leave }) => {
     const rest = isNewest ? [options] : [undefined, options];
     return { result: await client.callTool({ name, arguments: given }, ...rest), reports };
   } catch (error) {
-    return { ...call_refused(error), reports };
+    return { ...refused(error), reports };
   }
 };
 
@@ -64,7 +64,7 @@ for await (const line of createInterface({ input: process.stdin })) {
     else say(await call(asked));
     isConnected = true;
   } catch (error) {
-    say(call_refused(error));
+    say(refused(error));
   }
 }
 await client?.close();

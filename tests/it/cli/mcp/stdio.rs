@@ -52,7 +52,10 @@ async fn an_mcp_client_plans_and_executes_over_stdio() {
     assert_eq!(again["state"], "FAILED", "the e-mail address is taken");
     assert_eq!(again["errors"][0]["code"], "tool.failed");
     assert!(shown.contains("error[tool.failed]: createAuthor"), "{shown}");
-    assert!(again["next"].as_str().unwrap().starts_with("`debug` with `id: req_"), "{again:#}");
+    assert!(
+        again["next"].as_str().unwrap().starts_with("call `debug` with `id: req_"),
+        "{again:#}"
+    );
     let (request, shown) = client.call_ok("debug", json!({ "id": again["requestId"] })).await;
     assert_eq!(request["query"], SEED);
     let transcript = request["transcript"].as_array().unwrap();

@@ -110,7 +110,7 @@ async fn an_agent_cannot_be_replanned() {
     let refused = workspace.json(&["replan", failed["executionId"].as_str().unwrap()], 2).await;
     assert_eq!(refused["error"]["code"], "CONFLICT", "{refused:#}");
     let message = refused["error"]["message"].as_str().unwrap();
-    assert!(message.contains("is an agent's"), "{message}");
+    assert!(message.contains("belongs to an agent"), "{message}");
     assert_eq!(model.requests().await.len(), 1);
 }
 

@@ -164,7 +164,7 @@ fn add_task<'a>(view: &'a View<'a>, task: Task, step: &'a Step, found: &mut Cand
     match &step.state {
         StepState::Waiting(reason) => match find_answer(view, task, reason) {
             Some(answer) => {
-                add(Severity::Warning, Box::new(move || answered_finding(view, task, answer)))
+                add(Severity::Warning, Box::new(move || answered_finding(view, task, answer)));
             }
             None => add_question(view, task, reason, step.changed, found),
         },
