@@ -199,7 +199,7 @@ async fn an_unusable_http_server_fails_with_the_reason() {
     let missing = json!({ "authorization": { "secret": "FABER_TEST_NO_SUCH_SECRET" } });
     let source = json!({ "mcp": { "url": "http://127.0.0.1:1/mcp", "headers": missing } });
     let error = failure(&source).await;
-    assert!(error.starts_with("the secret `FABER_TEST_NO_SUCH_SECRET` is not there"), "{error}");
+    assert!(error.starts_with("the secret `FABER_TEST_NO_SUCH_SECRET` is not set"), "{error}");
 }
 
 #[tokio::test]

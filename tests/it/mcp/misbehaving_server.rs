@@ -110,7 +110,7 @@ async fn a_once_call_is_never_repeated() {
     let test = ServerTest::ready().await;
     let err = test.call("die_once", json!({})).await.unwrap_err();
     assert!(!err.is_definite && !err.retryable);
-    expect!["tool.outcome_unknown: the MCP server of `s` ended while `s.die_once` was called; whether the call took effect is unknown, it may yet happen: look before you retry"].assert_eq(&err.to_string());
+    expect!["tool.outcome_unknown: the MCP server of `s` ended while `s.die_once` was called; it is unknown whether the call took effect, and it may still do so: check before you retry"].assert_eq(&err.to_string());
     assert_eq!(test.call("starts", json!({})).await, Ok(json!(2)));
 }
 

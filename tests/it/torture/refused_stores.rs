@@ -47,7 +47,7 @@ async fn a_mongod_without_a_replica_set_is_refused_with_a_remedy() {
     let (_mongod, url) = start_mongod(false).await;
     for arguments in [&["serve", "--listen", "127.0.0.1:0"][..], &["worker"]] {
         let said = expect_refusal(&url, arguments).await;
-        for part in ["no replica set", "--replSet", "rs.initiate()"] {
+        for part in ["is not a replica set", "--replSet", "rs.initiate()"] {
             assert!(said.contains(part), "the message lacks `{part}`: {said}");
         }
     }
