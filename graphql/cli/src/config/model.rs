@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn a_wrong_model_setting_names_the_correction() {
         for (text, expected) in [
-            ("openai", "`planner: openai` says too little"),
+            ("openai", "`planner: openai` is incomplete"),
             ("3", "`planner` is 3; write `planner: offline`"),
             ("{ model: x }", "`planner.provider` is missing"),
             ("{ provider: offline, model: x }", "`planner.model` has no effect on `offline`"),
