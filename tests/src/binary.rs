@@ -34,8 +34,12 @@ fn build() -> PathBuf {
         None | Some("debug") => "dev",
         Some(name) => name,
     };
+    // The selection has the features of `cargo test --workspace`, so that no dependency is compiled
+    // once more.
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "faber-cli", "--bin", "faber", "--profile", name])
+        .args(["build", "--quiet", "--profile", name])
+        .args(["--package", "faber-cli", "--package", "graphql", "--package", "tests"])
+        .args(["--bin", "faber", "--test", "it"])
         .arg("--target-dir")
         .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))

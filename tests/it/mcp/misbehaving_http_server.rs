@@ -188,7 +188,7 @@ async fn an_unusable_http_server_fails_with_the_reason() {
         (404, "404 Not Found: is the `url` that of an endpoint for streamable HTTP?"),
         (
             307,
-            "307 Temporary Redirect, which redirects to /elsewhere; Faber does not follow it: \
+            "307 Temporary Redirect, which redirects to /elsewhere, and Faber does not follow it: \
              write that address",
         ),
     ] {

@@ -277,7 +277,9 @@ async fn convert_refusal(
             let to = leads.unwrap_or_else(|| "nowhere".to_owned());
             (
                 REFUSED,
-                format!(", which redirects to {to}; Faber does not follow it: write that address"),
+                format!(
+                    ", which redirects to {to}, and Faber does not follow it: write that address"
+                ),
             )
         }
         // A gateway does not know whether the server got the request.

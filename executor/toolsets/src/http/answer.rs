@@ -108,7 +108,7 @@ fn refusal(reply: &Reply, effect: Effect, seen: &Redaction) -> ToolError {
     if status.is_redirection() {
         let to = reply.header(header::LOCATION).unwrap_or("nowhere");
         message = format!(
-            "{message}, which redirects to {to}; Faber does not follow it: write that address"
+            "{message}, which redirects to {to}, and Faber does not follow it: write that address"
         );
     }
     let said = tail(seen.clean(String::from_utf8_lossy(&reply.body).into_owned()).trim());
@@ -229,7 +229,7 @@ mod tests {
         expect!["tool.unavailable: `h` answered 429 Too Many Requests, and asks to wait: 30 s: slow down"]
             .assert_eq(&output(busy, Effect::Read, 99, &seen).unwrap_err().to_string());
         let moved = reply(302, &[("location", "/b")], b"");
-        expect!["tool.failed: `h` answered 302 Found, which redirects to /b; Faber does not follow it: write that address"]
+        expect!["tool.failed: `h` answered 302 Found, which redirects to /b, and Faber does not follow it: write that address"]
             .assert_eq(&output(moved, Effect::Once, 99, &seen).unwrap_err().to_string());
     }
 

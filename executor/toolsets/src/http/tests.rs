@@ -168,7 +168,7 @@ async fn the_body_of_an_answer_becomes_the_output() {
     check(
         json!({ "method": "POST", "url": "/moved" }),
         json!({}),
-        expect!["tool.failed: `127.0.0.1:PORT` answered 307 Temporary Redirect, which redirects to /json; Faber does not follow it: write that address"],
+        expect!["tool.failed: `127.0.0.1:PORT` answered 307 Temporary Redirect, which redirects to /json, and Faber does not follow it: write that address"],
     )
     .await;
     check(
@@ -343,9 +343,9 @@ fn a_wrong_http_tool_is_explained() {
         "`tools[0]` (`t`): `http`: an address must not contain credentials: put them into `headers`, as `{secret: …}`"
     ]
     .assert_eq(&http(json!({ "url": "http://u:p@h/" })));
-    expect!["`http`: `query` is a map of fields, or `rest`"]
+    expect!["`tools[0]` (`t`): `http`: `query` is a map of fields, or `rest`"]
         .assert_eq(&http(json!({ "url": "http://h/", "query": "all" })));
-    expect!["unknown field `command` beside `http`: a tool has either a command or `http`"]
+    expect!["`tools[0]` (`t`): unknown field `command` beside `http`: a tool has either a command or `http`"]
         .assert_eq(&complaint(json!({ "http": { "url": "http://h/" }, "command": ["x"] })));
 }
 

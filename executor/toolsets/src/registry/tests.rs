@@ -184,7 +184,7 @@ async fn a_wrong_set_or_tool_is_explained() {
         let odd =
             json!({ "name": "t", "parameters": { "type": kind }, "run": { "command": ["x"] } });
         let err = registry.register_tool(None, odd).await.unwrap_err().to_string();
-        assert!(err.contains("the `parameters` of `t` describe no object"), "{err}");
+        assert!(err.contains("the `parameters` of `t` do not describe an object"), "{err}");
     }
     let err = registry.set_context("shop", &json!(1)).await.unwrap_err().to_string();
     assert!(err.contains("is an object"), "{err}");

@@ -107,7 +107,7 @@ async fn a_large_collection_is_loaded_up_to_the_limit() {
 #[test]
 fn wrong_documents_are_explained() {
     for (written, why) in [
-        (json!([]), "`rag` has collections"),
+        (json!([]), "`rag` must be a map from ids to collections of documents"),
         (json!({ "a": 1 }), "`rag.a`: invalid type: integer `1`, expected documents, or an object"),
         (json!({ "a": [1] }), "`rag.a`: invalid type: integer `1`, expected a document such as `{"),
         (

@@ -113,6 +113,7 @@ struct Queries;
 
 #[Object(rename_args = "snake_case")]
 impl Queries {
+    /// All authors.
     async fn authors(
         &self,
         cx: &async_graphql::Context<'_>,

@@ -103,7 +103,11 @@ async fn a_replan_does_not_repeat_effects_of_earlier_versions() {
     let err = engine.executions.replan(second.id(), &PlanningOptions::default()).await.unwrap_err();
     let EngineError::InvalidPlan { diagnostics, .. } = err else { panic!("{err}") };
     assert_eq!(diagnostics[0].code, "plan.done_twice");
-    assert!(diagnostics[0].message.contains("repeat the call of `a`"), "{}", diagnostics[0].message);
+    assert!(
+        diagnostics[0].message.contains("repeat the call of `a`"),
+        "{}",
+        diagnostics[0].message
+    );
     faber.close().await;
 }
 
