@@ -87,19 +87,30 @@ fn the_log_checker_accepts_a_correct_log() {
 
 #[test]
 fn the_log_checker_expects_a_retry_to_send_the_key_of_the_unknown_call() {
-    let retried = |carried: &str, called: &str| {
+    let started = |origin: Value, carried: Value, called: &str| {
         let (mut record, mut api_record, mut lines) = correct_log();
-        let keys = json!([{ "stepId": "a", "key": carried }]);
-        api_record.log[0]["data"] = json!({ "retryOf": "exec_0", "callKeys": keys });
+        api_record.log[0]["data"] = origin;
+        api_record.log[0]["data"]["callKeys"] = json!([carried]);
         record.received.clone_from(&api_record.log);
         called.clone_into(&mut lines[0].key);
         check(&record, &api_record, &lines.iter().collect::<Vec<_>>()).1
+    };
+    let retried = |carried: &str, called: &str| {
+        let key = json!({ "stepId": "a", "key": carried });
+        started(json!({ "retryOf": "exec_0" }), key, called)
     };
     let has_violation = |violations: Vec<String>, what: &str| {
         violations.iter().any(|violation| violation.contains(what))
     };
     let received = retried("exec_0/a", "exec_0/a");
     assert_eq!(received, Vec::<String>::new());
+    let of_child = json!({ "stepId": "a", "child": { "stepId": "c" }, "key": "exec_0/c" });
+    let received = started(json!({ "retryOf": "exec_0" }), of_child, "exec_1/a");
+    assert_eq!(received, Vec::<String>::new());
+    let key = json!({ "stepId": "a", "key": "exec_0/a" });
+    let of_parent = json!({ "parent": { "executionId": "exec_2" } });
+    assert_eq!(started(of_parent, key.clone(), "exec_0/a"), Vec::<String>::new());
+    assert!(has_violation(started(json!({}), key, "exec_0/a"), "a key that no earlier call had"));
     assert!(has_violation(retried("exec_0/a", "exec_1/a"), "with a key that no task has"));
     assert!(has_violation(retried("exec_0/b", "exec_0/b"), "a key that no earlier call had"));
 }

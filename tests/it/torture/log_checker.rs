@@ -148,16 +148,19 @@ impl<'a> LogChecker<'a> {
             debug_assert!(task.item.is_none());
         }
         for carried in data["callKeys"].as_array().into_iter().flatten() {
-            let item = carried["index"].as_u64().map(|item| format!("[{item}]"));
-            let place = format!(
-                "{}{}",
-                carried["stepId"].as_str().unwrap_or("?"),
-                item.unwrap_or_default()
-            );
+            // A call of a child names the steps of all executions on the way. Its key has the last.
+            let mut call = carried;
+            while call["child"].is_object() {
+                call = &call["child"];
+            }
+            let item = call["index"].as_u64().map(|item| format!("[{item}]"));
+            let place =
+                format!("{}{}", call["stepId"].as_str().unwrap_or("?"), item.unwrap_or_default());
             let key = carried["key"].as_str().and_then(|key| key.split_once('/'));
             let is_of_earlier =
                 |(execution, at): (&str, &str)| at == place && execution != self.record.execution;
-            if !key.is_some_and(is_of_earlier) || data["retryOf"].is_null() {
+            let repeats_earlier = !data["retryOf"].is_null() || !data["parent"].is_null();
+            if !key.is_some_and(is_of_earlier) || !repeats_earlier {
                 self.add_violation("carries a key that no earlier call had", carried);
             }
         }
@@ -507,7 +510,9 @@ impl<'a> LogChecker<'a> {
             return of_execution;
         }
         let mut carried = self.options["callKeys"].as_array().into_iter().flatten();
-        let earlier = carried.find(|key| key["stepId"] == name && key["index"].as_u64() == item);
+        let earlier = carried.find(|key| {
+            key["stepId"] == name && key["index"].as_u64() == item && key["child"].is_null()
+        });
         earlier.and_then(|key| key["key"].as_str()).map_or(of_execution, str::to_owned)
     }
 }
