@@ -18,6 +18,7 @@ mod place;
 mod policy;
 mod references;
 mod report;
+mod site;
 mod sub_plan;
 mod tools;
 

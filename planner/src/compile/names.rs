@@ -9,8 +9,11 @@ use shared::{
     plan::StepNames,
 };
 
-use super::{Step, place, report::Report, tools};
-use crate::{draft::Draft, suggest::did_you_mean};
+use super::{Step, place, report::Report};
+use crate::{
+    draft::{Draft, DraftStep, SubDraft},
+    suggest::did_you_mean,
+};
 
 /// The length of a suffix: `_` and the digits of [`shared::limits::PLAN_STEPS`].
 const SUFFIX_LEN: usize = 7;
@@ -27,7 +30,7 @@ pub(super) fn assign_ids(draft: &Draft, report: &mut Report) -> Vec<StepId> {
     let steps = draft.tools.iter().zip(explicit);
     steps
         .map(|(step, explicit)| {
-            let wanted = step.id.as_deref().or_else(|| tools::written(step));
+            let wanted = step.id.as_deref().or_else(|| written_name(step));
             explicit.unwrap_or_else(|| ids.free_id(wanted.unwrap_or_default()))
         })
         .collect()
@@ -173,6 +176,15 @@ impl<'a> Naming<'a> {
         let ids = ids.collect::<Vec<_>>().join(", ");
         if self.steps.len() > 10 { format!("{ids}, …") } else { ids }
     }
+}
+
+/// Returns the name of the step's tool or plan, as it is written.
+fn written_name(step: &DraftStep) -> Option<&str> {
+    let tool = step.name.as_deref().or(step.tool_name.as_deref());
+    tool.or_else(|| match step.plan.as_ref()? {
+        SubDraft::Named(name) => Some(name),
+        SubDraft::Inline(_) => Some("plan"),
+    })
 }
 
 pub(super) fn clip(text: &str) -> String {

@@ -6,7 +6,7 @@ use shared::{
     template::{Reference, Segment, Target},
 };
 
-use super::{Step, names::clip, place, references::Site, report::Report};
+use super::{Step, names::clip, place, report::Report, site::Site};
 use crate::suggest::{did_you_mean, nearest};
 
 /// Fields that a message lists if none has a similar name.

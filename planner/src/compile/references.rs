@@ -13,10 +13,11 @@ use shared::{
 };
 
 use super::{
-    Step, UNDO_PARAMETERS, compute, looping,
+    Step, compute, looping,
     names::{Naming, clip},
     outputs, place,
     report::{Report, WHOLE},
+    site::{FOR_EACH, PARAMETERS, Site},
 };
 use crate::suggest::did_you_mean;
 
@@ -72,41 +73,6 @@ fn too_many() -> Diagnostic {
     let message = format!("the steps have more than {DEPENDENCIES} dependencies");
     Diagnostic::error("plan.too_large", "tools", message)
         .with_help("let one step collect the outputs that the others need, and depend on that step")
-}
-
-#[derive(Clone, Copy)]
-pub(super) struct Site<'a> {
-    pub(super) at: usize,
-    /// The field: `parameters`, `forEach`, `compensate.parameters`.
-    pub(super) field: &'static str,
-    pub(super) value: &'a Arc<Value>,
-}
-
-const PARAMETERS: &str = "parameters";
-const FOR_EACH: &str = "forEach";
-
-impl<'a> Site<'a> {
-    /// Returns the values of a step that may contain templates. The list comes first, because it
-    /// decides the meaning of items.
-    fn all(at: usize, step: &'a Step<'_>) -> impl Iterator<Item = Self> {
-        let own = Some((PARAMETERS, &step.given.parameters));
-        let list = step.for_each.as_ref().map(|list| (FOR_EACH, list));
-        let undo = step
-            .undo
-            .as_ref()
-            .map(|compensation| (UNDO_PARAMETERS, &compensation.given.parameters));
-        let sites = [list, own, undo].into_iter().flatten();
-        sites.map(move |(field, value)| Self { at, field, value })
-    }
-
-    pub(super) fn place(&self, text: &str) -> String {
-        place::template_path(self.at, self.field, self.value, text)
-    }
-
-    /// Returns whether this is a compensation, which knows the step's output.
-    pub(super) fn is_undo(&self) -> bool {
-        self.field == UNDO_PARAMETERS
-    }
 }
 
 struct Looking<'a, 'r> {

@@ -8,13 +8,7 @@ use shared::{
     plan::{Plan, PlanInfo},
 };
 
-use super::{
-    World,
-    names::clip,
-    place,
-    report::Report,
-    tools::{Choice, tool_name},
-};
+use super::{World, names::clip, place, report::Report};
 use crate::{
     catalog::Catalog,
     draft::{Draft, SubDraft},
@@ -84,40 +78,45 @@ impl Tree<'_> {
     }
 }
 
-pub(super) fn choose_plan<'a>(
+/// The plan that a step executes, if it was found.
+pub(super) struct FoundPlan<'a> {
+    /// The name that the compiled step shows in place of a tool.
+    pub(super) name: String,
+    pub(super) plan: Option<&'a SubPlan>,
+}
+
+pub(super) fn find_plan<'a>(
     at: usize,
     written: &SubDraft,
     world: &World<'a>,
     report: &mut Report,
-) -> Choice<'a> {
-    let none = |name: &str| Choice { tool: tool_name(name), definition: None, plan: None };
-    let (found, mut choice) = match written {
+) -> FoundPlan<'a> {
+    let (name, plan) = match written {
         SubDraft::Named(name) => {
             let found = world.plans.find(name);
             if found.is_none() && !name.is_empty() {
                 report.error(at, || unknown_plan(at, name, world.plans));
             }
-            (found, none(name))
+            (name.clone(), found)
         }
         SubDraft::Inline(_) => match world.inline.get(&at) {
-            Some(Ok(plan)) => (Some(plan), none(&plan.id.to_string())),
+            Some(Ok(plan)) => (plan.id.to_string(), Some(plan)),
             Some(Err(found)) => {
                 for diagnostic in found {
                     report.error(at, || diagnostic.clone());
                 }
-                (None, none("plan"))
+                ("plan".to_owned(), None)
             }
             None => {
                 report.error(at, || not_here(at));
-                (None, none("plan"))
+                ("plan".to_owned(), None)
             }
         },
     };
-    if found.is_some_and(|plan| plan.depth_around().is_none()) {
+    if plan.is_some_and(|plan| plan.depth_around().is_none()) {
         report.error(at, || too_deep(at));
     }
-    choice.plan = found;
-    choice
+    FoundPlan { name, plan }
 }
 
 fn unknown_plan(at: usize, name: &str, plans: &SubPlans) -> Diagnostic {

@@ -5,7 +5,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::Value;
 use shared::{diagnostic::Diagnostic, id::ToolName, tool::ToolDefinition};
 
-use super::{World, report::Report, sub_plan};
+use super::{
+    World,
+    report::Report,
+    sub_plan::{self, FoundPlan},
+};
 use crate::{
     catalog::{Catalog, CatalogTool},
     draft::{Draft, DraftCompensation, DraftStep, SubDraft},
@@ -32,7 +36,7 @@ pub(super) fn choose_tools<'a>(
         let call = Call::of_step(at, step);
         call.check_fields(step.plan.as_ref(), report);
         match (&step.plan, call.written()) {
-            (Some(plan), None) => sub_plan::choose_plan(at, plan, world, report),
+            (Some(plan), None) => Choice::of_plan(sub_plan::find_plan(at, plan, world, report)),
             (_, written) => {
                 let written = written.unwrap_or_default();
                 let found = call.find(world.catalog, report);
@@ -55,19 +59,15 @@ pub(super) fn choose_undo<'a>(
     Choice::new(call.written().unwrap_or_default(), found)
 }
 
-pub(super) fn written(step: &DraftStep) -> Option<&str> {
-    let tool = step.name.as_deref().or(step.tool_name.as_deref());
-    tool.or_else(|| match step.plan.as_ref()? {
-        SubDraft::Named(name) => Some(name),
-        SubDraft::Inline(_) => Some("plan"),
-    })
-}
-
 impl<'a> Choice<'a> {
     fn new(written: &str, found: Option<&'a CatalogTool>) -> Self {
         let definition = found.map(|tool| &tool.definition);
         let tool = definition.map_or_else(|| tool_name(written), |tool| tool.qualified_name());
         Self { tool, definition, plan: None }
+    }
+
+    fn of_plan(found: FoundPlan<'a>) -> Self {
+        Self { tool: tool_name(&found.name), definition: None, plan: found.plan }
     }
 
     pub(super) fn input_schema(&self) -> Option<&'a Value> {
@@ -81,7 +81,7 @@ impl<'a> Choice<'a> {
 }
 
 /// Converts a written name. An invalid name was reported already and gets a substitute.
-pub(super) fn tool_name(written: &str) -> ToolName {
+fn tool_name(written: &str) -> ToolName {
     let unnamed = || "?".parse().expect("`?` has no control characters");
     written.parse().unwrap_or_else(|_| unnamed())
 }

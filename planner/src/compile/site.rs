@@ -1,0 +1,43 @@
+//! The values of a step that may contain templates.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Step, UNDO_PARAMETERS, place};
+
+/// A value of a step that may contain templates.
+#[derive(Clone, Copy)]
+pub(super) struct Site<'a> {
+    pub(super) at: usize,
+    /// The field: `parameters`, `forEach`, `compensate.parameters`.
+    pub(super) field: &'static str,
+    pub(super) value: &'a Arc<Value>,
+}
+
+pub(super) const PARAMETERS: &str = "parameters";
+pub(super) const FOR_EACH: &str = "forEach";
+
+impl<'a> Site<'a> {
+    /// Returns the values of a step that may contain templates. The list comes first, because it
+    /// decides the meaning of items.
+    pub(super) fn all(at: usize, step: &'a Step<'_>) -> impl Iterator<Item = Self> {
+        let own = Some((PARAMETERS, &step.given.parameters));
+        let list = step.for_each.as_ref().map(|list| (FOR_EACH, list));
+        let undo = step
+            .undo
+            .as_ref()
+            .map(|compensation| (UNDO_PARAMETERS, &compensation.given.parameters));
+        let sites = [list, own, undo].into_iter().flatten();
+        sites.map(move |(field, value)| Self { at, field, value })
+    }
+
+    pub(super) fn place(&self, text: &str) -> String {
+        place::template_path(self.at, self.field, self.value, text)
+    }
+
+    /// Returns whether this is a compensation, which knows the step's output.
+    pub(super) fn is_undo(&self) -> bool {
+        self.field == UNDO_PARAMETERS
+    }
+}
