@@ -37,8 +37,11 @@ mod tool_work;
 mod toolkit;
 mod waits;
 
-use async_graphql::{SDLExportOptions, SchemaBuilder};
+use std::sync::Arc;
+
+use async_graphql::{Data, Executor, Response, SDLExportOptions, SchemaBuilder};
 use engine::Engine;
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStream};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::rounded::Written;
@@ -49,7 +52,52 @@ use self::{
 };
 
 /// Schema that executes operations.
-pub type Schema = async_graphql::Schema<Query, Mutation, Subscription>;
+///
+/// It hides the types of the resolvers. Otherwise each crate that executes an operation would
+/// compile all of them again.
+#[derive(Clone)]
+pub struct Schema(async_graphql::Schema<Query, Mutation, Subscription>);
+
+impl Schema {
+    /// Executes a query or a mutation.
+    pub fn execute(&self, request: impl Into<async_graphql::Request>) -> BoxFuture<'_, Response> {
+        self.execute_request(request.into())
+    }
+
+    /// Executes any operation as a stream of responses.
+    pub fn execute_stream(
+        &self,
+        request: impl Into<async_graphql::Request>,
+    ) -> BoxStream<'static, Response> {
+        self.stream_request(request.into(), None)
+    }
+
+    fn execute_request(&self, request: async_graphql::Request) -> BoxFuture<'_, Response> {
+        self.0.execute(request).boxed()
+    }
+
+    fn stream_request(
+        &self,
+        request: async_graphql::Request,
+        session: Option<Arc<Data>>,
+    ) -> BoxStream<'static, Response> {
+        Executor::execute_stream(&self.0, request, session).boxed()
+    }
+}
+
+impl Executor for Schema {
+    async fn execute(&self, request: async_graphql::Request) -> Response {
+        self.execute_request(request).await
+    }
+
+    fn execute_stream(
+        &self,
+        request: async_graphql::Request,
+        session: Option<Arc<Data>>,
+    ) -> BoxStream<'static, Response> {
+        self.stream_request(request, session)
+    }
+}
 
 /// Limits of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,13 +128,14 @@ const SELECTIONS: usize = 32;
 
 /// Builds the schema for an engine.
 pub fn build(engine: Engine, limits: Limits) -> Schema {
-    described()
+    let schema = described()
         .limit_depth(limits.depth)
         .limit_recursive_depth(SELECTIONS)
         .limit_directives(limits.directives)
         .extension(Guard::new(engine.clone(), limits))
         .data(engine)
-        .finish()
+        .finish();
+    Schema(schema)
 }
 
 /// Returns the schema in the schema definition language.

@@ -14,7 +14,7 @@ pub mod view;
 
 use async_graphql::{Request, Response, ServerError, Variables};
 use engine::access::Grant;
-use futures::{StreamExt, stream::BoxStream};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use graphql::schema::Schema;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
@@ -89,7 +89,16 @@ impl Client {
         answers.map(|answer| answer.map(only_field).and_then(read)).boxed()
     }
 
-    async fn execute_field(&self, text: &str, variables: Value) -> Result<Value, Failure> {
+    /// The future has no visible type, so that callers do not compile it again.
+    fn execute_field<'a>(
+        &'a self,
+        text: &'a str,
+        variables: Value,
+    ) -> BoxFuture<'a, Result<Value, Failure>> {
+        self.execute_text(text, variables).boxed()
+    }
+
+    async fn execute_text(&self, text: &str, variables: Value) -> Result<Value, Failure> {
         let data = match self {
             Self::Local(schema, grant) => {
                 data_of(schema.execute(make_request(text, variables, grant)).await)?

@@ -21,7 +21,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use axum::{Router, http::request::Parts, middleware};
 use client::{Client, drive::Drive, failure::Failure};
 use engine::access::Grant;
-use futures::FutureExt;
+use futures::{FutureExt, future::BoxFuture};
 use rmcp::{
     RoleServer, ServerHandler, ServiceExt,
     model::{
@@ -65,7 +65,15 @@ struct Backend {
 
 /// Serves over standard input and output until the input ends. `drive` drives executions that calls
 /// started.
-pub async fn serve_stdio(
+pub fn serve_stdio(
+    client: Client,
+    store: Option<Arc<dyn Store>>,
+    drive: Option<Drive>,
+) -> BoxFuture<'static, Result<(), Failure>> {
+    serve_pipes(client, store, drive).boxed()
+}
+
+async fn serve_pipes(
     client: Client,
     store: Option<Arc<dyn Store>>,
     drive: Option<Drive>,

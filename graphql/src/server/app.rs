@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     connections::Connections,
+    executor::OperationExecutor,
     metrics::Metrics,
     nursery::Nursery,
     options::{Hooks, ServerOptions},
@@ -27,8 +28,8 @@ pub struct Caller {
     pub grant: Grant,
 }
 
-pub(super) struct App<E> {
-    pub(super) schema: E,
+pub(super) struct App {
+    pub(super) schema: Arc<dyn OperationExecutor>,
     pub(super) options: ServerOptions,
     pub(super) hooks: Hooks,
     pub(super) metrics: Arc<Metrics>,

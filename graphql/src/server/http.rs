@@ -2,7 +2,7 @@
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
-use async_graphql::{Executor, Request, parser::types::OperationType};
+use async_graphql::{Request, parser::types::OperationType};
 use axum::{
     body::{Body, HttpBody as _},
     extract::{Request as HttpRequest, State},
@@ -31,10 +31,7 @@ const DRAIN: usize = 8;
 /// and would delay other requests.
 const LARGE_BYTES: u64 = 256 << 10;
 
-pub(super) async fn handle<E: Executor>(
-    State(app): State<Arc<App<E>>>,
-    request: HttpRequest,
-) -> Response {
+pub(super) async fn handle(State(app): State<Arc<App>>, request: HttpRequest) -> Response {
     let (parts, body) = request.into_parts();
     if ws::wants_upgrade(&parts) {
         let response = ws::upgrade(&app, parts).await;
@@ -58,7 +55,7 @@ fn is_large(body: &Body) -> bool {
 }
 
 /// Answers an HTTP request and counts it.
-async fn answer_counted<E: Executor>(app: &Arc<App<E>>, parts: &Parts, body: Body) -> Response {
+async fn answer_counted(app: &Arc<App>, parts: &Parts, body: Body) -> Response {
     let answered = AssertUnwindSafe(answer(app, parts, body)).catch_unwind().await;
     let (kind, response) = answered.unwrap_or_else(|panic| {
         (RequestKind::Invalid, operation::report_panic(panic.as_ref()).into_response())
@@ -68,8 +65,8 @@ async fn answer_counted<E: Executor>(app: &Arc<App<E>>, parts: &Parts, body: Bod
 }
 
 /// Identifies the caller of the routes in [`Hooks::members`](super::Hooks::members).
-pub(super) async fn admit<E: Executor>(
-    State(app): State<Arc<App<E>>>,
+pub(super) async fn admit(
+    State(app): State<Arc<App>>,
     request: HttpRequest,
     next: Next,
 ) -> Response {
@@ -90,11 +87,7 @@ pub(super) async fn admit<E: Executor>(
     }
 }
 
-async fn answer<E: Executor>(
-    app: &Arc<App<E>>,
-    parts: &Parts,
-    body: Body,
-) -> (RequestKind, Response) {
+async fn answer(app: &Arc<App>, parts: &Parts, body: Body) -> (RequestKind, Response) {
     let caller = match entry::caller(&app.options.access, parts) {
         Ok(caller) => Arc::new(caller),
         Err(refusal) => {
@@ -125,8 +118,8 @@ async fn answer<E: Executor>(
     }
 }
 
-async fn run<E: Executor>(
-    app: &Arc<App<E>>,
+async fn run(
+    app: &Arc<App>,
     parts: &Parts,
     operation: Operation,
     format: Format,
@@ -169,7 +162,7 @@ fn stop_at_the_door(refusal: Refusal, headers: &HeaderMap) -> Response {
 }
 
 /// Drops a body, so that a client that writes first still reads the response.
-async fn discard_body<E>(app: &App<E>, body: Body) {
+async fn discard_body(app: &App, body: Body) {
     let mut left = app.options.max_body_bytes;
     let dropping = async {
         let mut chunks = body.into_data_stream();
@@ -199,7 +192,7 @@ fn format(headers: &HeaderMap) -> Result<Format, Refusal> {
     })
 }
 
-async fn read<E>(app: &App<E>, parts: &Parts, body: Body) -> Result<Request, Refusal> {
+async fn read(app: &App, parts: &Parts, body: Body) -> Result<Request, Refusal> {
     match parts.method {
         Method::GET => params::from_uri(&parts.uri),
         Method::POST => {
@@ -230,11 +223,7 @@ fn is_json(headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 /// Reads a body within the limits of size and time.
-async fn receive_body<E>(
-    app: &App<E>,
-    headers: &HeaderMap,
-    body: Body,
-) -> Result<Vec<u8>, Refusal> {
+async fn receive_body(app: &App, headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Refusal> {
     let limit = app.options.max_body_bytes;
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let announced: Option<u64> = announced.and_then(|length| length.parse().ok());

@@ -11,7 +11,7 @@
 //! | `guard`, `hosts` | checks `Host`, `Origin` and peer |
 //! | `entry` | identifies the caller by its token |
 //! | `http`, `negotiate`, `params`, `reply` | handles one HTTP request |
-//! | `operation` | executes an operation and contains panics |
+//! | `operation`, `executor` | executes an operation and contains panics |
 //! | `sse` | streams an operation as events |
 //! | `ws` | handles both WebSocket subprotocols |
 //! | `pages`, `metrics` | health checks and metrics |
@@ -21,6 +21,7 @@ mod app;
 mod bodies;
 mod connections;
 mod entry;
+mod executor;
 mod guard;
 mod hosts;
 mod http;

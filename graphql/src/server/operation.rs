@@ -3,7 +3,7 @@
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc};
 
 use async_graphql::{
-    Executor, Request, Response, ServerError, Value,
+    Request, Response, ServerError, Value,
     parser::types::{DocumentOperations, ExecutableDocument, OperationDefinition, OperationType},
 };
 use axum::http::StatusCode;
@@ -61,12 +61,8 @@ impl Operation {
     /// Executes a query or a mutation.
     ///
     /// A mutation runs to its end even if the client leaves.
-    pub(super) async fn execute<E: Executor>(
-        self,
-        app: &Arc<App<E>>,
-        caller: &Arc<Caller>,
-    ) -> Outcome {
-        let schema = app.schema.clone();
+    pub(super) async fn execute(self, app: &Arc<App>, caller: &Arc<Caller>) -> Outcome {
+        let schema = Arc::clone(&app.schema);
         // Dropped with this future, when the client has left or has its response.
         let leaving = ClientGone::default();
         let _left = leaving.0.clone().drop_guard();
@@ -85,9 +81,9 @@ impl Operation {
     }
 
     /// Executes any operation as a stream of responses.
-    pub(super) fn stream<E: Executor>(
+    pub(super) fn stream(
         self,
-        app: &Arc<App<E>>,
+        app: &Arc<App>,
         caller: &Arc<Caller>,
     ) -> BoxStream<'static, Outcome> {
         let (app, caller) = (Arc::clone(app), Arc::clone(caller));
@@ -95,7 +91,7 @@ impl Operation {
             return stream::once(async move { self.execute(&app, &caller).await }).boxed();
         }
         let running = app.metrics.subscription();
-        let answers = app.schema.execute_stream(sent_by(self.request, &caller), None);
+        let answers = app.schema.execute_stream(sent_by(self.request, &caller));
         AssertUnwindSafe(answers)
             .catch_unwind()
             .map(move |answer| {

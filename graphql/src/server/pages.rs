@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use async_graphql::Executor;
 use axum::{
     Extension, Json, Router,
     extract::{Request, State},
@@ -36,16 +35,16 @@ const MIN_COMPRESSED_BYTES: u16 = 1_400;
 
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-pub(super) fn router<E: Executor>(app: Arc<App<E>>, gate: Gate) -> Router {
+pub(super) fn router(app: Arc<App>, gate: Gate) -> Router {
     let pages = app.hooks.pages.clone();
     let elsewhere = app.hooks.elsewhere;
     let members = app.hooks.members.clone();
-    let members = members.layer(middleware::from_fn_with_state(Arc::clone(&app), http::admit::<E>));
+    let members = members.layer(middleware::from_fn_with_state(Arc::clone(&app), http::admit));
     Router::new()
-        .route("/graphql", any(http::handle::<E>))
+        .route("/graphql", any(http::handle))
         .route("/health/live", get(live))
-        .route("/health/ready", get(ready::<E>))
-        .route("/metrics", get(metrics::<E>))
+        .route("/health/ready", get(ready))
+        .route("/metrics", get(metrics))
         .layer(compression())
         .with_state(app)
         .fallback(async move |request: Request| nothing_here(elsewhere, &request))
@@ -66,7 +65,7 @@ async fn live() -> impl IntoResponse {
     Json(json!({ "status": "live" }))
 }
 
-async fn ready<E: Executor>(State(app): State<Arc<App<E>>>) -> impl IntoResponse {
+async fn ready(State(app): State<Arc<App>>) -> impl IntoResponse {
     let asked = tokio::time::timeout(READY_TIMEOUT, (app.hooks.ready)()).await;
     let answer = asked
         .unwrap_or_else(|_| Err(format!("no answer within {} seconds", READY_TIMEOUT.as_secs())));
@@ -81,8 +80,8 @@ async fn ready<E: Executor>(State(app): State<Arc<App<E>>>) -> impl IntoResponse
 }
 
 /// Metrics reveal activity, so they need a token if tokens are configured.
-async fn metrics<E: Executor>(
-    State(app): State<Arc<App<E>>>,
+async fn metrics(
+    State(app): State<Arc<App>>,
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, Refusal> {

@@ -9,6 +9,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
+use futures::{FutureExt as _, future::BoxFuture};
 use hyper::{
     Request,
     body::Incoming,
@@ -35,6 +36,7 @@ use super::{
     bodies::{AnswerBody, RequestBody},
     connections::{Connection, ConnectionLimits, Connections},
     entry,
+    executor::OperationExecutor,
     guard::Gate,
     hosts::HostPolicy,
     metrics::Metrics,
@@ -60,12 +62,33 @@ const ACCEPT_REST: Duration = Duration::from_millis(100);
 ///
 /// WebSockets are closed with 1001 and streams break off. Requests may finish within
 /// `shutdown_grace`, then they are dropped. No task outlives the call.
-pub async fn serve<E: Executor>(
+pub fn serve<E: Executor>(
     listener: TcpListener,
     schema: E,
     options: ServerOptions,
     hooks: Hooks,
-    shutdown: impl Future<Output = ()> + Send,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> BoxFuture<'static, io::Result<()>> {
+    serve_boxed(listener, Arc::new(schema), options, hooks, shutdown.boxed())
+}
+
+/// Has no type parameters, so that it is compiled in this crate.
+fn serve_boxed(
+    listener: TcpListener,
+    schema: Arc<dyn OperationExecutor>,
+    options: ServerOptions,
+    hooks: Hooks,
+    shutdown: BoxFuture<'static, ()>,
+) -> BoxFuture<'static, io::Result<()>> {
+    serve_until(listener, schema, options, hooks, shutdown).boxed()
+}
+
+async fn serve_until(
+    listener: TcpListener,
+    schema: Arc<dyn OperationExecutor>,
+    options: ServerOptions,
+    hooks: Hooks,
+    shutdown: BoxFuture<'static, ()>,
 ) -> io::Result<()> {
     let listen = listener.local_addr()?.ip();
     let (nursery, adoptions) = nursery();

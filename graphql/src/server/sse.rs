@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use async_graphql::{Executor, Response};
+use async_graphql::Response;
 use axum::{
     body::{Body, Bytes},
     http::{HeaderValue, header},
@@ -29,8 +29,8 @@ const KEEP_ALIVE: &str = ":\n\n";
 /// Streams the responses of `operation` on the threads of subscriptions.
 ///
 /// At shutdown the stream ends without `complete`, so the client reconnects.
-pub(super) async fn serve<E: Executor>(
-    app: &Arc<App<E>>,
+pub(super) async fn serve(
+    app: &Arc<App>,
     operation: Operation,
     caller: &Arc<Caller>,
 ) -> HttpResponse {

@@ -12,7 +12,6 @@ use std::{
     time::Duration,
 };
 
-use async_graphql::Executor;
 use axum::{
     Error,
     extract::ws::{Message, WebSocket},
@@ -48,8 +47,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
 /// An output with the id of its operation.
 type Tagged = (Arc<str>, Output);
 
-pub(super) struct Connection<E> {
-    app: Arc<App<E>>,
+pub(super) struct Connection {
+    app: Arc<App>,
     opening: Opening,
     /// Set after `connection_init`.
     caller: Arc<Caller>,
@@ -74,9 +73,9 @@ enum Input {
 /// The end of the loop: a close by the server, or `None` if the client is gone.
 type End = Option<Closing>;
 
-impl<E: Executor> Connection<E> {
+impl Connection {
     pub(super) fn new(
-        app: Arc<App<E>>,
+        app: Arc<App>,
         socket: WebSocket,
         protocol: Subprotocol,
         caller: Opening,

@@ -10,7 +10,6 @@ mod session;
 
 use std::sync::Arc;
 
-use async_graphql::Executor;
 use axum::{
     extract::{FromRequestParts as _, ws::WebSocketUpgrade},
     http::{header, request::Parts},
@@ -31,7 +30,7 @@ pub(super) fn wants_upgrade(parts: &Parts) -> bool {
 }
 
 /// Upgrades a request to a WebSocket, which becomes a task of the server's loop.
-pub(super) async fn upgrade<E: Executor>(app: &Arc<App<E>>, mut parts: Parts) -> Response {
+pub(super) async fn upgrade(app: &Arc<App>, mut parts: Parts) -> Response {
     let caller = match entry::opening(&app.options.access, &parts) {
         Ok(caller) => caller,
         Err(refusal) => return refusal.into_response(),
