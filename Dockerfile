@@ -6,8 +6,8 @@ COPY . .
 # The caches outlive the image, so the binary is copied out of the cached target folder.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/source/target \
-    cargo build --release --locked --bin faber \
-    && cp target/release/faber /usr/local/bin/faber
+    cargo build --profile dist --locked --bin faber \
+    && cp target/dist/faber /usr/local/bin/faber
 
 FROM debian:bookworm-slim
 RUN apt-get update \
