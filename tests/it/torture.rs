@@ -47,7 +47,7 @@ use self::{
 };
 
 /// Duration of the faults in a usual run.
-const FAULT_SECONDS: u64 = 50;
+const FAULT_SECONDS: u64 = 20;
 const CLIENTS: u64 = 6;
 /// Time for clients to finish after the last fault.
 const MAX_FINISH_TIME: Duration = Duration::from_mins(6);
