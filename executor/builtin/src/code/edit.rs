@@ -12,13 +12,13 @@ const FILE_BYTES: usize = 16 << 20;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EditFile {
-    /// The file, relative to the project root.
+    /// File, relative to the project root.
     pub(super) file_path: String,
-    /// What to replace: exactly as it is in the file, with its indentation and line breaks.
+    /// Text to replace, exactly as in the file, with indentation and line breaks.
     pub(super) old_string: String,
-    /// What to put in its place.
+    /// Text that replaces `old_string`.
     pub(super) new_string: String,
-    /// Whether to replace every occurrence, instead of the only one.
+    /// If true, replace every occurrence. Otherwise `old_string` must occur exactly once.
     #[serde(default)]
     pub(super) replace_all: bool,
 }

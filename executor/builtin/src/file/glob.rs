@@ -24,9 +24,9 @@ const BRACE_DEPTH: usize = 16;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Glob {
-    /// The pattern, such as `*.py` or `src/**/*.rs`.
+    /// Pattern, such as `*.py` or `src/**/*.rs`.
     pub(super) pattern: String,
-    /// The folder to look in; the project root by default.
+    /// Folder to search. Default: the project root.
     #[serde(default)]
     pub(super) path: Option<String>,
 }

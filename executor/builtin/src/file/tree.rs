@@ -19,10 +19,10 @@ const MAX_DEPTH: u64 = 20;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tree {
-    /// The folder; the project root by default.
+    /// Folder to show. Default: the project root.
     #[serde(default)]
     pub(super) path: Option<String>,
-    /// How deep to go: 1 shows what is in the folder itself.
+    /// Number of levels. 1 shows only the entries of the folder itself.
     #[serde(default = "default_depth", deserialize_with = "whole::read_number")]
     #[schemars(range(min = 1, max = 20))]
     pub(super) depth: u64,

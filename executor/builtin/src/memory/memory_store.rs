@@ -159,10 +159,10 @@ impl MemoryStore {
         cancel: &CancellationToken,
     ) -> Result<String, ToolError> {
         if query.trim().is_empty() {
-            let why = "there is nothing to look for: `list_memories` shows all memories";
+            let why = "`query` is empty: `list_memories` shows all memories";
             return Err(ToolError::failed(why).without_retry());
         }
-        check_bytes("what is looked for", query.len(), WORDS_BYTES)?;
+        check_bytes("`query`", query.len(), WORDS_BYTES)?;
         let wanted: Arc<str> = query.trim().to_lowercase().into();
         let (mut pages, mut matches, mut bytes) =
             (RecordPages::in_scope(self, scope), Matches::default(), 0);

@@ -22,7 +22,7 @@ use tokio::{
 use super::{System, ToolContext, confinement_error, logs, start_error};
 
 pub(super) const DESCRIPTION: &str = "Execute a command in the background (non-blocking). \
-    What it prints goes to a log file that `read_logs` reads.";
+    Its output goes to a log file that `read_logs` reads.";
 
 const MAX_SESSIONS: usize = 64;
 /// A command that ends within this time after its start is reported as ended.
@@ -40,7 +40,7 @@ pub(super) struct BashBackground {
     /// Working directory, below the project root (default: the project root).
     #[serde(default)]
     cwd: Option<String>,
-    /// What this command does, for people.
+    /// Purpose of the command, for people.
     #[serde(default)]
     description: Option<String>,
 }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::whole;
 
-pub(super) const DESCRIPTION: &str = "Read log files (like tail command).";
+pub(super) const DESCRIPTION: &str = "Read the last lines of a log file, like `tail`.";
 
 const MAX_LINES: usize = 10_000;
 const MAX_BYTES: u64 = 256 << 10;
@@ -40,7 +40,7 @@ pub(super) struct ReadLogs {
     /// Number of lines to show (default: 50).
     #[serde(default = "usual_lines", deserialize_with = "whole::read_number")]
     lines: u64,
-    /// If true, wait 30 seconds for new lines, and show them, too.
+    /// If true, wait 30 seconds for new lines and show them, too.
     #[serde(default)]
     follow: bool,
 }

@@ -21,7 +21,7 @@ const MAX_TEXT_BYTES: usize = 128 << 10;
 pub(super) struct FetchUrl {
     /// URL to fetch.
     url: String,
-    /// If true, convert HTML to readable text; if false, return it as it is.
+    /// If true, convert HTML to readable text. If false, return the page unchanged.
     #[serde(default = "default_extract")]
     extract_text: bool,
 }

@@ -62,7 +62,7 @@ pub(super) struct Search {
 pub(super) struct DocsSearch {
     /// Library name (e.g., "python", "flask", "react").
     library: String,
-    /// What to search for.
+    /// Search terms.
     query: String,
 }
 

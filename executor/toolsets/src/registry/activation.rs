@@ -67,7 +67,7 @@ struct Nothing {}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Names {
-    /// The names of the toolsets, as `list_toolset` has them.
+    /// Names of the toolsets, as `list_toolset` shows them.
     tool_set_names: Vec<String>,
 }
 
@@ -105,22 +105,21 @@ pub(super) fn tool_set(registry: Weak<Inner>) -> ToolSet {
         switch(
             registry.clone(),
             ACTIVATE,
-            "Switches toolsets on, so that their tools can be called.",
+            "Activates toolsets, so that their tools can be called.",
             true,
         ),
         switch(
             registry,
             "deactivate_toolset",
-            "Switches toolsets off, so that their tools are out of the way.",
+            "Deactivates toolsets, so that planners do not see their tools.",
             false,
         ),
     ];
-    ToolSet::ready(name, "builtin", "Lists toolsets and switches them on and off.", tools)
+    ToolSet::ready(name, "builtin", "Lists, activates and deactivates toolsets.", tools)
 }
 
 fn list(registry: Weak<Inner>) -> Arc<dyn Tool> {
-    let description =
-        "Lists every toolset: what it is for, its tools, and whether it is switched on.";
+    let description = "Lists all toolsets with their descriptions and tools, and which are active.";
     let run = move |Nothing {}, _: ToolContext| {
         let registry = open(&registry);
         async move {

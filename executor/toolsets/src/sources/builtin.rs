@@ -95,8 +95,10 @@ impl BuiltinKind {
     pub(super) fn description(self) -> &'static str {
         match self {
             Self::CodeTools => "Reads, writes and edits files below one folder.",
-            Self::FileTools => "Finds files below one folder, and what is in them.",
-            Self::SystemTools => "Runs commands, confined; looks at processes, logs, the machine.",
+            Self::FileTools => "Finds files below one folder, and searches their contents.",
+            Self::SystemTools => {
+                "Runs confined commands, and shows processes, logs and the state of the machine."
+            }
             Self::WebTools => "Fetches pages and searches the web.",
             Self::MemoryTools => "Remembers texts and snippets of code.",
         }
@@ -315,7 +317,7 @@ mod tests {
         let toolbox = toolbox(files);
         assert_eq!(toolbox.sets().len(), 5, "it stands for `file_tools`");
         let acting: Vec<_> = toolbox.sets().iter().map(|set| set.acts_here).collect();
-        assert_eq!(acting, [true, true, true, false, false], "whatever they are called");
+        assert_eq!(acting, [true, true, true, false, false], "the name of the set does not matter");
         let description = &toolbox.sets()[0].description;
         assert_eq!(description, BuiltinKind::FileTools.description(), "nobody said another");
         for name in ["file_tools.glob", "files.file_tools.glob", "files.glob", "glob"] {
