@@ -551,5 +551,5 @@ async fn an_agent_resumes_after_a_crash_without_repeating_turns_or_once_calls() 
     let asked = model.requests().await;
     assert_eq!(asked.len(), 2, "no turn is repeated");
     let prompt = asked[1]["body"]["messages"].to_string();
-    assert!(prompt.contains("nobody knows what came of it"), "{prompt}");
+    assert!(prompt.contains("the outcome is unknown: the call may have taken effect"), "{prompt}");
 }
