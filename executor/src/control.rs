@@ -81,7 +81,7 @@ pub struct Start {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Started {
     pub id: ExecutionId,
-    /// False if an execution with this identifier, or of this key, existed already.
+    /// False if an execution with this id or idempotency key existed already.
     pub is_new: bool,
 }
 
@@ -389,7 +389,9 @@ impl Control {
         }
         if shared::json::is_deeper_than(&payload, limits::JSON_DEPTH) {
             let most = limits::JSON_DEPTH;
-            return Err(ControlError::Invalid(format!("`payload` is nested deeper than {most}")));
+            return Err(ControlError::Invalid(format!(
+                "`payload` is nested deeper than {most} levels"
+            )));
         }
         self.check_open(id).await?;
         self.send(id, Command::Signal { name, payload: Arc::new(payload) }).await
@@ -456,7 +458,7 @@ fn validate_start(
     }
     if shared::json::is_deeper_than(&options.input, limits::JSON_DEPTH) {
         let most = limits::JSON_DEPTH;
-        return Err(ControlError::Invalid(format!("`input` is nested deeper than {most}")));
+        return Err(ControlError::Invalid(format!("`input` is nested deeper than {most} levels")));
     }
     if options.max_parallel == Some(0) {
         return Err(ControlError::Invalid("`maxParallel` must be at least 1".to_owned()));

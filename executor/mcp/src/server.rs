@@ -106,12 +106,12 @@ impl Server {
     /// Initializes the session and lists the tools.
     pub(super) async fn connect(
         &mut self,
-        wire: ServerTransport,
+        transport: ServerTransport,
     ) -> Result<(Session, Vec<Offer>), String> {
         let handler = self.handler.clone();
-        let served = match wire {
-            ServerTransport::Pipes(wire) => serve_client(handler, *wire).await,
-            ServerTransport::Http(wire) => serve_client(handler, *wire).await,
+        let served = match transport {
+            ServerTransport::Pipes(transport) => serve_client(handler, *transport).await,
+            ServerTransport::Http(transport) => serve_client(handler, *transport).await,
         };
         let service = match served {
             Ok(service) => service,

@@ -208,8 +208,8 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// Uses the binary of this process. It must be `faber`, because any binary would be started
-    /// like it.
+    /// Starts commands through [`SUBCOMMAND`] of this process's own binary. Only `faber` has that
+    /// subcommand, so other programs must not call this function.
     pub fn this_binary() -> Self {
         // This path refers to the running file, even after the binary was replaced.
         let own = PathBuf::from("/proc/self/exe");

@@ -64,7 +64,8 @@ impl Driver {
                 if started.effect.unwrap_or(callee.policy.effect) == Effect::Read {
                     self.launch_call(call, callee.policy.cache_ttl_ms);
                 } else {
-                    // The plan may store that all its tools only read.
+                    // When the plan was compiled, all its tools may have been reads. The claim then
+                    // began without a safe lease.
                     self.claim.needs_safe_lease = true;
                     self.held_starts.push_back((seq, HeldStart::Call(Box::new(call))));
                 }

@@ -45,7 +45,7 @@ const fn list(field: &'static str, base: usize, items: usize) -> Expensive {
     Expensive { field, base, items: Items::Expected(items) }
 }
 
-const fn part(field: &'static str, base: usize, divisor: usize) -> Expensive {
+const fn fraction(field: &'static str, base: usize, divisor: usize) -> Expensive {
     Expensive { field, base, items: Items::OneOf(divisor) }
 }
 
@@ -60,8 +60,8 @@ const TABLE: [Expensive; 98] = [
     field("Query.exportPlan", 200),
     list("Request.plans", 1, 3),
     list("Request.transcript", 20, 10),
-    part("Request.timeline", 100, 50),
-    part("Execution.events", 10, 50),
+    fraction("Request.timeline", 100, 50),
+    fraction("Execution.events", 10, 50),
     field("Execution.parent", 5),
     field("Execution.next", 5),
     field("Execution.replanning", 5),
@@ -77,7 +77,7 @@ const TABLE: [Expensive; 98] = [
     field("Request.findings", 10),
     list("StepStatus.items", 1, 2),
     field("StepStatus.child", 5),
-    part("Query.toolHistory", 5, 10),
+    fraction("Query.toolHistory", 5, 10),
     field("Query.toolUsage", 50),
     // Compiles, draws or compares.
     field("Query.validatePlan", 500),

@@ -203,7 +203,7 @@ async fn read<E>(app: &App<E>, parts: &Parts, body: Body) -> Result<Request, Ref
     match parts.method {
         Method::GET => params::from_uri(&parts.uri),
         Method::POST => {
-            is_json(&parts.headers)?;
+            check_media_type(&parts.headers)?;
             params::from_json(&receive_body(app, &parts.headers, body).await?)
         }
         _ => Err(Refusal::invalid(
@@ -214,7 +214,7 @@ async fn read<E>(app: &App<E>, parts: &Parts, body: Body) -> Result<Request, Ref
 }
 
 /// Rejects media types that the form of a foreign page can send.
-fn is_json(headers: &HeaderMap) -> Result<(), Refusal> {
+fn check_media_type(headers: &HeaderMap) -> Result<(), Refusal> {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let mut parts = value.unwrap_or_default().split(';').map(str::trim);
     let json = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case("application/json"));

@@ -136,7 +136,8 @@ impl WriteTarget {
         Ok(())
     }
 
-    /// Replacing needs only permission for the folder. This check protects a read-only file.
+    /// Rejects a read-only file. The system would let a process replace it, because that needs only
+    /// write permission for the folder.
     fn check_writable(&self) -> Result<(), ToolError> {
         let Some(meta) = &self.was else { return Ok(()) };
         if !meta.is_file() {

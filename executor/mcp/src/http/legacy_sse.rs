@@ -28,14 +28,15 @@ pub(super) async fn open_legacy(connection: &Connection) -> Result<(), String> {
     let opening = timeout(OPEN_TIMEOUT, read_endpoint(connection)).await;
     let seconds = OPEN_TIMEOUT.as_secs();
     let (stream, told) = opening.unwrap_or_else(|_| {
-        Err(format!("`{host}` did not say within {seconds} s where to send messages"))
+        Err(format!("`{host}` did not name its URL for messages within {seconds} s"))
     })?;
     let endpoint = connection.url.join(told.trim());
-    let endpoint = endpoint.map_err(|_| format!("`{host}` wants messages at `{told}`"))?;
+    let endpoint =
+        endpoint.map_err(|_| format!("`{host}` named an invalid URL for messages: `{told}`"))?;
     if endpoint.origin() != connection.url.origin() {
         // Tokens of this server must not reach another one.
         return Err(format!(
-            "`{host}` wants messages sent to another server: `{}`",
+            "`{host}` named the URL of another server for messages: `{}`",
             origin_text(&endpoint)
         ));
     }

@@ -424,8 +424,8 @@ fn query_parameter(url: &str, name: &str) -> Option<String> {
     Some(value.into_owned())
 }
 
-fn login_error(web: &AuthHttp, err: &AuthError, seen: &Redaction) -> LoginError {
-    web.take_error().map_or_else(|| convert_error(err, seen), LoginError::from)
+fn login_error(web: &AuthHttp, err: &AuthError, redaction: &Redaction) -> LoginError {
+    web.take_error().map_or_else(|| convert_error(err, redaction), LoginError::from)
 }
 
 impl From<Denied> for LoginError {
@@ -437,10 +437,10 @@ impl From<Denied> for LoginError {
     }
 }
 
-fn convert_error(err: &AuthError, seen: &Redaction) -> LoginError {
+fn convert_error(err: &AuthError, redaction: &Redaction) -> LoginError {
     match err {
         AuthError::CredentialStoreError(why) => LoginError::Unkept(why.clone()),
-        err => LoginError::Refused(describe_auth_error(err, seen)),
+        err => LoginError::Refused(describe_auth_error(err, redaction)),
     }
 }
 

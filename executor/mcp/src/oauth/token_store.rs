@@ -75,7 +75,7 @@ pub(super) struct RegisteredClient {
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct AccessToken {
     pub(super) text: String,
-    /// Until when it is used, in seconds since 1970. It expires a little later.
+    /// Time until which the token is used, in seconds since 1970. It expires a little later.
     good_until: Option<u64>,
 }
 
@@ -89,7 +89,6 @@ impl AccessToken {
         Self { text: text.to_owned(), good_until }
     }
 
-    /// Returns whether it may still be used.
     pub(super) fn is_good(&self, now: u64) -> bool {
         self.good_until.is_none_or(|until| now < until)
     }

@@ -109,7 +109,8 @@ impl TryFrom<Map<String, Value>> for WrittenSource {
     }
 }
 
-/// A source is a map with exactly one kind. An enum would need a tag in YAML.
+/// In YAML, a source is a map with exactly one key: its kind. For an enum, serde would expect a tag
+/// instead, so this conversion is written by hand.
 impl TryFrom<Map<String, Value>> for Source {
     type Error = String;
 

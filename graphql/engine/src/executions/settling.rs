@@ -204,7 +204,7 @@ impl Executions {
             return Err(EngineError::LimitExceeded(why));
         }
         if json::is_deeper_than(output, limits::JSON_DEPTH) {
-            let why = format!("`output` is nested deeper than {}", limits::JSON_DEPTH);
+            let why = format!("`output` is nested deeper than {} levels", limits::JSON_DEPTH);
             return Err(EngineError::InvalidArgument(why));
         }
         let inventory = &self.tools.inventory;
