@@ -169,7 +169,8 @@ fn connect(reach: Reach) -> Result<Client, Broken> {
         tracing::warn!(%err, "no certificates were found, so https cannot be used");
         builder(reach).tls_backend_preconfigured(no_roots()).build()
     });
-    built.map_err(|err| Broken::Unsent(format!("nothing can be called: {}", told(&err))))
+    built
+        .map_err(|err| Broken::Unsent(format!("the HTTP client cannot be created: {}", told(&err))))
 }
 
 fn builder(reach: Reach) -> ClientBuilder {

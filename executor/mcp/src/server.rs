@@ -204,7 +204,7 @@ impl Server {
 }
 
 /// The message for an answer that belongs to another request.
-const WRONG_ANSWER: &str = "it is the answer to something else";
+const WRONG_ANSWER: &str = "it is the answer to another request";
 
 fn unreadable_init(why: &str) -> String {
     format!("its answer to `initialize` could not be read: {why}")

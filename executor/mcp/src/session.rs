@@ -105,7 +105,7 @@ impl Session {
                 Ok(self.redact_result(answer::read_output(result, promised, self.most)))
             }
             Ok(_) => Ok(Err(ToolError::failed(
-                "the tool asks for more than its parameters, which a plan cannot answer",
+                "the tool asks for more input during its call, and a plan cannot answer",
             ))),
             Err(ServiceError::McpError(error)) if error.code == UNSENT => Err(LostCall::Unsent),
             Err(ServiceError::McpError(error)) if error.code == LOST => Err(LostCall::Sent),

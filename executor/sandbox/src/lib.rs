@@ -444,7 +444,10 @@ impl fmt::Display for Support {
         match (named(true), named(false)) {
             (held, free) if free.is_empty() => write!(f, "commands are confined in {held}"),
             (held, free) if held.is_empty() => {
-                write!(f, "commands are confined by limits only; this kernel knows none of {free}")
+                write!(
+                    f,
+                    "commands are confined by limits only; this kernel supports none of {free}"
+                )
             }
             (held, free) => write!(f, "commands are confined in {held}; not in {free}"),
         }

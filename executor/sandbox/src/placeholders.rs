@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(fs::read_to_string(world.root().join("faber.yaml")).unwrap(), NOTE);
         fs::remove_file(world.root().join("faber.yaml")).unwrap();
         world.take(&places, &own).unwrap();
-        assert_eq!(world.names(), taken, "what somebody removed is put there again");
+        assert_eq!(world.names(), taken, "a removed placeholder is created again");
         drop(places);
         assert_eq!(world.names(), "root root/store.db");
     }

@@ -230,7 +230,7 @@ async fn sleep(parameters: &Value, cx: &ToolContext) -> Result<Value, ToolError>
 fn wait(parameters: &Value) -> ToolError {
     let name = parameters.get("name").and_then(Value::as_str).unwrap_or_default();
     ToolError::failed(format!(
-        "`flow.wait` waits for the signal `{name}` of an execution, and this call belongs to none: \
+        "`flow.wait` needs an execution that receives the signal `{name}`: \
          make it a step of a plan"
     ))
     .without_retry()
@@ -344,7 +344,7 @@ mod tests {
 
     #[tokio::test]
     async fn wait_fails_outside_of_a_plan() {
-        check("flow.wait", json!({ "name": "go" }), 1, expect!["tool.failed: `flow.wait` waits for the signal `go` of an execution, and this call belongs to none: make it a step of a plan (retryable: false)"]).await;
+        check("flow.wait", json!({ "name": "go" }), 1, expect!["tool.failed: `flow.wait` needs an execution that receives the signal `go`: make it a step of a plan (retryable: false)"]).await;
     }
 
     #[test]

@@ -368,7 +368,7 @@ impl Plans {
             }
         }
         Err(EngineError::Conflict(format!(
-            "others make versions of `{request}` all the time: try again"
+            "other callers keep adding versions to `{request}`: try again"
         )))
     }
 

@@ -206,7 +206,7 @@ impl StepStatus {
     }
 
     fn now(&self) -> &Step {
-        self.execution.task(self.task).expect("only tasks that are there are shown")
+        self.execution.task(self.task).expect("only existing tasks are shown")
     }
 
     fn planned(&self) -> &ToolExecution {

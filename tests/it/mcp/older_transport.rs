@@ -165,7 +165,7 @@ async fn an_unusable_older_server_fails_with_the_reason() {
             "event: endpoint\ndata: http://127.0.0.2:9/steal\n\n",
             "named the URL of another server for messages: `http://127.0.0.2:9`",
         ),
-        ("data: hello\n\n", "does not begin with where to send messages"),
+        ("data: hello\n\n", "does not name its URL for messages in the first event"),
     ] {
         let server = OldServer::opening_with(opening).await;
         let mut source = server.source();

@@ -50,7 +50,7 @@ pub(super) fn edit_file(
 fn check_strings(args: &EditFile) -> Result<(), ToolError> {
     if args.old_string.is_empty() {
         return Err(permanent_error(
-            "old_string is empty: to make a file, use write_file".to_owned(),
+            "old_string is empty: use write_file to create a file".to_owned(),
         ));
     }
     if args.old_string == args.new_string {
@@ -68,7 +68,7 @@ fn replace_occurrences(text: &str, args: &EditFile) -> Result<(String, usize), T
     }
     if count > 1 && !replace_all {
         return Err(permanent_error(format!(
-            "String appears {count} times in {file_path}: give more of the text around it, or use \
+            "String appears {count} times in {file_path}: include more of the text around it, or use \
              replace_all=True"
         )));
     }

@@ -113,7 +113,7 @@ impl Pattern {
             return Err(outside_error(&args.pattern));
         }
         if brace_depth(text) > BRACE_DEPTH {
-            let why = format!("it has more than {BRACE_DEPTH} braces in each other");
+            let why = format!("it has more than {BRACE_DEPTH} nested braces");
             return Err(bad_pattern(&args.pattern, why));
         }
         let glob = GlobBuilder::new(text).literal_separator(true).build();

@@ -66,7 +66,7 @@ impl MemoryStore {
             return Ok(());
         }
         let why = format!(
-            "{scope} has {MEMORIES} memories, and no more can be kept: forget some with \
+            "{scope} is full, with {MEMORIES} memories: remove some with \
              `clear_memory`, or put several into one"
         );
         Err(ToolError::failed(why).without_retry())
@@ -291,7 +291,7 @@ fn check_bytes(what: &str, bytes: usize, most: usize) -> Result<(), ToolError> {
     if bytes <= most {
         return Ok(());
     }
-    let why = format!("{what} has {bytes} bytes, the most is {most}: shorten it, or split it");
+    let why = format!("{what} has {bytes} bytes, and the limit is {most}: shorten it, or split it");
     Err(ToolError::failed(why).without_retry())
 }
 

@@ -54,7 +54,7 @@ impl Root {
         let fail = |err: io::Error| io_failure("write", &place.given, &err);
         let path = self.canonical_path(&place.path).map_err(|err| match err.kind() {
             io::ErrorKind::NotFound => {
-                let text = format!("{} is a symlink to nothing", place.given);
+                let text = format!("{} is a symlink to a missing file", place.given);
                 ToolError::failed(text).without_retry()
             }
             _ => io_failure("follow", &place.given, &err),

@@ -213,7 +213,7 @@ fn describe_early_exit(
             .with_unknown_outcome()
     })?;
     let rest = if goes_on {
-        "\nProcesses that it started still run: `process_kill` with that number ends them"
+        "\nProcesses that it started still run: end them with `process_kill` and this PID"
     } else {
         ""
     };

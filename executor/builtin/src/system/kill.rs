@@ -118,7 +118,7 @@ fn find_objection(
 ) -> Option<String> {
     let id = process.pid();
     if processes.is_ancestor(process) {
-        return Some(format!("process {id} is Faber, or what Faber runs in"));
+        return Some(format!("process {id} is Faber or one of its parent processes"));
     }
     if !system.kill_any && !processes.is_started(process) {
         return Some(format!(

@@ -123,7 +123,7 @@ impl WebClient {
             self.client_builder().tls_backend_preconfigured(no_roots()).build()
         });
         built.map_err(|err| {
-            let message = format!("nothing can be fetched: {}", root_cause(&err));
+            let message = format!("the HTTP client cannot be created: {}", root_cause(&err));
             ToolError::new(ErrorCode::UNAVAILABLE, message)
         })
     }

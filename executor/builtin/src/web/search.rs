@@ -107,7 +107,7 @@ pub(super) async fn search_docs(
 fn require_text<'a>(name: &str, text: &'a str) -> Result<&'a str, ToolError> {
     let text = text.trim();
     if text.is_empty() {
-        let message = format!("`{name}` is empty: name what to look up");
+        let message = format!("`{name}` is empty: enter a search term");
         return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, message));
     }
     Ok(text)
@@ -131,7 +131,7 @@ async fn search_pages(
     let is_asked = answer.status == StatusCode::ACCEPTED || text.contains("anomaly-modal");
     let host = base.host_str().unwrap_or_default();
     if found.is_empty() && is_asked {
-        let what = "wants proof that a person is asking: wait a while, or configure another search";
+        let what = "requires a CAPTCHA: try again later, or configure another search service";
         return Err(ToolError::new(ErrorCode::UNAVAILABLE, format!("`{host}` {what}")));
     }
     if !is_one {

@@ -215,7 +215,7 @@ impl Connection {
         let Some(limit) = limit else { return self.http.hop(asked).await };
         let (host, seconds) = (&self.host, limit.as_secs());
         timeout(limit, self.http.hop(asked)).await.unwrap_or_else(|_| {
-            Err(Broken::Lost(format!("`{host}` did not take a message within {seconds} s")))
+            Err(Broken::Lost(format!("`{host}` did not accept a message within {seconds} s")))
         })
     }
 

@@ -184,7 +184,7 @@ impl Bearer {
                 if let Some(scope) = &params.scope
                     && let Err(why) = kept.add_wanted_scopes(scope).await
                 {
-                    tracing::warn!(%set, %why, "the scopes that the server wants are not noted");
+                    tracing::warn!(%set, %why, "cannot store the scopes that the server requires");
                 }
                 format!("`{set}` {NEEDS_LOGIN}{more}: run `faber login {set}`")
             }

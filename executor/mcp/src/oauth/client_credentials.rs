@@ -475,7 +475,7 @@ mod tests {
         let assertion = sign_assertion(&pem(der.as_ref()), "me", "https://as", 1_000).unwrap();
         check(&assertion, "EdDSA", &ED25519, key.public_key().as_ref());
         let again = sign_assertion(&pem(der.as_ref()), "me", "https://as", 1_000).unwrap();
-        assert_ne!(assertion, again, "nobody can use it twice");
+        assert_ne!(assertion, again, "no copy can be used twice");
     }
 
     #[test]

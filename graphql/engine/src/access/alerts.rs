@@ -121,7 +121,7 @@ mod tests {
         }
         assert_eq!(alerts.count(Kind::BadTokens), 0);
         alerts.bad_token(peer(1), now + WINDOW);
-        assert_eq!(alerts.count(Kind::BadTokens), 0, "a minute later it begins anew");
+        assert_eq!(alerts.count(Kind::BadTokens), 0, "the count restarts after a minute");
         alerts.bad_token(peer(2), now);
         assert_eq!(alerts.count(Kind::BadTokens), 1);
     }

@@ -191,7 +191,7 @@ impl Learning {
             return true;
         }
         if !self.has_warned.swap(true, Ordering::Relaxed) {
-            tracing::warn!(%err, "the outcomes of queries are learned later");
+            tracing::warn!(%err, "cannot learn from outcomes yet, will retry");
         }
         false
     }
@@ -229,8 +229,11 @@ impl Learning {
             return Some(lessons);
         }
         let read = read_lessons(&*self.store).await;
-        let (_, lessons) =
-            read.inspect_err(|err| tracing::warn!(%err, "selection ignores the lessons")).ok()?;
+        let (_, lessons) = read
+            .inspect_err(
+                |err| tracing::warn!(%err, "cannot read learned outcomes, selection ignores them"),
+            )
+            .ok()?;
         let lessons = Arc::new(lessons);
         self.cache(Some(Arc::clone(&lessons)));
         Some(lessons)

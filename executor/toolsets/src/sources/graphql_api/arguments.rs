@@ -190,7 +190,11 @@ mod tests {
         assert!(bytes < 60 << 20, "{bytes}");
         assert!(share(1) <= 4_000 && share(1_000_000) >= 40);
         let whole = schema(&database(5), &fields[0].args, share(1));
-        assert_eq!(whole["$defs"].as_object().unwrap().len(), 5, "what fits is there");
+        assert_eq!(
+            whole["$defs"].as_object().unwrap().len(),
+            5,
+            "all arguments that fit are kept"
+        );
         assert!(Schema::new(&schema(&types, &fields[0].args, 1)).is_ok());
     }
 }

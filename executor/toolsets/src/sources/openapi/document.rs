@@ -103,7 +103,7 @@ impl Servers {
         };
         let url = url.ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let Some(url) = url else {
-            return Err("the document does not say where the API is: set `base_url`".to_owned());
+            return Err("the document names no server: set `base_url`".to_owned());
         };
         let is_neighbour = self.from.as_ref().is_none_or(|from| from.host_str() == url.host_str());
         Ok((url, if is_neighbour { Reach::Anywhere } else { Reach::Public }))
