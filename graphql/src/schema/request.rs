@@ -1,4 +1,4 @@
-//! Requests: a query, with everything that came of it.
+//! Requests: a query, with its plans, its executions, and the transcript of planning.
 
 use async_graphql::{Context, ID, Object, Result, SimpleObject};
 use engine::{Engine, MAX_FINDINGS, find_planning_findings};
@@ -21,7 +21,7 @@ const ENTRIES: usize = 10_000;
 
 pub(super) struct Request(pub(super) request::Request);
 
-/// Query with everything that came of it: plans, executions, and the transcript of planning.
+/// Query, with its plans, its executions, and the transcript of planning.
 #[Object]
 impl Request {
     /// Id of the request, `req_…`.

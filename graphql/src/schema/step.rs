@@ -457,8 +457,8 @@ impl StepStatus {
         self.now().settlement.as_ref()?.comment.as_deref()
     }
 
-    /// Compensation that Faber did not call, because the step was settled as `SUCCEEDED` after the
-    /// execution had compensated. Null otherwise.
+    /// Compensation that Faber did not call, because the execution had already undone its steps when
+    /// this step was settled as `SUCCEEDED`. Null otherwise.
     async fn missing_compensation(&self) -> Option<CompensatingCall> {
         let (tool, parameters) = machine::missing_compensation(&self.execution, self.task)?;
         Some(CompensatingCall { tool_name: tool.to_string(), parameters })
