@@ -83,7 +83,7 @@ impl Text {
 
 impl SecretName {
     fn resolve(&self, seen: &mut Redaction) -> Result<String, Missing> {
-        let value = environment(&self.secret).filter(|value| !value.is_empty());
+        let value = read_variable(&self.secret).filter(|value| !value.is_empty());
         let value = value.ok_or_else(|| Missing(self.secret.clone()))?;
         seen.note(&self.secret, &value);
         Ok(format!("{}{value}", self.prefix))
@@ -98,7 +98,7 @@ pub fn variables(
 }
 
 #[expect(clippy::disallowed_methods, reason = "secrets are read here, when a tool is called")]
-fn environment(name: &str) -> Option<String> {
+fn read_variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
@@ -114,7 +114,7 @@ impl Redaction {
                 self.0.push((name.to_owned(), value));
             }
         };
-        forms(value).into_iter().for_each(&mut add);
+        common_forms(value).into_iter().for_each(&mut add);
         let parts = base64_parts(value);
         let parts = parts.into_iter().inspect(|part| add(part.clone())).map(Disguise::Lines);
         let parts: Vec<_> = parts.collect();
@@ -139,7 +139,7 @@ impl Redaction {
 
     /// Adds a variable of the environment that a program gets, if it is set.
     pub fn note_variable(&mut self, name: &str) {
-        if let Some(value) = environment(name) {
+        if let Some(value) = read_variable(name) {
             self.note(name, &value);
         }
     }
@@ -241,7 +241,7 @@ impl fmt::Debug for Redaction {
 }
 
 /// Returns common forms of a secret: plain, in a URL, in a form and in JSON.
-fn forms(value: &str) -> Vec<String> {
+fn common_forms(value: &str) -> Vec<String> {
     let url = url_encoded(value);
     // Some programs encode other characters than the standard says, or write lower-case digits.
     let form = url.replace("%20", "+").replace("%2A", "*").replace('~', "%7E");

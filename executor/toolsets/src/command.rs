@@ -311,14 +311,14 @@ impl Tool for CommandRunner {
             biased;
             // A command that has exited has a result, even if the call is cancelled at the same
             // time.
-            ended = running.finish(self.most) => Some(ended),
+            ended = running.wait_for_end(self.most) => Some(ended),
             () = cx.cancel.cancelled() => None,
         };
         let Some(ended) = ended else {
-            return Err(stopped(run.command.program(), running.group.stop().await));
+            return Err(stopped_error(run.command.program(), running.group.stop().await));
         };
         let said = running.stderr.redacted_text(&seen);
-        let answer = running.answer(run.command.program(), ended, self.most, &seen);
+        let answer = running.read_answer(run.command.program(), ended, self.most, &seen);
         if answer.is_ok() {
             cx.aside.leave(said);
         }
@@ -328,7 +328,7 @@ impl Tool for CommandRunner {
 
 /// Makes the error for a cancelled command. The outcome is unknown even with status 0: a program
 /// may exit with 0 after its work or after a cleanup.
-fn stopped(program: &str, status: Option<ExitStatus>) -> ToolError {
+fn stopped_error(program: &str, status: Option<ExitStatus>) -> ToolError {
     let how = status.map_or_else(|| "did not".to_owned(), describe_status);
     let message = format!(
         "Faber told `{program}` to stop, and it {how}: it is unknown whether its work was done"
@@ -389,7 +389,7 @@ impl Running {
         Ok(Self { group, output: Vec::new(), stderr: Tail::default() })
     }
 
-    async fn finish(&mut self, most: usize) -> Ended {
+    async fn wait_for_end(&mut self, most: usize) -> Ended {
         let Self { group, output, stderr: tail } = self;
         let child = group.child();
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
@@ -422,7 +422,7 @@ impl Running {
         status.map_or_else(Ended::Lost, Ended::Exited)
     }
 
-    fn answer(
+    fn read_answer(
         self,
         program: &str,
         ended: Ended,

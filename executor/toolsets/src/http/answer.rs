@@ -20,7 +20,7 @@ pub(crate) fn output(
     seen: &Redaction,
 ) -> Result<Value, ToolError> {
     if !reply.status.is_success() {
-        return Err(refusal(&reply, effect, seen));
+        return Err(status_error(&reply, effect, seen));
     }
     if reply.is_cut {
         let host = &reply.host;
@@ -61,12 +61,12 @@ fn value(reply: Reply, effect: Effect) -> Result<Value, ToolError> {
     match String::from_utf8(reply.body) {
         Ok(text) if is_text || (kind.is_empty() && !text.contains('\0')) => Ok(text.into()),
         Err(err) if is_text => Ok(String::from_utf8_lossy(err.as_bytes()).into()),
-        Ok(text) => Ok(described(kind, text.len())),
-        Err(err) => Ok(described(kind, err.as_bytes().len())),
+        Ok(text) => Ok(describe_binary(kind, text.len())),
+        Err(err) => Ok(describe_binary(kind, err.as_bytes().len())),
     }
 }
 
-fn described(kind: &str, bytes: usize) -> Value {
+fn describe_binary(kind: &str, bytes: usize) -> Value {
     let kind = if kind.is_empty() { "application/octet-stream" } else { kind };
     json!({ "contentType": kind, "bytes": bytes })
 }
@@ -98,7 +98,7 @@ fn is_text(kind: &str) -> bool {
         )
 }
 
-fn refusal(reply: &Reply, effect: Effect, seen: &Redaction) -> ToolError {
+fn status_error(reply: &Reply, effect: Effect, seen: &Redaction) -> ToolError {
     let Reply { host, status, .. } = reply;
     let mut message = format!("`{host}` answered {status}");
     if let Some(wait) = reply.header(header::RETRY_AFTER) {
@@ -111,7 +111,7 @@ fn refusal(reply: &Reply, effect: Effect, seen: &Redaction) -> ToolError {
             "{message}, which redirects to {to}, and Faber does not follow it: write that address"
         );
     }
-    let said = tail(seen.clean(String::from_utf8_lossy(&reply.body).into_owned()).trim());
+    let said = clip_to_tail(seen.clean(String::from_utf8_lossy(&reply.body).into_owned()).trim());
     if !said.is_empty() {
         message = format!("{message}: {said}");
     }
@@ -130,7 +130,7 @@ pub(crate) fn failed_status(status: StatusCode, effect: Effect, message: String)
     }
 }
 
-fn tail(text: &str) -> String {
+fn clip_to_tail(text: &str) -> String {
     let start = text.ceil_char_boundary(text.len().saturating_sub(SHOWN_BODY_BYTES));
     let cut = if start > 0 { "… " } else { "" };
     format!("{cut}{}", &text[start..])

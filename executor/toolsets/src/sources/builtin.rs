@@ -147,7 +147,7 @@ impl BuiltinSet {
                 None => return Err("it needs a store, but this process has none".to_owned()),
             },
         };
-        Ok(tools.iter().map(|tool| named(self.builtin, set, tool)).collect())
+        Ok(tools.iter().map(|tool| rename_tool(self.builtin, set, tool)).collect())
     }
 }
 
@@ -211,7 +211,7 @@ struct Named {
     tool: Arc<dyn Tool>,
 }
 
-fn named(kind: BuiltinKind, set: &ToolSetName, tool: &Arc<dyn Tool>) -> Arc<dyn Tool> {
+fn rename_tool(kind: BuiltinKind, set: &ToolSetName, tool: &Arc<dyn Tool>) -> Arc<dyn Tool> {
     let mut definition = ToolDefinition::clone(tool.definition());
     let name: Result<ToolName, _> = format!("{}.{}", kind.name(), definition.name).parse();
     definition.name = name.expect("names of tools are literals");

@@ -119,7 +119,7 @@ impl TryFrom<Map<String, Value>> for Source {
         let (Some(kind), None) = (kinds.next(), kinds.next()) else {
             return Err(match written.keys().find(|key| !KINDS.contains(&key.as_str())) {
                 Some(unknown) => unknown_field(unknown),
-                None => format!("a source is exactly one of {}", listed("and")),
+                None => format!("a source is exactly one of {}", list_kinds("and")),
             });
         };
         if kind == "builtin" {
@@ -155,10 +155,10 @@ fn read_tools(written: Value) -> Result<Vec<CommandTool>, String> {
 }
 
 fn unknown_field(field: &str) -> String {
-    format!("unknown field `{field}`, expected {}", listed("or"))
+    format!("unknown field `{field}`, expected {}", list_kinds("or"))
 }
 
-fn listed(word: &str) -> String {
+fn list_kinds(word: &str) -> String {
     let [first @ .., last] = KINDS.map(|kind| format!("`{kind}`"));
     format!("{} {word} {last}", first.join(", "))
 }
@@ -254,7 +254,7 @@ impl SetConfig {
                 names.extend(server.pass.iter().map(String::as_str));
             }
             Source::Tools(tools) => names.extend(tools.iter().flat_map(CommandTool::passed)),
-            Source::Builtin(set) => names.extend(passed(&set.system.confine)),
+            Source::Builtin(set) => names.extend(passed_variables(&set.system.confine)),
             _ => {}
         }
         names
@@ -271,7 +271,7 @@ impl SetConfig {
     pub(crate) fn empty_set(&self, status: SetStatus) -> ToolSet {
         ToolSet {
             name: self.name.clone(),
-            description: self.purpose(),
+            description: self.default_description(),
             source: self.kind(),
             acts_here: matches!(&self.source, Source::Builtin(set) if set.builtin.acts_here()),
             is_active: self.active,
@@ -282,7 +282,7 @@ impl SetConfig {
     }
 
     /// Returns the description. A built-in set has a default one.
-    fn purpose(&self) -> String {
+    fn default_description(&self) -> String {
         match &self.source {
             Source::Builtin(set) if self.description.trim().is_empty() => {
                 set.builtin.description().to_owned()
@@ -305,7 +305,7 @@ impl SetConfig {
     }
 }
 
-fn passed(confinement: &Confinement) -> impl Iterator<Item = &str> {
+fn passed_variables(confinement: &Confinement) -> impl Iterator<Item = &str> {
     confinement.pass.iter().map(String::as_str)
 }
 

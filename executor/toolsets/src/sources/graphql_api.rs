@@ -101,7 +101,7 @@ impl Endpoint {
         })
     }
 
-    async fn schema(&self) -> Result<Value, ToolError> {
+    async fn fetch_schema(&self) -> Result<Value, ToolError> {
         let mut seen = Redaction::default();
         let asked = self.request(QUERY, &json!({}), &mut seen)?;
         let sent = self.caller.http.send(asked, SCHEMA).await;
@@ -128,7 +128,7 @@ impl Offers for GraphQlConfig {
         let endpoint =
             Arc::new(Endpoint { config: self.clone(), caller, effects: effects.clone() });
         let schema = endpoint
-            .schema()
+            .fetch_schema()
             .await
             .map_err(|err| format!("the endpoint does not return its schema: {}", err.message))?;
         let set = set.clone();

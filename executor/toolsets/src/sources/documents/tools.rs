@@ -89,7 +89,7 @@ pub(in super::super) fn tools(
             "Lists the collections of documents that this context offers.",
             Effect::Read,
             move |Nothing {}, _: ToolContext| {
-                let listed = list(&listed);
+                let listed = list_collections(&listed);
                 async move { Ok::<_, ToolError>(listed) }
             },
         ),
@@ -117,7 +117,7 @@ pub(in super::super) fn tools(
     tools.iter().map(|tool| within(set, tool)).collect()
 }
 
-fn list(documents: &Documents) -> Vec<Listed> {
+fn list_collections(documents: &Documents) -> Vec<Listed> {
     let listed = documents.collections.iter().map(|(id, collection)| Listed {
         id: id.clone(),
         description: collection.description.clone(),
@@ -127,7 +127,7 @@ fn list(documents: &Documents) -> Vec<Listed> {
 }
 
 fn find(documents: &Documents, ask: &Ask) -> Result<Vec<Match>, ToolError> {
-    let collection = documents.collection(&ask.rag_id).map_err(unknown)?;
+    let collection = documents.collection(&ask.rag_id).map_err(unknown_id_error)?;
     let near = collection.words.nearest(&ask.query).into_iter();
     let near = near.filter(|(_, similarity)| *similarity >= ask.similarity_threshold);
     let found = near.take(ask.limit.clamp(1, MAX_LIMIT)).map(|(at, similarity)| {
@@ -139,7 +139,7 @@ fn find(documents: &Documents, ask: &Ask) -> Result<Vec<Match>, ToolError> {
 }
 
 fn load(documents: &Documents, id: &str, most: usize) -> Result<String, ToolError> {
-    let collection = documents.collection(id).map_err(unknown)?;
+    let collection = documents.collection(id).map_err(unknown_id_error)?;
     let mut text = String::new();
     for (n, Document { id, content, .. }) in collection.documents.iter().enumerate() {
         let part = format!("## {id}\n\n{}\n\n", content.trim());
@@ -154,6 +154,6 @@ fn load(documents: &Documents, id: &str, most: usize) -> Result<String, ToolErro
     Ok(text.trim_end().to_owned())
 }
 
-fn unknown(why: String) -> ToolError {
+fn unknown_id_error(why: String) -> ToolError {
     ToolError::failed(why).without_retry()
 }

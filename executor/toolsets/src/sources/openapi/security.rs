@@ -63,7 +63,7 @@ pub(super) fn schemes(
     let written = written.and_then(Value::as_object).into_iter().flatten();
     let schemes: BTreeMap<String, Scheme> = written
         .filter_map(|(name, written)| {
-            Some((name.clone(), scheme(document.resolve(written).ok()?)?))
+            Some((name.clone(), parse_scheme(document.resolve(written).ok()?)?))
         })
         .collect();
     match auth.keys().find(|name| !schemes.contains_key(*name)) {
@@ -76,7 +76,7 @@ pub(super) fn schemes(
     }
 }
 
-fn scheme(written: &Value) -> Option<Scheme> {
+fn parse_scheme(written: &Value) -> Option<Scheme> {
     let text = |key: &str| written.get(key).and_then(Value::as_str);
     match (text("type")?, text("in"), text("name")) {
         ("apiKey", Some("header"), Some(name)) => Some(Scheme::Header(name.to_owned())),

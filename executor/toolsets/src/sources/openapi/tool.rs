@@ -72,7 +72,7 @@ impl Tool for OperationTool {
             return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry());
         }
         let mut seen = Redaction::default();
-        let asked = self.request(&parameters, &mut seen)?;
+        let asked = self.build_request(&parameters, &mut seen)?;
         let caller = &self.api.caller;
         let reply = caller.call(&self.definition, asked, &cx, &seen).await?;
         let is_stranger = matches!(reply.status.as_u16(), 401 | 403);
@@ -88,7 +88,11 @@ impl Tool for OperationTool {
 }
 
 impl OperationTool {
-    fn request(&self, parameters: &Value, seen: &mut Redaction) -> Result<Outgoing, ToolError> {
+    fn build_request(
+        &self,
+        parameters: &Value,
+        seen: &mut Redaction,
+    ) -> Result<Outgoing, ToolError> {
         let Call { verb, reach, body, .. } = &self.call;
         let mut filled = Filled::default();
         for (key, parameter) in &self.call.parameters {
@@ -102,7 +106,7 @@ impl OperationTool {
                 scheme.write(name, credential, &mut filled, seen)?;
             }
         }
-        let url = self.url(&filled)?;
+        let url = self.build_url(&filled)?;
         let mut headers = resolve_headers(&self.api.headers, seen)?;
         for (name, value) in &filled.headers {
             let (name, value) =
@@ -124,7 +128,7 @@ impl OperationTool {
         Ok(Outgoing { method: verb.method(), url, headers, body, reach: *reach })
     }
 
-    fn url(&self, filled: &Filled) -> Result<Url, ToolError> {
+    fn build_url(&self, filled: &Filled) -> Result<Url, ToolError> {
         let Call { url, path, .. } = &self.call;
         let mut path = path.clone();
         for (name, value) in &filled.path {
