@@ -306,7 +306,7 @@ impl Tool for CommandRunner {
         if let Some(confinement) = &run.confine {
             self.launcher.note_passed_secrets(&confinement.pass, &mut seen);
         }
-        let mut running = Running::start((run, &env), &self.launcher, &parameters, &cx)?;
+        let mut running = Running::start(run, &env, &self.launcher, &parameters, &cx)?;
         let ended = tokio::select! {
             biased;
             // A command that has exited has a result, even if the call is cancelled at the same
@@ -360,7 +360,8 @@ struct TooMuch;
 
 impl Running {
     fn start(
-        (run, env): (&Run, &BTreeMap<String, String>),
+        run: &Run,
+        env: &BTreeMap<String, String>,
         launcher: &Launcher,
         parameters: &Value,
         cx: &ToolContext,
@@ -524,7 +525,7 @@ mod tests {
         let (env, cx) = (BTreeMap::new(), ToolContext::detached());
         // From here on, no task reads or writes for the command.
         let running =
-            Running::start((&run, &env), &Launcher::unconfined(), &parameters, &cx).unwrap();
+            Running::start(&run, &env, &Launcher::unconfined(), &parameters, &cx).unwrap();
         let until = std::time::Instant::now() + Duration::from_secs(30);
         while !done.exists() {
             assert!(std::time::Instant::now() < until, "the command waits for its parameters");

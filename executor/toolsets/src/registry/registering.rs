@@ -53,7 +53,7 @@ impl Registry {
         let Some(at) = at else {
             return Err(RegistryError::Exists { what: "a tool", name: name.to_string() });
         };
-        self.apply_registration(&mut applied, new, (at, since)).await?;
+        self.apply_registration(&mut applied, new, at, since).await?;
         Ok(name)
     }
 
@@ -172,7 +172,8 @@ impl Registry {
         &self,
         applied: &mut Applied,
         new: New,
-        (at, since): (Timestamp, Option<Timestamp>),
+        at: Timestamp,
+        since: Option<Timestamp>,
     ) -> Result<(), StoreError> {
         let revision = self.0.parts.store.records_revision().await?;
         let place = applied.wanted.iter().position(|wanted| wanted.config.name == new.set);

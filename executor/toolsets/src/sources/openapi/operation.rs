@@ -166,8 +166,8 @@ impl<'a> Reader<'a> {
         };
         let mut obstacle = None;
         let mut parameters = Vec::new();
-        for described in self.read_parameters(&mut obstacle)? {
-            parameters.push(input.add_parameter(described));
+        for found in self.read_parameters(&mut obstacle)? {
+            parameters.push(input.add_parameter(found));
         }
         let body = match body::read(self.document, self.written) {
             Ok(Some(body)) => input.add_body(self.document, body),
@@ -241,7 +241,8 @@ impl<'a> Reader<'a> {
 
 impl<'a> Input<'a> {
     /// Adds a parameter. Its name gets a suffix if another parameter has the name.
-    fn add_parameter(&mut self, (parameter, schema, about): Described<'a>) -> (String, Parameter) {
+    fn add_parameter(&mut self, found: Described<'a>) -> (String, Parameter) {
+        let Described { parameter, schema, description } = found;
         let place = match parameter.place {
             Place::Path => "path",
             Place::Query => "query",
@@ -256,8 +257,8 @@ impl<'a> Input<'a> {
             key = format!("{key}_{place}");
         }
         let mut made = schema.map_or_else(|| json!({}), |schema| self.schemas.schema(schema));
-        if let (false, Value::Object(fields)) = (about.is_empty(), &mut made) {
-            fields.insert("description".to_owned(), json!(described(about)));
+        if let (false, Value::Object(fields)) = (description.is_empty(), &mut made) {
+            fields.insert("description".to_owned(), json!(described(description)));
         }
         self.add_property(key.clone(), made, parameter.is_required);
         (key, parameter)

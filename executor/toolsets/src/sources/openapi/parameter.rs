@@ -51,7 +51,12 @@ pub(super) struct Filled {
     pub(super) cookies: Vec<String>,
 }
 
-pub(super) type Described<'a> = (Parameter, Option<&'a Value>, &'a str);
+/// A parameter as the document describes it.
+pub(super) struct Described<'a> {
+    pub(super) parameter: Parameter,
+    pub(super) schema: Option<&'a Value>,
+    pub(super) description: &'a str,
+}
 
 /// Reads a parameter. Returns `None` for headers that OpenAPI ignores.
 pub(super) fn read<'a>(
@@ -104,7 +109,8 @@ pub(super) fn read<'a>(
         Some((_, media)) => media.get("schema"),
         None => written.get("schema"),
     };
-    Ok(Some((parameter, schema, text("description").unwrap_or_default())))
+    let description = text("description").unwrap_or_default();
+    Ok(Some(Described { parameter, schema, description }))
 }
 
 impl Parameter {
@@ -275,7 +281,7 @@ mod tests {
         let mut written = json!({ "name": "p q", "in": place });
         written.as_object_mut().unwrap().extend(style.as_object().cloned().unwrap_or_default());
         let mut filled = Filled::default();
-        let written = read(&document, &written).map(|read| read.unwrap().0);
+        let written = read(&document, &written).map(|read| read.unwrap().parameter);
         let result = written.and_then(|parameter| parameter.write(value, &mut filled));
         let Filled { path, query, headers, cookies } = filled;
         let path = path.into_iter().map(|(_, text)| text);
