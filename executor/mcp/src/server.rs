@@ -314,7 +314,7 @@ impl ClientHandler for Handler {
         let Some(Elicitation::Defaults) = self.elicitation else {
             return Ok(ElicitResult::new(ElicitationAction::Decline));
         };
-        // A URL needs a person who opens it, and there is none here.
+        // The other kind asks a person to open a URL, and a plan runs without a person.
         let ElicitRequestParams::FormElicitationParams { requested_schema, .. } = asked else {
             return Ok(ElicitResult::new(ElicitationAction::Decline));
         };

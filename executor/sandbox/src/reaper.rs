@@ -60,7 +60,7 @@ pub(super) fn run_command(command: &mut Command, order: &LaunchOrder) -> io::Res
     let bound = bound.transpose()?;
     let child =
         if order.confinement.is_some() { spawn_isolated(command) } else { command.spawn() }?;
-    // After the start, because the command would inherit the blocked signals.
+    // Signals are blocked only now, because the command would inherit the blocked signals.
     stop_signals().thread_block()?;
     kill_now_signal().thread_block()?;
     // The streams must end when the command closes them.

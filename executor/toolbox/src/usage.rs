@@ -51,7 +51,7 @@ impl Meter {
         }
     }
 
-    /// Adds the counts to the store. After an error, the counts remain for the next time.
+    /// Adds the counts to the store. After an error, the counts remain for the next flush.
     pub async fn flush(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
         let _adding = self.adding.lock().await;
         let taken =

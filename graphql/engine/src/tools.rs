@@ -213,7 +213,8 @@ impl Tools {
             .map_err(|err| EngineError::LimitExceeded(err.to_string()))
     }
 
-    /// Returns the tools with these capabilities as models read them. Without capabilities, all.
+    /// Returns the tools with these capabilities as models read them. Without capabilities, returns
+    /// all tools.
     pub async fn tool_schemas(&self, capabilities: &[&str]) -> Map<String, Value> {
         let catalog = self.catalog().await;
         let tools: Vec<_> = catalog.tools().iter().map(|tool| &*tool.definition).collect();

@@ -29,11 +29,11 @@ struct Expensive {
 /// Number of items that a field is expected to return.
 #[derive(Clone, Copy, Debug)]
 enum Items {
-    /// The number in the arguments, or else the expected number of the type.
+    /// The number in the arguments, or else the usual number of the type.
     Asked,
-    /// A fixed number, whatever the arguments say.
+    /// A fixed number that does not depend on the arguments.
     Expected(usize),
-    /// One for this many that are requested, because the items are cheap.
+    /// One item for this many requested items, because the items are cheap.
     OneOf(usize),
 }
 

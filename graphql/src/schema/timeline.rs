@@ -220,7 +220,7 @@ impl Reading {
         }
     }
 
-    /// Removes and returns what the event ends.
+    /// Removes and returns the attempt or wait that the event ends.
     fn end(&mut self, event: &Event) -> Option<Begun> {
         match event {
             Event::StepSucceeded { step, part, .. }

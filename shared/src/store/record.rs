@@ -64,7 +64,7 @@ pub enum RecordKind {
     /// The decision of a person about a call whose outcome is unknown. Retention removes it with
     /// its execution.
     Settlement,
-    /// Noise, to see that the store can be written.
+    /// Random data. Health checks write it to see that the store accepts writes.
     WriteCheck,
 }
 

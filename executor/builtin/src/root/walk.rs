@@ -40,6 +40,7 @@ pub(crate) struct Walk<'a> {
     start: (PathBuf, PathBuf),
 }
 
+/// The entries that a walk leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WalkRules {
     /// The contents of `.git`.

@@ -28,7 +28,7 @@ pub struct SetConfig {
     pub description: String,
     pub active: bool,
     pub source: Source,
-    /// The effects of tools, where the source says something else. The key stands in `source`.
+    /// Effects that replace the effects that the source declares. In YAML, the key is inside `source`.
     pub effects: EffectRules,
     /// The context whose data the condition reads. The set lists it as its source.
     pub context: Option<String>,
@@ -78,7 +78,7 @@ const KINDS: [&str; 5] = ["mcp", "tools", "builtin", "openapi", "graphql"];
 /// The key beside the kind that sets effects.
 const EFFECTS: &str = "effects";
 
-/// A source, and what stands beside its kind.
+/// The value of `source` in YAML: a source, and the effects beside it.
 #[derive(Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 struct WrittenSource {

@@ -12,7 +12,7 @@ use crate::{
 /// Number of limits from which idle ones are dropped, each time the number doubles.
 const SWEEP: usize = 1_024;
 
-/// Limits that count something.
+/// Limits with holders or recent calls. Idle limits are dropped from time to time.
 #[derive(Debug)]
 pub(super) struct StoredPermits {
     tallies: Tallies,

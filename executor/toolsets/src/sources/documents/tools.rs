@@ -25,19 +25,19 @@ struct Nothing {}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Ask {
-    /// The collection, as `list_rags` has it.
+    /// Id of the collection, from `list_rags`.
     rag_id: String,
-    /// What is looked for, in words.
+    /// Question or words to search for.
     query: String,
-    /// At most so many documents, 1 to 100.
+    /// Maximum number of documents, from 1 to 100.
     #[serde(default = "limit")]
     #[schemars(range(min = 1, max = 100))]
     limit: usize,
-    /// How near a document must be, from 0 to 1.
+    /// Lowest similarity of a document, from 0 to 1.
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 1.0))]
     similarity_threshold: f64,
-    /// Whether to tell what is known about the documents.
+    /// If true, include the metadata of the documents.
     #[serde(default = "yes")]
     include_metadata: bool,
 }
@@ -54,7 +54,7 @@ fn yes() -> bool {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Load {
-    /// The collection, as `list_rags` has it.
+    /// Id of the collection, from `list_rags`.
     rag_id: String,
 }
 
