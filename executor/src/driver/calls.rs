@@ -180,7 +180,7 @@ impl Driver {
         self.progress_counts.remove(&task);
         match result {
             Err(error) if is_gone => {
-                // Must precede the decision, which may start the task again.
+                // Do this before the decision, because the decision may start the task again.
                 self.tool_presence.invalidate();
                 self.decide(Input::NotCalled { task, attempt, error });
             }

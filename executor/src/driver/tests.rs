@@ -170,7 +170,7 @@ async fn a_child_is_polled_by_one_job_at_a_time() {
     driver.watch_finished_child(child, numbered(1));
     driver.watch_finished_child(child, numbered(2));
     driver.watch_children();
-    assert_eq!(driver.jobs.len(), 3, "one that knows more took the place of one");
+    assert_eq!(driver.jobs.len(), 3, "a newer watch replaced an older one");
     // The plan of the children is missing, so each watch ends, and one was replaced.
     let mut looked = Vec::new();
     while let Some(done) = driver.jobs.join_next().await {
@@ -228,7 +228,10 @@ async fn a_tool_that_disappears_before_its_call_interrupts_the_attempt() {
     toolbox.remove_set(&name);
     scene.write().await;
     assert_eq!(scene.kinds().await.last(), Some(&"step_interrupted"));
-    assert!(scene.driver.can_park() && scene.driver.next_due_at() <= Some(at), "it is let go");
+    assert!(
+        scene.driver.can_park() && scene.driver.next_due_at() <= Some(at),
+        "the execution is parked"
+    );
     let StepState::Retrying { error: Some(error), .. } =
         &scene.driver.execution.step(StepNumber::new(0)).state
     else {

@@ -66,7 +66,7 @@ impl Meter {
             }
             added
         });
-        // At once, so that they share commits.
+        // All additions run at the same time, so that they share commits.
         join_all(additions).await.into_iter().collect()
     }
 

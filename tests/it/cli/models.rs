@@ -1,4 +1,4 @@
-//! Models over real HTTP. npm's `@copilotkit/aimock` stands in for a provider.
+//! Models over real HTTP. npm's `@copilotkit/aimock` imitates a provider.
 
 mod agents;
 mod plan_cache;

@@ -37,7 +37,7 @@ use super::{
 
 pub(super) struct TokenRequest<'a> {
     pub(super) sought: Discovery<'a>,
-    /// The scopes to request. By default those that the server names.
+    /// The scopes to request. Default: the scopes that the server names.
     pub(super) scopes: &'a [String],
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 #[serde(try_from = "Value")]
 pub struct OAuth {
     pub(super) grant: Grant,
-    /// The scopes to request. By default those that the server names.
+    /// The scopes to request. Default: the scopes that the server names.
     pub(super) scopes: Vec<String>,
     /// The issuer, compared byte by byte. No other server gets a secret.
     pub(super) issuer: Option<String>,

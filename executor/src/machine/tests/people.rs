@@ -41,7 +41,7 @@ fn a_person_is_needed_until_nothing_waits() {
     assert!(needs(failed_once.end("a", Err(failed()))), "a person decides about the error");
     assert!(!needs(failed_once.approve("a", true)), "it is tried again");
     let unknown = ToolError::outcome_unknown("the connection was lost");
-    assert!(needs(failed_once.end("a", Err(unknown))), "nobody knows if it was done");
+    assert!(needs(failed_once.end("a", Err(unknown))), "the outcome of the call is unknown");
     assert!(!needs(failed_once.approve("a", false)));
 }
 

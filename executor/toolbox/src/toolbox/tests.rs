@@ -54,7 +54,7 @@ fn only_a_failed_set_is_connected_again() {
     let failed = || SetStatus::Failed { error: "e".to_owned() };
     let sets = [("a", failed()), ("b", SetStatus::Ready), ("c", failed())];
     let toolbox = Toolbox::new(sets.map(|(name, status)| set(name, status, &["t"])));
-    assert!(!toolbox.reconnect_set(&name("a")), "nobody is there to ask");
+    assert!(!toolbox.reconnect_set(&name("a")), "no source is registered for the set");
     toolbox.set_reconnect(|set| set.as_str() != "c");
     let woken = ["a", "b", "c", "d"].map(|set| toolbox.reconnect_set(&name(set)));
     assert_eq!(woken, [true, false, false, false]);

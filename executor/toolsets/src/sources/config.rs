@@ -28,7 +28,7 @@ pub struct SetConfig {
     pub description: String,
     pub active: bool,
     pub source: Source,
-    /// Effects that replace the effects that the source declares. In YAML, the key is inside `source`.
+    /// Effects that replace the effects that the source declares. In YAML, the key is in `source`.
     pub effects: EffectRules,
     /// The context whose data the condition reads. The set lists it as its source.
     pub context: Option<String>,

@@ -31,8 +31,8 @@ pub struct LastPoll<T> {
 }
 
 impl<T: PartialEq> LastPoll<T> {
-    /// Returns `true` if a follower that knows `known` need not poll, because another one has polled
-    /// after `since`.
+    /// Returns `true` if a follower that knows `known` need not poll, because another follower has
+    /// polled after `since`.
     pub fn is_enough(&self, known: &T, since: Instant) -> bool {
         self.found == *known && self.at >= since
     }

@@ -360,7 +360,7 @@ async fn a_truncated_answer_has_a_note() {
 #[tokio::test]
 async fn calls_of_an_agent_count_for_the_limits_of_its_caller() {
     let rate = Rate { calls: 2, per_ms: 3_600_000 };
-    let mut token = Token::new("ci", "a secret that nobody guesses", Role::Operator);
+    let mut token = Token::new("ci", "a secret that is hard to guess", Role::Operator);
     token.limits = Limits { calls: None, per_tool: Some(rate) };
     token.tools = Some(vec!["blog.look".parse().unwrap(), "blog.keep".parse().unwrap()]);
     let access = Access::new([token]);

@@ -804,7 +804,7 @@ fn a_failed_planning_has_a_finding() {
           WARNING WARNING plan.assumed_parameter : guessed
     "]]
     .assert_eq(&format!("planning\n{}", all.concat()));
-    assert_eq!(found("draft", json!({})), "", "the planning goes on");
+    assert_eq!(found("draft", json!({})), "", "planning still runs");
 }
 
 /// The lost worker reported its last progress after two seconds. The next worker claimed the
