@@ -133,7 +133,7 @@ impl Server {
                 return self.describe_failure(&err.to_string()).await;
             }
             ClientInitializeError::JsonRpcError(err) => match classify_error(err) {
-                ServerError::Described(text) => return self.ends.seen.clean(text),
+                ServerError::Described(text) => return self.ends.secrets.clean(text),
                 ServerError::Unexpected(what) if err.code == UNREADABLE => unreadable_init(&what),
                 ServerError::Unexpected(what) => what,
             },
@@ -151,12 +151,12 @@ impl Server {
             }
             Endpoint::Remote(remote) => remote.describe_failure(&what),
         };
-        self.ends.seen.clean(complaint)
+        self.ends.secrets.clean(complaint)
     }
 
     pub(super) async fn list_tools(&mut self, session: &Session) -> Result<Vec<Offer>, String> {
         match fetch_tools(session.peer()).await {
-            Ok(offers) => Ok(redact_offers(offers, self.name(), &self.ends.seen.redaction())),
+            Ok(offers) => Ok(redact_offers(offers, self.name(), &self.ends.secrets.redaction())),
             Err(trouble) => Err(self.describe_error(trouble).await),
         }
     }
@@ -174,12 +174,12 @@ impl Server {
             Endpoint::Child(child) => child.describe_failure(what).await,
             Endpoint::Remote(remote) => remote.describe_failure(what),
         };
-        self.ends.seen.clean(complaint)
+        self.ends.secrets.clean(complaint)
     }
 
     async fn describe_error(&mut self, trouble: ServerError) -> String {
         match trouble {
-            ServerError::Described(text) => self.ends.seen.clean(text),
+            ServerError::Described(text) => self.ends.secrets.clean(text),
             ServerError::Unexpected(what) => self.describe_failure(&what).await,
         }
     }

@@ -258,9 +258,9 @@ impl Launcher {
         [self.hidden.as_slice(), self.kept.as_slice()].concat()
     }
 
-    pub fn note_passed_secrets(&self, pass: &[String], seen: &mut Redaction) {
+    pub fn note_passed_secrets(&self, pass: &[String], redaction: &mut Redaction) {
         let is_passed = |secret: &&String| pass.iter().any(|listed| matches_name(listed, secret));
-        self.secrets.iter().filter(is_passed).for_each(|secret| seen.note_variable(secret));
+        self.secrets.iter().filter(is_passed).for_each(|secret| redaction.note_variable(secret));
     }
 
     fn create_placeholders(&self, confinement: &Confinement) -> io::Result<()> {

@@ -300,11 +300,11 @@ impl Tool for CommandRunner {
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         let run = self.run.as_ref().ok_or_else(|| self.not_callable())?;
-        let mut seen = Redaction::default();
-        let env = variables(&run.env, &mut seen)?;
-        self.launcher.note_passed_secrets(&run.pass, &mut seen);
+        let mut redaction = Redaction::default();
+        let env = variables(&run.env, &mut redaction)?;
+        self.launcher.note_passed_secrets(&run.pass, &mut redaction);
         if let Some(confinement) = &run.confine {
-            self.launcher.note_passed_secrets(&confinement.pass, &mut seen);
+            self.launcher.note_passed_secrets(&confinement.pass, &mut redaction);
         }
         let mut running = Running::start(run, &env, &self.launcher, &parameters, &cx)?;
         let ended = tokio::select! {
@@ -317,12 +317,12 @@ impl Tool for CommandRunner {
         let Some(ended) = ended else {
             return Err(stopped_error(run.command.program(), running.group.stop().await));
         };
-        let said = running.stderr.redacted_text(&seen);
-        let answer = running.read_answer(run.command.program(), ended, self.most, &seen);
+        let said = running.stderr.redacted_text(&redaction);
+        let answer = running.read_answer(run.command.program(), ended, self.most, &redaction);
         if answer.is_ok() {
             cx.aside.leave(said);
         }
-        seen.clean_result(answer)
+        redaction.clean_result(answer)
     }
 }
 
@@ -428,7 +428,7 @@ impl Running {
         program: &str,
         ended: Ended,
         most: usize,
-        seen: &Redaction,
+        redaction: &Redaction,
     ) -> Result<Value, ToolError> {
         let status = match ended {
             Ended::Exited(status) => status,
@@ -447,7 +447,7 @@ impl Running {
         if status.success() {
             return Ok(parse(&self.output));
         }
-        let text = self.stderr.redacted_text(seen);
+        let text = self.stderr.redacted_text(redaction);
         if let Some(why) = refusal_reason(status.code(), &text) {
             let message = format!("`{program}` was not started: {why}");
             return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry());

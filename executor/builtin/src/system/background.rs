@@ -224,9 +224,9 @@ fn describe_early_exit(
     if status.success() {
         return Ok(text);
     }
-    let seen = system.passed_secrets();
+    let redaction = system.passed_secrets();
     let said =
-        system.place.open(log).and_then(|mut file| logs::read_tail(&mut file, log, 20, &seen));
+        system.place.open(log).and_then(|mut file| logs::read_tail(&mut file, log, 20, &redaction));
     let said = said.unwrap_or_default().text;
     if let Some(why) = refusal_reason(status.code(), &said) {
         return Err(confinement_error(why));

@@ -98,7 +98,7 @@ fn invalid_timeout(message: &str) -> ToolError {
 fn format_result(
     status: io::Result<ExitStatus>,
     printed: CapturedOutput,
-    seen: &Redaction,
+    redaction: &Redaction,
 ) -> Result<String, ToolError> {
     let status = status.map_err(|err| {
         ToolError::failed(format!("it is unknown how the command ended: {err}"))
@@ -109,7 +109,7 @@ fn format_result(
     }
     let signal = status.signal().map(|signal| -signal);
     let code = status.code().or(signal).unwrap_or(-1);
-    let text = format!("{}\n\nReturn code: {code}", printed.into_output(seen));
+    let text = format!("{}\n\nReturn code: {code}", printed.into_output(redaction));
     match code {
         0 => Ok(text),
         1.. => Err(ToolError::failed(text)),

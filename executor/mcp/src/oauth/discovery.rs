@@ -287,11 +287,12 @@ mod tests {
 
     #[test]
     fn a_secret_at_the_cut_of_a_message_is_redacted() {
-        let mut seen = Redaction::default();
-        seen.note("REFRESH_TOKEN", "refresh-me-once");
+        let mut redaction = Redaction::default();
+        redaction.note("REFRESH_TOKEN", "refresh-me-once");
         let text = |before: usize| format!("{}refresh-me-once", "x".repeat(before));
         for before in (MAX_CHARACTERS - 60)..MAX_CHARACTERS {
-            let told = describe_auth_error(&AuthError::TokenRefreshFailed(text(before)), &seen);
+            let told =
+                describe_auth_error(&AuthError::TokenRefreshFailed(text(before)), &redaction);
             assert!(!told.contains("refresh-m"), "{told}");
         }
     }

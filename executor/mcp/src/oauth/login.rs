@@ -41,7 +41,7 @@ pub struct Login {
     url: String,
     state: String,
     /// Secrets to remove from messages.
-    seen: Redaction,
+    redaction: Redaction,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,13 +139,14 @@ impl LoginTarget<'_> {
         // Not every server revokes the access token together with the refresh token.
         let tokens =
             [(record.refresh_token(), "refresh_token"), (access.as_deref(), "access_token")];
-        let mut seen = Redaction::default();
+        let mut redaction = Redaction::default();
         for token in tokens.iter().filter_map(|entry| entry.0) {
-            seen.note("TOKEN", token);
+            redaction.note("TOKEN", token);
         }
         let web = Arc::new(AuthHttp::new(self.server.url.0.clone()));
         let challenge = self.request_challenge(&web).await?;
-        let AuthServer { metadata, .. } = self.discover(&web, challenge.as_deref(), &seen).await?;
+        let AuthServer { metadata, .. } =
+            self.discover(&web, challenge.as_deref(), &redaction).await?;
         if granted.issuer.is_some() && granted.issuer != metadata.issuer {
             let why = "the authorization server has changed, so Faber does not send it the tokens";
             return Err(LoginError::Refused(why.to_owned()));
@@ -156,7 +157,7 @@ impl LoginTarget<'_> {
         check_endpoint(&self.server.url.0, endpoint).map_err(LoginError::Refused)?;
         let secret = match (self.client, &record.client) {
             (Some(client), _) => {
-                client.secret.as_ref().and_then(|secret| secret.resolve(&mut seen).ok())
+                client.secret.as_ref().and_then(|secret| secret.resolve(&mut redaction).ok())
             }
             (None, registered) => {
                 registered.as_ref().and_then(|registered| registered.secret.clone())
@@ -167,7 +168,7 @@ impl LoginTarget<'_> {
         for (token, kind) in tokens {
             let Some(token) = token else { continue };
             let fields = [("token", token), ("token_type_hint", kind), ("client_id", id)];
-            let told = post_form(&web, endpoint, &fields, client, &seen).await;
+            let told = post_form(&web, endpoint, &fields, client, &redaction).await;
             told.map_err(|denied| LoginError::Refused(denied.into_text()))?;
         }
         Ok(())
@@ -177,18 +178,18 @@ impl LoginTarget<'_> {
         &self,
         web: &Arc<AuthHttp>,
         challenge: Option<&str>,
-        seen: &Redaction,
+        redaction: &Redaction,
     ) -> Result<AuthServer, LoginError> {
         let (server, issuer) = (&self.server.url.0, self.issuer);
         let found = Discovery { web, server, challenge, issuer }.discover().await;
-        found.map_err(|err| login_error(web, &err, seen))
+        found.map_err(|err| login_error(web, &err, redaction))
     }
 
     /// Sends a request without a token, and returns the challenge of the refusal. It names the
     /// authorization server.
     async fn request_challenge(&self, web: &AuthHttp) -> Result<Option<String>, LoginError> {
-        let mut seen = Redaction::default();
-        let given = configured_headers(self.server, &mut seen).map_err(LoginError::Refused)?;
+        let mut redaction = Redaction::default();
+        let given = configured_headers(self.server, &mut redaction).map_err(LoginError::Refused)?;
         let mut all = given.clone();
         all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         all.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
@@ -286,15 +287,17 @@ impl LoginTarget<'_> {
     fn client_secret(
         &self,
         client: &RegisteredClient,
-        seen: &mut Redaction,
+        redaction: &mut Redaction,
     ) -> Result<Option<String>, LoginError> {
         let secret = match self.client {
             None => Ok(client.secret.clone()),
-            Some(client) => client.secret.as_ref().map(|secret| secret.resolve(seen)).transpose(),
+            Some(client) => {
+                client.secret.as_ref().map(|secret| secret.resolve(redaction)).transpose()
+            }
         };
         let secret = secret.map_err(|err| LoginError::Refused(err.to_string()))?;
         if let Some(secret) = &secret {
-            seen.note("CLIENT_SECRET", secret);
+            redaction.note("CLIENT_SECRET", secret);
         }
         Ok(secret)
     }
@@ -310,31 +313,31 @@ impl Login {
     ) -> Result<Self, LoginError> {
         let to = login_target(logins, set, server)?;
         let before = to.kept.read().map_err(LoginError::Unkept)?.unwrap_or_default();
-        let mut seen = Redaction::default();
+        let mut redaction = Redaction::default();
         let web = Arc::new(AuthHttp::new(to.server.url.0.clone()));
         let challenge = to.request_challenge(&web).await?;
         let AuthServer { mut manager, metadata } =
-            to.discover(&web, challenge.as_deref(), &seen).await?;
+            to.discover(&web, challenge.as_deref(), &redaction).await?;
         let scopes = to.wanted_scopes(&manager, &metadata, &before).await;
         let client = match to.known_client(&metadata, &before, redirect) {
             Some(client) => client,
             None => register_client(&web, &mut manager, &metadata, redirect, &scopes)
                 .await
-                .map_err(|err| login_error(&web, &err, &seen))?,
+                .map_err(|err| login_error(&web, &err, &redaction))?,
         };
         to.forget_ended_client(&client).await?;
         let mut by = OAuthClientConfig::new(&client.id, redirect);
-        if let Some(secret) = to.client_secret(&client, &mut seen)? {
+        if let Some(secret) = to.client_secret(&client, &mut redaction)? {
             by = by.with_client_secret(secret);
         }
-        manager.configure_client(by).map_err(|err| login_error(&web, &err, &seen))?;
+        manager.configure_client(by).map_err(|err| login_error(&web, &err, &redaction))?;
         manager.set_credential_store(to.kept.clone());
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let url = manager.get_authorization_url(&scopes).await;
-        let url = url.map_err(|err| login_error(&web, &err, &seen))?;
+        let url = url.map_err(|err| login_error(&web, &err, &redaction))?;
         let state = query_parameter(&url, "state").unwrap_or_default();
         let is_configured = to.client.is_some();
-        Ok(Self { manager, kept: to.kept, client, is_configured, url, state, seen })
+        Ok(Self { manager, kept: to.kept, client, is_configured, url, state, redaction })
     }
 
     /// Returns the URL that the person has to open.
@@ -385,9 +388,9 @@ impl Login {
         {
             return LoginError::Unkept(why);
         }
-        let mut seen = self.seen.clone();
-        seen.note("CODE", code);
-        convert_error(err, &seen)
+        let mut redaction = self.redaction.clone();
+        redaction.note("CODE", code);
+        convert_error(err, &redaction)
     }
 }
 

@@ -77,25 +77,25 @@ impl TokenSource {
         refused: Option<&str>,
         challenge: Option<&str>,
     ) -> Result<Option<AccessToken>, Denied> {
-        let mut seen = Redaction::default();
+        let mut redaction = Redaction::default();
         let (web, server) = (self.web.for_next_token(), &self.server);
         let issuer = self.oauth.issuer.as_deref();
         let sought = Discovery { web: &web, server, challenge, issuer };
         let wish = TokenRequest { sought, scopes: &self.oauth.scopes };
         let got = match &self.oauth.grant {
             Grant::Person { client, .. } => {
-                self.refresh_login(client.as_ref(), refused, &sought, &mut seen).await
+                self.refresh_login(client.as_ref(), refused, &sought, &mut redaction).await
             }
             Grant::Program { id, proof } => {
-                wish.request_as_program(id, proof, &mut seen).await.map(Some)
+                wish.request_as_program(id, proof, &mut redaction).await.map(Some)
             }
             Grant::CrossApp { client, identity } => {
-                wish.request_as_employee(client, identity, &mut seen).await.map(Some)
+                wish.request_as_employee(client, identity, &mut redaction).await.map(Some)
             }
         };
         let got = got.map_err(|denied| {
             let denied = denied.or_cause(web.take_error());
-            self.with_set_name(denied.map_text(|text| seen.clean(text)))
+            self.with_set_name(denied.map_text(|text| redaction.clean(text)))
         })?;
         Ok(got.inspect(|token| self.secrets.add_token(&token.text)))
     }
@@ -109,7 +109,7 @@ impl TokenSource {
         client: Option<&Client>,
         refused: Option<&str>,
         sought: &Discovery<'_>,
-        seen: &mut Redaction,
+        redaction: &mut Redaction,
     ) -> Result<Option<AccessToken>, Denied> {
         let Some(kept) = &self.store else { return Ok(None) };
         let Some(record) = kept.read().map_err(Denied::Refused)? else { return Ok(None) };
@@ -121,7 +121,7 @@ impl TokenSource {
         }
         // The discovery comes before the lock, so that other processes do not wait for it.
         let found = sought.discover().await;
-        let found = found.map_err(|err| Denied::from_auth_error(&err, seen).into_unfound())?;
+        let found = found.map_err(|err| Denied::from_auth_error(&err, redaction).into_unfound())?;
         let _lock = kept.lock().await.map_err(Denied::Unreachable)?;
         // Another process may have been faster.
         let Some(record) = kept.read().map_err(Denied::Refused)? else { return Ok(None) };
@@ -137,7 +137,7 @@ impl TokenSource {
             return Ok(None);
         }
         let is_registered = self.is_registered(&record);
-        TokenRefresh { kept, record, client, is_registered }.refresh_token(found, seen).await
+        TokenRefresh { kept, record, client, is_registered }.refresh_token(found, redaction).await
     }
 
     fn is_registered(&self, record: &LoginRecord) -> bool {
@@ -150,17 +150,17 @@ impl TokenRefresh<'_> {
     async fn refresh_token(
         self,
         found: AuthServer,
-        seen: &mut Redaction,
+        redaction: &mut Redaction,
     ) -> Result<Option<AccessToken>, Denied> {
         let Self { kept, record, client, is_registered } = self;
         let (Some(granted), Some(token)) = (&record.granted, record.refresh_token()) else {
             return Ok(None);
         };
-        seen.note("REFRESH_TOKEN", token);
+        redaction.note("REFRESH_TOKEN", token);
         let AuthServer { mut manager, .. } = found;
         manager.set_credential_store(kept.clone());
-        let by = client_config(&record, client, &granted.client_id, seen)?;
-        manager.configure_client(by).map_err(|err| Denied::from_auth_error(&err, seen))?;
+        let by = client_config(&record, client, &granted.client_id, redaction)?;
+        manager.configure_client(by).map_err(|err| Denied::from_auth_error(&err, redaction))?;
         match manager.refresh_token().await {
             Ok(_) => Ok(kept.read().map_err(Denied::Refused)?.and_then(|record| record.token())),
             Err(AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired) => {
@@ -176,7 +176,7 @@ impl TokenRefresh<'_> {
                 kept.write(&ended).map_err(Denied::Refused)?;
                 Ok(None)
             }
-            Err(err) => Err(Denied::from_auth_error(&err, seen)),
+            Err(err) => Err(Denied::from_auth_error(&err, redaction)),
         }
     }
 }
@@ -198,12 +198,12 @@ fn client_config(
     record: &LoginRecord,
     client: Option<&Client>,
     granted_to: &str,
-    seen: &mut Redaction,
+    redaction: &mut Redaction,
 ) -> Result<OAuthClientConfig, Denied> {
     let registered = record.client.as_ref();
     let (id, secret) = match (client, registered) {
         (Some(client), _) => {
-            let secret = client.secret.as_ref().map(|secret| secret.resolve(seen)).transpose();
+            let secret = client.secret.as_ref().map(|secret| secret.resolve(redaction)).transpose();
             let secret = secret.map_err(|err| Denied::Refused(err.to_string()))?;
             (client.id.clone(), secret)
         }
@@ -211,7 +211,7 @@ fn client_config(
         (None, None) => (granted_to.to_owned(), None),
     };
     if let Some(secret) = &secret {
-        seen.note("CLIENT_SECRET", secret);
+        redaction.note("CLIENT_SECRET", secret);
     }
     let redirect = registered.map_or("http://127.0.0.1/callback", |client| &client.redirect);
     let by = OAuthClientConfig::new(id, redirect);

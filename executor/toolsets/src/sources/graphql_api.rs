@@ -78,11 +78,11 @@ impl Endpoint {
         &self,
         query: &str,
         variables: &Value,
-        seen: &mut Redaction,
+        redaction: &mut Redaction,
     ) -> Result<Outgoing, ToolError> {
-        let mut headers = resolve_headers(&self.config.headers, seen)?;
+        let mut headers = resolve_headers(&self.config.headers, redaction)?;
         if let Some(auth) = &self.config.auth {
-            let token = format!("Bearer {}", auth.resolve(seen)?);
+            let token = format!("Bearer {}", auth.resolve(redaction)?);
             let (name, value) = header_of("authorization", &token)
                 .map_err(|why| ToolError::failed(why).without_retry())?;
             headers.insert(name, value);
@@ -102,11 +102,11 @@ impl Endpoint {
     }
 
     async fn fetch_schema(&self) -> Result<Value, ToolError> {
-        let mut seen = Redaction::default();
-        let asked = self.request(QUERY, &json!({}), &mut seen)?;
+        let mut redaction = Redaction::default();
+        let asked = self.request(QUERY, &json!({}), &mut redaction)?;
         let sent = self.caller.http.send(asked, SCHEMA).await;
-        let reply = sent.map_err(|broken| failure(&broken, Effect::Read, &seen))?;
-        answer::data(reply, "__schema", Effect::Read, SCHEMA, &seen)
+        let reply = sent.map_err(|broken| failure(&broken, Effect::Read, &redaction))?;
+        answer::data(reply, "__schema", Effect::Read, SCHEMA, &redaction)
     }
 }
 

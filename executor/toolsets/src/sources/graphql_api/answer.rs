@@ -17,15 +17,16 @@ pub(super) fn data(
     field: &str,
     effect: Effect,
     most: usize,
-    seen: &Redaction,
+    redaction: &Redaction,
 ) -> Result<Value, ToolError> {
     let host = reply.host.clone();
     // A response with an error status may have GraphQL errors, which say more than the status.
-    let refused = if reply.status.is_success() { None } else { status_error(&reply, effect, seen) };
+    let refused =
+        if reply.status.is_success() { None } else { status_error(&reply, effect, redaction) };
     if let Some(refused) = refused {
         return Err(refused);
     }
-    let answer = output(reply, effect, most, seen)?;
+    let answer = output(reply, effect, most, redaction)?;
     let answer = match answer {
         // Some servers declare JSON as text.
         Value::String(text) => serde_json::from_str(&text).unwrap_or(Value::Null),
@@ -45,9 +46,9 @@ pub(super) fn data(
     })
 }
 
-fn status_error(reply: &Reply, effect: Effect, seen: &Redaction) -> Option<ToolError> {
+fn status_error(reply: &Reply, effect: Effect, redaction: &Redaction) -> Option<ToolError> {
     let answer: Value = serde_json::from_slice(&reply.body).ok()?;
-    let said = seen.clean(first_error(&answer)?);
+    let said = redaction.clean(first_error(&answer)?);
     let message = format!("`{}` answered {}: {said}", reply.host, reply.status);
     Some(failed_status(reply.status, effect, message))
 }

@@ -127,11 +127,14 @@ impl Tool for FieldTool {
     }
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
-        let mut seen = Redaction::default();
-        let asked =
-            self.endpoint.request(&self.write_document(&parameters), &parameters, &mut seen)?;
+        let mut redaction = Redaction::default();
+        let asked = self.endpoint.request(
+            &self.write_document(&parameters),
+            &parameters,
+            &mut redaction,
+        )?;
         let caller = &self.endpoint.caller;
-        let reply = caller.call(&self.definition, asked, &cx, &seen).await?;
-        data(reply, &self.field, self.definition.effect, caller.most, &seen)
+        let reply = caller.call(&self.definition, asked, &cx, &redaction).await?;
+        data(reply, &self.field, self.definition.effect, caller.most, &redaction)
     }
 }

@@ -122,12 +122,12 @@ impl Scheme {
         name: &str,
         credential: &Credential,
         filled: &mut Filled,
-        seen: &mut Redaction,
+        redaction: &mut Redaction,
     ) -> Result<(), ToolError> {
         let token = match credential {
-            Credential::Token(token) => token.resolve(seen)?,
+            Credential::Token(token) => token.resolve(redaction)?,
             Credential::User(User { username, password }) => {
-                format!("{}:{}", username.resolve(seen)?, password.resolve(seen)?)
+                format!("{}:{}", username.resolve(redaction)?, password.resolve(redaction)?)
             }
         };
         let authorization = "authorization".to_owned();
@@ -140,7 +140,7 @@ impl Scheme {
             Self::Bearer => filled.headers.push((authorization, format!("Bearer {token}"))),
             Self::Basic => {
                 let encoded = base64(token.as_bytes());
-                seen.note(name, &encoded);
+                redaction.note(name, &encoded);
                 filled.headers.push((authorization, format!("Basic {encoded}")));
             }
         }

@@ -71,12 +71,12 @@ impl Tool for OperationTool {
             let message = format!("`{}` cannot be called: {why}", self.definition.name);
             return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry());
         }
-        let mut seen = Redaction::default();
-        let asked = self.build_request(&parameters, &mut seen)?;
+        let mut redaction = Redaction::default();
+        let asked = self.build_request(&parameters, &mut redaction)?;
         let caller = &self.api.caller;
-        let reply = caller.call(&self.definition, asked, &cx, &seen).await?;
+        let reply = caller.call(&self.definition, asked, &cx, &redaction).await?;
         let is_stranger = matches!(reply.status.as_u16(), 401 | 403);
-        let result = output(reply, self.definition.effect, caller.most, &seen);
+        let result = output(reply, self.definition.effect, caller.most, &redaction);
         match self.call.security.wanted.first() {
             Some(scheme) if is_stranger => result.map_err(|err| {
                 let hint = format!("{}; set `auth.{scheme}` of the toolset", err.message);
@@ -91,7 +91,7 @@ impl OperationTool {
     fn build_request(
         &self,
         parameters: &Value,
-        seen: &mut Redaction,
+        redaction: &mut Redaction,
     ) -> Result<Outgoing, ToolError> {
         let Call { verb, reach, body, .. } = &self.call;
         let mut filled = Filled::default();
@@ -103,11 +103,11 @@ impl OperationTool {
             if let (Some(scheme), Some(credential)) =
                 (self.api.schemes.get(name), self.api.auth.get(name))
             {
-                scheme.write(name, credential, &mut filled, seen)?;
+                scheme.write(name, credential, &mut filled, redaction)?;
             }
         }
         let url = self.build_url(&filled)?;
-        let mut headers = resolve_headers(&self.api.headers, seen)?;
+        let mut headers = resolve_headers(&self.api.headers, redaction)?;
         for (name, value) in &filled.headers {
             let (name, value) =
                 header_of(name, value).map_err(|why| invalid_parameters_error(&why))?;
