@@ -317,10 +317,10 @@ impl Tool for CommandRunner {
         let Some(ended) = ended else {
             return Err(stopped_error(run.command.program(), running.group.stop().await));
         };
-        let said = running.stderr.redacted_text(&redaction);
+        let stderr = running.stderr.redacted_text(&redaction);
         let answer = running.read_answer(run.command.program(), ended, self.most, &redaction);
         if answer.is_ok() {
-            cx.aside.leave(said);
+            cx.aside.leave(stderr);
         }
         redaction.clean_result(answer)
     }
@@ -452,11 +452,11 @@ impl Running {
             let message = format!("`{program}` was not started: {why}");
             return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry());
         }
-        let said = match text {
+        let detail = match text {
             text if text.is_empty() => String::new(),
             text => format!(": {text}"),
         };
-        let error = ToolError::failed(format!("`{program}` {}{said}", describe_status(status)));
+        let error = ToolError::failed(format!("`{program}` {}{detail}", describe_status(status)));
         // A command chooses its exit status itself. A signal stops it at any point.
         Err(if status.code().is_some() { error } else { error.with_unknown_outcome() })
     }

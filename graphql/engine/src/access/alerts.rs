@@ -43,14 +43,15 @@ impl Kind {
 #[derive(Debug, Default)]
 pub(super) struct Alerts {
     counts: [AtomicU64; Kind::ALL.len()],
-    seen: Mutex<Seen>,
+    callers: Mutex<Callers>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
-    tries: BTreeMap<IpAddr, (Instant, u32)>,
-    /// One map for each kind, so that many alerts of one kind do not silence another.
-    said: [BTreeMap<String, Instant>; Kind::ALL.len()],
+struct Callers {
+    attempts: BTreeMap<IpAddr, (Instant, u32)>,
+    /// Times of the last log lines. One map for each kind, so that many alerts of one kind do not
+    /// silence another.
+    logged: [BTreeMap<String, Instant>; Kind::ALL.len()],
 }
 
 impl Alerts {
@@ -75,14 +76,14 @@ impl Alerts {
     }
 
     fn count_attempt(&self, peer: IpAddr, now: Instant) -> u32 {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.tries.len() >= REMEMBERED {
-            seen.tries.retain(|_, (since, _)| now.saturating_duration_since(*since) < WINDOW);
+        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        if callers.attempts.len() >= REMEMBERED {
+            callers.attempts.retain(|_, (since, _)| now.saturating_duration_since(*since) < WINDOW);
         }
-        if seen.tries.len() >= REMEMBERED {
-            seen.tries.pop_first();
+        if callers.attempts.len() >= REMEMBERED {
+            callers.attempts.pop_first();
         }
-        let (since, count) = seen.tries.entry(peer).or_insert((now, 0));
+        let (since, count) = callers.attempts.entry(peer).or_insert((now, 0));
         if now.saturating_duration_since(*since) >= WINDOW {
             (*since, *count) = (now, 0);
         }
@@ -91,18 +92,18 @@ impl Alerts {
     }
 
     fn is_news(&self, kind: Kind, who: &str, now: Instant) -> bool {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let said = &mut seen.said[kind as usize];
-        if said.len() >= REMEMBERED {
-            said.retain(|_, at| now.saturating_duration_since(*at) < QUIET);
+        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        let logged = &mut callers.logged[kind as usize];
+        if logged.len() >= REMEMBERED {
+            logged.retain(|_, at| now.saturating_duration_since(*at) < QUIET);
         }
-        if said.len() >= REMEMBERED {
+        if logged.len() >= REMEMBERED {
             return false;
         }
-        if said.get(who).is_some_and(|at| now.saturating_duration_since(*at) < QUIET) {
+        if logged.get(who).is_some_and(|at| now.saturating_duration_since(*at) < QUIET) {
             return false;
         }
-        said.insert(who.to_owned(), now);
+        logged.insert(who.to_owned(), now);
         true
     }
 }
@@ -139,10 +140,10 @@ mod tests {
             alerts.count_attempt(IpAddr::from(n.to_be_bytes()), now);
         }
         assert!(alerts.is_news(Kind::Limit, "late", now), "another kind is still heard");
-        let seen = alerts.seen.lock().unwrap();
+        let callers = alerts.callers.lock().unwrap();
         assert!(
-            seen.said.iter().all(|logged| logged.len() <= REMEMBERED)
-                && seen.tries.len() <= REMEMBERED
+            callers.logged.iter().all(|logged| logged.len() <= REMEMBERED)
+                && callers.attempts.len() <= REMEMBERED
         );
     }
 }
