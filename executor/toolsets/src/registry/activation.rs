@@ -111,7 +111,7 @@ pub(super) fn tool_set(registry: Weak<Inner>) -> ToolSet {
         switch_tool(
             registry,
             "deactivate_toolset",
-            "Deactivates toolsets, so that planners do not see their tools.",
+            "Deactivates toolsets, so that plans cannot use their tools.",
             false,
         ),
     ];
