@@ -96,8 +96,8 @@ pub(super) const DEMANDS_TASK: &str = "faber/demandsTask";
 
 /// Marks the tools of a list that [require a task](DEMANDS_TASK). Returns `None` if none does.
 fn mark_task_tools(text: &[u8]) -> Option<Vec<u8>> {
-    const WORD: &[u8] = b"\"taskSupport\"";
-    if !text.windows(WORD.len()).any(|word| word == WORD) {
+    const TASK_SUPPORT_KEY: &[u8] = b"\"taskSupport\"";
+    if !text.windows(TASK_SUPPORT_KEY.len()).any(|word| word == TASK_SUPPORT_KEY) {
         return None;
     }
     let mut message: Value = parse_lenient(text).ok()?;

@@ -16,7 +16,7 @@ use shared::tool::{ErrorCode, ToolError};
 use self::disguise::Disguise;
 
 /// The shortest secret that is redacted. A shorter one would match everywhere.
-const SHORTEST: usize = 4;
+const MIN_SECRET_BYTES: usize = 4;
 /// The shortest redacted part: a line of a secret, or base 64 of a part.
 const SHORTEST_PART: usize = 12;
 
@@ -110,7 +110,7 @@ impl Redaction {
     pub fn note(&mut self, name: &str, value: &str) {
         let mut add = |value: String| {
             let is_known = self.0.iter().any(|(_, known)| *known == value);
-            if value.len() >= SHORTEST && !is_known {
+            if value.len() >= MIN_SECRET_BYTES && !is_known {
                 self.0.push((name.to_owned(), value));
             }
         };
@@ -124,7 +124,7 @@ impl Redaction {
         });
         for disguise in whole.chain(parts) {
             let is_known = self.1.iter().any(|(_, known)| *known == disguise);
-            if disguise.text().len() >= SHORTEST && !is_known {
+            if disguise.text().len() >= MIN_SECRET_BYTES && !is_known {
                 self.1.push((name.to_owned(), disguise));
             }
         }

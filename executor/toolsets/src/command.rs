@@ -48,7 +48,7 @@ use super::http::{HttpRun, HttpTool};
 
 /// Time limit for reading the pipes of a command that has exited. A process that the command
 /// started may keep them open forever.
-const DRAIN: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The configuration of a tool that is a command or an HTTP call.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -414,7 +414,7 @@ impl Running {
                 // The processes that the command started must not outlive it or keep its pipes
                 // open.
                 group.kill();
-                if let Ok(Err(TooMuch)) = timeout(DRAIN, streams).await {
+                if let Ok(Err(TooMuch)) = timeout(DRAIN_TIMEOUT, streams).await {
                     return Ended::PrintedTooMuch;
                 }
                 status

@@ -182,10 +182,10 @@ const INTROSPECTION: [(&str, &str); 17] = [
 ];
 
 /// Expected items of a list without an argument for their number.
-const EXPECTED: usize = 10;
+const DEFAULT_ITEMS: usize = 10;
 
 /// Largest number of items that counts. [`Items::OneOf`] divides before.
-const MOST: usize = 1_000;
+const MAX_ITEMS: usize = 1_000;
 
 /// Costs of the fields of a schema.
 #[derive(Debug)]
@@ -276,14 +276,14 @@ impl FieldCost {
                 Value::Number(number) => number.as_u64(),
                 _ => None,
             });
-            let default = default.and_then(|n| usize::try_from(n).ok()).unwrap_or(EXPECTED);
+            let default = default.and_then(|n| usize::try_from(n).ok()).unwrap_or(DEFAULT_ITEMS);
             (argument.node.name.node.to_string(), default)
         });
         // The field that returns the connection has counted its items already.
         let is_list = is_list && !parent.ends_with("Connection");
         let items = match &asked {
             Some(_) => Items::Asked,
-            None => Items::Expected(if is_list { EXPECTED } else { 1 }),
+            None => Items::Expected(if is_list { DEFAULT_ITEMS } else { 1 }),
         };
         Self { of, base: 1, items, asked }
     }
@@ -369,8 +369,8 @@ impl<'a> Count<'a> {
         let inside = if field.selection_set.node.items.is_empty() { 0 } else { inside.max(1) };
         let items = match known.items {
             Items::Expected(items) => items,
-            Items::Asked => self.asked(known, field).clamp(1, MOST),
-            Items::OneOf(divisor) => (self.asked(known, field) / divisor).clamp(1, MOST),
+            Items::Asked => self.asked(known, field).clamp(1, MAX_ITEMS),
+            Items::OneOf(divisor) => (self.asked(known, field) / divisor).clamp(1, MAX_ITEMS),
         };
         known.base.saturating_add(items.saturating_mul(inside))
     }

@@ -9,7 +9,7 @@ use tokio::task;
 use super::error::{ApiResult, invalid};
 
 /// Allowed width and height of all nodes.
-const SIDE: std::ops::RangeInclusive<f64> = 1.0..=2_000.0;
+const SIDE_RANGE: std::ops::RangeInclusive<f64> = 1.0..=2_000.0;
 /// Allowed width and height of a single node. A whole drawing may be nested in it.
 const OWN_SIDE: std::ops::RangeInclusive<f64> = 1.0..=10_000_000.0;
 
@@ -101,7 +101,7 @@ pub(super) async fn draw(graph: Graph, wish: Wish) -> ApiResult<Layout> {
 /// Checks the sizes, and returns one for each node.
 fn sizes(graph: &Graph, wish: &Wish) -> ApiResult<Vec<Size>> {
     let checked = |value: Option<f64>, usual, what| match value.unwrap_or(usual) {
-        side if SIDE.contains(&side) => Ok(side),
+        side if SIDE_RANGE.contains(&side) => Ok(side),
         side => Err(invalid(format!("`{what}` is {side}: it must be from 1 to 2000"))),
     };
     let usual = Size {

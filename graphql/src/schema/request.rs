@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Largest page of a timeline.
-const ENTRIES: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 
 pub(super) struct Request(pub(super) request::Request);
 
@@ -111,7 +111,7 @@ impl Request {
         #[graphql(desc = "Page size, from 1 to 10000.", default_with = "Some(10_000)")]
         first: Option<i32>,
     ) -> Result<Vec<TimelineEntry>> {
-        let most = count("first", first.unwrap_or(10_000), ENTRIES)?;
+        let most = count("first", first.unwrap_or(10_000), MAX_ENTRIES)?;
         let skip = usize::try_from(skip.unwrap_or(0));
         let skip = skip.map_err(|_| super::error::invalid("`skip` must not be negative"))?;
         let entries = timeline::of(ctx.data::<Engine>()?, &self.0).await?;

@@ -24,7 +24,7 @@ use super::{
 };
 
 /// Largest page of `items`.
-const ITEMS: usize = 10_000;
+const MAX_ITEMS: usize = 10_000;
 
 /// State of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
@@ -413,7 +413,7 @@ impl StepStatus {
         #[graphql(desc = "Returns items in one of these states. Default: all states.")]
         state: Option<Vec<StepState>>,
     ) -> Result<Vec<Self>> {
-        let most = count("first", first.unwrap_or(10_000), ITEMS)?;
+        let most = count("first", first.unwrap_or(10_000), MAX_ITEMS)?;
         let begin = begin_behind(after_index)?;
         let n = self.now().items.as_deref().map_or(0, |items| items.as_slice().len());
         let n = u32::try_from(n).unwrap_or(u32::MAX);

@@ -74,11 +74,11 @@ fn limit_text(mut text: String, is_cut: bool) -> String {
 
 /// Returns whether a response is text, by its content type. Without a type, by its bytes.
 fn is_text(kind: &str, bytes: &[u8]) -> bool {
-    const TEXTS: [&str; 6] = ["json", "xml", "html", "javascript", "yaml", "urlencoded"];
+    const TEXT_TYPES: [&str; 6] = ["json", "xml", "html", "javascript", "yaml", "urlencoded"];
     let is_binary = bytes.iter().take(1_024).any(|byte| *byte == 0);
     match kind {
         "" | "application/octet-stream" => !is_binary,
-        _ => kind.starts_with("text/") || TEXTS.iter().any(|part| kind.contains(part)),
+        _ => kind.starts_with("text/") || TEXT_TYPES.iter().any(|part| kind.contains(part)),
     }
 }
 

@@ -342,7 +342,7 @@ struct Article {
 }
 
 /// Parameters that request the address and the start of an article as text.
-const ARTICLE: [(&str, &str); 8] = [
+const ARTICLE_PARAMETERS: [(&str, &str); 8] = [
     ("action", "query"),
     ("format", "json"),
     ("formatversion", "2"),
@@ -363,7 +363,11 @@ pub(super) async fn look_up_topic(
         vec![("titles", topic)],
         vec![("generator", "search"), ("gsrsearch", topic), ("gsrlimit", "1")],
     ] {
-        let url = service_url(&services.wikipedia, "w/api.php", ARTICLE.into_iter().chain(asked));
+        let url = service_url(
+            &services.wikipedia,
+            "w/api.php",
+            ARTICLE_PARAMETERS.into_iter().chain(asked),
+        );
         let answer: Articles = services.web.get_json(url).await?;
         let pages = answer.query.map(|answer| answer.pages).unwrap_or_default();
         if let Some(article) =

@@ -31,7 +31,7 @@ pub enum BuiltinKind {
 }
 
 /// Folders that contain system folders. They must not become the root of file tools by accident.
-const SYSTEM: [&str; 5] = ["/", "/opt", "/usr", "/usr/local", "/var"];
+const SYSTEM_FOLDERS: [&str; 5] = ["/", "/opt", "/usr", "/usr/local", "/var"];
 /// Folders of the system, with everything in them.
 const IN_SYSTEM: [&str; 13] = [
     "/bin",
@@ -155,7 +155,7 @@ impl BuiltinSet {
 fn is_of_the_system(folder: &Path) -> bool {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let is_in = |system: &&str| folder.starts_with(system);
-    IN_SYSTEM.iter().any(is_in) || SYSTEM.iter().any(|system| folder == Path::new(system))
+    IN_SYSTEM.iter().any(is_in) || SYSTEM_FOLDERS.iter().any(|system| folder == Path::new(system))
 }
 
 /// Adds the built-in sets that are not configured, inactive.

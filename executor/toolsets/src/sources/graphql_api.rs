@@ -35,7 +35,7 @@ use super::offer::{Offers, included};
 use crate::http::{Caller, answer::failure, resolve_headers};
 
 /// Bytes of a schema. The largest published schemas have a third of it.
-const SCHEMA: usize = 32 << 20;
+const MAX_SCHEMA_BYTES: usize = 32 << 20;
 /// The greatest `depth`. Each level multiplies the size of the selection.
 const MAX_DEPTH: usize = 6;
 
@@ -104,9 +104,9 @@ impl Endpoint {
     async fn fetch_schema(&self) -> Result<Value, ToolError> {
         let mut redaction = Redaction::default();
         let asked = self.request(QUERY, &json!({}), &mut redaction)?;
-        let sent = self.caller.http.send(asked, SCHEMA).await;
+        let sent = self.caller.http.send(asked, MAX_SCHEMA_BYTES).await;
         let reply = sent.map_err(|broken| failure(&broken, Effect::Read, &redaction))?;
-        answer::data(reply, "__schema", Effect::Read, SCHEMA, &redaction)
+        answer::data(reply, "__schema", Effect::Read, MAX_SCHEMA_BYTES, &redaction)
     }
 }
 

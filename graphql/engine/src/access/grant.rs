@@ -17,10 +17,10 @@ use super::{
 };
 
 /// The most rate limiters for single tools that a token has. Full limiters are dropped first.
-const BUCKETS: usize = 10_000;
+const MAX_BUCKETS: usize = 10_000;
 
 /// The tools of the toolset `ToolSet` that activate and deactivate toolsets.
-const SWITCHES: [&str; 2] = ["activate_toolset", "deactivate_toolset"];
+const SWITCH_TOOLS: [&str; 2] = ["activate_toolset", "deactivate_toolset"];
 
 /// Limits of a token, which each process counts on its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Rights {
         let Token { role, tools, .. } = &self.token;
         let matching = || tools.iter().flatten().filter(|pattern| pattern.matches(tool));
         let own = tool.strip_prefix(TOOL_SET).and_then(|rest| rest.strip_prefix('.'));
-        if own.is_some_and(|name| SWITCHES.contains(&name)) && *role != Role::Admin {
+        if own.is_some_and(|name| SWITCH_TOOLS.contains(&name)) && *role != Role::Admin {
             return matching().any(|pattern| pattern.names_set(TOOL_SET));
         }
         tools.is_none() || matching().next().is_some()
@@ -102,7 +102,7 @@ impl Rights {
             }
         }
         if let Some(rate) = per_tool {
-            if used.tools.len() + tools.len() > BUCKETS {
+            if used.tools.len() + tools.len() > MAX_BUCKETS {
                 used.tools.retain(|_, limiter| !limiter.is_full(now));
             }
             for tool in tools {
@@ -172,7 +172,7 @@ impl Grant {
     /// Returns the tools that an agent of this caller may use.
     pub fn reach(&self) -> Reach {
         let Some(rights) = &self.0 else { return Reach::default() };
-        let switches = SWITCHES.iter().map(|name| format!("{TOOL_SET}.{name}"));
+        let switches = SWITCH_TOOLS.iter().map(|name| format!("{TOOL_SET}.{name}"));
         let except =
             switches.filter(|name| !rights.allows(name)).filter_map(|name| name.parse().ok());
         Reach {

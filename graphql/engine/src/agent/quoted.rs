@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::history::Past;
 
 /// Fields that name the tool in the JSON of a call, in the formats of common models.
-const NAMES: [&str; 6] = ["tool", "toolName", "tool_name", "name", "function", "function_call"];
+const TOOL_FIELDS: [&str; 6] =
+    ["tool", "toolName", "tool_name", "name", "function", "function_call"];
 
 /// Returns `true` if a reply contains only calls, apart from a fence around them.
 pub(super) fn has_only_calls(text: &str, calls: &[ToolCall]) -> bool {
@@ -68,7 +69,7 @@ fn add_texts(value: &Value, texts: &mut Vec<String>) {
         match value {
             Value::String(text) => texts.push(text.clone()),
             Value::Array(items) => left.extend(items),
-            Value::Object(fields) if NAMES.iter().any(|name| fields.contains_key(*name)) => {
+            Value::Object(fields) if TOOL_FIELDS.iter().any(|name| fields.contains_key(*name)) => {
                 texts.push(value.to_string());
             }
             Value::Object(fields) => left.extend(fields.values()),

@@ -18,7 +18,7 @@ use std::{
 use super::FileId;
 
 /// Most files and folders. Each takes 16 bytes.
-const ENTRIES: usize = 1_000_000;
+const MAX_ENTRIES: usize = 1_000_000;
 /// A folder that changed within this time may change again without a new time stamp. This is more
 /// than the resolution of any file system.
 const SETTLED_SECONDS: i64 = 2;
@@ -50,7 +50,7 @@ type FolderState = (FileId, i64, i64);
 impl FileIdCache {
     /// Covers files, and all files in folders.
     pub(super) fn of(paths: Vec<PathBuf>) -> Self {
-        Self { paths, most: ENTRIES, settled: SETTLED_SECONDS, folders: Mutex::default() }
+        Self { paths, most: MAX_ENTRIES, settled: SETTLED_SECONDS, folders: Mutex::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -9,17 +9,17 @@ use crate::sources::offer::cut;
 
 const MAX_DESCRIPTION_BYTES: usize = 300;
 /// Input objects with a full schema in one tool. Others accept any object.
-const INPUTS: usize = 60;
+const MAX_INPUT_OBJECTS: usize = 60;
 const MAX_ENUM_VALUES: usize = 500;
 
 /// Fields and enum values in all schemas of an endpoint, and the limits for one tool. Some
 /// endpoints have thousands of fields with the same input objects.
-const NODES: usize = 240_000;
-const SHARE: (usize, usize) = (40, 4_000);
+const TOTAL_NODES: usize = 240_000;
+const NODES_PER_TOOL: (usize, usize) = (40, 4_000);
 
 /// Returns the nodes that each of `tools` schemas may have.
 pub(super) fn share(tools: usize) -> usize {
-    (NODES / tools.max(1)).clamp(SHARE.0, SHARE.1)
+    (TOTAL_NODES / tools.max(1)).clamp(NODES_PER_TOOL.0, NODES_PER_TOOL.1)
 }
 
 /// Makes the schema of a field's arguments. Input objects become `$defs`, because they may be
@@ -133,7 +133,7 @@ impl Inputs<'_> {
 
     fn input_schema(&mut self, name: &str) -> Value {
         if !self.known.contains(name) {
-            if self.known.len() >= INPUTS || self.is_full() {
+            if self.known.len() >= MAX_INPUT_OBJECTS || self.is_full() {
                 return json!({ "type": "object" });
             }
             self.known.insert(name.to_owned());

@@ -20,9 +20,9 @@ use crate::{
 };
 
 /// Nodes of all schemas of a document. A node has some hundred bytes.
-const NODES: usize = 240_000;
+const TOTAL_NODES: usize = 240_000;
 /// The fewest and the most nodes of one tool's schemas. Parameters get three quarters of them.
-const SHARE: (usize, usize) = (40, 400);
+const NODES_PER_OPERATION: (usize, usize) = (40, 400);
 const METHODS: [(&str, Verb); 7] = [
     ("get", Verb::Get),
     ("put", Verb::Put),
@@ -67,7 +67,8 @@ pub(super) fn operations(
     let mut operations = Vec::new();
     let mut names = Names::of(set);
     let paths = document.root().get("paths").and_then(Value::as_object);
-    let nodes = (NODES / count_operations(document).max(1)).clamp(SHARE.0, SHARE.1);
+    let nodes = (TOTAL_NODES / count_operations(document).max(1))
+        .clamp(NODES_PER_OPERATION.0, NODES_PER_OPERATION.1);
     for (path, item) in paths.into_iter().flatten().filter(|(path, _)| path.starts_with('/')) {
         let Ok(item) = document.resolve(item) else {
             tracing::warn!(%path, "a path of the document refers to nothing and is left out");
