@@ -306,7 +306,9 @@ impl Control {
         let has_begun = self.store.head(id).await?.is_some();
         // The fingerprint does not tell `false` from a value that was left out, so that those of
         // earlier versions match. A value that was left out may have been decided otherwise.
-        if !is_same || key.compensates == Some(false) && has_begun && self.compensates(id).await? {
+        if !is_same
+            || key.compensates == Some(false) && has_begun && self.is_compensating(id).await?
+        {
             let why = format!(
                 "the idempotency key `{}` belongs to `{id}`, which has another plan or other \
                  options: use another key",
@@ -317,7 +319,7 @@ impl Control {
         Ok(has_begun.then_some(id))
     }
 
-    async fn compensates(&self, id: ExecutionId) -> Result<bool, StoreError> {
+    async fn is_compensating(&self, id: ExecutionId) -> Result<bool, StoreError> {
         let events = self.store.read(id, Seq::START).await?;
         Ok(matches!(events.first().map(|first| &first.event),
             Some(Event::Created(created)) if created.options.compensate_on_failure))

@@ -38,11 +38,11 @@ pub fn flow() -> ToolSet {
 
 /// Returns the milliseconds in the parameters of `flow.sleep`.
 pub fn sleep_ms(parameters: &Value) -> Option<u64> {
-    whole(parameters.get("ms")?).filter(|ms| *ms <= SLEEP_MS)
+    read_whole_number(parameters.get("ms")?).filter(|ms| *ms <= SLEEP_MS)
 }
 
 /// Reads a whole number, which may be written as `1000.0`. JSON Schema calls that an integer.
-fn whole(value: &Value) -> Option<u64> {
+fn read_whole_number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| {
         let number = value.as_f64().filter(|number| number.fract() == 0.0)?;
         format!("{number:.0}").parse().ok()
@@ -249,7 +249,7 @@ fn fail(parameters: Value, cx: &ToolContext) -> Result<Value, ToolError> {
     let fail: Fail = serde_json::from_value(parameters)
         .map_err(|err| ToolError::new(ErrorCode::INVALID_PARAMETERS, err.to_string()))?;
     let attempt = cx.call.as_ref().map_or(Attempt::FIRST, |call| call.attempt);
-    let times = fail.times.as_ref().and_then(whole).unwrap_or(u64::MAX);
+    let times = fail.times.as_ref().and_then(read_whole_number).unwrap_or(u64::MAX);
     if u64::from(attempt.get()) > times {
         return Ok(Value::Null);
     }

@@ -55,14 +55,14 @@ pub(crate) fn tools(mind: &Arc<Mind>) -> Vec<Arc<dyn Tool>> {
 }
 
 pub(crate) fn catalog(find: impl Fn(&ToolName) -> Option<Arc<dyn Tool>>) -> Catalog {
-    let tools = names().filter_map(|name| find(&name));
+    let tools = agent_tool_names().filter_map(|name| find(&name));
     Catalog::new(
         tools
             .map(|tool| CatalogTool { definition: Arc::clone(tool.definition()), is_active: true }),
     )
 }
 
-fn names() -> impl Iterator<Item = ToolName> {
+fn agent_tool_names() -> impl Iterator<Item = ToolName> {
     let own = [TURN, ANSWER]
         .into_iter()
         .map(|name| name.parse::<ToolName>().expect("tool names are literals"));
@@ -71,7 +71,7 @@ fn names() -> impl Iterator<Item = ToolName> {
 
 /// Returns `true` for a tool that only plans of agents use.
 pub fn is_own(tool: &ToolName) -> bool {
-    names().any(|name| name == *tool)
+    agent_tool_names().any(|name| name == *tool)
 }
 
 /// Returns the tools that the agents of a plan may use, one item for each step that asks the model

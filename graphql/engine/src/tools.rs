@@ -30,7 +30,7 @@ use super::error::EngineError;
 use crate::access::Grant;
 
 /// The tool that lists all toolsets. Its result is reduced to what the caller may see.
-const LIST: &str = "ToolSet.list_toolset";
+const LIST_TOOL: &str = "ToolSet.list_toolset";
 
 #[derive(Clone)]
 pub struct Tools {
@@ -98,7 +98,7 @@ impl Tools {
 
     /// Removes from the list of toolsets that a tool returned what the caller may not use.
     fn visible_result(&self, tool: &str, mut result: Value) -> Value {
-        if self.grant.allows_every_tool() || tool != LIST {
+        if self.grant.allows_every_tool() || tool != LIST_TOOL {
             return result;
         }
         let Some(listed) = result.get_mut("toolSets").and_then(Value::as_array_mut) else {

@@ -160,7 +160,7 @@ impl Connections {
     /// Closes the connection of a pool that has waited longest. Returns `false` if none waits.
     fn evict_from(&self, table: &mut Table, is_reserve: bool) -> bool {
         let oldest = table.pool(is_reserve).waiting.keys().next().copied();
-        oldest.is_some_and(|place| self.evict(table, place, is_reserve))
+        oldest.is_some_and(|place| self.evict_connection(table, place, is_reserve))
     }
 
     /// Closes the oldest new connections of a peer that has too many.
@@ -171,11 +171,11 @@ impl Connections {
             && let Some(waiting) = table.ordinary.waiting.get(&place)
             && waiting.since.elapsed() >= BURST
         {
-            self.evict(table, place, false);
+            self.evict_connection(table, place, false);
         }
     }
 
-    fn evict(&self, table: &mut Table, place: u64, is_reserve: bool) -> bool {
+    fn evict_connection(&self, table: &mut Table, place: u64, is_reserve: bool) -> bool {
         let Some(evicted) = table.stop_waiting(place, is_reserve) else { return false };
         evicted.close.cancel();
         let closed = self.closed.fetch_add(1, Ordering::Relaxed) + 1;

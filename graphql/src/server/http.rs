@@ -59,7 +59,7 @@ fn is_large(body: &Body) -> bool {
 
 /// Answers an HTTP request and counts it.
 async fn answer_counted<E: Executor>(app: &Arc<App<E>>, parts: &Parts, body: Body) -> Response {
-    let answered = AssertUnwindSafe(answer(app, parts, body)).catch_unwind().await;
+    let answered = AssertUnwindSafe(answer_request(app, parts, body)).catch_unwind().await;
     let (kind, response) = answered.unwrap_or_else(|panic| {
         (RequestKind::Invalid, operation::report_panic(panic.as_ref()).into_response())
     });
@@ -90,7 +90,7 @@ pub(super) async fn admit<E: Executor>(
     }
 }
 
-async fn answer<E: Executor>(
+async fn answer_request<E: Executor>(
     app: &Arc<App<E>>,
     parts: &Parts,
     body: Body,
@@ -104,7 +104,7 @@ async fn answer<E: Executor>(
     };
     let is_large = is_large(&body);
     let read = async {
-        let format = format(&parts.headers)?;
+        let format = choose_format(&parts.headers)?;
         Ok((format, read(app, parts, body).await?))
     };
     let (format, request) = match read.await {
@@ -161,7 +161,7 @@ fn turn_away(refusal: Refusal) -> Response {
 /// Returns the response for a rejected caller, in the media type that the caller accepts.
 fn stop_at_the_door(refusal: Refusal, headers: &HeaderMap) -> Response {
     let mut response = refusal.into_response();
-    if matches!(format(headers), Ok(Format::GraphqlResponse)) {
+    if matches!(choose_format(headers), Ok(Format::GraphqlResponse)) {
         let kind = HeaderValue::from_static(reply::GRAPHQL_RESPONSE);
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
     }
@@ -189,7 +189,7 @@ fn accept_header(headers: &HeaderMap) -> String {
     values.collect::<Vec<_>>().join(",")
 }
 
-fn format(headers: &HeaderMap) -> Result<Format, Refusal> {
+fn choose_format(headers: &HeaderMap) -> Result<Format, Refusal> {
     negotiate(&accept_header(headers)).ok_or_else(|| {
         Refusal::invalid(
             StatusCode::NOT_ACCEPTABLE,

@@ -65,7 +65,7 @@ impl TokenRequest<'_> {
         }
     }
 
-    fn resource(&self) -> String {
+    fn resource_text(&self) -> String {
         resource_url(self.sought.server).to_string()
     }
 
@@ -84,7 +84,7 @@ impl TokenRequest<'_> {
             client_id: id.to_owned(),
             client_secret: resolve_secret(secret, redaction)?,
             scopes: self.wanted_scopes(&found).await,
-            resource: Some(self.resource()),
+            resource: Some(self.resource_text()),
         };
         let manager = &mut found.manager;
         let checked = manager.validate_client_credentials_metadata(&client);
@@ -109,7 +109,7 @@ impl TokenRequest<'_> {
         let assertion = sign_assertion(&resolve_secret(key, redaction)?, id, audience, unix_time());
         let assertion = assertion.map_err(|err| Denied::Refused(err.to_string()))?;
         redaction.note("ASSERTION", &assertion);
-        let (scope, resource) = (self.wanted_scopes(&found).await.join(" "), self.resource());
+        let (scope, resource) = (self.wanted_scopes(&found).await.join(" "), self.resource_text());
         let mut fields = vec![
             ("grant_type", "client_credentials"),
             ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
@@ -161,7 +161,7 @@ impl TokenRequest<'_> {
                 EmaClientAuthentication::ClientSecretPost(resolve_client_secret(secret, redaction)?)
             }),
         };
-        let resource = self.resource();
+        let resource = self.resource_text();
         let request = EmaExchangeRequest::new_with_id_token(idp, own, &resource, &id_token);
         let web = &**self.sought.web;
         let granted = request.with_scopes(scopes).exchange(web, web).await;

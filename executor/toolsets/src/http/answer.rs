@@ -27,12 +27,12 @@ pub(crate) fn output(
         let message = format!("`{host}` answered more than {most} bytes: ask it for less");
         return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
     }
-    value(reply, effect).map(|output| redaction.clean_value(output))
+    read_value(reply, effect).map(|output| redaction.clean_value(output))
 }
 
 /// Converts JSON to a value and text to a string. Of any other body, returns the media type and the
 /// size.
-fn value(reply: Reply, effect: Effect) -> Result<Value, ToolError> {
+fn read_value(reply: Reply, effect: Effect) -> Result<Value, ToolError> {
     if reply.body.is_empty() {
         return Ok(Value::Null);
     }

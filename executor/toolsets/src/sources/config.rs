@@ -76,7 +76,7 @@ pub enum Source {
 const KINDS: [&str; 5] = ["mcp", "tools", "builtin", "openapi", "graphql"];
 
 /// The key beside the kind that sets effects.
-const EFFECTS: &str = "effects";
+const EFFECTS_KEY: &str = "effects";
 
 /// The value of `source` in YAML: a source, and the effects beside it.
 #[derive(Deserialize)]
@@ -90,10 +90,10 @@ impl TryFrom<Map<String, Value>> for WrittenSource {
     type Error = String;
 
     fn try_from(mut written: Map<String, Value>) -> Result<Self, String> {
-        let effects = written.shift_remove(EFFECTS).unwrap_or_default();
+        let effects = written.shift_remove(EFFECTS_KEY).unwrap_or_default();
         if !effects.is_null() && written.contains_key("builtin") {
             return Err(format!(
-                "`{EFFECTS}` beside `builtin`: the effects of built-in sets cannot be set"
+                "`{EFFECTS_KEY}` beside `builtin`: the effects of built-in sets cannot be set"
             ));
         }
         let effects = match effects {
@@ -101,7 +101,7 @@ impl TryFrom<Map<String, Value>> for WrittenSource {
             Value::Object(rules) => rules.try_into()?,
             other => {
                 return Err(format!(
-                    "`{EFFECTS}` is {other}; write a map such as `{{ \"find_*\": read }}`"
+                    "`{EFFECTS_KEY}` is {other}; write a map such as `{{ \"find_*\": read }}`"
                 ));
             }
         };

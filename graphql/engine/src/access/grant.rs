@@ -98,7 +98,7 @@ impl Rights {
         if let Some(rate) = calls {
             let bucket = used.calls.get_or_insert_with(|| Bucket::new(rate, now));
             if let Some(wait) = bucket.wait(now) {
-                return Err(self.spent("calls".to_owned(), wait));
+                return Err(self.limit_error("calls".to_owned(), wait));
             }
         }
         if let Some(rate) = per_tool {
@@ -109,7 +109,7 @@ impl Rights {
                 let bucket = used.tools.entry((*tool).clone());
                 let bucket = bucket.or_insert_with(|| Bucket::new(rate, now));
                 if let Some(wait) = bucket.wait(now) {
-                    return Err(self.spent(format!("per_tool` of `{tool}"), wait));
+                    return Err(self.limit_error(format!("per_tool` of `{tool}"), wait));
                 }
             }
         }
@@ -124,17 +124,17 @@ impl Rights {
     fn check_room(&self, now: Instant) -> Result<(), AccessError> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         match used.calls.as_mut().and_then(|limiter| limiter.wait(now)) {
-            Some(wait) => Err(self.spent("calls".to_owned(), wait)),
+            Some(wait) => Err(self.limit_error("calls".to_owned(), wait)),
             None => Ok(()),
         }
     }
 
-    fn spent(&self, limit: String, wait: Duration) -> AccessError {
+    fn limit_error(&self, limit: String, wait: Duration) -> AccessError {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         AccessError::Spent { token: self.token.name.clone(), limit, seconds }
     }
 
-    fn alert(&self, kind: Kind, err: &AccessError, now: Instant) {
+    fn raise_alert(&self, kind: Kind, err: &AccessError, now: Instant) {
         self.alerts.raise(kind, &self.token.name, &err.to_string(), now);
     }
 }
@@ -229,7 +229,7 @@ impl Grant {
             return Ok(());
         };
         let err = AccessError::Tool { token: rights.token.name.clone(), tool: tool.to_string() };
-        rights.alert(Kind::ForbiddenTool, &err, Instant::now());
+        rights.raise_alert(Kind::ForbiddenTool, &err, Instant::now());
         Err(err)
     }
 
@@ -244,7 +244,7 @@ impl Grant {
             return Ok(());
         };
         let now = Instant::now();
-        rights.check_room(now).inspect_err(|err| rights.alert(Kind::Limit, err, now))
+        rights.check_room(now).inspect_err(|err| rights.raise_alert(Kind::Limit, err, now))
     }
 
     /// Counts one use of each tool. If one limit is exceeded, nothing is counted.
@@ -259,6 +259,6 @@ impl Grant {
         };
         let now = Instant::now();
         let tools = tools.into_iter().collect();
-        rights.spend(&tools, now).inspect_err(|err| rights.alert(Kind::Limit, err, now))
+        rights.spend(&tools, now).inspect_err(|err| rights.raise_alert(Kind::Limit, err, now))
     }
 }

@@ -99,7 +99,7 @@ pub(in super::super) fn tools(
             "Finds the documents of a collection that are nearest to a question.",
             Effect::Read,
             move |ask: Ask, _: ToolContext| {
-                let found = find(&asked, &ask);
+                let found = find_documents(&asked, &ask);
                 async move { found }
             },
         ),
@@ -109,7 +109,7 @@ pub(in super::super) fn tools(
             "Returns all documents of a collection as one text, for a prompt.",
             Effect::Read,
             move |Load { rag_id }, _: ToolContext| {
-                let text = load(&loaded, &rag_id, most);
+                let text = load_collection(&loaded, &rag_id, most);
                 async move { text }
             },
         ),
@@ -126,7 +126,7 @@ fn list_collections(documents: &Documents) -> Vec<Listed> {
     listed.collect()
 }
 
-fn find(documents: &Documents, ask: &Ask) -> Result<Vec<Match>, ToolError> {
+fn find_documents(documents: &Documents, ask: &Ask) -> Result<Vec<Match>, ToolError> {
     let collection = documents.collection(&ask.rag_id).map_err(unknown_id_error)?;
     let near = collection.words.nearest(&ask.query).into_iter();
     let near = near.filter(|(_, similarity)| *similarity >= ask.similarity_threshold);
@@ -138,7 +138,7 @@ fn find(documents: &Documents, ask: &Ask) -> Result<Vec<Match>, ToolError> {
     Ok(found.collect())
 }
 
-fn load(documents: &Documents, id: &str, most: usize) -> Result<String, ToolError> {
+fn load_collection(documents: &Documents, id: &str, most: usize) -> Result<String, ToolError> {
     let collection = documents.collection(id).map_err(unknown_id_error)?;
     let mut text = String::new();
     for (n, Document { id, content, .. }) in collection.documents.iter().enumerate() {
