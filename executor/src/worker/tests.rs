@@ -309,7 +309,7 @@ fn door() -> ToolSet {
 }
 
 fn close(toolbox: &Toolbox) {
-    assert!(toolbox.remove_set(&door().name), "it was open");
+    assert!(toolbox.remove_set(&door().name), "the set was registered");
 }
 
 fn after(step: UncheckedStep, others: &[&str]) -> UncheckedStep {
@@ -393,7 +393,11 @@ async fn a_tool_that_only_finished_steps_used_is_not_required() {
     scene.until_told(id, "step_succeeded", Duration::from_secs(5)).await;
     close(&scene.toolbox);
     time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(scene.store.head(id).await.unwrap().unwrap().owner, None, "it is put aside");
+    assert_eq!(
+        scene.store.head(id).await.unwrap().unwrap().owner,
+        None,
+        "the worker released the execution"
+    );
     scene.until(id, ExecutionState::Completed, Duration::from_secs(40)).await;
 }
 
@@ -454,7 +458,7 @@ async fn a_damaged_execution_is_not_claimed_at_every_poll() {
     }
     time::advance(Duration::from_mins(11)).await;
     worker.deliver_commands().await;
-    assert_eq!(worker.drivers.len(), 1, "it may be repaired by now");
+    assert_eq!(worker.drivers.len(), 1, "the worker tries the damaged execution again");
     assert_eq!(
         store.list_commands(Some(id)).await.unwrap().len(),
         1,

@@ -301,7 +301,7 @@ async fn an_edit_whose_text_does_not_match_once_changes_nothing() {
         expect![[r"tool.failed: String not found in crlf.txt: the file's lines end in \r\n"]],
     )
     .await;
-    assert!(!project.path("a.txt.bak").exists(), "what failed has changed nothing");
+    assert!(!project.path("a.txt.bak").exists(), "a failed edit changes nothing");
 }
 
 #[tokio::test]

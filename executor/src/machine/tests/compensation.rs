@@ -302,7 +302,7 @@ fn a_succeeded_sub_plan_is_compensated_by_a_call() {
     let steps = vec![undoable(sub_plan("p", &[])), call("x", &["p"])];
     let mut story = Story::with(steps, compensating());
     story.end("p", Ok(json!({ "out": 1 }))).end("x", Err(failed()));
-    assert!(story.execution.agenda().has_calls(), "it is undone by a call");
+    assert!(story.execution.agenda().has_calls(), "a call undoes the step");
     assert_eq!(story.called_with("p/undo"), json!({ "of": { "out": 1 } }));
     story.ok("p/undo");
     story.is_over(ExecutionState::Failed);

@@ -100,7 +100,7 @@ async fn executions_for_other_workers_hide_no_work_and_keep_scans_short() {
             crowd.worker.backlog.missing_tools
         );
     }
-    assert!(crowd.worker.local.contains(crowd.wanted), "it was not seen");
+    assert!(crowd.worker.local.contains(crowd.wanted), "the scan did not find the execution");
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn orphans_for_other_workers_hide_no_work() {
     for _ in 0..4 {
         crowd.worker.claim_due().await.unwrap();
     }
-    assert!(crowd.worker.local.contains(crowd.wanted), "it was not seen");
+    assert!(crowd.worker.local.contains(crowd.wanted), "the scan did not find the execution");
     let left =
         crowd.store.find_heads(HeadQuery::Due { now: WallClock.now() }, 1_000).await.unwrap();
     assert_eq!(left.len(), 600, "a worker with the tool can find the others");

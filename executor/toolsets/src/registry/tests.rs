@@ -294,7 +294,7 @@ async fn a_switch_applies_to_every_node_and_names_unknown_sets() {
         "without these sets, no set could be activated again"
     );
     assert_eq!(sets(&one).await, ["a-", "b+"]);
-    assert_eq!(sets(&node(&store, configured)).await, ["a-", "b+"], "it is kept");
+    assert_eq!(sets(&node(&store, configured)).await, ["a-", "b+"], "the switch is stored");
 }
 
 #[tokio::test]
@@ -612,7 +612,7 @@ async fn a_set_keeps_its_place_after_its_first_tool_is_removed() {
     }
     assert!(registry.remove_set(&"a".parse().unwrap()).await.unwrap());
     registry.register_tool(Some("a"), tool("x")).await.unwrap();
-    assert_eq!(sets(&registry).await, ["b+", "a+"], "it is another one");
+    assert_eq!(sets(&registry).await, ["b+", "a+"], "a set with the same name is a new set");
 }
 
 /// Older versions called the record `set.` and the tool's own name.
