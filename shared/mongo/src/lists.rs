@@ -41,8 +41,6 @@ pub(super) fn to_limit(most: usize) -> i64 {
     i64::try_from(most).unwrap_or(i64::MAX)
 }
 
-/// Returns the first filter of the list's aggregation and the stages that follow, as the other
-/// selections do.
 /// The documents of a list, before they are sorted and divided into pages.
 pub(super) struct ListQuery {
     /// The conditions of the first `$match`.
