@@ -222,7 +222,7 @@ async fn sleep(parameters: &Value, cx: &ToolContext) -> Result<Value, ToolError>
         biased;
         () = tokio::time::sleep(Duration::from_millis(ms)) => Ok(Value::Null),
         () = cx.cancel.cancelled() => {
-            Err(ToolError::new(ErrorCode::CANCELLED, "the sleep was cut short"))
+            Err(ToolError::new(ErrorCode::CANCELLED, "the sleep was cancelled"))
         }
     }
 }

@@ -240,7 +240,7 @@ pub(super) enum SignError {
          which `openssl pkcs8 -topk8 -nocrypt` writes)"
     )]
     Key,
-    #[error("the `private_key` of `auth` does not sign")]
+    #[error("signing with the `private_key` of `auth` failed")]
     Sign,
 }
 
