@@ -34,7 +34,7 @@ const CLIENT_NAME: &str = "Faber";
 
 pub struct Login {
     manager: AuthorizationManager,
-    kept: TokenStore,
+    store: TokenStore,
     client: RegisteredClient,
     /// `true` if the client is configured, so that no other may be registered.
     is_configured: bool,
@@ -71,7 +71,7 @@ pub enum LoginError {
 }
 
 struct LoginTarget<'a> {
-    kept: TokenStore,
+    store: TokenStore,
     server: &'a McpHttp,
     scopes: &'a [String],
     issuer: Option<&'a str>,
@@ -92,7 +92,7 @@ fn login_target<'a>(
         return Err(why("its `grant` is for programs"));
     };
     Ok(LoginTarget {
-        kept: logins.store_of(set, &server.url.0),
+        store: logins.store_of(set, &server.url.0),
         server,
         scopes: &oauth.scopes,
         issuer: oauth.issuer.as_deref(),
@@ -111,7 +111,7 @@ impl Logins {
         server: &McpServer,
     ) -> Result<Option<u16>, LoginError> {
         let to = login_target(self, set, server)?;
-        let record = to.kept.read().map_err(LoginError::Unkept)?;
+        let record = to.store.read().map_err(LoginError::Unkept)?;
         let before = record.and_then(|record| record.client?.redirect.parse::<Url>().ok()?.port());
         Ok(to.port.or(before))
     }
@@ -120,9 +120,9 @@ impl Logins {
     /// was one.
     pub async fn log_out(&self, set: &ToolSetName, server: &McpServer) -> Result<bool, LoginError> {
         let to = login_target(self, set, server)?;
-        let lock = to.kept.lock().await.map_err(LoginError::Unkept)?;
-        let record = to.kept.read();
-        let is_removed = to.kept.remove().map_err(LoginError::Unkept)?;
+        let lock = to.store.lock().await.map_err(LoginError::Unkept)?;
+        let record = to.store.read();
+        let is_removed = to.store.remove().map_err(LoginError::Unkept)?;
         drop(lock);
         let Ok(Some(record)) = record else { return Ok(is_removed) };
         if let Err(why) = to.revoke_tokens(&record).await {
@@ -272,13 +272,15 @@ impl LoginTarget<'_> {
         if self.client.is_some() || self.document == Some(client.id.as_str()) {
             return Ok(());
         }
-        let _lock = self.kept.lock().await.map_err(LoginError::Unkept)?;
-        match self.kept.read().map_err(LoginError::Unkept)? {
+        let _lock = self.store.lock().await.map_err(LoginError::Unkept)?;
+        match self.store.read().map_err(LoginError::Unkept)? {
             Some(record)
                 if record.has_ended(unix_time())
                     && record.client.as_ref().is_some_and(|known| known.id == client.id) =>
             {
-                self.kept.write(&LoginRecord { client: None, ..record }).map_err(LoginError::Unkept)
+                self.store
+                    .write(&LoginRecord { client: None, ..record })
+                    .map_err(LoginError::Unkept)
             }
             _ => Ok(()),
         }
@@ -312,7 +314,7 @@ impl Login {
         redirect: &str,
     ) -> Result<Self, LoginError> {
         let to = login_target(logins, set, server)?;
-        let before = to.kept.read().map_err(LoginError::Unkept)?.unwrap_or_default();
+        let before = to.store.read().map_err(LoginError::Unkept)?.unwrap_or_default();
         let mut redaction = Redaction::default();
         let web = Arc::new(AuthHttp::new(to.server.url.0.clone()));
         let challenge = to.request_challenge(&web).await?;
@@ -331,13 +333,13 @@ impl Login {
             by = by.with_client_secret(secret);
         }
         manager.configure_client(by).map_err(|err| login_error(&web, &err, &redaction))?;
-        manager.set_credential_store(to.kept.clone());
+        manager.set_credential_store(to.store.clone());
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let url = manager.get_authorization_url(&scopes).await;
         let url = url.map_err(|err| login_error(&web, &err, &redaction))?;
         let state = query_parameter(&url, "state").unwrap_or_default();
         let is_configured = to.client.is_some();
-        Ok(Self { manager, kept: to.kept, client, is_configured, url, state, redaction })
+        Ok(Self { manager, store: to.store, client, is_configured, url, state, redaction })
     }
 
     /// Returns the URL that the person has to open.
@@ -357,7 +359,7 @@ impl Login {
         }
         let back = AuthorizationCallback::from_redirect_url(callback);
         let back = back.map_err(|_| LoginError::Stray)?;
-        let _lock = self.kept.lock().await.map_err(LoginError::Unkept)?;
+        let _lock = self.store.lock().await.map_err(LoginError::Unkept)?;
         let issuer = back.issuer.as_deref();
         let granted =
             self.manager.exchange_code_for_token_with_issuer(&back.code, &back.csrf_token, issuer);
@@ -367,9 +369,9 @@ impl Login {
         };
         let scopes = self.manager.get_current_scopes().await;
         let client = Some(self.client.clone());
-        let kept = self.kept.read().map_err(LoginError::Unkept)?.unwrap_or_default();
-        let record = LoginRecord { client, granted: kept.granted, wanted: Vec::new() };
-        self.kept.write(&record).map_err(LoginError::Unkept)?;
+        let earlier = self.store.read().map_err(LoginError::Unkept)?.unwrap_or_default();
+        let record = LoginRecord { client, granted: earlier.granted, wanted: Vec::new() };
+        self.store.write(&record).map_err(LoginError::Unkept)?;
         Ok(LoggedIn {
             issuer: self.client.issuer.clone(),
             scopes,
@@ -383,8 +385,8 @@ impl Login {
     fn exchange_error(&self, err: &AuthError, code: &str) -> LoginError {
         if !self.is_configured
             && is_unknown_client(err)
-            && let Ok(Some(record)) = self.kept.read()
-            && let Err(why) = self.kept.write(&LoginRecord { client: None, ..record })
+            && let Ok(Some(record)) = self.store.read()
+            && let Err(why) = self.store.write(&LoginRecord { client: None, ..record })
         {
             return LoginError::Unkept(why);
         }
@@ -449,7 +451,7 @@ fn convert_error(err: &AuthError, redaction: &Redaction) -> LoginError {
 
 impl std::fmt::Debug for Login {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Login").field("kept", &self.kept).finish_non_exhaustive()
+        f.debug_struct("Login").field("store", &self.store).finish_non_exhaustive()
     }
 }
 
@@ -477,7 +479,7 @@ mod tests {
             }
             let server = world.configured(json!("oauth"));
             assert!(world.logins.log_out(&set(), &server).await.unwrap());
-            assert!(world.kept().read().unwrap().is_none());
+            assert!(world.store().read().unwrap().is_none());
             // The refresh token and the access token.
             assert_eq!(world.heard("POST /revoke"), if is_other { 0 } else { 2 });
             let told = other
@@ -504,7 +506,7 @@ mod tests {
         assert_ne!(query_parameter(login.url(), "client_id").as_deref(), Some("client-0"));
         let back = format!("{BACK}?code=code-0&state={}", login.state);
         login.finish(&back).await.unwrap();
-        assert!(world.kept().read().unwrap().unwrap().token().is_some());
+        assert!(world.store().read().unwrap().unwrap().token().is_some());
     }
 
     fn client_of(login: &Login) -> String {
@@ -518,7 +520,7 @@ mod tests {
         let login = begun(&world).await;
         assert_eq!(client_of(&login), "client-0");
         login.finish(&format!("{BACK}?code=code-0&state={}", login.state)).await.unwrap();
-        let client = || world.kept().read().unwrap().unwrap().client.map(|client| client.id);
+        let client = || world.store().read().unwrap().unwrap().client.map(|client| client.id);
         assert_eq!(client().as_deref(), Some("client-0"), "it has served, and stays");
         world.keep(None);
         begun(&world).await;
@@ -540,9 +542,9 @@ mod tests {
         assert_eq!(begun(&world).await.client.secret_until, Some(7));
         for (until, expected) in [(None, true), (Some(u64::MAX), true), (Some(1), false)] {
             world.keep(Some("refresh-0"));
-            let mut record = world.kept().read().unwrap().unwrap();
+            let mut record = world.store().read().unwrap().unwrap();
             record.client.as_mut().unwrap().secret_until = until;
-            world.kept().write(&record).unwrap();
+            world.store().write(&record).unwrap();
             let client = client_of(&begun(&world).await);
             assert_eq!(client == "client-0", expected, "{until:?}");
         }

@@ -30,7 +30,7 @@ pub(super) struct TokenSource {
 }
 
 struct TokenRefresh<'a> {
-    kept: &'a TokenStore,
+    store: &'a TokenStore,
     record: LoginRecord,
     client: Option<&'a Client>,
     is_registered: bool,
@@ -63,10 +63,10 @@ impl TokenSource {
         &self,
         refused: Option<&str>,
     ) -> Result<Option<AccessToken>, Denied> {
-        let Some(kept) = self.store.as_ref().filter(|_| self.oauth.is_for_people()) else {
+        let Some(store) = self.store.as_ref().filter(|_| self.oauth.is_for_people()) else {
             return Ok(None);
         };
-        let record = kept.read().map_err(|err| self.with_set_name(Denied::Refused(err)))?;
+        let record = store.read().map_err(|err| self.with_set_name(Denied::Refused(err)))?;
         let token = record.and_then(|record| usable_token(&record, refused));
         Ok(token.inspect(|token| self.secrets.add_token(&token.text)))
     }
@@ -111,8 +111,8 @@ impl TokenSource {
         sought: &Discovery<'_>,
         redaction: &mut Redaction,
     ) -> Result<Option<AccessToken>, Denied> {
-        let Some(kept) = &self.store else { return Ok(None) };
-        let Some(record) = kept.read().map_err(Denied::Refused)? else { return Ok(None) };
+        let Some(store) = &self.store else { return Ok(None) };
+        let Some(record) = store.read().map_err(Denied::Refused)? else { return Ok(None) };
         if let Some(token) = usable_token(&record, refused) {
             return Ok(Some(token));
         }
@@ -122,9 +122,9 @@ impl TokenSource {
         // The discovery comes before the lock, so that other processes do not wait for it.
         let found = sought.discover().await;
         let found = found.map_err(|err| Denied::from_auth_error(&err, redaction).into_unfound())?;
-        let _lock = kept.lock().await.map_err(Denied::Unreachable)?;
+        let _lock = store.lock().await.map_err(Denied::Unreachable)?;
         // Another process may have been faster.
-        let Some(record) = kept.read().map_err(Denied::Refused)? else { return Ok(None) };
+        let Some(record) = store.read().map_err(Denied::Refused)? else { return Ok(None) };
         if let Some(token) = usable_token(&record, refused) {
             return Ok(Some(token));
         }
@@ -137,7 +137,7 @@ impl TokenSource {
             return Ok(None);
         }
         let is_registered = self.is_registered(&record);
-        TokenRefresh { kept, record, client, is_registered }.refresh_token(found, redaction).await
+        TokenRefresh { store, record, client, is_registered }.refresh_token(found, redaction).await
     }
 
     fn is_registered(&self, record: &LoginRecord) -> bool {
@@ -152,28 +152,28 @@ impl TokenRefresh<'_> {
         found: AuthServer,
         redaction: &mut Redaction,
     ) -> Result<Option<AccessToken>, Denied> {
-        let Self { kept, record, client, is_registered } = self;
+        let Self { store, record, client, is_registered } = self;
         let (Some(granted), Some(token)) = (&record.granted, record.refresh_token()) else {
             return Ok(None);
         };
         redaction.note("REFRESH_TOKEN", token);
         let AuthServer { mut manager, .. } = found;
-        manager.set_credential_store(kept.clone());
+        manager.set_credential_store(store.clone());
         let by = client_config(&record, client, &granted.client_id, redaction)?;
         manager.configure_client(by).map_err(|err| Denied::from_auth_error(&err, redaction))?;
         match manager.refresh_token().await {
-            Ok(_) => Ok(kept.read().map_err(Denied::Refused)?.and_then(|record| record.token())),
+            Ok(_) => Ok(store.read().map_err(Denied::Refused)?.and_then(|record| record.token())),
             Err(AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired) => {
                 // The refresh token is no longer valid.
                 let ended = LoginRecord { granted: None, ..record };
-                kept.write(&ended).map_err(Denied::Refused)?;
+                store.write(&ended).map_err(Denied::Refused)?;
                 Ok(None)
             }
             Err(err) if client.is_none() && is_unknown_client(&err) => {
                 // The next login registers another client.
                 let client = record.client.filter(|_| !is_registered);
                 let ended = LoginRecord { client, granted: None, ..record };
-                kept.write(&ended).map_err(Denied::Refused)?;
+                store.write(&ended).map_err(Denied::Refused)?;
                 Ok(None)
             }
             Err(err) => Err(Denied::from_auth_error(&err, redaction)),
