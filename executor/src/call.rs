@@ -370,7 +370,7 @@ fn check_output(output: Value, most: usize) -> Result<Value, ToolError> {
         return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));
     }
     if json::is_deeper_than(&output, limits::JSON_DEPTH) {
-        let why = format!("returned JSON nested deeper than {}", limits::JSON_DEPTH);
+        let why = format!("returned JSON nested deeper than {} levels", limits::JSON_DEPTH);
         return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));
     }
     Ok(output)

@@ -81,7 +81,7 @@ pub struct Start {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Started {
     pub id: ExecutionId,
-    /// False if an execution with this identifier, or of this key, existed already.
+    /// False if an execution with this id or idempotency key existed already.
     pub is_new: bool,
 }
 
@@ -306,7 +306,9 @@ impl Control {
         let has_begun = self.store.head(id).await?.is_some();
         // The fingerprint does not tell `false` from a value that was left out, so that those of
         // earlier versions match. A value that was left out may have been decided otherwise.
-        if !is_same || key.compensates == Some(false) && has_begun && self.compensates(id).await? {
+        if !is_same
+            || key.compensates == Some(false) && has_begun && self.is_compensating(id).await?
+        {
             let why = format!(
                 "the idempotency key `{}` belongs to `{id}`, which has another plan or other \
                  options: use another key",
@@ -317,7 +319,7 @@ impl Control {
         Ok(has_begun.then_some(id))
     }
 
-    async fn compensates(&self, id: ExecutionId) -> Result<bool, StoreError> {
+    async fn is_compensating(&self, id: ExecutionId) -> Result<bool, StoreError> {
         let events = self.store.read(id, Seq::START).await?;
         Ok(matches!(events.first().map(|first| &first.event),
             Some(Event::Created(created)) if created.options.compensate_on_failure))
@@ -389,7 +391,9 @@ impl Control {
         }
         if shared::json::is_deeper_than(&payload, limits::JSON_DEPTH) {
             let most = limits::JSON_DEPTH;
-            return Err(ControlError::Invalid(format!("`payload` is nested deeper than {most}")));
+            return Err(ControlError::Invalid(format!(
+                "`payload` is nested deeper than {most} levels"
+            )));
         }
         self.check_open(id).await?;
         self.send(id, Command::Signal { name, payload: Arc::new(payload) }).await
@@ -456,7 +460,7 @@ fn validate_start(
     }
     if shared::json::is_deeper_than(&options.input, limits::JSON_DEPTH) {
         let most = limits::JSON_DEPTH;
-        return Err(ControlError::Invalid(format!("`input` is nested deeper than {most}")));
+        return Err(ControlError::Invalid(format!("`input` is nested deeper than {most} levels")));
     }
     if options.max_parallel == Some(0) {
         return Err(ControlError::Invalid("`maxParallel` must be at least 1".to_owned()));

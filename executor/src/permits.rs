@@ -27,7 +27,7 @@ use tracing::warn;
 /// The head start that one step of priority gives.
 const HEAD_START_MS: i64 = 10_000;
 /// Delay after the first refusal. Doubles with each refusal, up to the poll interval.
-const BACKOFF: Duration = Duration::from_millis(2);
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(2);
 /// The longest wait for a rate. The clock of the store may differ from the clock of this node.
 const MAX_RATE_WAIT: Duration = Duration::from_secs(5);
 const MAX_RELEASED: usize = 1_024;
@@ -160,7 +160,7 @@ impl Permits {
         let (waiting, turn) = self.enqueue(keys.join("\n"), &holder, priority);
         let permit = Permit { holder, worker: self.worker, limits: keys };
         let ask = PermitAsk { permit, limits };
-        let (mut backoff, mut may_hold) = (BACKOFF, false);
+        let (mut backoff, mut may_hold) = (MIN_RETRY_DELAY, false);
         loop {
             // A call with a higher priority may be in front now. After an error this call may hold
             // a permit, and others may wait for it, so it must not wait for them.

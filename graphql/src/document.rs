@@ -10,7 +10,7 @@ use async_graphql::ServerError;
 const MAX_NESTING: usize = 128;
 
 /// The maximum count of words, numbers, strings and signs. The introspection of `GraphiQL` has 400.
-const TOKENS: usize = 30_000;
+const MAX_TOKENS: usize = 30_000;
 
 /// The longest name, because the executor compares an unknown name with all known names.
 const NAME: usize = 128;
@@ -35,7 +35,7 @@ impl fmt::Display for TooMuch {
             ),
             Self::Tokens => write!(
                 f,
-                "the document has more than {TOKENS} words and signs: give values as variables, \
+                "the document has more than {MAX_TOKENS} words and signs: give values as variables, \
                  and ask for less in one operation"
             ),
             Self::Name => write!(f, "a name in the document has more than {NAME} letters"),
@@ -77,7 +77,7 @@ pub(crate) fn check(text: &str) -> Result<(), TooMuch> {
         if depth > MAX_NESTING {
             return Err(TooMuch::Nesting);
         }
-        if tokens > TOKENS {
+        if tokens > MAX_TOKENS {
             return Err(TooMuch::Tokens);
         }
     }
@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn words_signs_and_strings_count_as_tokens() {
-        assert_eq!(check(&format!("{{ {} }}", "a ".repeat(TOKENS))), Err(TooMuch::Tokens));
-        assert_eq!(check(&format!("{{ {} }}", "a ".repeat(TOKENS - 2))), Ok(()));
+        assert_eq!(check(&format!("{{ {} }}", "a ".repeat(MAX_TOKENS))), Err(TooMuch::Tokens));
+        assert_eq!(check(&format!("{{ {} }}", "a ".repeat(MAX_TOKENS - 2))), Ok(()));
         assert_eq!(check(&format!("{{ a(b: \"{}\") }}", "x ".repeat(100_000))), Ok(()));
         assert_eq!(check(&format!("{{ {} }}", "x".repeat(NAME + 1))), Err(TooMuch::Name));
         assert_eq!(check(&format!("{{ {} }}", "x".repeat(NAME))), Ok(()));

@@ -33,7 +33,7 @@ const PAGE_PATHS: [&str; 9] = [
 ];
 
 /// Content security policy of the page: its own scripts and this server, no inline scripts.
-const POLICY: HeaderValue = HeaderValue::from_static(
+const CONTENT_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'",
@@ -48,9 +48,9 @@ const GRAPHIQL_POLICY: HeaderValue = HeaderValue::from_static(
 /// For files with a checksum in their name.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 /// For a missing path, which may exist later.
-const NEVER: HeaderValue = HeaderValue::from_static("no-store");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// For files that may change: the browser asks before each use.
-const ASK: HeaderValue = HeaderValue::from_static("no-cache");
+const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 
 pub fn pages() -> Router {
     let router = Router::new()
@@ -76,7 +76,7 @@ pub fn elsewhere(uri: &Uri, headers: &HeaderMap) -> Option<Response> {
     }
     let mut plain = headers.clone();
     plain.remove(header::IF_NONE_MATCH);
-    let mut response = with_policy(send_file("index.html", NEVER, &plain), POLICY);
+    let mut response = with_policy(send_file("index.html", NO_STORE, &plain), CONTENT_POLICY);
     *response.status_mut() = StatusCode::NOT_FOUND;
     Some(response)
 }
@@ -93,15 +93,15 @@ fn is_place(path: &str) -> bool {
 }
 
 async fn page(headers: HeaderMap) -> Response {
-    with_policy(send_file("index.html", ASK, &headers), POLICY)
+    with_policy(send_file("index.html", NO_CACHE, &headers), CONTENT_POLICY)
 }
 
 async fn serve_graphiql(headers: HeaderMap) -> Response {
-    with_policy(send_file("graphiql.html", ASK, &headers), GRAPHIQL_POLICY)
+    with_policy(send_file("graphiql.html", NO_CACHE, &headers), GRAPHIQL_POLICY)
 }
 
 async fn serve_icon(headers: HeaderMap) -> Response {
-    send_file("favicon.svg", ASK, &headers)
+    send_file("favicon.svg", NO_CACHE, &headers)
 }
 
 async fn serve_asset(Path(name): Path<String>, headers: HeaderMap) -> Response {

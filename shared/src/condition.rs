@@ -94,7 +94,7 @@ pub enum ConditionError {
     NeverBool,
     #[error("it has {bytes} bytes, and the limit is {}", limits::CONDITION_BYTES)]
     TooLong { bytes: usize },
-    #[error("its brackets nest deeper than {}", limits::CONDITION_DEPTH)]
+    #[error("its brackets nest deeper than {} levels", limits::CONDITION_DEPTH)]
     TooDeep,
     #[error(
         "it has more than {} operators, dots and brackets besides `&&` and `||`",

@@ -146,10 +146,9 @@ pub enum Event {
         comment: Option<String>,
         command: CommandId,
     },
-    /// A person said what became of a call whose outcome is unknown. The step is finished.
+    /// A person decided how a call with an unknown outcome ended. The step is finished.
     ///
-    /// In a retry, this is the decision about the call of the earlier execution, for an item of a
-    /// list.
+    /// In a retry, the decision is about an item's call in the earlier execution.
     StepSettled {
         step: StepId,
         #[serde(default, skip_serializing_if = "Part::is_whole")]

@@ -27,21 +27,22 @@ use self::{
 };
 
 /// Evaluations that one check may take, apart from those for the parts of the value.
-const EVALUATIONS: u64 = 1_000_000;
+const MAX_EVALUATIONS: u64 = 1_000_000;
 const PER_PART: u64 = 32;
-/// Like [`EVALUATIONS`], while errors are collected. Each evaluation may leave an error in memory.
+/// Like [`MAX_EVALUATIONS`], while errors are collected. Each evaluation may leave an error in
+/// memory.
 const ERROR_EVALUATIONS: u64 = 100_000;
 /// Like [`PER_PART`], while errors are collected.
 const ERRORS_PER_PART: u64 = 4;
 const PLAN_EVALUATIONS: u64 = 100_000_000;
 /// Time limit of one check. The limits on evaluations keep checks far below it.
-const TIME: Duration = Duration::from_secs(5);
+const MAX_TIME: Duration = Duration::from_secs(5);
 /// Evaluations that a check may take on the caller's thread.
 const QUICK_EVALUATIONS: u64 = 20_000;
 /// Bytes of the caller's stack that such a check may use.
 const QUICK_STACK: usize = 256 << 10;
 /// Backtracking steps that a pattern match may take.
-const BACKTRACKS: usize = 20_000;
+const MAX_BACKTRACKS: usize = 20_000;
 /// Limit on schemas for a check without a meter. With [`PLAIN_PARTS`] it keeps such a check short.
 const PLAIN_SCHEMAS: usize = 256;
 /// Limit on the bytes of such a schema. Messages may quote much of it.
@@ -148,9 +149,9 @@ pub fn fill_defaults(schema: &Value, value: &mut Value) {
     }
 }
 
-const MISFITS: usize = 20;
+const MAX_MISFITS: usize = 20;
 /// The maximum number of errors that are examined for one report.
-const ERRORS: usize = 1_000;
+const MAX_ERRORS: usize = 1_000;
 /// The maximum size of a value, in parts, that a message quotes.
 const SHOWN_PARTS: u64 = 500;
 
@@ -223,7 +224,7 @@ impl Schema {
         if let Some(plain) = self.plain_for(value) {
             return Ok(plain.is_valid(value));
         }
-        let limit = Limit { fixed: EVALUATIONS, per_part: PER_PART };
+        let limit = Limit { fixed: MAX_EVALUATIONS, per_part: PER_PART };
         self.check_metered(value, budget, limit, |valid| valid.is_valid(value))
     }
 
@@ -234,9 +235,9 @@ impl Schema {
         keep: &(impl Fn(&SchemaViolation) -> bool + Sync),
     ) -> Vec<SchemaViolation> {
         let find = |valid: &Validator| {
-            let errors = valid.iter_errors(value).take(ERRORS);
+            let errors = valid.iter_errors(value).take(MAX_ERRORS);
             let misfits = errors.map(|err| SchemaViolation::new(&err)).filter(keep);
-            misfits.take(MISFITS).collect::<Vec<_>>()
+            misfits.take(MAX_MISFITS).collect::<Vec<_>>()
         };
         if let Some(plain) = self.plain_for(value) {
             return find(plain);
@@ -274,7 +275,7 @@ impl Schema {
         let most = most.min(budget.evaluations);
         let mut run = |evaluations: u64, stack: usize, stop: Option<&CheckStop>| {
             let evaluations = evaluations.min(budget.evaluations);
-            let allowance = Allowance { evaluations, time: TIME, stack, stop: stop.cloned() };
+            let allowance = Allowance { evaluations, time: MAX_TIME, stack, stop: stop.cloned() };
             let (result, taken) = run_within(allowance, || check(metered));
             budget.evaluations -= taken;
             result
@@ -327,7 +328,7 @@ impl Compiled {
 
 fn build(schema: &Value, bytes: usize) -> Result<Validator, String> {
     let patterns = PatternOptions::fancy_regex();
-    let patterns = patterns.backtrack_limit(BACKTRACKS).size_limit(bytes).dfa_size_limit(bytes);
+    let patterns = patterns.backtrack_limit(MAX_BACKTRACKS).size_limit(bytes).dfa_size_limit(bytes);
     let options = jsonschema::options().with_keyword(meter::METER, meter::make_meter);
     options.with_pattern_options(patterns).build(schema).map_err(|err| err.to_string())
 }

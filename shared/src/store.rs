@@ -182,7 +182,7 @@ pub trait Inbox: fmt::Debug + Send + Sync {
 pub trait Permits: fmt::Debug + Send + Sync {
     /// Acquires all permits of a call, or none.
     ///
-    /// A holder whose worker is gone counts as no holder. Asking again for held permits succeeds
+    /// A holder whose worker is gone does not count. Asking again for held permits succeeds
     /// and counts once, in case an answer was lost. A refused holder keeps nothing.
     async fn acquire_permits(
         &self,

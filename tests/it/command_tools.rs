@@ -149,7 +149,7 @@ impl ProcessTree {
     }
 }
 
-/// A command that cleans up and exits with 0 after a signal looks like one that had done its work.
+/// A command that cleans up and exits with 0 after a signal looks as if it had finished its work.
 #[tokio::test]
 async fn exit_status_0_after_a_cancellation_is_no_success() {
     let folder = tempfile::tempdir().unwrap();

@@ -181,7 +181,7 @@ async fn wait_for_clients(
     panic!("executions do not finish: {open:?}");
 }
 
-/// Repeats every request, ends the server, and checks what it left behind.
+/// Repeats every request, ends the server, and checks the stored data.
 async fn finish_and_check(
     workspace: &Workspace,
     run: &SharedRun,

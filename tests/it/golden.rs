@@ -179,7 +179,7 @@ fn loop_steps() -> Value {
     ])
 }
 
-/// Conditions: a true one, a false one, and one that cannot be evaluated.
+/// Conditions: true, false, and impossible to evaluate.
 fn conditional_steps() -> Value {
     json!([
         step_json("a", "gold.work", &[], json!({}), json!({})),
@@ -203,7 +203,7 @@ fn conditional_steps() -> Value {
     ])
 }
 
-/// Compensations of a step, of items, and one that fails.
+/// Compensations of a step and of items, and a compensation that fails.
 fn compensated_steps() -> Value {
     let undo = |tool: &str, fails: u32| {
         let parameters = json!({ "inputs": "undo {{index}}", "fails": fails });
@@ -287,7 +287,7 @@ impl GoldenRun {
         log
     }
 
-    /// Approves and signals whatever the execution waits for, also after a cut.
+    /// Sends each approval and signal that the execution waits for, also after a cut.
     async fn act_as_person(&self, control: &Control, execution: &Execution, event: &Event) {
         if !matches!(event, Event::StepWaiting { .. } | Event::Claimed(_)) {
             return;

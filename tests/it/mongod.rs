@@ -53,7 +53,7 @@ impl Mongod {
         SHARED.get_or_init(Self::start).await
     }
 
-    /// Returns a store URL with a database of its own.
+    /// Returns a store URL with a new database.
     pub(crate) fn fresh_url(&self) -> String {
         let number = self.databases.fetch_add(1, Ordering::Relaxed);
         format!("mongodb://127.0.0.1:{}/it_{number}?replicaSet=rs0", self.port)

@@ -17,7 +17,7 @@ fn path_from_environment(name: &str) -> PathBuf {
     path
 }
 
-/// Runs a script. Each of its tests has limits of its own.
+/// Runs a script. Each of its tests has its own limits.
 fn run_script(script: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("web").join(script);
     let mut command = Command::new("node");

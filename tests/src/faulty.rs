@@ -1,7 +1,7 @@
 //! A store with the faults that real stores have, within the contract.
 //!
 //! An operation may fail before it is passed on, it may fail although it was written, and it may
-//! stall on both sides. The store never loses what it confirmed, invents nothing, and never accepts
+//! stall on both sides. The store never loses a confirmed write, invents nothing, and never accepts
 //! an append at the wrong place, because such bugs are the business of the conformance suite. The
 //! same seed and the same calls give the same faults.
 

@@ -79,7 +79,7 @@ impl Connected {
     ///
     /// # Panics
     ///
-    /// If there is none with this name.
+    /// If no tool has this name.
     pub fn tool(&self, name: &str) -> ReadyTool {
         match self.toolbox.find(&name.parse().expect("a tool's name")) {
             Found::Tool(tool) => tool,

@@ -45,7 +45,7 @@ pub fn tools(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Vec<Arc<dyn Tool>>
         tool(
             &memory_store,
             "clear_memory",
-            "Forget one memory, or all memories of a scope where no key is given.",
+            "Forget one memory. Without a key, forget all memories of the scope.",
             Effect::Idempotent,
             clear_memory,
         ),
@@ -59,7 +59,7 @@ pub fn tools(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Vec<Arc<dyn Tool>>
         tool(
             &memory_store,
             "list_memories",
-            "List the keys of all memories of a scope, each with how it begins.",
+            "List the keys of all memories of a scope, each with the start of its text.",
             Effect::Read,
             list_memories,
         ),
@@ -73,24 +73,23 @@ pub fn tools(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Vec<Arc<dyn Tool>>
         tool(
             &memory_store,
             "save_context",
-            "Remember a text under a key, for later calls, plans and sessions. What the key had \
-             before is replaced.",
+            "Remember a text under a key, for later calls, plans and sessions. Replaces the old \
+             text of the key.",
             Effect::Idempotent,
             save_context,
         ),
         tool(
             &memory_store,
             "save_snippet",
-            "Remember a piece of code under a name, to use it again. What the name had before is \
-             replaced.",
+            "Remember a piece of code under a name, to use it again. Replaces the old snippet of \
+             the name.",
             Effect::Idempotent,
             save_snippet,
         ),
         tool(
             &memory_store,
             "search_memory",
-            "Find memories of a scope that have some words in their key, text or tags, whatever \
-             the case.",
+            "Find memories of a scope whose key, text or tags contain a text, ignoring case.",
             Effect::Read,
             search_memory,
         ),
@@ -117,11 +116,11 @@ where
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ClearMemory {
-    /// Which memory to forget; all of the scope if there is no key.
+    /// Key of the memory to forget. Default: all memories of the scope.
     #[serde(default, deserialize_with = "required_key")]
     #[schemars(with = "Key")]
     key: Option<Key>,
-    /// Where it is.
+    /// Scope of the memory.
     #[serde(default)]
     scope: Scope,
 }
@@ -152,7 +151,7 @@ async fn clear_memory(
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct GetSnippet {
-    /// The name that the snippet was saved under.
+    /// Name of the snippet.
     name: Key,
 }
 
@@ -168,7 +167,7 @@ async fn get_snippet(
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListMemories {
-    /// Where to look.
+    /// Scope to list.
     #[serde(default)]
     scope: Scope,
 }
@@ -184,9 +183,9 @@ async fn list_memories(
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RecallContext {
-    /// The key that the text was saved under.
+    /// Key of the text.
     key: Key,
-    /// Where it is.
+    /// Scope of the memory.
     #[serde(default)]
     scope: Scope,
 }
@@ -202,15 +201,15 @@ async fn recall_context(
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SaveContext {
-    /// What to find it by: any text of at most 256 bytes.
+    /// Key of the text, at most 256 bytes.
     key: Key,
-    /// What to remember.
+    /// Text to remember.
     value: String,
-    /// Where to keep it: `global` is for everything, `project` for the work at hand, `snippets`
-    /// for code.
+    /// Scope of the memory: `global` for everything, `project` for the current project,
+    /// `snippets` for code.
     #[serde(default)]
     scope: Scope,
-    /// Words to find it by, at most 32.
+    /// Words to find the memory by, at most 32.
     #[serde(default)]
     tags: Option<Vec<String>>,
 }
@@ -229,16 +228,16 @@ async fn save_context(
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SaveSnippet {
-    /// What to call it: any text of at most 256 bytes.
+    /// Name of the snippet, at most 256 bytes.
     name: Key,
-    /// The code.
+    /// Code to remember.
     code: String,
-    /// The language that it is in.
+    /// Programming language of the code.
     language: String,
-    /// What it does.
+    /// Purpose of the code.
     #[serde(default)]
     description: Option<String>,
-    /// Words to find it by, at most 32.
+    /// Words to find the memory by, at most 32.
     #[serde(default)]
     tags: Option<Vec<String>>,
 }
@@ -258,9 +257,9 @@ async fn save_snippet(
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SearchMemory {
-    /// What to look for, in keys, texts and tags; case does not matter.
+    /// Text to find in keys, texts and tags, ignoring case.
     query: String,
-    /// Where to look.
+    /// Scope to search.
     #[serde(default)]
     scope: Scope,
 }

@@ -107,15 +107,15 @@ impl System {
 
     /// Returns the secrets that commands find in their environment.
     fn passed_secrets(&self) -> Redaction {
-        let mut seen = Redaction::default();
-        self.launcher.note_passed_secrets(&self.confinement.pass, &mut seen);
-        seen
+        let mut redaction = Redaction::default();
+        self.launcher.note_passed_secrets(&self.confinement.pass, &mut redaction);
+        redaction
     }
 
     fn redact_result(&self, result: Result<String, ToolError>) -> Result<String, ToolError> {
-        let seen = self.passed_secrets();
-        result.map(|text| seen.clean(text)).map_err(|err| {
-            let message = seen.clean(err.message.to_string()).into();
+        let redaction = self.passed_secrets();
+        result.map(|text| redaction.clean(text)).map_err(|err| {
+            let message = redaction.clean(err.message.to_string()).into();
             ToolError { message, ..err }
         })
     }

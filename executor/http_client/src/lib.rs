@@ -60,7 +60,7 @@ pub enum Reach {
 
 impl Reach {
     /// Rejects URLs with a forbidden address. Does not resolve names.
-    fn check(self, url: &Url) -> Result<(), Refused> {
+    fn check_url(self, url: &Url) -> Result<(), Refused> {
         check(url, self != Self::Public)?;
         if self == Self::Near { check_led(url) } else { Ok(()) }
     }
@@ -139,8 +139,8 @@ impl Http {
 
     /// Sends a request without following redirects. The caller reads the body.
     pub async fn hop(&self, asked: &Outgoing) -> Result<Response, Broken> {
-        asked.reach.check(&asked.url).map_err(Broken::Refused)?;
-        let client = self.client(asked.reach).await?;
+        asked.reach.check_url(&asked.url).map_err(Broken::Refused)?;
+        let client = self.client_for(asked.reach).await?;
         let mut request = client.request(asked.method.clone(), asked.url.clone());
         if !asked.headers.contains_key(header::ACCEPT) {
             request = request.header(header::ACCEPT, DEFAULT_ACCEPT);
@@ -149,10 +149,10 @@ impl Http {
         if let Some(body) = &asked.body {
             request = request.body(body.clone());
         }
-        request.send().await.map_err(|err| broken(&asked.url, &err))
+        request.send().await.map_err(|err| send_error(&asked.url, &err))
     }
 
-    async fn client(&self, reach: Reach) -> Result<&Client, Broken> {
+    async fn client_for(&self, reach: Reach) -> Result<&Client, Broken> {
         let cell = match reach {
             Reach::Anywhere => &self.anywhere,
             Reach::Near => &self.near,
@@ -165,14 +165,16 @@ impl Http {
 fn connect(reach: Reach) -> Result<Client, Broken> {
     // Fails if the process has a provider already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let built = builder(reach).build().or_else(|err| {
+    let built = client_builder(reach).build().or_else(|err| {
         tracing::warn!(%err, "no certificates were found, so https cannot be used");
-        builder(reach).tls_backend_preconfigured(no_roots()).build()
+        client_builder(reach).tls_backend_preconfigured(no_roots()).build()
     });
-    built.map_err(|err| Broken::Unsent(format!("nothing can be called: {}", told(&err))))
+    built.map_err(|err| {
+        Broken::Unsent(format!("the HTTP client cannot be created: {}", describe_error(&err)))
+    })
 }
 
-fn builder(reach: Reach) -> ClientBuilder {
+fn client_builder(reach: Reach) -> ClientBuilder {
     Client::builder()
         .user_agent(USER_AGENT_TEXT)
         .redirect(redirect::Policy::none())
@@ -202,20 +204,20 @@ fn next(asked: &Outgoing, response: &Response) -> Result<Option<Outgoing>, Broke
     let url = asked.url.join(&location);
     let url = url.map_err(|_| Broken::Refused(Refused::no_url(&location)))?;
     let from = response.remote_addr().map(|address| address.ip());
-    led(asked, url, from).map(Some).map_err(Broken::Refused)
+    follow_redirect(asked, url, from).map(Some).map_err(Broken::Refused)
 }
 
 /// Makes the request to a redirect's target. A public server cannot lead into a private network,
 /// and no server to a link-local address of another host. Another server gets no headers of the
 /// first one except `accept`.
-fn led(asked: &Outgoing, url: Url, from: Option<IpAddr>) -> Result<Outgoing, Refused> {
+fn follow_redirect(asked: &Outgoing, url: Url, from: Option<IpAddr>) -> Result<Outgoing, Refused> {
     let stays = || url.host_str() == asked.url.host_str() || from.is_some_and(is_link_local);
     let reach = match asked.reach {
         _ if from.is_none_or(is_public) => Reach::Public,
         Reach::Anywhere if !stays() => Reach::Near,
         reach => reach,
     };
-    reach.check(&url)?;
+    reach.check_url(&url)?;
     let headers = if url.origin() == asked.url.origin() {
         asked.headers.clone()
     } else {
@@ -230,7 +232,7 @@ async fn read(url: &Url, mut response: Response, most: usize) -> Result<Reply, B
     let mut body = Vec::new();
     let mut is_cut = false;
     // Chunks are decompressed one by one, so no buffer exceeds the limit.
-    while let Some(chunk) = response.chunk().await.map_err(|err| lost(url, &err))? {
+    while let Some(chunk) = response.chunk().await.map_err(|err| lost_error(url, &err))? {
         let room = most - body.len();
         is_cut = chunk.len() > room;
         body.extend_from_slice(&chunk[..chunk.len().min(room)]);
@@ -241,7 +243,7 @@ async fn read(url: &Url, mut response: Response, most: usize) -> Result<Reply, B
     Ok(Reply { host: host(url), status, headers, body, is_cut })
 }
 
-fn broken(url: &Url, err: &reqwest::Error) -> Broken {
+fn send_error(url: &Url, err: &reqwest::Error) -> Broken {
     let mut source = err.source();
     while let Some(cause) = source {
         let own = cause.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
@@ -251,13 +253,17 @@ fn broken(url: &Url, err: &reqwest::Error) -> Broken {
         source = cause.source();
     }
     if err.is_connect() || err.is_builder() {
-        return Broken::Unsent(format!("`{}` cannot be reached: {}", host(url), told(err)));
+        return Broken::Unsent(format!(
+            "`{}` cannot be reached: {}",
+            host(url),
+            describe_error(err)
+        ));
     }
-    lost(url, err)
+    lost_error(url, err)
 }
 
-fn lost(url: &Url, err: &reqwest::Error) -> Broken {
-    Broken::Lost(format!("the connection to `{}` broke: {}", host(url), told(err)))
+fn lost_error(url: &Url, err: &reqwest::Error) -> Broken {
+    Broken::Lost(format!("the connection to `{}` broke: {}", host(url), describe_error(err)))
 }
 
 /// Returns the host and the port of a URL for messages. The rest of a URL may be secret.
@@ -267,7 +273,7 @@ pub fn host(url: &Url) -> String {
 }
 
 /// Returns the innermost cause, which describes the failure best.
-fn told(err: &reqwest::Error) -> String {
+fn describe_error(err: &reqwest::Error) -> String {
     let mut last: &dyn std::error::Error = err;
     while let Some(cause) = last.source() {
         last = cause;
@@ -310,11 +316,11 @@ mod tests {
     #[test]
     fn a_redirect_from_a_public_server_to_a_private_one_is_rejected() {
         let metadata: Url = "http://169.254.169.254/latest".parse().unwrap();
-        assert!(matches!(led(&asked(), metadata, PUBLIC), Err(Refused::Private(_))));
+        assert!(matches!(follow_redirect(&asked(), metadata, PUBLIC), Err(Refused::Private(_))));
         let named: Url = "http://localhost/x".parse().unwrap();
         // The name is checked when it is resolved.
-        assert_eq!(led(&asked(), named, PUBLIC).unwrap().reach, Reach::Public);
-        assert!(led(&asked(), "file:///etc/passwd".parse().unwrap(), PRIVATE).is_err());
+        assert_eq!(follow_redirect(&asked(), named, PUBLIC).unwrap().reach, Reach::Public);
+        assert!(follow_redirect(&asked(), "file:///etc/passwd".parse().unwrap(), PRIVATE).is_err());
     }
 
     /// A configured private server must not lead to the metadata service of a cloud.
@@ -322,7 +328,7 @@ mod tests {
     fn only_a_link_local_server_redirects_to_link_local_addresses() {
         let reach = |from: &str, to: &str, at: Option<IpAddr>| {
             let asked = Outgoing { url: from.parse().unwrap(), ..asked() };
-            led(&asked, to.parse().unwrap(), at).map(|outgoing| outgoing.reach)
+            follow_redirect(&asked, to.parse().unwrap(), at).map(|outgoing| outgoing.reach)
         };
         let (near, cloud) = ("http://10.0.0.1/a", "http://169.254.169.254/latest");
         for to in [cloud, "http://[::ffff:169.254.169.254]/", "http://[fe80::1]/"] {
@@ -331,7 +337,7 @@ mod tests {
         assert_eq!(reach(near, "http://10.0.0.2/b", PRIVATE), Ok(Reach::Near));
         assert_eq!(reach(near, "http://10.0.0.1:81/b", PRIVATE), Ok(Reach::Anywhere));
         let led_once = Outgoing { reach: Reach::Near, ..asked() };
-        let again = led(&led_once, cloud.parse().unwrap(), PRIVATE);
+        let again = follow_redirect(&led_once, cloud.parse().unwrap(), PRIVATE);
         assert!(matches!(again, Err(Refused::LinkLocal(_))));
         let own = Some(IpAddr::from([169, 254, 169, 254]));
         assert_eq!(reach(cloud, "http://169.254.169.253/", own), Ok(Reach::Anywhere));
@@ -339,8 +345,9 @@ mod tests {
 
     #[test]
     fn a_redirect_to_another_origin_drops_the_headers() {
-        let keeps =
-            |url: &str| !led(&asked(), url.parse().unwrap(), PRIVATE).unwrap().headers.is_empty();
+        let keeps = |url: &str| {
+            !follow_redirect(&asked(), url.parse().unwrap(), PRIVATE).unwrap().headers.is_empty()
+        };
         assert!(keeps("http://10.0.0.1/b"));
         for other in ["https://10.0.0.1/b", "http://10.0.0.1:81/b", "http://10.0.0.2/b"] {
             assert!(!keeps(other), "{other}");

@@ -43,7 +43,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    if let Some(embedded) = embedded(address) {
+    if let Some(embedded) = embedded_v4(address) {
         return is_public_v4(embedded);
     }
     match address.segments() {
@@ -60,7 +60,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 pub fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_link_local(),
-        IpAddr::V6(v6) => match embedded(v6) {
+        IpAddr::V6(v6) => match embedded_v4(v6) {
             Some(embedded) => embedded.is_link_local(),
             None => v6.is_unicast_link_local(),
         },
@@ -68,7 +68,7 @@ pub fn is_link_local(address: IpAddr) -> bool {
 }
 
 /// Returns the IPv4 address inside a mapped, translated (NAT64) or tunnelled (6to4) IPv6 address.
-fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let segments = address.segments();
     let at = match segments {
         [0, 0, 0, 0, 0, 0xffff, ..]
@@ -161,7 +161,7 @@ pub struct PublicOnly {
 }
 
 impl PublicOnly {
-    async fn addresses(self, name: &str) -> io::Result<Vec<SocketAddr>> {
+    async fn resolve_addresses(self, name: &str) -> io::Result<Vec<SocketAddr>> {
         let all = tokio::net::lookup_host((name, 0)).await?;
         let mut found: Vec<_> = all.collect();
         let is_known = !found.is_empty();
@@ -182,7 +182,7 @@ impl Resolve for PublicOnly {
     fn resolve(&self, name: Name) -> Resolving {
         let resolver = *self;
         Box::pin(async move {
-            let found = resolver.addresses(name.as_str()).await?;
+            let found = resolver.resolve_addresses(name.as_str()).await?;
             Ok(Box::new(found.into_iter()) as Addrs)
         })
     }
@@ -332,9 +332,10 @@ mod tests {
     #[tokio::test]
     async fn names_of_private_addresses_do_not_resolve() {
         let all = PublicOnly { allow_private: true, allow_link_local: false };
-        let found = all.addresses("localhost").await.unwrap();
+        let found = all.resolve_addresses("localhost").await.unwrap();
         assert!(found.iter().all(|address| address.ip().is_loopback()) && !found.is_empty());
-        let refused = PublicOnly { allow_private: false, ..all }.addresses("localhost").await;
+        let refused =
+            PublicOnly { allow_private: false, ..all }.resolve_addresses("localhost").await;
         let refused = refused.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
         assert!(refused.to_string().starts_with("`localhost` is not a public address"));

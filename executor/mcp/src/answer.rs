@@ -110,7 +110,7 @@ fn failure_text(result: &CallToolResult) -> String {
     match (texts.is_empty(), &result.structured_content) {
         (false, _) => texts.join("\n"),
         (true, Some(structured)) => structured.to_string(),
-        (true, None) => "the tool failed and did not say why".to_owned(),
+        (true, None) => "the tool failed without a message".to_owned(),
     }
 }
 
@@ -279,7 +279,7 @@ mod tests {
         );
         check(
             json!({ "content": [], "isError": true }),
-            expect!["tool.failed: the tool failed and did not say why"],
+            expect!["tool.failed: the tool failed without a message"],
         );
     }
 

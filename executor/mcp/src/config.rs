@@ -99,7 +99,7 @@ impl McpHttp {
         }
         oauth::check_server(&self.url.0)?;
         match self.headers.keys().find(|name| name.eq_ignore_ascii_case("authorization")) {
-            Some(name) => Err(format!("`auth` makes the header `{name}` itself: remove it")),
+            Some(name) => Err(format!("`auth` sets the header `{name}`: remove it from `headers`")),
             None => Ok(()),
         }
     }
@@ -195,7 +195,7 @@ mod tests {
         );
         check(
             json!({ "url": "https://a/mcp", "auth": "oauth", "headers": { "Authorization": "x" } }),
-            expect!["`auth` makes the header `Authorization` itself: remove it"],
+            expect!["`auth` sets the header `Authorization`: remove it from `headers`"],
         );
     }
 }

@@ -96,8 +96,8 @@ pub(super) const DEMANDS_TASK: &str = "faber/demandsTask";
 
 /// Marks the tools of a list that [require a task](DEMANDS_TASK). Returns `None` if none does.
 fn mark_task_tools(text: &[u8]) -> Option<Vec<u8>> {
-    const WORD: &[u8] = b"\"taskSupport\"";
-    if !text.windows(WORD.len()).any(|word| word == WORD) {
+    const TASK_SUPPORT_KEY: &[u8] = b"\"taskSupport\"";
+    if !text.windows(TASK_SUPPORT_KEY.len()).any(|word| word == TASK_SUPPORT_KEY) {
         return None;
     }
     let mut message: Value = parse_lenient(text).ok()?;
@@ -241,22 +241,22 @@ pub(super) struct CallToken {
 }
 
 impl ProgressTokens {
-    /// Creates a token. Its reports go to `reporter`, without the secrets in `seen`.
+    /// Creates a token. Its reports go to `reporter`, without these secrets.
     pub(super) fn register_call(
         self: &Arc<Self>,
         reporter: Reporter,
-        seen: Arc<Secrets>,
+        secrets: Arc<Secrets>,
     ) -> CallToken {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.lock_calls().insert(number, (reporter, seen));
+        self.lock_calls().insert(number, (reporter, secrets));
         CallToken { number, tokens: Arc::clone(self) }
     }
 
     /// Delivers a report to its call, if that is still running.
     pub(super) fn deliver_report(&self, report: ProgressNotificationParam) {
         let ProgressToken(NumberOrString::Number(number)) = report.progress_token else { return };
-        let Some((reporter, seen)) = self.lock_calls().get(&number).cloned() else { return };
-        let message = report.message.map(|text| seen.clean(text).into());
+        let Some((reporter, secrets)) = self.lock_calls().get(&number).cloned() else { return };
+        let message = report.message.map(|text| secrets.clean(text).into());
         reporter.report(Progress { progress: report.progress, total: report.total, message });
     }
 
@@ -306,9 +306,9 @@ mod tests {
         let (reporter, mut other) = pipe();
         let _other = tokens.register_call(reporter, Arc::default());
         let (reporter, mut listener) = pipe();
-        let mut seen = Redaction::default();
-        seen.note("KEY", "the secret");
-        let token = tokens.register_call(reporter, Arc::new(Secrets::new(seen)));
+        let mut redaction = Redaction::default();
+        redaction.note("KEY", "the secret");
+        let token = tokens.register_call(reporter, Arc::new(Secrets::new(redaction)));
         let mut hear = |token: ProgressToken| {
             tokens.deliver_report(
                 ProgressNotificationParam::new(token, 1.0).with_message("x: the secret"),

@@ -70,11 +70,11 @@ const SCHEMA_MAPS: [&str; 5] =
 ///
 /// A tool with a secret in a name is skipped, because calls need the name. A value of a schema with
 /// a secret is removed, because its placeholder would be a wrong value.
-pub(super) fn redact_offers(offers: Vec<Offer>, server: &str, seen: &Redaction) -> Vec<Offer> {
+pub(super) fn redact_offers(offers: Vec<Offer>, server: &str, redaction: &Redaction) -> Vec<Offer> {
     let cleaned = offers.into_iter().filter_map(|mut offer| {
-        let is_fit = !seen.is_in(&offer.name) && redact_offer(&mut offer, seen);
+        let is_fit = !redaction.is_in(&offer.name) && redact_offer(&mut offer, redaction);
         if !is_fit {
-            let tool = seen.clean(offer.name.into_owned());
+            let tool = redaction.clean(offer.name.into_owned());
             tracing::warn!(
                 %server, %tool,
                 "skipped a tool of the server: one of its names contains a secret"
@@ -87,55 +87,58 @@ pub(super) fn redact_offers(offers: Vec<Offer>, server: &str, seen: &Redaction) 
 }
 
 /// Removes secrets from one tool. Returns whether its names contain none.
-fn redact_offer(offer: &mut Offer, seen: &Redaction) -> bool {
-    offer.description = offer.description.take().map(|text| seen.clean(text.into_owned()).into());
-    offer.title = offer.title.take().map(|title| seen.clean(title));
+fn redact_offer(offer: &mut Offer, redaction: &Redaction) -> bool {
+    offer.description =
+        offer.description.take().map(|text| redaction.clean(text.into_owned()).into());
+    offer.title = offer.title.take().map(|title| redaction.clean(title));
     for (key, value) in offer.meta.iter_mut().flat_map(|meta| &mut meta.0) {
         if key == EXAMPLES {
-            *value = seen.clean_value(value.take());
+            *value = redaction.clean_value(value.take());
         }
     }
     let mut schemas = std::iter::once(&mut offer.input_schema).chain(&mut offer.output_schema);
-    schemas.all(|schema| redact_schema(Arc::make_mut(schema), seen))
+    schemas.all(|schema| redact_schema(Arc::make_mut(schema), redaction))
 }
 
-fn redact_schema(schema: &mut Map<String, Value>, seen: &Redaction) -> bool {
-    let mut is_fit = !schema.keys().any(|key| seen.is_in(key));
+fn redact_schema(schema: &mut Map<String, Value>, redaction: &Redaction) -> bool {
+    let mut is_fit = !schema.keys().any(|key| redaction.is_in(key));
     schema.retain(|key, value| match (key.as_str(), value) {
         ("description" | "title" | "$comment", Value::String(text)) => {
-            *text = seen.clean(std::mem::take(text));
+            *text = redaction.clean(std::mem::take(text));
             true
         }
         ("required", names) => {
-            is_fit &= !seen.is_in_value(names);
+            is_fit &= !redaction.is_in_value(names);
             true
         }
         ("enum" | "examples", Value::Array(values)) => {
-            values.retain(|value| !seen.is_in_value(value));
+            values.retain(|value| !redaction.is_in_value(value));
             !values.is_empty()
         }
-        ("default" | "const" | "example" | "enum" | "examples", value) => !seen.is_in_value(value),
+        ("default" | "const" | "example" | "enum" | "examples", value) => {
+            !redaction.is_in_value(value)
+        }
         (map, Value::Object(schemas)) if SCHEMA_MAPS.contains(&map) => {
-            is_fit &= !schemas.keys().any(|key| seen.is_in(key));
+            is_fit &= !schemas.keys().any(|key| redaction.is_in(key));
             let mut schemas = schemas.values_mut().filter_map(Value::as_object_mut);
-            is_fit &= schemas.all(|schema| redact_schema(schema, seen));
+            is_fit &= schemas.all(|schema| redact_schema(schema, redaction));
             true
         }
         (_, Value::Object(schema)) => {
-            is_fit &= redact_schema(schema, seen);
+            is_fit &= redact_schema(schema, redaction);
             true
         }
         (_, Value::Array(items)) => {
             items.retain_mut(|item| match item {
                 Value::Object(schema) => {
-                    is_fit &= redact_schema(schema, seen);
+                    is_fit &= redact_schema(schema, redaction);
                     true
                 }
-                other => !seen.is_in_value(other),
+                other => !redaction.is_in_value(other),
             });
             true
         }
-        (_, other) => !seen.is_in_value(other),
+        (_, other) => !redaction.is_in_value(other),
     });
     is_fit
 }
@@ -159,10 +162,10 @@ mod tests {
         assert!(!format!("{secrets:?}").contains("token-"));
     }
 
-    fn seen() -> Redaction {
-        let mut seen = Redaction::default();
-        seen.note("KEY", "sesame");
-        seen
+    fn redaction() -> Redaction {
+        let mut redaction = Redaction::default();
+        redaction.note("KEY", "sesame");
+        redaction
     }
 
     fn offer(written: Value) -> Offer {
@@ -183,7 +186,7 @@ mod tests {
                 "_meta": { EXAMPLES: [format!("open {word}")], "other": "sesame" },
             }))
         };
-        assert_eq!(redact_offers(vec![of("sesame")], "s", &seen()), [of("***KEY***")]);
+        assert_eq!(redact_offers(vec![of("sesame")], "s", &redaction()), [of("***KEY***")]);
     }
 
     #[test]
@@ -211,7 +214,7 @@ mod tests {
             "required": ["b"],
         });
         let of = |schema: &Value| offer(json!({ "name": "t", "inputSchema": schema }));
-        assert_eq!(redact_offers(vec![of(&schema)], "s", &seen()), [of(&left)]);
+        assert_eq!(redact_offers(vec![of(&schema)], "s", &redaction()), [of(&left)]);
     }
 
     #[test]
@@ -225,6 +228,6 @@ mod tests {
             json!({ "name": "d", "inputSchema": {}, "outputSchema": { "x-sesame": 1 } }),
         ];
         let offers = bad.into_iter().chain([good.clone()]).map(offer);
-        assert_eq!(redact_offers(offers.collect(), "s", &seen()), [offer(good)]);
+        assert_eq!(redact_offers(offers.collect(), "s", &redaction()), [offer(good)]);
     }
 }

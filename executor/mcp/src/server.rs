@@ -106,12 +106,12 @@ impl Server {
     /// Initializes the session and lists the tools.
     pub(super) async fn connect(
         &mut self,
-        wire: ServerTransport,
+        transport: ServerTransport,
     ) -> Result<(Session, Vec<Offer>), String> {
         let handler = self.handler.clone();
-        let served = match wire {
-            ServerTransport::Pipes(wire) => serve_client(handler, *wire).await,
-            ServerTransport::Http(wire) => serve_client(handler, *wire).await,
+        let served = match transport {
+            ServerTransport::Pipes(transport) => serve_client(handler, *transport).await,
+            ServerTransport::Http(transport) => serve_client(handler, *transport).await,
         };
         let service = match served {
             Ok(service) => service,
@@ -133,7 +133,7 @@ impl Server {
                 return self.describe_failure(&err.to_string()).await;
             }
             ClientInitializeError::JsonRpcError(err) => match classify_error(err) {
-                ServerError::Described(text) => return self.ends.seen.clean(text),
+                ServerError::Described(text) => return self.ends.secrets.clean(text),
                 ServerError::Unexpected(what) if err.code == UNREADABLE => unreadable_init(&what),
                 ServerError::Unexpected(what) => what,
             },
@@ -151,12 +151,12 @@ impl Server {
             }
             Endpoint::Remote(remote) => remote.describe_failure(&what),
         };
-        self.ends.seen.clean(complaint)
+        self.ends.secrets.clean(complaint)
     }
 
     pub(super) async fn list_tools(&mut self, session: &Session) -> Result<Vec<Offer>, String> {
         match fetch_tools(session.peer()).await {
-            Ok(offers) => Ok(redact_offers(offers, self.name(), &self.ends.seen.redaction())),
+            Ok(offers) => Ok(redact_offers(offers, self.name(), &self.ends.secrets.redaction())),
             Err(trouble) => Err(self.describe_error(trouble).await),
         }
     }
@@ -174,12 +174,12 @@ impl Server {
             Endpoint::Child(child) => child.describe_failure(what).await,
             Endpoint::Remote(remote) => remote.describe_failure(what),
         };
-        self.ends.seen.clean(complaint)
+        self.ends.secrets.clean(complaint)
     }
 
     async fn describe_error(&mut self, trouble: ServerError) -> String {
         match trouble {
-            ServerError::Described(text) => self.ends.seen.clean(text),
+            ServerError::Described(text) => self.ends.secrets.clean(text),
             ServerError::Unexpected(what) => self.describe_failure(&what).await,
         }
     }
@@ -204,7 +204,7 @@ impl Server {
 }
 
 /// The message for an answer that belongs to another request.
-const WRONG_ANSWER: &str = "it is the answer to something else";
+const WRONG_ANSWER: &str = "it is the answer to another request";
 
 fn unreadable_init(why: &str) -> String {
     format!("its answer to `initialize` could not be read: {why}")
@@ -314,7 +314,7 @@ impl ClientHandler for Handler {
         let Some(Elicitation::Defaults) = self.elicitation else {
             return Ok(ElicitResult::new(ElicitationAction::Decline));
         };
-        // A URL needs a person who opens it, and there is none here.
+        // The other kind asks a person to open a URL, and a plan runs without a person.
         let ElicitRequestParams::FormElicitationParams { requested_schema, .. } = asked else {
             return Ok(ElicitResult::new(ElicitationAction::Decline));
         };

@@ -37,7 +37,7 @@ pub(super) struct SessionState {
     /// Nothing more can come.
     pub(super) closed: CancellationToken,
     pub(super) tokens: Arc<ProgressTokens>,
-    pub(super) seen: Arc<Secrets>,
+    pub(super) secrets: Arc<Secrets>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,10 +78,10 @@ impl Session {
             Ok(output) => (Ok(output.value), output.binaries),
             Err(err) => (Err(err), Vec::new()),
         };
-        let seen = self.ends.seen.redaction();
-        let value = seen.clean_result(result)?;
+        let redaction = self.ends.secrets.redaction();
+        let value = redaction.clean_result(result)?;
         let binaries = binaries.into_iter().map(|binary| {
-            let base64 = seen.clean_base64(binary.base64);
+            let base64 = redaction.clean_base64(binary.base64);
             Binary { base64, ..binary }
         });
         Ok(Output { value, binaries: binaries.collect() })
@@ -98,14 +98,14 @@ impl Session {
         if self.is_closed() {
             return Err(LostCall::Unsent);
         }
-        let token = self.ends.tokens.register_call(reporter, Arc::clone(&self.ends.seen));
+        let token = self.ends.tokens.register_call(reporter, Arc::clone(&self.ends.secrets));
         request.set_progress_token(token.value());
         match self.peer.call_tool_once(request).await {
             Ok(CallToolResponse::Complete(result)) => {
                 Ok(self.redact_result(answer::read_output(result, promised, self.most)))
             }
             Ok(_) => Ok(Err(ToolError::failed(
-                "the tool asks for more than its parameters, which a plan cannot answer",
+                "the tool asks for more input during its call, and a plan cannot answer",
             ))),
             Err(ServiceError::McpError(error)) if error.code == UNSENT => Err(LostCall::Unsent),
             Err(ServiceError::McpError(error)) if error.code == LOST => Err(LostCall::Sent),
@@ -116,7 +116,7 @@ impl Session {
             Err(ServiceError::TransportClosed) => Err(LostCall::Sent),
             Err(ServiceError::Cancelled { reason }) => {
                 let reason = reason.unwrap_or_else(|| "the server cancelled the call".to_owned());
-                let reason = self.ends.seen.clean(reason);
+                let reason = self.ends.secrets.clean(reason);
                 Ok(Err(ToolError::new(ErrorCode::CANCELLED, reason).with_unknown_outcome()))
             }
             Err(err) => {

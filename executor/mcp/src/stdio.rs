@@ -182,7 +182,7 @@ pub(super) struct Child {
     command: String,
     group: ProcessGroup,
     stderr: Arc<std::sync::Mutex<Tail>>,
-    seen: Arc<Redaction>,
+    redaction: Arc<Redaction>,
     _log: JoinSet<()>,
 }
 
@@ -195,9 +195,9 @@ impl Child {
         most: usize,
         ends: &mut SessionState,
     ) -> Result<(Self, StdioTransport), String> {
-        let mut seen = Redaction::default();
-        let env = variables(&spec.env, &mut seen).map_err(|err| err.to_string())?;
-        launcher.note_passed_secrets(&spec.pass, &mut seen);
+        let mut redaction = Redaction::default();
+        let env = variables(&spec.env, &mut redaction).map_err(|err| err.to_string())?;
+        launcher.note_passed_secrets(&spec.pass, &mut redaction);
         let (name, cwd) = (spec.command.as_str(), spec.cwd.as_deref());
         let program = Program { name, cwd, reads: None, pass: &spec.pass, env: &env };
         let unfit = |err: std::io::Error| program.start_error(&err);
@@ -213,15 +213,15 @@ impl Child {
         };
         // A server that has closed its output cannot be called.
         ends.closing = ends.closed.clone();
-        ends.seen = Arc::new(Secrets::new(seen));
+        ends.secrets = Arc::new(Secrets::new(redaction));
         let tokens = Arc::clone(&ends.tokens);
         let wire = StdioTransport::new(stdout, stdin, most, ends.closed.clone(), tokens);
         let tail = Arc::new(std::sync::Mutex::new(Tail::default()));
         let mut log = JoinSet::new();
-        log.spawn(forward_stderr(set.clone(), stderr, Arc::clone(&tail), ends.seen.redaction()));
+        log.spawn(forward_stderr(set.clone(), stderr, Arc::clone(&tail), ends.secrets.redaction()));
         let command = spec.command.clone();
-        let seen = ends.seen.redaction();
-        Ok((Self { set: set.clone(), command, group, stderr: tail, seen, _log: log }, wire))
+        let redaction = ends.secrets.redaction();
+        Ok((Self { set: set.clone(), command, group, stderr: tail, redaction, _log: log }, wire))
     }
 
     pub(super) fn name(&self) -> &str {
@@ -239,7 +239,12 @@ impl Child {
     }
 
     pub(super) fn with_stderr_tail(&self, how: String) -> String {
-        match self.stderr.lock().unwrap_or_else(PoisonError::into_inner).redacted_text(&self.seen) {
+        match self
+            .stderr
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .redacted_text(&self.redaction)
+        {
             text if text.is_empty() => how,
             text => format!("{how}: {text}"),
         }
@@ -259,7 +264,7 @@ async fn forward_stderr(
     set: ToolSetName,
     stderr: ChildStderr,
     tail: Arc<std::sync::Mutex<Tail>>,
-    seen: Arc<Redaction>,
+    redaction: Arc<Redaction>,
 ) {
     let mut stderr = BufReader::new(stderr);
     let mut line = Vec::new();
@@ -275,8 +280,8 @@ async fn forward_stderr(
         // Only the first part of a long line is logged. The cut may split a secret, so the end of
         // that part is dropped.
         if !std::mem::replace(&mut is_rest, !is_whole) {
-            let text = seen.clean(String::from_utf8_lossy(&line).into_owned());
-            let end = text.len() - if is_whole { 0 } else { seen.longest().min(text.len()) };
+            let text = redaction.clean(String::from_utf8_lossy(&line).into_owned());
+            let end = text.len() - if is_whole { 0 } else { redaction.longest().min(text.len()) };
             tracing::debug!(%set, "{}", text[..text.floor_char_boundary(end)].trim_end());
         }
     }

@@ -21,13 +21,13 @@ pub const CONNECT: Duration = Duration::from_secs(30);
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Delay before the tools are read again, so that several changes are read once.
 const REFRESH_DELAY: Duration = Duration::from_millis(50);
-/// Delay before the second start in a row. Doubles with each start, up to [`BACKOFF_MAX`].
-const BACKOFF: Duration = Duration::from_millis(500);
-const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// Delay before the second start in a row. Doubles with each start, up to [`MAX_RESTART_DELAY`].
+const MIN_RESTART_DELAY: Duration = Duration::from_millis(500);
+const MAX_RESTART_DELAY: Duration = Duration::from_secs(30);
 /// Retry interval for a server whose tools are unknown, since no call can ask for it.
-const RETRY: Duration = Duration::from_mins(1);
+const RETRY_INTERVAL: Duration = Duration::from_mins(1);
 /// A server that was up for this long starts again without delay.
-const HEALTHY: Duration = Duration::from_secs(30);
+const HEALTHY_AFTER: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub struct Supervisor {
@@ -98,7 +98,8 @@ impl Supervisor {
             let started = Instant::now();
             let ServerEnd::Died(error) = Box::pin(self.run_server(&stop)).await else { break };
             let lived = started.elapsed();
-            self.failures = if lived >= HEALTHY { 0 } else { self.failures.saturating_add(1) };
+            self.failures =
+                if lived >= HEALTHY_AFTER { 0 } else { self.failures.saturating_add(1) };
             let retry_at = Instant::now() + restart_delay(self.failures);
             tracing::warn!(target: LOG_TARGET, set = %self.set, %error, "the MCP server is down");
             self.availability.set_state(ServerState::Down { error: error.into(), retry_at });
@@ -114,7 +115,7 @@ impl Supervisor {
     async fn wait_for_restart(&self, retry_at: Instant) {
         if self.known_tools().is_empty() {
             // No call can request a server whose tools are unknown.
-            let _ = timeout(RETRY, self.availability.wait_for_demand()).await;
+            let _ = timeout(RETRY_INTERVAL, self.availability.wait_for_demand()).await;
         } else {
             self.availability.wait_for_demand().await;
         }
@@ -213,7 +214,9 @@ impl Supervisor {
 fn restart_delay(failures: u32) -> Duration {
     match failures.checked_sub(2) {
         None => Duration::ZERO,
-        Some(doublings) => BACKOFF.saturating_mul(2_u32.saturating_pow(doublings)).min(BACKOFF_MAX),
+        Some(doublings) => {
+            MIN_RESTART_DELAY.saturating_mul(2_u32.saturating_pow(doublings)).min(MAX_RESTART_DELAY)
+        }
     }
 }
 

@@ -208,8 +208,8 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// Uses the binary of this process. It must be `faber`, because any binary would be started
-    /// like it.
+    /// Starts commands through [`SUBCOMMAND`] of this process's own binary. Only `faber` has that
+    /// subcommand, so other programs must not call this function.
     pub fn this_binary() -> Self {
         // This path refers to the running file, even after the binary was replaced.
         let own = PathBuf::from("/proc/self/exe");
@@ -258,9 +258,9 @@ impl Launcher {
         [self.hidden.as_slice(), self.kept.as_slice()].concat()
     }
 
-    pub fn note_passed_secrets(&self, pass: &[String], seen: &mut Redaction) {
+    pub fn note_passed_secrets(&self, pass: &[String], redaction: &mut Redaction) {
         let is_passed = |secret: &&String| pass.iter().any(|listed| matches_name(listed, secret));
-        self.secrets.iter().filter(is_passed).for_each(|secret| seen.note_variable(secret));
+        self.secrets.iter().filter(is_passed).for_each(|secret| redaction.note_variable(secret));
     }
 
     fn create_placeholders(&self, confinement: &Confinement) -> io::Result<()> {
@@ -444,7 +444,10 @@ impl fmt::Display for Support {
         match (named(true), named(false)) {
             (held, free) if free.is_empty() => write!(f, "commands are confined in {held}"),
             (held, free) if held.is_empty() => {
-                write!(f, "commands are confined by limits only; this kernel knows none of {free}")
+                write!(
+                    f,
+                    "commands are confined by limits only; this kernel supports none of {free}"
+                )
             }
             (held, free) => write!(f, "commands are confined in {held}; not in {free}"),
         }

@@ -21,8 +21,8 @@ use super::resolved_path::{ResolvedPath, canonical_paths, is_within};
 
 const MARK_TIME: Duration = Duration::from_secs(1);
 /// The content of placeholders that people may open.
-const NOTE: &str = "# Faber keeps this name while it runs, so that no command takes it.\n";
-const ATTEMPTS: usize = 8;
+const FILE_TEXT: &str = "# Faber keeps this name while it runs, so that no command takes it.\n";
+const MAX_ATTEMPTS: usize = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct Placeholders(Mutex<BTreeMap<PathBuf, Placeholder>>);
@@ -104,7 +104,7 @@ impl Placeholder {
 /// Creates a placeholder, or shares that of another process. Returns `None` if another file exists.
 fn create_or_adopt(path: &Path, kind: Kind) -> io::Result<Option<Placeholder>> {
     let mut folders = Vec::new();
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_ATTEMPTS {
         folders.extend(create_folders(path)?);
         let file = match create_placeholder(path, kind) {
             Err(err) if err.kind() == io::ErrorKind::AlreadyExists => None,
@@ -166,7 +166,7 @@ fn create_placeholder(path: &Path, kind: Kind) -> io::Result<File> {
             let mut options = OpenOptions::new();
             let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
             if is_yaml(path) {
-                file.write_all(NOTE.as_bytes())?;
+                file.write_all(FILE_TEXT.as_bytes())?;
             }
             file
         }
@@ -186,7 +186,7 @@ fn is_marked(path: &Path) -> bool {
 
 /// Returns whether a file is a placeholder that no program has written to.
 fn is_unused(meta: &Metadata) -> bool {
-    let is_bare = meta.is_dir() || meta.len() == 0 || meta.len() == NOTE.len() as u64;
+    let is_bare = meta.is_dir() || meta.len() == 0 || meta.len() == FILE_TEXT.len() as u64;
     let marked = i64::try_from(MARK_TIME.as_secs()).unwrap_or_default();
     is_bare && !meta.is_symlink() && meta.mtime() == marked
 }
@@ -255,10 +255,10 @@ mod tests {
         assert_eq!(world.names(), taken);
         // SQLite rolls back the contents of a journal.
         assert_eq!(fs::read(world.root().join("store.db-journal")).unwrap(), b"");
-        assert_eq!(fs::read_to_string(world.root().join("faber.yaml")).unwrap(), NOTE);
+        assert_eq!(fs::read_to_string(world.root().join("faber.yaml")).unwrap(), FILE_TEXT);
         fs::remove_file(world.root().join("faber.yaml")).unwrap();
         world.take(&places, &own).unwrap();
-        assert_eq!(world.names(), taken, "what somebody removed is put there again");
+        assert_eq!(world.names(), taken, "a removed placeholder is created again");
         drop(places);
         assert_eq!(world.names(), "root root/store.db");
     }

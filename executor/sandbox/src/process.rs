@@ -274,9 +274,9 @@ impl Tail {
 
     /// Returns the trimmed text without secrets. Secrets are removed before the text is cut,
     /// because a part of a secret could not be recognised.
-    pub fn redacted_text(&self, seen: &Redaction) -> String {
-        let text = seen.clean(String::from_utf8_lossy(&self.bytes).into_owned());
-        let broken = if self.is_cut { seen.longest().min(text.len()) } else { 0 };
+    pub fn redacted_text(&self, redaction: &Redaction) -> String {
+        let text = redaction.clean(String::from_utf8_lossy(&self.bytes).into_owned());
+        let broken = if self.is_cut { redaction.longest().min(text.len()) } else { 0 };
         let start = text.len().saturating_sub(Self::BYTES).max(broken);
         text[text.ceil_char_boundary(start)..].trim().to_owned()
     }
@@ -337,13 +337,13 @@ mod tests {
     #[test]
     fn a_tail_contains_no_part_of_a_secret() {
         let secret = "0123456789abcdef".repeat(64);
-        let mut seen = Redaction::default();
-        seen.note("KEY", &secret);
+        let mut redaction = Redaction::default();
+        redaction.note("KEY", &secret);
         for noise in [0, Tail::BYTES - 100, 3 * Tail::BYTES - 100, 3 * Tail::BYTES] {
             let mut tail = Tail::default();
             let text = format!("{secret}{}", "!".repeat(noise));
             text.as_bytes().chunks(1_000).for_each(|chunk| tail.push(chunk));
-            let text = tail.redacted_text(&seen);
+            let text = tail.redacted_text(&redaction);
             assert!(!text.contains("cdef"), "{noise}: {text}");
         }
     }

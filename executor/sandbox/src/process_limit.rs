@@ -25,7 +25,7 @@ impl ProcessLimit {
         Self { most, before: count_all().unwrap_or(u64::MAX) }
     }
 
-    /// Returns whether the machine has gained more processes than the limit. This check is cheap:
+    /// Returns `true` if the machine has gained more processes than the limit. This check is cheap:
     /// during a fork bomb, counting the command's own processes takes too long.
     pub(super) fn may_be_exceeded(&mut self) -> bool {
         let Some(now) = count_all() else { return false };
@@ -33,8 +33,8 @@ impl ProcessLimit {
         now - self.before > self.most
     }
 
-    /// Returns whether the command exceeds the limit. Stops counting if the machine gains many
-    /// processes meanwhile.
+    /// Returns `true` if the command exceeds the limit. Stops counting if the machine gains many
+    /// processes in the meantime.
     pub(super) fn is_exceeded(&mut self) -> bool {
         // The command cannot have more than the machine.
         if count_all().is_some_and(|count| count <= self.most) {
@@ -44,8 +44,8 @@ impl ProcessLimit {
         count_descendants(|| self.may_be_exceeded()).is_some_and(|count| count > most)
     }
 
-    /// Counts completely, however long it takes. Processes of others that exist now are not counted
-    /// as new later.
+    /// Counts all processes of the command, without a time limit. Processes of other programs that
+    /// exist now are not counted as new later.
     pub(super) fn is_certainly_exceeded(&mut self) -> bool {
         self.before = count_all().unwrap_or(u64::MAX);
         count_descendants(|| false).is_some_and(|count| count > self.most)

@@ -60,7 +60,7 @@ pub(super) fn run_command(command: &mut Command, order: &LaunchOrder) -> io::Res
     let bound = bound.transpose()?;
     let child =
         if order.confinement.is_some() { spawn_isolated(command) } else { command.spawn() }?;
-    // After the start, because the command would inherit the blocked signals.
+    // Signals are blocked only now, because the command would inherit the blocked signals.
     stop_signals().thread_block()?;
     kill_now_signal().thread_block()?;
     // The streams must end when the command closes them.
@@ -69,13 +69,13 @@ pub(super) fn run_command(command: &mut Command, order: &LaunchOrder) -> io::Res
     dup2_stderr(&nothing)?;
     let over = Arc::new(AtomicBool::new(false));
     spawn_guards(&child, caller, &over)?;
-    let said = bound.map(|bound| bound.spawn_enforcer(&child, &over)).transpose()?;
+    let message_lock = bound.map(|bound| bound.spawn_enforcer(&child, &over)).transpose()?;
     let status = reap_until_command(as_pid(child.id()));
     over.store(true, Ordering::SeqCst);
     kill_remaining(is_apart);
-    if let Some(said) = said {
+    if let Some(message_lock) = message_lock {
         // Waits for the message about the limit of processes.
-        drop(said.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(message_lock.lock().unwrap_or_else(PoisonError::into_inner));
     }
     if !is_caller_alive(caller) {
         // Without adoption, the remaining processes are in the group.
@@ -159,13 +159,13 @@ impl ProcessGuard {
         over: &Arc<AtomicBool>,
     ) -> io::Result<Arc<Mutex<()>>> {
         let (child, over) = (as_pid(child.id()), Arc::clone(over));
-        let saying = Arc::new(Mutex::new(()));
-        let said = Arc::clone(&saying);
+        let lock = Arc::new(Mutex::new(()));
+        let message_lock = Arc::clone(&lock);
         thread::Builder::new().spawn(move || {
             while !over.load(Ordering::SeqCst) {
                 let begun = Instant::now();
                 if self.is_exceeded() {
-                    let _held = saying.lock().unwrap_or_else(PoisonError::into_inner);
+                    let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
                     return self.kill_command(child, &over);
                 }
                 let rest = Instant::now() + begun.elapsed() * REST_FACTOR;
@@ -178,7 +178,7 @@ impl ProcessGuard {
                 }
             }
         })?;
-        Ok(said)
+        Ok(message_lock)
     }
 
     fn is_exceeded(&mut self) -> bool {

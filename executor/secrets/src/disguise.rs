@@ -47,7 +47,7 @@ impl Disguise {
         let (mut left, mut seen, mut at) = (String::new(), 0, 0);
         while at < bytes.len() {
             // A match must begin and end at character boundaries.
-            let end = self.matched(&bytes[at..]).map(|end| at + end);
+            let end = self.match_length(&bytes[at..]).map(|end| at + end);
             match end.and_then(|end| Some((end, from.get(seen..at)?, from.get(end..)?))) {
                 Some((end, before, _)) => {
                     left.push_str(before);
@@ -65,7 +65,7 @@ impl Disguise {
     }
 
     /// Returns the length of an encoded form at the start of a text.
-    fn matched(&self, text: &[u8]) -> Option<usize> {
+    fn match_length(&self, text: &[u8]) -> Option<usize> {
         let mut at = 0;
         if let Self::Escaped(secret) = self {
             for char in secret.chars() {
@@ -78,7 +78,7 @@ impl Disguise {
             at += match self {
                 Self::Percent(_) => in_percent(rest, byte)?,
                 Self::Escaped(_) | Self::Lines(_) => {
-                    let between = if at == 0 { 0 } else { between(rest) };
+                    let between = if at == 0 { 0 } else { break_length(rest) };
                     (rest.get(between) == Some(&byte)).then_some(between + 1)?
                 }
             };
@@ -104,7 +104,7 @@ fn in_percent(text: &[u8], byte: u8) -> Option<usize> {
 fn in_json(text: &[u8], char: char) -> Option<usize> {
     let mut units = [0; 2];
     let units = char.encode_utf16(&mut units);
-    let mut escaped = text.chunks(UNIT_BYTES).map(unit);
+    let mut escaped = text.chunks(UNIT_BYTES).map(read_unit);
     if units.iter().all(|unit| escaped.next().flatten() == Some(*unit)) {
         return Some(units.len() * UNIT_BYTES);
     }
@@ -124,13 +124,13 @@ fn in_json(text: &[u8], char: char) -> Option<usize> {
 }
 
 /// Parses `\\uXXXX`.
-fn unit(escaped: &[u8]) -> Option<u16> {
+fn read_unit(escaped: &[u8]) -> Option<u16> {
     let digits = escaped.strip_prefix(b"\\u").filter(|digits| digits.len() == 4)?;
     u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
 
 /// Returns the length of a line separator at the start of a text.
-fn between(text: &[u8]) -> usize {
+fn break_length(text: &[u8]) -> usize {
     let mut at = 0;
     while let Some(mark) = BREAKS.iter().find(|mark| text[at..].starts_with(mark))
         && at < BREAK_BYTES

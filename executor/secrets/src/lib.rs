@@ -16,7 +16,7 @@ use shared::tool::{ErrorCode, ToolError};
 use self::disguise::Disguise;
 
 /// The shortest secret that is redacted. A shorter one would match everywhere.
-const SHORTEST: usize = 4;
+const MIN_SECRET_BYTES: usize = 4;
 /// The shortest redacted part: a line of a secret, or base 64 of a part.
 const SHORTEST_PART: usize = 12;
 
@@ -72,33 +72,33 @@ impl Text {
         }
     }
 
-    /// Returns the text, and adds a secret to `seen` so that it can be redacted.
-    pub fn resolve(&self, seen: &mut Redaction) -> Result<String, Missing> {
+    /// Returns the text, and adds a secret to `redaction` so that it can be redacted.
+    pub fn resolve(&self, redaction: &mut Redaction) -> Result<String, Missing> {
         match self {
             Self::Plain(text) => Ok(text.clone()),
-            Self::Secret(name) => name.resolve(seen),
+            Self::Secret(name) => name.resolve(redaction),
         }
     }
 }
 
 impl SecretName {
-    fn resolve(&self, seen: &mut Redaction) -> Result<String, Missing> {
-        let value = environment(&self.secret).filter(|value| !value.is_empty());
+    fn resolve(&self, redaction: &mut Redaction) -> Result<String, Missing> {
+        let value = read_variable(&self.secret).filter(|value| !value.is_empty());
         let value = value.ok_or_else(|| Missing(self.secret.clone()))?;
-        seen.note(&self.secret, &value);
+        redaction.note(&self.secret, &value);
         Ok(format!("{}{value}", self.prefix))
     }
 }
 
 pub fn variables(
     texts: &BTreeMap<String, Text>,
-    seen: &mut Redaction,
+    redaction: &mut Redaction,
 ) -> Result<BTreeMap<String, String>, Missing> {
-    texts.iter().map(|(name, text)| Ok((name.clone(), text.resolve(seen)?))).collect()
+    texts.iter().map(|(name, text)| Ok((name.clone(), text.resolve(redaction)?))).collect()
 }
 
 #[expect(clippy::disallowed_methods, reason = "secrets are read here, when a tool is called")]
-fn environment(name: &str) -> Option<String> {
+fn read_variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
@@ -110,11 +110,11 @@ impl Redaction {
     pub fn note(&mut self, name: &str, value: &str) {
         let mut add = |value: String| {
             let is_known = self.0.iter().any(|(_, known)| *known == value);
-            if value.len() >= SHORTEST && !is_known {
+            if value.len() >= MIN_SECRET_BYTES && !is_known {
                 self.0.push((name.to_owned(), value));
             }
         };
-        forms(value).into_iter().for_each(&mut add);
+        common_forms(value).into_iter().for_each(&mut add);
         let parts = base64_parts(value);
         let parts = parts.into_iter().inspect(|part| add(part.clone())).map(Disguise::Lines);
         let parts: Vec<_> = parts.collect();
@@ -124,7 +124,7 @@ impl Redaction {
         });
         for disguise in whole.chain(parts) {
             let is_known = self.1.iter().any(|(_, known)| *known == disguise);
-            if disguise.text().len() >= SHORTEST && !is_known {
+            if disguise.text().len() >= MIN_SECRET_BYTES && !is_known {
                 self.1.push((name.to_owned(), disguise));
             }
         }
@@ -139,7 +139,7 @@ impl Redaction {
 
     /// Adds a variable of the environment that a program gets, if it is set.
     pub fn note_variable(&mut self, name: &str) {
-        if let Some(value) = environment(name) {
+        if let Some(value) = read_variable(name) {
             self.note(name, &value);
         }
     }
@@ -241,7 +241,7 @@ impl fmt::Debug for Redaction {
 }
 
 /// Returns common forms of a secret: plain, in a URL, in a form and in JSON.
-fn forms(value: &str) -> Vec<String> {
+fn common_forms(value: &str) -> Vec<String> {
     let url = url_encoded(value);
     // Some programs encode other characters than the standard says, or write lower-case digits.
     let form = url.replace("%20", "+").replace("%2A", "*").replace('~', "%7E");
@@ -309,24 +309,25 @@ mod tests {
         let text: Text =
             serde_json::from_value(json!({ "secret": "CARGO_PKG_NAME", "prefix": "Bearer " }))
                 .unwrap();
-        let mut seen = Redaction::default();
-        assert_eq!(text.resolve(&mut seen).unwrap(), "Bearer secrets");
-        assert!(!format!("{text:?} {seen:?}").contains("secrets"));
+        let mut redaction = Redaction::default();
+        assert_eq!(text.resolve(&mut redaction).unwrap(), "Bearer secrets");
+        assert!(!format!("{text:?} {redaction:?}").contains("secrets"));
         let output = json!({ "secrets": ["my secrets!", 1], "b": "x" });
         let expected = json!({ "***CARGO_PKG_NAME***": ["my ***CARGO_PKG_NAME***!", 1], "b": "x" });
-        assert_eq!(seen.clean_value(output), expected);
-        let failed = seen.clean_result(Err(ToolError::failed("no secrets here").without_retry()));
+        assert_eq!(redaction.clean_value(output), expected);
+        let failed =
+            redaction.clean_result(Err(ToolError::failed("no secrets here").without_retry()));
         assert_eq!(failed, Err(ToolError::failed("no ***CARGO_PKG_NAME*** here").without_retry()));
     }
 
     #[test]
     fn secrets_are_redacted_in_binaries() {
-        let mut seen = Redaction::default();
-        seen.note("KEY", "ein größerer Schlüssel");
+        let mut redaction = Redaction::default();
+        redaction.note("KEY", "ein größerer Schlüssel");
         let secret = "ein größerer Schlüssel";
         let encoded = url_encoded(secret);
         let cleaned =
-            |bytes: &[u8]| STANDARD.decode(seen.clean_base64(STANDARD.encode(bytes))).unwrap();
+            |bytes: &[u8]| STANDARD.decode(redaction.clean_base64(STANDARD.encode(bytes))).unwrap();
         for hidden in [secret, &encoded, &base64(secret.as_bytes())] {
             let is_clean = |bytes: &[u8]| {
                 let text = String::from_utf8_lossy(bytes);
@@ -340,7 +341,10 @@ mod tests {
         }
         let binary: Vec<u8> = (0..=255).collect();
         assert_eq!(cleaned(&binary), binary);
-        assert_eq!(seen.clean_base64(format!("no base 64: {secret}")), "no base 64: ***KEY***");
+        assert_eq!(
+            redaction.clean_base64(format!("no base 64: {secret}")),
+            "no base 64: ***KEY***"
+        );
     }
 
     #[test]
@@ -365,19 +369,19 @@ mod tests {
 
     #[test]
     fn the_longest_secret_is_redacted_first_in_every_form() {
-        let mut seen = Redaction::default();
-        seen.note("SHORT", "abc");
-        seen.note("INNER", "pass");
-        seen.note("OUTER", "pass/word\n");
-        let cleaned = seen.clean("abc pass pass/word pass%2Fword%0A".to_owned());
+        let mut redaction = Redaction::default();
+        redaction.note("SHORT", "abc");
+        redaction.note("INNER", "pass");
+        redaction.note("OUTER", "pass/word\n");
+        let cleaned = redaction.clean("abc pass pass/word pass%2Fword%0A".to_owned());
         assert_eq!(cleaned, "abc ***INNER*** ***OUTER*** ***OUTER***");
     }
 
     #[test]
     fn a_secret_is_redacted_in_every_printed_form() {
-        let mut seen = Redaction::default();
+        let mut redaction = Redaction::default();
         let secret = "a~b c/\"d\"*\nsecond line of it\n";
-        seen.note("KEY", secret);
+        redaction.note("KEY", secret);
         let quoted = json!(secret).to_string();
         let encoded = base64(format!("user:{secret}").as_bytes());
         for printed in [
@@ -393,7 +397,7 @@ mod tests {
             encoded.replace('+', "-").replace('/', "_"),
             encoded,
         ] {
-            let cleaned = seen.clean(format!("before {printed} behind"));
+            let cleaned = redaction.clean(format!("before {printed} behind"));
             assert!(cleaned.contains("***KEY***"), "{printed}: {cleaned}");
             assert!(!cleaned.contains("second") && cleaned.len() < 45, "{printed}: {cleaned}");
         }
@@ -403,9 +407,9 @@ mod tests {
     /// 64 in lines.
     #[test]
     fn a_secret_is_redacted_in_every_encoding() {
-        let mut seen = Redaction::default();
+        let mut redaction = Redaction::default();
         let secret = "p@ss(w)o!rd*'x~y of a length that takes more than one line of base 64";
-        seen.note("KEY", secret);
+        redaction.note("KEY", secret);
         let rest = "%20of%20a%20length%20that%20takes%20more%20than%20one%20line%20of%20base%2064";
         let in_lines = |by: usize, end: &str| {
             let encoded = base64(format!("user:{secret}").as_bytes());
@@ -422,24 +426,24 @@ mod tests {
             in_lines(60, "\n  "),
             in_lines(76, "\\n"),
         ] {
-            let cleaned = seen.clean(format!("before {printed} behind"));
+            let cleaned = redaction.clean(format!("before {printed} behind"));
             assert!(cleaned.contains("***KEY***") && cleaned.len() < 45, "{printed}: {cleaned}");
-            assert!(printed.len() <= seen.longest() + 10, "{printed}");
+            assert!(printed.len() <= redaction.longest() + 10, "{printed}");
         }
         let plain = "100% of\nit";
-        assert_eq!(seen.clean(plain.to_owned()), plain);
+        assert_eq!(redaction.clean(plain.to_owned()), plain);
     }
 
     #[test]
     fn a_numeric_secret_is_redacted_as_a_json_number() {
-        let mut seen = Redaction::default();
-        seen.note("PIN", "98765432109");
-        seen.note("LONG", "987654321098765432109876");
+        let mut redaction = Redaction::default();
+        redaction.note("PIN", "98765432109");
+        redaction.note("LONG", "987654321098765432109876");
         let output: Value =
             serde_json::from_str("[98765432109, 98765432109.0, 987654321098765432109876, 1]")
                 .unwrap();
         let expected = json!(["***PIN***", "***PIN***", "***LONG***", 1]);
-        assert_eq!(seen.clean_value(output), expected);
+        assert_eq!(redaction.clean_value(output), expected);
     }
 
     #[test]

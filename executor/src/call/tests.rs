@@ -168,7 +168,7 @@ impl Trial {
                         Err(err) => err.to_string(),
                     };
                     writeln!(story, "{ms} {end}").unwrap();
-                    assert!(reports.recv().now_or_never().is_none(), "it has ended");
+                    assert!(reports.recv().now_or_never().is_none(), "a finished call sends no report");
                     return (story, ended.result.map(|answer| answer.output));
                 }
                 (_, it) = reports.recv() => {

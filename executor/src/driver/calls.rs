@@ -64,7 +64,8 @@ impl Driver {
                 if started.effect.unwrap_or(callee.policy.effect) == Effect::Read {
                     self.launch_call(call, callee.policy.cache_ttl_ms);
                 } else {
-                    // The plan may store that all its tools only read.
+                    // When the plan was compiled, all its tools may have been reads. The claim then
+                    // began without a safe lease.
                     self.claim.needs_safe_lease = true;
                     self.held_starts.push_back((seq, HeldStart::Call(Box::new(call))));
                 }
@@ -179,7 +180,7 @@ impl Driver {
         self.progress_counts.remove(&task);
         match result {
             Err(error) if is_gone => {
-                // Must precede the decision, which may start the task again.
+                // Do this before the decision, because the decision may start the task again.
                 self.tool_presence.invalidate();
                 self.decide(Input::NotCalled { task, attempt, error });
             }

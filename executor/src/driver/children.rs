@@ -48,7 +48,7 @@ pub(super) struct Child {
     options: ExecutionOptions,
     parent: Parent,
     calls: ChildCalls,
-    /// The child of the attempt before, whose calls this one takes over.
+    /// The child of the previous attempt, whose calls this one takes over.
     earlier: Option<ExecutionId>,
     /// The parent stops, so the child must stop too.
     is_stopped: bool,

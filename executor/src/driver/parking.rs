@@ -20,7 +20,7 @@ pub(super) enum StartPermission {
     /// Not while the lease is in doubt, because another worker may have claimed the execution. The
     /// driver then records no start, since it could not call the tool after the append.
     Later,
-    /// Not on this worker: it drains, or a tool is missing.
+    /// Not on this worker, because it drains or lacks a tool.
     Elsewhere,
 }
 

@@ -21,7 +21,7 @@ const MAX_EVENTS: usize = 4_096;
 const MAX_BYTES: usize = 8 << 20;
 /// Delay before the first retry of a failed append. Doubles with each retry, up to the poll
 /// interval.
-const BACKOFF: Duration = Duration::from_millis(5);
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(5);
 
 pub(super) struct PendingEvents {
     durable: Seq,
@@ -186,7 +186,7 @@ impl PendingEvents {
         }
         debug!(execution = %id, %err, "an append failed, reading the log");
         let InFlightAppend { events, head, handled_commands: heard, .. } = flight;
-        let mut wait = BACKOFF;
+        let mut wait = MIN_RETRY_DELAY;
         let mut last = StoreError::Unavailable(err.to_string());
         for _ in 0..context.options.store_tries {
             match compare_log(&*context.store, id, self.durable, &events).await {

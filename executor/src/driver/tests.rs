@@ -170,7 +170,7 @@ async fn a_child_is_polled_by_one_job_at_a_time() {
     driver.watch_finished_child(child, numbered(1));
     driver.watch_finished_child(child, numbered(2));
     driver.watch_children();
-    assert_eq!(driver.jobs.len(), 3, "one that knows more took the place of one");
+    assert_eq!(driver.jobs.len(), 3, "a newer watch replaced an older one");
     // The plan of the children is missing, so each watch ends, and one was replaced.
     let mut looked = Vec::new();
     while let Some(done) = driver.jobs.join_next().await {
@@ -222,13 +222,16 @@ async fn a_tool_that_disappears_before_its_call_interrupts_the_attempt() {
     let command = Command::Approve { step: of, item: None, approved: true, comment: None };
     let at = scene.context.clock.now();
     scene.driver.apply_command(SentCommand { id, execution, at, command }, true);
-    assert!(scene.driver.is_held(task(0)), "it waits for its record");
+    assert!(scene.driver.is_held(task(0)), "the call waits until its start is durable");
     let (toolbox, name) = (scene.context.toolbox.clone(), "set".parse().unwrap());
     let set = toolbox.whole_set(&name).unwrap();
     toolbox.remove_set(&name);
     scene.write().await;
     assert_eq!(scene.kinds().await.last(), Some(&"step_interrupted"));
-    assert!(scene.driver.can_park() && scene.driver.next_due_at() <= Some(at), "it is let go");
+    assert!(
+        scene.driver.can_park() && scene.driver.next_due_at() <= Some(at),
+        "the execution is parked"
+    );
     let StepState::Retrying { error: Some(error), .. } =
         &scene.driver.execution.step(StepNumber::new(0)).state
     else {
@@ -236,11 +239,14 @@ async fn a_tool_that_disappears_before_its_call_interrupts_the_attempt() {
     };
     assert!(error.message.contains("`set.endless`"), "{error}");
     toolbox.put_set(set);
-    assert!(matches!(scene.driver.next_input().await, DriverInput::Woken), "it hears of it");
+    assert!(
+        matches!(scene.driver.next_input().await, DriverInput::Woken),
+        "the driver wakes when the tool is back"
+    );
     scene.driver.decide(Input::Woken);
     scene.write().await;
     assert_eq!(scene.kinds().await.last(), Some(&"step_started"));
-    assert_eq!(scene.driver.jobs.len(), 1, "it is called");
+    assert_eq!(scene.driver.jobs.len(), 1, "the tool is called");
 }
 
 /// Regression: the command left the inbox at once. A driver that crashed before it had read the
@@ -365,7 +371,7 @@ async fn a_permit_of_a_cancelled_request_starts_no_step() {
     scene.driver.collect_results(permit);
     scene.write().await;
     assert!(scene.driver.execution.agenda().running().is_empty());
-    assert_eq!(scene.driver.permit_requests.open_requests(), 1, "the later ask is out");
+    assert_eq!(scene.driver.permit_requests.open_requests(), 1, "the later request still runs");
 }
 
 /// Regression: a compensation waited for the permit of a step that would never start.

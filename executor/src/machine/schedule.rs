@@ -199,7 +199,7 @@ impl Decision<'_> {
     }
 
     /// Returns the key of an earlier call whose outcome is unknown. Warns if that call had other
-    /// parameters, because this call then has a key of its own.
+    /// parameters, because this call then gets a new key.
     fn take_over_key(
         &self,
         task: Task,

@@ -360,7 +360,7 @@ impl Story {
         task.parameters.as_deref().unwrap().clone()
     }
 
-    /// Ends running attempts, and those that start then, until no attempt is running.
+    /// Ends running attempts, and attempts that start meanwhile, until no attempt is running.
     fn run(&mut self, end: impl Fn(Task) -> Result<Value, ToolError>) -> &mut Self {
         for _ in 0..100_000 {
             let Some(task) = self.execution.agenda().running().first().copied() else { break };

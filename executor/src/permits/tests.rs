@@ -119,7 +119,7 @@ async fn a_cancelled_request_blocks_no_other() {
     for n in 0..3 {
         let waiting = scene.permits.acquire_permit(format!("hasty {n}"), vec![limit.clone()], 1);
         let waited = time::timeout(Duration::from_millis(50), waiting).await;
-        assert!(waited.is_err(), "somebody else has the place");
+        assert!(waited.is_err(), "another call holds the permit");
     }
     scene.comes("patient", 0, 0).await;
     let at = scene.turn_of("patient").await.as_millis();
@@ -147,7 +147,7 @@ async fn a_permit_that_arrives_after_its_request_was_cancelled_is_released() {
     let asking = Some(slow.boxed());
     drop(HeldPermit { permits: Arc::clone(&scene.permits), permit: Some(permit), asking });
     time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(is_answered.load(Ordering::Relaxed), 1, "what is on the wire arrives");
+    assert_eq!(is_answered.load(Ordering::Relaxed), 1, "a request that was sent is answered");
     scene.comes("next", 0, 0).await;
     let at = scene.turn_of("next").await;
     assert!(at < Duration::from_secs(3), "{at:?}");

@@ -1,4 +1,4 @@
-//! Executions that a worker knows of and does not drive.
+//! Executions that a worker knows and does not drive.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::pending_heads::PendingHeads;
 use crate::required_tools::RequiredTools;
 
-/// Damaged executions that are remembered. A worker looks at the others now and then.
+/// Damaged executions that a worker remembers. It tries all others again at each scan.
 const MAX_DAMAGED: usize = 4_096;
 
 #[derive(Debug)]
@@ -19,18 +19,18 @@ pub(super) struct Backlog {
     /// Executions that drivers gave up, with the newest known claim. The worker claims them again
     /// unless another worker has.
     pub(super) given_up: BTreeMap<ExecutionId, Epoch>,
-    /// Due executions at the last scan that need a tool which is not here.
+    /// Number of due executions at the last scan that need a tool which this node lacks.
     pub(super) missing_tools: usize,
-    /// The tools that started ones of these still need.
+    /// The tools that started executions among these still need.
     pub(super) required_tools: BTreeMap<ExecutionId, RequiredTools>,
-    /// Where the scan continues behind these, while there are many.
+    /// Position at which the next scan continues, if many due executions lack their tools.
     pub(super) cursor: Option<QueuePosition>,
-    /// Orphans that another worker should claim, and since when they are known.
+    /// Orphans that another worker should claim, and the time at which this worker found each.
     pub(super) orphans: BTreeMap<ExecutionId, Instant>,
-    /// Executions that cannot be driven, and until when they are left alone.
+    /// Executions that cannot be driven, and the time of the next attempt.
     pub(super) damaged: BTreeMap<ExecutionId, Instant>,
     pub(super) pending_heads: PendingHeads,
-    /// When the worker last looked for executions that it owns and does not drive.
+    /// Time at which the worker last looked for executions that it owns and does not drive.
     pub(super) swept_at: Instant,
 }
 

@@ -120,7 +120,7 @@ pub(crate) fn step(id: &str, tool: &str, parameters: Value) -> UncheckedStep {
     }
 }
 
-/// Returns a plan under an identifier of its own.
+/// Returns a plan with a new id.
 pub(crate) fn plan(steps: Vec<UncheckedStep>) -> Arc<Plan> {
     let now = Timestamp::UNIX_EPOCH;
     let about = PlanInfo {
@@ -180,7 +180,7 @@ impl Scene {
         log.iter().map(|recorded| recorded.event.kind()).collect()
     }
 
-    /// Waits until a log has an event of a kind. Fails after a time limit.
+    /// Waits until a log has an event of this kind. Fails after a time limit.
     async fn until_told(&self, id: ExecutionId, kind: &str, within: Duration) {
         let mut look = time::interval(Duration::from_millis(10));
         let wait = async {
@@ -309,7 +309,7 @@ fn door() -> ToolSet {
 }
 
 fn close(toolbox: &Toolbox) {
-    assert!(toolbox.remove_set(&door().name), "it was open");
+    assert!(toolbox.remove_set(&door().name), "the set was registered");
 }
 
 fn after(step: UncheckedStep, others: &[&str]) -> UncheckedStep {
@@ -337,7 +337,7 @@ async fn an_execution_whose_tool_disappears_waits_for_it() {
     assert!(head.due.is_some_and(|due| due <= head.created_at), "others find it");
     time::sleep(Duration::from_mins(1)).await;
     let expected = ["created", "claimed", "step_started", "step_succeeded"];
-    assert_eq!(scene.kinds(id).await, expected, "nobody claims it for nothing");
+    assert_eq!(scene.kinds(id).await, expected, "no worker claims it without a reason");
     scene.toolbox.put_set(door());
     scene.until(id, ExecutionState::Completed, Duration::from_secs(5)).await;
     assert!(!scene.kinds(id).await.contains(&"step_interrupted"));
@@ -393,7 +393,11 @@ async fn a_tool_that_only_finished_steps_used_is_not_required() {
     scene.until_told(id, "step_succeeded", Duration::from_secs(5)).await;
     close(&scene.toolbox);
     time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(scene.store.head(id).await.unwrap().unwrap().owner, None, "it is put aside");
+    assert_eq!(
+        scene.store.head(id).await.unwrap().unwrap().owner,
+        None,
+        "the worker released the execution"
+    );
     scene.until(id, ExecutionState::Completed, Duration::from_secs(40)).await;
 }
 
@@ -454,8 +458,12 @@ async fn a_damaged_execution_is_not_claimed_at_every_poll() {
     }
     time::advance(Duration::from_mins(11)).await;
     worker.deliver_commands().await;
-    assert_eq!(worker.drivers.len(), 1, "it may be mended by now");
-    assert_eq!(store.list_commands(Some(id)).await.unwrap().len(), 1, "what was asked for is kept");
+    assert_eq!(worker.drivers.len(), 1, "the worker tries the damaged execution again");
+    assert_eq!(
+        store.list_commands(Some(id)).await.unwrap().len(),
+        1,
+        "the command stays in the inbox"
+    );
 }
 
 /// Regression: the claim waited for the next sweep.

@@ -127,7 +127,7 @@ pub async fn store_binaries(
 
 /// The call has taken effect, so it must not be repeated.
 fn not_stored_error(err: &StoreError) -> ToolError {
-    let why = format!("the tool returned a binary that could not be kept: {err}");
+    let why = format!("the binary that the tool returned could not be stored: {err}");
     ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why).without_retry()
 }
 

@@ -28,12 +28,26 @@ pub const SET: &str = "faber_agent";
 /// Bytes of a result that a model reads. Each turn repeats them.
 pub const RESULT_BYTES: usize = 32 << 10;
 
-/// The name, the greatest effect and the description of each dispatch tool.
-const DISPATCH_TOOLS: [(&str, Effect, &str); 3] = [
-    ("faber_agent.read", Effect::Read, "Calls a tool that only looks."),
-    ("faber_agent.repeat", Effect::Idempotent, "Calls a tool that may be called again."),
-    ("faber_agent.call", Effect::Once, "Calls a tool."),
+const DISPATCH_TOOLS: [DispatchTool; 3] = [
+    DispatchTool {
+        name: "faber_agent.read",
+        effect: Effect::Read,
+        description: "Calls a tool that changes nothing.",
+    },
+    DispatchTool {
+        name: "faber_agent.repeat",
+        effect: Effect::Idempotent,
+        description: "Calls a tool that is safe to call again.",
+    },
+    DispatchTool { name: "faber_agent.call", effect: Effect::Once, description: "Calls a tool." },
 ];
+
+struct DispatchTool {
+    name: &'static str,
+    /// The greatest effect of the tools that it may call.
+    effect: Effect,
+    description: &'static str,
+}
 
 /// The tools that an agent may call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,9 +95,9 @@ struct DispatchParameters {
 
 /// Returns the dispatch tool for an effect.
 pub fn dispatch_tool_name(effect: Effect) -> ToolName {
-    let entry =
-        DISPATCH_TOOLS.iter().find(|entry| entry.1 == effect).expect("every effect has an entry");
-    entry.0.parse().expect("tool names are literals")
+    let tool =
+        DISPATCH_TOOLS.iter().find(|tool| tool.effect == effect).expect("every effect has a tool");
+    tool.name.parse().expect("tool names are literals")
 }
 
 /// Returns `true` for a dispatch tool.
@@ -92,15 +106,12 @@ pub fn is_dispatch_tool(toolbox: &Toolbox, tool: &ToolName) -> bool {
 }
 
 fn allowed_effect(tool: &ToolName) -> Option<Effect> {
-    DISPATCH_TOOLS.iter().find(|entry| entry.0 == tool.as_str()).map(|entry| entry.1)
+    DISPATCH_TOOLS.iter().find(|known| known.name == tool.as_str()).map(|known| known.effect)
 }
 
 /// Returns the dispatch tools. Plans of agents are compiled with them.
 pub fn dispatch_tools() -> Vec<Arc<dyn Tool>> {
-    DISPATCH_TOOLS
-        .iter()
-        .map(|entry| Arc::new(CatalogEntry::new(*entry)) as Arc<dyn Tool>)
-        .collect()
+    DISPATCH_TOOLS.iter().map(|tool| Arc::new(CatalogEntry::new(tool)) as Arc<dyn Tool>).collect()
 }
 
 impl Reach {
@@ -261,7 +272,7 @@ fn clip_result(result: &Value, most: usize) -> Option<String> {
 struct CatalogEntry(Arc<ToolDefinition>);
 
 impl CatalogEntry {
-    fn new((name, effect, description): (&str, Effect, &str)) -> Self {
+    fn new(tool: &DispatchTool) -> Self {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -274,12 +285,12 @@ impl CatalogEntry {
             "additionalProperties": false,
         });
         Self(Arc::new(ToolDefinition {
-            name: name.parse().expect("tool names are literals"),
+            name: tool.name.parse().expect("tool names are literals"),
             set: SET.parse().expect("the set's name is a literal"),
-            description: description.to_owned(),
+            description: tool.description.to_owned(),
             input_schema: schema,
             output_schema: None,
-            effect,
+            effect: tool.effect,
             examples: Vec::new(),
             is_callable: true,
         }))

@@ -38,11 +38,11 @@ pub fn flow() -> ToolSet {
 
 /// Returns the milliseconds in the parameters of `flow.sleep`.
 pub fn sleep_ms(parameters: &Value) -> Option<u64> {
-    whole(parameters.get("ms")?).filter(|ms| *ms <= SLEEP_MS)
+    read_whole_number(parameters.get("ms")?).filter(|ms| *ms <= SLEEP_MS)
 }
 
 /// Reads a whole number, which may be written as `1000.0`. JSON Schema calls that an integer.
-fn whole(value: &Value) -> Option<u64> {
+fn read_whole_number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| {
         let number = value.as_f64().filter(|number| number.fract() == 0.0)?;
         format!("{number:.0}").parse().ok()
@@ -78,13 +78,13 @@ const TABLE: [Entry; 8] = [
     Entry {
         kind: Kind::Noop,
         name: "flow.noop",
-        description: "Does nothing, whatever it is given, and returns null.",
+        description: "Does nothing and returns null. Ignores parameters.",
         schema: anything,
     },
     Entry {
         kind: Kind::Effect,
         name: "flow.effect",
-        description: "Does nothing, whatever it is given, and returns null, but counts as something that must not happen twice.",
+        description: "Does nothing and returns null, but counts as a call that must not be repeated.",
         schema: anything,
     },
     Entry {
@@ -97,7 +97,7 @@ const TABLE: [Entry; 8] = [
                 "properties": {
                     "ms": {
                         "type": "integer",
-                        "description": "How long, in milliseconds.",
+                        "description": "Duration in milliseconds.",
                         "minimum": 0,
                         "maximum": SLEEP_MS,
                     },
@@ -115,12 +115,12 @@ const TABLE: [Entry; 8] = [
             json!({
                 "type": "object",
                 "properties": {
-                    "message": { "type": "string", "description": "What the error says." },
-                    "code": { "type": "string", "description": "The error's code; `tool.failed` by default.", "minLength": 1 },
-                    "retryable": { "type": "boolean", "description": "Whether another attempt may help." },
+                    "message": { "type": "string", "description": "Message of the error." },
+                    "code": { "type": "string", "description": "Code of the error. Default: `tool.failed`.", "minLength": 1 },
+                    "retryable": { "type": "boolean", "description": "True if another attempt may succeed. Default: the code decides." },
                     "times": {
                         "type": "integer",
-                        "description": "How many attempts fail; all by default.",
+                        "description": "Number of attempts that fail before one succeeds. Default: all fail.",
                         "minimum": 0,
                     },
                 },
@@ -132,12 +132,12 @@ const TABLE: [Entry; 8] = [
     Entry {
         kind: Kind::Wait,
         name: "flow.wait",
-        description: "Waits for a signal and returns what came with it.",
+        description: "Waits for a signal and returns its payload.",
         schema: || {
             json!({
                 "type": "object",
                 "properties": {
-                    "name": { "type": "string", "description": "The name of the signal.", "minLength": 1 },
+                    "name": { "type": "string", "description": "Name of the signal.", "minLength": 1 },
                 },
                 "required": ["name"],
                 "additionalProperties": false,
@@ -147,12 +147,12 @@ const TABLE: [Entry; 8] = [
     Entry {
         kind: Kind::Replan,
         name: REPLAN,
-        description: "Asks for another plan: when this one is done, a model says how to go on, and is told what every step returned.",
+        description: "Asks a model for the next version of the plan after all steps have finished. The model gets all outputs.",
         schema: || {
             json!({
                 "type": "object",
                 "properties": {
-                    "goal": { "type": "string", "description": "What is still to be done, in words." },
+                    "goal": { "type": "string", "description": "The work that is left to do, in words." },
                 },
             })
         },
@@ -160,7 +160,7 @@ const TABLE: [Entry; 8] = [
     Entry {
         kind: Kind::Compute,
         name: COMPUTE,
-        description: "Calculates a value from others: a CEL expression whose names are the fields of `values`.",
+        description: "Calculates a value with a CEL expression. The fields of `values` are its variables.",
         schema: compute::schema,
     },
 ];
@@ -222,7 +222,7 @@ async fn sleep(parameters: &Value, cx: &ToolContext) -> Result<Value, ToolError>
         biased;
         () = tokio::time::sleep(Duration::from_millis(ms)) => Ok(Value::Null),
         () = cx.cancel.cancelled() => {
-            Err(ToolError::new(ErrorCode::CANCELLED, "the sleep was cut short"))
+            Err(ToolError::new(ErrorCode::CANCELLED, "the sleep was cancelled"))
         }
     }
 }
@@ -230,7 +230,7 @@ async fn sleep(parameters: &Value, cx: &ToolContext) -> Result<Value, ToolError>
 fn wait(parameters: &Value) -> ToolError {
     let name = parameters.get("name").and_then(Value::as_str).unwrap_or_default();
     ToolError::failed(format!(
-        "`flow.wait` waits for the signal `{name}` of an execution, and this call belongs to none: \
+        "`flow.wait` needs an execution that receives the signal `{name}`: \
          make it a step of a plan"
     ))
     .without_retry()
@@ -249,7 +249,7 @@ fn fail(parameters: Value, cx: &ToolContext) -> Result<Value, ToolError> {
     let fail: Fail = serde_json::from_value(parameters)
         .map_err(|err| ToolError::new(ErrorCode::INVALID_PARAMETERS, err.to_string()))?;
     let attempt = cx.call.as_ref().map_or(Attempt::FIRST, |call| call.attempt);
-    let times = fail.times.as_ref().and_then(whole).unwrap_or(u64::MAX);
+    let times = fail.times.as_ref().and_then(read_whole_number).unwrap_or(u64::MAX);
     if u64::from(attempt.get()) > times {
         return Ok(Value::Null);
     }
@@ -344,7 +344,7 @@ mod tests {
 
     #[tokio::test]
     async fn wait_fails_outside_of_a_plan() {
-        check("flow.wait", json!({ "name": "go" }), 1, expect!["tool.failed: `flow.wait` waits for the signal `go` of an execution, and this call belongs to none: make it a step of a plan (retryable: false)"]).await;
+        check("flow.wait", json!({ "name": "go" }), 1, expect!["tool.failed: `flow.wait` needs an execution that receives the signal `go`: make it a step of a plan (retryable: false)"]).await;
     }
 
     #[test]

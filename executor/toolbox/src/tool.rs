@@ -250,14 +250,14 @@ mod tests {
 
     use super::*;
 
-    /// What only readers of the code are told.
+    /// A comment that only readers of the code see.
     #[derive(JsonSchema)]
     #[expect(dead_code, reason = "only its schema is looked at")]
     struct Args {
-        /// A thing that is told in
+        /// A description with
         /// two lines.
         ///
-        /// And more of it.
+        /// And a second paragraph.
         description: String,
         inner: Inner,
     }
@@ -283,7 +283,7 @@ mod tests {
             },
             "required": ["much"],
         });
-        let told = "A thing that is told in two lines.\n\nAnd more of it.";
+        let told = "A description with two lines.\n\nAnd a second paragraph.";
         let expected = json!({
             "type": "object",
             "properties": {

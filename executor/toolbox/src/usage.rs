@@ -51,7 +51,7 @@ impl Meter {
         }
     }
 
-    /// Adds the counts to the store. After an error, the counts remain for the next time.
+    /// Adds the counts to the store. After an error, the counts remain for the next flush.
     pub async fn flush(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
         let _adding = self.adding.lock().await;
         let taken =
@@ -66,7 +66,7 @@ impl Meter {
             }
             added
         });
-        // At once, so that they share commits.
+        // All additions run at the same time, so that they share commits.
         join_all(additions).await.into_iter().collect()
     }
 

@@ -48,7 +48,7 @@ use super::http::{HttpRun, HttpTool};
 
 /// Time limit for reading the pipes of a command that has exited. A process that the command
 /// started may keep them open forever.
-const DRAIN: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The configuration of a tool that is a command or an HTTP call.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -300,35 +300,35 @@ impl Tool for CommandRunner {
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         let run = self.run.as_ref().ok_or_else(|| self.not_callable())?;
-        let mut seen = Redaction::default();
-        let env = variables(&run.env, &mut seen)?;
-        self.launcher.note_passed_secrets(&run.pass, &mut seen);
+        let mut redaction = Redaction::default();
+        let env = variables(&run.env, &mut redaction)?;
+        self.launcher.note_passed_secrets(&run.pass, &mut redaction);
         if let Some(confinement) = &run.confine {
-            self.launcher.note_passed_secrets(&confinement.pass, &mut seen);
+            self.launcher.note_passed_secrets(&confinement.pass, &mut redaction);
         }
-        let mut running = Running::start((run, &env), &self.launcher, &parameters, &cx)?;
+        let mut running = Running::start(run, &env, &self.launcher, &parameters, &cx)?;
         let ended = tokio::select! {
             biased;
             // A command that has exited has a result, even if the call is cancelled at the same
             // time.
-            ended = running.finish(self.most) => Some(ended),
+            ended = running.wait_for_end(self.most) => Some(ended),
             () = cx.cancel.cancelled() => None,
         };
         let Some(ended) = ended else {
-            return Err(stopped(run.command.program(), running.group.stop().await));
+            return Err(stopped_error(run.command.program(), running.group.stop().await));
         };
-        let said = running.stderr.redacted_text(&seen);
-        let answer = running.answer(run.command.program(), ended, self.most, &seen);
+        let stderr = running.stderr.redacted_text(&redaction);
+        let answer = running.read_answer(run.command.program(), ended, self.most, &redaction);
         if answer.is_ok() {
-            cx.aside.leave(said);
+            cx.aside.leave(stderr);
         }
-        seen.clean_result(answer)
+        redaction.clean_result(answer)
     }
 }
 
 /// Makes the error for a cancelled command. The outcome is unknown even with status 0: a program
 /// may exit with 0 after its work or after a cleanup.
-fn stopped(program: &str, status: Option<ExitStatus>) -> ToolError {
+fn stopped_error(program: &str, status: Option<ExitStatus>) -> ToolError {
     let how = status.map_or_else(|| "did not".to_owned(), describe_status);
     let message = format!(
         "Faber told `{program}` to stop, and it {how}: it is unknown whether its work was done"
@@ -360,7 +360,8 @@ struct TooMuch;
 
 impl Running {
     fn start(
-        (run, env): (&Run, &BTreeMap<String, String>),
+        run: &Run,
+        env: &BTreeMap<String, String>,
         launcher: &Launcher,
         parameters: &Value,
         cx: &ToolContext,
@@ -389,7 +390,7 @@ impl Running {
         Ok(Self { group, output: Vec::new(), stderr: Tail::default() })
     }
 
-    async fn finish(&mut self, most: usize) -> Ended {
+    async fn wait_for_end(&mut self, most: usize) -> Ended {
         let Self { group, output, stderr: tail } = self;
         let child = group.child();
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
@@ -413,7 +414,7 @@ impl Running {
                 // The processes that the command started must not outlive it or keep its pipes
                 // open.
                 group.kill();
-                if let Ok(Err(TooMuch)) = timeout(DRAIN, streams).await {
+                if let Ok(Err(TooMuch)) = timeout(DRAIN_TIMEOUT, streams).await {
                     return Ended::PrintedTooMuch;
                 }
                 status
@@ -422,12 +423,12 @@ impl Running {
         status.map_or_else(Ended::Lost, Ended::Exited)
     }
 
-    fn answer(
+    fn read_answer(
         self,
         program: &str,
         ended: Ended,
         most: usize,
-        seen: &Redaction,
+        redaction: &Redaction,
     ) -> Result<Value, ToolError> {
         let status = match ended {
             Ended::Exited(status) => status,
@@ -446,16 +447,16 @@ impl Running {
         if status.success() {
             return Ok(parse(&self.output));
         }
-        let text = self.stderr.redacted_text(seen);
+        let text = self.stderr.redacted_text(redaction);
         if let Some(why) = refusal_reason(status.code(), &text) {
             let message = format!("`{program}` was not started: {why}");
             return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry());
         }
-        let said = match text {
+        let detail = match text {
             text if text.is_empty() => String::new(),
             text => format!(": {text}"),
         };
-        let error = ToolError::failed(format!("`{program}` {}{said}", describe_status(status)));
+        let error = ToolError::failed(format!("`{program}` {}{detail}", describe_status(status)));
         // A command chooses its exit status itself. A signal stops it at any point.
         Err(if status.code().is_some() { error } else { error.with_unknown_outcome() })
     }
@@ -524,7 +525,7 @@ mod tests {
         let (env, cx) = (BTreeMap::new(), ToolContext::detached());
         // From here on, no task reads or writes for the command.
         let running =
-            Running::start((&run, &env), &Launcher::unconfined(), &parameters, &cx).unwrap();
+            Running::start(&run, &env, &Launcher::unconfined(), &parameters, &cx).unwrap();
         let until = std::time::Instant::now() + Duration::from_secs(30);
         while !done.exists() {
             assert!(std::time::Instant::now() < until, "the command waits for its parameters");

@@ -83,7 +83,7 @@ impl Caller {
         tool: &ToolDefinition,
         mut asked: Outgoing,
         cx: &ToolContext,
-        seen: &Redaction,
+        redaction: &Redaction,
     ) -> Result<Reply, ToolError> {
         if tool.effect != Effect::Read
             && let Some(key) = cx.idempotency_key()
@@ -102,7 +102,7 @@ impl Caller {
             biased;
             sent = sent => match sent {
                 Ok(Ok(reply)) => Ok(reply),
-                Ok(Err(broken)) => Err(failure(&broken, tool.effect, seen)),
+                Ok(Err(broken)) => Err(failure(&broken, tool.effect, redaction)),
                 Err(_) => {
                     let seconds = self.patience.unwrap_or_default().as_secs();
                     let message = format!("`{host}` did not answer within {seconds} s");
@@ -138,10 +138,10 @@ impl Tool for HttpTool {
     }
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
-        let mut seen = Redaction::default();
-        let asked = self.run.build_request(&parameters, &mut seen)?;
-        let reply = self.caller.call(&self.definition, asked, &cx, &seen).await?;
-        output(reply, self.definition.effect, self.caller.most, &seen)
+        let mut redaction = Redaction::default();
+        let asked = self.run.build_request(&parameters, &mut redaction)?;
+        let reply = self.caller.call(&self.definition, asked, &cx, &redaction).await?;
+        output(reply, self.definition.effect, self.caller.most, &redaction)
     }
 }
 

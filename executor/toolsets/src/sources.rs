@@ -147,7 +147,8 @@ impl Sources {
         self.let_go(&config.name);
         let mut set = config.empty_set(SetStatus::Connecting);
         if let Source::Tools(tools) = &config.source {
-            let made = self.commands(&config.name, config.with_effects(tools), &BTreeMap::new());
+            let made =
+                self.build_commands(&config.name, config.with_effects(tools), &BTreeMap::new());
             self.toolbox.put_set(made.within(set));
             return;
         }
@@ -162,10 +163,10 @@ impl Sources {
                     .with_launcher(self.needs.launcher.clone());
                 let availability = supervisor.availability();
                 let reconnect = move || availability.request_start();
-                self.keep(name, reconnect, |stop| supervisor.run(stop));
+                self.keep_connected(name, reconnect, |stop| supervisor.run(stop));
             }
-            Source::OpenApi(api) => self.ask(set, api, effects),
-            Source::GraphQl(api) => self.ask(set, api, effects),
+            Source::OpenApi(api) => self.ask_for_tools(set, api, effects),
+            Source::GraphQl(api) => self.ask_for_tools(set, api, effects),
             Source::Tools(_) => {}
             Source::Documents(documents) => {
                 let tools = documents::tools(&name, &documents, self.output_bytes);
@@ -201,20 +202,20 @@ impl Sources {
             .iter()
             .rev()
             .filter_map(|tool| Some((&tool.name, (tool, *by_name.get(&tool.name)?))));
-        let made = self.commands(&config.name, config.with_effects(tools), &kept.collect());
+        let made = self.build_commands(&config.name, config.with_effects(tools), &kept.collect());
         self.toolbox.put_set(made.within(config.empty_set(SetStatus::Ready)));
     }
 
-    fn ask(&self, set: ToolSet, source: Box<dyn Offers>, effects: EffectRules) {
+    fn ask_for_tools(&self, set: ToolSet, source: Box<dyn Offers>, effects: EffectRules) {
         let name = set.name.clone();
         self.toolbox.put_set(set);
         let asker = Asker::new(name.clone(), source, self.toolbox.clone(), self.output_bytes)
             .with_effects(effects);
         let turn = asker.turn();
-        self.keep(name, move || turn.wake(), |stop| asker.run(stop));
+        self.keep_connected(name, move || turn.wake(), |stop| asker.run(stop));
     }
 
-    fn keep<F>(
+    fn keep_connected<F>(
         &self,
         name: ToolSetName,
         reconnect: impl Fn() -> bool + Send + 'static,
@@ -223,7 +224,7 @@ impl Sources {
         F: Future<Output = ()> + Send + 'static,
     {
         let stop = self.stop.child_token();
-        let mut live = self.live();
+        let mut live = self.lock_live();
         live.tasks.spawn(run(stop.clone()));
         live.by_set.insert(name, Connection { reconnect: Box::new(reconnect), stop });
         while live.tasks.try_join_next().is_some() {}
@@ -237,29 +238,29 @@ impl Sources {
     }
 
     fn let_go(&self, name: &ToolSetName) {
-        if let Some(connection) = self.live().by_set.remove(name) {
+        if let Some(connection) = self.lock_live().by_set.remove(name) {
             connection.stop.cancel();
         }
     }
 
-    fn live(&self) -> MutexGuard<'_, Live> {
+    fn lock_live(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the servers: closes their input, waits, and kills the servers that do not end.
     pub async fn close(&self) {
         self.stop.cancel();
-        let mut tasks = std::mem::take(&mut self.live().tasks);
+        let mut tasks = std::mem::take(&mut self.lock_live().tasks);
         while tasks.join_next().await.is_some() {}
     }
 
     pub(crate) fn complaint(&self, set: &ToolSetName, tools: Vec<CommandTool>) -> Option<String> {
-        self.commands(set, tools, &BTreeMap::new()).left_out.into_iter().next()
+        self.build_commands(set, tools, &BTreeMap::new()).left_out.into_iter().next()
     }
 
     /// Builds the tools of a set, except unchanged tools, which `kept` already has. Leaves out
     /// tools with mistakes and tools whose name is taken.
-    fn commands(
+    fn build_commands(
         &self,
         set: &ToolSetName,
         tools: Vec<CommandTool>,

@@ -40,7 +40,7 @@ struct Doors {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     #[error(
-        "this server wants an access token: send `Authorization: Bearer …`, over a WebSocket in \
+        "this server requires an access token: send `Authorization: Bearer …`, over a WebSocket in \
          the payload of `connection_init`; `faber` takes it from FABER_TOKEN"
     )]
     NoToken,

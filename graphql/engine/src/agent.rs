@@ -28,9 +28,9 @@ pub(crate) use self::plan::draft;
 use crate::access::Access;
 
 pub(crate) const TURNS: u32 = 3;
-/// The most turns. More would be expensive, because each turn gets the text of all earlier turns.
+/// The most turns. Each turn gets the text of all earlier turns, so more would be expensive.
 pub(crate) const MOST_TURNS: u32 = 32;
-/// Ends an answer that was due before the model was ready.
+/// Note below an answer if the model still wanted to call tools after its last turn.
 pub(crate) const STOPPED: &str = "(Note: Reached maximum tool execution limit)";
 
 /// The step that asks the model.
@@ -42,9 +42,9 @@ pub(crate) struct Mind {
     pub(crate) model: Arc<dyn Model>,
     /// Available tools. The toolbox holds the steps, so the steps hold it weakly.
     pub(crate) toolbox: WeakToolbox,
-    /// Access tokens, whose limits apply to calls, if this process serves.
+    /// Access tokens, whose limits apply to calls. Set only in `faber serve`.
     pub(crate) holders: Arc<OnceLock<Access>>,
-    /// Tools are sent in the provider's format. Otherwise the prompt describes them.
+    /// True if tools are sent in the provider's own format. Otherwise the prompt describes them.
     pub(crate) has_native_tools: bool,
 }
 
@@ -55,26 +55,27 @@ pub(crate) fn tools(mind: &Arc<Mind>) -> Vec<Arc<dyn Tool>> {
 }
 
 pub(crate) fn catalog(find: impl Fn(&ToolName) -> Option<Arc<dyn Tool>>) -> Catalog {
-    let tools = names().filter_map(|name| find(&name));
+    let tools = agent_tool_names().filter_map(|name| find(&name));
     Catalog::new(
         tools
             .map(|tool| CatalogTool { definition: Arc::clone(tool.definition()), is_active: true }),
     )
 }
 
-fn names() -> impl Iterator<Item = ToolName> {
+fn agent_tool_names() -> impl Iterator<Item = ToolName> {
     let own = [TURN, ANSWER]
         .into_iter()
         .map(|name| name.parse::<ToolName>().expect("tool names are literals"));
     own.chain(plan::EFFECTS.iter().map(|effect| dispatch::dispatch_tool_name(effect.1)))
 }
 
-/// Returns whether only plans of agents use a tool.
+/// Returns `true` for a tool that only plans of agents use.
 pub fn is_own(tool: &ToolName) -> bool {
-    names().any(|name| name == *tool)
+    agent_tool_names().any(|name| name == *tool)
 }
 
-/// Returns the tools that the agents of a plan may use, one item for each step that calls tools.
+/// Returns the tools that the agents of a plan may use, one item for each step that asks the model
+/// or calls tools.
 pub(crate) fn reaches(plan: &Plan) -> impl Iterator<Item = Reach> {
     let own = plan.steps().iter().filter(|step| is_own(&step.tool) && step.tool.as_str() != ANSWER);
     own.map(|step| {

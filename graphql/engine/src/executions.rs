@@ -133,7 +133,7 @@ impl Executions {
         let saved = self.plans.library.expect_saved_plan(name).await?;
         if let Some(input) = input.filter(|input| !input.is_null()) {
             if !order.options.input.is_null() && *order.options.input != input {
-                let why = "`input` is given twice, and differs: leave `options.input` out";
+                let why = "`input` and `options.input` differ: leave one of them out";
                 return Err(EngineError::InvalidArgument(why.to_owned()));
             }
             order.options.input = Arc::new(input);

@@ -45,7 +45,7 @@ const MAX_VERSIONS: usize = 64;
 const SHORT_QUERY: usize = 200;
 const MAX_TOOLS: usize = 1_000;
 /// The lifetime of a draft in the plan cache. A change of the tools makes it useless much sooner.
-const CACHED: TimeDelta = TimeDelta::days(30);
+const CACHE_TIME: TimeDelta = TimeDelta::days(30);
 
 #[derive(Clone)]
 pub struct Plans {
@@ -197,7 +197,8 @@ impl Plans {
         let (plan, proposal) = self.store_proposed(request.id, 1, proposed, transcript).await?;
         if let Some(key) = cache_key.filter(|_| is_new) {
             let entry = CachedDraft::new(request.id, &proposal).to_value();
-            if let Err(err) = self.store.cache_output(&key, &entry, self.clock.now() + CACHED).await
+            if let Err(err) =
+                self.store.cache_output(&key, &entry, self.clock.now() + CACHE_TIME).await
             {
                 tracing::warn!(%err, "cannot add a draft to the plan cache");
             }
@@ -368,7 +369,7 @@ impl Plans {
             }
         }
         Err(EngineError::Conflict(format!(
-            "others make versions of `{request}` all the time: try again"
+            "other callers keep adding versions to `{request}`: try again"
         )))
     }
 

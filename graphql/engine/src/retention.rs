@@ -58,7 +58,7 @@ impl Retention {
     pub fn figures(&self) -> String {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         format!(
-            "# HELP faber_pruned_total What this process removed because it was old.\n\
+            "# HELP faber_pruned_total Objects that this process removed because of their age.\n\
              # TYPE faber_pruned_total counter\n\
              faber_pruned_total{{kind=\"execution\"}} {}\n\
              faber_pruned_total{{kind=\"plan\"}} {}\n\

@@ -97,7 +97,7 @@ impl Selection {
         let now = self.tools.clock.now();
         let taught = lessons.as_deref().map(|lessons| (&lessons.outcomes, now));
         let ask = Ask { query, by, limit: limit.min(MAX_SELECTED), margin: self.margin, taught };
-        let is_granted = allowed(&self.tools.grant, &listing);
+        let is_granted = grant_filter(&self.tools.grant, &listing);
         let is_allowed = |at| (!active_only || listing.set(at).is_active) && is_granted(at);
         let selected =
             self.selectors.select(ToolScope::Every, listing.definitions(), &ask, is_allowed).await;
@@ -139,7 +139,7 @@ impl Selection {
         };
         let grant = self.tools.grant.clone();
         let compared = tokio::task::spawn_blocking(move || {
-            let pairs = rows.collisions(similarity, threshold, allowed(&grant, &listing));
+            let pairs = rows.collisions(similarity, threshold, grant_filter(&grant, &listing));
             let pairs = pairs.map_err(SelectError::from)?;
             let name = |at| listing.name(at);
             let named = pairs.into_iter().map(|pair| Colliding {
@@ -214,7 +214,7 @@ async fn explain_error(err: SelectError, embedders: &Embedders) -> EngineError {
 }
 
 /// Returns a function that tells whether the caller may use the tool at a position.
-fn allowed<'a>(grant: &'a Grant, listing: &'a Listing) -> impl Fn(usize) -> bool + 'a {
+fn grant_filter<'a>(grant: &'a Grant, listing: &'a Listing) -> impl Fn(usize) -> bool + 'a {
     let every = grant.allows_every_tool();
     move |at| every || grant.allows(&listing.definitions()[at].qualified_name())
 }

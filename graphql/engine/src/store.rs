@@ -21,7 +21,8 @@ pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, StoreError> {
         "sqlite" => {
             let path = strip_slashes(rest).to_owned();
             let opening = tokio::task::spawn_blocking(move || Sqlite::open(&path));
-            let ended = |err| StoreError::Unavailable(format!("opening was broken off: {err}"));
+            let ended =
+                |err| StoreError::Unavailable(format!("opening the store was interrupted: {err}"));
             Ok(Arc::new(opening.await.map_err(ended)??))
         }
         "mongodb" | "mongodb+srv" => Ok(Arc::new(Mongo::open(url).await?)),

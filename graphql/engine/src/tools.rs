@@ -30,7 +30,7 @@ use super::error::EngineError;
 use crate::access::Grant;
 
 /// The tool that lists all toolsets. Its result is reduced to what the caller may see.
-const LIST: &str = "ToolSet.list_toolset";
+const LIST_TOOL: &str = "ToolSet.list_toolset";
 
 #[derive(Clone)]
 pub struct Tools {
@@ -98,7 +98,7 @@ impl Tools {
 
     /// Removes from the list of toolsets that a tool returned what the caller may not use.
     fn visible_result(&self, tool: &str, mut result: Value) -> Value {
-        if self.grant.allows_every_tool() || tool != LIST {
+        if self.grant.allows_every_tool() || tool != LIST_TOOL {
             return result;
         }
         let Some(listed) = result.get_mut("toolSets").and_then(Value::as_array_mut) else {
@@ -213,7 +213,8 @@ impl Tools {
             .map_err(|err| EngineError::LimitExceeded(err.to_string()))
     }
 
-    /// Returns the tools with these capabilities as models read them. Without capabilities, all.
+    /// Returns the tools with these capabilities as models read them. Without capabilities, returns
+    /// all tools.
     pub async fn tool_schemas(&self, capabilities: &[&str]) -> Map<String, Value> {
         let catalog = self.catalog().await;
         let tools: Vec<_> = catalog.tools().iter().map(|tool| &*tool.definition).collect();

@@ -27,7 +27,7 @@ fn describe_error(err: &serde_saphyr::Error) -> String {
     }
 }
 
-/// Describes an error for whose message the library uses words of its own interface.
+/// Describes errors whose message in the library uses terms of its Rust interface.
 fn describe_rule(err: &Error) -> Option<String> {
     let aliases = "its aliases (`*name`) repeat too much: write the values out";
     Some(match err {

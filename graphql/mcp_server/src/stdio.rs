@@ -64,7 +64,7 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
         loop {
             let Ok(bytes) = self.reader.fill_buf().await else { return LineRead::End };
             if bytes.is_empty() {
-                // The last line may lack its end.
+                // The last line may have no line feed.
                 let is_whole = !self.is_dropping && !self.line.trim_ascii().is_empty();
                 return if is_whole { LineRead::Line } else { LineRead::End };
             }

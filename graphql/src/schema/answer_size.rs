@@ -86,7 +86,7 @@ impl AnswerSize {
             self.most
         );
         if self.has_mutated.load(Ordering::Relaxed) {
-            why.push_str("; the mutation took effect: see what it did before you repeat it");
+            why.push_str("; the mutation took effect: check its result before you repeat it");
         }
         let mut error = ServerError::new(why, None);
         error.extensions.get_or_insert_default().set("code", "LIMIT_EXCEEDED");

@@ -29,11 +29,11 @@ struct Expensive {
 /// Number of items that a field is expected to return.
 #[derive(Clone, Copy, Debug)]
 enum Items {
-    /// The number in the arguments, or else the expected number of the type.
+    /// The number in the arguments, or else the usual number of the type.
     Asked,
-    /// A fixed number, whatever the arguments say.
+    /// A fixed number that does not depend on the arguments.
     Expected(usize),
-    /// One for this many that are requested, because the items are cheap.
+    /// One item for this many requested items, because the items are cheap.
     OneOf(usize),
 }
 
@@ -45,7 +45,7 @@ const fn list(field: &'static str, base: usize, items: usize) -> Expensive {
     Expensive { field, base, items: Items::Expected(items) }
 }
 
-const fn part(field: &'static str, base: usize, divisor: usize) -> Expensive {
+const fn fraction(field: &'static str, base: usize, divisor: usize) -> Expensive {
     Expensive { field, base, items: Items::OneOf(divisor) }
 }
 
@@ -60,8 +60,8 @@ const TABLE: [Expensive; 98] = [
     field("Query.exportPlan", 200),
     list("Request.plans", 1, 3),
     list("Request.transcript", 20, 10),
-    part("Request.timeline", 100, 50),
-    part("Execution.events", 10, 50),
+    fraction("Request.timeline", 100, 50),
+    fraction("Execution.events", 10, 50),
     field("Execution.parent", 5),
     field("Execution.next", 5),
     field("Execution.replanning", 5),
@@ -77,7 +77,7 @@ const TABLE: [Expensive; 98] = [
     field("Request.findings", 10),
     list("StepStatus.items", 1, 2),
     field("StepStatus.child", 5),
-    part("Query.toolHistory", 5, 10),
+    fraction("Query.toolHistory", 5, 10),
     field("Query.toolUsage", 50),
     // Compiles, draws or compares.
     field("Query.validatePlan", 500),
@@ -182,10 +182,10 @@ const INTROSPECTION: [(&str, &str); 17] = [
 ];
 
 /// Expected items of a list without an argument for their number.
-const EXPECTED: usize = 10;
+const DEFAULT_ITEMS: usize = 10;
 
 /// Largest number of items that counts. [`Items::OneOf`] divides before.
-const MOST: usize = 1_000;
+const MAX_ITEMS: usize = 1_000;
 
 /// Costs of the fields of a schema.
 #[derive(Debug)]
@@ -276,14 +276,14 @@ impl FieldCost {
                 Value::Number(number) => number.as_u64(),
                 _ => None,
             });
-            let default = default.and_then(|n| usize::try_from(n).ok()).unwrap_or(EXPECTED);
+            let default = default.and_then(|n| usize::try_from(n).ok()).unwrap_or(DEFAULT_ITEMS);
             (argument.node.name.node.to_string(), default)
         });
         // The field that returns the connection has counted its items already.
         let is_list = is_list && !parent.ends_with("Connection");
         let items = match &asked {
             Some(_) => Items::Asked,
-            None => Items::Expected(if is_list { EXPECTED } else { 1 }),
+            None => Items::Expected(if is_list { DEFAULT_ITEMS } else { 1 }),
         };
         Self { of, base: 1, items, asked }
     }
@@ -369,8 +369,8 @@ impl<'a> Count<'a> {
         let inside = if field.selection_set.node.items.is_empty() { 0 } else { inside.max(1) };
         let items = match known.items {
             Items::Expected(items) => items,
-            Items::Asked => self.asked(known, field).clamp(1, MOST),
-            Items::OneOf(divisor) => (self.asked(known, field) / divisor).clamp(1, MOST),
+            Items::Asked => self.asked(known, field).clamp(1, MAX_ITEMS),
+            Items::OneOf(divisor) => (self.asked(known, field) / divisor).clamp(1, MAX_ITEMS),
         };
         known.base.saturating_add(items.saturating_mul(inside))
     }

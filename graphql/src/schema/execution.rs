@@ -25,9 +25,9 @@ use super::{
 };
 
 /// Largest page of `events`.
-const EVENTS: usize = 10_000;
+const MAX_EVENTS: usize = 10_000;
 /// Default of `first` for `findings`. Equals the maximum.
-const FINDINGS: i32 = 100;
+const DEFAULT_FINDINGS: i32 = 100;
 
 /// State of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
@@ -314,7 +314,7 @@ impl Execution {
             i32,
         >,
     ) -> Result<Vec<Finding>> {
-        let most = count("first", first.unwrap_or(FINDINGS), MAX_FINDINGS)?;
+        let most = count("first", first.unwrap_or(DEFAULT_FINDINGS), MAX_FINDINGS)?;
         let Some(at) = at_seq else {
             let found = self.find(ctx, most).await?;
             return Ok(found.into_iter().map(Finding::from).collect());
@@ -386,7 +386,7 @@ impl Execution {
             i32,
         >,
     ) -> Result<Vec<ExecutionEvent>> {
-        let most = count("first", first.unwrap_or(1_000), EVENTS)?;
+        let most = count("first", first.unwrap_or(1_000), MAX_EVENTS)?;
         let after = position(after_seq.unwrap_or(0))?;
         let id = self.0.id();
         let events = ctx

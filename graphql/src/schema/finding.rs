@@ -18,7 +18,7 @@ pub(super) enum FindingKind {
     Wait,
     /// A step did not run.
     Skip,
-    /// The execution continued, but somebody should look at it.
+    /// The execution continued, but a person should check it.
     Warning,
     /// Another worker continued the execution because its worker was lost during calls.
     Takeover,
@@ -47,8 +47,8 @@ pub(super) struct Finding {
     message: String,
     /// Sequence number of the event that caused the finding. Null if no event did.
     cause_seq: Option<i64>,
-    /// Id of the execution that caused the finding, or that the execution waits for, `exec_…`. Null
-    /// otherwise.
+    /// Id of the execution that caused the finding, or of the child execution that this one waits
+    /// for, `exec_…`. Null otherwise.
     cause_execution_id: Option<ID>,
     /// Actions that help, best first.
     remedies: Vec<Remedy>,

@@ -320,7 +320,7 @@ pub(super) fn given(input: Option<Value>) -> ApiResult<Value> {
     }
     if json::is_deeper_than(&input, limits::JSON_DEPTH) {
         let most = limits::JSON_DEPTH;
-        return Err(invalid(format!("`input` is nested deeper than {most}")));
+        return Err(invalid(format!("`input` is nested deeper than {most} levels")));
     }
     Ok(input)
 }

@@ -9,7 +9,7 @@ use tokio::task;
 use super::error::{ApiResult, invalid};
 
 /// Allowed width and height of all nodes.
-const SIDE: std::ops::RangeInclusive<f64> = 1.0..=2_000.0;
+const SIDE_RANGE: std::ops::RangeInclusive<f64> = 1.0..=2_000.0;
 /// Allowed width and height of a single node. A whole drawing may be nested in it.
 const OWN_SIDE: std::ops::RangeInclusive<f64> = 1.0..=10_000_000.0;
 
@@ -101,8 +101,8 @@ pub(super) async fn draw(graph: Graph, wish: Wish) -> ApiResult<Layout> {
 /// Checks the sizes, and returns one for each node.
 fn sizes(graph: &Graph, wish: &Wish) -> ApiResult<Vec<Size>> {
     let checked = |value: Option<f64>, usual, what| match value.unwrap_or(usual) {
-        side if SIDE.contains(&side) => Ok(side),
-        side => Err(invalid(format!("`{what}` is {side}; side is 1 to 2000"))),
+        side if SIDE_RANGE.contains(&side) => Ok(side),
+        side => Err(invalid(format!("`{what}` is {side}: it must be from 1 to 2000"))),
     };
     let usual = Size {
         width: checked(wish.width, 200.0, "nodeWidth")?,
@@ -117,10 +117,11 @@ fn sizes(graph: &Graph, wish: &Wish) -> ApiResult<Vec<Size>> {
     for NodeSizeInput { name, width, height } in &wish.sizes {
         if !OWN_SIDE.contains(width) || !OWN_SIDE.contains(height) {
             let what = format!("the size of `{name}` is {width} by {height}");
-            return Err(invalid(format!("{what}; each is 1 to 10000000")));
+            return Err(invalid(format!("{what}: each must be from 1 to 10000000")));
         }
         let at = places.get(name.as_str());
-        let at = at.ok_or_else(|| invalid(format!("`sizes` names `{name}`, which is no node")))?;
+        let at =
+            at.ok_or_else(|| invalid(format!("`sizes` names `{name}`, which is not a node")))?;
         sizes[*at] = Size { width: *width, height: *height };
     }
     Ok(sizes)
@@ -193,7 +194,7 @@ mod tests {
         let wish = Wish { sizes: vec![own("d", 10.0, 10.0)], ..Wish::default() };
         let error = draw(graph(&[]), wish).await.unwrap_err();
         let error = format!("{error:?}");
-        assert!(error.contains("`sizes` names `d`, which is no node"), "{error}");
+        assert!(error.contains("`sizes` names `d`, which is not a node"), "{error}");
     }
 
     fn own(name: &str, width: f64, height: f64) -> NodeSizeInput {

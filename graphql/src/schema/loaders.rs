@@ -23,7 +23,7 @@ use tokio::{sync::OnceCell, task::JoinSet};
 use super::error::{ApiError, ApiResult, exceeded};
 
 /// Loads of one list that run at the same time.
-const WIDTH: usize = 16;
+const MAX_LOADS: usize = 16;
 
 #[expect(clippy::disallowed_types, reason = "the loader's trait returns one")]
 type Loaded<K, V> = std::collections::HashMap<K, V>;
@@ -94,7 +94,7 @@ impl Loaders {
         ids: &[ExecutionId],
     ) -> ApiResult<(Vec<Arc<Execution>>, usize)> {
         let (mut executions, mut looked, mut bytes) = (Vec::new(), 0, 0);
-        for some in ids.chunks(WIDTH) {
+        for some in ids.chunks(MAX_LOADS) {
             let mut found = self.source.load_many(some.iter().copied()).await?;
             for id in some {
                 if bytes >= limits::ANSWER_BYTES {
@@ -164,7 +164,7 @@ impl Loader<ExecutionId> for Source {
     }
 }
 
-/// Loads several objects at the same time, at most [`WIDTH`].
+/// Loads several objects at the same time, at most [`MAX_LOADS`].
 async fn each<K, V, F>(ids: &[K], load: impl Fn(K) -> F) -> ApiResult<Loaded<K, V>>
 where
     K: Copy + Eq + Hash,
@@ -177,6 +177,6 @@ where
     });
     let loads: Vec<_> = loads.collect();
     let found: Vec<Option<(K, V)>> =
-        stream::iter(loads).buffer_unordered(WIDTH).try_collect().await?;
+        stream::iter(loads).buffer_unordered(MAX_LOADS).try_collect().await?;
     Ok(found.into_iter().flatten().collect())
 }

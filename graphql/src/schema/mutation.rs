@@ -130,7 +130,9 @@ impl WorkMutation {
         #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
         #[graphql(desc = "Reason to store, at most 4096 bytes.")] reason: Option<String>,
     ) -> Result<Execution> {
-        told(ctx.data::<Engine>()?.executions.cancel(execution(&execution_id)?, reason).await)
+        to_execution(
+            ctx.data::<Engine>()?.executions.cancel(execution(&execution_id)?, reason).await,
+        )
     }
 
     /// Pauses an execution: no further step starts, and running steps finish. A finished execution
@@ -140,7 +142,7 @@ impl WorkMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
     ) -> Result<Execution> {
-        told(ctx.data::<Engine>()?.executions.pause(execution(&execution_id)?).await)
+        to_execution(ctx.data::<Engine>()?.executions.pause(execution(&execution_id)?).await)
     }
 
     /// Resumes a paused execution. A finished execution is `CONFLICT`.
@@ -149,7 +151,7 @@ impl WorkMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
     ) -> Result<Execution> {
-        told(ctx.data::<Engine>()?.executions.resume(execution(&execution_id)?).await)
+        to_execution(ctx.data::<Engine>()?.executions.resume(execution(&execution_id)?).await)
     }
 
     /// Starts a new execution of a finished one, with the same plan, input and options. It has no
@@ -274,7 +276,9 @@ impl WorkMutation {
         #[graphql(desc = "Comment to store, at most 4096 bytes.")] comment: Option<String>,
     ) -> Result<Execution> {
         let id = execution(&execution_id)?;
-        told(ctx.data::<Engine>()?.executions.approve(id, &step_id, approved, comment).await)
+        to_execution(
+            ctx.data::<Engine>()?.executions.approve(id, &step_id, approved, comment).await,
+        )
     }
 
     /// Records the outcome of a call that ended with `tool.outcome_unknown`. A waiting step then
@@ -298,7 +302,7 @@ impl WorkMutation {
     ) -> Result<Execution> {
         let id = execution(&execution_id)?;
         let order = SettleOrder { step: step_id, item, outcome: outcome.into(), output, comment };
-        told(ctx.data::<Engine>()?.executions.settle(id, order).await)
+        to_execution(ctx.data::<Engine>()?.executions.settle(id, order).await)
     }
 
     /// Sends a signal to an execution. A `flow.wait` step that waits for it continues. A signal
@@ -314,7 +318,7 @@ impl WorkMutation {
     ) -> Result<Execution> {
         let id = execution(&execution_id)?;
         let payload = payload.unwrap_or_default();
-        told(ctx.data::<Engine>()?.executions.signal(id, name, payload).await)
+        to_execution(ctx.data::<Engine>()?.executions.signal(id, name, payload).await)
     }
 }
 
@@ -354,6 +358,6 @@ async fn started(engine: &Engine, id: Result<ExecutionId, EngineError>) -> Resul
     Ok(execution.into())
 }
 
-fn told(execution: Result<shared::execution::Execution, EngineError>) -> Result<Execution> {
+fn to_execution(execution: Result<shared::execution::Execution, EngineError>) -> Result<Execution> {
     Ok(execution.map_err(ApiError::from)?.into())
 }

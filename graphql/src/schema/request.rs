@@ -1,4 +1,4 @@
-//! Requests: a query, with everything that came of it.
+//! Requests: a query, with its plans, its executions, and the transcript of planning.
 
 use async_graphql::{Context, ID, Object, Result, SimpleObject};
 use engine::{Engine, MAX_FINDINGS, find_planning_findings};
@@ -17,11 +17,11 @@ use super::{
 };
 
 /// Largest page of a timeline.
-const ENTRIES: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 
 pub(super) struct Request(pub(super) request::Request);
 
-/// Query with everything that came of it: plans, executions, and the transcript of planning.
+/// Query, with its plans, its executions, and the transcript of planning.
 #[Object]
 impl Request {
     /// Id of the request, `req_…`.
@@ -111,7 +111,7 @@ impl Request {
         #[graphql(desc = "Page size, from 1 to 10000.", default_with = "Some(10_000)")]
         first: Option<i32>,
     ) -> Result<Vec<TimelineEntry>> {
-        let most = count("first", first.unwrap_or(10_000), ENTRIES)?;
+        let most = count("first", first.unwrap_or(10_000), MAX_ENTRIES)?;
         let skip = usize::try_from(skip.unwrap_or(0));
         let skip = skip.map_err(|_| super::error::invalid("`skip` must not be negative"))?;
         let entries = timeline::of(ctx.data::<Engine>()?, &self.0).await?;

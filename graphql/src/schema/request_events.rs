@@ -34,10 +34,10 @@ use super::{
 
 /// Interval between two polls for planning and new executions, because no hint announces these.
 /// Events of executions that are known arrive at once.
-const LOOK: Duration = limits::POLL;
+const POLL_INTERVAL: Duration = limits::POLL;
 /// Shortest interval between two polls for new executions after a hint. Hints are also sent for
 /// work of other requests.
-const SOON: Duration = Duration::from_millis(25);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(25);
 
 pub(super) struct RequestEvent {
     request: RequestId,
@@ -191,7 +191,7 @@ impl Follower {
                 }
                 Ok(()) = self.work.changed() => {
                     self.changed_at = Some(Instant::now());
-                    self.look_at = self.look_at.min(self.looked_at + SOON);
+                    self.look_at = self.look_at.min(self.looked_at + MIN_POLL_INTERVAL);
                 }
                 () = time::sleep_until(self.look_at) => {
                     self.look().await?;
@@ -206,12 +206,12 @@ impl Follower {
     async fn look(&mut self) -> Result<(), ApiError> {
         let now = Instant::now();
         let (executions, planning) = (self.executions.len(), [self.entries, self.plans]);
-        let Some(mut last) = self.others.begin(SOON, executions, planning) else {
+        let Some(mut last) = self.others.begin(MIN_POLL_INTERVAL, executions, planning) else {
             // Another follower polls now. Its result is shared.
-            self.look_at = now + SOON;
+            self.look_at = now + MIN_POLL_INTERVAL;
             return Ok(());
         };
-        let recently = now.checked_sub(LOOK / 2).unwrap_or(now);
+        let recently = now.checked_sub(POLL_INTERVAL / 2).unwrap_or(now);
         let since = self.changed_at.take().unwrap_or(recently);
         let is_enough = last.executions.is_some_and(|look| look.is_enough(&executions, since));
         let heads = if is_enough { Vec::new() } else { self.begun().await? };
@@ -224,10 +224,10 @@ impl Follower {
                 self.read().await?;
                 last.planning = Some(LastPoll { found: [self.entries, self.plans], at: now });
             }
-            self.read_at = now + LOOK;
+            self.read_at = now + POLL_INTERVAL;
         }
         self.others.end(last);
-        self.look_at = (now + LOOK).min(self.read_at);
+        self.look_at = (now + POLL_INTERVAL).min(self.read_at);
         for head in heads {
             let (id, plan) = (head.execution, head.plan);
             self.executions.insert(id);

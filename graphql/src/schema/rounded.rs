@@ -7,13 +7,13 @@ use serde_json::Value;
 use shared::diagnostic::Diagnostic;
 
 /// Maximum number of warnings.
-const SHOWN: usize = 100;
+const MAX_WARNINGS: usize = 100;
 /// Maximum number of integers that are remembered for one request.
-const KEPT: usize = 1_000;
+const MAX_INTEGERS: usize = 1_000;
 /// Digits of an integer that a warning shows.
-const DIGITS: usize = 64;
+const SHOWN_DIGITS: usize = 64;
 /// Least number of digits of an integer that 64 bits cannot hold.
-const FEWEST: usize = 19;
+const MIN_DIGITS: usize = 19;
 /// 2⁶³. A whole double from here on was an integer that 64 bits cannot hold, or was written with an
 /// exponent.
 const BEYOND: f64 = 9_223_372_036_854_775_808.0;
@@ -32,9 +32,9 @@ impl Written {
     /// Finds the integers in a text.
     pub(crate) fn of(text: &[u8]) -> Self {
         let (mut written, mut at) = (Self::default(), 0);
-        while at < text.len() && written.0.len() < KEPT {
+        while at < text.len() && written.0.len() < MAX_INTEGERS {
             let digits = text[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-            if digits >= FEWEST {
+            if digits >= MIN_DIGITS {
                 written.note(text, at, at + digits);
             }
             at += digits.max(1);
@@ -55,8 +55,8 @@ impl Written {
             return;
         }
         if let Ok(double) = number.parse::<f64>() {
-            let more = if number.len() > DIGITS { "…" } else { "" };
-            let shown = format!("{}{more}", &number[..number.len().min(DIGITS)]);
+            let more = if number.len() > SHOWN_DIGITS { "…" } else { "" };
+            let shown = format!("{}{more}", &number[..number.len().min(SHOWN_DIGITS)]);
             self.0.insert(double.to_bits(), shown.into());
         }
     }
@@ -74,7 +74,7 @@ pub(super) fn notice(
         Diagnostic::warning("plan.number_rounded", path, message).with_help(help)
     };
     each(value, path, &mut |path, double, number| {
-        if notices.len() >= SHOWN {
+        if notices.len() >= MAX_WARNINGS {
             return;
         }
         match written.map(|numbers| numbers.0.get(&double.to_bits())) {
@@ -98,7 +98,7 @@ pub(super) fn notice(
 pub(super) fn warnings(value: &Value, root: &str) -> Vec<String> {
     let mut found = Vec::new();
     each(value, &mut root.to_owned(), &mut |path, double, number| {
-        if found.len() < SHOWN && is_suspect(double) {
+        if found.len() < MAX_WARNINGS && is_suspect(double) {
             found.push(format!(
                 "`{path}` is beyond 64 bits and kept as a double, `{number}`: a whole number has \
                  lost its last digits; pass it as text if they matter"
@@ -160,7 +160,7 @@ mod tests {
         .assert_eq(&told.join("\n"));
         let endless = "9".repeat(200);
         let written = Written::of(endless.as_bytes());
-        assert_eq!(written.0.values().next().unwrap().chars().count(), DIGITS + 1);
+        assert_eq!(written.0.values().next().unwrap().chars().count(), SHOWN_DIGITS + 1);
     }
 
     #[test]

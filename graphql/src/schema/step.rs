@@ -24,7 +24,7 @@ use super::{
 };
 
 /// Largest page of `items`.
-const ITEMS: usize = 10_000;
+const MAX_ITEMS: usize = 10_000;
 
 /// State of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
@@ -206,7 +206,7 @@ impl StepStatus {
     }
 
     fn now(&self) -> &Step {
-        self.execution.task(self.task).expect("only tasks that are there are shown")
+        self.execution.task(self.task).expect("only existing tasks are shown")
     }
 
     fn planned(&self) -> &ToolExecution {
@@ -413,7 +413,7 @@ impl StepStatus {
         #[graphql(desc = "Returns items in one of these states. Default: all states.")]
         state: Option<Vec<StepState>>,
     ) -> Result<Vec<Self>> {
-        let most = count("first", first.unwrap_or(10_000), ITEMS)?;
+        let most = count("first", first.unwrap_or(10_000), MAX_ITEMS)?;
         let begin = begin_behind(after_index)?;
         let n = self.now().items.as_deref().map_or(0, |items| items.as_slice().len());
         let n = u32::try_from(n).unwrap_or(u32::MAX);
@@ -457,8 +457,8 @@ impl StepStatus {
         self.now().settlement.as_ref()?.comment.as_deref()
     }
 
-    /// Compensation that Faber did not call, because the step was settled as `SUCCEEDED` after the
-    /// execution had compensated. Null otherwise.
+    /// Compensation that Faber did not call, because the execution had already undone its steps when
+    /// this step was settled as `SUCCEEDED`. Null otherwise.
     async fn missing_compensation(&self) -> Option<CompensatingCall> {
         let (tool, parameters) = machine::missing_compensation(&self.execution, self.task)?;
         Some(CompensatingCall { tool_name: tool.to_string(), parameters })

@@ -22,9 +22,9 @@ use super::{
 };
 
 /// Executions in one timeline: the newest of the request.
-const EXECUTIONS: usize = 1_000;
+const MAX_EXECUTIONS: usize = 1_000;
 /// Events in one timeline, over all its executions.
-const EVENTS: usize = 200_000;
+const MAX_EVENTS: usize = 200_000;
 
 /// Entry of a request's timeline.
 #[derive(Clone, Debug, SimpleObject)]
@@ -64,12 +64,11 @@ pub(super) async fn of(engine: &Engine, request: &Request) -> ApiResult<Vec<Time
         entries.extend(engine.plans.library.load(id).await?.map(|plan| of_plan(&plan)));
     }
     let mut logs = Vec::new();
-    let mut budget = EventBudget::new(EVENTS);
-    for head in
-        engine.executions.reader.executions_of(request.id, false, EXECUTIONS).await?.iter().rev()
-    {
-        let events =
-            engine.executions.reader.events(head.execution, Seq::START, &mut budget).await?;
+    let mut budget = EventBudget::new(MAX_EVENTS);
+    let reader = &engine.executions.reader;
+    let heads = reader.executions_of(request.id, false, MAX_EXECUTIONS).await?;
+    for head in heads.iter().rev() {
+        let events = reader.events(head.execution, Seq::START, &mut budget).await?;
         logs.push(of_log(head.execution, &events));
         if budget.is_spent() {
             break;
@@ -220,7 +219,7 @@ impl Reading {
         }
     }
 
-    /// Removes and returns what the event ends.
+    /// Removes and returns the attempt or wait that the event ends.
     fn end(&mut self, event: &Event) -> Option<Begun> {
         match event {
             Event::StepSucceeded { step, part, .. }

@@ -20,8 +20,8 @@ use super::{
 /// Toolset and source of tools that only the toolkit knows.
 const TOOLKIT: &str = "toolkit";
 /// Error of an added toolset whose condition is false.
-const HIDDEN: &str = "it is not there while its `condition` does not hold: `setContext` changes the data that the \
-                      condition asks for";
+const HIDDEN: &str = "it exists only while its `condition` holds: `setContext` changes the data that the condition \
+                      reads";
 
 pub(super) struct Tool {
     definition: Arc<ToolDefinition>,

@@ -233,7 +233,7 @@ pub(super) struct ActionInput {
 impl ActionInput {
     fn into_action(self) -> ApiResult<NewAction> {
         if self.name.trim().is_empty() {
-            return Err(unfit("the name of an action cannot be blank: write what it does"));
+            return Err(unfit("the name of an action must not be blank"));
         }
         Ok(NewAction {
             name: known(&self.name)?,

@@ -14,7 +14,7 @@ use tokio::time::{Sleep, sleep};
 use super::connections::Connection;
 
 /// If a peer reads nothing for this time, its connection may be closed for others.
-const STALL: Duration = Duration::from_secs(30);
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) struct AnswerStream<T> {
     bytes: T,
@@ -37,7 +37,7 @@ impl<T> AnswerStream<T> {
                 self.connection.answer_resumed();
             }
         } else if !self.is_stalled {
-            let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(STALL)));
+            let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(STALL_TIMEOUT)));
             if stall.as_mut().poll(context).is_ready() {
                 self.is_stalled = true;
                 self.connection.answer_stalled();

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Connections beyond the limit that serve health checks only.
-const RESERVE: usize = 64;
+const RESERVED_CONNECTIONS: usize = 64;
 
 /// Timeout for the head of a request on a reserve connection.
 const RESERVE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -104,7 +104,10 @@ impl Connections {
         let mut table = self.table();
         let total = self.limits.total;
         let is_reserve = table.ordinary.open >= total && !self.evict_from(&mut table, false);
-        if is_reserve && table.reserve.open >= RESERVE && !self.evict_from(&mut table, true) {
+        if is_reserve
+            && table.reserve.open >= RESERVED_CONNECTIONS
+            && !self.evict_from(&mut table, true)
+        {
             return None;
         }
         table.pool(is_reserve).open += 1;
@@ -131,7 +134,7 @@ impl Connections {
     pub(super) fn has_room(&self) -> bool {
         let table = self.table();
         table.ordinary.open < self.limits.total
-            || table.reserve.open < RESERVE
+            || table.reserve.open < RESERVED_CONNECTIONS
             || !table.ordinary.waiting.is_empty()
             || !table.reserve.waiting.is_empty()
     }
@@ -157,7 +160,7 @@ impl Connections {
     /// Closes the connection of a pool that has waited longest. Returns `false` if none waits.
     fn evict_from(&self, table: &mut Table, is_reserve: bool) -> bool {
         let oldest = table.pool(is_reserve).waiting.keys().next().copied();
-        oldest.is_some_and(|place| self.evict(table, place, is_reserve))
+        oldest.is_some_and(|place| self.evict_connection(table, place, is_reserve))
     }
 
     /// Closes the oldest new connections of a peer that has too many.
@@ -168,11 +171,11 @@ impl Connections {
             && let Some(waiting) = table.ordinary.waiting.get(&place)
             && waiting.since.elapsed() >= BURST
         {
-            self.evict(table, place, false);
+            self.evict_connection(table, place, false);
         }
     }
 
-    fn evict(&self, table: &mut Table, place: u64, is_reserve: bool) -> bool {
+    fn evict_connection(&self, table: &mut Table, place: u64, is_reserve: bool) -> bool {
         let Some(evicted) = table.stop_waiting(place, is_reserve) else { return false };
         evicted.close.cancel();
         let closed = self.closed.fetch_add(1, Ordering::Relaxed) + 1;
@@ -391,7 +394,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_is_evicted_for_a_new_one() {
         let connections = connections();
-        let all: Vec<_> = (0..TOTAL + RESERVE)
+        let all: Vec<_> = (0..TOTAL + RESERVED_CONNECTIONS)
             .map(|n| {
                 let connection = connections.admit(peer(n)).unwrap();
                 connection.request_arrived();
@@ -429,7 +432,8 @@ mod tests {
         for connection in &all {
             connection.request_arrived();
         }
-        let reserve: Vec<_> = (0..RESERVE).map(|n| connections.admit(peer(n)).unwrap()).collect();
+        let reserve: Vec<_> =
+            (0..RESERVED_CONNECTIONS).map(|n| connections.admit(peer(n)).unwrap()).collect();
         assert!(
             reserve.iter().all(|connection| connection.is_reserve()
                 && connection.header_timeout() == RESERVE_TIMEOUT)

@@ -47,7 +47,7 @@ pub(super) fn enter(access: &Access, headers: &HeaderMap, peer: Peer) -> Result<
 }
 
 pub(super) fn caller(access: &Access, parts: &Parts) -> Result<Caller, Refusal> {
-    let grant = enter(access, &parts.headers, peer(parts)?)?;
+    let grant = enter(access, &parts.headers, find_peer(parts)?)?;
     Ok(Caller { headers: without_token(&parts.headers), init: None, grant })
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Opening {
 /// Reads the handshake of a WebSocket. Browsers cannot add headers to it, so the token may follow
 /// later. A wrong token is rejected.
 pub(super) fn opening(access: &Access, parts: &Parts) -> Result<Opening, Refusal> {
-    let peer = peer(parts)?;
+    let peer = find_peer(parts)?;
     let grant = match access.enter(bearer_token(&parts.headers), peer.0) {
         Ok(grant) => Some(grant),
         Err(Denied::NoToken) => None,
@@ -88,7 +88,7 @@ impl Opening {
     }
 }
 
-fn peer(parts: &Parts) -> Result<Peer, Refusal> {
+fn find_peer(parts: &Parts) -> Result<Peer, Refusal> {
     let peer = parts.extensions.get::<Peer>().copied();
     peer.ok_or_else(|| Refusal::forbidden("the origin of this request is unknown"))
 }
@@ -156,7 +156,7 @@ mod tests {
             let mut rest = init.clone();
             let token = take_token(Some(&mut rest));
             assert_eq!(token.as_deref().map(without_scheme), expected, "{init}");
-            assert_eq!(rest, json!({ "x": 1 }), "nobody else sees it");
+            assert_eq!(rest, json!({ "x": 1 }), "the token is removed");
         }
     }
 }

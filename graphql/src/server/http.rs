@@ -56,7 +56,7 @@ fn is_large(body: &Body) -> bool {
 
 /// Answers an HTTP request and counts it.
 async fn answer_counted(app: &Arc<App>, parts: &Parts, body: Body) -> Response {
-    let answered = AssertUnwindSafe(answer(app, parts, body)).catch_unwind().await;
+    let answered = AssertUnwindSafe(answer_request(app, parts, body)).catch_unwind().await;
     let (kind, response) = answered.unwrap_or_else(|panic| {
         (RequestKind::Invalid, operation::report_panic(panic.as_ref()).into_response())
     });
@@ -87,7 +87,7 @@ pub(super) async fn admit(
     }
 }
 
-async fn answer(app: &Arc<App>, parts: &Parts, body: Body) -> (RequestKind, Response) {
+async fn answer_request(app: &Arc<App>, parts: &Parts, body: Body) -> (RequestKind, Response) {
     let caller = match entry::caller(&app.options.access, parts) {
         Ok(caller) => Arc::new(caller),
         Err(refusal) => {
@@ -97,7 +97,7 @@ async fn answer(app: &Arc<App>, parts: &Parts, body: Body) -> (RequestKind, Resp
     };
     let is_large = is_large(&body);
     let read = async {
-        let format = format(&parts.headers)?;
+        let format = choose_format(&parts.headers)?;
         Ok((format, read(app, parts, body).await?))
     };
     let (format, request) = match read.await {
@@ -154,7 +154,7 @@ fn turn_away(refusal: Refusal) -> Response {
 /// Returns the response for a rejected caller, in the media type that the caller accepts.
 fn stop_at_the_door(refusal: Refusal, headers: &HeaderMap) -> Response {
     let mut response = refusal.into_response();
-    if matches!(format(headers), Ok(Format::GraphqlResponse)) {
+    if matches!(choose_format(headers), Ok(Format::GraphqlResponse)) {
         let kind = HeaderValue::from_static(reply::GRAPHQL_RESPONSE);
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
     }
@@ -182,7 +182,7 @@ fn accept_header(headers: &HeaderMap) -> String {
     values.collect::<Vec<_>>().join(",")
 }
 
-fn format(headers: &HeaderMap) -> Result<Format, Refusal> {
+fn choose_format(headers: &HeaderMap) -> Result<Format, Refusal> {
     negotiate(&accept_header(headers)).ok_or_else(|| {
         Refusal::invalid(
             StatusCode::NOT_ACCEPTABLE,
@@ -196,7 +196,7 @@ async fn read(app: &App, parts: &Parts, body: Body) -> Result<Request, Refusal> 
     match parts.method {
         Method::GET => params::from_uri(&parts.uri),
         Method::POST => {
-            is_json(&parts.headers)?;
+            check_media_type(&parts.headers)?;
             params::from_json(&receive_body(app, &parts.headers, body).await?)
         }
         _ => Err(Refusal::invalid(
@@ -207,7 +207,7 @@ async fn read(app: &App, parts: &Parts, body: Body) -> Result<Request, Refusal> 
 }
 
 /// Rejects media types that the form of a foreign page can send.
-fn is_json(headers: &HeaderMap) -> Result<(), Refusal> {
+fn check_media_type(headers: &HeaderMap) -> Result<(), Refusal> {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let mut parts = value.unwrap_or_default().split(';').map(str::trim);
     let json = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case("application/json"));

@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
 /// The most tasks that wait for the loop. The loop takes them at once.
-const WAITING: usize = 64;
+const MAX_WAITING: usize = 64;
 
 pub(super) type Work = BoxFuture<'static, ()>;
 
@@ -25,7 +25,7 @@ pub(super) struct Nursery {
 }
 
 pub(super) fn nursery() -> (Nursery, mpsc::Receiver<Task>) {
-    let (tasks, adoptions) = mpsc::channel(WAITING);
+    let (tasks, adoptions) = mpsc::channel(MAX_WAITING);
     (Nursery { tasks }, adoptions)
 }
 

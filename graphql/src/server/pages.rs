@@ -100,7 +100,7 @@ fn nothing_here(elsewhere: Elsewhere, request: &Request) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let answer = if reads { elsewhere(request.uri(), request.headers()) } else { None };
     answer.unwrap_or_else(|| {
-        let text = "nothing is here; GraphQL is at `/graphql`";
+        let text = "this path does not exist; GraphQL is at `/graphql`";
         Refusal::invalid(StatusCode::NOT_FOUND, text).into_response()
     })
 }

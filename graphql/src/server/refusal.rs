@@ -41,7 +41,7 @@ impl Refusal {
         Self {
             status: StatusCode::INTERNAL_SERVER_ERROR,
             code: "INTERNAL",
-            message: format!("internal error; the log has it under the reference `{reference}`"),
+            message: format!("internal error; see the log entry with the reference `{reference}`"),
         }
     }
 

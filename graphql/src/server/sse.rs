@@ -121,7 +121,7 @@ mod tests {
             data: {"data":{"tick":0}}
 
             event: next
-            data: {"errors":[{"message":"internal error; the log has it under the reference `r1`","extensions":{"code":"INTERNAL"}}]}
+            data: {"errors":[{"message":"internal error; see the log entry with the reference `r1`","extensions":{"code":"INTERNAL"}}]}
 
             event: complete
             data:

@@ -48,14 +48,14 @@ impl Documents for Mongo {
         filter: &RequestFilter,
         page: &Page,
     ) -> Result<Listing<Request>, StoreError> {
-        let (mut matching, mut stages) = lists::request_selection(filter);
+        let mut query = lists::request_selection(filter);
         if let Some(wanted) = filter.needs_person {
             match self.requests_needing_person().await? {
-                Some(ids) => lists::match_ids(&mut matching, wanted, ids),
-                None => stages.extend(lists::join_needing_person(wanted)),
+                Some(ids) => lists::match_ids(&mut query.matching, wanted, ids),
+                None => query.stages.extend(lists::join_needing_person(wanted)),
             }
         }
-        lists::read_page(&self.collection("requests"), (matching, stages), page, read_request).await
+        lists::read_page(&self.collection("requests"), query, page, read_request).await
     }
 
     async fn add_transcript(
@@ -170,13 +170,13 @@ impl Documents for Mongo {
         filter: &ExecutionFilter,
         page: &Page,
     ) -> Result<Listing<ExecutionHead>, StoreError> {
-        let (mut matching, stages) = lists::head_selection(filter);
+        let mut query = lists::head_selection(filter);
         if let Some(wanted) = filter.needs_person {
             let above =
                 if filter.is_root { self.ancestors_needing_person().await? } else { Vec::new() };
-            lists::match_needing_person(&mut matching, wanted, above);
+            lists::match_needing_person(&mut query.matching, wanted, above);
         }
-        lists::read_page(&self.heads, (matching, stages), page, rows::read_head).await
+        lists::read_page(&self.heads, query, page, rows::read_head).await
     }
 }
 

@@ -41,9 +41,15 @@ pub(super) fn to_limit(most: usize) -> i64 {
     i64::try_from(most).unwrap_or(i64::MAX)
 }
 
-/// Returns the first filter of the list's aggregation and the stages that follow, as the other
-/// selections do.
-pub(super) fn request_selection(filter: &RequestFilter) -> (Row, Vec<Row>) {
+/// The documents of a list, before they are sorted and divided into pages.
+pub(super) struct ListQuery {
+    /// The conditions of the first `$match`.
+    pub(super) matching: Row,
+    /// Further stages, after the order.
+    pub(super) stages: Vec<Row>,
+}
+
+pub(super) fn request_selection(filter: &RequestFilter) -> ListQuery {
     let mut matching = words_filter(filter.search.as_deref());
     add_time_range(&mut matching, filter.from, filter.to);
     let state = filter.state.map(|state| {
@@ -58,7 +64,7 @@ pub(super) fn request_selection(filter: &RequestFilter) -> (Row, Vec<Row>) {
         }
         join_stages("executions", doc! { "id": "$_id" }, pipeline)
     });
-    (matching, state.unwrap_or_default())
+    ListQuery { matching, stages: state.unwrap_or_default() }
 }
 
 /// Keeps requests with a failed execution, and requests whose planning failed. The latter have no
@@ -121,15 +127,16 @@ pub(super) fn join_needing_person(wanted: bool) -> Vec<Row> {
     ]
 }
 
-pub(super) fn plan_selection(filter: &PlanFilter) -> (Row, Vec<Row>) {
+pub(super) fn plan_selection(filter: &PlanFilter) -> ListQuery {
     let mut matching = words_filter(filter.search.as_deref());
     if let Some(request) = filter.request {
         matching.insert("requestId", request.to_string());
     }
-    (matching, vec![doc! { "$project": { "_id": 1, "at": 1, "version": 1 } }])
+    let stages = vec![doc! { "$project": { "_id": 1, "at": 1, "version": 1 } }];
+    ListQuery { matching, stages }
 }
 
-pub(super) fn head_selection(filter: &ExecutionFilter) -> (Row, Vec<Row>) {
+pub(super) fn head_selection(filter: &ExecutionFilter) -> ListQuery {
     let mut matching = Row::new();
     if !filter.states.is_empty() {
         let states: Vec<&str> = filter.states.iter().map(|state| state.as_str()).collect();
@@ -153,16 +160,17 @@ pub(super) fn head_selection(filter: &ExecutionFilter) -> (Row, Vec<Row>) {
         ];
         join_stages("plans", doc! { "plan": "$planId" }, pipeline)
     });
-    (matching, tool.unwrap_or_default())
+    ListQuery { matching, stages: tool.unwrap_or_default() }
 }
 
-/// Reads one page of a selection, the newest first.
+/// Reads one page of a list, the newest first.
 pub(super) async fn read_page<T>(
     collection: &Collection<Row>,
-    (mut matching, stages): (Row, Vec<Row>),
+    query: ListQuery,
     page: &Page,
     read: impl Fn(&Row) -> Result<T, StoreError>,
 ) -> Result<Listing<T>, StoreError> {
+    let ListQuery { mut matching, stages } = query;
     if let Some(Cursor { at, id }) = &page.after {
         let at = at.timestamp_micros();
         let older = [doc! { "at": { "$lt": at } }, doc! { "at": at, "_id": { "$lt": id } }];
@@ -170,7 +178,7 @@ pub(super) async fn read_page<T>(
     }
     let mut pipeline = vec![doc! { "$match": matching }, doc! { "$sort": { "at": -1, "_id": -1 } }];
     pipeline.extend(stages);
-    // One more than the page has, which tells whether there is a next page.
+    // One row more than the page has shows whether there is a next page.
     pipeline.push(doc! { "$limit": to_limit(page.first.saturating_add(1)) });
     let mut rows = read_all(collection.aggregate(pipeline).await).await?;
     let has_more = rows.len() > page.first;

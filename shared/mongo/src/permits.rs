@@ -163,7 +163,7 @@ impl Mongo {
 
     /// Undoes [`take_permit`](Self::take_permit) for some limits, also in their rates.
     async fn undo_takes(&self, limits: &[&CallLimit], permit: &Permit) -> Result<(), StoreError> {
-        let holder = literal(&permit.holder);
+        let holder = to_literal(&permit.holder);
         let updates: Vec<Row> = limits
             .iter()
             .map(|limit| {
@@ -183,7 +183,7 @@ impl Mongo {
 
     pub(super) async fn release_all(&self, permits: &[Permit]) -> Result<(), StoreError> {
         let updates_of = |permit: &Permit| {
-            let holder = literal(&permit.holder);
+            let holder = to_literal(&permit.holder);
             let stages = keep_holders_stages(doc! { "$ne": ["$$holder.h", holder] });
             let query = |key: &String| doc! { "_id": key, "holders.h": &permit.holder };
             let updates = permit.limits.iter().map(|key| doc! { "q": query(key), "u": &stages });
@@ -260,7 +260,7 @@ impl Mongo {
 
 /// Returns the stages of an update that takes a permit if the limit allows it.
 fn take_stages(limit: &CallLimit, permit: &Permit) -> Vec<Row> {
-    let holder = literal(&permit.holder);
+    let holder = to_literal(&permit.holder);
     let now = server_micros();
     let (holds, has_place) = match limit.places() {
         Some(places) => {
@@ -338,7 +338,7 @@ fn server_micros() -> Row {
 }
 
 /// Without it, the server would read a text that begins with `$` as a field.
-fn literal(text: &str) -> Row {
+fn to_literal(text: &str) -> Row {
     doc! { "$literal": text }
 }
 

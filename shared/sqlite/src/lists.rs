@@ -69,7 +69,7 @@ impl Query {
             self.values.extend([at.timestamp_micros().into(), last.clone().into()]);
         }
         self.sql.extend([" ORDER BY created_at DESC, ", id, " DESC LIMIT ?"]);
-        // One more than the page has, which tells whether there is a next page.
+        // One row more than the page has shows whether there is a next page.
         let most = i64::try_from(page.first).unwrap_or(i64::MAX).saturating_add(1);
         self.values.push(most.into());
         let mut statement = connection.prepare(&self.sql).map_err(|err| to_store_error(&err))?;

@@ -189,7 +189,7 @@ pub(super) fn prepare_schema(
     create_tables(connection, path)?;
     if let Err(err) = fill_after_upgrade(connection, is_alive) {
         let err = to_store_error(&err);
-        tracing::warn!(%err, "lists of what needs a person are incomplete until the next start");
+        tracing::warn!(%err, "lists of executions that need a person are incomplete until the next start");
     }
     Ok(())
 }

@@ -147,7 +147,8 @@ impl Execution {
         ChildCalls::of_earlier(call_keys, settled)
     }
 
-    /// Records decisions of people about calls of a finished step. They stand beside the log.
+    /// Records decisions of people about calls of a finished step. The store keeps these decisions
+    /// beside the log.
     pub fn add_settlements(
         &mut self,
         settlements: impl IntoIterator<Item = (StepId, Option<u32>, Settlement)>,

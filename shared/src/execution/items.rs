@@ -15,7 +15,7 @@ use crate::plan::OnError;
 #[derive(Clone, Debug)]
 pub struct Items {
     pub(super) tasks: Vec<Step>,
-    /// The first item that never had a turn.
+    /// Index of the first item that never had a turn.
     next: u32,
     /// Items that waited for a person or a signal and may continue.
     returned: BTreeSet<u32>,

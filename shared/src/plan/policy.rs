@@ -113,7 +113,7 @@ pub struct RetryPolicy {
     pub multiplier: f64,
     /// The longest delay, in milliseconds.
     pub max_backoff_ms: u64,
-    /// Set to draw each delay at random between half of it and all of it.
+    /// True if each delay is drawn at random between half of it and all of it.
     pub jitter: bool,
 }
 

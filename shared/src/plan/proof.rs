@@ -128,7 +128,7 @@ impl Proof<'_> {
         let unsorted = || on.windows(2).find(|pair| pair[0] >= pair[1]).map(|pair| &pair[1]);
         late.or_else(unsorted).map_or(Ok(()), |number| {
             let id = self.steps.get(number.get()).map(|step| step.id.as_str());
-            Err(self.order_error(id.unwrap_or("a step that there is not")))
+            Err(self.order_error(id.unwrap_or("a step that does not exist")))
         })
     }
 

@@ -16,11 +16,11 @@ use crate::{
 };
 
 /// Limit on the evaluations of all parts of a schema together. Compiling visits each of them.
-const TOTAL: u64 = 100 * SCHEMA_EXPANSION;
+const MAX_TOTAL: u64 = 100 * SCHEMA_EXPANSION;
 /// Limit on the bytes that one pattern may compile to.
 const PATTERN_BYTES: usize = 4 << 20;
 /// Limit on the patterns of a schema. Each takes memory.
-const PATTERNS: usize = 2_000;
+const MAX_PATTERNS: usize = 2_000;
 
 /// Measurements of a schema that decide how it is compiled and checked.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,8 +54,8 @@ pub(super) fn measure_schema(schema: &Value) -> Result<Figures, String> {
     let mut cost = Cost { root: schema, known: BTreeMap::new(), figures };
     let mut total = 0_u64;
     cost.visit_all(schema, 0, &mut total)?;
-    if cost.figures.patterns > PATTERNS {
-        return Err(format!("it has more than {PATTERNS} patterns"));
+    if cost.figures.patterns > MAX_PATTERNS {
+        return Err(format!("it has more than {MAX_PATTERNS} patterns"));
     }
     Ok(cost.figures)
 }
@@ -84,7 +84,7 @@ impl<'a> Cost<'a> {
         self.figures.nesting = self.figures.nesting.max(nesting);
         let cost = self.estimate_cost(schema, 0)?;
         *total = total.saturating_add(cost);
-        if cost > SCHEMA_EXPANSION || *total > TOTAL {
+        if cost > SCHEMA_EXPANSION || *total > MAX_TOTAL {
             return Err(format!(
                 "a check of one value takes more than {SCHEMA_EXPANSION} evaluations: \
                  its schemas refer to each other too often"

@@ -19,8 +19,8 @@ const MAX_RUNNING: usize = 2;
 /// Checks that may wait for a slot. Limits their memory and their waiting time.
 pub(super) const MAX_WAITING: usize = 64;
 /// Stack size of a thread. It is only used if a value and its schema nest deeply.
-const STACK: usize = 64 << 20;
-pub(super) const USABLE_STACK: usize = STACK - (1 << 20);
+const STACK_BYTES: usize = 64 << 20;
+pub(super) const USABLE_STACK: usize = STACK_BYTES - (1 << 20);
 
 pub(super) const STOPPED: &str = "the check was stopped, because the server stops: try again later";
 
@@ -125,7 +125,8 @@ pub(super) fn run_apart<T: Send>(
     let run = || {
         let _slot = Slot::acquire(most_waiting, stop).map_err(io::Error::other)?;
         thread::scope(|scope| {
-            let thread = thread::Builder::new().name("schema check".to_owned()).stack_size(STACK);
+            let thread =
+                thread::Builder::new().name("schema check".to_owned()).stack_size(STACK_BYTES);
             let ended = thread.spawn_scoped(scope, job)?.join();
             Ok(ended.unwrap_or_else(|reason| std::panic::resume_unwind(reason)))
         })

@@ -13,7 +13,7 @@ pub enum StoreError {
     #[error("the identifier is taken")]
     Taken,
     /// A limit on waiting or stored items is reached.
-    #[error("{what} is full: try again when some of it is done")]
+    #[error("{what} is full: try again later")]
     Full { what: String },
     #[error(
         "{bytes} bytes are more than a document of a store can have ({}): request less, or put \

@@ -15,7 +15,7 @@ use super::recent::RecentEvents;
 use crate::id::ExecutionId;
 
 /// Number of watched logs from which unwatched ones are dropped, each time the number doubles.
-const SWEEP: usize = 1_024;
+const SWEEP_LEN: usize = 1_024;
 
 /// Wakes readers in this process.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Hints {
 
     fn with_log<T>(&self, id: ExecutionId, give: impl FnOnce(&WatchedLog) -> T) -> T {
         let mut logs = self.lock_logs();
-        if logs.len() >= SWEEP && logs.len().is_power_of_two() {
+        if logs.len() >= SWEEP_LEN && logs.len().is_power_of_two() {
             logs.retain(|_, log| log.hint.receiver_count() > 0);
         }
         give(logs.entry(id).or_default())

@@ -41,8 +41,7 @@ pub struct ExecutionFilter {
     /// Needs a person, or does not.
     ///
     /// If children are left out ([`is_root`](Self::is_root)), an execution needs a person if one of
-    /// its descendants does. Otherwise the descendant is in the list itself, and stands alone for
-    /// its need.
+    /// its descendants does. Otherwise the descendant itself is in the list, and only it counts.
     pub needs_person: Option<bool>,
 }
 
@@ -51,9 +50,9 @@ pub struct ExecutionFilter {
 pub enum HeadQuery {
     /// Unfinished executions without an owner that are due.
     ///
-    /// Higher priorities come first, and in a priority the longest due. So that none waits for
-    /// ever, an eighth of the places (at least one of two) is reserved for the longest due of any
-    /// priority. These come last.
+    /// Higher priorities come first, and within a priority the longest due. An eighth of the places
+    /// (at least one of two) is reserved for the longest due of any priority, so that no execution
+    /// waits for ever. These come last.
     ///
     /// Only the highest [`limits::PRIORITIES`](crate::limits::PRIORITIES) priorities of waiting
     /// executions are distinguished. All others are ordered by due time.

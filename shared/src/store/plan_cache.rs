@@ -12,13 +12,13 @@ use tokio::time::{Duration, Instant};
 
 use crate::{id::PlanId, plan::Plan};
 
-const PLANS: usize = 256;
+const MAX_PLANS: usize = 256;
 /// Bytes of JSON of all cached plans. In memory they take a few times as much.
-const BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 /// Time for which a copy is used without checking that the plan still exists.
-const TRUST: Duration = Duration::from_mins(1);
+const TRUST_TIME: Duration = Duration::from_mins(1);
 /// Time after which an unused plan leaves the cache.
-const IDLE: Duration = Duration::from_mins(1);
+const IDLE_TIME: Duration = Duration::from_mins(1);
 /// Bytes of JSON of a large plan. In memory it takes a few times as much.
 const LARGE_BYTES: usize = 2 << 20;
 /// Time after which an unused large plan leaves the cache. Executions that run hold their plan
@@ -48,7 +48,7 @@ struct Entry {
 
 impl Entry {
     fn is_idle(&self) -> bool {
-        let most = if self.bytes < LARGE_BYTES { IDLE } else { LARGE_IDLE };
+        let most = if self.bytes < LARGE_BYTES { IDLE_TIME } else { LARGE_IDLE };
         self.asked_at.elapsed() > most
     }
 }
@@ -70,7 +70,7 @@ impl PlanCache {
         entry.asked = asked;
         entry.asked_at = Instant::now();
         let plan = Arc::clone(&entry.plan);
-        if entry.seen.elapsed() > TRUST { Cached::Old(plan) } else { Cached::Fresh(plan) }
+        if entry.seen.elapsed() > TRUST_TIME { Cached::Old(plan) } else { Cached::Fresh(plan) }
     }
 
     /// Records the result of a check in the store. Returns the copy if the plan still exists.
@@ -102,7 +102,7 @@ impl PlanCache {
 
     /// Adds a plan, and drops the least recently used ones.
     pub fn insert(&self, plan: &Arc<Plan>, bytes: usize) {
-        if bytes > BYTES {
+        if bytes > MAX_BYTES {
             return;
         }
         let mut kept = self.lock_plans();
@@ -118,7 +118,7 @@ impl PlanCache {
 
 impl CachedPlans {
     fn evict_excess(&mut self) {
-        while self.plans.len() > PLANS || self.bytes > BYTES {
+        while self.plans.len() > MAX_PLANS || self.bytes > MAX_BYTES {
             let Some((id, _)) = self.plans.iter().min_by_key(|(_, entry)| entry.asked) else {
                 return;
             };
@@ -188,12 +188,12 @@ mod tests {
     #[test]
     fn a_full_cache_evicts_the_least_recently_used_plan() {
         let cache = PlanCache::default();
-        let plans: Vec<_> = (0..=PLANS).map(plan).collect();
-        for plan in &plans[..PLANS] {
+        let plans: Vec<_> = (0..=MAX_PLANS).map(plan).collect();
+        for plan in &plans[..MAX_PLANS] {
             cache.insert(plan, 1);
         }
         assert!(has(&cache, &plans[0]));
-        cache.insert(&plans[PLANS], 1);
+        cache.insert(&plans[MAX_PLANS], 1);
         assert!(has(&cache, &plans[0]));
         assert!(!has(&cache, &plans[1]));
     }
@@ -203,7 +203,7 @@ mod tests {
         let cache = PlanCache::default();
         let plan = plan(1);
         cache.insert(&plan, 1);
-        tokio::time::advance(TRUST).await;
+        tokio::time::advance(TRUST_TIME).await;
         assert!(has(&cache, &plan));
         tokio::time::advance(Duration::from_millis(1)).await;
         let Cached::Old(copy) = cache.get(plan.id()) else { panic!("it may have been removed") };
@@ -218,11 +218,11 @@ mod tests {
     fn a_large_plan_evicts_others_until_it_fits() {
         let cache = PlanCache::default();
         let (one, other) = (plan(1), plan(2));
-        cache.insert(&one, BYTES);
-        cache.insert(&other, BYTES);
+        cache.insert(&one, MAX_BYTES);
+        cache.insert(&other, MAX_BYTES);
         assert!(!has(&cache, &one));
         assert!(has(&cache, &other));
-        cache.insert(&one, BYTES + 1);
+        cache.insert(&one, MAX_BYTES + 1);
         assert!(!has(&cache, &one));
     }
 }

@@ -25,15 +25,15 @@ use crate::{
 };
 
 /// Events in the cache. A follower that is further behind reads the store itself.
-const EVENTS: usize = 512;
+const MAX_EVENTS: usize = 512;
 /// Bytes of events in the cache. The newest event always stays.
-const BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 /// Time that followers wait while another follower reads.
 ///
 /// A follower whose client takes nothing is not polled. If such a follower reads, another one takes
 /// over.
-const TURN: Duration = Duration::from_millis(20);
+const TURN_TIME: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Default)]
 pub(super) struct RecentEvents {
@@ -99,7 +99,7 @@ impl RecentEvents {
             over.as_mut().enable();
             match self.next_turn(after, fresh) {
                 Turn::Done(found) => return Ok(found),
-                Turn::Wait => drop(timeout(TURN, over).await),
+                Turn::Wait => drop(timeout(TURN_TIME, over).await),
                 Turn::ReadHistory => return self.read_history(store, id, after).await,
                 Turn::Read(read) => {
                     let found = read_end(store, id, after).await;
@@ -129,7 +129,7 @@ impl RecentEvents {
         if window.end.is_some() && window.last_read.is_some_and(is_current) {
             return Turn::Done(Found { events: Vec::new(), is_over: window.is_over_at(after) });
         }
-        if window.reading.is_some_and(|since| since.elapsed() < TURN) {
+        if window.reading.is_some_and(|since| since.elapsed() < TURN_TIME) {
             return Turn::Wait;
         }
         let at = Instant::now();
@@ -228,7 +228,7 @@ impl Window {
             self.end = Some(last.seq);
         }
         let mut bytes: usize = self.events.iter().map(RecordedEvent::bytes).sum();
-        while self.events.len() > EVENTS || (bytes > BYTES && self.events.len() > 1) {
+        while self.events.len() > MAX_EVENTS || (bytes > MAX_BYTES && self.events.len() > 1) {
             bytes -= self.events.pop_front().map_or(0, |event| event.bytes());
         }
     }
@@ -329,7 +329,7 @@ mod tests {
         assert!(matches!(recent.next_turn(Seq(3), FRESH), Turn::Wait));
         let began = Instant::now();
         assert!(seqs(&recent, &store, 3).await.is_empty());
-        assert!(began.elapsed() <= 2 * TURN, "{:?}", began.elapsed());
+        assert!(began.elapsed() <= 2 * TURN_TIME, "{:?}", began.elapsed());
         append(&store, 4, 4).await;
         recent.expect_more();
         assert_eq!(seqs(&recent, &store, 3).await, [4]);

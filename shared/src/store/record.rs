@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Characters of a name that a message shows.
-const SHOWN: usize = 64;
+const SHOWN_CHARS: usize = 64;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
@@ -64,7 +64,7 @@ pub enum RecordKind {
     /// The decision of a person about a call whose outcome is unknown. Retention removes it with
     /// its execution.
     Settlement,
-    /// Noise, to see that the store can be written.
+    /// Random data. Health checks write it to see that the store accepts writes.
     WriteCheck,
 }
 
@@ -252,7 +252,7 @@ impl Record {
             return Ok(self.value.to_string());
         }
         let unfit = |why: &str| {
-            let shown: String = self.name.chars().take(SHOWN).collect();
+            let shown: String = self.name.chars().take(SHOWN_CHARS).collect();
             let what = format!("the {} `{}`", self.kind.as_str(), shown.escape_debug());
             Err(StoreError::Unfit { what, why: why.to_owned() })
         };

@@ -20,12 +20,12 @@ use crate::{
 };
 
 /// Wait before an unconfirmed record is read again.
-const UNCONFIRMED: Duration = Duration::from_millis(20);
+const CONFIRM_INTERVAL: Duration = Duration::from_millis(20);
 /// Reads of an unconfirmed record: ten seconds in total.
-const CONFIRMATIONS: usize = 500;
+const MAX_CONFIRMATIONS: usize = 500;
 /// Heads that are read to find the next due time, because some may be damaged.
 const NEXT_DUE: usize = 16;
-const PLANS: usize = 1_000;
+const MAX_PLANS: usize = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
@@ -69,7 +69,7 @@ impl dyn Store + '_ {
     /// Stores an idempotency key. Returns the stored reservation if the key exists already.
     pub async fn reserve_key(&self, key: &Reservation) -> Result<Option<Reservation>, StoreError> {
         let record = Record::new(RecordKind::Key, &key.key, key, Timestamp::UNIX_EPOCH);
-        for _ in 0..CONFIRMATIONS {
+        for _ in 0..MAX_CONFIRMATIONS {
             if self.put_record(&record, WriteCondition::Exists).await? {
                 return Ok(None);
             }
@@ -77,7 +77,7 @@ impl dyn Store + '_ {
                 return Ok(Some(found));
             }
             // A replicated store may hold the key without a majority. It may still lose or keep it.
-            time::sleep(UNCONFIRMED).await;
+            time::sleep(CONFIRM_INTERVAL).await;
         }
         let why = format!("no majority confirms the owner of the key `{}`: try again", key.key);
         Err(StoreError::Unavailable(why))
@@ -189,7 +189,7 @@ impl dyn Store + '_ {
         let filter = PlanFilter { request: Some(id), search: None };
         let (mut plans, mut after) = (Vec::new(), None);
         loop {
-            let listing = self.list_plans(&filter, &Page { first: PLANS, after }).await?;
+            let listing = self.list_plans(&filter, &Page { first: MAX_PLANS, after }).await?;
             after = listing.items.last().map(|(cursor, _)| cursor.clone());
             plans.extend(listing.items.into_iter().map(|(_, plan)| plan));
             if !listing.has_more || after.is_none() {

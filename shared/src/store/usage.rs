@@ -9,7 +9,7 @@ use crate::{clock::Timestamp, id::ToolName};
 /// Histogram buckets for each doubling of a duration.
 const PER_DOUBLING: f64 = 8.0;
 /// The last bucket. It holds durations of days.
-const LAST: u16 = 320;
+const LAST_BUCKET: u16 = 320;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
@@ -33,7 +33,7 @@ impl Usage {
             clippy::cast_sign_loss,
             reason = "it is between zero and the last bucket"
         )]
-        let bucket = bucket.min(f64::from(LAST)) as u16;
+        let bucket = bucket.min(f64::from(LAST_BUCKET)) as u16;
         bucket
     }
 
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn every_duration_has_a_bucket() {
         assert_eq!(Usage::bucket(Duration::ZERO), 0);
-        assert_eq!(Usage::bucket(Duration::MAX), LAST);
-        assert!(Usage::bucket(Duration::from_hours(24)) < LAST);
+        assert_eq!(Usage::bucket(Duration::MAX), LAST_BUCKET);
+        assert!(Usage::bucket(Duration::from_hours(24)) < LAST_BUCKET);
     }
 }

@@ -19,7 +19,7 @@ fn cached_request(plan: &Value) -> Option<String> {
     let entries = plan["request"]["transcript"].as_array().unwrap();
     let kinds: Vec<_> = entries.iter().map(|entry| entry["kind"].as_str().unwrap()).collect();
     let cached = entries.iter().find(|entry| entry["kind"] == "cache");
-    // The planner of these tests records what it was shown.
+    // The planner of these tests records its input.
     assert_eq!(cached.is_none(), kinds.contains(&"candidates"), "{kinds:?}");
     assert!(kinds.contains(&"draft") && kinds.contains(&"plan"), "{kinds:?}");
     cached.map(|entry| text(&entry["content"]["requestId"]))
@@ -36,7 +36,7 @@ async fn a_repeated_query_takes_its_plan_from_the_cache_until_something_changes(
         assert_eq!(cached_request(&first), None);
         let second = make_plan(&api, QUERY, json!({})).await;
         assert_eq!(cached_request(&second), Some(text(&first["requestId"])));
-        // A cached plan still gets a request of its own.
+        // A cached plan still gets its own request.
         assert_ne!(second["requestId"], first["requestId"]);
         assert_ne!(second["planId"], first["planId"]);
         for same in ["tools", "query", "planner", "diagnostics"] {

@@ -1,4 +1,4 @@
-//! Models over real HTTP. npm's `@copilotkit/aimock` stands in for a provider.
+//! Models over real HTTP. npm's `@copilotkit/aimock` imitates a provider.
 
 mod agents;
 mod plan_cache;
@@ -551,5 +551,5 @@ async fn an_agent_resumes_after_a_crash_without_repeating_turns_or_once_calls() 
     let asked = model.requests().await;
     assert_eq!(asked.len(), 2, "no turn is repeated");
     let prompt = asked[1]["body"]["messages"].to_string();
-    assert!(prompt.contains("nobody knows what came of it"), "{prompt}");
+    assert!(prompt.contains("the outcome is unknown: the call may have taken effect"), "{prompt}");
 }

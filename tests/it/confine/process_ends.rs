@@ -169,7 +169,7 @@ async fn a_background_command_continues_confined() {
     let log = fs::read_to_string(sandbox.root().join(".faber/background/1.log")).unwrap();
     assert_eq!(log.contains("refused"), kernel_support().files, "{log}");
     assert!(is_running(&pid) && is_running(&child));
-    // The command has a session of its own, so no terminal ends it.
+    // The command has its own session, so no terminal ends it.
     let listed = call("process_list", json!({ "filter_pattern": "sleep 1000" })).await.unwrap();
     assert!(listed.as_str().unwrap().contains(&format!("*{child:>7}")), "{listed}");
     // A later Faber process knows them, too.

@@ -1,4 +1,4 @@
-//! Refusals to confine, and who may use the subcommand that confines.
+//! Commands that cannot be confined, and misuse of the subcommand that confines.
 
 use std::{fs, process::Command};
 

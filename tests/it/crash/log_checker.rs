@@ -33,7 +33,7 @@ pub(super) struct Figures {
     pub(super) violations: Vec<String>,
 }
 
-/// An execution as the store has it.
+/// An execution as the store returns it.
 #[derive(Clone, Debug)]
 pub(super) struct StoredExecution {
     pub(super) id: ExecutionId,

@@ -171,7 +171,7 @@ async fn an_interrupted_download_of_a_model_is_resumed() {
 
 #[tokio::test]
 async fn weights_with_a_wrong_checksum_are_discarded() {
-    // The hub states the checksum of what it serves, but another one is pinned.
+    // The hub states the right checksum of its file, but the pinned checksum differs.
     let folder = TempDir::new().unwrap();
     let files = folder.path().join("files");
     copy_model_with_other_weights(&files);

@@ -163,9 +163,9 @@ async fn an_unusable_older_server_fails_with_the_reason() {
     for (opening, why) in [
         (
             "event: endpoint\ndata: http://127.0.0.2:9/steal\n\n",
-            "wants messages sent to another server: `http://127.0.0.2:9`",
+            "named the URL of another server for messages: `http://127.0.0.2:9`",
         ),
-        ("data: hello\n\n", "does not begin with where to send messages"),
+        ("data: hello\n\n", "does not name its URL for messages in the first event"),
     ] {
         let server = OldServer::opening_with(opening).await;
         let mut source = server.source();
@@ -186,6 +186,6 @@ async fn an_older_server_without_a_first_event_fails_after_10_seconds() {
     let mut source = server.source();
     source["mcp"]["transport"] = json!("sse");
     let status = Connected::begin(&source).status().await;
-    let error = format!("`{}` did not say within 10 s where to send messages", server.address);
+    let error = format!("`{}` did not name its URL for messages within 10 s", server.address);
     assert_eq!(status, SetStatus::Failed { error });
 }

@@ -62,7 +62,7 @@ async fn progress_with_foreign_late_or_invalid_tokens_is_ignored() {
     let report = Progress { progress: 7.0, total: None, message: Some("own".into()) };
     assert_eq!(newest_progress(&mut listener), Some(report));
     assert_eq!(newest_progress(&mut other), None);
-    // The call has ended, so nobody receives a report with its token.
+    // The call has ended, so a report with its token has no receiver.
     test.call("forge", json!({ "tokens": [own] })).await.unwrap();
     assert_eq!(newest_progress(&mut listener), None);
 }

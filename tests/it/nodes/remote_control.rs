@@ -42,14 +42,14 @@ impl Subscriber {
         Self { events, received: Vec::new() }
     }
 
-    /// Waits for an event of a kind and a step, unless it was received before.
+    /// Waits for an event of this kind and step, unless it was received before.
     async fn wait_for_once(&mut self, kind: &str, step: &str) {
         if !self.received.iter().any(|event| event["type"] == kind && event["stepId"] == step) {
             self.wait_for(kind, step).await;
         }
     }
 
-    /// Waits for another event of a kind, and of `step` unless that is empty.
+    /// Waits for another event of this kind, and of `step` unless that is empty.
     async fn wait_for(&mut self, kind: &str, step: &str) {
         let listening = async {
             loop {

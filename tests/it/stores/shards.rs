@@ -1,4 +1,4 @@
-//! Checks the shard keys, as far as one server can: its profile shows the filter of every
+//! Checks the shard keys with one server: its profile shows the filter of every
 //! operation.
 //!
 //! An operation that names the shard key goes to one shard, any other to all. So logs and heads are

@@ -83,7 +83,7 @@ impl fmt::Display for Figures {
 pub(super) struct Audit<'a> {
     workspace: &'a Workspace,
     run: &'a SharedRun,
-    /// Every known execution: those that clients started, their children and their retries.
+    /// Every known execution: executions of clients, their children and their retries.
     records: BTreeMap<String, ClientRecord>,
     api_record: BTreeMap<String, ApiRecord>,
     children: u64,

@@ -1,5 +1,5 @@
 //! Clients that start executions, follow them, and answer for the people that executions wait for.
-//! They disconnect at random, ask again, and continue whatever happens to the servers.
+//! They disconnect at random, ask again, and continue after every failure of a server.
 
 use std::{
     sync::{Arc, Mutex},

@@ -121,7 +121,7 @@ impl Cluster {
         format!("127.0.0.1:{}", self.members[number].port)
     }
 
-    /// Returns a store URL with a database of its own.
+    /// Returns a store URL with a new database.
     pub(super) fn fresh_url(&self) -> String {
         let number = self.databases.fetch_add(1, Ordering::Relaxed);
         let hosts: Vec<String> = (0..MEMBERS).map(|number| self.address(number)).collect();

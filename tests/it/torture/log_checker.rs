@@ -416,7 +416,7 @@ impl<'a> LogChecker<'a> {
         }
     }
 
-    /// Checks that every event that a client received stands in the log.
+    /// Checks that the log contains every event that a client received.
     fn check_received(&mut self, who: &str, received: &[Value], log: &[Value]) {
         for event in received {
             let seq = usize::try_from(event["seq"].as_u64().unwrap_or_default()).unwrap();

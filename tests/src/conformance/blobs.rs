@@ -17,7 +17,7 @@ async fn exists(pair: &StorePair, blob: &Blob) -> bool {
     blob::load_blob(&*pair.other, &blob.id).await.unwrap().is_some()
 }
 
-/// A blob is stored whole, whatever its size, and is removed with its execution.
+/// A blob of any size is stored whole, and is removed with its execution.
 pub async fn a_blob_is_removed_with_its_execution(pair: StorePair) {
     let over = |n| ExecutionHead { state: Completed, finished_at: Some(at(10)), ..head(n, 2) };
     pair.put_head(over(1)).await;

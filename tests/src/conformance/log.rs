@@ -130,7 +130,7 @@ pub async fn an_append_larger_than_a_document_is_stored_whole(pair: StorePair) {
     pair.append(id, 20, 1).await;
 }
 
-/// An event that exceeds a document is rejected with an error of its own, so that no worker retries
+/// An event that exceeds a document is rejected with a specific error, so that no worker retries
 /// forever.
 pub async fn an_event_larger_than_a_document_is_refused(pair: StorePair) {
     let too_large = json!("x".repeat(limits::DOCUMENT_BYTES));

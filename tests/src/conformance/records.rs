@@ -183,7 +183,7 @@ pub async fn records_are_listed_by_name_in_both_directions(pair: StorePair) {
     assert!(listed_names(&pair, RecordKind::Switch, RecordPage::first_records(9)).await.is_empty());
 }
 
-/// A record is unchanged, whatever its value and name.
+/// A record with any value and name is returned unchanged.
 pub async fn a_record_is_stored_unchanged(pair: StorePair) {
     let values = [
         json!({ "z": 1, "a": { "$set": null, "b.c": [true] }, "": "\u{0}" }),

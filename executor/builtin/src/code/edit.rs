@@ -12,13 +12,13 @@ const FILE_BYTES: usize = 16 << 20;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EditFile {
-    /// The file, relative to the project root.
+    /// File, relative to the project root.
     pub(super) file_path: String,
-    /// What to replace: exactly as it is in the file, with its indentation and line breaks.
+    /// Text to replace, exactly as in the file, with indentation and line breaks.
     pub(super) old_string: String,
-    /// What to put in its place.
+    /// Text that replaces `old_string`.
     pub(super) new_string: String,
-    /// Whether to replace every occurrence, instead of the only one.
+    /// If true, replace every occurrence. Otherwise `old_string` must occur exactly once.
     #[serde(default)]
     pub(super) replace_all: bool,
 }
@@ -50,7 +50,7 @@ pub(super) fn edit_file(
 fn check_strings(args: &EditFile) -> Result<(), ToolError> {
     if args.old_string.is_empty() {
         return Err(permanent_error(
-            "old_string is empty: to make a file, use write_file".to_owned(),
+            "old_string is empty: use write_file to create a file".to_owned(),
         ));
     }
     if args.old_string == args.new_string {
@@ -68,7 +68,7 @@ fn replace_occurrences(text: &str, args: &EditFile) -> Result<(String, usize), T
     }
     if count > 1 && !replace_all {
         return Err(permanent_error(format!(
-            "String appears {count} times in {file_path}: give more of the text around it, or use \
+            "String appears {count} times in {file_path}: include more of the text around it, or use \
              replace_all=True"
         )));
     }

@@ -20,12 +20,12 @@ const CHUNK_BYTES: usize = 64 << 10;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadFile {
-    /// The file, relative to the project root.
+    /// File, relative to the project root.
     pub(super) file_path: String,
-    /// The first line to read, counted from 1.
+    /// First line to read, counted from 1.
     #[serde(default, deserialize_with = "whole::read_option")]
     pub(super) offset: Option<u64>,
-    /// How many lines to read.
+    /// Number of lines to read.
     #[serde(default, deserialize_with = "whole::read_option")]
     pub(super) limit: Option<u64>,
 }

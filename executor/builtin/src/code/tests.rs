@@ -233,7 +233,7 @@ async fn writing_keeps_permissions_and_symlinks() {
     }
     let args = json!({ "file_path": "dangling", "content": "x" });
     project
-        .check("write_file", args, expect!["tool.failed: dangling is a symlink to nothing"])
+        .check("write_file", args, expect!["tool.failed: dangling is a symlink to a missing file"])
         .await;
 }
 
@@ -247,7 +247,7 @@ async fn an_edit_whose_text_does_not_match_once_changes_nothing() {
         });
         project.check("edit_file", args, expected).await;
     };
-    edit("a.txt", ("one", "1"), false, expect!["tool.failed: String appears 2 times in a.txt: give more of the text around it, or use replace_all=True"]).await;
+    edit("a.txt", ("one", "1"), false, expect!["tool.failed: String appears 2 times in a.txt: include more of the text around it, or use replace_all=True"]).await;
     edit("a.txt", ("three", "3"), false, expect!["tool.failed: String not found in a.txt: it must be exactly as in the file, with its indentation and without line numbers"]).await;
     edit(
         "a.txt",
@@ -276,7 +276,7 @@ async fn an_edit_whose_text_does_not_match_once_changes_nothing() {
         "a.txt",
         ("", "3"),
         false,
-        expect!["tool.failed: old_string is empty: to make a file, use write_file"],
+        expect!["tool.failed: old_string is empty: use write_file to create a file"],
     )
     .await;
     edit(
@@ -301,7 +301,7 @@ async fn an_edit_whose_text_does_not_match_once_changes_nothing() {
         expect![[r"tool.failed: String not found in crlf.txt: the file's lines end in \r\n"]],
     )
     .await;
-    assert!(!project.path("a.txt.bak").exists(), "what failed has changed nothing");
+    assert!(!project.path("a.txt.bak").exists(), "a failed edit changes nothing");
 }
 
 #[tokio::test]

@@ -12,18 +12,18 @@ const CONTENT_BYTES: usize = 8 << 20;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WriteFile {
-    /// The file, relative to the project root.
+    /// File, relative to the project root.
     pub(super) file_path: String,
-    /// The whole new content.
+    /// New content of the whole file.
     pub(super) content: String,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AppendFile {
-    /// The file, relative to the project root.
+    /// File, relative to the project root.
     pub(super) file_path: String,
-    /// What to add at its end.
+    /// Text to append.
     pub(super) content: String,
 }
 

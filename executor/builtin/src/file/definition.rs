@@ -23,9 +23,9 @@ const NAME_BYTES: usize = 256;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FindDefinition {
-    /// The exact name; of `Type::method` or `Class.method` the last part counts.
+    /// Exact name. Of `Type::method` or `Class.method`, only the last part is used.
     pub(super) name: String,
-    /// The file or folder to search; the project root by default.
+    /// File or folder to search. Default: the project root.
     #[serde(default)]
     pub(super) path: Option<String>,
 }

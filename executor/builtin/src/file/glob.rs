@@ -24,9 +24,9 @@ const BRACE_DEPTH: usize = 16;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Glob {
-    /// The pattern, such as `*.py` or `src/**/*.rs`.
+    /// Pattern, such as `*.py` or `src/**/*.rs`.
     pub(super) pattern: String,
-    /// The folder to look in; the project root by default.
+    /// Folder to search. Default: the project root.
     #[serde(default)]
     pub(super) path: Option<String>,
 }
@@ -113,7 +113,7 @@ impl Pattern {
             return Err(outside_error(&args.pattern));
         }
         if brace_depth(text) > BRACE_DEPTH {
-            let why = format!("it has more than {BRACE_DEPTH} braces in each other");
+            let why = format!("it has more than {BRACE_DEPTH} nested braces");
             return Err(bad_pattern(&args.pattern, why));
         }
         let glob = GlobBuilder::new(text).literal_separator(true).build();

@@ -26,19 +26,19 @@ const MAX_CONTEXT: u64 = 50;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Grep {
-    /// The regular expression, such as `fn \w+_test\(`.
+    /// Regular expression, such as `fn \w+_test\(`.
     pub(super) pattern: String,
-    /// The file or folder to search; the project root by default.
+    /// File or folder to search. Default: the project root.
     #[serde(default)]
     pub(super) path: Option<String>,
-    /// `files_with_matches` lists files, `content` the lines as `path:line:text`, `count` how many
-    /// lines match in each file as `path:count`.
+    /// `files_with_matches` lists files. `content` lists lines as `path:line:text`. `count` lists
+    /// the number of matching lines of each file as `path:count`.
     #[serde(default)]
     pub(super) output_mode: OutputMode,
-    /// Lines to show around each match, in `content`.
+    /// Number of lines to show before and after each match, in the mode `content`.
     #[serde(default, deserialize_with = "whole::read_number")]
     pub(super) context_lines: u64,
-    /// Whether capital and small letters are the same.
+    /// If true, upper and lower case are the same.
     #[serde(default)]
     pub(super) case_insensitive: bool,
 }

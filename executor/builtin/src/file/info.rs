@@ -25,7 +25,7 @@ const SNIFFED_BYTES: usize = 8_000;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileInfo {
-    /// The file or folder, relative to the project root.
+    /// File or folder, relative to the project root.
     pub(super) file_path: String,
 }
 

@@ -13,16 +13,16 @@ use crate::{
 
 const MAX_LINES: usize = 1_000;
 /// Most entries shown of one folder, so that a large folder does not hide the others.
-const ENTRIES: usize = 200;
+const MAX_FOLDER_ENTRIES: usize = 200;
 const MAX_DEPTH: u64 = 20;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tree {
-    /// The folder; the project root by default.
+    /// Folder to show. Default: the project root.
     #[serde(default)]
     pub(super) path: Option<String>,
-    /// How deep to go: 1 shows what is in the folder itself.
+    /// Number of levels. 1 shows only the entries of the folder itself.
     #[serde(default = "default_depth", deserialize_with = "whole::read_number")]
     #[schemars(range(min = 1, max = 20))]
     pub(super) depth: u64,
@@ -64,9 +64,9 @@ impl TreeDrawing<'_> {
         }
         let mut entries = self.walk.list_folder(folder)?;
         entries.sort_by_key(|entry| entry.kind != Kind::Folder);
-        let more = entries.len().saturating_sub(ENTRIES);
-        let last = entries.len().min(ENTRIES) + usize::from(more > 0);
-        for (index, entry) in entries.iter().take(ENTRIES).enumerate() {
+        let more = entries.len().saturating_sub(MAX_FOLDER_ENTRIES);
+        let last = entries.len().min(MAX_FOLDER_ENTRIES) + usize::from(more > 0);
+        for (index, entry) in entries.iter().take(MAX_FOLDER_ENTRIES).enumerate() {
             let is_last = index + 1 == last;
             self.draw_entry(entry, indent, is_last);
             if entry.kind == Kind::Folder && depth > 1 {
@@ -74,7 +74,7 @@ impl TreeDrawing<'_> {
                 self.draw_folder(entry, &indent, depth - 1)?;
             }
         }
-        entries.iter().skip(ENTRIES).for_each(|entry| self.count_kind(entry.kind));
+        entries.iter().skip(MAX_FOLDER_ENTRIES).for_each(|entry| self.count_kind(entry.kind));
         if more > 0 {
             self.push_line(&format!("{indent}└── … {more} more"));
         }

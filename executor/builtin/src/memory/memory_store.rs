@@ -66,7 +66,7 @@ impl MemoryStore {
             return Ok(());
         }
         let why = format!(
-            "{scope} has {MEMORIES} memories, and no more can be kept: forget some with \
+            "{scope} is full, with {MEMORIES} memories: remove some with \
              `clear_memory`, or put several into one"
         );
         Err(ToolError::failed(why).without_retry())
@@ -159,10 +159,10 @@ impl MemoryStore {
         cancel: &CancellationToken,
     ) -> Result<String, ToolError> {
         if query.trim().is_empty() {
-            let why = "there is nothing to look for: `list_memories` shows all memories";
+            let why = "`query` is empty: `list_memories` shows all memories";
             return Err(ToolError::failed(why).without_retry());
         }
-        check_bytes("what is looked for", query.len(), WORDS_BYTES)?;
+        check_bytes("`query`", query.len(), WORDS_BYTES)?;
         let wanted: Arc<str> = query.trim().to_lowercase().into();
         let (mut pages, mut matches, mut bytes) =
             (RecordPages::in_scope(self, scope), Matches::default(), 0);
@@ -291,7 +291,7 @@ fn check_bytes(what: &str, bytes: usize, most: usize) -> Result<(), ToolError> {
     if bytes <= most {
         return Ok(());
     }
-    let why = format!("{what} has {bytes} bytes, the most is {most}: shorten it, or split it");
+    let why = format!("{what} has {bytes} bytes, and the limit is {most}: shorten it, or split it");
     Err(ToolError::failed(why).without_retry())
 }
 

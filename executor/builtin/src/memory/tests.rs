@@ -225,7 +225,7 @@ async fn a_search_ignores_case_in_keys_texts_and_tags() {
         let none = desk.call("search_memory", json!({ "query": "%" })).await;
         assert_eq!(none, "No memories matching '%' in project");
         let err = desk.refuse("search_memory", json!({ "query": " \n" })).await;
-        assert_eq!(err, "there is nothing to look for: `list_memories` shows all memories");
+        assert_eq!(err, "`query` is empty: `list_memories` shows all memories");
     }
 }
 

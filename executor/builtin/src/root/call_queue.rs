@@ -141,5 +141,5 @@ impl Queue {
 }
 
 pub(crate) fn cancelled_error() -> ToolError {
-    ToolError::new(ErrorCode::CANCELLED, "the work on files was cut short")
+    ToolError::new(ErrorCode::CANCELLED, "the work on files was interrupted")
 }

@@ -10,9 +10,9 @@ use ignore::{
 use super::{Root, os_path};
 
 const RULES_BYTES: u64 = 1 << 20;
-const GIT: [&str; 2] = [".git/info/exclude", ".gitignore"];
+const GIT_FILES: [&str; 2] = [".git/info/exclude", ".gitignore"];
 /// Files with rules of search tools. They take precedence over Git's.
-const OWN: [&str; 2] = [".ignore", ".rgignore"];
+const SEARCH_FILES: [&str; 2] = [".ignore", ".rgignore"];
 
 #[derive(Debug)]
 pub(crate) struct IgnoreRules {
@@ -43,11 +43,12 @@ impl IgnoreRules {
     ) -> Option<Arc<Self>> {
         let is_there = |name| has(name) && root.dir().metadata(os_path(&folder.join(name))).is_ok();
         let is_repository = is_there(".git");
-        let names = GIT.iter().chain(&OWN);
+        let names = GIT_FILES.iter().chain(&SEARCH_FILES);
         if !is_repository && !names.into_iter().any(|name| has(name)) {
             return above;
         }
-        let (own, git) = (read_rules(root, folder, &OWN), read_rules(root, folder, &GIT));
+        let (own, git) =
+            (read_rules(root, folder, &SEARCH_FILES), read_rules(root, folder, &GIT_FILES));
         Some(Arc::new(Self { own, git, is_repository, above }))
     }
 

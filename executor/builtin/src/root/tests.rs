@@ -302,7 +302,7 @@ async fn a_call_that_is_cancelled_or_dropped_stops() {
     cx.cancel.cancel();
     let args = json!({ "file_path": "a.txt", "content": "new" });
     let error = project.call_in("write_file", args, cx).await.unwrap_err();
-    expect!["tool.cancelled: the work on files was cut short"].assert_eq(&error.to_string());
+    expect!["tool.cancelled: the work on files was interrupted"].assert_eq(&error.to_string());
     assert_eq!(project.text("a.txt"), "old");
 
     let (begun, begins) = mpsc::channel();

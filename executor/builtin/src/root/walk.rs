@@ -40,6 +40,7 @@ pub(crate) struct Walk<'a> {
     start: (PathBuf, PathBuf),
 }
 
+/// The entries that a walk leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WalkRules {
     /// The contents of `.git`.
@@ -197,8 +198,8 @@ impl<'a> Walk<'a> {
         let (count, first) = &self.unfinished;
         if *count > 0 {
             notes.push(format!(
-                "({count} file(s) have a line that is too long to search and were searched up \
-                 to it, such as {first}: use `bash` if it is active)"
+                "({count} file(s), such as {first}, have a line that is too long, and only the \
+                 lines before it were searched: use `bash` if it is active)"
             ));
         }
         notes

@@ -54,7 +54,7 @@ impl Root {
         let fail = |err: io::Error| io_failure("write", &place.given, &err);
         let path = self.canonical_path(&place.path).map_err(|err| match err.kind() {
             io::ErrorKind::NotFound => {
-                let text = format!("{} is a symlink to nothing", place.given);
+                let text = format!("{} is a symlink to a missing file", place.given);
                 ToolError::failed(text).without_retry()
             }
             _ => io_failure("follow", &place.given, &err),
@@ -136,7 +136,8 @@ impl WriteTarget {
         Ok(())
     }
 
-    /// Replacing needs only permission for the folder. This check protects a read-only file.
+    /// Rejects a read-only file. The system would let a process replace it, because that needs only
+    /// write permission for the folder.
     fn check_writable(&self) -> Result<(), ToolError> {
         let Some(meta) = &self.was else { return Ok(()) };
         if !meta.is_file() {

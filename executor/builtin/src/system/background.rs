@@ -22,7 +22,7 @@ use tokio::{
 use super::{System, ToolContext, confinement_error, logs, start_error};
 
 pub(super) const DESCRIPTION: &str = "Execute a command in the background (non-blocking). \
-    What it prints goes to a log file that `read_logs` reads.";
+    Its output goes to a log file that `read_logs` reads.";
 
 const MAX_SESSIONS: usize = 64;
 /// A command that ends within this time after its start is reported as ended.
@@ -40,7 +40,7 @@ pub(super) struct BashBackground {
     /// Working directory, below the project root (default: the project root).
     #[serde(default)]
     cwd: Option<String>,
-    /// What this command does, for people.
+    /// Purpose of the command, for people.
     #[serde(default)]
     description: Option<String>,
 }
@@ -213,7 +213,7 @@ fn describe_early_exit(
             .with_unknown_outcome()
     })?;
     let rest = if goes_on {
-        "\nProcesses that it started still run: `process_kill` with that number ends them"
+        "\nProcesses that it started still run: end them with `process_kill` and this PID"
     } else {
         ""
     };
@@ -224,9 +224,9 @@ fn describe_early_exit(
     if status.success() {
         return Ok(text);
     }
-    let seen = system.passed_secrets();
+    let redaction = system.passed_secrets();
     let said =
-        system.place.open(log).and_then(|mut file| logs::read_tail(&mut file, log, 20, &seen));
+        system.place.open(log).and_then(|mut file| logs::read_tail(&mut file, log, 20, &redaction));
     let said = said.unwrap_or_default().text;
     if let Some(why) = refusal_reason(status.code(), &said) {
         return Err(confinement_error(why));

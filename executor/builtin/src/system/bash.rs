@@ -21,7 +21,8 @@ use super::{
 use crate::whole;
 
 pub(super) const DESCRIPTION: &str = "Execute a shell command with full bash capabilities. \
-    It may write below the project root only, and has no network unless that is allowed.";
+    It may write only below the project root, and has no network unless the configuration \
+    allows it.";
 
 /// Longest timeout in seconds. Longer commands belong in the background.
 const MAX_TIMEOUT_SECONDS: u64 = 600;
@@ -37,7 +38,7 @@ pub(super) struct Bash {
     /// Maximum execution time in seconds (default: 120, max: 600).
     #[serde(default = "usual_timeout", deserialize_with = "whole::read_number")]
     timeout: u64,
-    /// What this command does, for people.
+    /// Purpose of the command, for people.
     #[serde(default)]
     description: Option<String>,
 }
@@ -97,7 +98,7 @@ fn invalid_timeout(message: &str) -> ToolError {
 fn format_result(
     status: io::Result<ExitStatus>,
     printed: CapturedOutput,
-    seen: &Redaction,
+    redaction: &Redaction,
 ) -> Result<String, ToolError> {
     let status = status.map_err(|err| {
         ToolError::failed(format!("it is unknown how the command ended: {err}"))
@@ -108,7 +109,7 @@ fn format_result(
     }
     let signal = status.signal().map(|signal| -signal);
     let code = status.code().or(signal).unwrap_or(-1);
-    let text = format!("{}\n\nReturn code: {code}", printed.into_output(seen));
+    let text = format!("{}\n\nReturn code: {code}", printed.into_output(redaction));
     match code {
         0 => Ok(text),
         1.. => Err(ToolError::failed(text)),

@@ -39,29 +39,29 @@ impl BoundedOutput {
     }
 
     /// Returns the text without secrets. Shows no part of a secret that was cut.
-    pub(super) fn text(mut self, seen: &Redaction) -> String {
+    pub(super) fn text(mut self, redaction: &Redaction) -> String {
         self.drop_front(self.tail.len().saturating_sub(KEPT_BYTES));
         if self.lost == 0 {
             self.head.append(&mut self.tail);
-            return seen.clean(String::from_utf8_lossy(&self.head).into_owned());
+            return redaction.clean(String::from_utf8_lossy(&self.head).into_owned());
         }
-        let mut head = seen.clean(String::from_utf8_lossy(&self.head).into_owned());
-        head.truncate(head.floor_char_boundary(head.len().saturating_sub(cut_margin(seen))));
-        let tail = clean_after_cut(&self.tail, seen);
+        let mut head = redaction.clean(String::from_utf8_lossy(&self.head).into_owned());
+        head.truncate(head.floor_char_boundary(head.len().saturating_sub(cut_margin(redaction))));
+        let tail = clean_after_cut(&self.tail, redaction);
         format!("{head}\n… ({} bytes left out) …\n{tail}", self.lost)
     }
 }
 
 /// Removes secrets from text after a cut, including the rest of a secret that was cut.
-pub(super) fn clean_after_cut(bytes: &[u8], seen: &Redaction) -> String {
-    let text = seen.clean(String::from_utf8_lossy(bytes).into_owned());
-    text[text.ceil_char_boundary(cut_margin(seen).min(text.len()))..].to_owned()
+pub(super) fn clean_after_cut(bytes: &[u8], redaction: &Redaction) -> String {
+    let text = redaction.clean(String::from_utf8_lossy(bytes).into_owned());
+    text[text.ceil_char_boundary(cut_margin(redaction).min(text.len()))..].to_owned()
 }
 
 /// Returns the number of bytes beside a cut that may belong to a secret. Decoding a cut character
 /// adds bytes: each of up to three bytes becomes a replacement character of three bytes.
-fn cut_margin(seen: &Redaction) -> usize {
-    match seen.longest() {
+fn cut_margin(redaction: &Redaction) -> usize {
+    match redaction.longest() {
         0 => 0,
         longest => longest + 3 * 3,
     }
@@ -98,14 +98,15 @@ impl CapturedOutput {
     }
 
     /// Returns the text of both streams, or a note that they are empty.
-    pub(super) fn into_output(self, seen: &Redaction) -> String {
-        let text = self.text(seen);
+    pub(super) fn into_output(self, redaction: &Redaction) -> String {
+        let text = self.text(redaction);
         if text.is_empty() { "(Command completed with no output)".to_owned() } else { text }
     }
 
     /// Returns the text of both streams. Omits an empty stream.
-    pub(super) fn text(self, seen: &Redaction) -> String {
-        let parts = [("STDOUT", self.stdout.text(seen)), ("STDERR", self.stderr.text(seen))];
+    pub(super) fn text(self, redaction: &Redaction) -> String {
+        let parts =
+            [("STDOUT", self.stdout.text(redaction)), ("STDERR", self.stderr.text(redaction))];
         let parts: Vec<_> = parts
             .into_iter()
             .filter(|(_, text)| !text.is_empty())
@@ -152,28 +153,28 @@ mod tests {
     }
     #[test]
     fn a_secret_across_a_cut_is_not_shown() {
-        let mut seen = Redaction::default();
-        seen.note("TOK", "SECRETVALUE0123456789");
+        let mut redaction = Redaction::default();
+        redaction.note("TOK", "SECRETVALUE0123456789");
         // At every offset, a secret lies across each cut.
         for offset in 0..21 {
             let mut kept = BoundedOutput::default();
             kept.push(&b"x".repeat(offset));
             kept.push(&b"SECRETVALUE0123456789".repeat(20_000));
             kept.push(&b"y".repeat(offset));
-            let text = kept.text(&seen);
+            let text = kept.text(&redaction);
             assert!(text.contains("***TOK***") && text.contains("bytes left out"));
             for part in ["SECRET", "VALUE", "0123", "6789"] {
                 assert!(!text.contains(part), "{offset} {part}");
             }
         }
-        let mut seen = Redaction::default();
-        seen.note("TOK", "s€cr€t€");
+        let mut redaction = Redaction::default();
+        redaction.note("TOK", "s€cr€t€");
         for offset in 0..13 {
             let mut kept = BoundedOutput::default();
             kept.push(&b"x".repeat(offset));
             kept.push("s€cr€t€".repeat(20_000).as_bytes());
             kept.push(&b"y".repeat(offset));
-            let text = kept.text(&seen).replace("bytes left out", "");
+            let text = kept.text(&redaction).replace("bytes left out", "");
             assert!(text.contains("***TOK***"));
             for part in ['s', '€', 'c', 'r', 't'] {
                 assert!(!text.contains(part), "{offset} {part}");

@@ -16,8 +16,8 @@ use super::{
     System, ToolContext, list::unavailable_error, processes::ProcessSnapshot, run_blocking,
 };
 
-pub(super) const DESCRIPTION: &str = "Kill a process by PID or name. Only what bash_background \
-    has started, unless more is allowed.";
+pub(super) const DESCRIPTION: &str = "Kill a process by PID or name. Only processes that \
+    `bash_background` started, unless the configuration allows others.";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -118,7 +118,7 @@ fn find_objection(
 ) -> Option<String> {
     let id = process.pid();
     if processes.is_ancestor(process) {
-        return Some(format!("process {id} is Faber, or what Faber runs in"));
+        return Some(format!("process {id} is Faber or one of its parent processes"));
     }
     if !system.kill_any && !processes.is_started(process) {
         return Some(format!(

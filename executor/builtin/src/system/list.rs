@@ -20,7 +20,7 @@ const LINE_BYTES: usize = 160;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ProcessList {
-    /// Only processes whose command line contains this, whatever the case.
+    /// Only processes whose command line contains this text, ignoring case.
     #[serde(default)]
     filter_pattern: Option<String>,
 }
@@ -66,7 +66,7 @@ fn format_processes(processes: &ProcessSnapshot, filter: Option<&str>) -> String
         );
     }
     if found.len() > MAX_SHOWN {
-        let _ = write!(text, "\n… and {} more: say `filter_pattern`", found.len() - MAX_SHOWN);
+        let _ = write!(text, "\n… and {} more: use `filter_pattern`", found.len() - MAX_SHOWN);
     }
     if found.iter().any(|process| processes.is_started(process)) {
         text.push_str("\n(* started by bash_background)");

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::whole;
 
-pub(super) const DESCRIPTION: &str = "Read log files (like tail command).";
+pub(super) const DESCRIPTION: &str = "Read the last lines of a log file, like `tail`.";
 
 const MAX_LINES: usize = 10_000;
 const MAX_BYTES: u64 = 256 << 10;
@@ -40,7 +40,7 @@ pub(super) struct ReadLogs {
     /// Number of lines to show (default: 50).
     #[serde(default = "usual_lines", deserialize_with = "whole::read_number")]
     lines: u64,
-    /// If true, wait 30 seconds for new lines, and show them, too.
+    /// If true, wait 30 seconds for new lines and show them, too.
     #[serde(default)]
     follow: bool,
 }
@@ -60,12 +60,12 @@ pub(super) async fn read_logs(
     }
     let lines = usize::try_from(args.lines).unwrap_or(MAX_LINES).min(MAX_LINES);
     let path = args.file_path;
-    let seen = system.passed_secrets();
+    let redaction = system.passed_secrets();
     let read = {
-        let (path, seen) = (path.clone(), seen.clone());
+        let (path, redaction) = (path.clone(), redaction.clone());
         move || {
             let mut file = system.place.open(&path)?;
-            let tail = read_tail(&mut file, &path, lines, &seen)?;
+            let tail = read_tail(&mut file, &path, lines, &redaction)?;
             Ok((file, tail))
         }
     };
@@ -73,7 +73,7 @@ pub(super) async fn read_logs(
     let head = format!("Last {lines} lines of {path}:\n\n");
     if args.follow {
         let added = tokio::select! {
-            added = follow_file(file, tail.end, &path, &seen, &cx) => added?,
+            added = follow_file(file, tail.end, &path, &redaction, &cx) => added?,
             () = cx.cancel.cancelled() => return Err(cancelled_error("`read_logs`")),
         };
         return Ok(format!("{head}{}{added}", tail.text));
@@ -96,16 +96,16 @@ pub(super) fn read_tail(
     file: &mut File,
     path: &str,
     lines: usize,
-    seen: &Redaction,
+    redaction: &Redaction,
 ) -> Result<Tail, ToolError> {
-    last_lines(file, lines, seen).map_err(|err| unreadable_error(path, &err))
+    last_lines(file, lines, redaction).map_err(|err| unreadable_error(path, &err))
 }
 
 fn unreadable_error(path: &str, err: &io::Error) -> ToolError {
     ToolError::failed(format!("{path} cannot be read: {err}"))
 }
 
-fn last_lines(file: &mut File, lines: usize, seen: &Redaction) -> io::Result<Tail> {
+fn last_lines(file: &mut File, lines: usize, redaction: &Redaction) -> io::Result<Tail> {
     let end = file.metadata()?.len();
     let lowest = end.saturating_sub(MAX_BYTES);
     let mut start = end;
@@ -123,9 +123,9 @@ fn last_lines(file: &mut File, lines: usize, seen: &Redaction) -> io::Result<Tai
     let first = ends.map(|end| end.0 + 1).nth(lines - 1).unwrap_or(0);
     let is_cut = first == 0 && start > 0;
     let text = if is_cut {
-        clean_after_cut(&kept, seen)
+        clean_after_cut(&kept, redaction)
     } else {
-        seen.clean(String::from_utf8_lossy(&kept[first..]).into_owned())
+        redaction.clean(String::from_utf8_lossy(&kept[first..]).into_owned())
     };
     Ok(Tail { text, end })
 }
@@ -140,7 +140,7 @@ async fn follow_file(
     file: File,
     mut at: u64,
     path: &str,
-    seen: &Redaction,
+    redaction: &Redaction,
     cx: &ToolContext,
 ) -> Result<String, ToolError> {
     let file = Arc::new(file);
@@ -165,7 +165,7 @@ async fn follow_file(
             line.drain(..end.unwrap_or(line.len()));
             is_dropping = end.is_none();
         }
-        let told: Vec<u8> = line.drain(..reportable_len(&line, seen)).collect();
+        let told: Vec<u8> = line.drain(..reportable_len(&line, redaction)).collect();
         // Skips the rest of a line that is too long.
         if line.len() as u64 > MAX_BYTES {
             line.clear();
@@ -175,26 +175,26 @@ async fn follow_file(
             continue;
         }
         reports += 1;
-        let message = seen.clean(String::from_utf8_lossy(&told).into_owned());
+        let message = redaction.clean(String::from_utf8_lossy(&told).into_owned());
         cx.progress(Progress {
             progress: f64::from(reports),
             total: None,
             message: Some(message.trim_end().into()),
         });
     }
-    Ok(added.text(seen))
+    Ok(added.text(redaction))
 }
 
 /// Returns the length of the part that can be reported now. The part consists of complete lines. No
 /// secret lies across its end, and none can after the next read.
-fn reportable_len(read: &[u8], seen: &Redaction) -> usize {
-    let sure = read.len() - seen.longest().min(read.len());
+fn reportable_len(read: &[u8], redaction: &Redaction) -> usize {
+    let sure = read.len() - redaction.longest().min(read.len());
     let lines = read[..sure].iter().enumerate().rev();
     let mut ends = lines.filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
-    if seen.longest() == 0 {
+    if redaction.longest() == 0 {
         return ends.next().unwrap_or(0);
     }
-    let clean = |bytes: &[u8]| seen.clean(String::from_utf8_lossy(bytes).into_owned());
+    let clean = |bytes: &[u8]| redaction.clean(String::from_utf8_lossy(bytes).into_owned());
     let all = clean(read);
     let is_between = |at: &usize| clean(&read[..*at]) + &clean(&read[*at..]) == all;
     ends.take(MAX_SPLITS).find(is_between).unwrap_or(0)
@@ -226,17 +226,17 @@ mod tests {
     #[test]
     fn a_report_ends_before_an_incomplete_secret() {
         assert_eq!(reportable_len(b"a\nb\nc", &Redaction::default()), 4);
-        let mut seen = Redaction::default();
-        seen.note("KEY", "short-1\nshort-2");
-        let pad = vec![b'x'; seen.longest()];
+        let mut redaction = Redaction::default();
+        redaction.note("KEY", "short-1\nshort-2");
+        let pad = vec![b'x'; redaction.longest()];
         let read = |text: &str| [text.as_bytes(), &pad].concat();
-        assert_eq!(reportable_len(&read("one\nshort-1\nshort-2\ntwo\n"), &seen), 24);
+        assert_eq!(reportable_len(&read("one\nshort-1\nshort-2\ntwo\n"), &redaction), 24);
         assert_eq!(
-            reportable_len(&read("one\nshort-1\nshort-2 two"), &seen),
+            reportable_len(&read("one\nshort-1\nshort-2 two"), &redaction),
             4,
             "it lies across a line's end"
         );
-        assert_eq!(reportable_len(b"one\nshort-1\n", &seen), 0, "the rest of it may follow");
+        assert_eq!(reportable_len(b"one\nshort-1\n", &redaction), 0, "the rest of it may follow");
     }
 
     #[test]

@@ -356,7 +356,7 @@ async fn background_commands_of_an_earlier_process_are_recognised() {
     fs::write(world.folder.path().join(".faber/background/9.pid"), other.id().to_string()).unwrap();
     let err = world.call("process_kill", json!({ "pid_or_name": other.id().to_string() })).await;
     assert!(err.unwrap_err().message.contains("was not started"));
-    assert!(other.try_wait().unwrap().is_none(), "it lives");
+    assert!(other.try_wait().unwrap().is_none(), "the other process still runs");
     other.kill().unwrap();
     other.wait().unwrap();
     for id in [&pid, &left] {
@@ -404,8 +404,8 @@ async fn process_kill_refuses_processes_that_faber_did_not_start() {
         ("1", "Refused: process 1 is the system's"),
         ("-1", "Refused: process -1 is the system's"),
         ("0", "Refused: process 0 is the system's"),
-        (own.as_str(), "is Faber, or what Faber runs in"),
-        (parent.as_str(), "is Faber, or what Faber runs in"),
+        (own.as_str(), "is Faber or one of its parent processes"),
+        (parent.as_str(), "is Faber or one of its parent processes"),
         (other.id().to_string().as_str(), "was not started by `bash_background`"),
         ("sleep", "was not started by `bash_background`"),
         ("2000000000", "Process not found: 2000000000"),
@@ -416,7 +416,7 @@ async fn process_kill_refuses_processes_that_faber_did_not_start() {
         let message = err.unwrap_err().message;
         assert!(message.contains(reason), "{target}: {message}");
     }
-    assert!(other.try_wait().unwrap().is_none(), "it lives");
+    assert!(other.try_wait().unwrap().is_none(), "the other process still runs");
     other.kill().unwrap();
     other.wait().unwrap();
 }

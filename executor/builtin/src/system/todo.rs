@@ -23,9 +23,9 @@ pub(super) struct TodoWrite {
 struct Todo {
     /// Description of the task.
     content: String,
-    /// How far it is.
+    /// State of the task.
     status: Status,
-    /// What is being done, as in "Installing packages": shown while it is in progress.
+    /// Text to show while the task is in progress, such as "Installing packages".
     #[serde(default, rename = "activeForm")]
     active_form: Option<String>,
 }

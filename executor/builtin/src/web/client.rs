@@ -123,7 +123,7 @@ impl WebClient {
             self.client_builder().tls_backend_preconfigured(no_roots()).build()
         });
         built.map_err(|err| {
-            let message = format!("nothing can be fetched: {}", root_cause(&err));
+            let message = format!("the HTTP client cannot be created: {}", root_cause(&err));
             ToolError::new(ErrorCode::UNAVAILABLE, message)
         })
     }
@@ -195,15 +195,15 @@ fn root_cause(err: &reqwest::Error) -> String {
 
 /// Returns the error for an HTTP status. Overload and server errors can be retried.
 fn status_error(host: &str, answer: &WebResponse) -> ToolError {
-    let said = String::from_utf8_lossy(&answer.bytes[..answer.bytes.len().min(ERROR_BODY_BYTES)]);
+    let body = String::from_utf8_lossy(&answer.bytes[..answer.bytes.len().min(ERROR_BODY_BYTES)]);
     let is_markup = answer.content_type.contains("html");
-    let said = match said.trim() {
-        said if said.is_empty() || is_markup => String::new(),
-        said => format!(": {}", said.replace('\n', " ")),
+    let detail = match body.trim() {
+        text if text.is_empty() || is_markup => String::new(),
+        text => format!(": {}", text.replace('\n', " ")),
     };
     let status = answer.status;
     let is_busy = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
-    let message = format!("`{host}` answered {status}{said}");
+    let message = format!("`{host}` answered {status}{detail}");
     if is_busy {
         ToolError::new(ErrorCode::UNAVAILABLE, message)
     } else {

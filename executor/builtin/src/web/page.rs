@@ -21,7 +21,7 @@ const MAX_TEXT_BYTES: usize = 128 << 10;
 pub(super) struct FetchUrl {
     /// URL to fetch.
     url: String,
-    /// If true, convert HTML to readable text; if false, return it as it is.
+    /// If true, convert HTML to readable text. If false, return the page unchanged.
     #[serde(default = "default_extract")]
     extract_text: bool,
 }
@@ -74,11 +74,11 @@ fn limit_text(mut text: String, is_cut: bool) -> String {
 
 /// Returns whether a response is text, by its content type. Without a type, by its bytes.
 fn is_text(kind: &str, bytes: &[u8]) -> bool {
-    const TEXTS: [&str; 6] = ["json", "xml", "html", "javascript", "yaml", "urlencoded"];
+    const TEXT_TYPES: [&str; 6] = ["json", "xml", "html", "javascript", "yaml", "urlencoded"];
     let is_binary = bytes.iter().take(1_024).any(|byte| *byte == 0);
     match kind {
         "" | "application/octet-stream" => !is_binary,
-        _ => kind.starts_with("text/") || TEXTS.iter().any(|part| kind.contains(part)),
+        _ => kind.starts_with("text/") || TEXT_TYPES.iter().any(|part| kind.contains(part)),
     }
 }
 

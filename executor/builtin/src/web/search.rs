@@ -62,7 +62,7 @@ pub(super) struct Search {
 pub(super) struct DocsSearch {
     /// Library name (e.g., "python", "flask", "react").
     library: String,
-    /// What to search for.
+    /// Search terms.
     query: String,
 }
 
@@ -107,7 +107,7 @@ pub(super) async fn search_docs(
 fn require_text<'a>(name: &str, text: &'a str) -> Result<&'a str, ToolError> {
     let text = text.trim();
     if text.is_empty() {
-        let message = format!("`{name}` is empty: name what to look up");
+        let message = format!("`{name}` is empty: enter a search term");
         return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, message));
     }
     Ok(text)
@@ -131,7 +131,7 @@ async fn search_pages(
     let is_asked = answer.status == StatusCode::ACCEPTED || text.contains("anomaly-modal");
     let host = base.host_str().unwrap_or_default();
     if found.is_empty() && is_asked {
-        let what = "wants proof that a person is asking: wait a while, or configure another search";
+        let what = "requires a CAPTCHA: try again later, or configure another search service";
         return Err(ToolError::new(ErrorCode::UNAVAILABLE, format!("`{host}` {what}")));
     }
     if !is_one {
@@ -342,7 +342,7 @@ struct Article {
 }
 
 /// Parameters that request the address and the start of an article as text.
-const ARTICLE: [(&str, &str); 8] = [
+const ARTICLE_PARAMETERS: [(&str, &str); 8] = [
     ("action", "query"),
     ("format", "json"),
     ("formatversion", "2"),
@@ -363,7 +363,11 @@ pub(super) async fn look_up_topic(
         vec![("titles", topic)],
         vec![("generator", "search"), ("gsrsearch", topic), ("gsrlimit", "1")],
     ] {
-        let url = service_url(&services.wikipedia, "w/api.php", ARTICLE.into_iter().chain(asked));
+        let url = service_url(
+            &services.wikipedia,
+            "w/api.php",
+            ARTICLE_PARAMETERS.into_iter().chain(asked),
+        );
         let answer: Articles = services.web.get_json(url).await?;
         let pages = answer.query.map(|answer| answer.pages).unwrap_or_default();
         if let Some(article) =

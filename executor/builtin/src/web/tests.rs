@@ -417,7 +417,7 @@ async fn a_web_search_returns_a_list_of_results() {
     for odd in ["blocked", "json"] {
         world.check("web_search", query(odd), expect!["tool.failed: `127.0.0.1` answered something unexpected: no list of results (retryable: true)"]).await;
     }
-    world.check("web_search", query("robot"), expect!["tool.unavailable: `127.0.0.1` wants proof that a person is asking: wait a while, or configure another search (retryable: true)"]).await;
+    world.check("web_search", query("robot"), expect!["tool.unavailable: `127.0.0.1` requires a CAPTCHA: try again later, or configure another search service (retryable: true)"]).await;
     let docs =
         world.call("docs_search", json!({ "library": "Flask", "query": "sse" })).await.unwrap();
     assert!(docs.starts_with("Results for: site:flask.palletsprojects.com sse\n"), "{docs}");
@@ -466,7 +466,7 @@ async fn each_search_tool_queries_its_service() {
         ("wiki_lookup", "topic"),
     ] {
         let error = world.call(tool, json!({ name: " \n" })).await.expect_err(tool).to_string();
-        let expected = format!("tool.invalid_parameters: `{name}` is empty: name what to look up");
+        let expected = format!("tool.invalid_parameters: `{name}` is empty: enter a search term");
         assert_eq!(error, expected, "{tool}");
     }
     for topic in ["Rust", "rusty"] {

@@ -81,15 +81,15 @@ impl Connection {
         ends: &mut SessionState,
         out: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     ) -> Result<Self, String> {
-        let mut seen = Redaction::default();
-        let mut headers = configured_headers(spec, &mut seen)?;
+        let mut redaction = Redaction::default();
+        let mut headers = configured_headers(spec, &mut redaction)?;
         headers.insert(header::ACCEPT, ACCEPT);
-        ends.seen = Arc::new(Secrets::new(seen));
+        ends.secrets = Arc::new(Secrets::new(redaction));
         let url = spec.url.0.clone();
         let bearer = spec
             .auth
             .as_ref()
-            .map(|oauth| Bearer::new(caller, &url, oauth, Arc::clone(&ends.seen)));
+            .map(|oauth| Bearer::new(caller, &url, oauth, Arc::clone(&ends.secrets)));
         Ok(Self {
             bearer,
             http: Http::default(),
@@ -215,7 +215,7 @@ impl Connection {
         let Some(limit) = limit else { return self.http.hop(asked).await };
         let (host, seconds) = (&self.host, limit.as_secs());
         timeout(limit, self.http.hop(asked)).await.unwrap_or_else(|_| {
-            Err(Broken::Lost(format!("`{host}` did not take a message within {seconds} s")))
+            Err(Broken::Lost(format!("`{host}` did not accept a message within {seconds} s")))
         })
     }
 
@@ -302,7 +302,7 @@ impl Connection {
     }
 
     pub(super) fn clean(&self, text: String) -> String {
-        self.ends.seen.clean(text)
+        self.ends.secrets.clean(text)
     }
 
     pub(super) fn reason(&self) -> Option<String> {
@@ -316,11 +316,11 @@ impl Connection {
 
 pub(crate) fn configured_headers(
     spec: &McpHttp,
-    seen: &mut Redaction,
+    redaction: &mut Redaction,
 ) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, text) in &spec.headers {
-        let value = text.resolve(seen).map_err(|err| err.to_string())?;
+        let value = text.resolve(redaction).map_err(|err| err.to_string())?;
         let (name, value) = header_of(name, &value)?;
         headers.append(name, value);
     }

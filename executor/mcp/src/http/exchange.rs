@@ -153,7 +153,7 @@ async fn read_document(
 
 enum StreamEnd {
     Answered,
-    /// It may resume after this event and this delay.
+    /// The stream broke. A request may resume it after this event and this delay.
     Broken(Option<String>, Duration),
 }
 

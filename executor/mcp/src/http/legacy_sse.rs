@@ -28,14 +28,15 @@ pub(super) async fn open_legacy(connection: &Connection) -> Result<(), String> {
     let opening = timeout(OPEN_TIMEOUT, read_endpoint(connection)).await;
     let seconds = OPEN_TIMEOUT.as_secs();
     let (stream, told) = opening.unwrap_or_else(|_| {
-        Err(format!("`{host}` did not say within {seconds} s where to send messages"))
+        Err(format!("`{host}` did not name its URL for messages within {seconds} s"))
     })?;
     let endpoint = connection.url.join(told.trim());
-    let endpoint = endpoint.map_err(|_| format!("`{host}` wants messages at `{told}`"))?;
+    let endpoint =
+        endpoint.map_err(|_| format!("`{host}` named an invalid URL for messages: `{told}`"))?;
     if endpoint.origin() != connection.url.origin() {
         // Tokens of this server must not reach another one.
         return Err(format!(
-            "`{host}` wants messages sent to another server: `{}`",
+            "`{host}` named the URL of another server for messages: `{}`",
             origin_text(&endpoint)
         ));
     }
@@ -52,15 +53,15 @@ async fn read_endpoint(connection: &Connection) -> Result<(EventStream, String),
     let response = connection.open_stream(None).await.map_err(|err| err.to_string())?;
     let status = response.status();
     if !status.is_success() || !has_media_type(&response, "text/event-stream") {
-        return Err(format!("`{host}` has no stream there: it answered {status}"));
+        return Err(format!("`{host}` offers no event stream at this URL: it answered {status}"));
     }
     let mut stream = EventStream::new(response, connection.most);
     match stream.next().await {
         Some(Event { data: Some(told), is_endpoint: true, is_cut: false, .. }) => {
             Ok((stream, String::from_utf8_lossy(&told).into_owned()))
         }
-        Some(_) => Err(format!("`{host}` does not begin with where to send messages")),
-        None => Err(format!("`{host}` closed the stream before it said where to send messages")),
+        Some(_) => Err(format!("`{host}` does not name its URL for messages in the first event")),
+        None => Err(format!("`{host}` closed the stream before it named its URL for messages")),
     }
 }
 

@@ -166,7 +166,7 @@ impl Bearer {
 
     /// Describes what the user has to do. Records the wanted scopes for the next login.
     async fn describe_denial(&self, challenge: Option<&str>) -> Denied {
-        let TokenSource { set, server, oauth, store: kept, .. } = &*self.source;
+        let TokenSource { set, server, oauth, store, .. } = &*self.source;
         let params = challenge.map(|challenge| WWWAuthenticateParams::parse(challenge, server));
         let params = params.unwrap_or_default();
         let more = match &params.scope {
@@ -175,16 +175,16 @@ impl Bearer {
             }
             _ => String::new(),
         };
-        let text = match kept {
+        let text = match store {
             _ if !oauth.is_for_people() => {
                 format!("`{set}` rejects the token that was granted{more}: check its `auth`")
             }
             None => format!("`{set}` {NEEDS_LOGIN}, but Faber has no folder to store it"),
-            Some(kept) => {
+            Some(store) => {
                 if let Some(scope) = &params.scope
-                    && let Err(why) = kept.add_wanted_scopes(scope).await
+                    && let Err(why) = store.add_wanted_scopes(scope).await
                 {
-                    tracing::warn!(%set, %why, "the scopes that the server wants are not noted");
+                    tracing::warn!(%set, %why, "cannot store the scopes that the server requires");
                 }
                 format!("`{set}` {NEEDS_LOGIN}{more}: run `faber login {set}`")
             }
@@ -292,9 +292,9 @@ mod tests {
         let bearer = world.bearer(people());
         let first = call(&world, &bearer).await.unwrap();
         // Another process logs in, and then the server drops every token.
-        let record = serde_json::to_string(&world.kept().read().unwrap().unwrap()).unwrap();
+        let record = serde_json::to_string(&world.store().read().unwrap().unwrap()).unwrap();
         let record = record.replace(&first, "of-another-process");
-        world.kept().write(&serde_json::from_str(&record).unwrap()).unwrap();
+        world.store().write(&serde_json::from_str(&record).unwrap()).unwrap();
         world.now().access.clear();
         world.now().heard.clear();
         let renewed = call(&world, &bearer).await.unwrap();
@@ -309,7 +309,7 @@ mod tests {
         world.keep(Some("refresh-0"));
         let bearer = world.bearer(people());
         call(&world, &bearer).await.unwrap();
-        world.kept().remove().unwrap();
+        world.store().remove().unwrap();
         bearer.state.lock().await.checked_at = None;
         assert_eq!(bearer.current_token().await, Ok(None));
         assert_eq!(call(&world, &bearer).await, Err(wants_login()));
@@ -322,7 +322,7 @@ mod tests {
         world.now().clients.clear();
         let bearer = world.bearer(people());
         assert_eq!(call(&world, &bearer).await, Err(wants_login()));
-        let record = world.kept().read().unwrap().unwrap();
+        let record = world.store().read().unwrap().unwrap();
         assert!(record.client.is_none() && record.granted.is_none());
         assert_eq!(call(&world, &bearer).await, Err(wants_login()));
         assert_eq!(world.heard("POST /token"), 1, "nobody asks again");
@@ -343,7 +343,7 @@ mod tests {
         drop(bearer);
         world.gate.opened.notify_one();
         world.background.finish_all().await;
-        assert_eq!(world.kept().read().unwrap().unwrap().token().unwrap().text, "access-1");
+        assert_eq!(world.store().read().unwrap().unwrap().token().unwrap().text, "access-1");
     }
 
     #[tokio::test]
@@ -353,7 +353,7 @@ mod tests {
         world.now().access.clear();
         let bearer = world.bearer(people());
         assert_eq!(call(&world, &bearer).await, Err(wants_login()));
-        assert!(world.kept().read().unwrap().unwrap().client.is_some());
+        assert!(world.store().read().unwrap().unwrap().client.is_some());
     }
 
     #[tokio::test]
@@ -437,6 +437,6 @@ mod tests {
         let text = format!("Bearer error=\"insufficient_scope\", scope=\"{}\"", "x".repeat(9_000));
         let denied = world.bearer(people()).describe_denial(Some(&text)).await.into_text();
         assert!(denied.len() < 600, "{denied}");
-        assert!(world.kept().read().unwrap().is_none());
+        assert!(world.store().read().unwrap().is_none());
     }
 }

@@ -37,16 +37,20 @@ use super::{
 
 pub(super) struct TokenRequest<'a> {
     pub(super) sought: Discovery<'a>,
-    /// The scopes to request. By default those that the server names.
+    /// The scopes to request. Default: the scopes that the server names.
     pub(super) scopes: &'a [String],
 }
 
 impl TokenRequest<'_> {
     /// Finds the authorization server. Before it gets a secret, its metadata must name its issuer,
     /// so that a configured issuer can be compared.
-    async fn discover(&self, tells_secret: bool, seen: &Redaction) -> Result<AuthServer, Denied> {
+    async fn discover(
+        &self,
+        tells_secret: bool,
+        redaction: &Redaction,
+    ) -> Result<AuthServer, Denied> {
         let found = self.sought.discover().await;
-        let found = found.map_err(|err| Denied::from_auth_error(&err, seen).into_unfound())?;
+        let found = found.map_err(|err| Denied::from_auth_error(&err, redaction).into_unfound())?;
         if tells_secret && found.metadata.issuer.is_none() {
             let why = "the server names no authorization server, so Faber does not send the secret";
             return Err(Denied::Unfound(why.to_owned()));
@@ -61,7 +65,7 @@ impl TokenRequest<'_> {
         }
     }
 
-    fn resource(&self) -> String {
+    fn resource_text(&self) -> String {
         resource_url(self.sought.server).to_string()
     }
 
@@ -69,26 +73,26 @@ impl TokenRequest<'_> {
         &self,
         id: &str,
         proof: &Credential,
-        seen: &mut Redaction,
+        redaction: &mut Redaction,
     ) -> Result<AccessToken, Denied> {
         let secret = match proof {
-            Credential::Key(key) => return self.request_with_key(id, key, seen).await,
+            Credential::Key(key) => return self.request_with_key(id, key, redaction).await,
             Credential::Secret(secret) => secret,
         };
-        let mut found = self.discover(true, seen).await?;
+        let mut found = self.discover(true, redaction).await?;
         let client = ClientCredentialsConfig::ClientSecret {
             client_id: id.to_owned(),
-            client_secret: resolve_secret(secret, seen)?,
+            client_secret: resolve_secret(secret, redaction)?,
             scopes: self.wanted_scopes(&found).await,
-            resource: Some(self.resource()),
+            resource: Some(self.resource_text()),
         };
         let manager = &mut found.manager;
         let checked = manager.validate_client_credentials_metadata(&client);
         checked
             .and_then(|()| manager.configure_client_credentials(&client))
-            .map_err(|err| Denied::from_auth_error(&err, seen))?;
+            .map_err(|err| Denied::from_auth_error(&err, redaction))?;
         let granted = manager.exchange_client_credentials(&client).await;
-        Ok(granted_token(&granted.map_err(|err| Denied::from_auth_error(&err, seen))?))
+        Ok(granted_token(&granted.map_err(|err| Denied::from_auth_error(&err, redaction))?))
     }
 
     /// Requests a token with a signed assertion. rmcp's version needs a second cryptographic
@@ -97,15 +101,15 @@ impl TokenRequest<'_> {
         &self,
         id: &str,
         key: &Text,
-        seen: &mut Redaction,
+        redaction: &mut Redaction,
     ) -> Result<AccessToken, Denied> {
-        let found = self.discover(false, seen).await?;
+        let found = self.discover(false, redaction).await?;
         let metadata = &found.metadata;
         let audience = metadata.issuer.as_deref().unwrap_or(&metadata.token_endpoint);
-        let assertion = sign_assertion(&resolve_secret(key, seen)?, id, audience, unix_time());
+        let assertion = sign_assertion(&resolve_secret(key, redaction)?, id, audience, unix_time());
         let assertion = assertion.map_err(|err| Denied::Refused(err.to_string()))?;
-        seen.note("ASSERTION", &assertion);
-        let (scope, resource) = (self.wanted_scopes(&found).await.join(" "), self.resource());
+        redaction.note("ASSERTION", &assertion);
+        let (scope, resource) = (self.wanted_scopes(&found).await.join(" "), self.resource_text());
         let mut fields = vec![
             ("grant_type", "client_credentials"),
             ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
@@ -116,7 +120,7 @@ impl TokenRequest<'_> {
             fields.push(("scope", &scope));
         }
         let answer =
-            post_form(self.sought.web, &metadata.token_endpoint, &fields, None, seen).await?;
+            post_form(self.sought.web, &metadata.token_endpoint, &fields, None, redaction).await?;
         let granted = serde_json::from_slice::<OAuthTokenResponse>(&answer);
         let granted = granted.map_err(|_| {
             Denied::Refused("the answer of the authorization server is not a token".to_owned())
@@ -129,47 +133,51 @@ impl TokenRequest<'_> {
         &self,
         client: &Client,
         identity: &Identity,
-        seen: &mut Redaction,
+        redaction: &mut Redaction,
     ) -> Result<AccessToken, Denied> {
-        let found = self.discover(true, seen).await?;
+        let found = self.discover(true, redaction).await?;
         let (scopes, metadata) = (self.wanted_scopes(&found).await, &found.metadata);
-        let id_token = resolve_secret(&identity.id_token, seen)?;
+        let id_token = resolve_secret(&identity.id_token, redaction)?;
         let endpoint = identity.token_endpoint.0.as_str();
         let idp = EmaAuthorizationServer::new(&identity.issuer, endpoint, &identity.client_id);
         let idp = match &identity.client_secret {
             None => idp,
             // Every server must support the header (RFC 6749, section 2.3.1).
-            Some(secret) => idp.with_client_authentication(
-                EmaClientAuthentication::ClientSecretBasic(resolve_client_secret(secret, seen)?),
-            ),
+            Some(secret) => {
+                idp.with_client_authentication(EmaClientAuthentication::ClientSecretBasic(
+                    resolve_client_secret(secret, redaction)?,
+                ))
+            }
         };
         let issuer = metadata.issuer.as_deref().unwrap_or_default();
         let own = EmaAuthorizationServer::new(issuer, &metadata.token_endpoint, &client.id);
         let own = match &client.secret {
             None => own,
             Some(secret) => own.with_client_authentication(if accepts_basic(metadata) {
-                EmaClientAuthentication::ClientSecretBasic(resolve_client_secret(secret, seen)?)
+                EmaClientAuthentication::ClientSecretBasic(resolve_client_secret(
+                    secret, redaction,
+                )?)
             } else {
-                EmaClientAuthentication::ClientSecretPost(resolve_client_secret(secret, seen)?)
+                EmaClientAuthentication::ClientSecretPost(resolve_client_secret(secret, redaction)?)
             }),
         };
-        let resource = self.resource();
+        let resource = self.resource_text();
         let request = EmaExchangeRequest::new_with_id_token(idp, own, &resource, &id_token);
         let web = &**self.sought.web;
         let granted = request.with_scopes(scopes).exchange(web, web).await;
-        let granted =
-            granted.map_err(|err| Denied::Refused(to_printable(&seen.clean(err.to_string()))))?;
+        let granted = granted
+            .map_err(|err| Denied::Refused(to_printable(&redaction.clean(err.to_string()))))?;
         let text = granted.access_token.secret();
         Ok(AccessToken::new(text, Some(unix_time()), granted.expires_in))
     }
 }
 
-fn resolve_client_secret(text: &Text, seen: &mut Redaction) -> Result<ClientSecret, Denied> {
-    resolve_secret(text, seen).map(ClientSecret::new)
+fn resolve_client_secret(text: &Text, redaction: &mut Redaction) -> Result<ClientSecret, Denied> {
+    resolve_secret(text, redaction).map(ClientSecret::new)
 }
 
-fn resolve_secret(text: &Text, seen: &mut Redaction) -> Result<String, Denied> {
-    text.resolve(seen).map_err(|err| Denied::Refused(err.to_string()))
+fn resolve_secret(text: &Text, redaction: &mut Redaction) -> Result<String, Denied> {
+    text.resolve(redaction).map_err(|err| Denied::Refused(err.to_string()))
 }
 
 fn granted_token(granted: &OAuthTokenResponse) -> AccessToken {
@@ -192,7 +200,7 @@ pub(super) async fn post_form(
     url: &str,
     fields: &[(&str, &str)],
     client: Option<(&str, &str)>,
-    seen: &Redaction,
+    redaction: &Redaction,
 ) -> Result<Vec<u8>, Denied> {
     let url = url.parse().map_err(|_| Denied::Refused(format!("`{url}` is not a URL")))?;
     let mut headers = HeaderMap::new();
@@ -216,7 +224,8 @@ pub(super) async fn post_form(
     let (host, status) = (&reply.host, reply.status);
     let said = serde_json::from_slice::<Value>(&reply.body).unwrap_or_default();
     let said = ["error", "error_description"].map(|field| said[field].as_str().unwrap_or_default());
-    let why = format!("`{host}` answered {status}: {}", to_printable(&seen.clean(said.join(" "))));
+    let why =
+        format!("`{host}` answered {status}: {}", to_printable(&redaction.clean(said.join(" "))));
     let why = why.trim_end_matches([' ', ':']).to_owned();
     Err(if status.is_server_error() { Denied::Unreachable(why) } else { Denied::Refused(why) })
 }
@@ -231,7 +240,7 @@ pub(super) enum SignError {
          which `openssl pkcs8 -topk8 -nocrypt` writes)"
     )]
     Key,
-    #[error("the `private_key` of `auth` does not sign")]
+    #[error("signing with the `private_key` of `auth` failed")]
     Sign,
 }
 
@@ -424,8 +433,8 @@ mod tests {
     #[tokio::test]
     async fn posted_secrets_are_redacted_in_errors() {
         let world = World::new().await;
-        let mut seen = Redaction::default();
-        seen.note("CLIENT_SECRET", "sesame-open");
+        let mut redaction = Redaction::default();
+        redaction.note("CLIENT_SECRET", "sesame-open");
         let token = format!("{}/token", world.here);
         let web = AuthHttp::new(world.url());
         for before in 0..60 {
@@ -434,7 +443,8 @@ mod tests {
                 ("x", &"x".repeat(500 - 100 + before)),
                 ("secret", "sesame-open"),
             ];
-            let why = post_form(&web, &token, &fields, None, &seen).await.unwrap_err().into_text();
+            let why =
+                post_form(&web, &token, &fields, None, &redaction).await.unwrap_err().into_text();
             assert!(why.contains("invalid_client") && !why.contains("sesame"), "{why}");
         }
     }
@@ -475,7 +485,7 @@ mod tests {
         let assertion = sign_assertion(&pem(der.as_ref()), "me", "https://as", 1_000).unwrap();
         check(&assertion, "EdDSA", &ED25519, key.public_key().as_ref());
         let again = sign_assertion(&pem(der.as_ref()), "me", "https://as", 1_000).unwrap();
-        assert_ne!(assertion, again, "nobody can use it twice");
+        assert_ne!(assertion, again, "no copy can be used twice");
     }
 
     #[test]

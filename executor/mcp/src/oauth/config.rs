@@ -11,7 +11,7 @@ use serde_json::Value;
 #[serde(try_from = "Value")]
 pub struct OAuth {
     pub(super) grant: Grant,
-    /// The scopes to request. By default those that the server names.
+    /// The scopes to request. Default: the scopes that the server names.
     pub(super) scopes: Vec<String>,
     /// The issuer, compared byte by byte. No other server gets a secret.
     pub(super) issuer: Option<String>,
@@ -87,7 +87,7 @@ impl TryFrom<Value> for OAuth {
             }
         };
         if let Some(scope) = written.scopes.iter().find(|scope| !is_scope(scope)) {
-            return Err(format!("`{scope}` cannot be a scope"));
+            return Err(format!("`{scope}` is not a valid OAuth scope"));
         }
         for text in written.secret_texts() {
             if text.secret().is_none() {
@@ -268,7 +268,7 @@ mod tests {
             json!({ "client_id": "c", "client_secret": "in plain sight" }),
             expect!["✗ a secret in `auth` must be named, as in `{secret: TOKEN}`"],
         );
-        check(json!({ "scopes": ["a b"] }), expect!["✗ `a b` cannot be a scope"]);
+        check(json!({ "scopes": ["a b"] }), expect!["✗ `a b` is not a valid OAuth scope"]);
         check(
             json!({ "grant": "password" }),
             expect![

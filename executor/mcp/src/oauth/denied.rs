@@ -17,8 +17,8 @@ pub(crate) enum Denied {
 }
 
 impl Denied {
-    pub(super) fn from_auth_error(err: &AuthError, seen: &Redaction) -> Self {
-        let text = describe_auth_error(err, seen);
+    pub(super) fn from_auth_error(err: &AuthError, redaction: &Redaction) -> Self {
+        let text = describe_auth_error(err, redaction);
         match err {
             AuthError::DiscoveryRequestFailed { .. } | AuthError::HttpError(_) => {
                 Self::Unreachable(text)
@@ -82,8 +82,8 @@ pub(super) fn to_printable(text: &str) -> String {
 
 /// Describes an error for the user. Removes secrets before it shortens the text, because a part of
 /// a secret would not be recognized.
-pub(super) fn describe_auth_error(err: &AuthError, seen: &Redaction) -> String {
-    to_printable(&seen.clean(auth_error_sentence(err)))
+pub(super) fn describe_auth_error(err: &AuthError, redaction: &Redaction) -> String {
+    to_printable(&redaction.clean(auth_error_sentence(err)))
 }
 
 fn auth_error_sentence(err: &AuthError) -> String {

@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Time limit for the discovery. A server can name many others, and each gets a request.
-const TIMEOUT: Duration = Duration::from_mins(1);
+const DISCOVERY_TIMEOUT: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Copy)]
 pub(super) struct Discovery<'a> {
@@ -33,7 +33,7 @@ pub(super) struct AuthServer {
 impl Discovery<'_> {
     /// Finds the authorization server, and checks that secrets may be sent to it.
     pub(super) async fn discover(&self) -> Result<AuthServer, AuthError> {
-        self.discover_within(TIMEOUT).await
+        self.discover_within(DISCOVERY_TIMEOUT).await
     }
 
     async fn discover_within(&self, limit: Duration) -> Result<AuthServer, AuthError> {
@@ -125,11 +125,11 @@ async fn own_metadata(web: &AuthHttp, server: &Url, issuer: &str) -> Option<Auth
 /// Adds the scope with which `OpenID` Connect servers grant a refresh token, if the server offers
 /// it.
 pub(super) fn add_offline_access(metadata: &AuthorizationMetadata, scopes: &mut Vec<String>) {
-    const OFFLINE: &str = "offline_access";
-    let has = |all: &[String]| all.iter().any(|scope| scope == OFFLINE);
+    const OFFLINE_SCOPE: &str = "offline_access";
+    let has = |all: &[String]| all.iter().any(|scope| scope == OFFLINE_SCOPE);
     let is_offered = metadata.scopes_supported.as_deref().is_some_and(has);
     if is_offered && !scopes.is_empty() && !has(scopes) {
-        scopes.push(OFFLINE.to_owned());
+        scopes.push(OFFLINE_SCOPE.to_owned());
     }
 }
 
@@ -287,11 +287,12 @@ mod tests {
 
     #[test]
     fn a_secret_at_the_cut_of_a_message_is_redacted() {
-        let mut seen = Redaction::default();
-        seen.note("REFRESH_TOKEN", "refresh-me-once");
+        let mut redaction = Redaction::default();
+        redaction.note("REFRESH_TOKEN", "refresh-me-once");
         let text = |before: usize| format!("{}refresh-me-once", "x".repeat(before));
         for before in (MAX_CHARACTERS - 60)..MAX_CHARACTERS {
-            let told = describe_auth_error(&AuthError::TokenRefreshFailed(text(before)), &seen);
+            let told =
+                describe_auth_error(&AuthError::TokenRefreshFailed(text(before)), &redaction);
             assert!(!told.contains("refresh-m"), "{told}");
         }
     }

@@ -34,14 +34,14 @@ const CLIENT_NAME: &str = "Faber";
 
 pub struct Login {
     manager: AuthorizationManager,
-    kept: TokenStore,
+    store: TokenStore,
     client: RegisteredClient,
     /// `true` if the client is configured, so that no other may be registered.
     is_configured: bool,
     url: String,
     state: String,
     /// Secrets to remove from messages.
-    seen: Redaction,
+    redaction: Redaction,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub enum LoginError {
 }
 
 struct LoginTarget<'a> {
-    kept: TokenStore,
+    store: TokenStore,
     server: &'a McpHttp,
     scopes: &'a [String],
     issuer: Option<&'a str>,
@@ -92,7 +92,7 @@ fn login_target<'a>(
         return Err(why("its `grant` is for programs"));
     };
     Ok(LoginTarget {
-        kept: logins.store_of(set, &server.url.0),
+        store: logins.store_of(set, &server.url.0),
         server,
         scopes: &oauth.scopes,
         issuer: oauth.issuer.as_deref(),
@@ -111,7 +111,7 @@ impl Logins {
         server: &McpServer,
     ) -> Result<Option<u16>, LoginError> {
         let to = login_target(self, set, server)?;
-        let record = to.kept.read().map_err(LoginError::Unkept)?;
+        let record = to.store.read().map_err(LoginError::Unkept)?;
         let before = record.and_then(|record| record.client?.redirect.parse::<Url>().ok()?.port());
         Ok(to.port.or(before))
     }
@@ -120,9 +120,9 @@ impl Logins {
     /// was one.
     pub async fn log_out(&self, set: &ToolSetName, server: &McpServer) -> Result<bool, LoginError> {
         let to = login_target(self, set, server)?;
-        let lock = to.kept.lock().await.map_err(LoginError::Unkept)?;
-        let record = to.kept.read();
-        let is_removed = to.kept.remove().map_err(LoginError::Unkept)?;
+        let lock = to.store.lock().await.map_err(LoginError::Unkept)?;
+        let record = to.store.read();
+        let is_removed = to.store.remove().map_err(LoginError::Unkept)?;
         drop(lock);
         let Ok(Some(record)) = record else { return Ok(is_removed) };
         if let Err(why) = to.revoke_tokens(&record).await {
@@ -139,13 +139,14 @@ impl LoginTarget<'_> {
         // Not every server revokes the access token together with the refresh token.
         let tokens =
             [(record.refresh_token(), "refresh_token"), (access.as_deref(), "access_token")];
-        let mut seen = Redaction::default();
+        let mut redaction = Redaction::default();
         for token in tokens.iter().filter_map(|entry| entry.0) {
-            seen.note("TOKEN", token);
+            redaction.note("TOKEN", token);
         }
         let web = Arc::new(AuthHttp::new(self.server.url.0.clone()));
         let challenge = self.request_challenge(&web).await?;
-        let AuthServer { metadata, .. } = self.discover(&web, challenge.as_deref(), &seen).await?;
+        let AuthServer { metadata, .. } =
+            self.discover(&web, challenge.as_deref(), &redaction).await?;
         if granted.issuer.is_some() && granted.issuer != metadata.issuer {
             let why = "the authorization server has changed, so Faber does not send it the tokens";
             return Err(LoginError::Refused(why.to_owned()));
@@ -156,7 +157,7 @@ impl LoginTarget<'_> {
         check_endpoint(&self.server.url.0, endpoint).map_err(LoginError::Refused)?;
         let secret = match (self.client, &record.client) {
             (Some(client), _) => {
-                client.secret.as_ref().and_then(|secret| secret.resolve(&mut seen).ok())
+                client.secret.as_ref().and_then(|secret| secret.resolve(&mut redaction).ok())
             }
             (None, registered) => {
                 registered.as_ref().and_then(|registered| registered.secret.clone())
@@ -167,7 +168,7 @@ impl LoginTarget<'_> {
         for (token, kind) in tokens {
             let Some(token) = token else { continue };
             let fields = [("token", token), ("token_type_hint", kind), ("client_id", id)];
-            let told = post_form(&web, endpoint, &fields, client, &seen).await;
+            let told = post_form(&web, endpoint, &fields, client, &redaction).await;
             told.map_err(|denied| LoginError::Refused(denied.into_text()))?;
         }
         Ok(())
@@ -177,18 +178,18 @@ impl LoginTarget<'_> {
         &self,
         web: &Arc<AuthHttp>,
         challenge: Option<&str>,
-        seen: &Redaction,
+        redaction: &Redaction,
     ) -> Result<AuthServer, LoginError> {
         let (server, issuer) = (&self.server.url.0, self.issuer);
         let found = Discovery { web, server, challenge, issuer }.discover().await;
-        found.map_err(|err| login_error(web, &err, seen))
+        found.map_err(|err| login_error(web, &err, redaction))
     }
 
     /// Sends a request without a token, and returns the challenge of the refusal. It names the
     /// authorization server.
     async fn request_challenge(&self, web: &AuthHttp) -> Result<Option<String>, LoginError> {
-        let mut seen = Redaction::default();
-        let given = configured_headers(self.server, &mut seen).map_err(LoginError::Refused)?;
+        let mut redaction = Redaction::default();
+        let given = configured_headers(self.server, &mut redaction).map_err(LoginError::Refused)?;
         let mut all = given.clone();
         all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         all.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
@@ -271,13 +272,15 @@ impl LoginTarget<'_> {
         if self.client.is_some() || self.document == Some(client.id.as_str()) {
             return Ok(());
         }
-        let _lock = self.kept.lock().await.map_err(LoginError::Unkept)?;
-        match self.kept.read().map_err(LoginError::Unkept)? {
+        let _lock = self.store.lock().await.map_err(LoginError::Unkept)?;
+        match self.store.read().map_err(LoginError::Unkept)? {
             Some(record)
                 if record.has_ended(unix_time())
                     && record.client.as_ref().is_some_and(|known| known.id == client.id) =>
             {
-                self.kept.write(&LoginRecord { client: None, ..record }).map_err(LoginError::Unkept)
+                self.store
+                    .write(&LoginRecord { client: None, ..record })
+                    .map_err(LoginError::Unkept)
             }
             _ => Ok(()),
         }
@@ -286,15 +289,17 @@ impl LoginTarget<'_> {
     fn client_secret(
         &self,
         client: &RegisteredClient,
-        seen: &mut Redaction,
+        redaction: &mut Redaction,
     ) -> Result<Option<String>, LoginError> {
         let secret = match self.client {
             None => Ok(client.secret.clone()),
-            Some(client) => client.secret.as_ref().map(|secret| secret.resolve(seen)).transpose(),
+            Some(client) => {
+                client.secret.as_ref().map(|secret| secret.resolve(redaction)).transpose()
+            }
         };
         let secret = secret.map_err(|err| LoginError::Refused(err.to_string()))?;
         if let Some(secret) = &secret {
-            seen.note("CLIENT_SECRET", secret);
+            redaction.note("CLIENT_SECRET", secret);
         }
         Ok(secret)
     }
@@ -309,32 +314,32 @@ impl Login {
         redirect: &str,
     ) -> Result<Self, LoginError> {
         let to = login_target(logins, set, server)?;
-        let before = to.kept.read().map_err(LoginError::Unkept)?.unwrap_or_default();
-        let mut seen = Redaction::default();
+        let before = to.store.read().map_err(LoginError::Unkept)?.unwrap_or_default();
+        let mut redaction = Redaction::default();
         let web = Arc::new(AuthHttp::new(to.server.url.0.clone()));
         let challenge = to.request_challenge(&web).await?;
         let AuthServer { mut manager, metadata } =
-            to.discover(&web, challenge.as_deref(), &seen).await?;
+            to.discover(&web, challenge.as_deref(), &redaction).await?;
         let scopes = to.wanted_scopes(&manager, &metadata, &before).await;
         let client = match to.known_client(&metadata, &before, redirect) {
             Some(client) => client,
             None => register_client(&web, &mut manager, &metadata, redirect, &scopes)
                 .await
-                .map_err(|err| login_error(&web, &err, &seen))?,
+                .map_err(|err| login_error(&web, &err, &redaction))?,
         };
         to.forget_ended_client(&client).await?;
         let mut by = OAuthClientConfig::new(&client.id, redirect);
-        if let Some(secret) = to.client_secret(&client, &mut seen)? {
+        if let Some(secret) = to.client_secret(&client, &mut redaction)? {
             by = by.with_client_secret(secret);
         }
-        manager.configure_client(by).map_err(|err| login_error(&web, &err, &seen))?;
-        manager.set_credential_store(to.kept.clone());
+        manager.configure_client(by).map_err(|err| login_error(&web, &err, &redaction))?;
+        manager.set_credential_store(to.store.clone());
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let url = manager.get_authorization_url(&scopes).await;
-        let url = url.map_err(|err| login_error(&web, &err, &seen))?;
+        let url = url.map_err(|err| login_error(&web, &err, &redaction))?;
         let state = query_parameter(&url, "state").unwrap_or_default();
         let is_configured = to.client.is_some();
-        Ok(Self { manager, kept: to.kept, client, is_configured, url, state, seen })
+        Ok(Self { manager, store: to.store, client, is_configured, url, state, redaction })
     }
 
     /// Returns the URL that the person has to open.
@@ -354,7 +359,7 @@ impl Login {
         }
         let back = AuthorizationCallback::from_redirect_url(callback);
         let back = back.map_err(|_| LoginError::Stray)?;
-        let _lock = self.kept.lock().await.map_err(LoginError::Unkept)?;
+        let _lock = self.store.lock().await.map_err(LoginError::Unkept)?;
         let issuer = back.issuer.as_deref();
         let granted =
             self.manager.exchange_code_for_token_with_issuer(&back.code, &back.csrf_token, issuer);
@@ -364,9 +369,9 @@ impl Login {
         };
         let scopes = self.manager.get_current_scopes().await;
         let client = Some(self.client.clone());
-        let kept = self.kept.read().map_err(LoginError::Unkept)?.unwrap_or_default();
-        let record = LoginRecord { client, granted: kept.granted, wanted: Vec::new() };
-        self.kept.write(&record).map_err(LoginError::Unkept)?;
+        let earlier = self.store.read().map_err(LoginError::Unkept)?.unwrap_or_default();
+        let record = LoginRecord { client, granted: earlier.granted, wanted: Vec::new() };
+        self.store.write(&record).map_err(LoginError::Unkept)?;
         Ok(LoggedIn {
             issuer: self.client.issuer.clone(),
             scopes,
@@ -380,14 +385,14 @@ impl Login {
     fn exchange_error(&self, err: &AuthError, code: &str) -> LoginError {
         if !self.is_configured
             && is_unknown_client(err)
-            && let Ok(Some(record)) = self.kept.read()
-            && let Err(why) = self.kept.write(&LoginRecord { client: None, ..record })
+            && let Ok(Some(record)) = self.store.read()
+            && let Err(why) = self.store.write(&LoginRecord { client: None, ..record })
         {
             return LoginError::Unkept(why);
         }
-        let mut seen = self.seen.clone();
-        seen.note("CODE", code);
-        convert_error(err, &seen)
+        let mut redaction = self.redaction.clone();
+        redaction.note("CODE", code);
+        convert_error(err, &redaction)
     }
 }
 
@@ -424,8 +429,8 @@ fn query_parameter(url: &str, name: &str) -> Option<String> {
     Some(value.into_owned())
 }
 
-fn login_error(web: &AuthHttp, err: &AuthError, seen: &Redaction) -> LoginError {
-    web.take_error().map_or_else(|| convert_error(err, seen), LoginError::from)
+fn login_error(web: &AuthHttp, err: &AuthError, redaction: &Redaction) -> LoginError {
+    web.take_error().map_or_else(|| convert_error(err, redaction), LoginError::from)
 }
 
 impl From<Denied> for LoginError {
@@ -437,16 +442,16 @@ impl From<Denied> for LoginError {
     }
 }
 
-fn convert_error(err: &AuthError, seen: &Redaction) -> LoginError {
+fn convert_error(err: &AuthError, redaction: &Redaction) -> LoginError {
     match err {
         AuthError::CredentialStoreError(why) => LoginError::Unkept(why.clone()),
-        err => LoginError::Refused(describe_auth_error(err, seen)),
+        err => LoginError::Refused(describe_auth_error(err, redaction)),
     }
 }
 
 impl std::fmt::Debug for Login {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Login").field("kept", &self.kept).finish_non_exhaustive()
+        f.debug_struct("Login").field("store", &self.store).finish_non_exhaustive()
     }
 }
 
@@ -474,7 +479,7 @@ mod tests {
             }
             let server = world.configured(json!("oauth"));
             assert!(world.logins.log_out(&set(), &server).await.unwrap());
-            assert!(world.kept().read().unwrap().is_none());
+            assert!(world.store().read().unwrap().is_none());
             // The refresh token and the access token.
             assert_eq!(world.heard("POST /revoke"), if is_other { 0 } else { 2 });
             let told = other
@@ -501,7 +506,7 @@ mod tests {
         assert_ne!(query_parameter(login.url(), "client_id").as_deref(), Some("client-0"));
         let back = format!("{BACK}?code=code-0&state={}", login.state);
         login.finish(&back).await.unwrap();
-        assert!(world.kept().read().unwrap().unwrap().token().is_some());
+        assert!(world.store().read().unwrap().unwrap().token().is_some());
     }
 
     fn client_of(login: &Login) -> String {
@@ -515,7 +520,7 @@ mod tests {
         let login = begun(&world).await;
         assert_eq!(client_of(&login), "client-0");
         login.finish(&format!("{BACK}?code=code-0&state={}", login.state)).await.unwrap();
-        let client = || world.kept().read().unwrap().unwrap().client.map(|client| client.id);
+        let client = || world.store().read().unwrap().unwrap().client.map(|client| client.id);
         assert_eq!(client().as_deref(), Some("client-0"), "it has served, and stays");
         world.keep(None);
         begun(&world).await;
@@ -537,9 +542,9 @@ mod tests {
         assert_eq!(begun(&world).await.client.secret_until, Some(7));
         for (until, expected) in [(None, true), (Some(u64::MAX), true), (Some(1), false)] {
             world.keep(Some("refresh-0"));
-            let mut record = world.kept().read().unwrap().unwrap();
+            let mut record = world.store().read().unwrap().unwrap();
             record.client.as_mut().unwrap().secret_until = until;
-            world.kept().write(&record).unwrap();
+            world.store().write(&record).unwrap();
             let client = client_of(&begun(&world).await);
             assert_eq!(client == "client-0", expected, "{until:?}");
         }

@@ -30,7 +30,7 @@ pub(super) struct TokenSource {
 }
 
 struct TokenRefresh<'a> {
-    kept: &'a TokenStore,
+    store: &'a TokenStore,
     record: LoginRecord,
     client: Option<&'a Client>,
     is_registered: bool,
@@ -63,10 +63,10 @@ impl TokenSource {
         &self,
         refused: Option<&str>,
     ) -> Result<Option<AccessToken>, Denied> {
-        let Some(kept) = self.store.as_ref().filter(|_| self.oauth.is_for_people()) else {
+        let Some(store) = self.store.as_ref().filter(|_| self.oauth.is_for_people()) else {
             return Ok(None);
         };
-        let record = kept.read().map_err(|err| self.with_set_name(Denied::Refused(err)))?;
+        let record = store.read().map_err(|err| self.with_set_name(Denied::Refused(err)))?;
         let token = record.and_then(|record| usable_token(&record, refused));
         Ok(token.inspect(|token| self.secrets.add_token(&token.text)))
     }
@@ -77,25 +77,25 @@ impl TokenSource {
         refused: Option<&str>,
         challenge: Option<&str>,
     ) -> Result<Option<AccessToken>, Denied> {
-        let mut seen = Redaction::default();
+        let mut redaction = Redaction::default();
         let (web, server) = (self.web.for_next_token(), &self.server);
         let issuer = self.oauth.issuer.as_deref();
         let sought = Discovery { web: &web, server, challenge, issuer };
         let wish = TokenRequest { sought, scopes: &self.oauth.scopes };
         let got = match &self.oauth.grant {
             Grant::Person { client, .. } => {
-                self.refresh_login(client.as_ref(), refused, &sought, &mut seen).await
+                self.refresh_login(client.as_ref(), refused, &sought, &mut redaction).await
             }
             Grant::Program { id, proof } => {
-                wish.request_as_program(id, proof, &mut seen).await.map(Some)
+                wish.request_as_program(id, proof, &mut redaction).await.map(Some)
             }
             Grant::CrossApp { client, identity } => {
-                wish.request_as_employee(client, identity, &mut seen).await.map(Some)
+                wish.request_as_employee(client, identity, &mut redaction).await.map(Some)
             }
         };
         let got = got.map_err(|denied| {
             let denied = denied.or_cause(web.take_error());
-            self.with_set_name(denied.map_text(|text| seen.clean(text)))
+            self.with_set_name(denied.map_text(|text| redaction.clean(text)))
         })?;
         Ok(got.inspect(|token| self.secrets.add_token(&token.text)))
     }
@@ -109,10 +109,10 @@ impl TokenSource {
         client: Option<&Client>,
         refused: Option<&str>,
         sought: &Discovery<'_>,
-        seen: &mut Redaction,
+        redaction: &mut Redaction,
     ) -> Result<Option<AccessToken>, Denied> {
-        let Some(kept) = &self.store else { return Ok(None) };
-        let Some(record) = kept.read().map_err(Denied::Refused)? else { return Ok(None) };
+        let Some(store) = &self.store else { return Ok(None) };
+        let Some(record) = store.read().map_err(Denied::Refused)? else { return Ok(None) };
         if let Some(token) = usable_token(&record, refused) {
             return Ok(Some(token));
         }
@@ -121,10 +121,10 @@ impl TokenSource {
         }
         // The discovery comes before the lock, so that other processes do not wait for it.
         let found = sought.discover().await;
-        let found = found.map_err(|err| Denied::from_auth_error(&err, seen).into_unfound())?;
-        let _lock = kept.lock().await.map_err(Denied::Unreachable)?;
+        let found = found.map_err(|err| Denied::from_auth_error(&err, redaction).into_unfound())?;
+        let _lock = store.lock().await.map_err(Denied::Unreachable)?;
         // Another process may have been faster.
-        let Some(record) = kept.read().map_err(Denied::Refused)? else { return Ok(None) };
+        let Some(record) = store.read().map_err(Denied::Refused)? else { return Ok(None) };
         if let Some(token) = usable_token(&record, refused) {
             return Ok(Some(token));
         }
@@ -137,7 +137,7 @@ impl TokenSource {
             return Ok(None);
         }
         let is_registered = self.is_registered(&record);
-        TokenRefresh { kept, record, client, is_registered }.refresh_token(found, seen).await
+        TokenRefresh { store, record, client, is_registered }.refresh_token(found, redaction).await
     }
 
     fn is_registered(&self, record: &LoginRecord) -> bool {
@@ -150,33 +150,33 @@ impl TokenRefresh<'_> {
     async fn refresh_token(
         self,
         found: AuthServer,
-        seen: &mut Redaction,
+        redaction: &mut Redaction,
     ) -> Result<Option<AccessToken>, Denied> {
-        let Self { kept, record, client, is_registered } = self;
+        let Self { store, record, client, is_registered } = self;
         let (Some(granted), Some(token)) = (&record.granted, record.refresh_token()) else {
             return Ok(None);
         };
-        seen.note("REFRESH_TOKEN", token);
+        redaction.note("REFRESH_TOKEN", token);
         let AuthServer { mut manager, .. } = found;
-        manager.set_credential_store(kept.clone());
-        let by = client_config(&record, client, &granted.client_id, seen)?;
-        manager.configure_client(by).map_err(|err| Denied::from_auth_error(&err, seen))?;
+        manager.set_credential_store(store.clone());
+        let by = client_config(&record, client, &granted.client_id, redaction)?;
+        manager.configure_client(by).map_err(|err| Denied::from_auth_error(&err, redaction))?;
         match manager.refresh_token().await {
-            Ok(_) => Ok(kept.read().map_err(Denied::Refused)?.and_then(|record| record.token())),
+            Ok(_) => Ok(store.read().map_err(Denied::Refused)?.and_then(|record| record.token())),
             Err(AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired) => {
                 // The refresh token is no longer valid.
                 let ended = LoginRecord { granted: None, ..record };
-                kept.write(&ended).map_err(Denied::Refused)?;
+                store.write(&ended).map_err(Denied::Refused)?;
                 Ok(None)
             }
             Err(err) if client.is_none() && is_unknown_client(&err) => {
                 // The next login registers another client.
                 let client = record.client.filter(|_| !is_registered);
                 let ended = LoginRecord { client, granted: None, ..record };
-                kept.write(&ended).map_err(Denied::Refused)?;
+                store.write(&ended).map_err(Denied::Refused)?;
                 Ok(None)
             }
-            Err(err) => Err(Denied::from_auth_error(&err, seen)),
+            Err(err) => Err(Denied::from_auth_error(&err, redaction)),
         }
     }
 }
@@ -198,12 +198,12 @@ fn client_config(
     record: &LoginRecord,
     client: Option<&Client>,
     granted_to: &str,
-    seen: &mut Redaction,
+    redaction: &mut Redaction,
 ) -> Result<OAuthClientConfig, Denied> {
     let registered = record.client.as_ref();
     let (id, secret) = match (client, registered) {
         (Some(client), _) => {
-            let secret = client.secret.as_ref().map(|secret| secret.resolve(seen)).transpose();
+            let secret = client.secret.as_ref().map(|secret| secret.resolve(redaction)).transpose();
             let secret = secret.map_err(|err| Denied::Refused(err.to_string()))?;
             (client.id.clone(), secret)
         }
@@ -211,7 +211,7 @@ fn client_config(
         (None, None) => (granted_to.to_owned(), None),
     };
     if let Some(secret) = &secret {
-        seen.note("CLIENT_SECRET", secret);
+        redaction.note("CLIENT_SECRET", secret);
     }
     let redirect = registered.map_or("http://127.0.0.1/callback", |client| &client.redirect);
     let by = OAuthClientConfig::new(id, redirect);

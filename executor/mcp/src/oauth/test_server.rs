@@ -136,7 +136,7 @@ impl World {
         Bearer::new(Caller { set, logins, background }, server, &oauth, secrets)
     }
 
-    pub(super) fn kept(&self) -> TokenStore {
+    pub(super) fn store(&self) -> TokenStore {
         self.logins.store_of(&set(), &self.url())
     }
 
@@ -154,7 +154,7 @@ impl World {
             },
         }))
         .unwrap();
-        self.kept().write(&record).unwrap();
+        self.store().write(&record).unwrap();
     }
 
     /// Sends a message with a token, as a connection does.

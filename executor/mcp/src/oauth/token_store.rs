@@ -75,7 +75,7 @@ pub(super) struct RegisteredClient {
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct AccessToken {
     pub(super) text: String,
-    /// Until when it is used, in seconds since 1970. It expires a little later.
+    /// Time until which the token is used, in seconds since 1970. It expires a little later.
     good_until: Option<u64>,
 }
 
@@ -89,7 +89,6 @@ impl AccessToken {
         Self { text: text.to_owned(), good_until }
     }
 
-    /// Returns whether it may still be used.
     pub(super) fn is_good(&self, now: u64) -> bool {
         self.good_until.is_none_or(|until| now < until)
     }
@@ -266,11 +265,11 @@ impl CredentialStore for TokenStore {
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
-        let kept = || {
+        let write = || {
             let record = self.read()?.unwrap_or_default();
             self.write(&LoginRecord { granted: Some(credentials), ..record })
         };
-        kept().map_err(AuthError::CredentialStoreError)
+        write().map_err(AuthError::CredentialStoreError)
     }
 
     async fn clear(&self) -> Result<(), AuthError> {
@@ -310,21 +309,21 @@ pub(super) mod tests {
         let logins = Logins::new(folder.path().join("deep/logins"));
         let of =
             |set: &str, url: &str| logins.store_of(&set.parse().unwrap(), &url.parse().unwrap());
-        let kept = of("s", "https://a/mcp");
-        assert!(kept.read().unwrap().is_none() && !kept.remove().unwrap());
-        kept.write(&record("the-token", 1_000, 60)).unwrap();
-        let read = kept.read().unwrap().unwrap();
+        let store = of("s", "https://a/mcp");
+        assert!(store.read().unwrap().is_none() && !store.remove().unwrap());
+        store.write(&record("the-token", 1_000, 60)).unwrap();
+        let read = store.read().unwrap().unwrap();
         let token = read.token().unwrap();
         assert_eq!(token.text, "the-token");
         assert!(token.is_good(1_029) && !token.is_good(1_030));
         assert_eq!(read.refresh_token(), Some("the-refresh-token"));
-        for shown in [format!("{read:?}"), format!("{:?}", read.token()), format!("{kept:?}")] {
+        for shown in [format!("{read:?}"), format!("{:?}", read.token()), format!("{store:?}")] {
             assert!(!shown.contains("the-"), "{shown}");
         }
         for other in [of("t", "https://a/mcp"), of("s", "https://a/"), of("s", "https://b/mcp")] {
             assert!(other.read().unwrap().is_none(), "{other:?}");
         }
-        assert!(kept.remove().unwrap());
+        assert!(store.remove().unwrap());
     }
 
     #[test]
@@ -345,9 +344,9 @@ pub(super) mod tests {
 
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().join("logins"));
-        let kept = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
-        kept.add_wanted_scopes("read").await.unwrap();
-        kept.write(&record("x", 0, 0)).unwrap();
+        let store = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
+        store.add_wanted_scopes("read").await.unwrap();
+        store.write(&record("x", 0, 0)).unwrap();
         let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(logins.folder.clone()), 0o700);
         let files: Vec<PathBuf> =
@@ -360,36 +359,36 @@ pub(super) mod tests {
     async fn wanted_scopes_are_stored_once_and_limited() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
-        let kept = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
-        kept.add_wanted_scopes("  ").await.unwrap();
-        assert!(kept.read().unwrap().is_none());
-        kept.add_wanted_scopes("a b a \"x\" \u{7f}").await.unwrap();
-        kept.add_wanted_scopes("b c").await.unwrap();
-        assert_eq!(kept.read().unwrap().unwrap().wanted, ["a", "b", "c"]);
+        let store = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
+        store.add_wanted_scopes("  ").await.unwrap();
+        assert!(store.read().unwrap().is_none());
+        store.add_wanted_scopes("a b a \"x\" \u{7f}").await.unwrap();
+        store.add_wanted_scopes("b c").await.unwrap();
+        assert_eq!(store.read().unwrap().unwrap().wanted, ["a", "b", "c"]);
         let many: Vec<String> = (0..1_000).map(|n| format!("s{n}")).collect();
-        kept.add_wanted_scopes(&many.join(" ")).await.unwrap();
-        assert_eq!(kept.read().unwrap().unwrap().wanted.len(), MAX_SCOPES);
+        store.add_wanted_scopes(&many.join(" ")).await.unwrap();
+        assert_eq!(store.read().unwrap().unwrap().wanted.len(), MAX_SCOPES);
     }
 
     #[tokio::test]
     async fn a_too_large_login_is_rejected_and_the_stored_one_stays() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
-        let kept = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
-        kept.add_wanted_scopes(&format!("a {}", "x".repeat(300 << 10))).await.unwrap();
-        assert_eq!(kept.read().unwrap().unwrap().wanted, ["a"]);
-        let why = kept.write(&record(&"x".repeat(300 << 10), 0, 0)).unwrap_err();
+        let store = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
+        store.add_wanted_scopes(&format!("a {}", "x".repeat(300 << 10))).await.unwrap();
+        assert_eq!(store.read().unwrap().unwrap().wanted, ["a"]);
+        let why = store.write(&record(&"x".repeat(300 << 10), 0, 0)).unwrap_err();
         assert_eq!(why, "the login has more than 262144 bytes");
-        assert_eq!(kept.read().unwrap().unwrap().wanted, ["a"]);
+        assert_eq!(store.read().unwrap().unwrap().wanted, ["a"]);
     }
 
     #[tokio::test]
     async fn a_damaged_login_file_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
-        let kept = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
-        fs::write(&*kept.file, "{").unwrap();
-        let why = kept.read().unwrap_err();
+        let store = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
+        fs::write(&*store.file, "{").unwrap();
+        let why = store.read().unwrap_err();
         assert!(why.ends_with("is not a stored login: remove it and log in again"), "{why}");
     }
 
@@ -397,15 +396,15 @@ pub(super) mod tests {
     async fn a_login_is_locked_by_one_process_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
-        let kept = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
-        let first = kept.lock().await.unwrap();
-        let other = File::open(kept.file.with_extension("lock")).unwrap();
+        let store = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
+        let first = store.lock().await.unwrap();
+        let other = File::open(store.file.with_extension("lock")).unwrap();
         assert!(matches!(other.try_lock(), Err(TryLockError::WouldBlock)));
-        let why = kept.lock_within(Duration::ZERO).await.unwrap_err();
+        let why = store.lock_within(Duration::ZERO).await.unwrap_err();
         assert!(why.ends_with("is in use by another process: try again later"), "{why}");
         drop(first);
         other.try_lock().unwrap();
         drop(other);
-        kept.lock_within(Duration::ZERO).await.unwrap();
+        store.lock_within(Duration::ZERO).await.unwrap();
     }
 }

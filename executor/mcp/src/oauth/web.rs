@@ -31,7 +31,7 @@ use super::denied::Denied;
 
 const MAX_BYTES: usize = 256 << 10;
 /// Default time limit for an answer.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Requests by rmcp for one token. A server can name many others, and each gets a request.
 const MAX_REQUESTS: usize = 60;
 
@@ -113,8 +113,8 @@ impl AuthHttp {
             asked.reach = self.net.reach(&asked.url).await?;
             self.net.http.once(&asked, MAX_BYTES).await
         };
-        let reply = timeout(TIMEOUT, asking).await.unwrap_or_else(|_| {
-            let seconds = TIMEOUT.as_secs();
+        let reply = timeout(REQUEST_TIMEOUT, asking).await.unwrap_or_else(|_| {
+            let seconds = REQUEST_TIMEOUT.as_secs();
             Err(Broken::Lost(format!("`{host}` did not answer within {seconds} s")))
         })?;
         if reply.is_cut {

@@ -14,9 +14,9 @@ use landlock::{
 use super::super::{Confinement, Support, resolved_path::canonical_paths};
 
 /// The newest version that is used. An older kernel ignores rights that it does not know.
-const NEWEST: ABI = ABI::V9;
+const NEWEST_ABI: ABI = ABI::V9;
 /// The first version that restricts truncation of files.
-const FILES: ABI = ABI::V3;
+const FILE_ABI: ABI = ABI::V3;
 pub(crate) const SYSTEM_FOLDERS: [&str; 14] = [
     "/bin",
     "/etc",
@@ -63,7 +63,7 @@ pub(super) fn landlock_support() -> Support {
 /// Returns whether Landlock restricts files completely. Before version 3, a command could truncate
 /// any file.
 pub(crate) fn can_restrict_files() -> bool {
-    is_supported(|rules| rules.handle_access(AccessFs::from_all(FILES)))
+    is_supported(|rules| rules.handle_access(AccessFs::from_all(FILE_ABI)))
 }
 
 fn is_supported(make: fn(Ruleset) -> Result<Ruleset, RulesetError>) -> bool {
@@ -82,15 +82,15 @@ pub(crate) fn block_outside_signals() -> io::Result<()> {
 }
 
 pub(super) fn apply(confinement: &Confinement, system: Readable) -> Result<(), RulesetError> {
-    let mut all = AccessFs::from_all(NEWEST);
+    let mut all = AccessFs::from_all(NEWEST_ABI);
     if confinement.sockets {
         all.remove(AccessFs::ResolveUnix);
     }
-    let read = AccessFs::from_read(NEWEST) & all;
+    let read = AccessFs::from_read(NEWEST_ABI) & all;
     let readable = system.add_named(&confinement.read);
-    let mut rules = Ruleset::default().handle_access(all)?.scope(Scope::from_all(NEWEST))?;
+    let mut rules = Ruleset::default().handle_access(all)?.scope(Scope::from_all(NEWEST_ABI))?;
     if !confinement.network {
-        rules = rules.handle_access(AccessNet::from_all(NEWEST))?;
+        rules = rules.handle_access(AccessNet::from_all(NEWEST_ABI))?;
     }
     rules
         .create()?
@@ -298,6 +298,6 @@ mod tests {
 
     #[test]
     fn truncating_a_file_needs_the_right_to_write() {
-        assert!(AccessFs::from_all(FILES).contains(AccessFs::Truncate));
+        assert!(AccessFs::from_all(FILE_ABI).contains(AccessFs::Truncate));
     }
 }

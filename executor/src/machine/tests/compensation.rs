@@ -103,7 +103,7 @@ fn a_failure_before_any_success_compensates_nothing() {
 fn a_cancelled_execution_is_compensated_after_all_steps_stopped() {
     let mut story = Story::with(steps(), compensating());
     story.ok("a").cancel().ok("c");
-    assert_eq!(story.state(), ExecutionState::InProgress, "b is told to stop, and has not yet");
+    assert_eq!(story.state(), ExecutionState::InProgress, "`b` was asked to stop and still runs");
     story.end("b", Err(stopped()));
     assert_eq!(story.state(), ExecutionState::Compensating);
     story.cancel().ok("c/undo").ok("a/undo").check(expect![[r#"
@@ -200,7 +200,7 @@ fn a_failed_compensation_does_not_stop_the_others() {
     let c = story.execution.step(story.number("c"));
     assert!(!c.is_compensated());
     assert!(matches!(c.undo.as_ref().unwrap().state, StepState::Failed(_)));
-    assert_eq!(c.output(), Some(&json!({ "by": "c" })), "what it did is still known");
+    assert_eq!(c.output(), Some(&json!({ "by": "c" })), "its output is kept");
     let begun =
         story.log.iter().filter(|recorded| recorded.event == Event::CompensationStarted).count();
     assert_eq!(begun, 1);
@@ -302,7 +302,7 @@ fn a_succeeded_sub_plan_is_compensated_by_a_call() {
     let steps = vec![undoable(sub_plan("p", &[])), call("x", &["p"])];
     let mut story = Story::with(steps, compensating());
     story.end("p", Ok(json!({ "out": 1 }))).end("x", Err(failed()));
-    assert!(story.execution.agenda().has_calls(), "it is undone by a call");
+    assert!(story.execution.agenda().has_calls(), "a call undoes the step");
     assert_eq!(story.called_with("p/undo"), json!({ "of": { "out": 1 } }));
     story.ok("p/undo");
     story.is_over(ExecutionState::Failed);

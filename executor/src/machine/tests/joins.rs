@@ -238,7 +238,7 @@ fn a_loop_with_one_slot_finishes() {
 }
 
 /// Kestra: sub-flows with a limit of one wait for the slot that their parent holds. Here a child
-/// has slots of its own, and its parent needs no worker.
+/// has its own slots, and its parent needs no worker.
 #[test]
 fn a_sub_plan_does_not_need_a_slot_of_its_parent() {
     let mut story = Story::with(vec![sub_plan("p", &[]), call("b", &[])], sequential());

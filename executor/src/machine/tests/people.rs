@@ -31,7 +31,7 @@ fn a_person_is_needed_until_nothing_waits() {
     assert!(!needs(story.signal("go", json!(1))));
     assert!(needs(story.tell(Command::Pause)));
     assert!(!needs(story.tell(Command::Resume)));
-    assert!(!needs(story.ok("a").ok("b")), "it has ended");
+    assert!(!needs(story.ok("a").ok("b")), "the execution has finished");
 
     let mut cancelled = Story::new(steps);
     assert!(!needs(cancelled.tell(Command::Cancel { reason: None })), "only a is awaited");
@@ -39,9 +39,9 @@ fn a_person_is_needed_until_nothing_waits() {
     let mut failed_once = Story::new(vec![on_error(OnError::Wait, call("a", &[]))]);
     assert!(!needs(&failed_once));
     assert!(needs(failed_once.end("a", Err(failed()))), "a person decides about the error");
-    assert!(!needs(failed_once.approve("a", true)), "it is tried again");
+    assert!(!needs(failed_once.approve("a", true)), "the step starts again");
     let unknown = ToolError::outcome_unknown("the connection was lost");
-    assert!(needs(failed_once.end("a", Err(unknown))), "nobody knows if it was done");
+    assert!(needs(failed_once.end("a", Err(unknown))), "the outcome of the call is unknown");
     assert!(!needs(failed_once.approve("a", false)));
 }
 

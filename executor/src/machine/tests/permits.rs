@@ -25,7 +25,7 @@ fn a_step_without_a_permit_is_pending_and_holds_no_slot() {
         0 b#1 succeeded {"by":"b"}
     "#]]);
     assert_eq!(parallel.execution.step(parallel.number("a")).state, StepState::Pending);
-    assert_eq!(parallel.wakes_at(), None, "the permit wakes it");
+    assert_eq!(parallel.wakes_at(), None, "only the permit wakes the execution");
     parallel.permit("a").ok("c").ok("a").check(expect![[r#"
         0 a#1 started
         0 c#1 succeeded {"by":"c"}

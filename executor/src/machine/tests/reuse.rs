@@ -103,7 +103,7 @@ fn progress_is_recorded_for_the_running_attempt_only() {
     let progress = story.execution.step(task.step).progress.as_ref().unwrap().progress;
     assert!((progress - 2.0).abs() < f64::EPSILON);
     story.end("a", Err(failed())).wake(100);
-    assert_eq!(story.execution.step(task.step).progress, None, "another try begins anew");
+    assert_eq!(story.execution.step(task.step).progress, None, "a new attempt has no progress yet");
     story.log.extend(decide(&mut story.execution, report(Attempt::FIRST, 3.0), at(100)));
     story.ok("a").check(expect![[r#"
         0 claimed, a#1 started, s#1 started until 50, a#1 progress 1, a#1 progress 2

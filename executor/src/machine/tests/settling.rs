@@ -202,7 +202,7 @@ fn a_key_stays_open_until_its_call_succeeds_or_is_settled() {
     assert_eq!(open(&refused), ["k"]);
     let mut unknown = retried(steps(), json!(null), change);
     unknown.ok("a").end("pay", Err(timed_out()));
-    assert_eq!(open(&unknown), ["k"], "it is one call");
+    assert_eq!(open(&unknown), ["k"], "both attempts are one call");
     let mut done = retried(steps(), json!(null), change);
     done.ok("a").ok("pay");
     assert!(open(&done).is_empty());
@@ -230,7 +230,7 @@ fn a_reused_settled_step_is_compensated() {
         0 pay#1 compensated {"by":"pay/undo"}, finished Failed
     "#]]);
     assert_eq!(story.called_with("pay/undo"), json!({ "of": { "id": 7 } }));
-    assert!(story.execution.settled_calls().is_empty(), "it was undone");
+    assert!(story.execution.settled_calls().is_empty(), "the call was undone");
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn missing_inputs_of_conditions_lists_and_compensations_are_found() {
     };
     let greet = || with(json!({ "text": "Hello {{input.who}}" }), call("b", &["a"]));
     let default = ExecutionOptions::default;
-    assert!(begins(when("has(input.who)", greet()), default()), "it will be skipped");
+    assert!(begins(when("has(input.who)", greet()), default()), "the step will be skipped");
     assert!(begins(when("steps.a.x == 1 && has(input.who)", greet()), default()));
     assert!(!begins(when("!has(input.who)", greet()), default()));
     assert!(!begins(when("steps.a.by == \"a\"", greet()), default()), "nobody knows yet");

@@ -50,7 +50,7 @@ fn plan(n: usize, tool: &str) -> Arc<Plan> {
     Arc::new(Plan::from_json(&plan.to_string()).unwrap())
 }
 
-/// Many executions with a missing tool, and behind them one that the worker can run.
+/// Many executions that miss a tool, and after them one that the worker can run.
 struct Crowd {
     worker: Worker,
     store: Arc<Memory>,
@@ -100,7 +100,7 @@ async fn executions_for_other_workers_hide_no_work_and_keep_scans_short() {
             crowd.worker.backlog.missing_tools
         );
     }
-    assert!(crowd.worker.local.contains(crowd.wanted), "it was not seen");
+    assert!(crowd.worker.local.contains(crowd.wanted), "the scan did not find the execution");
 }
 
 #[tokio::test]
@@ -110,8 +110,8 @@ async fn orphans_for_other_workers_hide_no_work() {
     for _ in 0..4 {
         crowd.worker.claim_due().await.unwrap();
     }
-    assert!(crowd.worker.local.contains(crowd.wanted), "it was not seen");
+    assert!(crowd.worker.local.contains(crowd.wanted), "the scan did not find the execution");
     let left =
         crowd.store.find_heads(HeadQuery::Due { now: WallClock.now() }, 1_000).await.unwrap();
-    assert_eq!(left.len(), 600, "whoever has the tool finds the others");
+    assert_eq!(left.len(), 600, "a worker with the tool can find the others");
 }

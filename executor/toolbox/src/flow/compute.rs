@@ -16,7 +16,7 @@ pub(super) fn schema() -> Value {
             },
             "values": {
                 "type": "object",
-                "description": "The values by the names that the expression uses, such as `{\"prices\": \"{{list.prices}}\"}`.",
+                "description": "Values of the variables in the expression, such as `{\"prices\": \"{{list.prices}}\"}`.",
             },
         },
         "required": ["expression"],

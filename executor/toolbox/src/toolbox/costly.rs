@@ -29,7 +29,7 @@ impl ToolSet {
 pub(super) fn remove_costly_tools(set: &ToolSetName, tools: &mut Vec<ReadyTool>) -> Vec<String> {
     let mut left_out = Vec::new();
     tools.retain(|tool| {
-        let refusal = refusal(tool.definition());
+        let refusal = find_refusal(tool.definition());
         if let Some(why) = &refusal {
             tracing::warn!(target: LOG_TARGET, %set, %why, "a tool is left out");
         }
@@ -67,7 +67,7 @@ pub(super) fn describe_pattern(tool: &ToolName, pattern: &str) -> String {
     )
 }
 
-fn refusal(tool: &ToolDefinition) -> Option<String> {
+fn find_refusal(tool: &ToolDefinition) -> Option<String> {
     let output = tool.output_schema.as_ref().map(|schema| ("outputSchema", schema));
     let mut schemas = std::iter::once(("inputSchema", &tool.input_schema)).chain(output);
     schemas.find_map(|(field, schema)| {

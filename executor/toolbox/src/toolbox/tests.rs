@@ -54,7 +54,7 @@ fn only_a_failed_set_is_connected_again() {
     let failed = || SetStatus::Failed { error: "e".to_owned() };
     let sets = [("a", failed()), ("b", SetStatus::Ready), ("c", failed())];
     let toolbox = Toolbox::new(sets.map(|(name, status)| set(name, status, &["t"])));
-    assert!(!toolbox.reconnect_set(&name("a")), "nobody is there to ask");
+    assert!(!toolbox.reconnect_set(&name("a")), "no source is registered for the set");
     toolbox.set_reconnect(|set| set.as_str() != "c");
     let woken = ["a", "b", "c", "d"].map(|set| toolbox.reconnect_set(&name(set)));
     assert_eq!(woken, [true, false, false, false]);
@@ -108,7 +108,7 @@ async fn only_calls_that_need_a_failed_set_wait_for_it() {
     toolbox.wait_for_names(&["t".parse().unwrap(), "b.t".parse().unwrap()], most).await;
     assert_eq!(began.elapsed(), Duration::ZERO);
     toolbox.wait_for_names(&["a.t".parse().unwrap()], most).await;
-    assert_eq!(began.elapsed(), most, "it may have that");
+    assert_eq!(began.elapsed(), most, "the name may appear until then");
     // A new set of the same name connects for the first time.
     toolbox.put_set(set("a", SetStatus::Connecting, &[]));
     toolbox.wait_for_sets(most).await;
@@ -154,7 +154,10 @@ fn a_tool_with_an_invalid_or_reserved_name_is_skipped() {
     let SetStatus::Failed { error } = status(&toolbox, "m") else { panic!("none is left") };
     assert!(error.contains("`../x` cannot name a tool"), "{error}");
     toolbox.update_set(&name("m"), SetStatus::Ready, tools(&["good"]));
-    assert!(toolbox.whole_set(&name("m")).unwrap().left_out.is_empty(), "it was mended");
+    assert!(
+        toolbox.whole_set(&name("m")).unwrap().left_out.is_empty(),
+        "the new list has no reason to leave tools out"
+    );
 }
 
 /// A tool whose schema has a pattern that is too large.

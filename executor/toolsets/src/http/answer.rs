@@ -17,22 +17,22 @@ pub(crate) fn output(
     reply: Reply,
     effect: Effect,
     most: usize,
-    seen: &Redaction,
+    redaction: &Redaction,
 ) -> Result<Value, ToolError> {
     if !reply.status.is_success() {
-        return Err(refusal(&reply, effect, seen));
+        return Err(status_error(&reply, effect, redaction));
     }
     if reply.is_cut {
         let host = &reply.host;
         let message = format!("`{host}` answered more than {most} bytes: ask it for less");
         return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
     }
-    value(reply, effect).map(|output| seen.clean_value(output))
+    read_value(reply, effect).map(|output| redaction.clean_value(output))
 }
 
 /// Converts JSON to a value and text to a string. Of any other body, returns the media type and the
 /// size.
-fn value(reply: Reply, effect: Effect) -> Result<Value, ToolError> {
+fn read_value(reply: Reply, effect: Effect) -> Result<Value, ToolError> {
     if reply.body.is_empty() {
         return Ok(Value::Null);
     }
@@ -61,12 +61,12 @@ fn value(reply: Reply, effect: Effect) -> Result<Value, ToolError> {
     match String::from_utf8(reply.body) {
         Ok(text) if is_text || (kind.is_empty() && !text.contains('\0')) => Ok(text.into()),
         Err(err) if is_text => Ok(String::from_utf8_lossy(err.as_bytes()).into()),
-        Ok(text) => Ok(described(kind, text.len())),
-        Err(err) => Ok(described(kind, err.as_bytes().len())),
+        Ok(text) => Ok(describe_binary(kind, text.len())),
+        Err(err) => Ok(describe_binary(kind, err.as_bytes().len())),
     }
 }
 
-fn described(kind: &str, bytes: usize) -> Value {
+fn describe_binary(kind: &str, bytes: usize) -> Value {
     let kind = if kind.is_empty() { "application/octet-stream" } else { kind };
     json!({ "contentType": kind, "bytes": bytes })
 }
@@ -98,7 +98,7 @@ fn is_text(kind: &str) -> bool {
         )
 }
 
-fn refusal(reply: &Reply, effect: Effect, seen: &Redaction) -> ToolError {
+fn status_error(reply: &Reply, effect: Effect, redaction: &Redaction) -> ToolError {
     let Reply { host, status, .. } = reply;
     let mut message = format!("`{host}` answered {status}");
     if let Some(wait) = reply.header(header::RETRY_AFTER) {
@@ -111,11 +111,12 @@ fn refusal(reply: &Reply, effect: Effect, seen: &Redaction) -> ToolError {
             "{message}, which redirects to {to}, and Faber does not follow it: write that address"
         );
     }
-    let said = tail(seen.clean(String::from_utf8_lossy(&reply.body).into_owned()).trim());
+    let said =
+        clip_to_tail(redaction.clean(String::from_utf8_lossy(&reply.body).into_owned()).trim());
     if !said.is_empty() {
         message = format!("{message}: {said}");
     }
-    failed_status(*status, effect, seen.clean(message))
+    failed_status(*status, effect, redaction.clean(message))
 }
 
 /// Makes the error for an error status. Decides whether another attempt may help.
@@ -130,15 +131,15 @@ pub(crate) fn failed_status(status: StatusCode, effect: Effect, message: String)
     }
 }
 
-fn tail(text: &str) -> String {
+fn clip_to_tail(text: &str) -> String {
     let start = text.ceil_char_boundary(text.len().saturating_sub(SHOWN_BODY_BYTES));
     let cut = if start > 0 { "… " } else { "" };
     format!("{cut}{}", &text[start..])
 }
 
 /// Makes the error for a missing response. Decides whether the call may have happened.
-pub(crate) fn failure(broken: &Broken, effect: Effect, seen: &Redaction) -> ToolError {
-    let message = seen.clean(broken.to_string());
+pub(crate) fn failure(broken: &Broken, effect: Effect, redaction: &Redaction) -> ToolError {
+    let message = redaction.clean(broken.to_string());
     match broken {
         Broken::Unsent(_) | Broken::Later(_) => ToolError::new(ErrorCode::UNAVAILABLE, message),
         Broken::Refused(_) => ToolError::failed(message).without_retry(),
@@ -202,8 +203,8 @@ mod tests {
 
     #[test]
     fn the_status_decides_whether_an_error_is_retryable() {
-        let mut seen = Redaction::default();
-        seen.note("KEY", "hidden");
+        let mut redaction = Redaction::default();
+        redaction.note("KEY", "hidden");
         for (status, effect, code, retryable, is_definite) in [
             (400, Effect::Read, ErrorCode::FAILED, false, true),
             (404, Effect::Once, ErrorCode::FAILED, false, true),
@@ -214,7 +215,7 @@ mod tests {
             (504, Effect::Once, ErrorCode::OUTCOME_UNKNOWN, false, false),
             (302, Effect::Once, ErrorCode::FAILED, false, true),
         ] {
-            let err = output(reply(status, &[], b"hidden"), effect, 99, &seen).unwrap_err();
+            let err = output(reply(status, &[], b"hidden"), effect, 99, &redaction).unwrap_err();
             let is_unknown = err.code == ErrorCode::OUTCOME_UNKNOWN;
             assert_eq!(
                 (err.code, err.retryable, err.is_definite),
@@ -227,10 +228,10 @@ mod tests {
         }
         let busy = reply(429, &[("retry-after", "30")], b"slow down");
         expect!["tool.unavailable: `h` answered 429 Too Many Requests, and asks to wait: 30 s: slow down"]
-            .assert_eq(&output(busy, Effect::Read, 99, &seen).unwrap_err().to_string());
+            .assert_eq(&output(busy, Effect::Read, 99, &redaction).unwrap_err().to_string());
         let moved = reply(302, &[("location", "/b")], b"");
         expect!["tool.failed: `h` answered 302 Found, which redirects to /b, and Faber does not follow it: write that address"]
-            .assert_eq(&output(moved, Effect::Once, 99, &seen).unwrap_err().to_string());
+            .assert_eq(&output(moved, Effect::Once, 99, &redaction).unwrap_err().to_string());
     }
 
     #[test]

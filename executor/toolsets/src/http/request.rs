@@ -162,17 +162,17 @@ impl HttpRun {
     pub(crate) fn build_request(
         &self,
         parameters: &Value,
-        seen: &mut Redaction,
+        redaction: &mut Redaction,
     ) -> Result<Outgoing, ToolError> {
         let mut url = self.url.render(parameters)?;
         let mut headers = HeaderMap::new();
         for (name, field) in &self.headers.0 {
-            let Some(value) = field.render(parameters, seen)? else { continue };
+            let Some(value) = field.render(parameters, redaction)? else { continue };
             let (name, value) =
                 header_of(name, &value).map_err(|err| invalid_parameters_error(&err))?;
             headers.append(name, value);
         }
-        let pairs = self.query_pairs(parameters, seen)?;
+        let pairs = self.query_pairs(parameters, redaction)?;
         if !pairs.is_empty() {
             url.query_pairs_mut().extend_pairs(pairs);
         }
@@ -190,7 +190,7 @@ impl HttpRun {
     fn query_pairs(
         &self,
         parameters: &Value,
-        seen: &mut Redaction,
+        redaction: &mut Redaction,
     ) -> Result<Vec<(String, String)>, ToolError> {
         let mut pairs = Vec::new();
         match &self.query {
@@ -207,7 +207,7 @@ impl HttpRun {
                             add_pairs(name, value.unwrap_or(&Value::Null), &mut pairs);
                         }
                         field => {
-                            let value = field.render(parameters, seen)?;
+                            let value = field.render(parameters, redaction)?;
                             pairs.extend(value.map(|value| (name.clone(), value)));
                         }
                     }
@@ -261,11 +261,11 @@ impl Field {
     fn render(
         &self,
         parameters: &Value,
-        seen: &mut Redaction,
+        redaction: &mut Redaction,
     ) -> Result<Option<String>, ToolError> {
         match self {
             Self::Filled(template) => Ok(template.fill(parameters)),
-            Self::Secret(secret) => Ok(Some(secret.resolve(seen)?)),
+            Self::Secret(secret) => Ok(Some(secret.resolve(redaction)?)),
         }
     }
 }
@@ -347,11 +347,11 @@ pub(crate) fn encode_form(fields: &Map<String, Value>) -> Vec<u8> {
 
 pub(crate) fn resolve_headers(
     headers: &BTreeMap<String, Text>,
-    seen: &mut Redaction,
+    redaction: &mut Redaction,
 ) -> Result<HeaderMap, ToolError> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
-        let value = value.resolve(seen)?;
+        let value = value.resolve(redaction)?;
         let (name, value) =
             header_of(name, &value).map_err(|err| ToolError::failed(err).without_retry())?;
         map.append(name, value);

@@ -67,7 +67,7 @@ struct Nothing {}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Names {
-    /// The names of the toolsets, as `list_toolset` has them.
+    /// Names of the toolsets, as `list_toolset` shows them.
     tool_set_names: Vec<String>,
 }
 
@@ -101,40 +101,39 @@ struct Outcome {
 pub(super) fn tool_set(registry: Weak<Inner>) -> ToolSet {
     let name = TOOL_SET.parse().expect("the name of the set is a literal");
     let tools = [
-        list(registry.clone()),
-        switch(
+        list_tool(registry.clone()),
+        switch_tool(
             registry.clone(),
             ACTIVATE,
-            "Switches toolsets on, so that their tools can be called.",
+            "Activates toolsets, so that their tools can be called.",
             true,
         ),
-        switch(
+        switch_tool(
             registry,
             "deactivate_toolset",
-            "Switches toolsets off, so that their tools are out of the way.",
+            "Deactivates toolsets, so that plans cannot use their tools.",
             false,
         ),
     ];
-    ToolSet::ready(name, "builtin", "Lists toolsets and switches them on and off.", tools)
+    ToolSet::ready(name, "builtin", "Lists, activates and deactivates toolsets.", tools)
 }
 
-fn list(registry: Weak<Inner>) -> Arc<dyn Tool> {
-    let description =
-        "Lists every toolset: what it is for, its tools, and whether it is switched on.";
+fn list_tool(registry: Weak<Inner>) -> Arc<dyn Tool> {
+    let description = "Lists all toolsets with their descriptions and tools, and which are active.";
     let run = move |Nothing {}, _: ToolContext| {
         let registry = open(&registry);
         async move {
             let registry = registry?;
-            registry.sync().await.map_err(|err| failed(err.into()))?;
+            registry.sync().await.map_err(|err| to_tool_error(err.into()))?;
             let sets = registry.toolbox().sets();
-            let tool_sets = sets.iter().map(described).collect();
+            let tool_sets = sets.iter().map(describe_set).collect();
             Ok::<_, ToolError>(Listed { tool_sets, success: true })
         }
     };
     function(TOOL_SET, "list_toolset", description, Effect::Read, run)
 }
 
-fn described(set: &ToolSet) -> Described {
+fn describe_set(set: &ToolSet) -> Described {
     Described {
         name: set.name.to_string(),
         description: set.description.clone(),
@@ -144,7 +143,7 @@ fn described(set: &ToolSet) -> Described {
     }
 }
 
-fn switch(
+fn switch_tool(
     registry: Weak<Inner>,
     name: &'static str,
     description: &'static str,
@@ -153,7 +152,7 @@ fn switch(
     let run = move |Names { tool_set_names }, _: ToolContext| {
         let registry = open(&registry);
         async move {
-            let switched = registry?.switch(&tool_set_names, on).await.map_err(failed)?;
+            let switched = registry?.switch(&tool_set_names, on).await.map_err(to_tool_error)?;
             let Switched { changed, not_found, refused } = switched;
             let success = not_found.is_empty() && refused.is_empty();
             Ok::<_, ToolError>(Outcome { success, changed, not_found, refused })
@@ -167,7 +166,7 @@ fn open(registry: &Weak<Inner>) -> Result<Registry, ToolError> {
     registry.ok_or_else(|| ToolError::new(ErrorCode::UNAVAILABLE, "the process is about to end"))
 }
 
-fn failed(err: RegistryError) -> ToolError {
+fn to_tool_error(err: RegistryError) -> ToolError {
     match err {
         RegistryError::Store(err) => ToolError::new(ErrorCode::UNAVAILABLE, err.to_string()),
         other => ToolError::failed(other.to_string()),

@@ -46,13 +46,13 @@ impl<'a> Asked<'a> {
         let values = words.iter().map(|word| match (field(word), word.as_str()) {
             (Some(value), _) => value,
             (None, "data" | "context") => data,
-            (None, "contexts") => self.all(),
+            (None, "contexts") => self.all_contexts(),
             (None, _) => &Value::Null,
         });
         condition.evaluate(&Meanings(values.collect()), data)
     }
 
-    fn all(&self) -> &Value {
+    fn all_contexts(&self) -> &Value {
         self.all.get_or_init(|| {
             let all = self.contexts.iter().map(|(name, data)| (name.clone(), data.clone()));
             Value::Object(all.collect::<Map<_, _>>())

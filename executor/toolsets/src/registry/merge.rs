@@ -149,7 +149,7 @@ impl Merge<'_> {
         let name: ToolSetName = set.parse().map_err(|err| format!("{err}"))?;
         let Some((there, _)) = sets.iter_mut().find(|(set, _)| set.name == name) else {
             names.insert(qualified_name(&name, &tool.name));
-            sets.push((local(name, vec![tool]), Some(registered.since())));
+            sets.push((local_set(name, vec![tool]), Some(registered.since())));
             return Ok(());
         };
         let Source::Tools(tools) = &mut there.source else {
@@ -192,7 +192,7 @@ impl Merge<'_> {
             };
             let offered = documents.and_then(|documents| {
                 merged.read.insert(context.clone(), Arc::clone(&documents));
-                offered(context, documents, &merged.wanted)
+                document_set(context, documents, &merged.wanted)
             });
             match offered {
                 Ok(config) => {
@@ -211,7 +211,7 @@ impl Wanted {
     }
 }
 
-fn offered(
+fn document_set(
     context: &str,
     documents: Arc<Documents>,
     wanted: &[Wanted],
@@ -258,7 +258,7 @@ fn not_told(variable: &str) -> String {
     format!("it uses the variable `{variable}`, which is not in `access.secrets`")
 }
 
-fn local(name: ToolSetName, tools: Vec<CommandTool>) -> SetConfig {
+fn local_set(name: ToolSetName, tools: Vec<CommandTool>) -> SetConfig {
     SetConfig {
         name,
         description: "Tools that were registered one by one.".to_owned(),

@@ -19,11 +19,11 @@ pub(super) async fn read_records(
     store: &dyn Store,
     configured: &BTreeMap<String, Value>,
 ) -> Result<Known, StoreError> {
-    let sets = oldest_first(all(store, RecordKind::ToolSet).await?);
-    let tools = oldest_first(all(store, RecordKind::Tool).await?);
-    let switches = all(store, RecordKind::Switch).await?;
+    let sets = oldest_first(list_all(store, RecordKind::ToolSet).await?);
+    let tools = oldest_first(list_all(store, RecordKind::Tool).await?);
+    let switches = list_all(store, RecordKind::Switch).await?;
     let mut contexts = configured.clone();
-    for Record { name, value, .. } in all(store, RecordKind::Context).await? {
+    for Record { name, value, .. } in list_all(store, RecordKind::Context).await? {
         json::apply_merge_patch(contexts.entry(name).or_default(), &value);
     }
     let mut documents = BTreeMap::new();
@@ -33,7 +33,7 @@ pub(super) async fn read_records(
         }
     }
     Ok(Known {
-        sets: sets.into_iter().map(added).collect(),
+        sets: sets.into_iter().map(read_added).collect(),
         tools: tools.into_iter().filter_map(tool).collect(),
         switches: switches
             .into_iter()
@@ -52,7 +52,7 @@ pub async fn added_set(
     Ok(record.and_then(|record| serde_json::from_value(Arc::unwrap_or_clone(record.value)).ok()))
 }
 
-fn added(Record { name, value, at, .. }: Record) -> Added {
+fn read_added(Record { name, value, at, .. }: Record) -> Added {
     Added { name, written: Arc::unwrap_or_clone(value), at }
 }
 
@@ -67,7 +67,7 @@ fn oldest_first(mut records: Vec<Record>) -> Vec<Record> {
     records
 }
 
-async fn all(store: &dyn Store, kind: RecordKind) -> Result<Vec<Record>, StoreError> {
+async fn list_all(store: &dyn Store, kind: RecordKind) -> Result<Vec<Record>, StoreError> {
     let mut records: Vec<Record> = Vec::new();
     loop {
         let after = records.last().map(|record| record.name.clone());

@@ -34,7 +34,7 @@ impl Registry {
         set: Option<&str>,
         written: Value,
     ) -> Result<ToolName, RegistryError> {
-        let new = self.prepare(set, written)?;
+        let new = self.prepare_tool(set, written)?;
         let name = new.ready.definition().qualified_name();
         let mut applied = self.lock_latest().await?;
         self.check_free(&applied, &new)?;
@@ -44,7 +44,7 @@ impl Registry {
             self.forget_switch(&applied, set.as_str()).await?;
         }
         let mut value = json!({ "set": set, "tool": written });
-        let since = since(&applied, set);
+        let since = applied_since(&applied, set);
         if let Some(since) = since {
             value["since"] = json!(since);
         }
@@ -53,7 +53,7 @@ impl Registry {
         let Some(at) = at else {
             return Err(RegistryError::Exists { what: "a tool", name: name.to_string() });
         };
-        self.registered(&mut applied, new, (at, since)).await?;
+        self.apply_registration(&mut applied, new, at, since).await?;
         Ok(name)
     }
 
@@ -87,7 +87,7 @@ impl Registry {
         Ok(true)
     }
 
-    fn prepare(&self, set: Option<&str>, written: Value) -> Result<New, RegistryError> {
+    fn prepare_tool(&self, set: Option<&str>, written: Value) -> Result<New, RegistryError> {
         let parts = &self.0.parts;
         let mut tool: CommandTool = serde_json::from_value(written.clone())
             .map_err(|err| RegistryError::Invalid(err.to_string()))?;
@@ -168,11 +168,12 @@ impl Registry {
 
     /// Applies a registration. If no other record has changed, adds only this tool to the toolbox,
     /// because thousands of tools may be registered one after another.
-    async fn registered(
+    async fn apply_registration(
         &self,
         applied: &mut Applied,
         new: New,
-        (at, since): (Timestamp, Option<Timestamp>),
+        at: Timestamp,
+        since: Option<Timestamp>,
     ) -> Result<(), StoreError> {
         let revision = self.0.parts.store.records_revision().await?;
         let place = applied.wanted.iter().position(|wanted| wanted.config.name == new.set);
@@ -201,7 +202,7 @@ impl Registry {
     }
 }
 
-fn since(applied: &Applied, set: &ToolSetName) -> Option<Timestamp> {
+fn applied_since(applied: &Applied, set: &ToolSetName) -> Option<Timestamp> {
     let tools = applied.known.tools.iter().filter(|tool| tool.set == set.as_str());
     tools.map(Registered::since).min()
 }

@@ -288,9 +288,13 @@ async fn a_switch_applies_to_every_node_and_names_unknown_sets() {
     let names = strings(&["ToolSet", "a", "flow"]);
     let switched = other.switch(&names, false).await.unwrap();
     assert_eq!(switched.changed, ["a"]);
-    assert_eq!(switched.refused, ["ToolSet", "flow"], "nobody could switch anything on again");
+    assert_eq!(
+        switched.refused,
+        ["ToolSet", "flow"],
+        "without these sets, no set could be activated again"
+    );
     assert_eq!(sets(&one).await, ["a-", "b+"]);
-    assert_eq!(sets(&node(&store, configured)).await, ["a-", "b+"], "it is kept");
+    assert_eq!(sets(&node(&store, configured)).await, ["a-", "b+"], "the switch is stored");
 }
 
 #[tokio::test]
@@ -608,7 +612,7 @@ async fn a_set_keeps_its_place_after_its_first_tool_is_removed() {
     }
     assert!(registry.remove_set(&"a".parse().unwrap()).await.unwrap());
     registry.register_tool(Some("a"), tool("x")).await.unwrap();
-    assert_eq!(sets(&registry).await, ["b+", "a+"], "it is another one");
+    assert_eq!(sets(&registry).await, ["b+", "a+"], "a set with the same name is a new set");
 }
 
 /// Older versions called the record `set.` and the tool's own name.
@@ -706,7 +710,11 @@ async fn a_context_record_keeps_a_limited_number_of_removals() {
     registry.set_context("shop", &many(json!(null))).await.unwrap();
     let record = store.find_record(RecordKind::Context, "shop").await.unwrap().unwrap();
     let removed = record.value.as_object().unwrap();
-    assert_eq!(removed.len(), MAX_REMOVED_FIELDS + 1, "what nobody has is not remembered for ever");
+    assert_eq!(
+        removed.len(),
+        MAX_REMOVED_FIELDS + 1,
+        "removed fields that no context has are forgotten"
+    );
     assert!(removed.contains_key("n") && removed.contains_key("f200"), "{removed:?}");
     assert_eq!(registry.context("shop").await, Some(json!({ "adminMode": false })));
 }

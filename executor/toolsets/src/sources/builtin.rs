@@ -31,7 +31,7 @@ pub enum BuiltinKind {
 }
 
 /// Folders that contain system folders. They must not become the root of file tools by accident.
-const SYSTEM: [&str; 5] = ["/", "/opt", "/usr", "/usr/local", "/var"];
+const SYSTEM_FOLDERS: [&str; 5] = ["/", "/opt", "/usr", "/usr/local", "/var"];
 /// Folders of the system, with everything in them.
 const IN_SYSTEM: [&str; 13] = [
     "/bin",
@@ -95,8 +95,10 @@ impl BuiltinKind {
     pub(super) fn description(self) -> &'static str {
         match self {
             Self::CodeTools => "Reads, writes and edits files below one folder.",
-            Self::FileTools => "Finds files below one folder, and what is in them.",
-            Self::SystemTools => "Runs commands, confined; looks at processes, logs, the machine.",
+            Self::FileTools => "Finds files below one folder, and searches their contents.",
+            Self::SystemTools => {
+                "Runs confined commands, and shows processes, logs and the state of the machine."
+            }
             Self::WebTools => "Fetches pages and searches the web.",
             Self::MemoryTools => "Remembers texts and snippets of code.",
         }
@@ -145,7 +147,7 @@ impl BuiltinSet {
                 None => return Err("it needs a store, but this process has none".to_owned()),
             },
         };
-        Ok(tools.iter().map(|tool| named(self.builtin, set, tool)).collect())
+        Ok(tools.iter().map(|tool| rename_tool(self.builtin, set, tool)).collect())
     }
 }
 
@@ -153,7 +155,7 @@ impl BuiltinSet {
 fn is_of_the_system(folder: &Path) -> bool {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let is_in = |system: &&str| folder.starts_with(system);
-    IN_SYSTEM.iter().any(is_in) || SYSTEM.iter().any(|system| folder == Path::new(system))
+    IN_SYSTEM.iter().any(is_in) || SYSTEM_FOLDERS.iter().any(|system| folder == Path::new(system))
 }
 
 /// Adds the built-in sets that are not configured, inactive.
@@ -209,7 +211,7 @@ struct Named {
     tool: Arc<dyn Tool>,
 }
 
-fn named(kind: BuiltinKind, set: &ToolSetName, tool: &Arc<dyn Tool>) -> Arc<dyn Tool> {
+fn rename_tool(kind: BuiltinKind, set: &ToolSetName, tool: &Arc<dyn Tool>) -> Arc<dyn Tool> {
     let mut definition = ToolDefinition::clone(tool.definition());
     let name: Result<ToolName, _> = format!("{}.{}", kind.name(), definition.name).parse();
     definition.name = name.expect("names of tools are literals");
@@ -315,7 +317,7 @@ mod tests {
         let toolbox = toolbox(files);
         assert_eq!(toolbox.sets().len(), 5, "it stands for `file_tools`");
         let acting: Vec<_> = toolbox.sets().iter().map(|set| set.acts_here).collect();
-        assert_eq!(acting, [true, true, true, false, false], "whatever they are called");
+        assert_eq!(acting, [true, true, true, false, false], "the name of the set does not matter");
         let description = &toolbox.sets()[0].description;
         assert_eq!(description, BuiltinKind::FileTools.description(), "nobody said another");
         for name in ["file_tools.glob", "files.file_tools.glob", "files.glob", "glob"] {

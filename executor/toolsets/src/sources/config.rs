@@ -28,7 +28,7 @@ pub struct SetConfig {
     pub description: String,
     pub active: bool,
     pub source: Source,
-    /// The effects of tools, where the source says something else. The key stands in `source`.
+    /// Effects that replace the effects that the source declares. In YAML, the key is in `source`.
     pub effects: EffectRules,
     /// The context whose data the condition reads. The set lists it as its source.
     pub context: Option<String>,
@@ -76,9 +76,9 @@ pub enum Source {
 const KINDS: [&str; 5] = ["mcp", "tools", "builtin", "openapi", "graphql"];
 
 /// The key beside the kind that sets effects.
-const EFFECTS: &str = "effects";
+const EFFECTS_KEY: &str = "effects";
 
-/// A source, and what stands beside its kind.
+/// The value of `source` in YAML: a source, and the effects beside it.
 #[derive(Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 struct WrittenSource {
@@ -90,10 +90,10 @@ impl TryFrom<Map<String, Value>> for WrittenSource {
     type Error = String;
 
     fn try_from(mut written: Map<String, Value>) -> Result<Self, String> {
-        let effects = written.shift_remove(EFFECTS).unwrap_or_default();
+        let effects = written.shift_remove(EFFECTS_KEY).unwrap_or_default();
         if !effects.is_null() && written.contains_key("builtin") {
             return Err(format!(
-                "`{EFFECTS}` beside `builtin`: the effects of built-in sets cannot be set"
+                "`{EFFECTS_KEY}` beside `builtin`: the effects of built-in sets cannot be set"
             ));
         }
         let effects = match effects {
@@ -101,7 +101,7 @@ impl TryFrom<Map<String, Value>> for WrittenSource {
             Value::Object(rules) => rules.try_into()?,
             other => {
                 return Err(format!(
-                    "`{EFFECTS}` is {other}; write a map such as `{{ \"find_*\": read }}`"
+                    "`{EFFECTS_KEY}` is {other}; write a map such as `{{ \"find_*\": read }}`"
                 ));
             }
         };
@@ -109,7 +109,8 @@ impl TryFrom<Map<String, Value>> for WrittenSource {
     }
 }
 
-/// A source is a map with exactly one kind. An enum would need a tag in YAML.
+/// In YAML, a source is a map with exactly one key: its kind. For an enum, serde would expect a tag
+/// instead, so this conversion is written by hand.
 impl TryFrom<Map<String, Value>> for Source {
     type Error = String;
 
@@ -118,7 +119,7 @@ impl TryFrom<Map<String, Value>> for Source {
         let (Some(kind), None) = (kinds.next(), kinds.next()) else {
             return Err(match written.keys().find(|key| !KINDS.contains(&key.as_str())) {
                 Some(unknown) => unknown_field(unknown),
-                None => format!("a source is exactly one of {}", listed("and")),
+                None => format!("a source is exactly one of {}", list_kinds("and")),
             });
         };
         if kind == "builtin" {
@@ -154,10 +155,10 @@ fn read_tools(written: Value) -> Result<Vec<CommandTool>, String> {
 }
 
 fn unknown_field(field: &str) -> String {
-    format!("unknown field `{field}`, expected {}", listed("or"))
+    format!("unknown field `{field}`, expected {}", list_kinds("or"))
 }
 
-fn listed(word: &str) -> String {
+fn list_kinds(word: &str) -> String {
     let [first @ .., last] = KINDS.map(|kind| format!("`{kind}`"));
     format!("{} {word} {last}", first.join(", "))
 }
@@ -253,7 +254,7 @@ impl SetConfig {
                 names.extend(server.pass.iter().map(String::as_str));
             }
             Source::Tools(tools) => names.extend(tools.iter().flat_map(CommandTool::passed)),
-            Source::Builtin(set) => names.extend(passed(&set.system.confine)),
+            Source::Builtin(set) => names.extend(passed_variables(&set.system.confine)),
             _ => {}
         }
         names
@@ -270,7 +271,7 @@ impl SetConfig {
     pub(crate) fn empty_set(&self, status: SetStatus) -> ToolSet {
         ToolSet {
             name: self.name.clone(),
-            description: self.purpose(),
+            description: self.default_description(),
             source: self.kind(),
             acts_here: matches!(&self.source, Source::Builtin(set) if set.builtin.acts_here()),
             is_active: self.active,
@@ -281,7 +282,7 @@ impl SetConfig {
     }
 
     /// Returns the description. A built-in set has a default one.
-    fn purpose(&self) -> String {
+    fn default_description(&self) -> String {
         match &self.source {
             Source::Builtin(set) if self.description.trim().is_empty() => {
                 set.builtin.description().to_owned()
@@ -304,7 +305,7 @@ impl SetConfig {
     }
 }
 
-fn passed(confinement: &Confinement) -> impl Iterator<Item = &str> {
+fn passed_variables(confinement: &Confinement) -> impl Iterator<Item = &str> {
     confinement.pass.iter().map(String::as_str)
 }
 

@@ -35,7 +35,7 @@ use super::offer::{Offers, included};
 use crate::http::{Caller, answer::failure, resolve_headers};
 
 /// Bytes of a schema. The largest published schemas have a third of it.
-const SCHEMA: usize = 32 << 20;
+const MAX_SCHEMA_BYTES: usize = 32 << 20;
 /// The greatest `depth`. Each level multiplies the size of the selection.
 const MAX_DEPTH: usize = 6;
 
@@ -78,11 +78,11 @@ impl Endpoint {
         &self,
         query: &str,
         variables: &Value,
-        seen: &mut Redaction,
+        redaction: &mut Redaction,
     ) -> Result<Outgoing, ToolError> {
-        let mut headers = resolve_headers(&self.config.headers, seen)?;
+        let mut headers = resolve_headers(&self.config.headers, redaction)?;
         if let Some(auth) = &self.config.auth {
-            let token = format!("Bearer {}", auth.resolve(seen)?);
+            let token = format!("Bearer {}", auth.resolve(redaction)?);
             let (name, value) = header_of("authorization", &token)
                 .map_err(|why| ToolError::failed(why).without_retry())?;
             headers.insert(name, value);
@@ -101,12 +101,12 @@ impl Endpoint {
         })
     }
 
-    async fn schema(&self) -> Result<Value, ToolError> {
-        let mut seen = Redaction::default();
-        let asked = self.request(QUERY, &json!({}), &mut seen)?;
-        let sent = self.caller.http.send(asked, SCHEMA).await;
-        let reply = sent.map_err(|broken| failure(&broken, Effect::Read, &seen))?;
-        answer::data(reply, "__schema", Effect::Read, SCHEMA, &seen)
+    async fn fetch_schema(&self) -> Result<Value, ToolError> {
+        let mut redaction = Redaction::default();
+        let asked = self.request(QUERY, &json!({}), &mut redaction)?;
+        let sent = self.caller.http.send(asked, MAX_SCHEMA_BYTES).await;
+        let reply = sent.map_err(|broken| failure(&broken, Effect::Read, &redaction))?;
+        answer::data(reply, "__schema", Effect::Read, MAX_SCHEMA_BYTES, &redaction)
     }
 }
 
@@ -128,7 +128,7 @@ impl Offers for GraphQlConfig {
         let endpoint =
             Arc::new(Endpoint { config: self.clone(), caller, effects: effects.clone() });
         let schema = endpoint
-            .schema()
+            .fetch_schema()
             .await
             .map_err(|err| format!("the endpoint does not return its schema: {}", err.message))?;
         let set = set.clone();

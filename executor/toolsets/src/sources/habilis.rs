@@ -30,12 +30,12 @@ pub fn read(file: &Value) -> Result<Vec<Value>, String> {
     let tool = |(at, tool): (usize, &Value)| {
         let named = tool.get("name").and_then(Value::as_str);
         let of = named.map(|tool| format!(" (`{tool}`)")).unwrap_or_default();
-        written(tool).map_err(|why| format!("`tools_list[{at}]`{of}: {why}"))
+        convert_tool(tool).map_err(|why| format!("`tools_list[{at}]`{of}: {why}"))
     };
     list.iter().enumerate().map(tool).collect()
 }
 
-fn written(tool: &Value) -> Result<Value, String> {
+fn convert_tool(tool: &Value) -> Result<Value, String> {
     let Value::Object(fields) = tool else {
         return Err(format!("a tool must be a map with a `name`, not {}", kind(tool)));
     };
@@ -48,7 +48,7 @@ fn written(tool: &Value) -> Result<Value, String> {
         None | Some(Value::Null) => return Err("`name` is missing".to_owned()),
         Some(other) => return Err(format!("`name` must be a string, not {}", kind(other))),
     };
-    let description = match given(fields, "description") {
+    let description = match find_field(fields, "description") {
         None => "",
         Some(Value::String(text)) => text,
         Some(other) => return Err(format!("`description` must be a string, not {}", kind(other))),
@@ -56,11 +56,11 @@ fn written(tool: &Value) -> Result<Value, String> {
     let mut written = json!({
         "name": name,
         "description": description,
-        "examples": examples(given(fields, "examples"))?,
-        "parameters": parameters(given(fields, "arguments"))?,
+        "examples": read_examples(find_field(fields, "examples"))?,
+        "parameters": read_parameters(find_field(fields, "arguments"))?,
     });
     for key in ["effect", "run"] {
-        if let Some(value) = given(fields, key) {
+        if let Some(value) = find_field(fields, key) {
             written[key] = value.clone();
         }
     }
@@ -68,11 +68,11 @@ fn written(tool: &Value) -> Result<Value, String> {
 }
 
 /// Returns a field. Null is treated like a missing field.
-fn given<'a>(fields: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+fn find_field<'a>(fields: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     fields.get(key).filter(|value| !value.is_null())
 }
 
-fn examples(written: Option<&Value>) -> Result<Vec<&str>, String> {
+fn read_examples(written: Option<&Value>) -> Result<Vec<&str>, String> {
     let list = match written {
         None => return Ok(Vec::new()),
         Some(Value::Array(list)) => list,
@@ -91,7 +91,7 @@ fn examples(written: Option<&Value>) -> Result<Vec<&str>, String> {
 }
 
 /// Returns the schema of a tool's parameters. Without a schema, every argument is required.
-fn parameters(written: Option<&Value>) -> Result<Value, String> {
+fn read_parameters(written: Option<&Value>) -> Result<Value, String> {
     let arguments = match written {
         None => &Map::new(),
         Some(Value::Object(arguments)) => arguments,

@@ -104,12 +104,12 @@ impl Asker {
 
     pub(super) async fn run(self, stop: CancellationToken) {
         tokio::select! {
-            () = self.ask(&stop) => {}
+            () = self.ask_source(&stop) => {}
             () = stop.cancelled() => {}
         }
     }
 
-    async fn ask(&self, stop: &CancellationToken) {
+    async fn ask_source(&self, stop: &CancellationToken) {
         let mut wait = Duration::ZERO;
         loop {
             let seconds = CONNECT_TIMEOUT.as_secs();
@@ -162,23 +162,23 @@ impl<'a> Names<'a> {
 
     /// Returns `wanted`, or `wanted` with the next free number.
     pub(super) fn take(&mut self, wanted: &str) -> String {
-        let Some(mut count) = self.taken.get(self.within(wanted)).copied() else {
-            self.taken.insert(self.within(wanted).to_owned(), 1);
+        let Some(mut count) = self.taken.get(self.short_name(wanted)).copied() else {
+            self.taken.insert(self.short_name(wanted).to_owned(), 1);
             return wanted.to_owned();
         };
         loop {
             count += 1;
             let name = format!("{wanted}_{count}");
-            if !self.taken.contains_key(self.within(&name)) {
-                self.taken.insert(self.within(wanted).to_owned(), count);
-                self.taken.insert(self.within(&name).to_owned(), 1);
+            if !self.taken.contains_key(self.short_name(&name)) {
+                self.taken.insert(self.short_name(wanted).to_owned(), count);
+                self.taken.insert(self.short_name(&name).to_owned(), 1);
                 return name;
             }
         }
     }
 
     /// Removes the set's prefix, because `set.name` and `name` are the same tool.
-    fn within<'n>(&self, name: &'n str) -> &'n str {
+    fn short_name<'n>(&self, name: &'n str) -> &'n str {
         let rest = name.strip_prefix(self.set.as_str()).and_then(|rest| rest.strip_prefix('.'));
         rest.unwrap_or(name)
     }

@@ -111,7 +111,7 @@ async fn load(document: &str) -> Result<(Vec<u8>, Option<Url>), String> {
     let reply = Http::default().send(asked, DOCUMENT).await.map_err(|err| err.to_string())?;
     let host = host(&url);
     if !reply.status.is_success() {
-        return Err(format!("`{host}` has no document there: it answered {}", reply.status));
+        return Err(format!("`{host}` has no document at this URL: it answered {}", reply.status));
     }
     if reply.is_cut {
         return Err(format!("the document of `{host}` has more than {DOCUMENT} bytes"));

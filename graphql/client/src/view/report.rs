@@ -39,8 +39,8 @@ pub fn draw_report(request: &Request, id: Option<&str>, is_full: bool, paint: Pa
     let named = id.and_then(|id| all().find(|execution| execution.execution_id == *id));
     let Some(main) = named.or(newest) else { return never_executed(request, is_full, paint) };
 
-    let mut told = draw_head(request, main, paint);
-    told.push_str(&draw_body(main, is_full, paint));
+    let mut report = draw_head(request, main, paint);
+    report.push_str(&draw_body(main, is_full, paint));
     let others = if is_full {
         all().filter(|execution| execution.execution_id != main.execution_id).collect()
     } else {
@@ -53,26 +53,26 @@ pub fn draw_report(request: &Request, id: Option<&str>, is_full: bool, paint: Pa
             _ => summary_line(other),
         };
         let state = paint_state(other.state.as_str(), paint);
-        let _ = writeln!(told, "\n{id}  {state}  {}", paint.dim(relation));
-        told.push_str(&draw_body(other, is_full, paint));
+        let _ = writeln!(report, "\n{id}  {state}  {}", paint.dim(relation));
+        report.push_str(&draw_body(other, is_full, paint));
     }
     if is_full {
-        told.push_str(&draw_planning(request, paint));
+        report.push_str(&draw_planning(request, paint));
     } else {
         let origin = origin_of(&request.transcript, &main.plan);
-        told.push_str(&draw_section("How the plan was made", &[origin], paint));
+        report.push_str(&draw_section("How the plan was made", &[origin], paint));
     }
-    told.push_str(&draw_section("Next", &next_commands(request, main, is_full), paint));
+    report.push_str(&draw_section("Next", &next_commands(request, main, is_full), paint));
     if !is_full {
-        told.push_str(&other_executions(request, main, paint));
+        report.push_str(&other_executions(request, main, paint));
     }
-    told.trim_end().to_owned()
+    report.trim_end().to_owned()
 }
 
 fn draw_head(request: &Request, execution: &Execution, paint: Paint) -> String {
     let name = execution.state.as_str();
     let name = if execution.dry_run { format!("DRY RUN {name}") } else { name.to_owned() };
-    let mut told = format!("{}  {}\n", paint_state(&name, paint), summary_line(execution));
+    let mut report = format!("{}  {}\n", paint_state(&name, paint), summary_line(execution));
     let plan = match &execution.plan {
         Plan { version: 0, .. } => execution.plan_id.to_string(),
         Plan { version, planner, .. } => {
@@ -94,10 +94,10 @@ fn draw_head(request: &Request, execution: &Execution, paint: Paint) -> String {
         ("input", input.unwrap_or_default()),
     ] {
         if !text.is_empty() {
-            let _ = writeln!(told, "  {}  {text}", paint.dim(format!("{label:<7}")));
+            let _ = writeln!(report, "  {}  {text}", paint.dim(format!("{label:<7}")));
         }
     }
-    told
+    report
 }
 
 fn retries_of(request: &Request, execution: &Execution) -> String {
@@ -109,9 +109,9 @@ fn retries_of(request: &Request, execution: &Execution) -> String {
         .filter(|other| Some(&other.execution_id) != next)
         .collect();
     retries.sort_by_key(|other| other.created_at);
-    let told =
+    let ids =
         retries.iter().map(|retry| format!("{} ({})", retry.execution_id, retry.state.as_str()));
-    match told.collect::<Vec<_>>().join(", ") {
+    match ids.collect::<Vec<_>>().join(", ") {
         ids if ids.is_empty() => ids,
         ids => format!("as {ids}"),
     }
@@ -163,23 +163,23 @@ fn draw_body(execution: &Execution, is_full: bool, paint: Paint) -> String {
         );
     }
     let timeline = Timeline::new(execution, paint);
-    let mut told = draw_section("What happened", &findings, paint);
-    told.push_str(&draw_section("Timeline", &timeline.lines(is_full), paint));
+    let mut report = draw_section("What happened", &findings, paint);
+    report.push_str(&draw_section("Timeline", &timeline.lines(is_full), paint));
     if is_full {
         let steps: Vec<String> =
             execution.steps.iter().flat_map(|step| step_in_full(step, paint)).collect();
-        return told + &draw_section("Steps", &steps, paint);
+        return report + &draw_section("Steps", &steps, paint);
     }
-    told.push_str(&draw_section("Values", &timeline.values(), paint));
+    report.push_str(&draw_section("Values", &timeline.values(), paint));
     let error = execution.execution_results.errors.first();
     let parameters =
         error.and_then(|error| Outcome::new(execution).parameters(&error.step_id, error.index));
     if let Some((error, parameters)) = error.zip(parameters) {
         let name = part_name(&error.step_id.to_string(), error.index);
         let lines = first_lines(&indent_json(parameters, 0), PARAMETERS);
-        told.push_str(&draw_section(&format!("Parameters of {name}"), &lines, paint));
+        report.push_str(&draw_section(&format!("Parameters of {name}"), &lines, paint));
     }
-    told
+    report
 }
 
 fn first_lines(text: &str, max: usize) -> Vec<String> {
@@ -224,31 +224,31 @@ fn step_in_full(step: &StepStatus, paint: Paint) -> Vec<String> {
 }
 
 fn draw_planning(request: &Request, paint: Paint) -> String {
-    let mut told = format!("\n{}\n", paint.bold("How the plan was made"));
+    let mut report = format!("\n{}\n", paint.bold("How the plan was made"));
     for entry in &request.transcript {
         let head = paint.cyan(entry.kind.to_string());
-        let _ = writeln!(told, "\n{head}  {}", paint.dim(entry.at.to_string()));
-        let _ = writeln!(told, "{}", transcript::draw_entry(&entry.kind, &entry.content, paint));
+        let _ = writeln!(report, "\n{head}  {}", paint.dim(entry.at.to_string()));
+        let _ = writeln!(report, "{}", transcript::draw_entry(&entry.kind, &entry.content, paint));
     }
     for plan in &request.plans {
-        let _ = writeln!(told, "\n{}", draw_plan(plan, paint));
+        let _ = writeln!(report, "\n{}", draw_plan(plan, paint));
         let warnings = draw_diagnostics(&plan.diagnostics, "", paint);
         if !warnings.is_empty() {
-            let _ = writeln!(told, "{warnings}");
+            let _ = writeln!(report, "{warnings}");
         }
     }
-    told
+    report
 }
 
 fn draw_section(title: &str, lines: &[String], paint: Paint) -> String {
     if lines.is_empty() {
         return String::new();
     }
-    let mut told = format!("\n{}\n", paint.bold(title));
+    let mut report = format!("\n{}\n", paint.bold(title));
     for line in lines {
-        let _ = writeln!(told, "  {line}");
+        let _ = writeln!(report, "  {line}");
     }
-    told
+    report
 }
 
 fn children_of<'a>(request: &'a Request, of: &'a Execution) -> Vec<&'a Execution> {
@@ -365,27 +365,27 @@ fn never_executed(request: &Request, is_full: bool, paint: Paint) -> String {
     let verdict =
         if plans.is_empty() { paint.red("NO PLAN") } else { paint.yellow("NOT EXECUTED") };
     let query = clip(&plain::safe_line(&request.query), QUERY);
-    let mut told = format!("{verdict}  {id}\n  {}  {query}\n", paint.dim("query  "));
+    let mut report = format!("{verdict}  {id}\n  {}  {query}\n", paint.dim("query  "));
     let found = draw_findings(&request.findings, paint);
-    told.push_str(&draw_section("What happened", &found, paint));
+    report.push_str(&draw_section("What happened", &found, paint));
     let mut kinds: Vec<String> =
         request.transcript.iter().map(|entry| entry.kind.to_string()).collect();
     kinds.dedup();
     let steps = (!kinds.is_empty()).then(|| kinds.join(" → "));
-    told.push_str(&draw_section("How far the planning got", steps.as_slice(), paint));
+    report.push_str(&draw_section("How far the planning got", steps.as_slice(), paint));
     let made = plans.iter().map(|plan| {
         let steps = count(plan.tools.len(), "step");
         format!("{}  version {} by {}, {steps}", plan.plan_id, plan.version, plan.planner)
     });
-    told.push_str(&draw_section("Plans", &made.collect::<Vec<_>>(), paint));
+    report.push_str(&draw_section("Plans", &made.collect::<Vec<_>>(), paint));
     if is_full {
-        told.push_str(&draw_planning(request, paint));
+        report.push_str(&draw_planning(request, paint));
     }
     let execute = plans.last().map(|plan| format!("faber execute {}", plan.plan_id));
     let helping = request.findings.iter().flat_map(|found| &found.remedies).filter_map(hint_of);
     let helping = helping.map(|(command, effect)| format!("{command}  {effect}"));
     let full = (!is_full).then(|| format!("faber debug {id} --full"));
     let next: Vec<String> = execute.into_iter().chain(helping).chain(full).collect();
-    told.push_str(&draw_section("Next", &next, paint));
-    told.trim_end().to_owned()
+    report.push_str(&draw_section("Next", &next, paint));
+    report.trim_end().to_owned()
 }

@@ -64,7 +64,7 @@ fn read<'a, T: Deserialize<'a>>(content: &'a Value) -> Option<T> {
 }
 
 pub fn draw_entry(kind: &str, content: &Value, paint: Paint) -> String {
-    let told = match kind {
+    let text = match kind {
         "selection" => read(content).map(|selection| tell_selection(&selection, paint)),
         "clauses" => read::<Vec<Value>>(content).map(|clauses| tell_clauses(&clauses)),
         "candidates" => tell_candidates(content, paint),
@@ -81,32 +81,32 @@ pub fn draw_entry(kind: &str, content: &Value, paint: Paint) -> String {
         }
         _ => None,
     };
-    let told = told.filter(|text| !text.is_empty());
-    let told =
-        told.unwrap_or_else(|| cut_text(&plain::safe_block(&indent_json(content, 0)), paint));
-    let lines: Vec<String> = told.lines().map(|line| format!("  {line}")).collect();
+    let text = text.filter(|text| !text.is_empty());
+    let text =
+        text.unwrap_or_else(|| cut_text(&plain::safe_block(&indent_json(content, 0)), paint));
+    let lines: Vec<String> = text.lines().map(|line| format!("  {line}")).collect();
     lines.join("\n")
 }
 
 fn tell_selection(selection: &Selection, paint: Paint) -> String {
     let (kept, dropped): (Vec<_>, Vec<_>) = selection.candidates.iter().partition(|tool| tool.kept);
     let by = selection.by.to_string().to_lowercase();
-    let told =
+    let heading =
         format!("{} of {} tools shown to the planner, by {by}", kept.len(), selection.total());
-    let mut told = vec![told];
-    told.extend(tell_tools(&kept, &paint.green("✓"), paint));
+    let mut lines = vec![heading];
+    lines.extend(tell_tools(&kept, &paint.green("✓"), paint));
     if kept.len() > CANDIDATES {
-        told.push(format!("  … and {} more", kept.len() - CANDIDATES));
+        lines.push(format!("  … and {} more", kept.len() - CANDIDATES));
     }
-    told.extend(tell_tools(&dropped, &paint.dim("○"), paint));
+    lines.extend(tell_tools(&dropped, &paint.dim("○"), paint));
     let left_out = dropped.len().saturating_sub(CANDIDATES) + selection.more;
     if left_out > 0 {
-        told.push(format!("  … and {left_out} more that were dropped"));
+        lines.push(format!("  … and {left_out} more that were dropped"));
     }
     if let Some(why) = &selection.without_meaning {
-        told.push(format!("{} by words alone: {why}", paint.yellow("warning:")));
+        lines.push(format!("{} by words alone: {why}", paint.yellow("warning:")));
     }
-    told.join("\n")
+    lines.join("\n")
 }
 
 fn tell_tools(tools: &[&Candidate], mark: &str, paint: Paint) -> impl Iterator<Item = String> {
@@ -131,15 +131,15 @@ fn tell_candidates(content: &Value, paint: Paint) -> Option<String> {
         #[serde(default)]
         tools: Vec<Candidate>,
     }
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     for Clause { clause, tools } in read::<Vec<Clause>>(content)? {
-        told.push(clip(&clause.to_string(), MAX_COLUMNS));
+        lines.push(clip(&clause.to_string(), MAX_COLUMNS));
         for Candidate { tool, score, .. } in tools {
             let score = score.map(|score| format!("{score:.3}")).unwrap_or_default();
-            told.push(format!("  {}  {tool}", paint.dim(score)));
+            lines.push(format!("  {}  {tool}", paint.dim(score)));
         }
     }
-    Some(told.join("\n"))
+    Some(lines.join("\n"))
 }
 
 fn tell_assumptions(content: &Value, paint: Paint) -> Option<String> {
@@ -189,30 +189,30 @@ fn tell_error(content: &Value, paint: Paint) -> Option<String> {
 
 /// Draws a prompt or a reply: its measures first, then every text.
 fn tell_exchange(fields: &Map<String, Value>, paint: Paint) -> String {
-    let mut told = vec![plain::safe_line(&measures_of(fields))];
+    let mut parts = vec![plain::safe_line(&measures_of(fields))];
     for (key, value) in fields.iter().filter(|(key, _)| !MEASURES.contains(&key.as_str())) {
         match (key.as_str(), value) {
             (_, Value::Null) => (),
             ("diagnostics", Value::Array(_)) => {
                 let found: Vec<Diagnostic> = read(value).unwrap_or_default();
-                told.push(draw_diagnostics(&found, "", paint));
+                parts.push(draw_diagnostics(&found, "", paint));
             }
             ("messages", Value::Array(all)) => {
                 for message in all {
                     let role = message["role"].as_str().unwrap_or(key);
-                    told.push(draw_part(role, &message["content"], paint));
+                    parts.push(draw_part(role, &message["content"], paint));
                 }
             }
-            _ => told.push(draw_part(key, value, paint)),
+            _ => parts.push(draw_part(key, value, paint)),
         }
     }
-    told.retain(|text| !text.is_empty());
-    told.join("\n")
+    parts.retain(|text| !text.is_empty());
+    parts.join("\n")
 }
 
 /// Formats the measures as one line: `round 2, gpt-x, 812 tokens, 1.3 s`.
 fn measures_of(fields: &Map<String, Value>) -> String {
-    let told = MEASURES.iter().filter_map(|key| {
+    let measures = MEASURES.iter().filter_map(|key| {
         let value = fields.get(*key).filter(|value| !value.is_null())?;
         Some(match (*key, value) {
             ("ms", ms) => ms.as_f64().map_or_else(|| ms.to_string(), format_duration),
@@ -226,7 +226,7 @@ fn measures_of(fields: &Map<String, Value>) -> String {
             (key, value) => format!("{key} {value}"),
         })
     });
-    told.collect::<Vec<_>>().join(", ")
+    measures.collect::<Vec<_>>().join(", ")
 }
 
 fn draw_part(name: &str, value: &Value, paint: Paint) -> String {

@@ -10,15 +10,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Unknown tokens from one peer within [`WINDOW`] that raise an alert.
+/// Unknown tokens from one peer within [`ATTEMPT_WINDOW`] that raise an alert.
 const BAD_TOKENS: u32 = 5;
 /// Time after which the count of a peer starts again.
-const WINDOW: Duration = Duration::from_mins(1);
+const ATTEMPT_WINDOW: Duration = Duration::from_mins(1);
 /// The log has at most one line for each kind and caller in this time.
-const QUIET: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// The most peers, and the most callers of each kind, that are remembered. The limit bounds memory
 /// only.
-const REMEMBERED: usize = 1_024;
+const MAX_CALLERS: usize = 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
@@ -43,14 +43,15 @@ impl Kind {
 #[derive(Debug, Default)]
 pub(super) struct Alerts {
     counts: [AtomicU64; Kind::ALL.len()],
-    seen: Mutex<Seen>,
+    callers: Mutex<Callers>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
-    tries: BTreeMap<IpAddr, (Instant, u32)>,
-    /// One map for each kind, so that many alerts of one kind do not silence another.
-    said: [BTreeMap<String, Instant>; Kind::ALL.len()],
+struct Callers {
+    attempts: BTreeMap<IpAddr, (Instant, u32)>,
+    /// Times of the last log lines. One map for each kind, so that many alerts of one kind do not
+    /// silence another.
+    logged: [BTreeMap<String, Instant>; Kind::ALL.len()],
 }
 
 impl Alerts {
@@ -75,15 +76,17 @@ impl Alerts {
     }
 
     fn count_attempt(&self, peer: IpAddr, now: Instant) -> u32 {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.tries.len() >= REMEMBERED {
-            seen.tries.retain(|_, (since, _)| now.saturating_duration_since(*since) < WINDOW);
+        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        if callers.attempts.len() >= MAX_CALLERS {
+            callers
+                .attempts
+                .retain(|_, (since, _)| now.saturating_duration_since(*since) < ATTEMPT_WINDOW);
         }
-        if seen.tries.len() >= REMEMBERED {
-            seen.tries.pop_first();
+        if callers.attempts.len() >= MAX_CALLERS {
+            callers.attempts.pop_first();
         }
-        let (since, count) = seen.tries.entry(peer).or_insert((now, 0));
-        if now.saturating_duration_since(*since) >= WINDOW {
+        let (since, count) = callers.attempts.entry(peer).or_insert((now, 0));
+        if now.saturating_duration_since(*since) >= ATTEMPT_WINDOW {
             (*since, *count) = (now, 0);
         }
         *count = count.saturating_add(1);
@@ -91,18 +94,18 @@ impl Alerts {
     }
 
     fn is_news(&self, kind: Kind, who: &str, now: Instant) -> bool {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let said = &mut seen.said[kind as usize];
-        if said.len() >= REMEMBERED {
-            said.retain(|_, at| now.saturating_duration_since(*at) < QUIET);
+        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        let logged = &mut callers.logged[kind as usize];
+        if logged.len() >= MAX_CALLERS {
+            logged.retain(|_, at| now.saturating_duration_since(*at) < LOG_INTERVAL);
         }
-        if said.len() >= REMEMBERED {
+        if logged.len() >= MAX_CALLERS {
             return false;
         }
-        if said.get(who).is_some_and(|at| now.saturating_duration_since(*at) < QUIET) {
+        if logged.get(who).is_some_and(|at| now.saturating_duration_since(*at) < LOG_INTERVAL) {
             return false;
         }
-        said.insert(who.to_owned(), now);
+        logged.insert(who.to_owned(), now);
         true
     }
 }
@@ -120,8 +123,8 @@ mod tests {
             alerts.bad_token(peer(2), now);
         }
         assert_eq!(alerts.count(Kind::BadTokens), 0);
-        alerts.bad_token(peer(1), now + WINDOW);
-        assert_eq!(alerts.count(Kind::BadTokens), 0, "a minute later it begins anew");
+        alerts.bad_token(peer(1), now + ATTEMPT_WINDOW);
+        assert_eq!(alerts.count(Kind::BadTokens), 0, "the count restarts after a minute");
         alerts.bad_token(peer(2), now);
         assert_eq!(alerts.count(Kind::BadTokens), 1);
     }
@@ -133,16 +136,16 @@ mod tests {
         assert!(!alerts.is_news(Kind::Limit, "ci", now));
         assert!(alerts.is_news(Kind::ForbiddenTool, "ci", now));
         assert!(alerts.is_news(Kind::Limit, "other", now));
-        assert!(alerts.is_news(Kind::Limit, "ci", now + QUIET));
+        assert!(alerts.is_news(Kind::Limit, "ci", now + LOG_INTERVAL));
         for n in 0..10_000_u32 {
             alerts.is_news(Kind::BadTokens, &n.to_string(), now);
             alerts.count_attempt(IpAddr::from(n.to_be_bytes()), now);
         }
         assert!(alerts.is_news(Kind::Limit, "late", now), "another kind is still heard");
-        let seen = alerts.seen.lock().unwrap();
+        let callers = alerts.callers.lock().unwrap();
         assert!(
-            seen.said.iter().all(|logged| logged.len() <= REMEMBERED)
-                && seen.tries.len() <= REMEMBERED
+            callers.logged.iter().all(|logged| logged.len() <= MAX_CALLERS)
+                && callers.attempts.len() <= MAX_CALLERS
         );
     }
 }

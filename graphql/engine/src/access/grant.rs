@@ -17,10 +17,10 @@ use super::{
 };
 
 /// The most rate limiters for single tools that a token has. Full limiters are dropped first.
-const BUCKETS: usize = 10_000;
+const MAX_BUCKETS: usize = 10_000;
 
 /// The tools of the toolset `ToolSet` that activate and deactivate toolsets.
-const SWITCHES: [&str; 2] = ["activate_toolset", "deactivate_toolset"];
+const SWITCH_TOOLS: [&str; 2] = ["activate_toolset", "deactivate_toolset"];
 
 /// Limits of a token, which each process counts on its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Rights {
         let Token { role, tools, .. } = &self.token;
         let matching = || tools.iter().flatten().filter(|pattern| pattern.matches(tool));
         let own = tool.strip_prefix(TOOL_SET).and_then(|rest| rest.strip_prefix('.'));
-        if own.is_some_and(|name| SWITCHES.contains(&name)) && *role != Role::Admin {
+        if own.is_some_and(|name| SWITCH_TOOLS.contains(&name)) && *role != Role::Admin {
             return matching().any(|pattern| pattern.names_set(TOOL_SET));
         }
         tools.is_none() || matching().next().is_some()
@@ -98,18 +98,18 @@ impl Rights {
         if let Some(rate) = calls {
             let bucket = used.calls.get_or_insert_with(|| Bucket::new(rate, now));
             if let Some(wait) = bucket.wait(now) {
-                return Err(self.spent("calls".to_owned(), wait));
+                return Err(self.limit_error("calls".to_owned(), wait));
             }
         }
         if let Some(rate) = per_tool {
-            if used.tools.len() + tools.len() > BUCKETS {
+            if used.tools.len() + tools.len() > MAX_BUCKETS {
                 used.tools.retain(|_, limiter| !limiter.is_full(now));
             }
             for tool in tools {
                 let bucket = used.tools.entry((*tool).clone());
                 let bucket = bucket.or_insert_with(|| Bucket::new(rate, now));
                 if let Some(wait) = bucket.wait(now) {
-                    return Err(self.spent(format!("per_tool` of `{tool}"), wait));
+                    return Err(self.limit_error(format!("per_tool` of `{tool}"), wait));
                 }
             }
         }
@@ -124,17 +124,17 @@ impl Rights {
     fn check_room(&self, now: Instant) -> Result<(), AccessError> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         match used.calls.as_mut().and_then(|limiter| limiter.wait(now)) {
-            Some(wait) => Err(self.spent("calls".to_owned(), wait)),
+            Some(wait) => Err(self.limit_error("calls".to_owned(), wait)),
             None => Ok(()),
         }
     }
 
-    fn spent(&self, limit: String, wait: Duration) -> AccessError {
+    fn limit_error(&self, limit: String, wait: Duration) -> AccessError {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         AccessError::Spent { token: self.token.name.clone(), limit, seconds }
     }
 
-    fn alert(&self, kind: Kind, err: &AccessError, now: Instant) {
+    fn raise_alert(&self, kind: Kind, err: &AccessError, now: Instant) {
         self.alerts.raise(kind, &self.token.name, &err.to_string(), now);
     }
 }
@@ -172,7 +172,7 @@ impl Grant {
     /// Returns the tools that an agent of this caller may use.
     pub fn reach(&self) -> Reach {
         let Some(rights) = &self.0 else { return Reach::default() };
-        let switches = SWITCHES.iter().map(|name| format!("{TOOL_SET}.{name}"));
+        let switches = SWITCH_TOOLS.iter().map(|name| format!("{TOOL_SET}.{name}"));
         let except =
             switches.filter(|name| !rights.allows(name)).filter_map(|name| name.parse().ok());
         Reach {
@@ -229,7 +229,7 @@ impl Grant {
             return Ok(());
         };
         let err = AccessError::Tool { token: rights.token.name.clone(), tool: tool.to_string() };
-        rights.alert(Kind::ForbiddenTool, &err, Instant::now());
+        rights.raise_alert(Kind::ForbiddenTool, &err, Instant::now());
         Err(err)
     }
 
@@ -244,7 +244,7 @@ impl Grant {
             return Ok(());
         };
         let now = Instant::now();
-        rights.check_room(now).inspect_err(|err| rights.alert(Kind::Limit, err, now))
+        rights.check_room(now).inspect_err(|err| rights.raise_alert(Kind::Limit, err, now))
     }
 
     /// Counts one use of each tool. If one limit is exceeded, nothing is counted.
@@ -259,6 +259,6 @@ impl Grant {
         };
         let now = Instant::now();
         let tools = tools.into_iter().collect();
-        rights.spend(&tools, now).inspect_err(|err| rights.alert(Kind::Limit, err, now))
+        rights.spend(&tools, now).inspect_err(|err| rights.raise_alert(Kind::Limit, err, now))
     }
 }

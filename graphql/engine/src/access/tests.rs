@@ -3,7 +3,7 @@ use shared::{id::ToolName, store::Rate};
 
 use super::*;
 
-const SECRET: &str = "a secret that nobody guesses";
+const SECRET: &str = "a secret that is hard to guess";
 
 fn peer() -> IpAddr {
     IpAddr::from([203, 0, 113, 7])
@@ -151,7 +151,7 @@ fn only_tools_that_match_the_patterns_are_allowed() {
     }
     let mut none = token;
     none.tools = Some(Vec::new());
-    assert!(!grant(none).allows(&glob), "an empty list is none");
+    assert!(!grant(none).allows(&glob), "an empty list allows no tool");
 }
 
 #[track_caller]
@@ -173,7 +173,7 @@ fn limits_count_all_calls_and_calls_of_each_tool() {
         grant.spend([&c, &a]),
         expect!["the token `ci` has used up its limit `per_tool` of `s.a`; try again in 3600 s"],
     );
-    assert_eq!(grant.spend([&c]), Ok(()), "what was refused took nothing");
+    assert_eq!(grant.spend([&c]), Ok(()), "a refused call does not count");
     // Connections with the same token share its limits.
     let again = access.enter(Some(SECRET), peer()).unwrap();
     assert_eq!(again.spend([]), Ok(()));

@@ -11,13 +11,13 @@ use shared::{id::ToolName, json};
 
 /// The most bytes of results in the messages to a model. Newer results come first.
 const MAX_RESULT_BYTES: usize = 256 << 10;
-const LEFT_OUT: &str = "(left out: it was long ago; call again if you need it)";
+const LEFT_OUT: &str = "(left out because it is old: call the tool again if you need it)";
 
 /// The output of a turn: the model's text and its calls, grouped by effect.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Turn {
     pub(super) text: String,
-    /// The turn has calls or problems, so another turn follows.
+    /// True if the turn has calls or problems, so that another turn follows.
     pub(super) more: bool,
     #[serde(default)]
     pub(super) read: Vec<Wanted>,
@@ -40,11 +40,14 @@ pub(super) struct Turn {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Wanted {
+    /// Position of the call among all calls of the reply.
     pub(super) n: usize,
     pub(super) tool: String,
     pub(super) args: Map<String, Value>,
+    /// The most bytes of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) most: Option<usize>,
+    /// Id of a call in the provider's format. A call that the model wrote as text has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
     /// Data that the provider expects back with the result.
@@ -147,7 +150,7 @@ impl Past {
             messages.push(Message::Results(results.collect()));
         }
         let written = made.iter().filter(|call| call.wanted.id.is_none());
-        let told: Vec<String> = written
+        let results: Vec<String> = written
             .map(|call| {
                 let fence = |text: &String| fence_result(text);
                 let result = call.result.as_ref().map(fence).map_err(fence);
@@ -157,8 +160,8 @@ impl Past {
                 )
             })
             .collect();
-        if !told.is_empty() {
-            messages.push(Message::User(told.join("\n\n")));
+        if !results.is_empty() {
+            messages.push(Message::User(results.join("\n\n")));
         }
     }
 
@@ -181,8 +184,8 @@ impl Past {
     }
 }
 
-/// Encodes a result as JSON, because it becomes part of a user message. A result cannot contain the
-/// closing tag. Valid JSON stays unchanged.
+/// Encodes a result as JSON and puts it between tags, because it becomes part of a user message.
+/// Angle brackets are escaped, so a result cannot contain the closing tag.
 fn fence_result(result: &str) -> String {
     let is_json = result.starts_with(['{', '[']) && serde_json::from_str::<Value>(result).is_ok();
     let text = if is_json { result.to_owned() } else { Value::from(result).to_string() };
@@ -191,7 +194,8 @@ fn fence_result(result: &str) -> String {
 
 fn read_result(stored: Option<&Value>) -> Result<String, String> {
     let stored = stored.filter(|value| value.is_object()).ok_or_else(|| {
-        "nobody knows what came of it: it may have taken effect, or may yet".to_owned()
+        "the outcome is unknown: the call may have taken effect, or may still take effect"
+            .to_owned()
     })?;
     if let Some(error) = stored.get("error").and_then(Value::as_str) {
         return Err(error.to_owned());
@@ -237,7 +241,7 @@ mod tests {
         assert_eq!(ids, ["c0", "c1", "c2", "c3"]);
         let Message::Results(results) = &messages[1] else { panic!() };
         let texts: Vec<_> = results.iter().map(|result| result.text.as_str()).collect();
-        let lost = "Error: nobody knows what came of it: it may have taken effect, or may yet";
+        let lost = "Error: the outcome is unknown: the call may have taken effect, or may still take effect";
         assert_eq!(texts, ["{\"id\":7}", "Error: gone", "Error: there is none", lost]);
         assert_eq!(messages.len(), 2);
     }

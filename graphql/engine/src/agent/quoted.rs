@@ -9,10 +9,11 @@ use serde_json::Value;
 
 use super::history::Past;
 
-/// Fields that name the tool in the JSON of a call.
-const NAMES: [&str; 6] = ["tool", "toolName", "tool_name", "name", "function", "function_call"];
+/// Fields that name the tool in the JSON of a call, in the formats of common models.
+const TOOL_FIELDS: [&str; 6] =
+    ["tool", "toolName", "tool_name", "name", "function", "function_call"];
 
-/// Returns whether a reply contains only calls, apart from a fence around them.
+/// Returns `true` if a reply contains only calls, apart from a fence around them.
 pub(super) fn has_only_calls(text: &str, calls: &[ToolCall]) -> bool {
     let (Some(first), Some(last)) = (calls.first(), calls.last()) else { return false };
     let text = without_thoughts(text);
@@ -50,7 +51,7 @@ impl QuotedCalls {
         Self { letters, calls }
     }
 
-    /// Returns whether a result contains the call in any format.
+    /// Returns `true` if a result contains the call in any format.
     pub(super) fn contains(&self, call: &ToolCall) -> bool {
         let is_same = |known: &ToolCall| (&known.tool, &known.args) == (&call.tool, &call.args);
         self.contains_literally(call) || self.calls.iter().any(is_same)
@@ -68,7 +69,7 @@ fn add_texts(value: &Value, texts: &mut Vec<String>) {
         match value {
             Value::String(text) => texts.push(text.clone()),
             Value::Array(items) => left.extend(items),
-            Value::Object(fields) if NAMES.iter().any(|name| fields.contains_key(*name)) => {
+            Value::Object(fields) if TOOL_FIELDS.iter().any(|name| fields.contains_key(*name)) => {
                 texts.push(value.to_string());
             }
             Value::Object(fields) => left.extend(fields.values()),
@@ -140,7 +141,7 @@ mod tests {
             (format!("{look}\n{look}"), true),
             (format!("<think>Which?</think>\n{look}"), true),
             (format!("One calls it so: {look}"), false),
-            (format!("{look}\nThat is what is in the file."), false),
+            (format!("{look}\nThis is the content of the file."), false),
         ] {
             let calls = parse_tool_calls(&text, &|name| names.find(name)).unwrap();
             assert!(!calls.is_empty(), "{text}");

@@ -11,9 +11,9 @@ use shared::{
 use crate::selection::learning::forget_queries;
 
 /// Items of one batch, because a larger one would delay other writes.
-const BATCH: usize = 100;
+const BATCH_LEN: usize = 100;
 /// Batches of one request.
-const BATCHES: usize = 10;
+const MAX_BATCHES: usize = 10;
 
 /// Prunes up to about a thousand executions that finished more than `age` ago.
 pub async fn prune(
@@ -23,7 +23,7 @@ pub async fn prune(
 ) -> Result<Pruned, StoreError> {
     let before = moment_before(clock, age);
     let mut all = Pruned::default();
-    for _ in 0..BATCHES {
+    for _ in 0..MAX_BATCHES {
         let batch = prune_batch(store, before).await?;
         all.executions += batch.executions;
         all.plans += batch.plans;
@@ -38,7 +38,7 @@ pub async fn prune(
 
 /// Prunes a batch. The last batch includes blobs without an execution, and lessons of old queries.
 pub async fn prune_batch(store: &dyn Store, before: Timestamp) -> Result<Pruned, StoreError> {
-    let batch = store.prune(before, BATCH).await?;
+    let batch = store.prune(before, BATCH_LEN).await?;
     if !batch.more {
         blob::remove_old_blobs(store, before).await?;
         forget_queries(store, before).await?;

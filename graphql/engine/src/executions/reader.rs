@@ -17,7 +17,7 @@ use super::request_polls::{RequestPolls, RequestPollsById};
 use crate::error::EngineError;
 
 const PAGE_SIZE: usize = 64;
-/// The newest executions of a plan among which retries are looked for.
+/// The newest executions of a plan that are searched for retries.
 const MAX_RETRIES: usize = 1_000;
 const MAX_CACHED_RETRY_OF: usize = 50_000;
 

@@ -31,17 +31,17 @@ pub struct LastPoll<T> {
 }
 
 impl<T: PartialEq> LastPoll<T> {
-    /// Returns whether a follower that knows `known` need not poll, because another one has polled
-    /// after `since`.
+    /// Returns `true` if a follower that knows `known` need not poll, because another follower has
+    /// polled after `since`.
     pub fn is_enough(&self, known: &T, since: Instant) -> bool {
         self.found == *known && self.at >= since
     }
 }
 
 impl RequestPolls {
-    /// Starts a poll and returns the last results. Returns nothing if another follower polls now. A
-    /// follower whose poll takes longer than `patience` counts no more: its client may have stopped
-    /// reading.
+    /// Starts a poll and returns the last results. Returns `None` if another follower polls now. A
+    /// follower whose poll takes longer than `patience` is ignored, because its client may have
+    /// stopped reading.
     pub fn begin(
         &self,
         patience: Duration,

@@ -204,7 +204,7 @@ impl Executions {
             return Err(EngineError::LimitExceeded(why));
         }
         if json::is_deeper_than(output, limits::JSON_DEPTH) {
-            let why = format!("`output` is nested deeper than {}", limits::JSON_DEPTH);
+            let why = format!("`output` is nested deeper than {} levels", limits::JSON_DEPTH);
             return Err(EngineError::InvalidArgument(why));
         }
         let inventory = &self.tools.inventory;
@@ -308,7 +308,10 @@ fn check_unknown(
         let earlier = execution.open_earlier_key(settled.task);
         if let Some((earlier, _)) = earlier.and_then(|call| call.key.split_once('/')) {
             let shown = quote_for_shell(&name);
-            why = format!("{why}; the call of `{earlier}` is: `faber settle {earlier} {shown}`");
+            why = format!(
+                "{why}; the outcome of the call in `{earlier}` is unknown: \
+                 `faber settle {earlier} {shown}`"
+            );
         }
         return Err(EngineError::Conflict(why));
     }

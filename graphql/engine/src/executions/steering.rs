@@ -149,7 +149,7 @@ impl Executions {
         if is_refused.load(Ordering::Relaxed) {
             let most = limits::SIGNALS;
             let why = format!(
-                "`{id}` keeps {most} signals that no step waited for yet, and keeps no more: send \
+                "`{id}` already keeps {most} signals that no step waited for, which is the limit: send \
                  `{name}` again when a step waits for it"
             );
             return Err(EngineError::LimitExceeded(why));

@@ -187,7 +187,7 @@ mod tests {
 
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     struct Given {
-        #[expect(dead_code, reason = "what is missing must not hide who may not")]
+        #[expect(dead_code, reason = "a missing tool must not hide a missing permission")]
         much: u32,
     }
 
@@ -200,7 +200,7 @@ mod tests {
         };
         let off = ToolSet { is_active: false, ..make("off", "hidden") };
         let faber = Embedded::open("memory:", [make("on", "seen"), off]).await.unwrap();
-        let mut token = Token::new("ci", "a secret that nobody guesses", Role::Operator);
+        let mut token = Token::new("ci", "a secret that is hard to guess", Role::Operator);
         token.tools = Some(vec!["mine.*".parse().unwrap()]);
         let access = Access::new([token]);
         let engine = faber.engine().granted(access.holder("ci").unwrap());

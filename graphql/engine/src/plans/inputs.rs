@@ -22,7 +22,7 @@ pub(super) fn to_schema(written: &Value) -> Result<Value, String> {
         return Err(format!("they have more than {MAX_BYTES} bytes"));
     }
     if json::is_deeper_than(written, MAX_DEPTH) {
-        return Err(format!("they are nested deeper than {MAX_DEPTH}"));
+        return Err(format!("they are nested deeper than {MAX_DEPTH} levels"));
     }
     let schema = if is_schema(fields) { written.clone() } else { expand_short_form(fields)? };
     check_cost(&schema).map_err(|why| format!("they are refused: {why}"))?;

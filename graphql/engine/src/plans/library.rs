@@ -22,7 +22,7 @@ use super::{export, inputs};
 use crate::error::EngineError;
 
 const MAX_NAME: usize = 128;
-/// Saved plans among which a suggestion is looked for.
+/// The most saved plans that are compared with a misspelt name.
 const MAX_COMPARED: usize = 1_000;
 const MAX_SUB_PLANS: usize = 1_000;
 
@@ -228,7 +228,7 @@ fn check_name(name: &str) -> Result<(), EngineError> {
         return invalid(&format!("has {} bytes; write 1 to {MAX_NAME}", name.len()));
     }
     if name.trim() != name || name.chars().any(char::is_control) {
-        return invalid("must not begin or end with a space, nor hold control characters");
+        return invalid("must not begin or end with a space, or contain control characters");
     }
     if name.parse::<PlanId>().is_ok() {
         return invalid("is the id of a plan: choose another");

@@ -32,23 +32,23 @@ use tokio_util::sync::CancellationToken;
 use super::selectors::{Selectors, ToolScope};
 use crate::{agent, error::EngineError, executions::reader::load_execution, tools::Tools};
 
-const RECORD: &str = "transitions";
+const RECORD_NAME: &str = "transitions";
 /// Interval between two rounds. Lessons of other nodes count after this time.
-const INTERVAL: Duration = Duration::from_secs(30);
+const LEARN_INTERVAL: Duration = Duration::from_secs(30);
 /// Heads of one round. If more executions have finished, another round follows at once.
 const MAX_HEADS: usize = 2_000;
 const PAGE_SIZE: usize = 200;
 /// The longest log that is read, because a longer one repeats the same lesson.
 const MAX_EVENTS: u64 = 5_000;
 /// Age of executions that are read, because slower nodes may still write younger ones.
-const SETTLED: TimeDelta = TimeDelta::seconds(5);
+const SETTLE_TIME: TimeDelta = TimeDelta::seconds(5);
 /// The longest execution that is found when its query is read again.
 const MAX_DURATION: TimeDelta = TimeDelta::days(1);
 
 /// Queries of one round, the newest, because a model embeds each.
 const MAX_QUERIES: usize = 100;
 /// The longest time that queries wait for a model that does not answer.
-const OUTAGE: TimeDelta = TimeDelta::hours(1);
+const MAX_OUTAGE: TimeDelta = TimeDelta::hours(1);
 /// Attempts to remove queries while other nodes learn.
 const MAX_ATTEMPTS: usize = 8;
 
@@ -103,8 +103,8 @@ impl Learning {
             let learned = tokio::select! {
                 () = stop.cancelled() => return,
                 learned = async {
-                    time::sleep(INTERVAL).await;
-                    self.learn(self.clock.now() - SETTLED).await
+                    time::sleep(LEARN_INTERVAL).await;
+                    self.learn(self.clock.now() - SETTLE_TIME).await
                 } => learned,
             };
             if let Err(err) = learned {
@@ -166,7 +166,7 @@ impl Learning {
         if !is_told && !is_new {
             return Ok(Round::default());
         }
-        let waits_until = until.checked_sub_signed(OUTAGE).unwrap_or(until).max(told_since);
+        let waits_until = until.checked_sub_signed(MAX_OUTAGE).unwrap_or(until).max(told_since);
         lessons.told_until = (!is_told).then_some(waits_until);
         lessons.until = Some(until);
         let is_stored = store_lessons(&*self.store, record.as_ref(), &lessons, now).await?;
@@ -191,7 +191,7 @@ impl Learning {
             return true;
         }
         if !self.has_warned.swap(true, Ordering::Relaxed) {
-            tracing::warn!(%err, "the outcomes of queries are learned later");
+            tracing::warn!(%err, "cannot learn from outcomes yet, will retry");
         }
         false
     }
@@ -224,13 +224,16 @@ impl Learning {
         if !self.is_on {
             return None;
         }
-        let cached = self.lock().as_ref().filter(|(at, _)| at.elapsed() < INTERVAL).cloned();
+        let cached = self.lock().as_ref().filter(|(at, _)| at.elapsed() < LEARN_INTERVAL).cloned();
         if let Some((_, lessons)) = cached {
             return Some(lessons);
         }
         let read = read_lessons(&*self.store).await;
-        let (_, lessons) =
-            read.inspect_err(|err| tracing::warn!(%err, "selection ignores the lessons")).ok()?;
+        let (_, lessons) = read
+            .inspect_err(
+                |err| tracing::warn!(%err, "cannot read learned outcomes, selection ignores them"),
+            )
+            .ok()?;
         let lessons = Arc::new(lessons);
         self.cache(Some(Arc::clone(&lessons)));
         Some(lessons)
@@ -300,7 +303,7 @@ impl Learning {
 }
 
 async fn read_lessons(store: &dyn Store) -> Result<(Option<Record>, Lessons), StoreError> {
-    let record = store.find_record(RecordKind::Learned, RECORD).await?;
+    let record = store.find_record(RecordKind::Learned, RECORD_NAME).await?;
     let Some(found) = &record else { return Ok((None, Lessons::default())) };
     let lessons = serde_json::from_value(found.value.as_ref().clone());
     let lessons = lessons.map_err(|err| StoreError::corrupt("what was learned", err))?;
@@ -314,9 +317,10 @@ async fn store_lessons(
     lessons: &Lessons,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    let value = serde_json::to_value(lessons).map_err(|err| StoreError::corrupt(RECORD, err))?;
+    let value =
+        serde_json::to_value(lessons).map_err(|err| StoreError::corrupt(RECORD_NAME, err))?;
     let (unless, at) = WriteCondition::unless_changed(before, now);
-    let name = RECORD.to_owned();
+    let name = RECORD_NAME.to_owned();
     let record = Record { kind: RecordKind::Learned, name, value: Arc::new(value), at };
     store.put_record(&record, unless).await
 }

@@ -79,10 +79,10 @@ impl Selectors {
 
     /// Returns the selector with the embedder that works now.
     pub(super) async fn choose(&self, scope: ToolScope) -> ChosenSelector {
-        self.chosen(self.embedders.choose().await, scope)
+        self.build_selector(self.embedders.choose().await, scope)
     }
 
-    fn chosen(&self, choice: Arc<Choice>, scope: ToolScope) -> ChosenSelector {
+    fn build_selector(&self, choice: Arc<Choice>, scope: ToolScope) -> ChosenSelector {
         let selectors = self.find(choice.embedding.as_ref());
         ChosenSelector { choice, scope, selector: Arc::clone(selectors.in_scope(scope)) }
     }
@@ -95,7 +95,7 @@ impl Selectors {
     ) -> Result<ChosenSelector, SelectError> {
         let SelectError::Embed(why) = &err else { return Err(err) };
         let next = self.embedders.instead(&failed.choice, why).await;
-        next.map(|choice| self.chosen(choice, failed.scope)).ok_or(err)
+        next.map(|choice| self.build_selector(choice, failed.scope)).ok_or(err)
     }
 
     /// Selects tools for which `is_allowed` is true. Without an embedder that works, `HYBRID`

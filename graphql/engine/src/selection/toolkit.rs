@@ -46,7 +46,7 @@ pub struct ToolkitChange {
 }
 
 impl ToolkitChange {
-    fn new((warnings, toolkit): (Vec<Warning>, Arc<Toolkit>)) -> Self {
+    fn new(warnings: &[Warning], toolkit: Arc<Toolkit>) -> Self {
         Self { toolkit, warnings: warnings.iter().map(ToString::to_string).collect() }
     }
 }
@@ -130,7 +130,8 @@ impl Selection {
             }
             Ok(warnings)
         });
-        let change = ToolkitChange::new(changed.await?);
+        let (warnings, toolkit) = changed.await?;
+        let change = ToolkitChange::new(&warnings, toolkit);
         Ok(self.with_suggestions(change, action.tools.iter().map(|(tool, _)| tool)).await)
     }
 
@@ -144,7 +145,8 @@ impl Selection {
             let tool = self.name_in(graph, name);
             graph.add_tool(&tool, &Node::tool(""), actions)
         });
-        let change = ToolkitChange::new(changed.await?);
+        let (warnings, toolkit) = changed.await?;
+        let change = ToolkitChange::new(&warnings, toolkit);
         Ok(self.with_suggestions(change, [name]).await)
     }
 

@@ -146,7 +146,7 @@ impl Tools {
         }
         let permit = tokio::select! {
             permit = worker.acquire_permit(call.id.clone(), limits, PERMIT_WAIT) => permit,
-            () = left.cancelled() => return Err(refused("nobody waits for it any more".to_owned())),
+            () = left.cancelled() => return Err(refused("the caller no longer waits".to_owned())),
         };
         let seconds = PERMIT_WAIT.as_secs();
         let late = || refused(format!("no call could start within {seconds} s; try again later"));

@@ -11,7 +11,7 @@ use shared::{
     store::{Record, RecordKind, RecordPage, Store, StoreError, WriteCondition},
 };
 
-/// The most calls that one request returns. Also the names that are read at a time.
+/// The most calls that one request returns, and the most names in one read of the store.
 const MAX_CALLS: usize = 1_000;
 
 /// The most bytes of a call's parameters, and of its output, that are stored.

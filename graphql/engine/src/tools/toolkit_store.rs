@@ -15,7 +15,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use crate::error::EngineError;
 
-const RECORD: &str = "graph";
+const RECORD_NAME: &str = "graph";
 /// Attempts of a change, because of several nodes that try at once only one succeeds each time.
 const MAX_ATTEMPTS: usize = 64;
 
@@ -51,7 +51,7 @@ impl ToolkitStore {
         if let Some(toolkit) = cached {
             return Ok(toolkit);
         }
-        let record = self.store.find_record(RecordKind::Toolkit, RECORD).await?;
+        let record = self.store.find_record(RecordKind::Toolkit, RECORD_NAME).await?;
         Ok(self.cache(revision, record.as_ref())?)
     }
 
@@ -64,7 +64,7 @@ impl ToolkitStore {
     ) -> Result<(T, Arc<Toolkit>), EngineError> {
         let _changing = self.changing.lock().await;
         for _ in 0..MAX_ATTEMPTS {
-            let record = self.store.find_record(RecordKind::Toolkit, RECORD).await?;
+            let record = self.store.find_record(RecordKind::Toolkit, RECORD_NAME).await?;
             let mut changes = changes_of(record.as_ref())?;
             let before = changes.applied_to(&self.configured);
             let mut after = before.clone();
@@ -90,8 +90,8 @@ impl ToolkitStore {
     ) -> Result<bool, EngineError> {
         let (unless, at) = WriteCondition::unless_changed(before, self.clock.now());
         let value =
-            serde_json::to_value(changes).map_err(|err| StoreError::corrupt(RECORD, err))?;
-        let name = RECORD.to_owned();
+            serde_json::to_value(changes).map_err(|err| StoreError::corrupt(RECORD_NAME, err))?;
+        let name = RECORD_NAME.to_owned();
         let record = Record { kind: RecordKind::Toolkit, name, value: Arc::new(value), at };
         Ok(self.store.put_record(&record, unless).await?)
     }

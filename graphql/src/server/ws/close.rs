@@ -12,7 +12,7 @@ use futures::{Sink, SinkExt as _, Stream, StreamExt as _};
 const MAX_REASON: usize = 123;
 
 /// Timeout for the client's answer to a close.
-const HANDSHAKE: Duration = Duration::from_secs(2);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Closing {
@@ -98,7 +98,7 @@ pub(super) async fn close_halves(
         }
     };
     // A client that does not answer is gone.
-    let _ = tokio::time::timeout(HANDSHAKE, handshake).await;
+    let _ = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await;
 }
 
 fn truncate(mut reason: String) -> String {

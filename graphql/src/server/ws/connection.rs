@@ -36,7 +36,7 @@ use super::{
 };
 
 /// The most messages in the outbox. Messages that are ready together leave in one write.
-const OUTBOX: usize = 32;
+const OUTBOX_LEN: usize = 32;
 
 /// Keep-alive intervals after which a silent client is disconnected.
 const SILENT_INTERVALS: u32 = 3;
@@ -252,7 +252,7 @@ struct Outbox {
 
 impl Outbox {
     fn has_room(&self) -> bool {
-        self.waiting.len() < OUTBOX
+        self.waiting.len() < OUTBOX_LEN
     }
 
     fn push(&mut self, message: Message) {

@@ -10,9 +10,9 @@ use crate::{
 };
 
 /// Number of limits from which idle ones are dropped, each time the number doubles.
-const SWEEP: usize = 1_024;
+const SWEEP_LEN: usize = 1_024;
 
-/// Limits that count something.
+/// Limits with holders or recent calls. Idle limits are dropped from time to time.
 #[derive(Debug)]
 pub(super) struct StoredPermits {
     tallies: Tallies,
@@ -21,7 +21,7 @@ pub(super) struct StoredPermits {
 
 impl Default for StoredPermits {
     fn default() -> Self {
-        Self { tallies: Tallies::new(), sweep_at: SWEEP }
+        Self { tallies: Tallies::new(), sweep_at: SWEEP_LEN }
     }
 }
 
@@ -39,7 +39,7 @@ impl StoredPermits {
         if self.tallies.len() >= self.sweep_at {
             let now = now.timestamp_micros();
             self.tallies.retain(|_, tally| !tally.holders.is_empty() || tally.next > now);
-            self.sweep_at = SWEEP.max(2 * self.tallies.len());
+            self.sweep_at = SWEEP_LEN.max(2 * self.tallies.len());
         }
         permission
     }

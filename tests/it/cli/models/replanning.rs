@@ -180,7 +180,7 @@ async fn an_mcp_client_waits_for_an_automatic_replan() {
     let (ran, _) = client.call_ok("run", json!({ "query": SEED, "replans": 2 })).await;
     assert_eq!((&ran["state"], &ran["done"]), (&json!("COMPLETED"), &json!(true)), "{ran:#}");
     assert!(ran["outputs"]["createBlog"].is_object(), "{ran:#}");
-    // The status of the first execution names the one that continues.
+    // The status of the first execution names the execution that continues it.
     let executions = workspace.json(&["list", "executions"], 0).await;
     let first = executions
         .as_array()

@@ -79,8 +79,8 @@ async fn grep_reports_a_line_that_is_too_long_to_search() {
     let project = Project::new();
     project.file("huge.json", format!("needle\n{}needle\n", "x".repeat(search::LINE_BYTES)));
     let call = async |args| project.call("grep", args).await;
-    let note = "(1 file(s) have a line that is too long to search and were searched up to it, \
-                such as huge.json: use `bash` if it is active)";
+    let note = "(1 file(s), such as huge.json, have a line that is too long, and only the lines \
+                before it were searched: use `bash` if it is active)";
     let found = call(json!({ "pattern": "needle", "output_mode": "count" })).await;
     assert_eq!(found, format!("huge.json:1\n{note}"));
     let missing = call(json!({ "pattern": "nothing" })).await;
@@ -223,7 +223,7 @@ async fn an_endless_line_needs_bounded_memory() {
             expect![[r"
                 Found 1 file(s) with matches:
                   a.txt
-                (1 file(s) have a line that is too long to search and were searched up to it, such as long: use `bash` if it is active)"]],
+                (1 file(s), such as long, have a line that is too long, and only the lines before it were searched: use `bash` if it is active)"]],
         )
         .await;
 }

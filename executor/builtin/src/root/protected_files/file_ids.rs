@@ -18,7 +18,7 @@ use std::{
 use super::FileId;
 
 /// Most files and folders. Each takes 16 bytes.
-const ENTRIES: usize = 1_000_000;
+const MAX_ENTRIES: usize = 1_000_000;
 /// A folder that changed within this time may change again without a new time stamp. This is more
 /// than the resolution of any file system.
 const SETTLED_SECONDS: i64 = 2;
@@ -50,7 +50,7 @@ type FolderState = (FileId, i64, i64);
 impl FileIdCache {
     /// Covers files, and all files in folders.
     pub(super) fn of(paths: Vec<PathBuf>) -> Self {
-        Self { paths, most: ENTRIES, settled: SETTLED_SECONDS, folders: Mutex::default() }
+        Self { paths, most: MAX_ENTRIES, settled: SETTLED_SECONDS, folders: Mutex::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -125,7 +125,8 @@ impl FileIdCache {
         Ok(())
     }
 
-    /// Lists a folder, and stops one entry after the limit.
+    /// Lists a folder. Reads at most one entry more than the limit, so that the caller sees whether
+    /// the limit is exceeded.
     #[expect(clippy::disallowed_methods, reason = "it is compared with times of the file system")]
     fn read(&self, path: &Path, meta: &Metadata, most: usize) -> io::Result<CachedFolder> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

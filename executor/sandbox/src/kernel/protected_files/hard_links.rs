@@ -12,7 +12,7 @@ use std::{
 use super::outermost_paths;
 
 /// Most files and folders to visit. This takes seconds, and happens only if a file has other names.
-const ENTRIES: usize = 1_000_000;
+const MAX_ENTRIES: usize = 1_000_000;
 
 /// Device and inode number of a file. They are the same under all its names.
 type FileId = (u64, u64);
@@ -21,9 +21,9 @@ type FileId = (u64, u64);
 ///
 /// # Errors
 ///
-/// If `folders` have more than [`ENTRIES`] files.
+/// If `folders` have more than [`MAX_ENTRIES`] files.
 pub(super) fn find_hard_links(own: &[PathBuf], folders: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
-    find_within(own, folders, ENTRIES)
+    find_within(own, folders, MAX_ENTRIES)
 }
 
 fn find_within(own: &[PathBuf], folders: &[PathBuf], mut left: usize) -> io::Result<Vec<PathBuf>> {
@@ -86,7 +86,7 @@ fn file_id(meta: &Metadata) -> FileId {
 
 fn too_many_error() -> io::Error {
     io::Error::other(format!(
-        "a file of Faber has other names (hard links) that were not found among {ENTRIES} files: \
+        "a file of Faber has other names (hard links) that were not found among {MAX_ENTRIES} files: \
          replace it by a copy (`cp -p X Y && mv Y X`)"
     ))
 }

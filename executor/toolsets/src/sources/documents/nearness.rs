@@ -14,7 +14,7 @@ pub(super) struct Words {
 
 impl Words {
     pub(super) fn of<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
-        let counted: Vec<BTreeMap<String, f64>> = texts.map(counts).collect();
+        let counted: Vec<BTreeMap<String, f64>> = texts.map(count_words).collect();
         let mut places: BTreeMap<String, (f64, Vec<(usize, f64)>)> = BTreeMap::new();
         for (at, words) in counted.iter().enumerate() {
             for (word, count) in words {
@@ -43,7 +43,7 @@ impl Words {
     pub(super) fn nearest(&self, question: &str) -> Vec<(usize, f64)> {
         let (mut sums, mut length) = (vec![0.0_f64; self.texts], 0.0_f64);
         let mut met = BTreeSet::new();
-        for (word, count) in counts(question) {
+        for (word, count) in count_words(question) {
             let unknown = (rarity_of(0, self.texts), Vec::new());
             let (rarity, found) = self.places.get(&word).unwrap_or(&unknown);
             let weight = count * rarity;
@@ -61,7 +61,7 @@ impl Words {
 }
 
 /// Returns the logarithm of each word's count, plus one.
-fn counts(text: &str) -> BTreeMap<String, f64> {
+fn count_words(text: &str) -> BTreeMap<String, f64> {
     let mut counts: BTreeMap<String, f64> = BTreeMap::new();
     for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
         *counts.entry(word.to_lowercase()).or_default() += 1.0;

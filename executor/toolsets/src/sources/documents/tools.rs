@@ -25,19 +25,19 @@ struct Nothing {}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Ask {
-    /// The collection, as `list_rags` has it.
+    /// Id of the collection, from `list_rags`.
     rag_id: String,
-    /// What is looked for, in words.
+    /// Question or words to search for.
     query: String,
-    /// At most so many documents, 1 to 100.
+    /// Maximum number of documents, from 1 to 100.
     #[serde(default = "limit")]
     #[schemars(range(min = 1, max = 100))]
     limit: usize,
-    /// How near a document must be, from 0 to 1.
+    /// Lowest similarity of a document, from 0 to 1.
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 1.0))]
     similarity_threshold: f64,
-    /// Whether to tell what is known about the documents.
+    /// If true, include the metadata of the documents.
     #[serde(default = "yes")]
     include_metadata: bool,
 }
@@ -54,7 +54,7 @@ fn yes() -> bool {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Load {
-    /// The collection, as `list_rags` has it.
+    /// Id of the collection, from `list_rags`.
     rag_id: String,
 }
 
@@ -89,7 +89,7 @@ pub(in super::super) fn tools(
             "Lists the collections of documents that this context offers.",
             Effect::Read,
             move |Nothing {}, _: ToolContext| {
-                let listed = list(&listed);
+                let listed = list_collections(&listed);
                 async move { Ok::<_, ToolError>(listed) }
             },
         ),
@@ -99,7 +99,7 @@ pub(in super::super) fn tools(
             "Finds the documents of a collection that are nearest to a question.",
             Effect::Read,
             move |ask: Ask, _: ToolContext| {
-                let found = find(&asked, &ask);
+                let found = find_documents(&asked, &ask);
                 async move { found }
             },
         ),
@@ -109,7 +109,7 @@ pub(in super::super) fn tools(
             "Returns all documents of a collection as one text, for a prompt.",
             Effect::Read,
             move |Load { rag_id }, _: ToolContext| {
-                let text = load(&loaded, &rag_id, most);
+                let text = load_collection(&loaded, &rag_id, most);
                 async move { text }
             },
         ),
@@ -117,7 +117,7 @@ pub(in super::super) fn tools(
     tools.iter().map(|tool| within(set, tool)).collect()
 }
 
-fn list(documents: &Documents) -> Vec<Listed> {
+fn list_collections(documents: &Documents) -> Vec<Listed> {
     let listed = documents.collections.iter().map(|(id, collection)| Listed {
         id: id.clone(),
         description: collection.description.clone(),
@@ -126,8 +126,8 @@ fn list(documents: &Documents) -> Vec<Listed> {
     listed.collect()
 }
 
-fn find(documents: &Documents, ask: &Ask) -> Result<Vec<Match>, ToolError> {
-    let collection = documents.collection(&ask.rag_id).map_err(unknown)?;
+fn find_documents(documents: &Documents, ask: &Ask) -> Result<Vec<Match>, ToolError> {
+    let collection = documents.collection(&ask.rag_id).map_err(unknown_id_error)?;
     let near = collection.words.nearest(&ask.query).into_iter();
     let near = near.filter(|(_, similarity)| *similarity >= ask.similarity_threshold);
     let found = near.take(ask.limit.clamp(1, MAX_LIMIT)).map(|(at, similarity)| {
@@ -138,8 +138,8 @@ fn find(documents: &Documents, ask: &Ask) -> Result<Vec<Match>, ToolError> {
     Ok(found.collect())
 }
 
-fn load(documents: &Documents, id: &str, most: usize) -> Result<String, ToolError> {
-    let collection = documents.collection(id).map_err(unknown)?;
+fn load_collection(documents: &Documents, id: &str, most: usize) -> Result<String, ToolError> {
+    let collection = documents.collection(id).map_err(unknown_id_error)?;
     let mut text = String::new();
     for (n, Document { id, content, .. }) in collection.documents.iter().enumerate() {
         let part = format!("## {id}\n\n{}\n\n", content.trim());
@@ -154,6 +154,6 @@ fn load(documents: &Documents, id: &str, most: usize) -> Result<String, ToolErro
     Ok(text.trim_end().to_owned())
 }
 
-fn unknown(why: String) -> ToolError {
+fn unknown_id_error(why: String) -> ToolError {
     ToolError::failed(why).without_retry()
 }

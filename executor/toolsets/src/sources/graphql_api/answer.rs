@@ -17,21 +17,22 @@ pub(super) fn data(
     field: &str,
     effect: Effect,
     most: usize,
-    seen: &Redaction,
+    redaction: &Redaction,
 ) -> Result<Value, ToolError> {
     let host = reply.host.clone();
     // A response with an error status may have GraphQL errors, which say more than the status.
-    let refused = if reply.status.is_success() { None } else { refusal(&reply, effect, seen) };
+    let refused =
+        if reply.status.is_success() { None } else { status_error(&reply, effect, redaction) };
     if let Some(refused) = refused {
         return Err(refused);
     }
-    let answer = output(reply, effect, most, seen)?;
+    let answer = output(reply, effect, most, redaction)?;
     let answer = match answer {
         // Some servers declare JSON as text.
         Value::String(text) => serde_json::from_str(&text).unwrap_or(Value::Null),
         other => other,
     };
-    if let Some(message) = complaint(&answer) {
+    if let Some(message) = first_error(&answer) {
         let error = ToolError::failed(message);
         // Without `data`, the request is invalid and stays so. With `data`, another attempt would
         // repeat the part of a mutation that succeeded.
@@ -45,14 +46,14 @@ pub(super) fn data(
     })
 }
 
-fn refusal(reply: &Reply, effect: Effect, seen: &Redaction) -> Option<ToolError> {
+fn status_error(reply: &Reply, effect: Effect, redaction: &Redaction) -> Option<ToolError> {
     let answer: Value = serde_json::from_slice(&reply.body).ok()?;
-    let said = seen.clean(complaint(&answer)?);
+    let said = redaction.clean(first_error(&answer)?);
     let message = format!("`{}` answered {}: {said}", reply.host, reply.status);
     Some(failed_status(reply.status, effect, message))
 }
 
-fn complaint(answer: &Value) -> Option<String> {
+fn first_error(answer: &Value) -> Option<String> {
     let errors = answer.get("errors")?.as_array().filter(|errors| !errors.is_empty())?;
     let said = errors.iter().take(MAX_SHOWN_ERRORS).map(|error| {
         let message =

@@ -9,17 +9,17 @@ use crate::sources::offer::cut;
 
 const MAX_DESCRIPTION_BYTES: usize = 300;
 /// Input objects with a full schema in one tool. Others accept any object.
-const INPUTS: usize = 60;
+const MAX_INPUT_OBJECTS: usize = 60;
 const MAX_ENUM_VALUES: usize = 500;
 
 /// Fields and enum values in all schemas of an endpoint, and the limits for one tool. Some
 /// endpoints have thousands of fields with the same input objects.
-const NODES: usize = 240_000;
-const SHARE: (usize, usize) = (40, 4_000);
+const TOTAL_NODES: usize = 240_000;
+const NODES_PER_TOOL: (usize, usize) = (40, 4_000);
 
 /// Returns the nodes that each of `tools` schemas may have.
 pub(super) fn share(tools: usize) -> usize {
-    (NODES / tools.max(1)).clamp(SHARE.0, SHARE.1)
+    (TOTAL_NODES / tools.max(1)).clamp(NODES_PER_TOOL.0, NODES_PER_TOOL.1)
 }
 
 /// Makes the schema of a field's arguments. Input objects become `$defs`, because they may be
@@ -27,7 +27,7 @@ pub(super) fn share(tools: usize) -> usize {
 pub(super) fn schema(types: &Types, arguments: &[Argument], most: usize) -> Value {
     let mut inputs =
         Inputs { types, known: BTreeSet::new(), queue: VecDeque::new(), nodes: 0, most };
-    let mut schema = inputs.object(arguments);
+    let mut schema = inputs.object_schema(arguments);
     let mut defs = Map::new();
     while let Some(name) = inputs.queue.pop_front() {
         if inputs.is_full() {
@@ -35,7 +35,7 @@ pub(super) fn schema(types: &Types, arguments: &[Argument], most: usize) -> Valu
             continue;
         }
         let fields = types.all.get(&name).and_then(|known| known.input_fields.as_deref());
-        let made = inputs.object(fields.unwrap_or_default());
+        let made = inputs.object_schema(fields.unwrap_or_default());
         defs.insert(name, made);
     }
     if !defs.is_empty() {
@@ -57,11 +57,11 @@ impl Inputs<'_> {
         self.nodes >= self.most
     }
 
-    fn object(&mut self, arguments: &[Argument]) -> Value {
+    fn object_schema(&mut self, arguments: &[Argument]) -> Value {
         let mut properties = Map::new();
         self.nodes += arguments.len();
         for argument in arguments {
-            let mut made = self.value(&argument.of);
+            let mut made = self.value_schema(&argument.of);
             if let (Some(about), Value::Object(fields)) = (&argument.description, &mut made)
                 && !about.trim().is_empty()
             {
@@ -86,12 +86,12 @@ impl Inputs<'_> {
     }
 
     /// A type without `!` may be null.
-    fn value(&mut self, of: &Ref) -> Value {
+    fn value_schema(&mut self, of: &Ref) -> Value {
         if of.kind == Kind::NonNull {
             let inner = of.of_type.as_deref();
-            return inner.map_or_else(|| json!({}), |inner| self.certain(inner));
+            return inner.map_or_else(|| json!({}), |inner| self.non_null_schema(inner));
         }
-        let mut made = self.certain(of);
+        let mut made = self.non_null_schema(of);
         match made.get("type").cloned() {
             Some(Value::String(one)) => made["type"] = json!([one, "null"]),
             Some(Value::Array(mut all)) => {
@@ -109,9 +109,10 @@ impl Inputs<'_> {
         made
     }
 
-    fn certain(&mut self, of: &Ref) -> Value {
+    fn non_null_schema(&mut self, of: &Ref) -> Value {
         if of.kind == Kind::List {
-            let items = of.of_type.as_deref().map_or_else(|| json!({}), |inner| self.value(inner));
+            let items =
+                of.of_type.as_deref().map_or_else(|| json!({}), |inner| self.value_schema(inner));
             return json!({ "type": "array", "items": items });
         }
         let Some((name, known)) = self.types.named(of) else { return json!({}) };
@@ -125,14 +126,14 @@ impl Inputs<'_> {
                 let values: Vec<_> = values.iter().map(|value| &value.name).collect();
                 json!({ "type": "string", "enum": values })
             }
-            Kind::InputObject => self.input(name),
+            Kind::InputObject => self.input_schema(name),
             _ => scalar(name),
         }
     }
 
-    fn input(&mut self, name: &str) -> Value {
+    fn input_schema(&mut self, name: &str) -> Value {
         if !self.known.contains(name) {
-            if self.known.len() >= INPUTS || self.is_full() {
+            if self.known.len() >= MAX_INPUT_OBJECTS || self.is_full() {
                 return json!({ "type": "object" });
             }
             self.known.insert(name.to_owned());
@@ -190,7 +191,7 @@ mod tests {
         assert!(bytes < 60 << 20, "{bytes}");
         assert!(share(1) <= 4_000 && share(1_000_000) >= 40);
         let whole = schema(&database(5), &fields[0].args, share(1));
-        assert_eq!(whole["$defs"].as_object().unwrap().len(), 5, "what fits is there");
+        assert_eq!(whole["$defs"].as_object().unwrap().len(), 5, "all arguments that fit are kept");
         assert!(Schema::new(&schema(&types, &fields[0].args, 1)).is_ok());
     }
 }

@@ -22,7 +22,7 @@ const MAX_SEARCHED_OBJECTS: usize = 10_000;
 pub(super) fn select(types: &Types, of: &Ref, depth: usize) -> (String, Value) {
     let mut selector =
         Selector { types, left: MAX_FIELDS, looks: MAX_SEARCHED_OBJECTS, path: Vec::new() };
-    let made = selector.value(of, depth);
+    let made = selector.select_value(of, depth);
     made.unwrap_or_else(|| (" { __typename }".to_owned(), json!({})))
 }
 
@@ -36,18 +36,25 @@ struct Selector<'a> {
 impl<'a> Selector<'a> {
     /// Returns the selection below a value of the type, and its schema. Returns `None` if the field
     /// is left out.
-    fn value(&mut self, of: &'a Ref, depth: usize) -> Option<(String, Value)> {
+    fn select_value(&mut self, of: &'a Ref, depth: usize) -> Option<(String, Value)> {
         let (name, known) = self.types.named(of)?;
         let (text, schema) = match known.kind {
             Kind::Scalar => (String::new(), scalar(name)),
             Kind::Enum => (String::new(), json!({ "type": "string" })),
-            Kind::Object | Kind::Interface | Kind::Union => self.object(name, known, depth)?,
+            Kind::Object | Kind::Interface | Kind::Union => {
+                self.select_object(name, known, depth)?
+            }
             Kind::InputObject | Kind::List | Kind::NonNull => return None,
         };
-        Some((text, wrapped(of, schema)))
+        Some((text, wrap_schema(of, schema)))
     }
 
-    fn object(&mut self, name: &'a str, known: &'a Type, depth: usize) -> Option<(String, Value)> {
+    fn select_object(
+        &mut self,
+        name: &'a str,
+        known: &'a Type,
+        depth: usize,
+    ) -> Option<(String, Value)> {
         if depth == 0 || self.path.contains(&name) {
             return None;
         }
@@ -59,14 +66,14 @@ impl<'a> Selector<'a> {
             words.push("__typename".to_owned());
             properties.insert("__typename".to_owned(), json!({ "type": "string" }));
         }
-        self.fields(
+        self.select_fields(
             known.fields.as_deref().unwrap_or_default(),
             depth,
             &mut words,
             &mut properties,
         );
         if known.kind != Kind::Object {
-            self.members(known, &mut words, &mut properties);
+            self.select_members(known, &mut words, &mut properties);
         }
         self.path.pop();
         let schema = json!({ "type": "object", "properties": properties });
@@ -74,7 +81,7 @@ impl<'a> Selector<'a> {
     }
 
     /// Selects scalars and enums before objects, so that they get the remaining fields.
-    fn fields(
+    fn select_fields(
         &mut self,
         fields: &'a [Field],
         depth: usize,
@@ -87,7 +94,7 @@ impl<'a> Selector<'a> {
             if self.left == 0 {
                 return;
             }
-            let Some((text, schema)) = self.value(&field.of, depth - 1) else { continue };
+            let Some((text, schema)) = self.select_value(&field.of, depth - 1) else { continue };
             self.left = self.left.saturating_sub(1);
             words.push(format!("{}{text}", field.name));
             properties.insert(field.name.clone(), schema);
@@ -101,7 +108,7 @@ impl<'a> Selector<'a> {
 
     /// Selects scalar and enum fields of the possible types. If two types have fields of the same
     /// name and different types, only the first is selected, because a response cannot have both.
-    fn members(
+    fn select_members(
         &mut self,
         of: &'a Type,
         words: &mut Vec<String>,
@@ -123,7 +130,7 @@ impl<'a> Selector<'a> {
             self.left -= fields.len();
             for field in &fields {
                 // Objects of another type do not have the field.
-                let schema = self.value(&field.of, 1).map(|(_, schema)| nullable(schema));
+                let schema = self.select_value(&field.of, 1).map(|(_, schema)| allow_null(schema));
                 properties.insert(field.name.clone(), schema.unwrap_or_else(|| json!({})));
             }
             let fields: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
@@ -139,21 +146,21 @@ fn is_open(field: &Field) -> bool {
 }
 
 /// Adds the lists and nulls of a type to the schema of its named type.
-fn wrapped(of: &Ref, inner: Value) -> Value {
+fn wrap_schema(of: &Ref, inner: Value) -> Value {
     match (of.kind, &of.of_type) {
-        (Kind::NonNull, Some(of)) => certain(of, inner),
-        _ => nullable(certain(of, inner)),
+        (Kind::NonNull, Some(of)) => non_null_schema(of, inner),
+        _ => allow_null(non_null_schema(of, inner)),
     }
 }
 
-fn certain(of: &Ref, inner: Value) -> Value {
+fn non_null_schema(of: &Ref, inner: Value) -> Value {
     match (of.kind, &of.of_type) {
-        (Kind::List, Some(of)) => json!({ "type": "array", "items": wrapped(of, inner) }),
+        (Kind::List, Some(of)) => json!({ "type": "array", "items": wrap_schema(of, inner) }),
         _ => inner,
     }
 }
 
-fn nullable(mut schema: Value) -> Value {
+fn allow_null(mut schema: Value) -> Value {
     match schema.get_mut("type") {
         Some(Value::Array(all)) if all.iter().any(|kind| kind == "null") => {}
         Some(Value::Array(all)) => all.push(json!("null")),

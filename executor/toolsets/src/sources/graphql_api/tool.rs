@@ -105,7 +105,7 @@ impl FieldTool {
     /// Writes the GraphQL document of a call: `mutation createAuthor($name: String!) {
     /// createAuthor(name: $name) { id } }`. Leaves out absent arguments, because some servers treat
     /// a variable without a value as null.
-    fn document(&self, parameters: &Value) -> String {
+    fn write_document(&self, parameters: &Value) -> String {
         let Self { kind, field, arguments, selection, .. } = self;
         let kind = kind.as_str();
         let given: Vec<_> =
@@ -127,10 +127,14 @@ impl Tool for FieldTool {
     }
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
-        let mut seen = Redaction::default();
-        let asked = self.endpoint.request(&self.document(&parameters), &parameters, &mut seen)?;
+        let mut redaction = Redaction::default();
+        let asked = self.endpoint.request(
+            &self.write_document(&parameters),
+            &parameters,
+            &mut redaction,
+        )?;
         let caller = &self.endpoint.caller;
-        let reply = caller.call(&self.definition, asked, &cx, &seen).await?;
-        data(reply, &self.field, self.definition.effect, caller.most, &seen)
+        let reply = caller.call(&self.definition, asked, &cx, &redaction).await?;
+        data(reply, &self.field, self.definition.effect, caller.most, &redaction)
     }
 }

@@ -59,7 +59,7 @@ impl Document {
             let Some(reference) = value.get("$ref").and_then(Value::as_str) else {
                 return Ok(value);
             };
-            value = self.lookup(reference)?;
+            value = self.find_target(reference)?;
         }
         Err("its references form a cycle".to_owned())
     }
@@ -68,7 +68,7 @@ impl Document {
     pub(super) fn target(&self, reference: &str) -> Result<(String, &Value), String> {
         let mut reference = reference.to_owned();
         for _ in 0..MAX_REFERENCES {
-            let value = self.lookup(&reference)?;
+            let value = self.find_target(&reference)?;
             match value.get("$ref").and_then(Value::as_str) {
                 Some(next) => next.clone_into(&mut reference),
                 None => return Ok((reference, value)),
@@ -77,7 +77,7 @@ impl Document {
         Err("its references form a cycle".to_owned())
     }
 
-    fn lookup(&self, reference: &str) -> Result<&Value, String> {
+    fn find_target(&self, reference: &str) -> Result<&Value, String> {
         let Some(pointer) = reference.strip_prefix('#') else {
             return Err(format!(
                 "`{reference}` is in another document, and only one is read: bundle them"
@@ -95,7 +95,7 @@ impl Servers {
         if let Some(base) = &self.base {
             return Ok((base.clone(), Reach::Anywhere));
         }
-        let server = lists.into_iter().flatten().find_map(|list| list.get(0)).and_then(written);
+        let server = lists.into_iter().flatten().find_map(|list| list.get(0)).and_then(server_url);
         let written = server.unwrap_or_else(|| "/".to_owned());
         let url = match &self.from {
             Some(from) => from.join(&written),
@@ -103,7 +103,7 @@ impl Servers {
         };
         let url = url.ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let Some(url) = url else {
-            return Err("the document does not say where the API is: set `base_url`".to_owned());
+            return Err("the document names no server: set `base_url`".to_owned());
         };
         let is_neighbour = self.from.as_ref().is_none_or(|from| from.host_str() == url.host_str());
         Ok((url, if is_neighbour { Reach::Anywhere } else { Reach::Public }))
@@ -111,7 +111,7 @@ impl Servers {
 }
 
 /// Returns the address of a server, with the defaults of its variables.
-fn written(server: &Value) -> Option<String> {
+fn server_url(server: &Value) -> Option<String> {
     let mut url = server.get("url")?.as_str()?.to_owned();
     for (name, variable) in server.get("variables").and_then(Value::as_object).into_iter().flatten()
     {

@@ -20,9 +20,9 @@ use crate::{
 };
 
 /// Nodes of all schemas of a document. A node has some hundred bytes.
-const NODES: usize = 240_000;
+const TOTAL_NODES: usize = 240_000;
 /// The fewest and the most nodes of one tool's schemas. Parameters get three quarters of them.
-const SHARE: (usize, usize) = (40, 400);
+const NODES_PER_OPERATION: (usize, usize) = (40, 400);
 const METHODS: [(&str, Verb); 7] = [
     ("get", Verb::Get),
     ("put", Verb::Put),
@@ -67,7 +67,8 @@ pub(super) fn operations(
     let mut operations = Vec::new();
     let mut names = Names::of(set);
     let paths = document.root().get("paths").and_then(Value::as_object);
-    let nodes = (NODES / count(document).max(1)).clamp(SHARE.0, SHARE.1);
+    let nodes = (TOTAL_NODES / count_operations(document).max(1))
+        .clamp(NODES_PER_OPERATION.0, NODES_PER_OPERATION.1);
     for (path, item) in paths.into_iter().flatten().filter(|(path, _)| path.starts_with('/')) {
         let Ok(item) = document.resolve(item) else {
             tracing::warn!(%path, "a path of the document refers to nothing and is left out");
@@ -101,7 +102,7 @@ pub(super) fn operations(
     Ok(operations)
 }
 
-fn count(document: &Document) -> usize {
+fn count_operations(document: &Document) -> usize {
     let paths = document.root().get("paths").and_then(Value::as_object);
     let items = paths.into_iter().flatten().filter_map(|(_, item)| item.as_object());
     items.map(|item| METHODS.iter().filter(|(method, _)| item.contains_key(*method)).count()).sum()
@@ -162,22 +163,22 @@ impl<'a> Reader<'a> {
             schemas: Schemas::new(self.document, Direction::Request, self.nodes * 3 / 4),
             properties: Map::new(),
             required: Vec::new(),
-            in_path: holes(path).into_iter().collect(),
+            in_path: find_placeholders(path).into_iter().collect(),
         };
         let mut obstacle = None;
         let mut parameters = Vec::new();
-        for described in self.parameters(&mut obstacle)? {
-            parameters.push(input.parameter(described));
+        for found in self.read_parameters(&mut obstacle)? {
+            parameters.push(input.add_parameter(found));
         }
         let body = match body::read(self.document, self.written) {
-            Ok(Some(body)) => input.body(self.document, body),
+            Ok(Some(body)) => input.add_body(self.document, body),
             Ok(None) => Body::None,
             Err(why) => {
                 obstacle = Some(why);
                 Body::None
             }
         };
-        let holes = holes(path);
+        let holes = find_placeholders(path);
         let is_there = |hole: &&str| {
             parameters
                 .iter()
@@ -197,12 +198,12 @@ impl<'a> Reader<'a> {
             description = format!("{description}\n(It cannot be called: {why}.)");
         }
         let description = description.trim().to_owned();
-        let (input, output) = (input.schema(), self.output());
+        let (input, output) = (input.into_schema(), self.output_schema());
         Ok(Operation { name: String::new(), description, input, output, call, obstacle })
     }
 
     /// Returns the parameters of the operation, then the parameters of its path.
-    fn parameters(&self, obstacle: &mut Option<String>) -> Result<Vec<Described<'a>>, String> {
+    fn read_parameters(&self, obstacle: &mut Option<String>) -> Result<Vec<Described<'a>>, String> {
         let mut known = BTreeSet::new();
         let mut all = Vec::new();
         for of in [self.written, self.item] {
@@ -223,7 +224,7 @@ impl<'a> Reader<'a> {
         Ok(all)
     }
 
-    fn output(&self) -> Option<Value> {
+    fn output_schema(&self) -> Option<Value> {
         let answers = self.written.get("responses")?.as_object()?;
         let status = ["200", "201", "202", "203", "2XX", "2xx"];
         let answer = status.into_iter().find_map(|status| answers.get(status))?;
@@ -241,7 +242,8 @@ impl<'a> Reader<'a> {
 
 impl<'a> Input<'a> {
     /// Adds a parameter. Its name gets a suffix if another parameter has the name.
-    fn parameter(&mut self, (parameter, schema, about): Described<'a>) -> (String, Parameter) {
+    fn add_parameter(&mut self, found: Described<'a>) -> (String, Parameter) {
+        let Described { parameter, schema, description } = found;
         let place = match parameter.place {
             Place::Path => "path",
             Place::Query => "query",
@@ -256,14 +258,14 @@ impl<'a> Input<'a> {
             key = format!("{key}_{place}");
         }
         let mut made = schema.map_or_else(|| json!({}), |schema| self.schemas.schema(schema));
-        if let (false, Value::Object(fields)) = (about.is_empty(), &mut made) {
-            fields.insert("description".to_owned(), json!(described(about)));
+        if let (false, Value::Object(fields)) = (description.is_empty(), &mut made) {
+            fields.insert("description".to_owned(), json!(described(description)));
         }
-        self.add(key.clone(), made, parameter.is_required);
+        self.add_property(key.clone(), made, parameter.is_required);
         (key, parameter)
     }
 
-    fn add(&mut self, key: String, schema: Value, is_required: bool) {
+    fn add_property(&mut self, key: String, schema: Value, is_required: bool) {
         if is_required {
             self.required.push(key.clone());
         }
@@ -271,7 +273,7 @@ impl<'a> Input<'a> {
     }
 
     /// Adds a body: its properties as parameters if no name conflicts, otherwise one parameter.
-    fn body(&mut self, document: &'a Document, written: body::Written<'a>) -> Body {
+    fn add_body(&mut self, document: &'a Document, written: body::Written<'a>) -> Body {
         let body::Written { kind, schema, is_required, description } = written;
         let known = schema.and_then(|schema| document.resolve(schema).ok());
         if let Some(schema) = known.filter(|schema| self.is_mergeable(schema)) {
@@ -282,7 +284,7 @@ impl<'a> Input<'a> {
             let Some(Value::Object(properties)) = made.get("properties") else { return Body::None };
             for (name, schema) in properties {
                 let is_needed = is_required && needed.contains(&name.as_str());
-                self.add(name.clone(), schema.clone(), is_needed);
+                self.add_property(name.clone(), schema.clone(), is_needed);
             }
             return Body::Fields { names: properties.keys().cloned().collect(), kind, is_required };
         }
@@ -294,7 +296,7 @@ impl<'a> Input<'a> {
         if let (false, Value::Object(fields)) = (description.is_empty(), &mut made) {
             fields.entry("description").or_insert_with(|| json!(described(description)));
         }
-        self.add(key.clone(), made, is_required);
+        self.add_property(key.clone(), made, is_required);
         Body::Whole { key, kind }
     }
 
@@ -317,7 +319,7 @@ impl<'a> Input<'a> {
             })
     }
 
-    fn schema(self) -> Value {
+    fn into_schema(self) -> Value {
         let Self { schemas, properties, required, .. } = self;
         let mut schema = json!({ "type": "object", "properties": properties });
         if !required.is_empty() {
@@ -332,7 +334,7 @@ impl<'a> Input<'a> {
     }
 }
 
-fn holes(path: &str) -> Vec<&str> {
+fn find_placeholders(path: &str) -> Vec<&str> {
     let parts = path.split('{').skip(1);
     parts.filter_map(|part| part.split_once('}').map(|(hole, _)| hole)).collect()
 }

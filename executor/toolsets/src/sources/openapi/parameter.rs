@@ -51,7 +51,12 @@ pub(super) struct Filled {
     pub(super) cookies: Vec<String>,
 }
 
-pub(super) type Described<'a> = (Parameter, Option<&'a Value>, &'a str);
+/// A parameter as the document describes it.
+pub(super) struct Described<'a> {
+    pub(super) parameter: Parameter,
+    pub(super) schema: Option<&'a Value>,
+    pub(super) description: &'a str,
+}
 
 /// Reads a parameter. Returns `None` for headers that OpenAPI ignores.
 pub(super) fn read<'a>(
@@ -104,7 +109,8 @@ pub(super) fn read<'a>(
         Some((_, media)) => media.get("schema"),
         None => written.get("schema"),
     };
-    Ok(Some((parameter, schema, text("description").unwrap_or_default())))
+    let description = text("description").unwrap_or_default();
+    Ok(Some(Described { parameter, schema, description }))
 }
 
 impl Parameter {
@@ -120,21 +126,21 @@ impl Parameter {
         }
         match self.place {
             Place::Path => {
-                let part = self.joined(value, ",", url_encoded);
+                let part = self.join_items(value, ",", url_encoded);
                 if part.is_empty() || matches!(part.as_str(), "." | "..") {
                     return Err(format!("`{name}` is part of the address and cannot be `{part}`"));
                 }
                 filled.path.push((name.clone(), part));
             }
             Place::Header => {
-                filled.headers.push((name.clone(), self.joined(value, ",", str::to_owned)));
+                filled.headers.push((name.clone(), self.join_items(value, ",", str::to_owned)));
             }
             Place::Query => {
                 self.check_items(value)?;
-                self.query(value, &mut filled.query);
+                self.add_query(value, &mut filled.query);
             }
             Place::Cookie => {
-                let value = self.joined(value, ",", url_encoded);
+                let value = self.join_items(value, ",", url_encoded);
                 filled.cookies.push(format!("{name}={value}"));
             }
         }
@@ -165,7 +171,7 @@ impl Parameter {
         if is_clear { Ok(()) } else { Err(why()) }
     }
 
-    fn query(&self, value: &Value, query: &mut Vec<String>) {
+    fn add_query(&self, value: &Value, query: &mut Vec<String>) {
         let name = url_encoded(&self.name);
         let encode = if self.allow_reserved { reserved_kept } else { url_encoded };
         let between = match self.style {
@@ -175,7 +181,7 @@ impl Parameter {
         };
         match value {
             Value::Array(_) | Value::Object(_) if self.style == Style::Deep => {
-                deep(&name, value, query, encode);
+                add_deep_object(&name, value, query, encode);
             }
             Value::Array(items) if self.explode && self.style != Style::Json => {
                 query.extend(items.iter().map(|item| format!("{name}={}", encode(&text(item)))));
@@ -190,14 +196,14 @@ impl Parameter {
             }
             Value::Array(_) | Value::Object(_) if self.style != Style::Json => {
                 let item = if self.allow_reserved { reserved_kept_in_item } else { url_encoded };
-                query.push(format!("{name}={}", self.joined(value, between, item)));
+                query.push(format!("{name}={}", self.join_items(value, between, item)));
             }
-            value => query.push(format!("{name}={}", self.joined(value, between, encode))),
+            value => query.push(format!("{name}={}", self.join_items(value, between, encode))),
         }
     }
 
     /// Writes lists as `a,b`, and objects as `k,v`, or as `k=v` if they are exploded.
-    fn joined(&self, value: &Value, between: &str, encode: fn(&str) -> String) -> String {
+    fn join_items(&self, value: &Value, between: &str, encode: fn(&str) -> String) -> String {
         match value {
             _ if self.style == Style::Json => encode(&value.to_string()),
             Value::Array(items) => {
@@ -242,15 +248,17 @@ fn reserved_kept_in_item(text: &str) -> String {
     reserved_kept(text).replace(',', "%2C")
 }
 
-fn deep(name: &str, value: &Value, query: &mut Vec<String>, encode: fn(&str) -> String) {
+fn add_deep_object(name: &str, value: &Value, query: &mut Vec<String>, encode: fn(&str) -> String) {
     match value {
         Value::Null => {}
         Value::Object(fields) => {
             for (key, field) in fields {
-                deep(&format!("{name}%5B{}%5D", url_encoded(key)), field, query, encode);
+                add_deep_object(&format!("{name}%5B{}%5D", url_encoded(key)), field, query, encode);
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| deep(name, item, query, encode)),
+        Value::Array(items) => {
+            items.iter().for_each(|item| add_deep_object(name, item, query, encode))
+        }
         value => query.push(format!("{name}={}", encode(&text(value)))),
     }
 }
@@ -273,7 +281,7 @@ mod tests {
         let mut written = json!({ "name": "p q", "in": place });
         written.as_object_mut().unwrap().extend(style.as_object().cloned().unwrap_or_default());
         let mut filled = Filled::default();
-        let written = read(&document, &written).map(|read| read.unwrap().0);
+        let written = read(&document, &written).map(|read| read.unwrap().parameter);
         let result = written.and_then(|parameter| parameter.write(value, &mut filled));
         let Filled { path, query, headers, cookies } = filled;
         let path = path.into_iter().map(|(_, text)| text);

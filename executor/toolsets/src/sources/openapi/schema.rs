@@ -50,16 +50,16 @@ impl<'a> Schemas<'a> {
 
     /// Converts a schema. Its references point into [`defs`](Self::defs).
     pub(super) fn schema(&mut self, schema: &'a Value) -> Value {
-        self.make(schema, 0)
+        self.convert_schema(schema, 0)
     }
 
     pub(super) fn defs(mut self) -> Map<String, Value> {
         let mut defs = Map::new();
         while let Some((name, schema)) = self.queue.pop_front() {
-            let made = self.make(schema, 0);
+            let made = self.convert_schema(schema, 0);
             defs.insert(name, made);
         }
-        untangle(&mut defs);
+        remove_empty_cycles(&mut defs);
         defs
     }
 
@@ -73,7 +73,7 @@ impl<'a> Schemas<'a> {
         is_marked(schema) || self.document.resolve(schema).is_ok_and(is_marked)
     }
 
-    fn make(&mut self, schema: &'a Value, depth: usize) -> Value {
+    fn convert_schema(&mut self, schema: &'a Value, depth: usize) -> Value {
         let Value::Object(written) = schema else {
             return if *schema == Value::Bool(false) { json!(false) } else { json!({}) };
         };
@@ -82,13 +82,13 @@ impl<'a> Schemas<'a> {
         }
         self.left -= 1;
         if let Some(reference) = written.get("$ref").and_then(Value::as_str) {
-            return self.reference(reference, written);
+            return self.convert_reference(reference, written);
         }
         let mut made = Map::new();
-        types(written, &mut made);
-        plain(written, &mut made);
-        self.nested(written, &mut made, depth);
-        self.properties(written, &mut made, depth);
+        convert_types(written, &mut made);
+        copy_keywords(written, &mut made);
+        self.convert_nested(written, &mut made, depth);
+        self.convert_properties(written, &mut made, depth);
         let is_nullable = written.get("nullable") == Some(&Value::Bool(true));
         let is_open = !made.contains_key("type");
         let is_chosen =
@@ -99,7 +99,7 @@ impl<'a> Schemas<'a> {
         Value::Object(made)
     }
 
-    fn reference(&mut self, reference: &str, written: &Map<String, Value>) -> Value {
+    fn convert_reference(&mut self, reference: &str, written: &Map<String, Value>) -> Value {
         let Ok((pointer, target)) = self.document.target(reference) else { return json!({}) };
         let known = self.names.get(&pointer).cloned();
         let name = known.unwrap_or_else(|| {
@@ -110,7 +110,7 @@ impl<'a> Schemas<'a> {
         });
         let mut made = Map::new();
         made.insert("$ref".to_owned(), json!(format!("#/$defs/{name}")));
-        describe(written, &mut made);
+        copy_description(written, &mut made);
         Value::Object(made)
     }
 
@@ -128,7 +128,7 @@ impl<'a> Schemas<'a> {
         name
     }
 
-    fn nested(
+    fn convert_nested(
         &mut self,
         written: &'a Map<String, Value>,
         made: &mut Map<String, Value>,
@@ -137,8 +137,11 @@ impl<'a> Schemas<'a> {
         // `not` is left out, because the negation of an incomplete schema forbids too much.
         for word in ["items", "additionalProperties", "contains", "propertyNames"] {
             if let Some(inner @ (Value::Object(_) | Value::Bool(_))) = written.get(word) {
-                let inner =
-                    if inner.is_boolean() { inner.clone() } else { self.make(inner, depth + 1) };
+                let inner = if inner.is_boolean() {
+                    inner.clone()
+                } else {
+                    self.convert_schema(inner, depth + 1)
+                };
                 made.insert(word.to_owned(), inner);
             }
         }
@@ -147,7 +150,7 @@ impl<'a> Schemas<'a> {
                 && !all.is_empty()
                 && all.len() <= MAX_CHOICES
             {
-                let all = all.iter().map(|inner| self.make(inner, depth + 1)).collect();
+                let all = all.iter().map(|inner| self.convert_schema(inner, depth + 1)).collect();
                 // Several incomplete schemas may match at once.
                 let word = if word == "oneOf" { "anyOf" } else { word };
                 made.entry(word.to_owned()).or_insert(Value::Array(all));
@@ -155,7 +158,7 @@ impl<'a> Schemas<'a> {
         }
     }
 
-    fn properties(
+    fn convert_properties(
         &mut self,
         written: &'a Map<String, Value>,
         made: &mut Map<String, Value>,
@@ -168,7 +171,7 @@ impl<'a> Schemas<'a> {
                 if self.is_left_out(schema) {
                     gone.insert(name.as_str());
                 } else {
-                    properties.insert(name.clone(), self.make(schema, depth + 1));
+                    properties.insert(name.clone(), self.convert_schema(schema, depth + 1));
                 }
             }
             made.insert("properties".to_owned(), Value::Object(properties));
@@ -186,7 +189,7 @@ impl<'a> Schemas<'a> {
 }
 
 /// Converts types and choices. OpenAPI 3.0 writes null as `nullable`.
-fn types(written: &Map<String, Value>, made: &mut Map<String, Value>) {
+fn convert_types(written: &Map<String, Value>, made: &mut Map<String, Value>) {
     let one =
         |value: &Value| value.as_str().filter(|value| TYPES.contains(value)).map(str::to_owned);
     let mut types: Vec<String> = match written.get("type") {
@@ -218,8 +221,8 @@ fn types(written: &Map<String, Value>, made: &mut Map<String, Value>) {
 }
 
 /// Copies valid keywords that all dialects share.
-fn plain(written: &Map<String, Value>, made: &mut Map<String, Value>) {
-    describe(written, made);
+fn copy_keywords(written: &Map<String, Value>, made: &mut Map<String, Value>) {
+    copy_description(written, made);
     for word in ["title", "format", "pattern"] {
         if let Some(Value::String(text)) = written.get(word) {
             made.insert(word.to_owned(), json!(cut(text, MAX_DESCRIPTION_BYTES)));
@@ -260,7 +263,7 @@ fn plain(written: &Map<String, Value>, made: &mut Map<String, Value>) {
     }
 }
 
-fn describe(written: &Map<String, Value>, made: &mut Map<String, Value>) {
+fn copy_description(written: &Map<String, Value>, made: &mut Map<String, Value>) {
     if let Some(Value::String(text)) = written.get("description") {
         made.insert("description".to_owned(), json!(cut(text.trim(), MAX_DESCRIPTION_BYTES)));
     }
@@ -268,16 +271,16 @@ fn describe(written: &Map<String, Value>, made: &mut Map<String, Value>) {
 
 /// Removes references that lead back to themselves without a nested value. Validation would not
 /// end.
-fn untangle(defs: &mut Map<String, Value>) {
+fn remove_empty_cycles(defs: &mut Map<String, Value>) {
     let mut done = BTreeSet::new();
     let names: Vec<String> = defs.keys().cloned().collect();
     for name in names {
         let mut path = Vec::new();
-        visit(&name, defs, &mut path, &mut done);
+        visit_definition(&name, defs, &mut path, &mut done);
     }
 }
 
-fn visit(
+fn visit_definition(
     name: &str,
     defs: &mut Map<String, Value>,
     path: &mut Vec<String>,
@@ -298,7 +301,7 @@ fn visit(
         });
     }
     for target in next {
-        visit(&target, defs, path, done);
+        visit_definition(&target, defs, path, done);
     }
     path.pop();
 }

@@ -63,7 +63,7 @@ pub(super) fn schemes(
     let written = written.and_then(Value::as_object).into_iter().flatten();
     let schemes: BTreeMap<String, Scheme> = written
         .filter_map(|(name, written)| {
-            Some((name.clone(), scheme(document.resolve(written).ok()?)?))
+            Some((name.clone(), parse_scheme(document.resolve(written).ok()?)?))
         })
         .collect();
     match auth.keys().find(|name| !schemes.contains_key(*name)) {
@@ -76,7 +76,7 @@ pub(super) fn schemes(
     }
 }
 
-fn scheme(written: &Value) -> Option<Scheme> {
+fn parse_scheme(written: &Value) -> Option<Scheme> {
     let text = |key: &str| written.get(key).and_then(Value::as_str);
     match (text("type")?, text("in"), text("name")) {
         ("apiKey", Some("header"), Some(name)) => Some(Scheme::Header(name.to_owned())),
@@ -122,12 +122,12 @@ impl Scheme {
         name: &str,
         credential: &Credential,
         filled: &mut Filled,
-        seen: &mut Redaction,
+        redaction: &mut Redaction,
     ) -> Result<(), ToolError> {
         let token = match credential {
-            Credential::Token(token) => token.resolve(seen)?,
+            Credential::Token(token) => token.resolve(redaction)?,
             Credential::User(User { username, password }) => {
-                format!("{}:{}", username.resolve(seen)?, password.resolve(seen)?)
+                format!("{}:{}", username.resolve(redaction)?, password.resolve(redaction)?)
             }
         };
         let authorization = "authorization".to_owned();
@@ -140,7 +140,7 @@ impl Scheme {
             Self::Bearer => filled.headers.push((authorization, format!("Bearer {token}"))),
             Self::Basic => {
                 let encoded = base64(token.as_bytes());
-                seen.note(name, &encoded);
+                redaction.note(name, &encoded);
                 filled.headers.push((authorization, format!("Basic {encoded}")));
             }
         }

@@ -355,10 +355,7 @@ async fn a_wrong_openapi_source_is_explained() {
             "{\"openapi\": ",
             expect!["the document is not JSON: EOF while parsing a value at line 1 column 12"],
         ),
-        (
-            "openapi: 3.1.0\npaths: []",
-            expect!["the document does not say where the API is: set `base_url`"],
-        ),
+        ("openapi: 3.1.0\npaths: []", expect!["the document names no server: set `base_url`"]),
     ] {
         let trial = Trial::begin(document).await;
         let mut source = trial.source(&json!({}));
@@ -459,7 +456,7 @@ async fn a_public_document_cannot_name_a_private_server() {
     assert!(err.message.starts_with("`169.254.169.254` is not a public address"), "{err}");
     assert!(!err.retryable);
     let gone = Set::begin(&json!({ "openapi": { "document": format!("{}/x", served.url) } }));
-    assert!(gone.error().await.ends_with("has no document there: it answered 404 Not Found"));
+    assert!(gone.error().await.ends_with("has no document at this URL: it answered 404 Not Found"));
 }
 
 #[tokio::test]

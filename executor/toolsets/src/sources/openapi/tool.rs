@@ -71,12 +71,12 @@ impl Tool for OperationTool {
             let message = format!("`{}` cannot be called: {why}", self.definition.name);
             return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry());
         }
-        let mut seen = Redaction::default();
-        let asked = self.request(&parameters, &mut seen)?;
+        let mut redaction = Redaction::default();
+        let asked = self.build_request(&parameters, &mut redaction)?;
         let caller = &self.api.caller;
-        let reply = caller.call(&self.definition, asked, &cx, &seen).await?;
+        let reply = caller.call(&self.definition, asked, &cx, &redaction).await?;
         let is_stranger = matches!(reply.status.as_u16(), 401 | 403);
-        let result = output(reply, self.definition.effect, caller.most, &seen);
+        let result = output(reply, self.definition.effect, caller.most, &redaction);
         match self.call.security.wanted.first() {
             Some(scheme) if is_stranger => result.map_err(|err| {
                 let hint = format!("{}; set `auth.{scheme}` of the toolset", err.message);
@@ -88,7 +88,11 @@ impl Tool for OperationTool {
 }
 
 impl OperationTool {
-    fn request(&self, parameters: &Value, seen: &mut Redaction) -> Result<Outgoing, ToolError> {
+    fn build_request(
+        &self,
+        parameters: &Value,
+        redaction: &mut Redaction,
+    ) -> Result<Outgoing, ToolError> {
         let Call { verb, reach, body, .. } = &self.call;
         let mut filled = Filled::default();
         for (key, parameter) in &self.call.parameters {
@@ -99,11 +103,11 @@ impl OperationTool {
             if let (Some(scheme), Some(credential)) =
                 (self.api.schemes.get(name), self.api.auth.get(name))
             {
-                scheme.write(name, credential, &mut filled, seen)?;
+                scheme.write(name, credential, &mut filled, redaction)?;
             }
         }
-        let url = self.url(&filled)?;
-        let mut headers = resolve_headers(&self.api.headers, seen)?;
+        let url = self.build_url(&filled)?;
+        let mut headers = resolve_headers(&self.api.headers, redaction)?;
         for (name, value) in &filled.headers {
             let (name, value) =
                 header_of(name, value).map_err(|why| invalid_parameters_error(&why))?;
@@ -124,7 +128,7 @@ impl OperationTool {
         Ok(Outgoing { method: verb.method(), url, headers, body, reach: *reach })
     }
 
-    fn url(&self, filled: &Filled) -> Result<Url, ToolError> {
+    fn build_url(&self, filled: &Filled) -> Result<Url, ToolError> {
         let Call { url, path, .. } = &self.call;
         let mut path = path.clone();
         for (name, value) in &filled.path {

@@ -129,7 +129,10 @@ async fn a_model_always_sees_the_same_name_of_a_tool() {
         };
         let mind = Arc::new(mind);
         let turn = call("faber_agent.turn", Arc::clone(&mind), given(json!({}))).await.unwrap();
-        assert_eq!(turn["read"][0]["tool"], "files.file_tools.glob", "what is called is certain");
+        assert_eq!(
+            turn["read"][0]["tool"], "files.file_tools.glob",
+            "the history names the tool in full"
+        );
         let mut given = given(json!({}));
         given["history"] = json!([{
             "turn": turn,
@@ -144,7 +147,7 @@ async fn a_model_always_sees_the_same_name_of_a_tool() {
             asked[0].tools.iter().any(|tool| tool.name.as_str() == "file_tools.glob"),
             is_native
         );
-        assert!(answer.is_err(), "it has nothing more to say: {answer:?}");
+        assert!(answer.is_err(), "the script has no answer left: {answer:?}");
     }
 }
 
@@ -209,7 +212,7 @@ async fn a_quoted_call_is_not_made() {
         (format!("TOOL: blog.make ARGS: {}", json!({ "id": "7" })), nothing(), true),
         // The model talks about a call.
         (format!("The file contains: {CALL}"), nothing(), false),
-        (format!("{CALL} is what stands there."), nothing(), false),
+        (format!("{CALL} is the content of the file."), nothing(), false),
         (format!("Write this:\n```json\n{CALL}\n```"), nothing(), false),
         // The model repeats a result in another format.
         (CALL.to_owned(), json!(CALL), false),
@@ -220,7 +223,7 @@ async fn a_quoted_call_is_not_made() {
     ] {
         let (calls, turn) = wanted(&said, returned.clone(), true).await;
         assert_eq!(!calls.is_empty(), expected, "{said} after {returned}: {turn:#}");
-        assert_eq!(turn["more"], expected, "else it is the answer: {said}");
+        assert_eq!(turn["more"], expected, "a text without a call is the answer: {said}");
     }
 }
 
@@ -233,7 +236,7 @@ async fn a_repeated_call_in_words_is_rejected_and_others_are_made() {
         wanted(&format!("It says: {CALL}"), json!(format!("x {CALL}")), false).await;
     assert!(calls.is_empty(), "{turn:#}");
     let error = turn["refused"][0]["error"].as_str().unwrap();
-    assert!(error.starts_with("it stands, letter by letter, in what a tool returned"), "{error}");
+    assert!(error.starts_with("the call repeats a tool's result word for word"), "{error}");
 }
 
 #[tokio::test]
@@ -252,8 +255,11 @@ async fn a_turn_leaves_room_for_later_turns() {
     let most = turn["call"][0]["most"].as_u64().unwrap();
     assert!((MIN_BYTES as u64..2_000).contains(&most), "{most}");
     let refused = &turn["refused"][0];
-    assert!(refused["error"].as_str().unwrap().contains("do it in parts"), "{refused}");
-    assert_eq!(refused["args"], json!({}), "it takes no room");
+    assert!(
+        refused["error"].as_str().unwrap().contains("split them into several calls"),
+        "{refused}"
+    );
+    assert_eq!(refused["args"], json!({}), "a rejected call keeps no long arguments");
 }
 
 #[tokio::test]
@@ -289,7 +295,11 @@ async fn an_agent_that_used_all_turns_answers_with_a_note() {
     assert_eq!(answer["answer"], format!("About one.\n\n{STOPPED}"));
     assert_eq!(answer["limitReached"], true);
     let asked = model.asked.lock().unwrap();
-    assert_eq!(asked[0].messages[1], Message::User("how many?".to_owned()), "it is not forgotten");
+    assert_eq!(
+        asked[0].messages[1],
+        Message::User("how many?".to_owned()),
+        "the model still gets the query"
+    );
     assert!(format!("{:?}", asked[0].messages).contains("the result"));
 }
 
@@ -327,8 +337,12 @@ async fn an_agent_cannot_activate_a_set_out_of_reach() {
 async fn a_truncated_answer_has_a_note() {
     for (stop, text, expected) in [
         (Stop::End, "Well", "Well"),
-        (Stop::Length, "Well", "Well\n\n(Note: the model stopped at its limit of words)"),
-        (Stop::Filter, "", "(Note: the provider held back what the model said)"),
+        (
+            Stop::Length,
+            "Well",
+            "Well\n\n(Note: the model stopped because its answer reached the length limit)",
+        ),
+        (Stop::Filter, "", "(Note: the provider's content filter removed the rest of the answer)"),
     ] {
         let (mind, _toolbox, _) = mind(vec![Reply { stop, ..says(text, &[]) }]);
         let turn = call("faber_agent.turn", mind, given(json!({}))).await.unwrap();
@@ -346,7 +360,7 @@ async fn a_truncated_answer_has_a_note() {
 #[tokio::test]
 async fn calls_of_an_agent_count_for_the_limits_of_its_caller() {
     let rate = Rate { calls: 2, per_ms: 3_600_000 };
-    let mut token = Token::new("ci", "a secret that nobody guesses", Role::Operator);
+    let mut token = Token::new("ci", "a secret that is hard to guess", Role::Operator);
     token.limits = Limits { calls: None, per_tool: Some(rate) };
     token.tools = Some(vec!["blog.look".parse().unwrap(), "blog.keep".parse().unwrap()]);
     let access = Access::new([token]);

@@ -82,7 +82,7 @@ fn why_off(view: &View<'_>) -> Option<&'static str> {
     let asks = execution.plan().steps().iter().any(|step| step.tool.as_str() == REPLAN);
     match () {
         () if options.compensate_on_failure => None,
-        () if options.replans.after_failure => Some("`replans` is asked for"),
+        () if options.replans.after_failure => Some("`replans` requests a replan"),
         () if asks => Some("the plan asks for a replan (`flow.replan`)"),
         () => None,
     }

@@ -224,7 +224,8 @@ fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
             .collect();
     }
     if execution.repeats_open_call(task) {
-        let again = retry().with_label("repeat the call under the key of the first one");
+        let again =
+            retry().with_label("repeat the call with the idempotency key of the first call");
         return settle_remedies(view, task).into_iter().chain([again]).collect();
     }
     match error.code.as_str() {

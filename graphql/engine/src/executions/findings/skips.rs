@@ -16,7 +16,7 @@ use super::{
 
 /// The most characters of a value, and the most values, that a condition saw.
 const MAX_VALUE_CHARS: usize = 60;
-const VALUES: usize = 5;
+const MAX_VALUES: usize = 5;
 
 pub(super) fn add_skips<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
     for (task, step) in view.steps() {
@@ -60,7 +60,7 @@ fn describe_condition(view: &View<'_>, task: Task) -> String {
     let execution = view.execution;
     let read = condition.values_read(execution, &execution.options().input);
     let shown: Vec<String> =
-        read.iter().take(VALUES).map(|(place, value)| describe_value(place, *value)).collect();
+        read.iter().take(MAX_VALUES).map(|(place, value)| describe_value(place, *value)).collect();
     let source = condition.source();
     match shown.as_slice() {
         [] => format!("its condition `{source}` does not hold"),

@@ -631,13 +631,13 @@ fn every_finding_has_its_message_and_remedies() {
           INFO WAIT wait.limit : `limited` waits for the limit `tool:shop.limited`
         limit of steps
           INFO WAIT wait.call @3: `a` is being called (`shop.a`), attempt 1
-          INFO WAIT wait.limit : `b` waits for a free place: at most 1 run at once (`maxParallel`)
+          INFO WAIT wait.limit : `b` waits for a free slot: at most 1 run at once (`maxParallel`)
         paused
           WARNING WAIT wait.paused @4: it was paused
             -> resume E
           INFO WAIT wait.call @3: `a` is being called (`shop.a`), attempt 1
         start
-          INFO WAIT wait.start : it starts in 2 min, as asked
+          INFO WAIT wait.start : it starts in 2 min, as `startAt` requests
         no worker took it
           WARNING WAIT wait.worker @1: no worker runs it
             -> execute E
@@ -650,9 +650,9 @@ fn every_finding_has_its_message_and_remedies() {
         a tool is missing
           WARNING WAIT wait.worker @4: no worker runs it: the worker `work_1_aaaaaaaaa` on node1 has stopped while `a` and `b` ran
             -> execute E | doctor
-          WARNING WAIT wait.tool @4: it needs the tool `shop.a`, which this node lacks: no toolset of this node has it
+          WARNING WAIT wait.tool @4: it needs the tool `shop.a`, which this node lacks: no toolset of this node contains it
             -> doctor | execute E
-          WARNING WAIT wait.tool @4: it needs the tool `shop.b`, which this node lacks: no toolset of this node has it
+          WARNING WAIT wait.tool @4: it needs the tool `shop.b`, which this node lacks: no toolset of this node contains it
             -> doctor | execute E
         skip by condition
           INFO SKIP skip.condition @5: `b` was skipped, because its condition `a.total > 50 && a.vip` does not hold: `a.total` is 12, `a.vip` is missing
@@ -700,12 +700,12 @@ fn every_finding_has_its_message_and_remedies() {
         not undone, replans
           ERROR FAILURE tool.failed @8: `b` failed: no; it was not tried again because it would fail again
             -> revise P FILE | replan E | retry E
-          WARNING WARNING compensation.not_undone @4: `a` was not undone, because `replans` is asked for
+          WARNING WARNING compensation.not_undone @4: `a` was not undone, because `replans` requests a replan
             -> tools call shop.refund '{"id":7}'!
-          INFO WARNING compensation.off : a failure undoes nothing, because `replans` is asked for
+          INFO WARNING compensation.off : a failure undoes nothing, because `replans` requests a replan
         off while it runs
           INFO WAIT wait.call @3: `a` is being called (`shop.a`), attempt 1
-          INFO WARNING compensation.off : a failure undoes nothing, because `replans` is asked for
+          INFO WARNING compensation.off : a failure undoes nothing, because `replans` requests a replan
         loop, undone in part
           ERROR FAILURE tool.failed @10: `a[1]` failed: item 1: no; of 2 items, 1 failed and 1 succeeded; it was not tried again because it would fail again
             -> revise P FILE | replan E | retry E
@@ -804,7 +804,7 @@ fn a_failed_planning_has_a_finding() {
           WARNING WARNING plan.assumed_parameter : guessed
     "]]
     .assert_eq(&format!("planning\n{}", all.concat()));
-    assert_eq!(found("draft", json!({})), "", "the planning goes on");
+    assert_eq!(found("draft", json!({})), "", "planning still runs");
 }
 
 /// The lost worker reported its last progress after two seconds. The next worker claimed the

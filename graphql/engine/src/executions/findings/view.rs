@@ -38,12 +38,12 @@ pub(super) struct View<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attendance {
-    /// A live worker owns it, or nothing but the log is known.
+    /// A live worker owns the execution, or nothing but the log is known.
     Owned,
-    /// A worker could take it, and none has.
+    /// No worker owns the execution, although it is due.
     Free,
     Orphaned,
-    /// No worker needs to own it now.
+    /// The execution waits, so no worker needs to own it now.
     Parked,
 }
 
@@ -109,7 +109,7 @@ impl<'a> View<'a> {
             Some(owner) if workers.contains(&owner) => Attendance::Owned,
             Some(_) => Attendance::Orphaned,
             None if head.due.is_some_and(|due| due <= self.now) => Attendance::Free,
-            // It is due later, and no live worker would wake it then.
+            // The execution is due later, and no live worker would claim it then.
             None if head.due.is_some() && workers.is_empty() => Attendance::Free,
             None => Attendance::Parked,
         }

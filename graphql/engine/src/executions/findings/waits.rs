@@ -41,8 +41,12 @@ pub(super) fn add_waits<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
     match start {
         Some(at) => found.add(Severity::Info, None, move || {
             let left = describe_time(at - view.now);
-            wait_finding("wait.start", Severity::Info, format!("it starts in {left}, as asked"))
-                .with_end(at)
+            wait_finding(
+                "wait.start",
+                Severity::Info,
+                format!("it starts in {left}, as `startAt` requests"),
+            )
+            .with_end(at)
         }),
         None => add_worker(view, found),
     }
@@ -98,7 +102,7 @@ fn missing_tools(view: &View<'_>) -> Vec<(String, String)> {
                 format!("its toolset `{set}` failed: {}", cause_line(&error))
             }
             Found::Connecting => return None,
-            _ => "no toolset of this node has it".to_owned(),
+            _ => "no toolset of this node contains it".to_owned(),
         };
         Some((tool.to_string(), why))
     });
@@ -408,6 +412,6 @@ fn find_limit(view: &View<'_>, task: Task) -> Option<(String, String)> {
     let is_full = execution.agenda().running().len() >= width;
     is_full.then(|| {
         let key = "maxParallel".to_owned();
-        (key, format!("a free place: at most {width} run at once (`maxParallel`)"))
+        (key, format!("a free slot: at most {width} run at once (`maxParallel`)"))
     })
 }
