@@ -1,10 +1,11 @@
-//! The reference page of the built-in tools is generated from the tools.
+//! The reference page of the built-in tools is generated from the tools. The page of errors lists
+//! every code of the sources.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -21,11 +22,16 @@ use toolsets::{
     sources::{Sources, with_builtin},
 };
 
-fn page_path() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/built-in-tools.md")
+fn repository() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-async fn built_in_sets() -> Vec<ToolSet> {
+fn page_path() -> PathBuf {
+    repository().join("docs/reference/built-in-tools.md")
+}
+
+/// Returns the active sets `flow` and `ToolSet`, and the inactive sets of built-in tools.
+pub(crate) async fn built_in_sets() -> Vec<ToolSet> {
     let toolbox = Toolbox::default();
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     let clock: Arc<dyn Clock> = Arc::new(WallClock);
@@ -108,8 +114,12 @@ fn wrap(paragraph: &str) -> String {
 
 #[tokio::test]
 async fn the_reference_page_of_built_in_tools_is_up_to_date() {
-    let written = render_page(&built_in_sets().await);
-    assert_eq!(written.matches("\n### `").count(), 8 + 3 + 29);
+    let sets = built_in_sets().await;
+    let written = render_page(&sets);
+    for tool in sets.iter().flat_map(|set| &set.tools) {
+        assert!(written.contains(&format!("\n### `{}`\n", tool.definition().name)));
+    }
+    assert!(sets.iter().all(|set| !set.tools.is_empty()), "{sets:?}");
     if std::env::var_os("FABER_BLESS").is_some() {
         fs::write(page_path(), &written).unwrap();
     }
@@ -118,4 +128,56 @@ async fn the_reference_page_of_built_in_tools_is_up_to_date() {
         there == written,
         "`docs/reference/built-in-tools.md` is stale: `FABER_BLESS=1` writes it"
     );
+}
+
+/// Returns the codes in the tables of `docs/errors.md` that have a family, such as `plan.cycle`.
+fn documented_codes() -> BTreeSet<String> {
+    let page = fs::read_to_string(repository().join("docs/errors.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    rows.map(|(code, _)| code.to_owned()).filter(|code| code.contains('.')).collect()
+}
+
+/// Adds each source below a folder, without its tests.
+fn add_sources(folder: &Path, sources: &mut Vec<(PathBuf, String)>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        if name.ends_with("tests") || name == "target" {
+            continue;
+        }
+        if path.is_dir() {
+            add_sources(&path, sources);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            let source = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+            sources.push((path, source.to_owned()));
+        }
+    }
+}
+
+/// A code is a whole literal, and it starts with a family that the page has.
+#[test]
+fn the_page_of_errors_lists_every_code_of_the_sources() {
+    let documented = documented_codes();
+    let families: BTreeSet<&str> =
+        documented.iter().filter_map(|code| Some(code.split_once('.')?.0)).collect();
+    let is_code = |text: &str| {
+        let is_word = |c: char| c == '_' || c.is_ascii_lowercase();
+        text.split_once('.').is_some_and(|(family, rest)| {
+            families.contains(family) && !rest.is_empty() && rest.chars().all(is_word)
+        })
+    };
+    let mut sources = Vec::new();
+    for part in ["shared", "planner", "executor", "graphql"] {
+        add_sources(&repository().join(part), &mut sources);
+    }
+    let mut unused = documented.clone();
+    for (path, source) in &sources {
+        for code in source.split('"').filter(|text| is_code(text)) {
+            let is_listed = documented.contains(code);
+            assert!(is_listed, "add `{code}` of {} to `docs/errors.md`", path.display());
+            unused.remove(code);
+        }
+    }
+    assert!(unused.is_empty(), "no source has these codes of `docs/errors.md`: {unused:?}");
 }

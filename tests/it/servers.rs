@@ -21,7 +21,7 @@ impl Server {
     async fn start(kind: &str) -> Self {
         let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/servers/node_modules").into();
         let modules = std::env::var_os("FABER_TEST_SERVER_MODULES").map_or_else(own, PathBuf::from);
-        assert!(modules.exists(), "`{}` is missing: run `tests/run`", modules.display());
+        assert!(modules.exists(), "`{}` is missing: run `./tests/run`", modules.display());
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/servers/serve.cjs");
         let mut command = Command::new("node");
         command.args([script, kind]).arg(modules).kill_on_drop(true);

@@ -27,7 +27,7 @@ pub const SLEEP_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1_000;
 
 /// Returns the set `flow`.
 pub fn flow() -> ToolSet {
-    let tools = TABLE.map(|entry| Arc::new(Flow::new(&entry)) as Arc<dyn Tool>);
+    let tools = TABLE.iter().map(|entry| Arc::new(Flow::new(entry)) as Arc<dyn Tool>);
     ToolSet::ready(
         SET.parse().expect("the set's name is a literal"),
         "builtin",
@@ -68,7 +68,7 @@ enum Kind {
     Compute,
 }
 
-const TABLE: [Entry; 8] = [
+const TABLE: &[Entry] = &[
     Entry {
         kind: Kind::Echo,
         name: "flow.echo",

@@ -24,6 +24,7 @@ impl OAuthServer {
     async fn start() -> Self {
         let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/mcp/node_modules").into();
         let modules = std::env::var_os("FABER_TEST_MCP_MODULES").map_or_else(own, PathBuf::from);
+        assert!(modules.exists(), "`{}` is missing: run `./tests/run`", modules.display());
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/it/mcp/guarded.mjs");
         let mut command = Command::new("node");
         command.arg(script).arg(modules).stdin(Stdio::piped()).stdout(Stdio::piped());

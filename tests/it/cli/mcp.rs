@@ -26,7 +26,7 @@ const WAITING_PLAN: &str =
 fn modules() -> PathBuf {
     let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/mcp/node_modules").into();
     let modules = std::env::var_os("FABER_TEST_MCP_MODULES").map_or_else(own, PathBuf::from);
-    assert!(modules.exists(), "`{}` is missing: run `tests/run`", modules.display());
+    assert!(modules.exists(), "`{}` is missing: run `./tests/run`", modules.display());
     modules
 }
 

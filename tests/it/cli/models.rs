@@ -31,7 +31,7 @@ impl Model {
     async fn spawn(workspace: &Workspace, name: &str, script: Value) -> Self {
         let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/servers/node_modules").into();
         let modules = std::env::var_os("FABER_TEST_SERVER_MODULES").map_or_else(own, PathBuf::from);
-        assert!(modules.exists(), "`{}` is missing: run `tests/run`", modules.display());
+        assert!(modules.exists(), "`{}` is missing: run `./tests/run`", modules.display());
         let file = workspace.file(&format!("{name}.json"), &script.to_string());
         let mut command = Command::new("node");
         command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/servers/model.cjs"));

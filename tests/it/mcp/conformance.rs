@@ -47,7 +47,7 @@ fn modules() -> PathBuf {
     let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/conformance/node_modules").into();
     let modules =
         std::env::var_os("FABER_TEST_CONFORMANCE_MODULES").map_or_else(own, PathBuf::from);
-    assert!(modules.exists(), "`{}` is missing: run `tests/run`", modules.display());
+    assert!(modules.exists(), "`{}` is missing: run `./tests/run`", modules.display());
     modules
 }
 

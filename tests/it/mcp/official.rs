@@ -9,7 +9,7 @@ pub(super) fn server(name: &str) -> PathBuf {
     let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/mcp/node_modules").into();
     let modules = std::env::var_os("FABER_TEST_MCP_MODULES").map_or_else(own, PathBuf::from);
     let script = modules.join("@modelcontextprotocol").join(name).join("dist/index.js");
-    assert!(script.exists(), "`{}` is missing: run `tests/run`", script.display());
+    assert!(script.exists(), "`{}` is missing: run `./tests/run`", script.display());
     script
 }
 

@@ -55,7 +55,7 @@ impl FakeClock {
 fn faketime_library() -> PathBuf {
     let path = std::env::var_os("FABER_TEST_FAKETIME")
         .map_or_else(|| FAKETIME_LIBRARY.into(), PathBuf::from);
-    assert!(path.exists(), "{} is missing: apt-get install libfaketime", path.display());
+    assert!(path.exists(), "`{}` is missing: run `./tests/run`", path.display());
     path
 }
 

@@ -1,4 +1,4 @@
-//! The 18 tools in one table. The schemas are made from it.
+//! The tools in one table. The schemas are made from it.
 
 use std::sync::Arc;
 

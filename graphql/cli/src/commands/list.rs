@@ -43,17 +43,15 @@ pub(crate) async fn list(session: &Session<'_>, what: List) -> Result<ExitStatus
                      findings(first: 1) {{ {row} }} }} findings(first: 1) {{ {row} }}"
                 );
             }
-            let headings = &["REQUEST", "STATE", "CREATED", "TOOK", "WHY", "QUERY"];
             let page =
                 Page { kind: "requests", filter, first: part.first, after: part.after, fields };
-            show_page(session, page, headings, request_row).await
+            show_page(session, page, REQUEST_HEADINGS, request_row).await
         }
         List::Plans { search, request, part } => {
             let filter = json!({ "search": search, "requestId": request });
             let fields = if is_json { Plan::fields() } else { Plan::VALUES.to_owned() };
-            let headings = &["PLAN", "VERSION", "STEPS", "CREATED", "QUERY"];
             let page = Page { kind: "plans", filter, first: part.first, after: part.after, fields };
-            show_page(session, page, headings, plan_row).await
+            show_page(session, page, PLAN_HEADINGS, plan_row).await
         }
         List::Executions { state, request, plan, tool, needs_person, since, part } => {
             let Since { from, to } = since;
@@ -69,14 +67,17 @@ pub(crate) async fn list(session: &Session<'_>, what: List) -> Result<ExitStatus
             } else {
                 format!("{ROW} findings(first: 1) {{ {row} }}")
             };
-            let headings = &["EXECUTION", "STATE", "STEPS", "CREATED", "TOOK", "WHY", "PLAN"];
             let page =
                 Page { kind: "executions", filter, first: part.first, after: part.after, fields };
-            show_page(session, page, headings, execution_row).await
+            show_page(session, page, EXECUTION_HEADINGS, execution_row).await
         }
     }
 }
 
+const REQUEST_HEADINGS: &[&str] = &["REQUEST", "STATE", "CREATED", "TOOK", "WHY", "QUERY"];
+const PLAN_HEADINGS: &[&str] = &["PLAN", "VERSION", "STEPS", "CREATED", "QUERY"];
+const EXECUTION_HEADINGS: &[&str] =
+    &["EXECUTION", "STATE", "STEPS", "CREATED", "TOOK", "WHY", "PLAN"];
 /// The fields of an execution that a row shows, beside its finding.
 const ROW: &str = "executionId planId state createdAt startedAt finishedAt total successful";
 const MAX_REASON_COLUMNS: usize = 72;
@@ -177,13 +178,14 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn check<T: DeserializeOwned>(
         items: Value,
+        headings: &[&str],
         row: fn(&T, Paint) -> Vec<String>,
         expected: Expect,
     ) {
         let paint = Paint::new(false);
         let items: Vec<T> = serde_json::from_value(items).unwrap();
         let rows: Vec<_> = items.iter().map(|item| row(item, paint)).collect();
-        let headings = &["A", "B", "C", "D", "E", "F", "G"][..rows[0].len()];
+        assert!(rows.iter().all(|row| row.len() == headings.len()), "one cell for each heading");
         expected.assert_eq(&draw_table(headings, &rows, Some(110), paint));
     }
 
@@ -206,9 +208,10 @@ mod tests {
                   "query": "paint the fence", "executions": [],
                   "findings": [{ "severity": "ERROR", "message": "no tool fits" }] },
             ]),
+            REQUEST_HEADINGS,
             request_row,
             expect![[r"
-                A                B                C                    D      E                         F
+                REQUEST          STATE            CREATED              TOOK   WHY                       QUERY
                 req_1_aaaaaaaaa  FAILED           2026-01-01 00:00:00  2.5 s  `export` failed: no code  pay the ␛[2J bill
                 req_1_bbbbbbbbb                   2026-01-02 00:00:00                                   a query that is far t…
                 req_1_ccccccccc  PLANNING_FAILED  2026-01-02 00:00:00         no tool fits              paint the fence"]],
@@ -218,21 +221,26 @@ mod tests {
         execution["state"] = json!("COMPLETED");
         (execution["successful"], execution["total"]) = (json!(3), json!(4));
         execution["planId"] = json!("plan_1_aaaaaaaaa");
+        for (name, _) in execution.as_object().unwrap() {
+            assert!(ROW.split(' ').any(|field| field == name), "`ROW` lacks `{name}`");
+        }
         check(
             json!([execution]),
+            EXECUTION_HEADINGS,
             execution_row,
             expect![[r"
-                A                 B          C    D                    E      F  G
-                exec_1_aaaaaaaaa  COMPLETED  3/4  2026-01-01 00:00:00  2.5 s     plan_1_aaaaaaaaa"]],
+                EXECUTION         STATE      STEPS  CREATED              TOOK   WHY  PLAN
+                exec_1_aaaaaaaaa  COMPLETED  3/4    2026-01-01 00:00:00  2.5 s       plan_1_aaaaaaaaa"]],
         );
         let plan = json!({ "planId": "plan_1_aaaaaaaaa", "version": 2, "executionOrder": ["a"],
             "createdAt": "2026-01-01T00:00:00Z", "query": "pay" });
         check(
             json!([plan]),
+            PLAN_HEADINGS,
             plan_row,
             expect![[r"
-            A                 B  C  D                    E
-            plan_1_aaaaaaaaa  2  1  2026-01-01 00:00:00  pay"]],
+            PLAN              VERSION  STEPS  CREATED              QUERY
+            plan_1_aaaaaaaaa  2        1      2026-01-01 00:00:00  pay"]],
         );
     }
 }
