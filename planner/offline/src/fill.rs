@@ -1,483 +1,1298 @@
-//! Fills a tool's parameters from a clause: what cues announced, then what types give away, then
-//! what a stated rule derives. What remains is said, never guessed.
+//! One clause and one tool: which words fill which slots, chosen together.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeMap, ops::Range};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value, json};
 
 use super::{
-    choose::Ask,
-    explain::{self, Problem},
-    mood::Taken,
-    property::Role,
-    scan::{Scan, Scene, words_for_days},
-    token::Kind,
-    value,
-    words::{self, Family},
+    clause::Clause,
+    lexicon::Lexicon,
+    memory::Memory,
+    moment::{Moment, find_moments, write_moment},
+    token::{Kind, Token, number, stem},
+    tool::{Slot, SlotKind, Tool, has_form},
+    weights::Weights,
 };
 
-/// What a clause gives for one tool.
-#[derive(Clone, Debug)]
-pub(super) struct Filled {
-    /// The parameters, in the schema's order.
-    pub(super) parameters: Map<String, Value>,
-    /// The steps that they refer to.
-    pub(super) links: Vec<String>,
-    /// What the thing that is made is called.
-    pub(super) name: Option<String>,
-    /// What stands in the way.
-    pub(super) problems: Vec<Problem>,
-    /// What was derived by a rule.
-    pub(super) assumed: Vec<Assumed>,
-    /// Words that nothing was made of.
-    pub(super) ignored: Vec<String>,
-    /// How sure each parameter is, where that was weighed.
-    pub(super) sure: Vec<(String, f32)>,
-    /// The words that became values, where that was noted.
-    pub(super) taken: Vec<Taken>,
-}
+/// Partial assignments that are kept at each token.
+const BEAM: usize = 24;
+/// Ends that are tried for a text without quotation marks.
+const EXTENTS: usize = 8;
 
-/// A value that was not given but derived by a stated rule.
+/// The value of a slot.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Assumed {
-    /// The parameter.
-    pub(super) parameter: String,
-    /// What it was taken to be.
-    pub(super) value: Value,
-    /// How to say another one.
-    pub(super) help: String,
+pub(super) enum Filling {
+    One(Value),
+    /// One call for each of them.
+    Many(Vec<Value>),
 }
 
-/// Fills a tool's parameters from a clause.
-pub(super) fn fill(scene: Scene<'_>, ask: &Ask) -> Filled {
-    // What is made is named by its noun; what exists may be meant by it.
-    let from = match scene.profile.family {
-        Some(Family::Create | Family::Send) => ask.after_object,
-        _ => ask.after_verb,
+/// Words that may fill slots.
+#[derive(Clone, Debug)]
+struct Candidate {
+    fills: Vec<(usize, Filling)>,
+    tokens: Range<usize>,
+    score: f32,
+    /// The step that the value comes from.
+    link: Option<usize>,
+    is_guess: bool,
+}
+
+/// How a tool understands a clause.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    pub(super) tool: usize,
+    pub(super) score: f32,
+    /// The score of the verb and the nouns alone.
+    pub(super) words: f32,
+    pub(super) has_verb: bool,
+    pub(super) has_noun: bool,
+    pub(super) fillings: BTreeMap<usize, Filling>,
+    pub(super) missing: Vec<usize>,
+    /// Tokens that have no place.
+    pub(super) unplaced: Vec<usize>,
+    /// Tokens that are values or their cues.
+    pub(super) claimed: Vec<bool>,
+    pub(super) guessed: Vec<usize>,
+}
+
+/// What a clause is filled with.
+pub(super) struct Scene<'a> {
+    pub(super) query: &'a str,
+    pub(super) lexicon: &'a Lexicon,
+    pub(super) tools: &'a [Tool],
+    pub(super) memory: &'a Memory,
+    pub(super) weights: &'a Weights,
+}
+
+/// A clause and a tool.
+struct Filler<'a> {
+    scene: &'a Scene<'a>,
+    tokens: &'a [Token],
+    tool: &'a Tool,
+    verb: &'a [usize],
+    moments: &'a [Moment],
+    /// The loop's word and its noun: `every order`.
+    skipped: &'a [usize],
+}
+
+/// Reads a clause as a call of a tool. Slots in `blocked` are filled elsewhere.
+pub(super) fn fill(
+    scene: &Scene<'_>,
+    clause: &Clause,
+    tool: usize,
+    blocked: &[usize],
+    verb_score: f32,
+    state: Option<(&str, usize)>,
+) -> Reading {
+    let moments = find_moments(&clause.tokens, scene.lexicon);
+    let places: Vec<usize> =
+        clause.verb.as_ref().map(|verb| verb.places.clone()).unwrap_or_default();
+    let filler = Filler {
+        scene,
+        tokens: &clause.tokens,
+        tool: &scene.tools[tool],
+        verb: &places,
+        moments: &moments,
+        skipped: &[],
     };
-    let mut filler =
-        Filler { scan: Scan::read(scene, from), ask, used: BTreeSet::new(), assumed: Vec::new() };
-    filler.recall_adjectives();
-    filler.take_typed();
-    filler.take_lists();
-    filler.take_head();
-    filler.take_quotations();
-    filler.take_flags();
-    filler.refuse_days();
-    let ignored = filler.leftovers();
-    filler.take_topic();
-    filler.carry();
-    filler.imply_references();
-    filler.assume();
-    filler.require();
-    filler.require_change();
-    filler.finish(ignored)
-}
-
-/// A clause on its way to parameters.
-pub(super) struct Filler<'a> {
-    /// What cues and references gave.
-    pub(super) scan: Scan<'a>,
-    ask: &'a Ask,
-    used: BTreeSet<usize>,
-    /// What was derived by a rule.
-    pub(super) assumed: Vec<Assumed>,
+    filler.read(tool, blocked, verb_score, state)
 }
 
 impl Filler<'_> {
-    /// Takes up the words before the object, such as `a short …`: one may be a value.
-    fn recall_adjectives(&mut self) {
-        if matches!(self.scan.scene.profile.family, Some(Family::Create | Family::Send)) {
-            let before: Vec<usize> = (self.ask.after_verb..self.ask.after_object).collect();
-            self.scan.loose.splice(0..0, before);
-        }
-    }
-
-    /// Refuses a change that changes nothing.
-    fn require_change(&mut self) {
-        let profile = self.scan.scene.profile;
-        let changes =
-            || profile.properties.iter().enumerate().filter(|(_, it)| it.role != Role::Id);
-        if profile.family != Some(Family::Update)
-            || !self.scan.problems.is_empty()
-            || changes().next().is_none()
-        {
-            return;
-        }
-        if changes().all(|(at, _)| self.scan.values[at].is_none()) {
-            let parameters = changes().map(|(_, it)| it.name.clone()).collect();
-            self.scan.problems.push(Problem::NoChange { tool: self.tool(), parameters });
-        }
-    }
-
-    /// Returns the parameters of some roles that may still be filled.
-    pub(super) fn free(&self, is_fit: impl Fn(Role) -> bool) -> Vec<usize> {
-        (0..self.scan.values.len())
-            .filter(|it| self.scan.is_free(*it) && is_fit(self.scan.property(*it).role))
-            .collect()
-    }
-
-    fn unused(&self) -> Vec<usize> {
-        self.scan.loose.iter().filter(|it| !self.used.contains(it)).copied().collect()
-    }
-
-    fn token(&self, at: usize) -> &super::token::Token {
-        &self.scan.scene.tokens[at]
-    }
-
-    /// Gives words with a type of their own to the first parameter of that type.
-    fn take_typed(&mut self) {
-        let is_reversed = self.is_reversed();
-        for at in self.unused() {
-            if self.used.contains(&at) || self.token(at).kind == Kind::Quoted {
-                continue;
+    fn read(
+        &self,
+        tool: usize,
+        blocked: &[usize],
+        verb_score: f32,
+        state: Option<(&str, usize)>,
+    ) -> Reading {
+        let weights = self.scene.weights;
+        let mut candidates = self.candidates(state);
+        candidates
+            .retain(|candidate| candidate.fills.iter().all(|(slot, _)| !blocked.contains(slot)));
+        let (chosen, fill_score) = self.choose(&candidates);
+        let count = self.tokens.len();
+        let mut claimed = vec![false; count];
+        let mut fillings = BTreeMap::new();
+        let mut guessed = Vec::new();
+        for at in chosen {
+            let candidate = &candidates[at];
+            candidate.tokens.clone().for_each(|token| claimed[token] = true);
+            for (slot, filling) in &candidate.fills {
+                fillings.insert(*slot, filling.clone());
+                if candidate.is_guess {
+                    guessed.push(*slot);
+                }
             }
-            let mut free = self.free(|it| !matches!(it, Role::List | Role::Other | Role::Bool));
-            if is_reversed {
-                free.reverse();
-            }
-            let is_id = value::is_id_like(self.token(at));
-            let taken = free.into_iter().find_map(|property| {
-                let it = self.scan.property(property);
-                // A bare number may be the identifier of the thing itself, never of another.
-                let is_own = it.role != Role::Id
-                    || (is_id
-                        && !self.is_of_another(at, property)
-                        && self.scan.id_property(None) == Some(property)
-                        && self.may_identify(at));
-                let (value, len) = self
-                    .scan
-                    .typed(property, at)
-                    .filter(|_| is_own && (!it.is_text() || it.role == Role::Path))?;
-                Some((property, value, len))
+        }
+        let missing: Vec<usize> = (0..self.tool.slots.len())
+            .filter(|slot| {
+                self.tool.slots[*slot].is_required
+                    && !fillings.contains_key(slot)
+                    && !blocked.contains(slot)
+            })
+            .collect();
+        let unplaced: Vec<usize> =
+            (0..count).filter(|at| !claimed[*at] && self.cost(*at) >= weights.unplaced).collect();
+        let (noun_score, has_noun) = self.noun_score(&claimed);
+        let words = verb_score + noun_score;
+        let score = words + fill_score - weights.missing * count_f32(missing.len());
+        Reading {
+            tool,
+            score,
+            words,
+            has_verb: verb_score > 0.0,
+            has_noun,
+            fillings,
+            missing,
+            unplaced,
+            claimed,
+            guessed,
+        }
+    }
+
+    /// Scores the nouns of the tool in the words that are no values.
+    fn noun_score(&self, claimed: &[bool]) -> (f32, bool) {
+        let weights = self.scene.weights;
+        let lexicon = self.scene.lexicon;
+        let said: Vec<&str> = self
+            .tokens
+            .iter()
+            .enumerate()
+            .filter(|(at, token)| token.kind == Kind::Word && (!claimed[*at] || !self.is_text(*at)))
+            .map(|(_, token)| token.stem.as_str())
+            .collect();
+        let is_said = |noun: &String| {
+            said.iter().any(|word| lexicon.is_same_noun(noun, word)) || self.has_compound(noun)
+        };
+        let nouns = &self.tool.nouns;
+        if nouns.is_empty() {
+            return (0.0, false);
+        }
+        let found = nouns.iter().filter(|noun| is_said(noun)).count();
+        let absent = nouns.len() - found;
+        let about = said
+            .iter()
+            .filter(|word| {
+                self.tool.about.iter().any(|own| own.as_str() == **word)
+                    && !lexicon.fillers.has(word)
+            })
+            .count();
+        let score = weights.noun * count_f32(found).min(1.0)
+            + 0.5 * weights.noun * count_f32(found.saturating_sub(1)).min(1.0)
+            - weights.noun_missing * count_f32(absent)
+            + weights.about * count_f32(about.min(3));
+        (score, found > 0)
+    }
+
+    fn is_text(&self, _at: usize) -> bool {
+        true
+    }
+
+    /// Returns whether a noun of two words is said: `pull request` is `pr`.
+    fn has_compound(&self, noun: &str) -> bool {
+        let lexicon = self.scene.lexicon;
+        self.tokens.iter().enumerate().any(|(at, token)| {
+            let next = self.tokens.get(at + 1).map(|next| format!("{} {}", token.stem, next.stem));
+            token.kind == Kind::Word
+                && (lexicon.is_same_noun(&token.stem, noun)
+                    || next.is_some_and(|both| lexicon.is_same_noun(&both, noun)))
+                && !self.tool.nouns.iter().all(|own| own == noun)
+                && lexicon.is_compound_of(&token.stem, &self.tool.nouns)
+        })
+    }
+
+    /// Returns the cost of a token without a place.
+    fn cost(&self, at: usize) -> f32 {
+        let token = &self.tokens[at];
+        let lexicon = self.scene.lexicon;
+        let weights = self.scene.weights;
+        if token.kind == Kind::Mark || self.verb.contains(&at) || self.skipped.contains(&at) {
+            return 0.0;
+        }
+        if token.kind != Kind::Word {
+            return weights.unplaced * 2.0;
+        }
+        let is_known = lexicon.fillers.has(&token.lower)
+            || lexicon.prepositions.contains_key(&token.lower)
+            || self.tool.has_noun(&token.stem, lexicon)
+            || lexicon.soft.has(&token.lower)
+            || token.stem == self.tool.verb
+            || self.tool.verb.split(' ').any(|word| word == token.lower)
+            || lexicon.is_compound_of(&token.stem, &self.tool.nouns);
+        if is_known {
+            return 0.0;
+        }
+        let is_about = self.tool.about.contains(&token.stem)
+            || self.tool.slots.iter().any(|slot| slot.words.contains(&token.stem))
+            || lexicon.loops.has(&token.lower)
+            || lexicon.ranks.has(&token.lower)
+            || lexicon.concepts(&token.stem).iter().any(|concept| *concept == self.tool.verb);
+        if is_about { weights.unplaced * 0.25 } else { weights.unplaced }
+    }
+
+    /// Chooses candidates that do not overlap and fill each slot at most once.
+    fn choose(&self, candidates: &[Candidate]) -> (Vec<usize>, f32) {
+        #[derive(Clone)]
+        struct State {
+            slots: u64,
+            score: f32,
+            chosen: Vec<usize>,
+        }
+        let count = self.tokens.len();
+        let mut states: Vec<Vec<State>> = vec![Vec::new(); count + 1];
+        let mut by_start: Vec<Vec<usize>> = vec![Vec::new(); count + 1];
+        for (at, candidate) in candidates.iter().enumerate() {
+            by_start[candidate.tokens.start].push(at);
+        }
+        states[0].push(State { slots: 0, score: 0.0, chosen: Vec::new() });
+        for at in 0..count {
+            let mut here = std::mem::take(&mut states[at]);
+            here.sort_by(|a, b| b.score.total_cmp(&a.score));
+            let mut seen: Vec<u64> = Vec::new();
+            here.retain(|state| {
+                let is_new = !seen.contains(&state.slots);
+                seen.push(state.slots);
+                is_new
             });
-            if let Some((property, value, len)) = taken {
-                self.scan.values[property] = Some(value);
-                self.used.extend(at..at + len);
-            }
-        }
-    }
-
-    /// Returns whether the word before an identifier says that it is one of something else.
-    fn is_of_another(&self, at: usize, property: usize) -> bool {
-        let tokens = self.scan.scene.tokens;
-        let noun = tokens[..at].iter().rev().take(3).find(|it| {
-            let is_link = it.stem == "id" || it.is("number") || it.is("with") || it.is("no");
-            it.kind == Kind::Word && !is_link
-        });
-        let vocabulary = self.scan.scene.vocabulary;
-        let Some(stem) = noun.map(|it| &it.stem).filter(|it| vocabulary.nouns.contains(*it)) else {
-            return false;
-        };
-        let profile = self.scan.scene.profile;
-        let means = |noun: &String| {
-            noun == stem || vocabulary.kinds.get(stem).is_some_and(|it| it.contains(noun))
-        };
-        let it = self.scan.property(property);
-        let is_own = match &it.noun {
-            Some(noun) => means(noun),
-            None => profile.is_about(stem),
-        };
-        !is_own && !profile.verbs.contains(stem)
-    }
-
-    /// Returns whether a loose word may identify the thing that a clause is about.
-    fn may_identify(&self, at: usize) -> bool {
-        let is_existing = self.scan.scene.profile.family != Some(Family::Create);
-        self.token(at).kind == Kind::Id || (is_existing && self.token(at).kind == Kind::Number)
-    }
-
-    /// `subtract 3 from 10` says the second number first.
-    fn is_reversed(&self) -> bool {
-        let tokens = self.scan.scene.tokens;
-        let is_taking = self.ask.verb.as_deref().is_some_and(|it| {
-            ["subtract", "deduct", "take", "minus"].iter().any(|word| words::stem(word) == it)
-        });
-        is_taking && tokens.iter().any(|it| it.is("from"))
-    }
-
-    /// Gives what is left of numbers, addresses and capitalised words to lists of them.
-    fn take_lists(&mut self) {
-        for property in self.free(|it| it == Role::List) {
-            let it = self.scan.property(property);
-            let fitting: Vec<usize> = self
-                .unused()
-                .into_iter()
-                .filter(|at| match it.item {
-                    Role::Number | Role::Integer => self.token(*at).kind == Kind::Number,
-                    Role::Email => self.token(*at).kind == Kind::Email,
-                    Role::Path => self.token(*at).kind == Kind::Path,
-                    _ => false,
-                })
-                .collect();
-            let items: Vec<Value> = fitting
-                .iter()
-                .filter_map(|at| match it.item {
-                    Role::Email | Role::Path => Some(value::literal(&self.token(*at).value)),
-                    role => {
-                        value::number(self.token(*at)).and_then(|it| value::typed_number(it, role))
+            here.truncate(BEAM);
+            let cost = self.cost(at);
+            for state in here {
+                for index in &by_start[at] {
+                    let candidate = &candidates[*index];
+                    let slots = candidate
+                        .fills
+                        .iter()
+                        .fold(0_u64, |mask, (slot, _)| mask | 1 << (slot % 64));
+                    if slots & state.slots != 0 {
+                        continue;
                     }
-                })
-                .collect();
-            if !items.is_empty() {
-                self.scan.values[property] = Some(Value::Array(items));
-                self.used.extend(fitting);
+                    let needed = candidate
+                        .fills
+                        .iter()
+                        .filter(|(slot, _)| self.tool.slots[*slot].is_required)
+                        .count();
+                    let mut chosen = state.chosen.clone();
+                    chosen.push(*index);
+                    let score = state.score
+                        + candidate.score
+                        + self.scene.weights.required * count_f32(needed);
+                    states[candidate.tokens.end].push(State {
+                        slots: state.slots | slots,
+                        score,
+                        chosen,
+                    });
+                }
+                states[at + 1].push(State { score: state.score - cost, ..state });
             }
+        }
+        let best = states[count].iter().max_by(|a, b| a.score.total_cmp(&b.score));
+        best.map(|state| (state.chosen.clone(), state.score)).unwrap_or_default()
+    }
+
+    fn candidates(&self, state: Option<(&str, usize)>) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        for (at, slot) in self.tool.slots.iter().enumerate() {
+            match slot.kind {
+                SlotKind::Choice => self.add_choices(at, slot, state, &mut candidates),
+                SlotKind::Flag => self.add_flags(at, slot, &mut candidates),
+                SlotKind::Moment => self.add_moments(at, slot, &mut candidates),
+                _ => self.add_typed(at, slot, &mut candidates),
+            }
+            if slot.is_free() || slot.kind == SlotKind::Id && !slot.is_numeric {
+                self.add_cued(at, slot, &mut candidates);
+                self.add_examples(at, slot, &mut candidates);
+                self.add_bare(at, slot, &mut candidates);
+            }
+            self.add_references(at, slot, &mut candidates);
+        }
+        self.add_pairs(&mut candidates);
+        self.add_slugs(&mut candidates);
+        candidates
+    }
+
+    fn one(&self, slot: usize, value: Value, tokens: Range<usize>, score: f32) -> Candidate {
+        let value =
+            if self.tool.slots[slot].is_list && !value.is_array() { json!([value]) } else { value };
+        Candidate {
+            fills: vec![(slot, Filling::One(value))],
+            tokens,
+            score,
+            link: None,
+            is_guess: false,
         }
     }
 
-    /// Gives the words right after the object to the parameter that names it.
-    fn take_head(&mut self) {
-        let Some(property) = self.head_property() else { return };
-        let tokens = self.scan.scene.tokens;
-        let unused: Vec<usize> =
-            self.unused().into_iter().filter(|it| *it >= self.ask.after_object).collect();
-        let start =
-            unused.iter().position(|at| !self.is_idle_before_head(*at)).unwrap_or(unused.len());
-        let Some(&first) = unused.get(start) else { return };
-        // `3 authors` are that many, and none of that name.
-        let is_count = tokens[first].kind == Kind::Number
-            && matches!(self.scan.property(property).role, Role::Name | Role::Title);
-        if is_count {
-            return;
+    /// Returns whether a word announces a value of a slot: its name, a synonym, or the noun of an id.
+    fn is_cue(&self, token: &Token, slot: &Slot) -> bool {
+        let lexicon = self.scene.lexicon;
+        if token.kind != Kind::Word {
+            return false;
         }
-        let whole = first + value::contiguous(self.scan.scene.query, &tokens[first..]);
-        let unused: Vec<usize> = unused.into_iter().filter(|it| *it < whole).collect();
-        let mut end = first;
-        for &at in &unused[start..] {
-            let token = &tokens[at];
-            let next = tokens.get(at + 1).filter(|_| unused.contains(&(at + 1)));
-            let joins = (words::is_preposition(&token.lower) || token.is_separator())
-                && next.is_some_and(|it| it.is_capitalised() || words::is_determiner(&it.lower))
-                && self.scan.property(property).role == Role::Title;
-            let is_word =
-                matches!(token.kind, Kind::Word | Kind::Quoted | Kind::Number | Kind::Path)
-                    && !words::is_preposition(&token.lower)
-                    && !token.is_separator();
-            let is_initial = token.is_mark(".") && at > first && self.is_initial(at);
-            let is_day =
-                words_for_days(&token.lower) && !self.free(|it| it == Role::Date).is_empty();
-            if at != end
-                || is_day
-                || !(is_word || joins || is_initial)
-                || self.leaves_name(property, first, at)
-            {
-                break;
+        let name = slot.field.as_ref().unwrap_or(&slot.parameter).to_lowercase();
+        let generic = match slot.kind {
+            SlotKind::Title => "title",
+            SlotKind::Text => "body",
+            SlotKind::Query => "query",
+            _ => "",
+        };
+        let own = lexicon.cues.get(&name).or_else(|| lexicon.cues.get(generic));
+        let is_listed = own.is_some_and(|cues| cues.iter().any(|cue| *cue == token.lower));
+        let is_named = slot
+            .words
+            .last()
+            .is_some_and(|word| *word == token.stem && !lexicon.fillers.has(&token.lower));
+        let is_noun = slot.kind == SlotKind::Id
+            && slot
+                .nouns(self.tool, lexicon)
+                .iter()
+                .any(|noun| lexicon.is_same_noun(noun, &token.stem));
+        is_listed || is_named || is_noun
+    }
+
+    /// Returns what the words before a place say about a slot, and where they begin.
+    fn context(&self, at: usize, slot: &Slot) -> (f32, usize) {
+        let weights = self.scene.weights;
+        let lexicon = self.scene.lexicon;
+        let is_link = |token: &Token| {
+            matches!(
+                token.lower.as_str(),
+                "the"
+                    | "a"
+                    | "an"
+                    | ":"
+                    | "="
+                    | "#"
+                    | "("
+                    | "of"
+                    | "is"
+                    | "are"
+                    | "be"
+                    | "my"
+                    | "our"
+                    | "number"
+                    | "called"
+                    | "named"
+                    | "id"
+            ) && token.kind != Kind::Quoted
+        };
+        let mut start = at;
+        while start > 0 && is_link(&self.tokens[start - 1]) {
+            start -= 1;
+        }
+        let Some(before) = start.checked_sub(1) else { return (0.0, at) };
+        let token = &self.tokens[before];
+        let named = self.tokens[start..at].iter().position(|token| self.is_cue(token, slot));
+        if self.is_cue(token, slot) && !lexicon.prepositions.contains_key(&token.lower) {
+            let further = before.checked_sub(1).filter(|place| {
+                matches!(self.tokens[*place].lower.as_str(), "with" | "as" | "to" | "the" | "its")
+            });
+            return (weights.cue, further.unwrap_or(before));
+        }
+        if named.is_some() {
+            return (weights.cue, start);
+        }
+        // A preposition may stand before a noun of the slot: `to issue 13`.
+        if let Some(names) = lexicon.prepositions.get(&token.lower) {
+            let start = before;
+            if self.has_name(slot, names) || slot.parameter.eq_ignore_ascii_case(&token.lower) {
+                return (weights.preposition, start);
             }
-            end = at + 1;
+            let is_elsewhere = self.tool.slots.iter().any(|other| {
+                other.parameter != slot.parameter
+                    && (self.has_name(other, names)
+                        || other.parameter.eq_ignore_ascii_case(&token.lower))
+            });
+            return (if is_elsewhere { -weights.foreign } else { 0.0 }, start);
         }
-        while end > first
-            && matches!(
-                tokens[end - 1].lower.as_str(),
-                "with" | "please" | "whose" | "set" | "has" | "having"
-            )
+        (0.0, at)
+    }
+
+    fn has_name(&self, slot: &Slot, names: &[String]) -> bool {
+        let parameter = slot.parameter.to_lowercase();
+        names.iter().any(|name| {
+            *name == parameter || slot.words.last().is_some_and(|word| *word == stem(name))
+        })
+    }
+
+    fn add_typed(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
+        let weights = self.scene.weights;
+        let mut place = 0;
+        while place < self.tokens.len() {
+            let Some((value, fit)) = self.typed_value(place, slot) else {
+                place += 1;
+                continue;
+            };
+            let mut fit = fit;
+            let mut end = place + 1;
+            if slot.is_numeric {
+                let unit = self.unit_after(place, slot);
+                fit += unit.1;
+                end += unit.0;
+            }
+            let (context, start) = self.context(place, slot);
+            let score = weights.typed + fit + context;
+            let value = self.convert(value, place, slot);
+            candidates.push(self.one(at, value.clone(), start..end, score));
+            // `12, 13 and 14`: more of the same kind.
+            let (values, last) = self.run(place, slot, value);
+            if values.len() > 1 {
+                let filling = if slot.is_list {
+                    Filling::One(Value::Array(values))
+                } else {
+                    Filling::Many(values)
+                };
+                candidates.push(Candidate {
+                    fills: vec![(at, filling)],
+                    tokens: start..last,
+                    score: score + weights.unplaced,
+                    link: None,
+                    is_guess: false,
+                });
+            }
+            place += 1;
+        }
+    }
+
+    /// Reads on behind a value: separators, and values of the same kind.
+    fn run(&self, first: usize, slot: &Slot, value: Value) -> (Vec<Value>, usize) {
+        let mut values = vec![value];
+        let mut end = first + 1;
+        loop {
+            let mut next = end;
+            while self.tokens.get(next).is_some_and(|token| {
+                token.is_separator()
+                    || next > end
+                        && (matches!(token.lower.as_str(), "of" | "in" | "the" | "also" | "for")
+                            || self.tool.has_noun(&token.stem, self.scene.lexicon))
+            }) {
+                next += 1;
+            }
+            let is_same =
+                self.tokens.get(next).is_some_and(|token| token.kind == self.tokens[first].kind);
+            if next == end || !is_same {
+                return (values, end);
+            }
+            let Some((value, _)) = self.typed_value(next, slot) else { return (values, end) };
+            values.push(value);
+            end = next + 1;
+        }
+    }
+
+    /// Returns the value that one token gives a slot, and how well it fits.
+    fn typed_value(&self, at: usize, slot: &Slot) -> Option<(Value, f32)> {
+        let weights = self.scene.weights;
+        let token = &self.tokens[at];
+        let text = || Value::String(token.value.clone());
+        if self.moments.iter().any(|moment| {
+            moment.tokens.contains(&at)
+                && token.kind != Kind::Quoted
+                && !(slot.is_numeric && moment.is_relative)
+        }) && slot.kind != SlotKind::Word
         {
-            end -= 1;
-        }
-        if tokens[first..end].iter().all(|it| words::is_idle(&it.lower) || it.kind == Kind::Mark) {
-            return;
-        }
-        let result = self.scan.result_at(property, end - 1).filter(|_| end - first <= 2);
-        let text =
-            value::text(self.scan.scene.query, &tokens[first..end]).map(|it| value::literal(&it));
-        if let Some(text) = result.or(text) {
-            self.scan.values[property] = Some(text);
-            self.used.extend(first..end);
-        }
-    }
-
-    /// Returns whether the full stop at `at` shortens a name: `J. Smith`.
-    fn is_initial(&self, at: usize) -> bool {
-        let is_short = at
-            .checked_sub(1)
-            .is_some_and(|it| self.token(it).is_capitalised() && self.token(it).value.len() <= 3);
-        is_short
-            && self.scan.scene.tokens.get(at + 1).is_some_and(super::token::Token::is_capitalised)
-    }
-
-    /// Returns whether a capitalised name is over: `Alice from Berlin`.
-    fn leaves_name(&self, property: usize, first: usize, at: usize) -> bool {
-        let token = self.token(at);
-        let is_particle = matches!(
-            token.lower.as_str(),
-            "de" | "da" | "di" | "van" | "von" | "der" | "den" | "la" | "le" | "el" | "bin"
-        );
-        self.scan.property(property).role == Role::Name
-            && self.token(first).is_capitalised()
-            && token.kind == Kind::Word
-            && !token.is_capitalised()
-            && !is_particle
-    }
-
-    fn is_idle_before_head(&self, at: usize) -> bool {
-        let token = self.token(at);
-        let is_known = self.ask.object.contains(&token.stem) && token.kind == Kind::Word;
-        let is_tie = ["for", "at", "of", "with"].iter().any(|it| token.is(it));
-        is_known
-            || token.kind == Kind::Mark
-            || words::is_determiner(&token.lower)
-            || (is_tie && self.scan.scene.profile.family != Some(Family::Create))
-    }
-
-    /// Returns the parameter that the words right after the object fill.
-    fn head_property(&self) -> Option<usize> {
-        let family = self.scan.scene.profile.family;
-        if matches!(family, Some(Family::Update | Family::Delete)) {
             return None;
         }
-        let name = self.free(|it| matches!(it, Role::Name | Role::Title)).into_iter().next();
-        let text = || {
-            self.free(|it| matches!(it, Role::Text | Role::Content | Role::Path))
-                .into_iter()
-                .find(|it| self.scan.property(*it).is_required)
+        match (slot.kind, token.kind) {
+            (SlotKind::Email, Kind::Email) | (SlotKind::Url, Kind::Url) => {
+                Some((text(), weights.form * 0.5))
+            }
+            (SlotKind::Word, Kind::Email) => Some((text(), -0.2)),
+            (SlotKind::Query, Kind::Email | Kind::Code) => Some((text(), -0.2)),
+            (SlotKind::Path, Kind::Path | Kind::Glob) => {
+                Some((text(), if token.kind == Kind::Glob { -0.5 } else { 0.2 }))
+            }
+            (SlotKind::Path, Kind::Quoted) if !token.value.contains(' ') => Some((text(), -0.2)),
+            (SlotKind::Word, Kind::Glob) => {
+                let is_pattern = slot.words.iter().any(|word| word == "pattern");
+                is_pattern.then(|| (text(), weights.form))
+            }
+            (SlotKind::Word, Kind::Path) => {
+                let is_pattern =
+                    slot.words.iter().any(|word| word == "pattern") && token.value.starts_with('.');
+                is_pattern.then(|| (json!(format!("**/*{}", token.value)), weights.form))
+            }
+            (SlotKind::Word, Kind::Slug) => Some((text(), -0.2)),
+            (SlotKind::Word | SlotKind::Title, Kind::Code) => Some((text(), -0.3)),
+            (SlotKind::Id, Kind::Number) if slot.is_numeric => Some((
+                Value::Number(number(&token.value)?),
+                if token.value.starts_with('#') { weights.form } else { 0.0 },
+            )),
+            (SlotKind::Id, Kind::Code | Kind::Id) if !slot.is_numeric => {
+                Some((text(), self.id_fit(&token.value, slot)))
+            }
+            (SlotKind::Id, Kind::Number) => {
+                Some((text(), if token.value.len() > 5 { 0.2 } else { -0.4 }))
+            }
+            (SlotKind::Number, Kind::Number) => Some((Value::Number(number(&token.value)?), 0.0)),
+            (SlotKind::Number, Kind::Word) => {
+                let small = self.scene.lexicon.small_number(&token.lower)?;
+                // `one` is mostly no number.
+                (small != 1).then(|| (json!(small), -0.3))
+            }
+            (SlotKind::Text | SlotKind::Title | SlotKind::Query, Kind::Quoted) => {
+                Some((text(), weights.quoted))
+            }
+            (SlotKind::Word, Kind::Quoted) => Some((text(), weights.quoted * 0.5)),
+            _ => None,
+        }
+    }
+
+    /// Returns how well a code fits the examples and the nouns of an id.
+    fn id_fit(&self, code: &str, slot: &Slot) -> f32 {
+        let weights = self.scene.weights;
+        if !slot.examples.is_empty() {
+            let is_fit = slot.examples.iter().any(|example| has_form(code, example));
+            return if is_fit { weights.form } else { -2.0 * weights.form };
+        }
+        let prefix: String =
+            code.chars().take_while(char::is_ascii_alphabetic).collect::<String>().to_lowercase();
+        let nouns = slot.nouns(self.tool, self.scene.lexicon);
+        let is_prefix = !prefix.is_empty()
+            && nouns.iter().any(|noun| {
+                noun.starts_with(&prefix)
+                    || self
+                        .scene
+                        .lexicon
+                        .synonyms(noun)
+                        .iter()
+                        .any(|other| other.starts_with(&prefix))
+            });
+        if is_prefix { weights.form * 0.5 } else { 0.0 }
+    }
+
+    /// Returns how many words behind a number are its unit, and how well they fit.
+    fn unit_after(&self, at: usize, slot: &Slot) -> (usize, f32) {
+        let weights = self.scene.weights;
+        let Some(next) = self.tokens.get(at + 1).filter(|token| token.kind == Kind::Word) else {
+            return (0, 0.0);
         };
-        let is_list = family == Some(Family::List);
-        name.filter(|_| !is_list).or_else(text)
+        let lexicon = self.scene.lexicon;
+        let is_unit = slot.words.contains(&next.stem)
+            || slot.about.contains(&next.stem)
+            || lexicon.unit(&next.lower).is_some_and(|unit| {
+                self.slot_unit(slot) == Some(unit) || self.slot_unit(slot).is_some()
+            });
+        let mut fit = if is_unit { weights.preposition } else { 0.0 };
+        // `the first 20 lines`: words of the description on both sides.
+        let before = at.checked_sub(1).map(|place| &self.tokens[place]);
+        if before.is_some_and(|token| {
+            token.kind == Kind::Word
+                && slot.about.contains(&token.stem)
+                && !self.scene.lexicon.prepositions.contains_key(&token.lower)
+        }) {
+            fit += weights.preposition;
+        }
+        (usize::from(is_unit), fit)
     }
 
-    /// Gives quotations that no cue announced to the texts that are missing.
-    fn take_quotations(&mut self) {
-        for at in self.unused() {
-            if self.token(at).kind != Kind::Quoted {
+    fn slot_unit(&self, slot: &Slot) -> Option<&'static str> {
+        slot.parameter
+            .rsplit('_')
+            .next()
+            .and_then(|word| self.scene.lexicon.unit(&word.to_lowercase()))
+    }
+
+    /// Converts `2 hours` to the unit of the slot.
+    fn convert(&self, value: Value, at: usize, slot: &Slot) -> Value {
+        let said = self.tokens.get(at + 1).and_then(|token| self.scene.lexicon.unit(&token.lower));
+        let (Some(said), Some(wanted), Some(amount)) = (said, self.slot_unit(slot), value.as_f64())
+        else {
+            return value;
+        };
+        let factor = |unit: &str| match unit {
+            "hours" => 3600.0,
+            "minutes" => 60.0,
+            _ => 1.0,
+        };
+        let amount = amount * factor(said) / factor(wanted);
+        if amount.fract() == 0.0 {
+            return json!(format!("{amount:.0}").parse::<i64>().unwrap_or_default());
+        }
+        Number::from_f64(amount).map_or(value, Value::Number)
+    }
+
+    fn add_choices(
+        &self,
+        at: usize,
+        slot: &Slot,
+        state: Option<(&str, usize)>,
+        candidates: &mut Vec<Candidate>,
+    ) {
+        let weights = self.scene.weights;
+        for choice in &slot.choices {
+            let words: Vec<String> =
+                choice.split(['_', '-', ' ']).map(|word| stem(&word.to_lowercase())).collect();
+            if let Some((value, place)) = state
+                && value == choice
+            {
+                candidates.push(self.one(
+                    at,
+                    json!(choice),
+                    place..place + 1,
+                    weights.choice * 2.0,
+                ));
+            }
+            for place in 0..self.tokens.len() {
+                let is_said = words.iter().enumerate().all(|(offset, word)| {
+                    self.tokens.get(place + offset).is_some_and(|token| {
+                        token.kind == Kind::Word && token.stem == *word
+                            || matches!(token.kind, Kind::Code) && token.lower == *word
+                    })
+                });
+                if !is_said || self.verb.contains(&place) && state.is_some() {
+                    continue;
+                }
+                // The verb itself is no choice unless the choice is an action: `squash`.
+                if self.verb.contains(&place) && self.tokens[place].stem == self.tool.verb {
+                    continue;
+                }
+                let (context, start) = self.context(place, slot);
+                candidates.push(self.one(
+                    at,
+                    json!(choice),
+                    start..place + words.len(),
+                    weights.choice + context.max(0.0),
+                ));
+            }
+        }
+    }
+
+    fn add_flags(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
+        let name: Vec<&String> = slot.words.iter().collect();
+        for place in 0..self.tokens.len() {
+            let is_said = name.iter().enumerate().all(|(offset, word)| {
+                self.tokens
+                    .get(place + offset)
+                    .is_some_and(|token| token.kind == Kind::Word && token.stem == **word)
+            });
+            if is_said && !self.verb.contains(&place) {
+                let is_negated = place > 0
+                    && (self.tokens[place - 1].is("not") || self.tokens[place - 1].is("no"));
+                let start = place - usize::from(is_negated);
+                candidates.push(self.one(
+                    at,
+                    json!(!is_negated),
+                    start..place + name.len(),
+                    self.scene.weights.choice,
+                ));
+            }
+        }
+    }
+
+    fn add_moments(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
+        let weights = self.scene.weights;
+        let is_end = slot.words.iter().any(|word| word == "end" || word == "until");
+        let days: Vec<&Moment> =
+            self.moments.iter().filter(|moment| moment.day.is_some()).collect();
+        let times: Vec<&Moment> =
+            self.moments.iter().filter(|moment| moment.time.is_some()).collect();
+        let write = |day, time| json!(write_moment(day, time, &slot.description, slot.with_time));
+        let place = if is_end { 1 } else { 0 };
+        let recalled = || self.recalled_day();
+        let day = days.get(place).or_else(|| days.first());
+        let time = if slot.with_time { times.get(place) } else { None };
+        let is_second = days.len() > 1 || time.is_some();
+        if is_end && !is_second {
+            return;
+        }
+        let Some(day_value) = day.and_then(|moment| moment.day).or_else(recalled) else { return };
+        let value = write(day_value, time.and_then(|moment| moment.time));
+        let own_day = days.get(place).copied();
+        let first = own_day
+            .map(|moment| moment.tokens.start)
+            .into_iter()
+            .chain(time.map(|moment| moment.tokens.start))
+            .min();
+        let last = own_day
+            .map(|moment| moment.tokens.end)
+            .into_iter()
+            .chain(time.map(|moment| moment.tokens.end))
+            .max();
+        let (Some(first), Some(last)) = (first, last) else { return };
+        // A time apart from its day claims only itself, because values may stand between them.
+        let first =
+            if last - first > 6 { time.map_or(first, |moment| moment.tokens.start) } else { first };
+        let (mut context, start) = self.context(first, slot);
+        if context < 0.0 && is_end {
+            context = 0.0;
+        }
+        candidates.push(self.one(at, value, start..last, weights.typed + weights.form + context));
+    }
+
+    /// Returns the day of an earlier step: `at 11:00 that day`.
+    fn recalled_day(&self) -> Option<chrono::NaiveDate> {
+        self.scene
+            .memory
+            .steps
+            .iter()
+            .rev()
+            .flat_map(|step| step.parameters.values())
+            .find_map(|value| value.as_str()?.get(..10)?.parse().ok())
+    }
+
+    /// Adds texts behind cues: `titled X`, `saying X`.
+    fn add_cued(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
+        let weights = self.scene.weights;
+        let lexicon = self.scene.lexicon;
+        for place in 0..self.tokens.len() {
+            let token = &self.tokens[place];
+            let is_preposition = lexicon.prepositions.contains_key(&token.lower);
+            let names = lexicon.prepositions.get(&token.lower);
+            let is_own = names.is_some_and(|names| self.has_name(slot, names))
+                || is_preposition && slot.parameter.eq_ignore_ascii_case(&token.lower);
+            let is_cue = self.is_cue(token, slot);
+            if !is_cue && !is_own
+                || self.verb.contains(&place)
+                    && place + 1 < self.tokens.len()
+                    && !lexicon.states.contains_key(&token.lower)
+                    && !is_state_cue(token, lexicon)
+            {
                 continue;
             }
-            let free = self.free(|it| {
-                matches!(it, Role::Name | Role::Title | Role::Content | Role::Text | Role::Path)
-            });
-            let property = free.into_iter().find(|it| self.scan.property(*it).is_required);
-            if let Some(property) = property {
-                self.scan.values[property] = Some(value::literal(&self.token(at).value));
-                self.used.insert(at);
+            let mut value = place + 1;
+            while self.tokens.get(value).is_some_and(|token| {
+                token.is_mark(":")
+                    || token.is_mark("=")
+                    || matches!(
+                        token.lower.as_str(),
+                        "is" | "of" | "as" | "the" | "a" | "an" | "it"
+                    ) && token.kind == Kind::Word
+                        && slot.kind != SlotKind::Text
+                    || token.kind == Kind::Word && self.is_cue(token, slot) && value == place + 1
+            }) {
+                value += 1;
             }
-        }
-    }
-
-    /// Sets a flag that the clause names with other words of its name: `unpublished`.
-    fn take_flags(&mut self) {
-        for property in self.free(|it| it == Role::Bool) {
-            let it = self.scan.property(property);
-            let denied = self.unused().into_iter().find(|at| {
-                self.token(*at)
-                    .lower
-                    .strip_prefix("un")
-                    .is_some_and(|rest| it.words.contains(&words::stem(rest)))
-            });
-            let named = self.unused().into_iter().find(|at| {
-                it.words.contains(&self.token(*at).stem) && !words::is_idle(&self.token(*at).lower)
-            });
-            if let Some(at) = denied.or(named) {
-                self.scan.values[property] = Some(Value::Bool(denied.is_none()));
-                self.used.insert(at);
-            }
-        }
-    }
-
-    /// Refuses `tomorrow` where only a date will do: nobody here knows what day it is.
-    fn refuse_days(&mut self) {
-        let day = self.unused().into_iter().find(|at| words_for_days(&self.token(*at).lower));
-        let Some(at) = day else { return };
-        let Some(property) = self.free(|it| it == Role::Date).into_iter().next() else { return };
-        let (tool, parameter) = (self.tool(), self.scan.property(property).name.clone());
-        let (said, expected) =
-            (self.token(at).value.clone(), "an ISO date such as `2026-01-31`".to_owned());
-        self.scan.blocked.insert(property);
-        self.used.insert(at);
-        self.scan.problems.push(Problem::Unfit { tool, parameter, said, expected });
-    }
-
-    fn tool(&self) -> String {
-        self.scan.scene.profile.name.clone()
-    }
-
-    /// Collects the words that nothing was made of. What reads like something to do is a problem.
-    fn leftovers(&mut self) -> Vec<String> {
-        let mut runs: Vec<(usize, usize)> = Vec::new();
-        for at in self.unused() {
-            if self.is_meaningless(at) {
+            let Some(first) = self.tokens.get(value) else { continue };
+            let score = if is_cue && !is_preposition { weights.cue } else { weights.preposition };
+            let start = place
+                - usize::from(
+                    place > 0
+                        && matches!(
+                            self.tokens[place - 1].lower.as_str(),
+                            "with" | "the" | "and" | "," | "as" | "("
+                        ),
+                );
+            if first.kind == Kind::Quoted {
+                candidates.push(self.one(
+                    at,
+                    json!(first.value),
+                    start..value + 1,
+                    score + weights.typed + weights.quoted,
+                ));
                 continue;
             }
-            match runs.last_mut() {
-                Some((_, end)) if *end == at => *end = at + 1,
-                _ => runs.push((at, at + 1)),
+            if slot.kind == SlotKind::Id && !matches!(first.kind, Kind::Word) {
+                continue;
             }
-        }
-        let mut ignored = Vec::new();
-        for (from, to) in runs {
-            let tokens = self.scan.scene.tokens;
-            let said = value::text(self.scan.scene.query, &tokens[from..to]).unwrap_or_default();
-            let is_joined = from.checked_sub(1).is_some_and(|it| tokens[it].is_separator());
-            let is_typed = tokens[from..to].iter().any(|it| it.kind != Kind::Word);
-            if is_joined || is_typed || self.scan.scene.profile.acts() {
-                self.scan.problems.push(Problem::Leftover { words: said });
-            } else {
-                ignored.push(said);
+            if slot.kind == SlotKind::Id
+                || !is_cue && !matches!(first.kind, Kind::Word | Kind::Slug | Kind::Email)
+            {
+                continue;
             }
-        }
-        ignored
-    }
-
-    fn is_meaningless(&self, at: usize) -> bool {
-        let token = self.token(at);
-        let profile = self.scan.scene.profile;
-        let stem = &token.stem;
-        let tokens = self.scan.scene.tokens;
-        let before = at.checked_sub(1).map(|it| &tokens[it]);
-        let next = tokens.get(at + 1);
-        // `2 boxes of …` counts, `costing $20` announces what is taken.
-        let is_measure = before.is_some_and(|it| value::number(it).is_some())
-            && next.is_some_and(|it| it.is("of"))
-            && words::is_plural(&token.lower);
-        let announces = token.lower.ends_with("ing") && self.used.contains(&(at + 1));
-        token.kind == Kind::Mark
-            || (token.kind == Kind::Word
-                && (is_measure
-                    || announces
-                    || words::is_idle(&token.lower)
-                    || words::is_preposition(&token.lower)
-                    || self.ask.object.contains(stem)
-                    || profile.is_about(stem)
-                    || profile.others.contains(stem)
-                    || profile.about.contains(stem)
-                    || words::is_result(stem)))
-    }
-
-    fn require(&mut self) {
-        for property in self.free(|_| true) {
-            let it = self.scan.property(property);
-            if it.is_required {
-                let hint = explain::hint(self.scan.scene.profile, it);
-                let (tool, parameter) = (self.tool(), it.name.clone());
-                self.scan.problems.push(Problem::Missing { tool, parameter, hint });
+            for end in self.extents(value, slot) {
+                let text = self.slice(value..end);
+                let length = weights.length * count_f32(end - value);
+                let bonus = if slot.kind == SlotKind::Text { length } else { -length };
+                let penalty = if is_cue { 0.0 } else { 0.3 };
+                let value = self.as_value(text, slot);
+                candidates.push(self.one(
+                    at,
+                    value,
+                    start..end,
+                    score + weights.typed * 0.6 + bonus - penalty,
+                ));
             }
         }
     }
 
-    fn finish(self, ignored: Vec<String>) -> Filled {
-        let scan = self.scan;
-        let profile = scan.scene.profile;
-        let links = scan.scene.memory.steps_in(scan.values.iter().flatten());
-        let mut name = None;
-        for role in [Role::Name, Role::Title] {
-            let at = profile.properties.iter().position(|it| it.role == role);
-            name = name.or_else(|| {
-                at.and_then(|it| scan.values[it].as_ref()?.as_str().map(str::to_owned))
+    fn as_value(&self, text: String, slot: &Slot) -> Value {
+        if slot.is_numeric {
+            return number(&text).map_or(Value::Null, Value::Number);
+        }
+        Value::String(text)
+    }
+
+    /// Returns where a text that begins at a place may end: before marks, cues and prepositions.
+    fn extents(&self, start: usize, slot: &Slot) -> Vec<usize> {
+        let lexicon = self.scene.lexicon;
+        let mut ends = Vec::new();
+        for place in start + 1..self.tokens.len() {
+            let token = &self.tokens[place];
+            let is_stop = token.kind == Kind::Mark && !matches!(token.value.as_str(), "-" | "'")
+                || lexicon.prepositions.contains_key(&token.lower) && token.kind == Kind::Word
+                || token.is_separator()
+                || lexicon.soft.has(&token.lower)
+                || self.tool.slots.iter().any(|other| {
+                    other.parameter != slot.parameter
+                        && other.is_free()
+                        && self.is_cue(token, other)
+                })
+                || !matches!(token.kind, Kind::Word | Kind::Mark | Kind::Quoted)
+                || self.tool.has_noun(&token.stem, lexicon);
+            if is_stop && ends.len() + 1 < EXTENTS {
+                ends.push(place);
+            }
+        }
+        ends.push(self.tokens.len());
+        for end in &mut ends {
+            while *end > start + 1
+                && (lexicon.soft.has(&self.tokens[*end - 1].lower)
+                    || self.tokens[*end - 1].is_mark(",")
+                    || self.tokens[*end - 1].is("and"))
+            {
+                *end -= 1;
+            }
+        }
+        ends.dedup();
+        ends
+    }
+
+    /// Returns the words of a range as the query has them.
+    fn slice(&self, range: Range<usize>) -> String {
+        let tokens = &self.tokens[range];
+        let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else {
+            return String::new();
+        };
+        if tokens.len() == 1 && first.kind == Kind::Quoted {
+            return first.value.clone();
+        }
+        if first.start < last.end && tokens.windows(2).all(|pair| pair[0].end <= pair[1].start) {
+            return self.scene.query[first.start..last.end].to_owned();
+        }
+        tokens.iter().map(|token| token.value.as_str()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Adds values that the description shows, and words before the slot's noun: `the front door`.
+    fn add_examples(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
+        let weights = self.scene.weights;
+        if slot.kind != SlotKind::Word {
+            return;
+        }
+        let noun = slot.words.last().cloned().unwrap_or_default();
+        let shown = self
+            .tool
+            .slots
+            .iter()
+            .chain(self.scene.tools.iter().flat_map(|tool| &tool.slots))
+            .filter(|other| other.words == slot.words)
+            .flat_map(|other| &other.examples);
+        let shown: Vec<&String> = shown.collect();
+        if shown.is_empty() && noun != "room" && noun != "door" {
+            return;
+        }
+        let mut found: Vec<(Range<usize>, String, f32)> = Vec::new();
+        for place in 0..self.tokens.len() {
+            let token = &self.tokens[place];
+            if token.kind != Kind::Word {
+                continue;
+            }
+            for example in &shown {
+                let words: Vec<&str> = example.split(' ').collect();
+                let is_said = words.iter().enumerate().all(|(offset, word)| {
+                    self.tokens.get(place + offset).is_some_and(|token| token.lower == *word)
+                });
+                if is_said {
+                    found.push((place..place + words.len(), example.to_string(), weights.form));
+                }
+            }
+            // `living room`, `hallway`: the noun closes the name, or a preposition opens it.
+            let is_closed = self.tokens.get(place + 1).is_some_and(|next| next.stem == noun)
+                && !self.scene.lexicon.fillers.has(&token.lower)
+                && !self.verb.contains(&place);
+            if is_closed && self.tool.has_noun(&noun, self.scene.lexicon) {
+                found.push((place..place + 1, token.value.clone(), weights.form * 0.5));
+            }
+        }
+        found.sort_by_key(|(range, ..)| (range.start, std::cmp::Reverse(range.end)));
+        found.dedup_by_key(|(range, ..)| range.start);
+        let is_of_slot = |at: usize| self.context(at, slot);
+        for (range, text, fit) in &found {
+            let (context, start) = is_of_slot(range.start);
+            candidates.push(self.one(
+                at,
+                json!(text),
+                start..range.end,
+                weights.typed + fit + context.max(0.0),
+            ));
+        }
+        // `the kitchen, the bedroom and the hallway`
+        for (range, text, fit) in &found {
+            let mut values = vec![json!(text)];
+            let mut end = range.end;
+            loop {
+                let mut next = end;
+                while self.tokens.get(next).is_some_and(|token| {
+                    token.is_separator()
+                        || next > end && matches!(token.lower.as_str(), "the" | "in" | "my")
+                }) {
+                    next += 1;
+                }
+                let Some(token) =
+                    self.tokens.get(next).filter(|token| next > end && token.kind == Kind::Word)
+                else {
+                    break;
+                };
+                if self.scene.lexicon.fillers.has(&token.lower)
+                    || !self.scene.lexicon.concepts(&token.stem).is_empty()
+                {
+                    break;
+                }
+                let known = found.iter().find(|(range, ..)| range.start == next);
+                let stop = known.map_or(next + 1, |(range, ..)| range.end);
+                values.push(json!(self.slice(next..stop)));
+                end = stop;
+            }
+            if values.len() > 1 && !slot.is_list {
+                let (context, start) = is_of_slot(range.start);
+                let fills = vec![(at, Filling::Many(values))];
+                candidates.push(Candidate {
+                    fills,
+                    tokens: start..end,
+                    score: weights.typed + fit + context + weights.unplaced,
+                    link: None,
+                    is_guess: false,
+                });
+            }
+        }
+        let _ = &found;
+    }
+
+    /// Adds the words behind the verb and its noun: `play Miles Davis`, `search for red lamps`.
+    fn add_bare(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
+        let weights = self.scene.weights;
+        let lexicon = self.scene.lexicon;
+        if !slot.is_required || slot.kind == SlotKind::Id {
+            return;
+        }
+        let worth = match slot.kind {
+            SlotKind::Query => weights.bare * 2.0,
+            SlotKind::Title => weights.bare * 1.5,
+            _ => weights.bare,
+        };
+        let mut start = self.verb.iter().max().map_or(0, |place| place + 1).min(self.tokens.len());
+        let is_passed = |token: &Token, is_query: bool| {
+            token.kind == Kind::Word
+                && (lexicon.fillers.has(&token.lower)
+                    || self.tool.has_noun(&token.stem, lexicon) && !is_query
+                    || lexicon.is_compound_of(&token.stem, &self.tool.nouns))
+        };
+        while self.tokens.get(start).is_some_and(|token| is_passed(token, false)) {
+            start += 1;
+        }
+        let Some(first) = self.tokens.get(start).filter(|token| matches!(token.kind, Kind::Word))
+        else {
+            return;
+        };
+        if self.tool.slots.iter().any(|other| self.is_cue(first, other)) {
+            return;
+        }
+        for end in self.extents(start, slot) {
+            let text = self.slice(start..end);
+            let is_name = first.is_capitalised();
+            let score = worth + if is_name { weights.bare } else { 0.0 }
+                - weights.length * count_f32(end - start);
+            let mut candidate = self.one(at, json!(text), start..end, score);
+            candidate.is_guess =
+                slot.kind == SlotKind::Text && end == self.tokens.len() && end - start > 3;
+            candidates.push(candidate);
+        }
+    }
+
+    /// Adds words that mean a value of an earlier step.
+    fn add_references(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
+        let weights = self.scene.weights;
+        let lexicon = self.scene.lexicon;
+        let memory = self.scene.memory;
+        if memory.steps.is_empty() {
+            return;
+        }
+        for place in 0..self.tokens.len() {
+            let token = &self.tokens[place];
+            if token.kind != Kind::Word || self.verb.contains(&place) {
+                continue;
+            }
+            // `by Alice`
+            if slot.kind == SlotKind::Id
+                && token.is_capitalised()
+                && let Some(found) = memory.named(
+                    token.without_possessive(),
+                    slot,
+                    self.tool,
+                    self.scene.tools,
+                    lexicon,
+                )
+            {
+                let (_, start) = self.context(place, slot);
+                candidates.push(self.linked(
+                    at,
+                    found.value,
+                    start..place + 1,
+                    weights.reference + weights.cue,
+                    found.step,
+                ));
+                continue;
+            }
+            let is_definite = lexicon.pronouns.has(&token.lower) || token.is("the");
+            if !is_definite {
+                continue;
+            }
+            let mut head = place + 1;
+            while self.tokens.get(head).is_some_and(|token| lexicon.ranks.has(&token.lower)) {
+                head += 1;
+            }
+            let noun = self.tokens.get(head).filter(|token| {
+                token.kind == Kind::Word
+                    && !lexicon.prepositions.contains_key(&token.lower)
+                    && !lexicon.fillers.has(&token.lower)
             });
+            let is_alone = lexicon.pronouns.has(&token.lower);
+            let (context, start) = self.context(place, slot);
+            let mut options: Vec<(Option<&str>, usize)> = Vec::new();
+            if let Some(noun) = noun {
+                options.push((Some(noun.stem.as_str()), head + 1));
+            }
+            if is_alone {
+                options.push((None, place + 1));
+            }
+            for (word, end) in options {
+                if slot.is_free()
+                    && slot.kind != SlotKind::Query
+                    && !(slot.kind == SlotKind::Word && word.is_none())
+                {
+                    let Some(found) = memory.text(word, self.scene.tools, lexicon) else {
+                        continue;
+                    };
+                    if slot.kind != SlotKind::Text && word.is_none() {
+                        continue;
+                    }
+                    let (end, is_cued) = self.cue_after(end, slot);
+                    let worth = if slot.kind == SlotKind::Text { 0.5 } else { 0.0 }
+                        + if is_cued { weights.cue } else { 0.0 };
+                    candidates.push(self.linked(
+                        at,
+                        found.value,
+                        start..end,
+                        weights.reference + worth + context.max(0.0),
+                        found.step,
+                    ));
+                    continue;
+                }
+                let Some(found) =
+                    memory.value_for(slot, self.tool, word, self.scene.tools, lexicon)
+                else {
+                    continue;
+                };
+                let value = match slot.kind {
+                    SlotKind::Path => self.path_inside(&found.value),
+                    _ => found.value,
+                };
+                candidates.push(self.linked(
+                    at,
+                    value,
+                    start..end,
+                    weights.reference + context,
+                    found.step,
+                ));
+            }
         }
+    }
+
+    fn linked(
+        &self,
+        slot: usize,
+        value: Value,
+        tokens: Range<usize>,
+        score: f32,
+        step: usize,
+    ) -> Candidate {
+        Candidate { link: Some(step), ..self.one(slot, value, tokens, score) }
+    }
+
+    /// Returns where `as the body` ends, if these words follow.
+    fn cue_after(&self, end: usize, slot: &Slot) -> (usize, bool) {
+        let is_as = self.tokens.get(end).is_some_and(|token| token.is("as") || token.is("in"));
+        let mut at = end + 1;
+        while self
+            .tokens
+            .get(at)
+            .is_some_and(|token| matches!(token.lower.as_str(), "the" | "its" | "a"))
+        {
+            at += 1;
+        }
+        let is_cue = self.tokens.get(at).is_some_and(|token| {
+            self.is_cue(token, slot) || self.tool.has_noun(&token.stem, self.scene.lexicon)
+        });
+        if is_as && is_cue { (at + 1, true) } else { (end, false) }
+    }
+
+    /// Returns the path of a file that is moved into a directory: `move /a/x.csv into it`.
+    fn path_inside(&self, directory: &Value) -> Value {
+        let is_file = |path: &str| path.rsplit('/').next().is_some_and(|name| name.contains('.'));
+        let file =
+            self.tokens.iter().find(|token| token.kind == Kind::Path && is_file(&token.value));
+        match (directory.as_str(), file) {
+            (Some(path), Some(file)) if !is_file(path) && !path.contains("{{") => {
+                let name = file.value.rsplit('/').next().unwrap_or_default();
+                json!(format!("{}/{name}", path.trim_end_matches('/')))
+            }
+            _ => directory.clone(),
+        }
+    }
+
+    /// Adds `"a" to "b"` for two fields of one item: `change "a" to "b"`.
+    fn add_pairs(&self, candidates: &mut Vec<Candidate>) {
+        let fields: Vec<usize> = (0..self.tool.slots.len())
+            .filter(|slot| self.tool.slots[*slot].field.is_some())
+            .collect();
+        let [old, new] = fields.as_slice() else { return };
+        for place in 0..self.tokens.len().saturating_sub(2) {
+            let is_pair = self.tokens[place].kind == Kind::Quoted
+                && self.tokens[place + 2].kind == Kind::Quoted
+                && matches!(self.tokens[place + 1].lower.as_str(), "to" | "with" | "by" | "into");
+            if is_pair {
+                let fills = vec![
+                    (*old, Filling::One(json!(self.tokens[place].value))),
+                    (*new, Filling::One(json!(self.tokens[place + 2].value))),
+                ];
+                candidates.push(Candidate {
+                    fills,
+                    tokens: place..place + 3,
+                    score: 3.0,
+                    link: None,
+                    is_guess: false,
+                });
+            }
+        }
+    }
+
+    /// Adds `owner/repo` for the two parameters that a repository needs.
+    fn add_slugs(&self, candidates: &mut Vec<Candidate>) {
+        let weights = self.scene.weights;
+        let names = &self.scene.lexicon.forms["slashed"];
+        let slot_of =
+            |name: &String| self.tool.slots.iter().position(|slot| slot.parameter == *name);
+        let places: Option<Vec<usize>> = names.iter().map(slot_of).collect();
+        let Some([owner, repo]) =
+            places.as_deref().and_then(|places| <[usize; 2]>::try_from(places).ok())
+        else {
+            return;
+        };
+        let parts = |token: &Token| {
+            let (owner, repo) = token.value.split_once('/')?;
+            (token.kind == Kind::Slug).then(|| (json!(owner), json!(repo)))
+        };
+        let mut place = 0;
+        while place < self.tokens.len() {
+            let Some(pair) = parts(&self.tokens[place]) else {
+                place += 1;
+                continue;
+            };
+            let start = place
+                .checked_sub(1)
+                .filter(|before| {
+                    matches!(
+                        self.tokens[*before].lower.as_str(),
+                        "in" | "of" | "on" | "from" | "for" | "to" | "at"
+                    )
+                })
+                .unwrap_or(place);
+            let worth = if start < place { weights.form } else { weights.form * 0.7 };
+            let mut pairs = vec![pair];
+            let mut end = place + 1;
+            let one = |pairs: &[(Value, Value)]| {
+                let (owners, repos): (Vec<Value>, Vec<Value>) = pairs.iter().cloned().unzip();
+                match pairs {
+                    [(o, r)] => {
+                        vec![(owner, Filling::One(o.clone())), (repo, Filling::One(r.clone()))]
+                    }
+                    _ => vec![(owner, Filling::Many(owners)), (repo, Filling::Many(repos))],
+                }
+            };
+            let is_wrong = start < place
+                && self.tokens[start].is("from")
+                && self.tool.slots.iter().any(|slot| slot.parameter == "head");
+            let score = weights.typed + worth - if is_wrong { 1.5 } else { 0.0 };
+            candidates.push(Candidate {
+                fills: one(&pairs),
+                tokens: start..end,
+                score,
+                link: None,
+                is_guess: false,
+            });
+            loop {
+                let mut next = end;
+                while self.tokens.get(next).is_some_and(|token| {
+                    token.is_separator()
+                        || next > end
+                            && matches!(
+                                token.lower.as_str(),
+                                "of" | "in" | "from" | "for" | "also" | "those"
+                            )
+                }) {
+                    next += 1;
+                }
+                let Some(pair) = self.tokens.get(next).filter(|_| next > end).and_then(parts)
+                else {
+                    break;
+                };
+                pairs.push(pair);
+                end = next + 1;
+            }
+            if pairs.len() > 1 {
+                candidates.push(Candidate {
+                    fills: one(&pairs),
+                    tokens: start..end,
+                    score: score + 2.0 * weights.unplaced,
+                    link: None,
+                    is_guess: false,
+                });
+            }
+            place += 1;
+        }
+    }
+}
+
+fn is_state_cue(token: &Token, lexicon: &Lexicon) -> bool {
+    lexicon.cues.values().any(|cues| cues.iter().any(|cue| *cue == token.lower))
+}
+
+fn count_f32(count: usize) -> f32 {
+    u16::try_from(count).map_or(f32::MAX, f32::from)
+}
+
+impl Reading {
+    /// Returns the parameters of each call.
+    pub(super) fn calls(&self, tool: &Tool) -> Vec<Map<String, Value>> {
+        let many = self.fillings.values().filter_map(|filling| match filling {
+            Filling::Many(values) => Some(values.len()),
+            Filling::One(_) => None,
+        });
+        let count = many.max().unwrap_or(1);
+        (0..count).map(|call| self.call(tool, call)).collect()
+    }
+
+    fn call(&self, tool: &Tool, call: usize) -> Map<String, Value> {
         let mut parameters = Map::new();
-        for (property, value) in profile.properties.iter().zip(scan.values) {
-            if let Some(value) = value {
-                parameters.insert(property.name.clone(), value);
+        for (slot, filling) in &self.fillings {
+            let value = match filling {
+                Filling::One(value) => value.clone(),
+                Filling::Many(values) => {
+                    values.get(call).or(values.last()).cloned().unwrap_or_default()
+                }
+            };
+            let slot = &tool.slots[*slot];
+            match &slot.field {
+                Some(field) => {
+                    let items =
+                        parameters.entry(slot.parameter.clone()).or_insert_with(|| json!([{}]));
+                    items[0][field] = value;
+                }
+                None => {
+                    parameters.insert(slot.parameter.clone(), value);
+                }
             }
         }
-        Filled {
-            parameters,
-            links,
-            name,
-            problems: scan.problems,
-            assumed: self.assumed,
-            ignored,
-            sure: Vec::new(),
-            taken: Vec::new(),
-        }
+        parameters
     }
 }
