@@ -105,6 +105,7 @@ impl Reader<'_> {
                             && !self.lexicon.pronouns.has(&token.lower)
                 })
         };
+        let clauses = self.attach_told(clauses);
         let mut joined: Vec<Clause> = Vec::new();
         let mut pending: Vec<Token> = Vec::new();
         let count = clauses.len();
@@ -129,6 +130,39 @@ impl Reader<'_> {
             joined.push(clause);
         }
         joined
+    }
+
+    /// Adds what was told or denied before to an order that refers to it: `don't close issue 4, just
+    /// show it`.
+    fn attach_told(&self, clauses: Vec<Clause>) -> Vec<Clause> {
+        let is_value =
+            |token: &Token| !matches!(token.kind, Kind::Word | Kind::Mark | Kind::Quoted);
+        let mut attached: Vec<Clause> = Vec::new();
+        for mut clause in clauses {
+            let refers =
+                clause.tokens.iter().any(|token| matches!(token.lower.as_str(), "it" | "them"));
+            let has_value = clause.tokens.iter().any(is_value);
+            let is_order = matches!(clause.mood, Mood::Order | Mood::Question);
+            let is_first = attached
+                .iter()
+                .all(|other| matches!(other.mood, Mood::Reported | Mood::Denied | Mood::Fragment));
+            if refers
+                && !has_value
+                && is_order
+                && is_first
+                && let Some(told) = attached.last()
+                && told.tokens.iter().any(is_value)
+            {
+                let start = told
+                    .tokens
+                    .iter()
+                    .position(|token| is_value(token) || (self.is_tool_noun)(&token.stem));
+                clause.tokens.retain(|token| !matches!(token.lower.as_str(), "it" | "them"));
+                clause.tokens.extend_from_slice(&told.tokens[start.unwrap_or_default()..]);
+            }
+            attached.push(clause);
+        }
+        attached
     }
 
     /// Cuts at the ends of sentences, at joins, and where another order begins.
@@ -162,7 +196,16 @@ impl Reader<'_> {
             let token = &tokens[place];
             let is_cue = token.kind == Kind::Word
                 && texts.iter().any(|key| {
-                    self.lexicon.cues[*key].iter().any(|cue| *cue == token.lower && cue != "with")
+                    self.lexicon.cues[*key].iter().any(|cue| {
+                        *cue == token.lower
+                            && !self.lexicon.prepositions.contains_key(cue)
+                            && cue != "about"
+                            && cue != "message"
+                            && cue != "text"
+                            || *cue == token.lower
+                                && (cue == "text" || cue == "message")
+                                && place > start + 1
+                    })
                 });
             let behind = tokens[place + 1..].iter().find(|token| token.kind != Kind::Mark);
             is_cue
@@ -278,6 +321,21 @@ impl Reader<'_> {
         let at = self.skip_fillers(tokens, at);
         let Some(token) = tokens.get(at) else { return false };
         if !self.is_verb(token) {
+            return false;
+        }
+        // `label it X` behind `create …` sets a value of what is created.
+        let is_value =
+            self.lexicon.states.get(&token.lower).is_some_and(|state| state.ends_with('s'));
+        if is_value
+            && is_followed(tokens, at, &["it"])
+            && at > 0
+            && tokens[at - 1].kind == Kind::Mark
+        {
+            return false;
+        }
+        // `Order A-1 was cancelled` tells something.
+        let is_told = is_followed(tokens, at + 1, &["was", "is", "has", "were"]);
+        if is_told && self.lexicon.is_noun(&token.stem) | (self.is_tool_noun)(&token.stem) {
             return false;
         }
         let next = tokens.get(at + 1);
@@ -405,6 +463,10 @@ impl Reader<'_> {
         }
         let is_negated = found.key == "unless";
         let end = at + found.len;
+        if at > start && tokens[end..].iter().all(|token| self.lexicon.fillers.has(&token.lower)) {
+            clause.tokens.truncate(at);
+            return;
+        }
         if at > start {
             let condition = tokens[end..].to_vec();
             clause.tokens.truncate(at);
@@ -509,4 +571,8 @@ impl Reader<'_> {
         let is_first = at <= start + 3 && !self.begins_order(tokens, start, false);
         is_first || tokens[at].is("don't") && at <= start
     }
+}
+
+fn is_followed(tokens: &[Token], at: usize, words: &[&str]) -> bool {
+    tokens.get(at + 1).is_some_and(|token| words.contains(&token.lower.as_str()))
 }

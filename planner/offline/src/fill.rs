@@ -32,10 +32,24 @@ pub(super) enum Filling {
 struct Candidate {
     fills: Vec<(usize, Filling)>,
     tokens: Range<usize>,
+    /// The tokens of the value alone, without cues.
+    value: Range<usize>,
     score: f32,
     /// The step that the value comes from.
     link: Option<usize>,
     is_guess: bool,
+}
+
+impl Candidate {
+    fn new(fills: Vec<(usize, Filling)>, tokens: Range<usize>, score: f32) -> Self {
+        let value = tokens.clone();
+        Self { fills, tokens, value, score, link: None, is_guess: false }
+    }
+
+    /// Tells which of the tokens are the value.
+    fn valued(self, value: Range<usize>) -> Self {
+        Self { value, ..self }
+    }
 }
 
 /// How a tool understands a clause.
@@ -54,6 +68,8 @@ pub(super) struct Reading {
     /// Tokens that are values or their cues.
     pub(super) claimed: Vec<bool>,
     pub(super) guessed: Vec<usize>,
+    /// The earlier steps that give values.
+    pub(super) links: Vec<usize>,
 }
 
 /// What a clause is filled with.
@@ -116,9 +132,13 @@ impl Filler<'_> {
         let mut claimed = vec![false; count];
         let mut fillings = BTreeMap::new();
         let mut guessed = Vec::new();
+        let mut links = Vec::new();
+        let mut values: Vec<usize> = Vec::new();
         for at in chosen {
             let candidate = &candidates[at];
             candidate.tokens.clone().for_each(|token| claimed[token] = true);
+            links.extend(candidate.link);
+            values.extend(candidate.value.clone());
             for (slot, filling) in &candidate.fills {
                 fillings.insert(*slot, filling.clone());
                 if candidate.is_guess {
@@ -135,7 +155,8 @@ impl Filler<'_> {
             .collect();
         let unplaced: Vec<usize> =
             (0..count).filter(|at| !claimed[*at] && self.cost(*at) >= weights.unplaced).collect();
-        let (noun_score, has_noun) = self.noun_score(&claimed);
+        values.sort_unstable();
+        let (noun_score, has_noun) = self.noun_score(&claimed, &values);
         let words = verb_score + noun_score;
         let score = words + fill_score - weights.missing * count_f32(missing.len());
         Reading {
@@ -149,20 +170,28 @@ impl Filler<'_> {
             unplaced,
             claimed,
             guessed,
+            links,
         }
     }
 
     /// Scores the nouns of the tool in the words that are no values.
-    fn noun_score(&self, claimed: &[bool]) -> (f32, bool) {
+    fn noun_score(&self, claimed: &[bool], values: &[usize]) -> (f32, bool) {
         let weights = self.scene.weights;
         let lexicon = self.scene.lexicon;
-        let said: Vec<&str> = self
-            .tokens
-            .iter()
-            .enumerate()
-            .filter(|(at, token)| token.kind == Kind::Word && (!claimed[*at] || !self.is_text(*at)))
-            .map(|(_, token)| token.stem.as_str())
-            .collect();
+        let mut said: Vec<&str> = Vec::new();
+        for (at, token) in self.tokens.iter().enumerate() {
+            if token.kind == Kind::Word
+                && !self.verb.contains(&at)
+                && (!claimed[at] || values.binary_search(&at).is_err())
+            {
+                said.push(token.stem.as_str());
+            }
+            // A path with an ending is a file, and one without is a directory.
+            if token.kind == Kind::Path && !token.value.starts_with('.') {
+                let name = token.value.rsplit('/').next().unwrap_or_default();
+                said.push(if name.contains('.') { "file" } else { "directori" });
+            }
+        }
         let is_said = |noun: &String| {
             said.iter().any(|word| lexicon.is_same_noun(noun, word)) || self.has_compound(noun)
         };
@@ -186,21 +215,17 @@ impl Filler<'_> {
         (score, found > 0)
     }
 
-    fn is_text(&self, _at: usize) -> bool {
-        true
-    }
-
     /// Returns whether a noun of two words is said: `pull request` is `pr`.
     fn has_compound(&self, noun: &str) -> bool {
         let lexicon = self.scene.lexicon;
-        self.tokens.iter().enumerate().any(|(at, token)| {
-            let next = self.tokens.get(at + 1).map(|next| format!("{} {}", token.stem, next.stem));
-            token.kind == Kind::Word
-                && (lexicon.is_same_noun(&token.stem, noun)
-                    || next.is_some_and(|both| lexicon.is_same_noun(&both, noun)))
-                && !self.tool.nouns.iter().all(|own| own == noun)
-                && lexicon.is_compound_of(&token.stem, &self.tool.nouns)
-        })
+        let is_pair = |pair: &[Token]| {
+            lexicon.is_same_noun(&format!("{} {}", pair[0].stem, pair[1].stem), noun)
+        };
+        let is_short = |token: &Token| {
+            token.kind == Kind::Word && lexicon.is_compound_of(&token.stem, &self.tool.nouns)
+        };
+        self.tokens.windows(2).any(is_pair)
+            || self.tool.nouns.len() > 1 && self.tokens.iter().any(is_short)
     }
 
     /// Returns the cost of a token without a place.
@@ -212,7 +237,7 @@ impl Filler<'_> {
             return 0.0;
         }
         if token.kind != Kind::Word {
-            return weights.unplaced * 2.0;
+            return weights.unplaced_value;
         }
         let is_known = lexicon.fillers.has(&token.lower)
             || lexicon.prepositions.contains_key(&token.lower)
@@ -300,7 +325,13 @@ impl Filler<'_> {
                 SlotKind::Moment => self.add_moments(at, slot, &mut candidates),
                 _ => self.add_typed(at, slot, &mut candidates),
             }
-            if slot.is_free() || slot.kind == SlotKind::Id && !slot.is_numeric {
+            let is_slashed = self.scene.lexicon.forms["slashed"].contains(&slot.parameter);
+            let is_pattern = slot.words.iter().any(|word| word == "pattern");
+            if is_pattern {
+                self.add_endings(at, &mut candidates);
+            } else if !is_slashed
+                && (slot.is_free() || slot.kind == SlotKind::Id && !slot.is_numeric)
+            {
                 self.add_cued(at, slot, &mut candidates);
                 self.add_examples(at, slot, &mut candidates);
                 self.add_bare(at, slot, &mut candidates);
@@ -313,15 +344,9 @@ impl Filler<'_> {
     }
 
     fn one(&self, slot: usize, value: Value, tokens: Range<usize>, score: f32) -> Candidate {
-        let value =
-            if self.tool.slots[slot].is_list && !value.is_array() { json!([value]) } else { value };
-        Candidate {
-            fills: vec![(slot, Filling::One(value))],
-            tokens,
-            score,
-            link: None,
-            is_guess: false,
-        }
+        let is_single = self.tool.slots[slot].is_list && !value.is_array();
+        let filling = Filling::One(if is_single { json!([value]) } else { value });
+        Candidate::new(vec![(slot, filling)], tokens, score)
     }
 
     /// Returns whether a word announces a value of a slot: its name, a synonym, or the noun of an id.
@@ -375,6 +400,7 @@ impl Filler<'_> {
                     | "called"
                     | "named"
                     | "id"
+                    | "email"
             ) && token.kind != Kind::Quoted
         };
         let mut start = at;
@@ -432,9 +458,13 @@ impl Filler<'_> {
                 end += unit.0;
             }
             let (context, start) = self.context(place, slot);
+            if slot.kind == SlotKind::Number && !slot.is_required && fit + context <= 0.0 {
+                place += 1;
+                continue;
+            }
             let score = weights.typed + fit + context;
             let value = self.convert(value, place, slot);
-            candidates.push(self.one(at, value.clone(), start..end, score));
+            candidates.push(self.one(at, value.clone(), start..end, score).valued(place..end));
             // `12, 13 and 14`: more of the same kind.
             let (values, last) = self.run(place, slot, value);
             if values.len() > 1 {
@@ -443,13 +473,9 @@ impl Filler<'_> {
                 } else {
                     Filling::Many(values)
                 };
-                candidates.push(Candidate {
-                    fills: vec![(at, filling)],
-                    tokens: start..last,
-                    score: score + weights.unplaced,
-                    link: None,
-                    is_guess: false,
-                });
+                let score = score + weights.unplaced;
+                let many = Candidate::new(vec![(at, filling)], start..last, score);
+                candidates.push(many.valued(place..last));
             }
             place += 1;
         }
@@ -512,7 +538,11 @@ impl Filler<'_> {
                     slot.words.iter().any(|word| word == "pattern") && token.value.starts_with('.');
                 is_pattern.then(|| (json!(format!("**/*{}", token.value)), weights.form))
             }
-            (SlotKind::Word, Kind::Slug) => Some((text(), -0.2)),
+            (SlotKind::Word, Kind::Slug)
+                if !self.scene.lexicon.forms["slashed"].contains(&slot.parameter) =>
+            {
+                Some((text(), -0.2))
+            }
             (SlotKind::Word | SlotKind::Title, Kind::Code) => Some((text(), -0.3)),
             (SlotKind::Id, Kind::Number) if slot.is_numeric => Some((
                 Value::Number(number(&token.value)?),
@@ -754,10 +784,8 @@ impl Filler<'_> {
             while self.tokens.get(value).is_some_and(|token| {
                 token.is_mark(":")
                     || token.is_mark("=")
-                    || matches!(
-                        token.lower.as_str(),
-                        "is" | "of" | "as" | "the" | "a" | "an" | "it"
-                    ) && token.kind == Kind::Word
+                    || matches!(token.lower.as_str(), "is" | "to" | "the" | "a" | "an" | "it")
+                        && token.kind == Kind::Word
                         && slot.kind != SlotKind::Text
                     || token.kind == Kind::Word && self.is_cue(token, slot) && value == place + 1
             }) {
@@ -785,23 +813,65 @@ impl Filler<'_> {
             if slot.kind == SlotKind::Id && !matches!(first.kind, Kind::Word) {
                 continue;
             }
-            if slot.kind == SlotKind::Id
+            if first.kind == Kind::Word && lexicon.prepositions.contains_key(&first.lower)
+                || first.kind == Kind::Mark
+                || slot.kind == SlotKind::Id
                 || !is_cue && !matches!(first.kind, Kind::Word | Kind::Slug | Kind::Email)
             {
                 continue;
             }
             for end in self.extents(value, slot) {
+                if !self.is_text(value..end, slot) {
+                    continue;
+                }
                 let text = self.slice(value..end);
                 let length = weights.length * count_f32(end - value);
                 let bonus = if slot.kind == SlotKind::Text { length } else { -length };
                 let penalty = if is_cue { 0.0 } else { 0.3 };
-                let value = self.as_value(text, slot);
-                candidates.push(self.one(
-                    at,
-                    value,
-                    start..end,
-                    score + weights.typed * 0.6 + bonus - penalty,
-                ));
+                let filling = self.as_value(text, slot);
+                let score = score + weights.typed * 0.6 + bonus - penalty;
+                // `the main branch`: the slot's own noun closes the value.
+                let is_closed = self.tokens.get(end).is_some_and(|token| {
+                    let is_own =
+                        slot.words.contains(&token.stem) || slot.about.contains(&token.stem);
+                    is_own && token.kind == Kind::Word && slot.kind == SlotKind::Word
+                });
+                let stop = end + usize::from(is_closed);
+                let candidate = self.one(at, filling, start..stop, score);
+                candidates.push(candidate.valued(value..end));
+            }
+        }
+    }
+
+    /// Returns whether words without quotation marks can be the text of a slot: a short value has
+    /// no e-mail address, code or path among other words, and no `and`.
+    fn is_text(&self, range: Range<usize>, slot: &Slot) -> bool {
+        let tokens = &self.tokens[range];
+        let is_typed = |token: &Token| {
+            matches!(
+                token.kind,
+                Kind::Email
+                    | Kind::Code
+                    | Kind::Path
+                    | Kind::Slug
+                    | Kind::Url
+                    | Kind::Glob
+                    | Kind::Id
+            )
+        };
+        match slot.kind {
+            SlotKind::Text => !(tokens.len() == 1 && is_typed(&tokens[0])),
+            SlotKind::Title => {
+                tokens.len() < 2
+                    || !tokens.iter().any(|token| is_typed(token) && token.kind != Kind::Code)
+            }
+            SlotKind::Query => !tokens.iter().any(is_typed),
+            _ => {
+                !(tokens.len() > 1 && tokens.iter().any(is_typed))
+                    && !tokens.iter().any(|token| {
+                        token.is("and")
+                            || self.scene.lexicon.prepositions.contains_key(&token.lower)
+                    })
             }
         }
     }
@@ -822,6 +892,9 @@ impl Filler<'_> {
             let is_stop = token.kind == Kind::Mark && !matches!(token.value.as_str(), "-" | "'")
                 || lexicon.prepositions.contains_key(&token.lower) && token.kind == Kind::Word
                 || token.is_separator()
+                || lexicon.pronouns.has(&token.lower)
+                || slot.words.contains(&token.stem)
+                || slot.kind == SlotKind::Word && slot.about.contains(&token.stem)
                 || lexicon.soft.has(&token.lower)
                 || self.tool.slots.iter().any(|other| {
                     other.parameter != slot.parameter
@@ -838,7 +911,7 @@ impl Filler<'_> {
         for end in &mut ends {
             while *end > start + 1
                 && (lexicon.soft.has(&self.tokens[*end - 1].lower)
-                    || self.tokens[*end - 1].is_mark(",")
+                    || self.tokens[*end - 1].kind == Kind::Mark
                     || self.tokens[*end - 1].is("and"))
             {
                 *end -= 1;
@@ -946,13 +1019,8 @@ impl Filler<'_> {
             if values.len() > 1 && !slot.is_list {
                 let (context, start) = is_of_slot(range.start);
                 let fills = vec![(at, Filling::Many(values))];
-                candidates.push(Candidate {
-                    fills,
-                    tokens: start..end,
-                    score: weights.typed + fit + context + weights.unplaced,
-                    link: None,
-                    is_guess: false,
-                });
+                let score = weights.typed + fit + context + weights.unplaced;
+                candidates.push(Candidate::new(fills, start..end, score).valued(range.start..end));
             }
         }
         let _ = &found;
@@ -962,7 +1030,8 @@ impl Filler<'_> {
     fn add_bare(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         let weights = self.scene.weights;
         let lexicon = self.scene.lexicon;
-        if !slot.is_required || slot.kind == SlotKind::Id {
+        let is_optional = !slot.is_required && !(slot.kind == SlotKind::Query && !self.tool.acts);
+        if is_optional || slot.kind == SlotKind::Id || slot.is_list {
             return;
         }
         let worth = match slot.kind {
@@ -971,31 +1040,60 @@ impl Filler<'_> {
             _ => weights.bare,
         };
         let mut start = self.verb.iter().max().map_or(0, |place| place + 1).min(self.tokens.len());
-        let is_passed = |token: &Token, is_query: bool| {
-            token.kind == Kind::Word
-                && (lexicon.fillers.has(&token.lower)
-                    || self.tool.has_noun(&token.stem, lexicon) && !is_query
-                    || lexicon.is_compound_of(&token.stem, &self.tool.nouns))
+        let is_passed = |token: &Token| {
+            token.is_mark(":")
+                || token.kind == Kind::Word
+                    && !lexicon.soft.has(&token.lower)
+                    && (lexicon.fillers.has(&token.lower)
+                        || self.tool.has_noun(&token.stem, lexicon)
+                        || lexicon.is_compound_of(&token.stem, &self.tool.nouns))
         };
-        while self.tokens.get(start).is_some_and(|token| is_passed(token, false)) {
+        while self.tokens.get(start).is_some_and(is_passed) {
             start += 1;
         }
-        let Some(first) = self.tokens.get(start).filter(|token| matches!(token.kind, Kind::Word))
+        let is_loop = |token: &Token| lexicon.loops.has(&token.lower);
+        let Some(first) =
+            self.tokens.get(start).filter(|token| token.kind == Kind::Word && !is_loop(token))
         else {
             return;
         };
         if self.tool.slots.iter().any(|other| self.is_cue(first, other)) {
             return;
         }
-        for end in self.extents(start, slot) {
-            let text = self.slice(start..end);
-            let is_name = first.is_capitalised();
-            let score = worth + if is_name { weights.bare } else { 0.0 }
-                - weights.length * count_f32(end - start);
-            let mut candidate = self.one(at, json!(text), start..end, score);
-            candidate.is_guess =
-                slot.kind == SlotKind::Text && end == self.tokens.len() && end - start > 3;
-            candidates.push(candidate);
+        let mut extents = self.extents(start, slot);
+        if matches!(slot.kind, SlotKind::Word | SlotKind::Title) {
+            extents.truncate(1);
+        }
+        for end in extents {
+            if !self.is_text(start..end, slot) {
+                continue;
+            }
+            // One of the tool's own words is no text: `comment its link`.
+            let is_reference = end == start + 1
+                && slot.kind == SlotKind::Text
+                && (lexicon.is_noun(&first.stem) || first.is("following"));
+            if is_reference {
+                continue;
+            }
+            let name = if first.is_capitalised() { weights.bare } else { 0.0 };
+            let score = worth + name - weights.length * count_f32(end - start);
+            let candidate = self.one(at, json!(self.slice(start..end)), start..end, score);
+            candidates.push(Candidate {
+                is_guess: slot.kind == SlotKind::Text && end - start > 3,
+                ..candidate
+            });
+        }
+    }
+
+    /// Adds the pattern of `python files`.
+    fn add_endings(&self, at: usize, candidates: &mut Vec<Candidate>) {
+        for (place, token) in self.tokens.iter().enumerate() {
+            let endings = self.scene.lexicon.forms["endings"].iter();
+            let mut pairs = endings.filter_map(|pair| pair.split_once('='));
+            if let Some((ending, _)) = pairs.find(|(_, name)| *name == token.lower) {
+                let value = json!(format!("**/*.{ending}"));
+                candidates.push(self.one(at, value, place..place + 1, self.scene.weights.choice));
+            }
         }
     }
 
@@ -1056,6 +1154,29 @@ impl Filler<'_> {
                 options.push((None, place + 1));
             }
             for (word, end) in options {
+                // `with the subject X`: the noun announces a value.
+                let is_cue = end > place + 1
+                    && self
+                        .tool
+                        .slots
+                        .iter()
+                        .any(|other| self.is_cue(&self.tokens[end - 1], other))
+                    && self.tokens.get(end).is_some_and(|next| {
+                        next.kind == Kind::Quoted
+                            || next.kind == Kind::Word && !lexicon.fillers.has(&next.lower)
+                    });
+                let is_own =
+                    |word: &str| slot.words.iter().any(|own| lexicon.is_same_noun(own, word));
+                let is_foreign = slot.is_free()
+                    && !slot.is_required
+                    && !matches!(slot.kind, SlotKind::Text | SlotKind::Title)
+                    && word.is_some_and(|word| !is_own(word));
+                if is_cue
+                    || is_foreign
+                    || slot.kind == SlotKind::Text && !slot.is_required && word.is_none()
+                {
+                    continue;
+                }
                 if slot.is_free()
                     && slot.kind != SlotKind::Query
                     && !(slot.kind == SlotKind::Word && word.is_none())
@@ -1155,13 +1276,7 @@ impl Filler<'_> {
                     (*old, Filling::One(json!(self.tokens[place].value))),
                     (*new, Filling::One(json!(self.tokens[place + 2].value))),
                 ];
-                candidates.push(Candidate {
-                    fills,
-                    tokens: place..place + 3,
-                    score: 3.0,
-                    link: None,
-                    is_guess: false,
-                });
+                candidates.push(Candidate::new(fills, place..place + 3, 3.0));
             }
         }
     }
@@ -1213,13 +1328,7 @@ impl Filler<'_> {
                 && self.tokens[start].is("from")
                 && self.tool.slots.iter().any(|slot| slot.parameter == "head");
             let score = weights.typed + worth - if is_wrong { 1.5 } else { 0.0 };
-            candidates.push(Candidate {
-                fills: one(&pairs),
-                tokens: start..end,
-                score,
-                link: None,
-                is_guess: false,
-            });
+            candidates.push(Candidate::new(one(&pairs), start..end, score));
             loop {
                 let mut next = end;
                 while self.tokens.get(next).is_some_and(|token| {
@@ -1240,13 +1349,11 @@ impl Filler<'_> {
                 end = next + 1;
             }
             if pairs.len() > 1 {
-                candidates.push(Candidate {
-                    fills: one(&pairs),
-                    tokens: start..end,
-                    score: score + 2.0 * weights.unplaced,
-                    link: None,
-                    is_guess: false,
-                });
+                candidates.push(Candidate::new(
+                    one(&pairs),
+                    start..end,
+                    score + 2.0 * weights.unplaced,
+                ));
             }
             place += 1;
         }

@@ -160,9 +160,9 @@ impl Memory {
             if let Some(output) = best_field(scalar, word, lexicon) {
                 return found(&output.path);
             }
-            if let Some((list, item)) = own
-                .list()
-                .and_then(|list| Some((list, best_field(list.items.iter(), word, lexicon)?)))
+            let exact = |output: &&Output| output.words.iter().any(|own| own == word);
+            if let Some((list, item)) =
+                own.list().and_then(|list| Some((list, list.items.iter().find(exact)?)))
             {
                 return found(&format!("{}[0].{}", list.path, item.path));
             }

@@ -51,6 +51,8 @@ pub(super) struct Planning<'a> {
     /// The last reading, for clauses without a verb.
     previous: Option<(Clause, usize)>,
     numbers: BTreeMap<String, usize>,
+    /// The steps that give values to the next step.
+    linked: Vec<usize>,
 }
 
 impl<'a> Planning<'a> {
@@ -70,6 +72,7 @@ impl<'a> Planning<'a> {
             last: Vec::new(),
             previous: None,
             numbers: BTreeMap::new(),
+            linked: Vec::new(),
         }
     }
 
@@ -129,8 +132,16 @@ impl<'a> Planning<'a> {
                 left.push(said);
                 continue;
             }
-            self.planned.clauses.push(said);
-            self.plan_clause(&clause)?;
+            self.planned.clauses.push(said.clone());
+            let has_value =
+                clause.tokens.iter().any(|token| !matches!(token.kind, Kind::Word | Kind::Mark));
+            match self.plan_clause(&clause) {
+                // Small talk before an order.
+                Err(Refusal::NothingFits { .. }) if clause.mood == Mood::Fragment && !has_value => {
+                    left.push(said)
+                }
+                planned => planned?,
+            }
             if self.planned.steps.len() > STEPS {
                 return Err(Refusal::TooMany);
             }
@@ -289,11 +300,7 @@ impl<'a> Planning<'a> {
         }
         let concepts = self.lexicon.concepts(&verb.stem);
         let is_same = concepts.contains(&tool.verb)
-            || self
-                .lexicon
-                .concepts(&tool.verb)
-                .iter()
-                .any(|own| concepts.first() == Some(own) && !matches!(own.as_str(), "get"));
+            || self.lexicon.concepts(&tool.verb).iter().any(|own| concepts.first() == Some(own));
         if is_same {
             best.0 = best
                 .0
@@ -413,6 +420,13 @@ impl<'a> Planning<'a> {
         if self.is_loop(&clause, &best) {
             return self.plan_loop(&clause, best);
         }
+        // `every` names items that no list gives.
+        let is_each = clause.tokens.iter().enumerate().any(|(at, token)| {
+            matches!(token.lower.as_str(), "every" | "each") && !best.claimed[at]
+        });
+        if is_each && self.tools[best.tool].acts {
+            return Err(Refusal::NoList { said, tool: self.tools[best.tool].order() });
+        }
         if let Some(parts) = self.split(&clause, &best) {
             for part in parts {
                 self.accept(&part.0, part.1, None)?;
@@ -475,15 +489,22 @@ impl<'a> Planning<'a> {
 
     /// Splits `move A to B and C to D` into two calls, where one call leaves values over.
     fn split(&self, clause: &Clause, best: &Reading) -> Option<Vec<(Clause, Reading)>> {
-        let has_left = best.unplaced.iter().any(|at| clause.tokens[*at].kind != Kind::Word)
-            || !best.missing.is_empty();
-        if !has_left {
+        if best.unplaced.is_empty() && best.missing.is_empty() {
             return None;
         }
-        let verb = clause.verb.as_ref()?;
-        let start = verb.places.iter().max()? + 1;
-        let words: Vec<Token> =
-            verb.places.iter().map(|place| clause.tokens[*place].clone()).collect();
+        // The second part repeats the verb, or the noun of a question.
+        let noun = clause.tokens.iter().position(|token| {
+            token.kind == Kind::Word && self.tools[best.tool].has_noun(&token.stem, self.lexicon)
+        });
+        let places = clause
+            .verb
+            .as_ref()
+            .map_or_else(|| noun.into_iter().collect(), |verb| verb.places.clone());
+        let start = places.iter().max()? + 1;
+        let mut words: Vec<Token> =
+            places.iter().map(|place| clause.tokens[*place].clone()).collect();
+        let count = words.len();
+        words.extend(noun.filter(|_| clause.verb.is_some()).map(|at| clause.tokens[at].clone()));
         for at in start + 1..clause.tokens.len().saturating_sub(1) {
             if !clause.tokens[at].is_separator() {
                 continue;
@@ -491,15 +512,18 @@ impl<'a> Planning<'a> {
             let left = Clause { tokens: clause.tokens[..at].to_vec(), ..clause.clone() };
             let mut tokens = words.clone();
             tokens.extend_from_slice(&clause.tokens[at + 1..]);
-            let places = (0..words.len()).collect();
-            let right = Clause {
-                tokens,
-                verb: Some(Verb { stem: verb.stem.clone(), places }),
-                ..clause.clone()
-            };
+            let verb = clause
+                .verb
+                .as_ref()
+                .map(|verb| Verb { stem: verb.stem.clone(), places: (0..count).collect() });
+            let right = Clause { tokens, verb, ..clause.clone() };
             let is_same = |tool: &Tool| tool.name == self.tools[best.tool].name;
-            let first = self.readings(&left, &is_same).into_iter().next()?;
-            let second = self.readings(&right, &is_same).into_iter().next()?;
+            let mut first = self.readings(&left, &is_same).into_iter().next()?;
+            let mut second = self.readings(&right, &is_same).into_iter().next()?;
+            let known = first.calls(&self.tools[best.tool]).into_iter().next().unwrap_or_default();
+            let later = second.calls(&self.tools[best.tool]).into_iter().next().unwrap_or_default();
+            self.inherit(&mut first, Some(&later));
+            self.inherit(&mut second, Some(&known));
             let is_full =
                 |reading: &Reading| reading.missing.is_empty() && reading.unplaced.is_empty();
             if is_full(&first) && is_full(&second) {
@@ -543,7 +567,11 @@ impl<'a> Planning<'a> {
         self.inherit(&mut reading, None);
         let tool = &self.tools[reading.tool];
         let said = self.words(&clause.tokens);
-        self.check(clause, &reading, &said)?;
+        let is_clear =
+            reading.has_noun && reading.has_verb && reading.words >= self.weights.verb * 0.6;
+        if !(is_clear && !reading.missing.is_empty()) {
+            self.check(clause, &reading, &said)?;
+        }
         if !reading.missing.is_empty() {
             let slots = reading.missing.iter().map(|slot| {
                 let slot = &tool.slots[*slot];
@@ -556,6 +584,7 @@ impl<'a> Planning<'a> {
         self.add_doubts(clause, &reading, place);
         let mut places = Vec::new();
         for parameters in calls {
+            self.linked.clone_from(&reading.links);
             self.add_range_end(reading.tool, parameters, |planning, parameters| {
                 places.push(planning.add_step(
                     reading.tool,
@@ -608,18 +637,25 @@ impl<'a> Planning<'a> {
             && (has_typed || reading.has_noun);
         let is_verb_exact = clause.verb.as_ref().is_some_and(|verb| verb.stem == tool.verb)
             && (!tool.acts || !matches!(tool.verb.as_str(), "creat" | "add" | "set" | "updat"));
+        let has_choice = !tool.acts
+            && reading.fillings.keys().any(|slot| tool.slots[*slot].kind == SlotKind::Choice);
         let lost: f32 = reading
             .unplaced
             .iter()
             .map(|at| if clause.tokens[*at].kind == Kind::Word { 1.0 } else { 1.5 })
             .sum();
         let is_weak = !reading.has_noun
+            && !has_choice
             && !is_verb_exact
             && !(is_exact && has_typed && reading.missing.is_empty() && lost < 1.0);
         if is_weak || reading.score < weights.least - weights.missing {
             return Err(Refusal::NothingFits { said: said.to_owned() });
         }
-        if tool.acts && lost > weights.most_unplaced {
+        let has_lost = reading.unplaced.iter().any(|at| clause.tokens[*at].kind != Kind::Word);
+        if (tool.acts || has_lost) && lost > weights.most_unplaced
+            || lost > 2.0 * weights.most_unplaced
+            || tool.acts && has_lost
+        {
             let words = reading
                 .unplaced
                 .iter()
@@ -684,6 +720,7 @@ impl<'a> Planning<'a> {
         when: Option<&str>,
     ) -> usize {
         let own = &self.tools[tool];
+        let linked = std::mem::take(&mut self.linked);
         let id = self.free_id(&own.name);
         let place = self.planned.steps.len();
         let text = Value::Object(parameters.clone()).to_string()
@@ -693,7 +730,9 @@ impl<'a> Planning<'a> {
         let waits: Vec<Value> = self
             .last
             .iter()
-            .filter(|step| **step != place && (is_next || acted && !own.acts))
+            .filter(|step| {
+                **step != place && (is_next || acted && !own.acts || linked.contains(step))
+            })
             .map(|step| self.memory.steps[*step].id.clone())
             .filter(|id| !text.contains(&format!("{{{{{id}")))
             .map(Value::String)
@@ -809,7 +848,9 @@ impl<'a> Planning<'a> {
             list.list().is_some_and(|output| {
                 action.missing.iter().all(|slot| {
                     let slot = &tool.slots[*slot];
-                    super::memory::item_field(output, slot).is_some()
+                    let is_id = matches!(slot.kind, SlotKind::Id | SlotKind::Email);
+                    !is_id
+                        || super::memory::item_field(output, slot).is_some()
                         || shared.contains_key(&slot.parameter)
                         || self.lexicon.forms["slashed"].contains(&slot.parameter)
                 })

@@ -19,6 +19,8 @@ pub(super) struct Weights {
     pub(super) missing: f32,
     /// A word has no place.
     pub(super) unplaced: f32,
+    /// A number, a code or a path has no place.
+    pub(super) unplaced_value: f32,
     /// A value has the slot's type.
     pub(super) typed: f32,
     /// A cue of the slot stands before a value.
@@ -54,6 +56,7 @@ pub(super) const WEIGHTS: Weights = Weights {
     required: 1.0,
     missing: 1.5,
     unplaced: 0.8,
+    unplaced_value: 3.0,
     typed: 0.8,
     cue: 1.0,
     preposition: 0.6,
