@@ -70,8 +70,14 @@ impl Reader<'_> {
     /// Cuts a query into clauses.
     pub(super) fn read(&self, tokens: &[Token]) -> Vec<Clause> {
         let mut clauses: Vec<Clause> = Vec::new();
+        let mut is_next = false;
         for piece in self.cut(tokens) {
-            let Some(clause) = self.read_piece(&piece) else { continue };
+            let Some(mut clause) = self.read_piece(&piece) else {
+                // `Once that is done,` stands alone.
+                is_next |= piece.len() > 3;
+                continue;
+            };
+            clause.is_next |= std::mem::take(&mut is_next);
             let last = clauses.last_mut();
             if let Some(last) = last
                 && last.mood == Mood::Condition
@@ -158,7 +164,11 @@ impl Reader<'_> {
                     .iter()
                     .position(|token| is_value(token) || (self.is_tool_noun)(&token.stem));
                 clause.tokens.retain(|token| !matches!(token.lower.as_str(), "it" | "them"));
-                clause.tokens.extend_from_slice(&told.tokens[start.unwrap_or_default()..]);
+                let start = start.unwrap_or_default();
+                let before = start
+                    .checked_sub(1)
+                    .filter(|at| self.lexicon.prepositions.contains_key(&told.tokens[*at].lower));
+                clause.tokens.extend_from_slice(&told.tokens[before.unwrap_or(start)..]);
             }
             attached.push(clause);
         }

@@ -127,6 +127,16 @@ impl Filler<'_> {
         let mut candidates = self.candidates(state);
         candidates
             .retain(|candidate| candidate.fills.iter().all(|(slot, _)| !blocked.contains(slot)));
+        // `rename X to Y` sets the title.
+        let target =
+            self.verb.first().and_then(|at| self.scene.lexicon.states.get(&self.tokens[*at].lower));
+        for candidate in &mut candidates {
+            let is_target = candidate
+                .fills
+                .iter()
+                .any(|(slot, _)| Some(&self.tool.slots[*slot].parameter) == target);
+            candidate.score += if is_target { weights.cue } else { 0.0 };
+        }
         let (chosen, fill_score) = self.choose(&candidates);
         let count = self.tokens.len();
         let mut claimed = vec![false; count];
@@ -200,7 +210,13 @@ impl Filler<'_> {
             return (0.0, false);
         }
         let found = nouns.iter().filter(|noun| is_said(noun)).count();
-        let absent = nouns.len() - found;
+        let verb = self.verb.first().map_or("", |at| self.tokens[*at].stem.as_str());
+        let is_verb = |noun: &&String| {
+            !is_said(noun)
+                && (lexicon.is_same_noun(noun, verb) || verb.len() >= 4 && noun.starts_with(verb))
+        };
+        let by_verb = nouns.iter().filter(is_verb).count();
+        let absent = nouns.len() - found - by_verb;
         let about = said
             .iter()
             .filter(|word| {
@@ -249,7 +265,18 @@ impl Filler<'_> {
         if is_known {
             return 0.0;
         }
+        let is_in_compound = |pair: Option<&[Token]>| {
+            pair.is_some_and(|pair| {
+                self.tool.has_noun(&format!("{} {}", pair[0].stem, pair[1].stem), lexicon)
+            })
+        };
+        if is_in_compound(self.tokens.get(at..at + 2))
+            || at > 0 && is_in_compound(self.tokens.get(at - 1..=at))
+        {
+            return 0.0;
+        }
         let is_about = self.tool.about.contains(&token.stem)
+            || self.tool.slots.iter().any(|slot| slot.about.contains(&token.stem))
             || self.tool.slots.iter().any(|slot| slot.words.contains(&token.stem))
             || lexicon.loops.has(&token.lower)
             || lexicon.ranks.has(&token.lower)
@@ -458,7 +485,9 @@ impl Filler<'_> {
                 end += unit.0;
             }
             let (context, start) = self.context(place, slot);
-            if slot.kind == SlotKind::Number && !slot.is_required && fit + context <= 0.0 {
+            let is_word = slot.kind == SlotKind::Word && self.tokens[place].kind != Kind::Glob;
+            let needs_cue = !slot.is_required && (slot.kind == SlotKind::Number || is_word);
+            if needs_cue && (if is_word { context } else { fit + context }) <= 0.0 {
                 place += 1;
                 continue;
             }
@@ -530,7 +559,7 @@ impl Filler<'_> {
             }
             (SlotKind::Path, Kind::Quoted) if !token.value.contains(' ') => Some((text(), -0.2)),
             (SlotKind::Word, Kind::Glob) => {
-                let is_pattern = slot.words.iter().any(|word| word == "pattern");
+                let is_pattern = slot.words == ["pattern"];
                 is_pattern.then(|| (text(), weights.form))
             }
             (SlotKind::Word, Kind::Path) => {
@@ -816,7 +845,10 @@ impl Filler<'_> {
             if first.kind == Kind::Word && lexicon.prepositions.contains_key(&first.lower)
                 || first.kind == Kind::Mark
                 || slot.kind == SlotKind::Id
-                || !is_cue && !matches!(first.kind, Kind::Word | Kind::Slug | Kind::Email)
+                || !is_cue
+                    && !matches!(first.kind, Kind::Word | Kind::Slug | Kind::Email | Kind::Number)
+                || first.kind == Kind::Number
+                    && !self.tokens.get(value + 1).is_some_and(|next| next.kind == Kind::Word)
             {
                 continue;
             }
@@ -859,7 +891,11 @@ impl Filler<'_> {
                     | Kind::Id
             )
         };
+        let has_own_cue = tokens.iter().skip(1).any(|token| {
+            self.is_cue(token, slot) && !self.scene.lexicon.prepositions.contains_key(&token.lower)
+        });
         match slot.kind {
+            SlotKind::Title | SlotKind::Word if has_own_cue => false,
             SlotKind::Text => !(tokens.len() == 1 && is_typed(&tokens[0])),
             SlotKind::Title => {
                 tokens.len() < 2
@@ -1045,6 +1081,7 @@ impl Filler<'_> {
                 || token.kind == Kind::Word
                     && !lexicon.soft.has(&token.lower)
                     && (lexicon.fillers.has(&token.lower)
+                        || lexicon.small_number(&token.lower).is_some()
                         || self.tool.has_noun(&token.stem, lexicon)
                         || lexicon.is_compound_of(&token.stem, &self.tool.nouns))
         };
@@ -1069,9 +1106,12 @@ impl Filler<'_> {
                 continue;
             }
             // One of the tool's own words is no text: `comment its link`.
-            let is_reference = end == start + 1
-                && slot.kind == SlotKind::Text
-                && (lexicon.is_noun(&first.stem) || first.is("following"));
+            let before = start.checked_sub(1).map(|place| &self.tokens[place]);
+            let is_definite =
+                before.is_some_and(|token| token.is("the") || lexicon.pronouns.has(&token.lower));
+            let is_noun = lexicon.is_noun(&first.stem) || first.is("following");
+            let is_reference =
+                is_noun && slot.kind == SlotKind::Text && (is_definite || end == start + 1);
             if is_reference {
                 continue;
             }
@@ -1147,6 +1187,15 @@ impl Filler<'_> {
             let is_alone = lexicon.pronouns.has(&token.lower);
             let (context, start) = self.context(place, slot);
             let mut options: Vec<(Option<&str>, usize)> = Vec::new();
+            // `the order id`: a field of what the noun means.
+            let field = noun.and(self.tokens.get(head + 1)).filter(|field| {
+                field.kind == Kind::Word
+                    && !lexicon.fillers.has(&field.lower)
+                    && !self.is_cue_here(field)
+            });
+            if let Some(field) = field {
+                options.push((Some(field.stem.as_str()), head + 2));
+            }
             if let Some(noun) = noun {
                 options.push((Some(noun.stem.as_str()), head + 1));
             }
@@ -1171,7 +1220,13 @@ impl Filler<'_> {
                     && !slot.is_required
                     && !matches!(slot.kind, SlotKind::Text | SlotKind::Title)
                     && word.is_some_and(|word| !is_own(word));
-                if is_cue
+                // A bare pronoun fills what is needed, and `there` a place.
+                let is_loose = word.is_none()
+                    && !slot.is_required
+                    && slot.kind != SlotKind::Id
+                    && !token.is("there");
+                if is_loose
+                    || is_cue
                     || is_foreign
                     || slot.kind == SlotKind::Text && !slot.is_required && word.is_none()
                 {
@@ -1217,6 +1272,11 @@ impl Filler<'_> {
                 ));
             }
         }
+    }
+
+    /// Returns whether a word announces a text of this tool.
+    fn is_cue_here(&self, token: &Token) -> bool {
+        self.tool.slots.iter().any(|slot| slot.is_free() && self.is_cue(token, slot))
     }
 
     fn linked(

@@ -105,6 +105,13 @@ impl Memory {
                     return found(template(&step.id, &format!("{}[0].{item}", list.path)));
                 }
             }
+            // A path is wherever the earlier step had one.
+            let path = own.slots.iter().find(|other| {
+                other.kind == SlotKind::Path && step.parameters.contains_key(&other.parameter)
+            });
+            if let (SlotKind::Path, Some(other)) = (slot.kind, path) {
+                return found(step.parameters[&other.parameter].clone());
+            }
             // `a pull request from it`: the earlier step has a value of which the description speaks.
             let related = step.parameters.iter().find(|(name, value)| {
                 value.is_string()

@@ -289,22 +289,14 @@ impl<'a> Planning<'a> {
                     .about
                     .get(place.wrapping_sub(1))
                     .is_some_and(|word| word == "or" || word == "and");
-            best.0 = weights.verb
-                * if is_first {
-                    0.9
-                } else if self.lexicon.is_noun(&verb.stem) {
-                    0.0
-                } else {
-                    0.7
-                };
+            best.0 = weights.verb * if is_first { 0.9 } else { 0.35 };
         }
         let concepts = self.lexicon.concepts(&verb.stem);
-        let is_same = concepts.contains(&tool.verb)
-            || self.lexicon.concepts(&tool.verb).iter().any(|own| concepts.first() == Some(own));
-        if is_same {
-            best.0 = best
-                .0
-                .max(weights.verb * if concepts.first() == Some(&tool.verb) { 0.8 } else { 0.7 });
+        let own = self.lexicon.concepts(&tool.verb);
+        if concepts.contains(&tool.verb) {
+            best.0 = best.0.max(weights.verb * 0.8);
+        } else if own.iter().any(|own| concepts.contains(own)) {
+            best.0 = best.0.max(weights.verb * 0.65);
         }
         // `read` by its description: `Get the contents …`.
         if tool.about.first().is_some_and(|about| concepts.contains(about)) {
@@ -520,6 +512,14 @@ impl<'a> Planning<'a> {
             let is_same = |tool: &Tool| tool.name == self.tools[best.tool].name;
             let mut first = self.readings(&left, &is_same).into_iter().next()?;
             let mut second = self.readings(&right, &is_same).into_iter().next()?;
+            // Both parts say the same slot.
+            let is_both = first.fillings.iter().any(|(slot, filling)| {
+                self.tools[best.tool].slots[*slot].is_required
+                    && second.fillings.get(slot).is_some_and(|other| other != filling)
+            });
+            if !is_both {
+                continue;
+            }
             let known = first.calls(&self.tools[best.tool]).into_iter().next().unwrap_or_default();
             let later = second.calls(&self.tools[best.tool]).into_iter().next().unwrap_or_default();
             self.inherit(&mut first, Some(&later));
@@ -941,6 +941,7 @@ impl<'a> Planning<'a> {
         shown
             .unplaced
             .retain(|at| !rest.tokens.iter().any(|token| token.start == clause.tokens[*at].start));
+        shown.score = self.weights.least;
         self.check(clause, &shown, &said)?;
         self.add_doubts(clause, &shown, self.planned.steps.len());
         let prefix = format!("{{{{{id}.{}[0].", output.path);

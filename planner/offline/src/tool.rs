@@ -123,6 +123,8 @@ impl Tool {
             if let Some(items) = items {
                 let of_items = Slot::read(parameter, items, is_required, &nouns, lexicon);
                 let kind = if of_items.kind == SlotKind::Word { slot.kind } else { of_items.kind };
+                let is_free = matches!(kind, SlotKind::Title | SlotKind::Text | SlotKind::Query);
+                let kind = if is_free { SlotKind::Word } else { kind };
                 slot = Slot {
                     kind,
                     choices: of_items.choices,
