@@ -377,7 +377,7 @@ impl Reader<'_> {
                         | "for"
                         | "one"
                         | "two"
-                ) || (self.is_tool_noun)(&next.stem) && !is_noun
+                ) || (self.is_tool_noun)(&next.stem) && (!is_noun || !is_strict)
             }
             Kind::Mark => false,
             Kind::Quoted => is_noun || !is_strict,

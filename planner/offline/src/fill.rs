@@ -1,6 +1,9 @@
 //! One clause and one tool: which words fill which slots, chosen together.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use serde_json::{Map, Number, Value, json};
 
@@ -78,6 +81,8 @@ pub(super) struct Scene<'a> {
     pub(super) lexicon: &'a Lexicon,
     pub(super) tools: &'a [Tool],
     pub(super) memory: &'a Memory,
+    /// The nouns of all tools.
+    pub(super) nouns: &'a BTreeSet<String>,
     pub(super) weights: &'a Weights,
 }
 
@@ -281,7 +286,14 @@ impl Filler<'_> {
             || lexicon.loops.has(&token.lower)
             || lexicon.ranks.has(&token.lower)
             || lexicon.concepts(&token.stem).iter().any(|concept| *concept == self.tool.verb);
-        if is_about { weights.unplaced * 0.25 } else { weights.unplaced }
+        if is_about {
+            weights.unplaced * 0.25
+        } else if self.scene.nouns.contains(&token.stem) {
+            // The noun of another tool.
+            weights.unplaced * 2.0
+        } else {
+            weights.unplaced
+        }
     }
 
     /// Chooses candidates that do not overlap and fill each slot at most once.
@@ -463,6 +475,15 @@ impl Filler<'_> {
     }
 
     fn has_name(&self, slot: &Slot, names: &[String]) -> bool {
+        // `assign X to Y` names the assignees, `rename X to Y` does not.
+        let states = &self.scene.lexicon.states;
+        let target = self.verb.first().and_then(|at| states.get(&self.tokens[*at].lower));
+        if target != Some(&slot.parameter)
+            && slot.is_list
+            && states.values().any(|name| *name == slot.parameter)
+        {
+            return false;
+        }
         let parameter = slot.parameter.to_lowercase();
         names.iter().any(|name| {
             *name == parameter || slot.words.last().is_some_and(|word| *word == stem(name))
@@ -578,7 +599,7 @@ impl Filler<'_> {
                 if token.value.starts_with('#') { weights.form } else { 0.0 },
             )),
             (SlotKind::Id, Kind::Code | Kind::Id) if !slot.is_numeric => {
-                Some((text(), self.id_fit(&token.value, slot)))
+                self.id_fit(&token.value, slot).map(|fit| (text(), fit))
             }
             (SlotKind::Id, Kind::Number) => {
                 Some((text(), if token.value.len() > 5 { 0.2 } else { -0.4 }))
@@ -598,11 +619,20 @@ impl Filler<'_> {
     }
 
     /// Returns how well a code fits the examples and the nouns of an id.
-    fn id_fit(&self, code: &str, slot: &Slot) -> f32 {
+    fn id_fit(&self, code: &str, slot: &Slot) -> Option<f32> {
         let weights = self.scene.weights;
-        if !slot.examples.is_empty() {
-            let is_fit = slot.examples.iter().any(|example| has_form(code, example));
-            return if is_fit { weights.form } else { -2.0 * weights.form };
+        let fits = |slot: &Slot| slot.examples.iter().any(|example| has_form(code, example));
+        if fits(slot) {
+            return Some(weights.form);
+        }
+        // A code in the form of another id is never this one.
+        let mut others = self.scene.tools.iter().flat_map(|tool| &tool.slots);
+        let is_other = others.any(|other| other.kind == SlotKind::Id && fits(other));
+        if is_other && !slot.examples.is_empty() {
+            return None;
+        }
+        if is_other || !slot.examples.is_empty() {
+            return Some(-weights.form);
         }
         let prefix: String =
             code.chars().take_while(char::is_ascii_alphabetic).collect::<String>().to_lowercase();
@@ -617,7 +647,7 @@ impl Filler<'_> {
                         .iter()
                         .any(|other| other.starts_with(&prefix))
             });
-        if is_prefix { weights.form * 0.5 } else { 0.0 }
+        Some(if is_prefix { weights.form * 0.5 } else { 0.0 })
     }
 
     /// Returns how many words behind a number are its unit, and how well they fit.
@@ -901,15 +931,21 @@ impl Filler<'_> {
                 tokens.len() < 2
                     || !tokens.iter().any(|token| is_typed(token) && token.kind != Kind::Code)
             }
-            SlotKind::Query => !tokens.iter().any(is_typed),
+            SlotKind::Query => !tokens.iter().any(|token| is_typed(token) || self.is_noun(token)),
             _ => {
-                !(tokens.len() > 1 && tokens.iter().any(is_typed))
+                !tokens.iter().any(|token| {
+                    tokens.len() > 1 && self.is_noun(token) && !slot.words.contains(&token.stem)
+                }) && !(tokens.len() > 1 && tokens.iter().any(is_typed))
                     && !tokens.iter().any(|token| {
                         token.is("and")
                             || self.scene.lexicon.prepositions.contains_key(&token.lower)
                     })
             }
         }
+    }
+
+    fn is_noun(&self, token: &Token) -> bool {
+        token.kind == Kind::Word && self.tool.has_noun(&token.stem, self.scene.lexicon)
     }
 
     fn as_value(&self, text: String, slot: &Slot) -> Value {
@@ -1221,10 +1257,13 @@ impl Filler<'_> {
                     && !matches!(slot.kind, SlotKind::Text | SlotKind::Title)
                     && word.is_some_and(|word| !is_own(word));
                 // A bare pronoun fills what is needed, and `there` a place.
+                let is_person = slot.kind == SlotKind::Email
+                    && matches!(token.lower.as_str(), "him" | "her" | "them");
                 let is_loose = word.is_none()
                     && !slot.is_required
                     && slot.kind != SlotKind::Id
-                    && !token.is("there");
+                    && !token.is("there")
+                    && !is_person;
                 if is_loose
                     || is_cue
                     || is_foreign
@@ -1287,7 +1326,9 @@ impl Filler<'_> {
         score: f32,
         step: usize,
     ) -> Candidate {
-        Candidate { link: Some(step), ..self.one(slot, value, tokens, score) }
+        let start = tokens.start;
+        let candidate = self.one(slot, value, tokens, score).valued(start..start);
+        Candidate { link: Some(step), ..candidate }
     }
 
     /// Returns where `as the body` ends, if these words follow.

@@ -1,6 +1,6 @@
 //! From clauses to steps: the tool of each clause, loops, conditions and doubts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use planner::draft::DraftStep;
 use serde_json::{Map, Value, json};
@@ -22,7 +22,7 @@ use super::{
 };
 
 /// Tools whose slots are tried for a clause.
-const TRIED: usize = 10;
+const TRIED: usize = 20;
 /// The most steps of a plan.
 const STEPS: usize = 64;
 /// Letters that the number in a step id may take.
@@ -51,6 +51,8 @@ pub(super) struct Planning<'a> {
     /// The last reading, for clauses without a verb.
     previous: Option<(Clause, usize)>,
     numbers: BTreeMap<String, usize>,
+    /// The nouns of all tools.
+    nouns: BTreeSet<String>,
     /// The steps that give values to the next step.
     linked: Vec<usize>,
 }
@@ -72,6 +74,7 @@ impl<'a> Planning<'a> {
             last: Vec::new(),
             previous: None,
             numbers: BTreeMap::new(),
+            nouns: tools.iter().flat_map(|tool| tool.nouns.iter().cloned()).collect(),
             linked: Vec::new(),
         }
     }
@@ -235,6 +238,7 @@ impl<'a> Planning<'a> {
             lexicon: self.lexicon,
             tools: self.tools,
             memory: &self.memory,
+            nouns: &self.nouns,
             weights: self.weights,
         }
     }
@@ -406,6 +410,14 @@ impl<'a> Planning<'a> {
         let readings = self.readings(&clause, &|_| true);
         self.note(&clause, &readings);
         let said = self.words(&clause.tokens);
+        let is_noun = clause.verb.as_ref().is_some_and(|verb| {
+            self.nouns.contains(&verb.stem) || self.lexicon.is_noun(&verb.stem)
+        });
+        if readings.is_empty() && is_noun {
+            // `order status of A-1`
+            let question = Clause { verb: None, mood: Mood::Question, ..clause };
+            return self.plan_clause(&question);
+        }
         let Some(best) = readings.first().cloned() else {
             return Err(Refusal::NothingFits { said });
         };
@@ -418,6 +430,10 @@ impl<'a> Planning<'a> {
         });
         if is_each && self.tools[best.tool].acts {
             return Err(Refusal::NoList { said, tool: self.tools[best.tool].order() });
+        }
+        // Small talk: `New year, new folder`.
+        if clause.verb.is_none() && clause.mood == Mood::Fragment && best.fillings.is_empty() {
+            return Err(Refusal::NothingFits { said });
         }
         if let Some(parts) = self.split(&clause, &best) {
             for part in parts {
@@ -481,7 +497,16 @@ impl<'a> Planning<'a> {
 
     /// Splits `move A to B and C to D` into two calls, where one call leaves values over.
     fn split(&self, clause: &Clause, best: &Reading) -> Option<Vec<(Clause, Reading)>> {
-        if best.unplaced.is_empty() && best.missing.is_empty() {
+        let is_word = |at: usize| {
+            let token = &clause.tokens[at];
+            token.kind == Kind::Word
+                && !self.lexicon.fillers.has(&token.lower)
+                && !self.tools[best.tool].has_noun(&token.stem, self.lexicon)
+        };
+        let verb = |at: &usize| clause.verb.as_ref().is_some_and(|verb| verb.places.contains(at));
+        let is_used =
+            (0..clause.tokens.len()).all(|at| best.claimed[at] || verb(&at) || !is_word(at));
+        if is_used && best.unplaced.is_empty() && best.missing.is_empty() {
             return None;
         }
         // The second part repeats the verb, or the noun of a question.
