@@ -25,6 +25,7 @@ pub(super) fn read(
     planning: &Planning<'_>,
     condition: &Condition,
     shared: Option<&Map<String, Value>>,
+    topic: &[Token],
 ) -> Option<Fact> {
     let lexicon = planning.lexicon;
     let tokens = &condition.tokens;
@@ -111,9 +112,16 @@ pub(super) fn read(
             let is_named = said.iter().any(|token| tool.has_noun(&token.stem, lexicon));
             (has_pronoun || is_named).then_some((at, expression))
         });
-        if let Some((step, expression)) = step {
+        if let Some((step, expression)) =
+            step.filter(|_| topic.is_empty() || !planning.memory.steps.is_empty())
+        {
             return Some(Fact { step: Some(step), reading: None, expression });
         }
+    }
+    // `it is already closed`: what the action is about.
+    let mut clause = clause;
+    if has_pronoun && !has_value {
+        clause.tokens.extend(topic.iter().cloned());
     }
     let readings = planning.readings(&clause, &|tool| !tool.acts && express(tool, false).is_some());
     let best = pick(planning, readings, shared)?;

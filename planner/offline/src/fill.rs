@@ -161,6 +161,7 @@ impl Filler<'_> {
                 }
             }
         }
+        self.join_paths(&mut fillings);
         let missing: Vec<usize> = (0..self.tool.slots.len())
             .filter(|slot| {
                 self.tool.slots[*slot].is_required
@@ -186,6 +187,31 @@ impl Filler<'_> {
             claimed,
             guessed,
             links,
+        }
+    }
+
+    /// Puts a file that is moved into a directory below it.
+    fn join_paths(&self, fillings: &mut BTreeMap<usize, Filling>) {
+        let slots = self.tool.slots.iter().enumerate();
+        let paths: Vec<usize> = slots
+            .filter(|(_, slot)| slot.kind == SlotKind::Path && slot.is_required)
+            .map(|(at, _)| at)
+            .collect();
+        let [from, to] = paths.as_slice() else { return };
+        let text = |slot: &usize| match fillings.get(slot) {
+            Some(Filling::One(Value::String(text))) => Some(text.clone()),
+            _ => None,
+        };
+        let (Some(from), Some(path)) = (text(from), text(to)) else { return };
+        let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+        let is_into = self.tokens.iter().any(|token| token.is("into")) || path.ends_with('/');
+        if is_into
+            && name(&from).contains('.')
+            && !name(&path).contains('.')
+            && !path.contains("{{")
+        {
+            let path = format!("{}/{}", path.trim_end_matches('/'), name(&from));
+            fillings.insert(*to, Filling::One(json!(path)));
         }
     }
 
@@ -233,7 +259,7 @@ impl Filler<'_> {
             + 0.5 * weights.noun * count_f32(found.saturating_sub(1)).min(1.0)
             - weights.noun_missing * count_f32(absent)
             + weights.about * count_f32(about.min(3));
-        (score, found > 0)
+        (score, found + by_verb > 0)
     }
 
     /// Returns whether a noun of two words is said: `pull request` is `pr`.
@@ -377,6 +403,7 @@ impl Filler<'_> {
             }
             self.add_references(at, slot, &mut candidates);
         }
+        self.add_colon(&mut candidates);
         self.add_pairs(&mut candidates);
         self.add_slugs(&mut candidates);
         candidates
@@ -412,7 +439,13 @@ impl Filler<'_> {
                 .nouns(self.tool, lexicon)
                 .iter()
                 .any(|noun| lexicon.is_same_noun(noun, &token.stem));
-        is_listed || is_named || is_noun
+        // `a branch called X`: the slot is what the tool makes.
+        let is_made = slot.kind == SlotKind::Word
+            && slot.is_required
+            && slot.words.last().is_some_and(|word| self.tool.nouns.contains(word));
+        let is_called =
+            is_made && lexicon.cues["name"].contains(&token.lower) && token.lower.ends_with("ed");
+        is_listed || is_named || is_noun || is_called
     }
 
     /// Returns what the words before a place say about a slot, and where they begin.
@@ -443,7 +476,14 @@ impl Filler<'_> {
             ) && token.kind != Kind::Quoted
         };
         let mut start = at;
-        while start > 0 && is_link(&self.tokens[start - 1]) {
+        let is_path_noun = |token: &Token| {
+            slot.kind == SlotKind::Path
+                && token.kind == Kind::Word
+                && lexicon.kinds["path"].contains(&token.lower)
+        };
+        while start > 0
+            && (is_link(&self.tokens[start - 1]) || is_path_noun(&self.tokens[start - 1]))
+        {
             start -= 1;
         }
         let Some(before) = start.checked_sub(1) else { return (0.0, at) };
@@ -459,19 +499,37 @@ impl Filler<'_> {
             return (weights.cue, start);
         }
         // A preposition may stand before a noun of the slot: `to issue 13`.
-        if let Some(names) = lexicon.prepositions.get(&token.lower) {
+        if lexicon.prepositions.contains_key(&token.lower) {
             let start = before;
-            if self.has_name(slot, names) || slot.parameter.eq_ignore_ascii_case(&token.lower) {
+            if self.is_announced(slot, token) {
                 return (weights.preposition, start);
             }
-            let is_elsewhere = self.tool.slots.iter().any(|other| {
-                other.parameter != slot.parameter
-                    && (self.has_name(other, names)
-                        || other.parameter.eq_ignore_ascii_case(&token.lower))
-            });
+            let is_elsewhere =
+                self.tool.slots.iter().any(|other| {
+                    other.parameter != slot.parameter && self.is_announced(other, token)
+                });
             return (if is_elsewhere { -weights.foreign } else { 0.0 }, start);
         }
         (0.0, at)
+    }
+
+    /// Returns whether a preposition announces a slot, or another slot instead.
+    fn is_announced(&self, slot: &Slot, preposition: &Token) -> bool {
+        let lexicon = self.scene.lexicon;
+        let Some(names) = lexicon.prepositions.get(&preposition.lower) else { return false };
+        if preposition.kind != Kind::Word {
+            return false;
+        }
+        let verb = self.verb.first().and_then(|at| lexicon.states.get(&self.tokens[*at].lower));
+        if verb == Some(&slot.parameter) && matches!(preposition.lower.as_str(), "to" | "as") {
+            return true;
+        }
+        // `from_branch` is closer to `from` than `branch`.
+        let is_exact = |slot: &Slot| slot.words.contains(&preposition.stem);
+        if !is_exact(slot) && self.tool.slots.iter().any(is_exact) {
+            return false;
+        }
+        is_exact(slot) || self.has_name(slot, names)
     }
 
     fn has_name(&self, slot: &Slot, names: &[String]) -> bool {
@@ -601,8 +659,23 @@ impl Filler<'_> {
             (SlotKind::Id, Kind::Code | Kind::Id) if !slot.is_numeric => {
                 self.id_fit(&token.value, slot).map(|fit| (text(), fit))
             }
+            (SlotKind::Id, Kind::Number)
+                if !slot.examples.is_empty()
+                    && !slot
+                        .examples
+                        .iter()
+                        .any(|example| example.bytes().any(|byte| byte.is_ascii_digit())) =>
+            {
+                None
+            }
             (SlotKind::Id, Kind::Number) => {
                 Some((text(), if token.value.len() > 5 { 0.2 } else { -0.4 }))
+            }
+            // `by 5` is a difference.
+            (SlotKind::Number, Kind::Number)
+                if self.tool.acts && at > 0 && self.tokens[at - 1].is("by") =>
+            {
+                None
             }
             (SlotKind::Number, Kind::Number) => Some((Value::Number(number(&token.value)?), 0.0)),
             (SlotKind::Number, Kind::Word) => {
@@ -658,6 +731,7 @@ impl Filler<'_> {
         };
         let lexicon = self.scene.lexicon;
         let is_unit = slot.words.contains(&next.stem)
+            || slot.words.last().is_some_and(|word| lexicon.is_same_noun(word, &next.stem))
             || slot.about.contains(&next.stem)
             || lexicon.unit(&next.lower).is_some_and(|unit| {
                 self.slot_unit(slot) == Some(unit) || self.slot_unit(slot).is_some()
@@ -827,9 +901,7 @@ impl Filler<'_> {
         for place in 0..self.tokens.len() {
             let token = &self.tokens[place];
             let is_preposition = lexicon.prepositions.contains_key(&token.lower);
-            let names = lexicon.prepositions.get(&token.lower);
-            let is_own = names.is_some_and(|names| self.has_name(slot, names))
-                || is_preposition && slot.parameter.eq_ignore_ascii_case(&token.lower);
+            let is_own = self.is_announced(slot, token);
             let is_cue = self.is_cue(token, slot);
             if !is_cue && !is_own
                 || self.verb.contains(&place)
@@ -850,6 +922,12 @@ impl Filler<'_> {
             }) {
                 value += 1;
             }
+            // `the title of issue 3 to X`
+            let is_of =
+                self.tokens.get(value).is_some_and(|token| token.is("of") || token.is("for"));
+            if is_of && is_cue && self.tool.acts {
+                self.add_set(at, slot, value, candidates);
+            }
             let Some(first) = self.tokens.get(value) else { continue };
             let score = if is_cue && !is_preposition { weights.cue } else { weights.preposition };
             let start = place
@@ -869,6 +947,10 @@ impl Filler<'_> {
                 ));
                 continue;
             }
+            // `with` announces a text only before quotation marks.
+            if is_preposition && slot.kind == SlotKind::Text {
+                continue;
+            }
             if slot.kind == SlotKind::Id && !matches!(first.kind, Kind::Word) {
                 continue;
             }
@@ -880,6 +962,16 @@ impl Filler<'_> {
                 || first.kind == Kind::Number
                     && !self.tokens.get(value + 1).is_some_and(|next| next.kind == Kind::Word)
             {
+                continue;
+            }
+            if slot.is_list && slot.kind == SlotKind::Word && is_cue {
+                let (values, end) = self.words_of_list(value);
+                if end > value {
+                    let score =
+                        score + weights.typed + weights.unplaced * count_f32(values.len() - 1);
+                    candidates
+                        .push(self.one(at, json!(values), start..end, score).valued(value..end));
+                }
                 continue;
             }
             for end in self.extents(value, slot) {
@@ -924,6 +1016,14 @@ impl Filler<'_> {
         let has_own_cue = tokens.iter().skip(1).any(|token| {
             self.is_cue(token, slot) && !self.scene.lexicon.prepositions.contains_key(&token.lower)
         });
+        let lexicon = self.scene.lexicon;
+        let is_empty = tokens.iter().all(|token| {
+            token.kind == Kind::Word
+                && (lexicon.fillers.has(&token.lower) || lexicon.loops.has(&token.lower))
+        });
+        if is_empty && slot.kind != SlotKind::Text {
+            return false;
+        }
         match slot.kind {
             SlotKind::Title | SlotKind::Word if has_own_cue => false,
             SlotKind::Text => !(tokens.len() == 1 && is_typed(&tokens[0])),
@@ -941,6 +1041,72 @@ impl Filler<'_> {
                             || self.scene.lexicon.prepositions.contains_key(&token.lower)
                     })
             }
+        }
+    }
+
+    /// Adds the value behind `to`: `change the phone of C-1 to X`.
+    fn add_set(&self, at: usize, slot: &Slot, from: usize, candidates: &mut Vec<Candidate>) {
+        let weights = self.scene.weights;
+        let Some(to) = (from + 2..self.tokens.len()).find(|place| self.tokens[*place].is("to"))
+        else {
+            return;
+        };
+        let first = to + 1;
+        let Some(token) = self.tokens.get(first) else { return };
+        let score = weights.cue + weights.typed + weights.preposition;
+        if token.kind == Kind::Quoted {
+            candidates.push(self.one(
+                at,
+                json!(token.value),
+                to..first + 1,
+                score + weights.quoted,
+            ));
+            return;
+        }
+        if slot.is_list {
+            let (values, end) = self.words_of_list(first);
+            candidates.push(self.one(at, json!(values), to..end, score));
+        } else if slot.is_free() {
+            for end in self.extents(first, slot) {
+                let filling = json!(self.slice(first..end));
+                let score = score + weights.length * count_f32(end - first);
+                candidates.push(self.one(at, filling, to..end, score).valued(first..end));
+            }
+        }
+    }
+
+    /// Reads `docs, bug and help wanted` as a list.
+    fn words_of_list(&self, first: usize) -> (Vec<String>, usize) {
+        let lexicon = self.scene.lexicon;
+        let mut values = Vec::new();
+        let mut start = first;
+        loop {
+            let mut end = start;
+            while self.tokens.get(end).is_some_and(|token| {
+                matches!(token.kind, Kind::Word | Kind::Code | Kind::Quoted | Kind::Email)
+                    && !token.is_separator()
+                    && !lexicon.prepositions.contains_key(&token.lower)
+                    && !lexicon.soft.has(&token.lower)
+                    && !self
+                        .tool
+                        .slots
+                        .iter()
+                        .any(|slot| slot.is_free() && !slot.is_list && self.is_cue(token, slot))
+            }) {
+                end += 1;
+            }
+            if end == start {
+                return (values, start.saturating_sub(usize::from(start > first)));
+            }
+            values.push(self.slice(start..end));
+            let mut next = end;
+            while self.tokens.get(next).is_some_and(Token::is_separator) {
+                next += 1;
+            }
+            if next == end {
+                return (values, end);
+            }
+            start = next;
         }
     }
 
@@ -1130,7 +1296,18 @@ impl Filler<'_> {
         else {
             return;
         };
-        if self.tool.slots.iter().any(|other| self.is_cue(first, other)) {
+        let is_other =
+            self.scene.nouns.contains(&first.stem) && !first.is_capitalised() && self.tool.acts;
+        let before = start.checked_sub(1).map(|place| &self.tokens[place]);
+        let is_definite =
+            before.is_some_and(|token| token.is("the") || lexicon.pronouns.has(&token.lower));
+        if is_other
+            || is_definite && slot.kind == SlotKind::Text
+            || slot.kind == SlotKind::Word
+                && slot.words.last().is_some_and(|word| word == "content")
+                && is_definite
+            || self.tool.slots.iter().any(|other| self.is_cue(first, other))
+        {
             return;
         }
         let mut extents = self.extents(start, slot);
@@ -1142,9 +1319,6 @@ impl Filler<'_> {
                 continue;
             }
             // One of the tool's own words is no text: `comment its link`.
-            let before = start.checked_sub(1).map(|place| &self.tokens[place]);
-            let is_definite =
-                before.is_some_and(|token| token.is("the") || lexicon.pronouns.has(&token.lower));
             let is_noun = lexicon.is_noun(&first.stem) || first.is("following");
             let is_reference =
                 is_noun && slot.kind == SlotKind::Text && (is_definite || end == start + 1);
@@ -1166,7 +1340,16 @@ impl Filler<'_> {
         for (place, token) in self.tokens.iter().enumerate() {
             let endings = self.scene.lexicon.forms["endings"].iter();
             let mut pairs = endings.filter_map(|pair| pair.split_once('='));
-            if let Some((ending, _)) = pairs.find(|(_, name)| *name == token.lower) {
+            let is_ending = self.tokens.get(place + 1).is_some_and(|next| next.stem == "file")
+                && token.kind == Kind::Word
+                && token.lower.len() <= 4
+                && !self.scene.lexicon.fillers.has(&token.lower)
+                && !self.scene.lexicon.loops.has(&token.lower)
+                && !self.verb.contains(&place);
+            if is_ending {
+                let value = json!(format!("**/*.{}", token.lower));
+                candidates.push(self.one(at, value, place..place + 1, self.scene.weights.choice));
+            } else if let Some((ending, _)) = pairs.find(|(_, name)| *name == token.lower) {
                 let value = json!(format!("**/*.{ending}"));
                 candidates.push(self.one(at, value, place..place + 1, self.scene.weights.choice));
             }
@@ -1227,7 +1410,8 @@ impl Filler<'_> {
             let field = noun.and(self.tokens.get(head + 1)).filter(|field| {
                 field.kind == Kind::Word
                     && !lexicon.fillers.has(&field.lower)
-                    && !self.is_cue_here(field)
+                    && (!self.is_cue_here(field)
+                        || self.tokens.get(head + 2).is_some_and(|next| next.is("as")))
             });
             if let Some(field) = field {
                 options.push((Some(field.stem.as_str()), head + 2));
@@ -1359,6 +1543,20 @@ impl Filler<'_> {
                 json!(format!("{}/{name}", path.trim_end_matches('/')))
             }
             _ => directory.clone(),
+        }
+    }
+
+    /// Adds the text behind a colon: `comment on issue 3: looks good`.
+    fn add_colon(&self, candidates: &mut Vec<Candidate>) {
+        let weights = self.scene.weights;
+        let Some(colon) = self.tokens.iter().position(|token| token.is_mark(":")) else { return };
+        let texts = self.tool.slots.iter().enumerate();
+        for (at, _) in texts.filter(|(_, slot)| slot.kind == SlotKind::Text && slot.is_required) {
+            let is_cue = colon > 0 && self.is_cue_here(&self.tokens[colon - 1]);
+            if !is_cue && colon + 1 < self.tokens.len() {
+                let range = colon + 1..self.tokens.len();
+                candidates.push(self.one(at, json!(self.slice(range.clone())), range, weights.cue));
+            }
         }
     }
 

@@ -253,6 +253,44 @@ impl Lexicon {
         })
     }
 
+    /// Corrects words that are one edit away from a known one: `teh`, `isue`. Their values stay.
+    pub(super) fn correct(&self, tokens: &mut [Token], known: &BTreeSet<String>) {
+        for token in tokens {
+            let is_candidate = token.kind == Kind::Word
+                && token.lower.len() >= 3
+                && token.lower.bytes().all(|byte| byte.is_ascii_lowercase())
+                && token.lower == token.value
+                && !known.contains(&token.stem)
+                && !self.is_known(&token.lower, &token.stem);
+            if !is_candidate {
+                continue;
+            }
+            let verbs = self.verbs.keys().filter(|verb| !verb.contains(' '));
+            let words = verbs.chain(self.nouns.keys()).chain(&self.fillers.0).chain(known);
+            if let Some(word) = words
+                .into_iter()
+                .find(|word| is_misspelt(&token.stem, word) || is_misspelt(&token.lower, word))
+            {
+                token.lower.clone_from(word);
+                token.stem = stem(word);
+            }
+        }
+    }
+
+    fn is_known(&self, lower: &str, stem: &str) -> bool {
+        self.verbs.contains_key(stem)
+            || self.nouns.contains_key(stem)
+            || self.fillers.has(lower)
+            || self.states.contains_key(lower)
+            || self.particles.contains_key(stem)
+            || self.cues.values().any(|cues| cues.iter().any(|cue| cue == lower))
+            || self.month(lower).is_some()
+            || self.unit(lower).is_some()
+            || [&self.moods, &self.conditions, &self.loops]
+                .iter()
+                .any(|phrases| phrases.0.contains_key(lower))
+    }
+
     /// Counts the entries, which a test limits.
     #[cfg(test)]
     fn count(file: &File) -> usize {
@@ -272,6 +310,19 @@ impl Lexicon {
             + file.nouns.iter().map(Vec::len).sum::<usize>()
             + file.states.len()
     }
+}
+
+/// Returns whether a word is another one with one letter more, less or changed, or with two letters
+/// swapped. Of three letters, two may only be swapped.
+fn is_misspelt(written: &str, word: &str) -> bool {
+    let (a, b) = (written.as_bytes(), word.as_bytes());
+    let start = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let end =
+        a[start..].iter().rev().zip(b[start..].iter().rev()).take_while(|(a, b)| a == b).count();
+    let (a, b) = (&a[start..a.len() - end], &b[start..b.len() - end]);
+    let is_swap = matches!((a, b), ([a, b], [c, d]) if a == d && b == c);
+    let is_edit = a.len() <= 1 && b.len() <= 1 && word.len() >= 5 && start > 0;
+    is_swap && word.len() >= 3 || is_edit
 }
 
 #[cfg(test)]

@@ -135,7 +135,7 @@ fn propose_with(
             "there are no tools to plan with: register a toolset, or switch one on".to_owned(),
         );
     }
-    let tokens = token::tokens(query);
+    let mut tokens = token::tokens(query);
     if tokens.len() > TOKENS {
         return refuse(format!(
             "the query has {} words and marks, but {TOKENS} is the most: split it",
@@ -148,6 +148,8 @@ fn propose_with(
                 .to_owned(),
         );
     }
+    let known = tools.iter().flat_map(Tool::words).cloned().collect();
+    lexicon::english().correct(&mut tokens, &known);
     let planning = Planning::new(query, lexicon::english(), &tools, weights);
     match planning.plan(&tokens) {
         Ok(planned) => {

@@ -421,8 +421,8 @@ impl<'a> Planning<'a> {
         let Some(best) = readings.first().cloned() else {
             return Err(Refusal::NothingFits { said });
         };
-        if self.is_loop(&clause, &best) {
-            return self.plan_loop(&clause, best);
+        if let Some(action) = self.loop_action(&clause, &best) {
+            return self.plan_loop(&clause, action);
         }
         // `every` names items that no list gives.
         let is_each = clause.tokens.iter().enumerate().any(|(at, token)| {
@@ -430,6 +430,16 @@ impl<'a> Planning<'a> {
         });
         if is_each && self.tools[best.tool].acts {
             return Err(Refusal::NoList { said, tool: self.tools[best.tool].order() });
+        }
+        // An unknown verb: `append X to Y`.
+        let first = clause.tokens.iter().position(|token| !self.lexicon.fillers.has(&token.lower));
+        let is_unknown = clause.mood == Mood::Fragment
+            && clause.verb.is_none()
+            && first.is_some_and(|at| {
+                best.unplaced.contains(&at) && clause.tokens[at].kind == Kind::Word
+            });
+        if is_unknown && !clause.tokens[first.unwrap_or_default()].is_capitalised() {
+            return Err(Refusal::NothingFits { said });
         }
         // Small talk: `New year, new folder`.
         if clause.verb.is_none() && clause.mood == Mood::Fragment && best.fillings.is_empty() {
@@ -446,12 +456,13 @@ impl<'a> Planning<'a> {
 
     /// Gives a clause without a verb or noun those of the clause before: `and the tree of /data`.
     fn inherit_verb(&self, clause: &mut Clause) {
-        let Some((previous, tool)) = &self.previous else { return };
         let has_noun = clause.tokens.iter().any(|token| {
             token.kind == Kind::Word
                 && self.tools.iter().any(|tool| tool.has_noun(&token.stem, self.lexicon))
         });
-        if clause.mood == Mood::Fragment && clause.verb.is_none() {
+        if let (Some((previous, _)), Mood::Fragment, None) =
+            (&self.previous, clause.mood, &clause.verb)
+        {
             if let Some(verb) = &previous.verb {
                 let words: Vec<Token> = verb
                     .places
@@ -475,22 +486,38 @@ impl<'a> Planning<'a> {
                 clause.mood = previous.mood;
             }
         }
-        // `show me what is still open`: the noun is that of the clause before.
-        let has_pronoun = clause.tokens.iter().any(|token| self.lexicon.pronouns.has(&token.lower));
+        // `show me what is still open`, `create one`: the noun is that of the step before.
+        let one = clause.tokens.iter().position(|token| token.is("one"));
+        let has_pronoun = clause
+            .tokens
+            .iter()
+            .any(|token| self.lexicon.pronouns.has(&token.lower) && !token.is("one"));
         let has_value =
             clause.tokens.iter().any(|token| !matches!(token.kind, Kind::Word | Kind::Mark));
-        if !has_noun && !has_pronoun && !has_value {
-            let noun = self.tools[*tool].nouns.first();
+        if !has_noun && (one.is_some() || !has_pronoun && !has_value) {
+            let noun =
+                self.memory.steps.last().and_then(|step| self.tools[step.tool].nouns.first());
+            let at = one.unwrap_or(clause.tokens.len());
             let near = clause.tokens.last().map_or(0, |token| token.end);
             if let Some(noun) = noun {
-                clause.tokens.push(Token {
+                let token = Token {
                     kind: Kind::Word,
                     start: near,
                     end: near,
                     value: noun.clone(),
                     lower: noun.clone(),
                     stem: noun.clone(),
-                });
+                };
+                match one {
+                    Some(_) => {
+                        clause.tokens[at] = Token {
+                            start: clause.tokens[at].start,
+                            end: clause.tokens[at].end,
+                            ..token
+                        }
+                    }
+                    None => clause.tokens.push(token),
+                }
             }
         }
     }
@@ -575,6 +602,7 @@ impl<'a> Planning<'a> {
                 .filter(|_| slashed.contains(name));
             match given.or(known) {
                 Some(value) => {
+                    reading.score += self.weights.missing + self.weights.required;
                     reading.fillings.insert(slot, Filling::One(value.clone()));
                 }
                 None => reading.missing.push(slot),
@@ -600,6 +628,24 @@ impl<'a> Planning<'a> {
         if !reading.missing.is_empty() {
             let slots = reading.missing.iter().map(|slot| {
                 let slot = &tool.slots[*slot];
+                (slot.path(), slot.description.clone())
+            });
+            return Err(Refusal::Missing { tool: tool.name.clone(), slots: slots.collect(), said });
+        }
+        // An update without anything to change.
+        let is_update =
+            tool.acts && self.lexicon.concepts(&tool.verb).iter().any(|concept| concept == "updat");
+        let slashed = &self.lexicon.forms["slashed"];
+        let is_change = |slot: usize| {
+            let slot = &tool.slots[slot];
+            slot.kind != SlotKind::Id && !slashed.contains(&slot.parameter)
+        };
+        if is_update
+            && !reading.fillings.keys().any(|slot| is_change(*slot))
+            && (0..tool.slots.len()).any(is_change)
+        {
+            let slots = (0..tool.slots.len()).filter(|slot| is_change(*slot)).take(1).map(|slot| {
+                let slot = &tool.slots[slot];
                 (slot.path(), slot.description.clone())
             });
             return Err(Refusal::Missing { tool: tool.name.clone(), slots: slots.collect(), said });
@@ -658,7 +704,12 @@ impl<'a> Planning<'a> {
             slot.is_required
                 && !matches!(slot.kind, SlotKind::Query | SlotKind::Title | SlotKind::Text)
         });
-        let is_exact = reading.words >= weights.verb * 0.6 - weights.noun_missing * 2.0
+        let has_id = reading.fillings.keys().any(|slot| {
+            let slot = &tool.slots[*slot];
+            slot.is_required && !slot.is_free()
+        });
+        let is_exact = (has_id || !tool.acts)
+            && reading.words >= weights.verb * 0.6 - weights.noun_missing * 2.0
             && (has_typed || reading.has_noun);
         let is_verb_exact = clause.verb.as_ref().is_some_and(|verb| verb.stem == tool.verb)
             && (!tool.acts || !matches!(tool.verb.as_str(), "creat" | "add" | "set" | "updat"));
@@ -672,7 +723,10 @@ impl<'a> Planning<'a> {
         let is_weak = !reading.has_noun
             && !has_choice
             && !is_verb_exact
-            && !(is_exact && has_typed && reading.missing.is_empty() && lost < 1.0);
+            && !(is_exact
+                && has_typed
+                && reading.missing.is_empty()
+                && lost < if tool.acts { 1.0 } else { 2.5 });
         if is_weak || reading.score < weights.least - weights.missing {
             return Err(Refusal::NothingFits { said: said.to_owned() });
         }
@@ -785,13 +839,44 @@ impl<'a> Planning<'a> {
         place
     }
 
-    /// Returns whether a clause repeats its action for each item of a list.
-    fn is_loop(&self, clause: &Clause, best: &Reading) -> bool {
+    /// Reads the action of a clause that repeats it for each item of a list. Filters of the list are
+    /// left to the list.
+    fn loop_action(&self, clause: &Clause, best: &Reading) -> Option<Reading> {
         let tool = &self.tools[best.tool];
         let has_word = clause.tokens.iter().enumerate().any(|(at, token)| {
             token.kind == Kind::Word && self.lexicon.loops.has(&token.lower) && !best.claimed[at]
         });
-        tool.acts && has_word && !best.missing.is_empty()
+        if !tool.acts || !has_word {
+            return None;
+        }
+        let lists = || self.tools.iter().filter(|list| !list.acts && list.list().is_some());
+        let is_filter = |name: &String| {
+            lists().any(|list| list.slots.iter().any(|slot| slot.parameter == *name))
+        };
+        let is_field = |slot: &super::tool::Slot| {
+            slot.kind == SlotKind::Word
+                && lists().any(|list| {
+                    list.list().is_some_and(|items| {
+                        items.items.iter().any(|item| item.path == slot.parameter)
+                    })
+                })
+        };
+        let (verb, state) = self.verb_score(clause, tool);
+        let blocked: Vec<usize> = (0..tool.slots.len())
+            .filter(|at| {
+                let slot = &tool.slots[*at];
+                let is_set = state
+                    .is_some_and(|(value, _)| slot.choices.iter().any(|choice| choice == value));
+                let is_slashed = self.lexicon.forms["slashed"].contains(&slot.parameter);
+                !is_set
+                    && !is_slashed
+                    && (!slot.is_required && is_filter(&slot.parameter)
+                        || slot.is_required && is_field(slot) && is_filter(&slot.parameter))
+            })
+            .collect();
+        let mut action = fill(&self.scene(), clause, best.tool, &blocked, verb, state);
+        action.missing.extend(blocked.into_iter().filter(|at| tool.slots[*at].is_required));
+        (!action.missing.is_empty()).then_some(action)
     }
 
     /// Plans `delete all emails from X`: a list of the words that the action does not use, then the
@@ -873,7 +958,8 @@ impl<'a> Planning<'a> {
             list.list().is_some_and(|output| {
                 action.missing.iter().all(|slot| {
                     let slot = &tool.slots[*slot];
-                    let is_id = matches!(slot.kind, SlotKind::Id | SlotKind::Email);
+                    let is_id =
+                        matches!(slot.kind, SlotKind::Id | SlotKind::Email | SlotKind::Word);
                     !is_id
                         || super::memory::item_field(output, slot).is_some()
                         || shared.contains_key(&slot.parameter)
@@ -896,7 +982,12 @@ impl<'a> Planning<'a> {
                 * u16::try_from(reading.unplaced.len()).map_or(0.0, f32::from)
                 * 0.5;
         }
-        readings.retain(|reading| reading.missing.is_empty() && reading.has_noun);
+        readings.retain(|reading| {
+            let slots = &self.tools[reading.tool].slots;
+            let has_choice =
+                reading.fillings.keys().any(|slot| slots[*slot].kind == SlotKind::Choice);
+            reading.missing.is_empty() && (reading.has_noun || has_choice)
+        });
         readings.sort_by(|a, b| b.score.total_cmp(&a.score));
         readings.into_iter().next()
     }
@@ -942,7 +1033,7 @@ impl<'a> Planning<'a> {
             let field = super::memory::item_field(&output, own);
             let known = self.memory.steps[step].parameters.get(&own.parameter);
             match (field, known) {
-                (_, Some(value)) if own.kind != SlotKind::Email => {
+                (None, Some(value)) if own.kind != SlotKind::Email => {
                     action.fillings.insert(slot, Filling::One(value.clone()));
                 }
                 (Some(field), _) => {
@@ -973,6 +1064,10 @@ impl<'a> Planning<'a> {
         let items = format!("{{{{{id}.{}}}}}", output.path);
         for parameters in action.calls(tool) {
             let text = Value::Object(parameters).to_string().replace(&prefix, "{{item.");
+            // The whole list is no value for one item.
+            if text.contains(&items) || text.contains(&format!("{{{{{id}}}}}")) {
+                return Err(Refusal::Condition { said });
+            }
             let parameters: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();
             let place = self.add_step(action.tool, parameters, false, Some(items.clone()), None);
             self.last = vec![place];
@@ -991,8 +1086,15 @@ impl<'a> Planning<'a> {
         let shared = preview.as_ref().map(|reading| {
             reading.calls(&self.tools[reading.tool]).into_iter().next().unwrap_or_default()
         });
-        let fact =
-            condition::read(self, condition, shared.as_ref()).ok_or(Refusal::Condition { said })?;
+        // The nouns of the action, for a condition about `it`.
+        let topic: Vec<Token> = main
+            .tokens
+            .iter()
+            .filter(|token| token.kind == Kind::Word && self.nouns.contains(&token.stem))
+            .cloned()
+            .collect();
+        let fact = condition::read(self, condition, shared.as_ref(), &topic)
+            .ok_or(Refusal::Condition { said })?;
         let step = match fact.step {
             Some(step) => step,
             None => {

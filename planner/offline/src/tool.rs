@@ -148,6 +148,15 @@ impl Tool {
         self.nouns.iter().any(|own| lexicon.is_same_noun(own, noun))
     }
 
+    /// Returns the stems that the tool's name and parameters consist of.
+    pub(super) fn words(&self) -> impl Iterator<Item = &String> {
+        let choices = self
+            .slots
+            .iter()
+            .flat_map(|slot| slot.words.iter().chain(&slot.choices).chain(&slot.examples));
+        self.nouns.iter().chain([&self.verb]).chain(choices)
+    }
+
     /// Returns the output field that lists items, if there is one.
     pub(super) fn list(&self) -> Option<&Output> {
         self.outputs
@@ -278,7 +287,9 @@ fn slot_kind(
         SlotKind::Moment
     } else if is("path") || is("file") && nouns.iter().any(|noun| is_kind(noun, "path", lexicon)) {
         SlotKind::Path
-    } else if is("email") || tells("email") && tells("address") {
+    } else if is("email")
+        || tells("email") && tells("address") && !tells("usernam") && !tells("name")
+    {
         SlotKind::Email
     } else if is("url") {
         SlotKind::Url
