@@ -311,12 +311,13 @@ impl Filler<'_> {
             || self.tool.slots.iter().any(|slot| slot.words.contains(&token.stem))
             || lexicon.loops.has(&token.lower)
             || lexicon.ranks.has(&token.lower)
+            || lexicon.small_number(&token.lower).is_some()
             || lexicon.concepts(&token.stem).iter().any(|concept| *concept == self.tool.verb);
         if is_about {
             weights.unplaced * 0.25
         } else if self.scene.nouns.contains(&token.stem) {
             // The noun of another tool.
-            weights.unplaced * 2.0
+            weights.unplaced * 3.0
         } else {
             weights.unplaced
         }

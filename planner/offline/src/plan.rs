@@ -139,6 +139,9 @@ impl<'a> Planning<'a> {
             let has_value =
                 clause.tokens.iter().any(|token| !matches!(token.kind, Kind::Word | Kind::Mark));
             match self.plan_clause(&clause) {
+                // `… and tell me its title`: the output has it.
+                Err(Refusal::NothingFits { .. } | Refusal::Missing { .. })
+                    if self.is_answered(&clause) => {}
                 // Small talk before an order.
                 Err(Refusal::NothingFits { .. }) if clause.mood == Mood::Fragment && !has_value => {
                     left.push(said)
@@ -155,6 +158,30 @@ impl<'a> Planning<'a> {
         }
         self.settle_ids();
         Ok(self.planned)
+    }
+
+    /// Returns whether a clause only asks for a field of an earlier step.
+    fn is_answered(&self, clause: &Clause) -> bool {
+        let verb = clause.verb.as_ref();
+        let is_read = clause.mood == Mood::Question
+            || verb.is_some_and(|verb| {
+                self.lexicon.concepts(&verb.stem).iter().any(|concept| concept == "get")
+            });
+        let has_value =
+            clause.tokens.iter().any(|token| !matches!(token.kind, Kind::Word | Kind::Mark));
+        let has_pronoun = clause.tokens.iter().any(|token| self.lexicon.pronouns.has(&token.lower));
+        let mut content = clause.tokens.iter().enumerate().filter(|(at, token)| {
+            token.kind == Kind::Word
+                && !self.lexicon.fillers.has(&token.lower)
+                && !verb.is_some_and(|verb| verb.places.contains(at))
+        });
+        is_read
+            && has_pronoun
+            && !has_value
+            && content.all(|(_, token)| {
+                token.is("number")
+                    || self.memory.text(Some(&token.stem), self.tools, self.lexicon).is_some()
+            })
     }
 
     /// Returns the words of tokens as the query has them.
@@ -293,7 +320,9 @@ impl<'a> Planning<'a> {
                     .about
                     .get(place.wrapping_sub(1))
                     .is_some_and(|word| word == "or" || word == "and");
-            best.0 = weights.verb * if is_first { 0.9 } else { 0.35 };
+            let rest =
+                if tool.acts || !self.lexicon.concepts(&verb.stem).is_empty() { 0.0 } else { 0.35 };
+            best.0 = weights.verb * if is_first { 0.9 } else { rest };
         }
         let concepts = self.lexicon.concepts(&verb.stem);
         let own = self.lexicon.concepts(&tool.verb);
@@ -1124,6 +1153,7 @@ impl<'a> Planning<'a> {
                 place
             }
         };
+        self.inherit_verb(&mut main);
         let when = fact.expression.replace("{}", &self.memory.steps[step].id);
         let readings = self.readings(&main, &|_| true);
         self.note(&main, &readings);
