@@ -367,6 +367,7 @@ impl Reader<'_> {
                         | "that"
                         | "them"
                         | "him"
+                        | "both"
                         | "her"
                         | "me"
                         | "each"

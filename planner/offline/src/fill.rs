@@ -81,6 +81,8 @@ pub(super) struct Scene<'a> {
     pub(super) lexicon: &'a Lexicon,
     pub(super) tools: &'a [Tool],
     pub(super) memory: &'a Memory,
+    /// The last clause made several calls, so that `it` is none of them.
+    pub(super) is_several: bool,
     /// The nouns of all tools.
     pub(super) nouns: &'a BTreeSet<String>,
     pub(super) weights: &'a Weights,
@@ -632,6 +634,11 @@ impl Filler<'_> {
             (SlotKind::Email, Kind::Email) | (SlotKind::Url, Kind::Url) => {
                 Some((text(), weights.form * 0.5))
             }
+            (SlotKind::Word, _)
+                if self.scene.lexicon.forms["slashed"].contains(&slot.parameter) =>
+            {
+                None
+            }
             (SlotKind::Word, Kind::Email) => Some((text(), -0.2)),
             (SlotKind::Query, Kind::Email | Kind::Code) => Some((text(), -0.2)),
             (SlotKind::Path, Kind::Path | Kind::Glob) => {
@@ -727,9 +734,10 @@ impl Filler<'_> {
     /// Returns how many words behind a number are its unit, and how well they fit.
     fn unit_after(&self, at: usize, slot: &Slot) -> (usize, f32) {
         let weights = self.scene.weights;
-        let Some(next) = self.tokens.get(at + 1).filter(|token| token.kind == Kind::Word) else {
-            return (0, 0.0);
+        let is_content = |token: &&Token| {
+            token.kind == Kind::Word && !self.scene.lexicon.fillers.has(&token.lower)
         };
+        let Some(next) = self.tokens.get(at + 1).filter(is_content) else { return (0, 0.0) };
         let lexicon = self.scene.lexicon;
         let is_unit = slot.words.contains(&next.stem)
             || slot.words.last().is_some_and(|word| lexicon.is_same_noun(word, &next.stem))
@@ -1449,7 +1457,13 @@ impl Filler<'_> {
                     && slot.kind != SlotKind::Id
                     && !token.is("there")
                     && !is_person;
-                if is_loose
+                // `her` is no text, and `it` is none of several results.
+                let is_text = slot.kind == SlotKind::Text && word.is_none();
+                let is_wrong = is_text
+                    && matches!(token.lower.as_str(), "him" | "her" | "his" | "there")
+                    || self.scene.is_several && slot.kind != SlotKind::Path && word.is_none();
+                if is_wrong
+                    || is_loose
                     || is_cue
                     || is_foreign
                     || slot.kind == SlotKind::Text && !slot.is_required && word.is_none()

@@ -19,6 +19,8 @@ mod memory;
 mod moment;
 mod plan;
 mod refusal;
+#[cfg(test)]
+mod tests;
 mod token;
 mod tool;
 mod weights;

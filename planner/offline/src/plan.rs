@@ -266,6 +266,7 @@ impl<'a> Planning<'a> {
             tools: self.tools,
             memory: &self.memory,
             nouns: &self.nouns,
+            is_several: self.last.len() > 1,
             weights: self.weights,
         }
     }
@@ -760,7 +761,8 @@ impl<'a> Planning<'a> {
             return Err(Refusal::NothingFits { said: said.to_owned() });
         }
         let has_lost = reading.unplaced.iter().any(|at| clause.tokens[*at].kind != Kind::Word);
-        if (tool.acts || has_lost) && lost > weights.most_unplaced
+        if has_lost
+            || tool.acts && lost > weights.most_unplaced
             || lost > 2.0 * weights.most_unplaced
             || tool.acts && has_lost
         {

@@ -70,3 +70,34 @@ pub(super) const WEIGHTS: Weights = Weights {
     least: 2.5,
     most_unplaced: 2.5,
 };
+
+impl Weights {
+    /// Shifts all weights by a factor, every other one the other way.
+    #[cfg(test)]
+    pub(super) fn scaled(&self, factor: f32) -> Self {
+        let (up, down) = (factor, 2.0 - factor);
+        Self {
+            verb: self.verb * up,
+            noun: self.noun * down,
+            noun_missing: self.noun_missing * up,
+            about: self.about * down,
+            reads: self.reads * up,
+            required: self.required * down,
+            missing: self.missing * up,
+            unplaced: self.unplaced * down,
+            unplaced_value: self.unplaced_value * up,
+            typed: self.typed * down,
+            cue: self.cue * up,
+            preposition: self.preposition * down,
+            foreign: self.foreign * up,
+            form: self.form * down,
+            choice: self.choice * up,
+            reference: self.reference * down,
+            bare: self.bare * up,
+            quoted: self.quoted * down,
+            length: self.length * up,
+            least: self.least * down,
+            most_unplaced: self.most_unplaced * up,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The tools of a blog, which most examples in the documentation use.
+
+use expect_test::expect;
+
+use super::*;
+
+fn id(of: &str) -> Value {
+    json!({ "type": "string", "description": format!("The `_id` of the {of}.") })
+}
+
+/// The eighteen tools of a blog.
+pub(super) fn blog() -> Catalog {
+    let text = |about: &str| json!({ "type": "string", "description": about });
+    let email = json!({ "type": "string", "format": "email" });
+    catalog(vec![
+        tool(
+            "createAuthor",
+            "Create a new author.",
+            json!({ "name!": text("What the author is called."), "email!": email, "bio": text("A few words about the author.") }),
+        ),
+        tool("getAuthor", "Get an author.", json!({ "id!": id("author") })),
+        tool(
+            "updateAuthor",
+            "Change an author.",
+            json!({ "id!": id("author"), "name": text("A new name."), "email": email, "bio": text("A new biography.") }),
+        ),
+        tool("deleteAuthor", "Delete an author.", json!({ "id!": id("author") })),
+        tool("listAuthors", "List all authors.", json!({})),
+        tool(
+            "createBlog",
+            "Create a new blog post.",
+            json!({ "title!": text("The headline."), "content!": text("What the post says."), "authorId!": id("author") }),
+        ),
+        tool("getBlog", "Get a blog post.", json!({ "id!": id("blog post") })),
+        tool(
+            "updateBlog",
+            "Change a blog post.",
+            json!({ "id!": id("blog post"), "title": text("A new headline."), "content": text("A new text.") }),
+        ),
+        tool("deleteBlog", "Delete a blog post.", json!({ "id!": id("blog post") })),
+        tool("listBlogs", "List all blog posts.", json!({})),
+        tool(
+            "createComment",
+            "Create a comment on a blog post.",
+            json!({ "blogId!": id("blog post"), "authorId!": id("author"), "content!": text("What the comment says.") }),
+        ),
+        tool("getComment", "Get a comment.", json!({ "id!": id("comment") })),
+        tool("deleteComment", "Delete a comment.", json!({ "id!": id("comment") })),
+        tool(
+            "listCommentsByBlog",
+            "List all comments on a blog post.",
+            json!({ "blogId!": id("blog post") }),
+        ),
+        tool(
+            "createPicture",
+            "Add a picture to a blog post.",
+            json!({ "blogId!": id("blog post"), "url!": json!({ "type": "string", "format": "uri" }), "caption": text("What stands below it.") }),
+        ),
+        tool("getPicture", "Get a picture.", json!({ "id!": id("picture") })),
+        tool("deletePicture", "Delete a picture.", json!({ "id!": id("picture") })),
+        tool(
+            "listPicturesByBlog",
+            "List all pictures of a blog post.",
+            json!({ "blogId!": id("blog post") }),
+        ),
+    ])
+}
+
+#[test]
+fn queries_of_the_documentation() {
+    let tools = blog();
+    check(
+        &tools,
+        "Create author Alice with email alice@test.com, then create blog by Alice titled Hello about world",
+        expect![[""]],
+    );
+    check(
+        &tools,
+        "Create author Bob with email bob@example.com, then create blog by Bob titled Salt about the sea",
+        expect![[""]],
+    );
+    check(&tools, "Create author Alice with email alice@test.com", expect![[""]]);
+    check(
+        &tools,
+        "Create authors Alice (alice@x.com) and Bob (bob@x.com), then create blog by Alice titled Hi saying hello",
+        expect![[""]],
+    );
+    check(
+        &tools,
+        "Create author Sarah with email sarah@dev.com, then create blog titled Rust Guide about Rust programming by Sarah",
+        expect![[""]],
+    );
+    check(&tools, "List all authors", expect![[""]]);
+    check(&tools, "list authors", expect![[""]]);
+    check(&tools, "list all blogs", expect![[""]]);
+    check(&tools, "get blog 507f1f77bcf86cd799439011", expect![[""]]);
+    check(&tools, "delete author 507f1f77bcf86cd799439011", expect![[""]]);
+    check(
+        &tools,
+        "Create author Dave with email dave@x.com, then create blog by Dave titled Go about go, then create comment on that blog by Dave saying Great post!",
+        expect![[""]],
+    );
+    check(&tools, "update author 507f1f77bcf86cd799439011 with name Ann", expect![[""]]);
+    check(&tools, "list the comments on blog 507f1f77bcf86cd799439011", expect![[""]]);
+    check(&tools, "Create author Charlie", expect![[""]]);
+    check(&tools, "Should I delete author 507f1f77bcf86cd799439011?", expect![[""]]);
+    check(
+        &tools,
+        "get blog 507f1f77bcf86cd799439011 and email its title to sam@x.com",
+        expect![[""]],
+    );
+    check(&tools, "make an author", expect![[""]]);
+    check(&tools, "Create a blog post about TypeScript", expect![[""]]);
+    check(&tools, "Archive the blog Salt", expect![[""]]);
+}
