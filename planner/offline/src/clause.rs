@@ -552,9 +552,9 @@ impl Reader<'_> {
         }
         let first = tokens.get(start);
         // `can an order be cancelled?`
-        if first
-            .is_some_and(|token| matches!(token.lower.as_str(), "can" | "could" | "may" | "might"))
-        {
+        if first.is_some_and(|token| {
+            matches!(token.lower.as_str(), "can" | "could" | "may" | "might" | "should" | "shall")
+        }) {
             return Mood::Asked;
         }
         if is_question {

@@ -546,8 +546,15 @@ impl Filler<'_> {
             return false;
         }
         let parameter = slot.parameter.to_lowercase();
+        let is_set = |name: &String| {
+            // `set X to 5`
+            name == "base" && self.tool.acts && slot.kind == SlotKind::Number
+        };
         names.iter().any(|name| {
-            *name == parameter || slot.words.last().is_some_and(|word| *word == stem(name))
+            is_set(name)
+                || name == "moment" && slot.kind == SlotKind::Moment
+                || *name == parameter
+                || slot.words.last().is_some_and(|word| *word == stem(name))
         })
     }
 
@@ -987,7 +994,18 @@ impl Filler<'_> {
                 if !self.is_text(value..end, slot) {
                     continue;
                 }
-                let text = self.slice(value..end);
+                // `about the sea` is a text as a whole.
+                let is_about = slot.kind == SlotKind::Text && token.is("about");
+                let mut text = self.slice(if is_about { place } else { value }..end);
+                // The mark at the end of a sentence was cut off.
+                let rest =
+                    self.tokens.get(end - 1).and_then(|last| self.scene.query.get(last.end..));
+                let mark = rest
+                    .and_then(|rest| rest.chars().next())
+                    .filter(|mark| matches!(mark, '!' | '?'));
+                if slot.kind == SlotKind::Text && end == self.tokens.len() {
+                    text.extend(mark);
+                }
                 let length = weights.length * count_f32(end - value);
                 let bonus = if slot.kind == SlotKind::Text { length } else { -length };
                 let penalty = if is_cue { 0.0 } else { 0.3 };
@@ -1028,6 +1046,7 @@ impl Filler<'_> {
         let lexicon = self.scene.lexicon;
         let is_empty = tokens.iter().all(|token| {
             token.kind == Kind::Word
+                && !token.is_capitalised()
                 && (lexicon.fillers.has(&token.lower) || lexicon.loops.has(&token.lower))
         });
         if is_empty && slot.kind != SlotKind::Text {

@@ -28,6 +28,11 @@ const STEPS: usize = 64;
 /// Letters that the number in a step id may take.
 const SUFFIX_LEN: usize = 4;
 
+/// Returns whether a concept only reads: a verb of one asks for tools of the others, too.
+fn is_read(concept: &str) -> bool {
+    matches!(concept, "get" | "list" | "search" | "tree")
+}
+
 /// The steps of a plan, and what is in doubt.
 #[derive(Debug, Default)]
 pub(super) struct Planned {
@@ -329,6 +334,10 @@ impl<'a> Planning<'a> {
         let own = self.lexicon.concepts(&tool.verb);
         if concepts.contains(&tool.verb) {
             best.0 = best.0.max(weights.verb * 0.8);
+        } else if concepts.iter().any(|concept| is_read(concept))
+            && (is_read(&tool.verb) || own.iter().any(|own| is_read(own)))
+        {
+            best.0 = best.0.max(weights.verb * 0.7);
         } else if own.iter().any(|own| concepts.contains(own)) {
             best.0 = best.0.max(weights.verb * 0.65);
         }
@@ -375,6 +384,7 @@ impl<'a> Planning<'a> {
             let nouns = tool.nouns.iter().filter(|noun| {
                 clause.tokens.iter().any(|token| {
                     self.lexicon.is_same_noun(noun, &token.stem)
+                        || token.kind == Kind::Path && matches!(noun.as_str(), "file" | "directori")
                         || self.lexicon.is_compound_of(&token.stem, &tool.nouns)
                 })
             });

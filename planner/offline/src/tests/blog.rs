@@ -72,44 +72,138 @@ fn queries_of_the_documentation() {
     check(
         &tools,
         "Create author Alice with email alice@test.com, then create blog by Alice titled Hello about world",
-        expect![[""]],
+        expect![[r#"
+            no plan: `content` (What the post says) of `createBlog` is missing in `create blog by Alice titled Hello about world`: add `with content …`
+        "#]],
     );
     check(
         &tools,
         "Create author Bob with email bob@example.com, then create blog by Bob titled Salt about the sea",
-        expect![[""]],
+        expect![[r#"
+            createAuthor {"name":"Bob","email":"bob@example.com"}
+            createBlog {"title":"Salt","content":"the sea","authorId":"{{createAuthor._id}}"}
+        "#]],
     );
-    check(&tools, "Create author Alice with email alice@test.com", expect![[""]]);
+    check(
+        &tools,
+        "Create author Alice with email alice@test.com",
+        expect![[r#"
+        createAuthor {"name":"Alice","email":"alice@test.com"}
+    "#]],
+    );
     check(
         &tools,
         "Create authors Alice (alice@x.com) and Bob (bob@x.com), then create blog by Alice titled Hi saying hello",
-        expect![[""]],
+        expect![[r#"
+            no plan: `content` (What the post says) of `createBlog` is missing in `create blog by Alice titled Hi saying hello`: add `with content …`
+        "#]],
     );
     check(
         &tools,
         "Create author Sarah with email sarah@dev.com, then create blog titled Rust Guide about Rust programming by Sarah",
-        expect![[""]],
+        expect![[r#"
+            createAuthor {"name":"Sarah","email":"sarah@dev.com"}
+            createBlog {"title":"Rust Guide","content":"Rust programming","authorId":"{{createAuthor._id}}"}
+        "#]],
     );
-    check(&tools, "List all authors", expect![[""]]);
-    check(&tools, "list authors", expect![[""]]);
-    check(&tools, "list all blogs", expect![[""]]);
-    check(&tools, "get blog 507f1f77bcf86cd799439011", expect![[""]]);
-    check(&tools, "delete author 507f1f77bcf86cd799439011", expect![[""]]);
+    check(
+        &tools,
+        "List all authors",
+        expect![[r#"
+        listAuthors {}
+    "#]],
+    );
+    check(
+        &tools,
+        "list authors",
+        expect![[r#"
+        listAuthors {}
+    "#]],
+    );
+    check(
+        &tools,
+        "list all blogs",
+        expect![[r#"
+        listBlogs {}
+    "#]],
+    );
+    check(
+        &tools,
+        "get blog 507f1f77bcf86cd799439011",
+        expect![[r#"
+        getBlog {"id":"507f1f77bcf86cd799439011"}
+    "#]],
+    );
+    check(
+        &tools,
+        "delete author 507f1f77bcf86cd799439011",
+        expect![[r#"
+        deleteAuthor {"id":"507f1f77bcf86cd799439011"}
+    "#]],
+    );
     check(
         &tools,
         "Create author Dave with email dave@x.com, then create blog by Dave titled Go about go, then create comment on that blog by Dave saying Great post!",
-        expect![[""]],
+        expect![[r#"
+            createAuthor {"name":"Dave","email":"dave@x.com"}
+            createBlog {"title":"Go","content":"go","authorId":"{{createAuthor._id}}"}
+            createComment {"blogId":"{{createBlog._id}}","authorId":"{{createAuthor._id}}","content":"Great post"}
+        "#]],
     );
-    check(&tools, "update author 507f1f77bcf86cd799439011 with name Ann", expect![[""]]);
-    check(&tools, "list the comments on blog 507f1f77bcf86cd799439011", expect![[""]]);
-    check(&tools, "Create author Charlie", expect![[""]]);
-    check(&tools, "Should I delete author 507f1f77bcf86cd799439011?", expect![[""]]);
+    check(
+        &tools,
+        "update author 507f1f77bcf86cd799439011 with name Ann",
+        expect![[r#"
+        updateAuthor {"id":"507f1f77bcf86cd799439011","name":"Ann"}
+    "#]],
+    );
+    check(
+        &tools,
+        "list the comments on blog 507f1f77bcf86cd799439011",
+        expect![[r#"
+        listCommentsByBlog {"blogId":"507f1f77bcf86cd799439011"}
+    "#]],
+    );
+    check(
+        &tools,
+        "Create author Charlie",
+        expect![[r#"
+        no plan: `email` of `createAuthor` is missing in `Create author Charlie`: add `with email …`
+    "#]],
+    );
+    check(
+        &tools,
+        "Should I delete author 507f1f77bcf86cd799439011?",
+        expect![[r#"
+        no plan: `Should I delete author 507f1f77bcf86cd799439011` only asks about an action: say it as an order
+    "#]],
+    );
     check(
         &tools,
         "get blog 507f1f77bcf86cd799439011 and email its title to sam@x.com",
-        expect![[""]],
+        expect![[r#"
+            no plan: no tool fits `email its title to sam@x.com`: begin with what to do and what with (`faber tools list` shows what there is)
+        "#]],
     );
-    check(&tools, "make an author", expect![[""]]);
-    check(&tools, "Create a blog post about TypeScript", expect![[""]]);
-    check(&tools, "Archive the blog Salt", expect![[""]]);
+    check(
+        &tools,
+        "make an author",
+        expect![[r#"
+        no plan: `name` (What the author is called) and `email` of `createAuthor` are missing in `make an author`: add `with name …`
+    "#]],
+    );
+    check(
+        &tools,
+        "Create a blog post about TypeScript",
+        expect![[r#"
+        no plan: `authorId` (The `_id` of the author) of `createBlog` is missing in `Create a blog post about TypeScript`: add `with authorId …`
+    "#]],
+    );
+    check(
+        &tools,
+        "Archive the blog Salt",
+        expect![[r#"
+        no plan: no tool fits `Archive the blog Salt`: begin with what to do and what with (`faber tools list` shows what there is)
+    "#]],
+    );
 }

@@ -68,24 +68,92 @@ fn office() -> Catalog {
 #[test]
 fn sentences_of_new_users() {
     let tools = office();
-    check(&tools, "Check the stock of tea and reserve 2 of them", expect![[""]]);
-    check(&tools, "Find customer ada, then send a mail to her", expect![[""]]);
-    check(&tools, "Find customer ada, then send a mail to her with body Hello", expect![[""]]);
-    check(&tools, "Reserve 2 pieces of tea", expect![[""]]);
+    check(
+        &tools,
+        "Check the stock of tea and reserve 2 of them",
+        expect![[r#"
+        no plan: `sku` of `getStock` is missing in `Check the stock of tea`: add `with sku …`
+    "#]],
+    );
+    check(
+        &tools,
+        "Find customer ada, then send a mail to her",
+        expect![[r#"
+        no plan: `body` of `send_mail` is missing in `send a mail to her`: add `with body …`
+    "#]],
+    );
+    check(
+        &tools,
+        "Find customer ada, then send a mail to her with body Hello",
+        expect![[r#"
+        find_customer {"name":"ada"}
+        send_mail {"to":"{{find_customer.email}}","body":"Hello"}
+    "#]],
+    );
+    check(
+        &tools,
+        "Reserve 2 pieces of tea",
+        expect![[r#"
+        no plan: `sku` of `reserve` is missing in `Reserve 2 pieces of tea`: add `with sku …`
+    "#]],
+    );
     check(
         &tools,
         "get blog 507f1f77bcf86cd799439011 and email its title to sam@x.com",
-        expect![[""]],
+        expect![[r#"
+            get_blog {"id":"507f1f77bcf86cd799439011"}
+            send_mail {"to":"sam@x.com","body":"{{get_blog.title}}"}
+        "#]],
     );
     check(
         &tools,
         "get blog 507f1f77bcf86cd799439011 and mail its title to sam@x.com",
-        expect![[""]],
+        expect![[r#"
+            get_blog {"id":"507f1f77bcf86cd799439011"}
+            send_mail {"to":"sam@x.com","body":"{{get_blog.title}}"}
+        "#]],
     );
-    check(&tools, "read a.txt and b.txt and email both to sam@x.com", expect![[""]]);
-    check(&tools, "get issue 7 of acme/site and comment on it saying thanks", expect![[""]]);
-    check(&tools, "append the following text to log.txt", expect![[""]]);
-    check(&tools, "append hello to log.txt", expect![[""]]);
-    check(&tools, "send an email to sam@x.com with the body of issue 7", expect![[""]]);
-    check(&tools, "send a mail to sam@x.com with the body of issue 7", expect![[""]]);
+    check(
+        &tools,
+        "read a.txt and b.txt and email both to sam@x.com",
+        expect![[r#"
+        no plan: `body` of `send_mail` is missing in `email both to sam@x.com`: add `with body …`
+    "#]],
+    );
+    check(
+        &tools,
+        "get issue 7 of acme/site and comment on it saying thanks",
+        expect![[r#"
+        get_issue {"owner":"acme","repo":"site","number":7}
+        add_comment {"owner":"acme","repo":"site","number":7,"body":"thanks"} after "get_issue"
+    "#]],
+    );
+    check(
+        &tools,
+        "append the following text to log.txt",
+        expect![[r#"
+        no plan: `text` of `append_file` is missing in `append the following text to log.txt`: add `with text …`
+    "#]],
+    );
+    check(
+        &tools,
+        "append hello to log.txt",
+        expect![[r#"
+        append_file {"path":"log.txt","text":"hello"}
+    "#]],
+    );
+    check(
+        &tools,
+        "send an email to sam@x.com with the body of issue 7",
+        expect![[r#"
+        no plan: `body` of `send_mail` is missing in `send an email to sam@x.com with the body of issue 7`: add `with body …`
+    "#]],
+    );
+    check(
+        &tools,
+        "send a mail to sam@x.com with the body of issue 7",
+        expect![[r#"
+        no plan: `body` of `send_mail` is missing in `send a mail to sam@x.com with the body of issue 7`: add `with body …`
+    "#]],
+    );
 }
