@@ -78,6 +78,16 @@ impl Reader<'_> {
                 continue;
             };
             clause.is_next |= std::mem::take(&mut is_next);
+            // `In acme/site, create …`
+            let is_place = clauses.last().is_some_and(|last| {
+                last.mood == Mood::Fragment
+                    && last.tokens.len() > 1
+                    && self.lexicon.prepositions.contains_key(&last.tokens[0].lower)
+            });
+            if is_place && clause.mood == Mood::Order {
+                let place = clauses.pop().expect("there is a last clause");
+                clause.tokens.extend(place.tokens);
+            }
             let last = clauses.last_mut();
             if let Some(last) = last
                 && last.mood == Mood::Condition
@@ -250,6 +260,19 @@ impl Reader<'_> {
             }
         }
         if at == start {
+            return None;
+        }
+        // `for each X, do Y` is one piece.
+        let first = (start..at).find(|place| tokens[*place].kind != Kind::Mark).unwrap_or(at);
+        let is_each = self
+            .lexicon
+            .loops
+            .find(tokens, first)
+            .is_some_and(|found| found.key.starts_with("for "));
+        if is_each
+            && token.is_mark(",")
+            && !(first + 3..at).any(|place| self.begins_order(tokens, place, true))
+        {
             return None;
         }
         // A separator, perhaps with a join behind it.
@@ -545,7 +568,7 @@ impl Reader<'_> {
                 Some("reported") if is_early && !self.begins_order(tokens, start, false) => {
                     return Mood::Reported;
                 }
-                Some("questions") if is_early && at >= start => is_question = true,
+                Some("questions") if at == start => is_question = true,
                 _ => {}
             }
             at += 1;

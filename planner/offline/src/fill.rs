@@ -504,27 +504,38 @@ impl Filler<'_> {
         // A preposition may stand before a noun of the slot: `to issue 13`.
         if lexicon.prepositions.contains_key(&token.lower) {
             let start = before;
-            if self.is_announced(slot, token) {
+            if self.is_announced(slot, before) {
                 return (weights.preposition, start);
             }
             let is_elsewhere =
                 self.tool.slots.iter().any(|other| {
-                    other.parameter != slot.parameter && self.is_announced(other, token)
+                    other.parameter != slot.parameter && self.is_announced(other, before)
                 });
             return (if is_elsewhere { -weights.foreign } else { 0.0 }, start);
         }
         (0.0, at)
     }
 
+    /// Returns the parameter or the value that the verb names: `rename` the title.
+    fn target(&self) -> Option<&String> {
+        self.verb.first().and_then(|at| self.scene.lexicon.states.get(&self.tokens[*at].lower))
+    }
+
     /// Returns whether a preposition announces a slot, or another slot instead.
-    fn is_announced(&self, slot: &Slot, preposition: &Token) -> bool {
+    fn is_announced(&self, slot: &Slot, place: usize) -> bool {
+        let preposition = &self.tokens[place];
         let lexicon = self.scene.lexicon;
         let Some(names) = lexicon.prepositions.get(&preposition.lower) else { return false };
         if preposition.kind != Kind::Word {
             return false;
         }
+        // `assign it to X` names the assignees, wherever it stands.
+        let mut near = self.tokens[place.saturating_sub(2)..place].iter();
+        let near = near.find_map(|token| lexicon.states.get(&token.lower));
         let verb = self.verb.first().and_then(|at| lexicon.states.get(&self.tokens[*at].lower));
-        if verb == Some(&slot.parameter) && matches!(preposition.lower.as_str(), "to" | "as") {
+        if verb.or(near) == Some(&slot.parameter)
+            && matches!(preposition.lower.as_str(), "to" | "as")
+        {
             return true;
         }
         // `from_branch` is closer to `from` than `branch`.
@@ -575,8 +586,17 @@ impl Filler<'_> {
             }
             let (context, start) = self.context(place, slot);
             let is_word = slot.kind == SlotKind::Word && self.tokens[place].kind != Kind::Glob;
-            let needs_cue = !slot.is_required && (slot.kind == SlotKind::Number || is_word);
-            if needs_cue && (if is_word { context } else { fit + context }) <= 0.0 {
+            let is_email = slot.kind == SlotKind::Email
+                && slot.is_list
+                && self.target() != Some(&slot.parameter);
+            // `refund 20`: the number behind the verb.
+            let is_object = place > 0
+                && self.verb.contains(&(place - 1))
+                && self.tokens[place].kind == Kind::Number;
+            let needs_cue = !slot.is_required
+                && (slot.kind == SlotKind::Number && !is_object || is_word || is_email);
+            let evidence = if slot.kind == SlotKind::Number { fit + context } else { context };
+            if needs_cue && evidence <= 0.0 {
                 place += 1;
                 continue;
             }
@@ -917,7 +937,7 @@ impl Filler<'_> {
         for place in 0..self.tokens.len() {
             let token = &self.tokens[place];
             let is_preposition = lexicon.prepositions.contains_key(&token.lower);
-            let is_own = self.is_announced(slot, token);
+            let is_own = self.is_announced(slot, place);
             let is_cue = self.is_cue(token, slot);
             if !is_cue && !is_own
                 || self.verb.contains(&place)
@@ -980,7 +1000,7 @@ impl Filler<'_> {
             {
                 continue;
             }
-            if slot.is_list && slot.kind == SlotKind::Word && is_cue {
+            if slot.is_list && slot.kind == SlotKind::Word {
                 let (values, end) = self.words_of_list(value);
                 if end > value {
                     let score =
@@ -1238,6 +1258,7 @@ impl Filler<'_> {
             // `living room`, `hallway`: the noun closes the name, or a preposition opens it.
             let is_closed = self.tokens.get(place + 1).is_some_and(|next| next.stem == noun)
                 && !self.scene.lexicon.fillers.has(&token.lower)
+                && !self.scene.lexicon.loops.has(&token.lower)
                 && !self.verb.contains(&place);
             if is_closed && self.tool.has_noun(&noun, self.scene.lexicon) {
                 found.push((place..place + 1, token.value.clone(), weights.form * 0.5));
@@ -1273,6 +1294,7 @@ impl Filler<'_> {
                     break;
                 };
                 if self.scene.lexicon.fillers.has(&token.lower)
+                    || self.scene.lexicon.is_noun(&token.stem)
                     || !self.scene.lexicon.concepts(&token.stem).is_empty()
                 {
                     break;
@@ -1324,8 +1346,11 @@ impl Filler<'_> {
         else {
             return;
         };
-        let is_other =
-            self.scene.nouns.contains(&first.stem) && !first.is_capitalised() && self.tool.acts;
+        let is_strange = self.tool.acts || slot.kind == SlotKind::Word;
+        let is_verb = self.verb.is_empty() && !lexicon.concepts(&first.stem).is_empty();
+        let is_noun = self.scene.nouns.contains(&first.stem)
+            || lexicon.is_noun(&first.stem) && slot.kind == SlotKind::Word;
+        let is_other = !first.is_capitalised() && (is_noun && is_strange || is_verb);
         let before = start.checked_sub(1).map(|place| &self.tokens[place]);
         let is_definite =
             before.is_some_and(|token| token.is("the") || lexicon.pronouns.has(&token.lower));
@@ -1449,6 +1474,9 @@ impl Filler<'_> {
             }
             if is_alone {
                 options.push((None, place + 1));
+            } else if noun.is_none() && head > place + 1 {
+                // `the newest`
+                options.push((None, head));
             }
             for (word, end) in options {
                 // `with the subject X`: the noun announces a value.

@@ -401,6 +401,7 @@ impl<'a> Planning<'a> {
                 if clause.verb.is_none() {
                     reading.has_verb = false;
                 }
+                self.inherit(&mut reading, None);
                 reading
             })
             .collect();
@@ -466,7 +467,9 @@ impl<'a> Planning<'a> {
         }
         // `every` names items that no list gives.
         let is_each = clause.tokens.iter().enumerate().any(|(at, token)| {
-            matches!(token.lower.as_str(), "every" | "each") && !best.claimed[at]
+            let is_all =
+                matches!(token.lower.as_str(), "all" | "everything") && !best.unplaced.is_empty();
+            (is_all || matches!(token.lower.as_str(), "every" | "each")) && !best.claimed[at]
         });
         if is_each && self.tools[best.tool].acts {
             return Err(Refusal::NoList { said, tool: self.tools[best.tool].order() });
@@ -650,6 +653,19 @@ impl<'a> Planning<'a> {
         }
     }
 
+    /// Takes a missing id from the step before, as a guess: `reopen issue 3 and add the comment X`.
+    fn guess_ids(&self, reading: &mut Reading) {
+        let tool = &self.tools[reading.tool];
+        let ([last], [slot]) = (self.last.as_slice(), reading.missing.as_slice()) else { return };
+        let own = &tool.slots[*slot];
+        let value = self.memory.steps[*last].parameters.get(&own.parameter);
+        if let Some(value) = value.filter(|_| own.kind == SlotKind::Id) {
+            reading.fillings.insert(*slot, Filling::One(value.clone()));
+            reading.guessed.push(*slot);
+            reading.missing.clear();
+        }
+    }
+
     /// Adds the calls of a reading, or says why not.
     fn accept(
         &mut self,
@@ -658,6 +674,7 @@ impl<'a> Planning<'a> {
         when: Option<&str>,
     ) -> Result<(), Refusal> {
         self.inherit(&mut reading, None);
+        self.guess_ids(&mut reading);
         let tool = &self.tools[reading.tool];
         let said = self.words(&clause.tokens);
         let is_clear =
@@ -694,6 +711,29 @@ impl<'a> Planning<'a> {
         let place = self.planned.steps.len();
         self.add_doubts(clause, &reading, place);
         let mut places = Vec::new();
+        // `archive them`: each item of the list that the step before gives.
+        let them = clause
+            .tokens
+            .iter()
+            .any(|token| matches!(token.lower.as_str(), "them" | "these" | "those"));
+        if let (true, [only], [last]) = (them && tool.acts, calls.as_slice(), self.last.as_slice())
+        {
+            let step = &self.memory.steps[*last];
+            if let Some(list) = self.tools[step.tool].list() {
+                let (id, path) = (step.id.clone(), list.path.clone());
+                let prefix = format!("{{{{{id}.{path}[0].");
+                let text = Value::Object(only.clone()).to_string();
+                if text.contains(&prefix) {
+                    let text = text.replace(&prefix, "{{item.");
+                    let parameters = serde_json::from_str(&text).unwrap_or_default();
+                    let items = format!("{{{{{id}.{path}}}}}");
+                    let place = self.add_step(reading.tool, parameters, false, Some(items), when);
+                    self.last = vec![place];
+                    self.previous = Some((clause.clone(), reading.tool));
+                    return Ok(());
+                }
+            }
+        }
         for parameters in calls {
             self.linked.clone_from(&reading.links);
             self.add_range_end(reading.tool, parameters, |planning, parameters| {
@@ -767,7 +807,14 @@ impl<'a> Planning<'a> {
                 && has_typed
                 && reading.missing.is_empty()
                 && lost < if tool.acts { 1.0 } else { 2.5 });
-        if is_weak || reading.score < weights.least - weights.missing {
+        // `delete the contact c_4`, where only events can be deleted.
+        let is_other = tool.acts
+            && !reading.has_noun
+            && reading.unplaced.iter().any(|at| {
+                let stem = &clause.tokens[*at].stem;
+                self.nouns.contains(stem) || self.lexicon.is_noun(stem)
+            });
+        if is_other || is_weak || reading.score < weights.least - weights.missing {
             return Err(Refusal::NothingFits { said: said.to_owned() });
         }
         let has_lost = reading.unplaced.iter().any(|at| clause.tokens[*at].kind != Kind::Word);

@@ -176,7 +176,10 @@ fn chunk_end(query: &str, at: usize) -> usize {
         }
     }
     let chunk = &query[at..end];
-    let owner = ["'s", "’s"].iter().find_map(|it| chunk.strip_suffix(it)).filter(|it| is_id(it));
+    let owner = ["'s", "’s"]
+        .iter()
+        .find_map(|it| chunk.strip_suffix(it))
+        .filter(|it| is_id(it) || is_code(it));
     if let Some(owner) = owner {
         return at + owner.len();
     }
