@@ -538,6 +538,11 @@ impl Filler<'_> {
         {
             return true;
         }
+        // `rename X to Y` does not name the assignees.
+        let is_named = lexicon.states.values().any(|name| *name == slot.parameter);
+        if slot.is_list && is_named && matches!(preposition.lower.as_str(), "to" | "as") {
+            return false;
+        }
         // `from_branch` is closer to `from` than `branch`.
         let is_exact = |slot: &Slot| slot.words.contains(&preposition.stem);
         if !is_exact(slot) && self.tool.slots.iter().any(is_exact) {
@@ -547,15 +552,6 @@ impl Filler<'_> {
     }
 
     fn has_name(&self, slot: &Slot, names: &[String]) -> bool {
-        // `assign X to Y` names the assignees, `rename X to Y` does not.
-        let states = &self.scene.lexicon.states;
-        let target = self.verb.first().and_then(|at| states.get(&self.tokens[*at].lower));
-        if target != Some(&slot.parameter)
-            && slot.is_list
-            && states.values().any(|name| *name == slot.parameter)
-        {
-            return false;
-        }
         let parameter = slot.parameter.to_lowercase();
         let is_set = |name: &String| {
             // `set X to 5`
@@ -663,6 +659,14 @@ impl Filler<'_> {
             }
             (SlotKind::Word, _)
                 if self.scene.lexicon.forms["slashed"].contains(&slot.parameter) =>
+            {
+                None
+            }
+            (SlotKind::Word, Kind::Email)
+                if !slot
+                    .about
+                    .iter()
+                    .any(|word| matches!(word.as_str(), "email" | "sender" | "author")) =>
             {
                 None
             }
@@ -1351,10 +1355,16 @@ impl Filler<'_> {
         let is_noun = self.scene.nouns.contains(&first.stem)
             || lexicon.is_noun(&first.stem) && slot.kind == SlotKind::Word;
         let is_other = !first.is_capitalised() && (is_noun && is_strange || is_verb);
+        let is_order = matches!(slot.kind, SlotKind::Title | SlotKind::Word)
+            && self.tool.acts
+            && !first.is_capitalised()
+            && (!lexicon.concepts(&first.stem).is_empty()
+                || lexicon.states.contains_key(&first.lower));
         let before = start.checked_sub(1).map(|place| &self.tokens[place]);
         let is_definite =
             before.is_some_and(|token| token.is("the") || lexicon.pronouns.has(&token.lower));
         if is_other
+            || is_order
             || is_definite && slot.kind == SlotKind::Text
             || slot.kind == SlotKind::Word
                 && slot.words.last().is_some_and(|word| word == "content")

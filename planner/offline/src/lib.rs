@@ -34,7 +34,7 @@ use std::{
 use async_trait::async_trait;
 use planner::{
     Note, PlanCompiler, Planner, PlanningError, Proposal, ProposedPlan, catalog::Catalog,
-    draft::Draft, embed::Embedders,
+    draft::Draft,
 };
 use serde_json::json;
 use shared::{condition::COMPUTE, limits, tool::ToolDefinition};
@@ -62,11 +62,6 @@ pub struct Offline {
 }
 
 impl Offline {
-    /// Makes a planner. It does not use the embedders.
-    pub fn with(_embedders: Arc<Embedders>) -> Self {
-        Self::default()
-    }
-
     /// Proposes a draft for `query` that uses tools of `catalog`.
     ///
     /// The work runs beside the runtime, because it takes milliseconds of a core.

@@ -17,7 +17,7 @@ use super::{
     memory::{Done, Memory},
     refusal::Refusal,
     token::{Kind, Token, stem},
-    tool::{OutputKind, SlotKind, Tool},
+    tool::{SlotKind, Tool},
     weights::Weights,
 };
 
@@ -98,20 +98,6 @@ impl<'a> Planning<'a> {
             is_tool_noun: &is_tool_noun,
         };
         let clauses = reader.read(tokens);
-        if std::env::var("OFFLINE_DEBUG").is_ok() {
-            for clause in &clauses {
-                let words: Vec<&str> =
-                    clause.tokens.iter().map(|token| token.value.as_str()).collect();
-                eprintln!(
-                    "  CLAUSE {:?} verb={:?} each={:?} cond={:?} :: {}",
-                    clause.mood,
-                    clause.verb.as_ref().map(|verb| &verb.stem),
-                    clause.each.as_ref().map(|each| self.words(each)),
-                    clause.condition.as_ref().map(|condition| self.words(&condition.tokens)),
-                    words.join(" | ")
-                );
-            }
-        }
         let clauses = self.rewrite_copies(clauses);
         let mut refused: Option<Refusal> = None;
         let mut left: Vec<String> = Vec::new();
@@ -415,26 +401,6 @@ impl<'a> Planning<'a> {
             .take(5)
             .map(|reading| json!({ "tool": self.tools[reading.tool].name, "score": f64::from((reading.score * 100.0).round()) / 100.0 }))
             .collect();
-        if std::env::var("OFFLINE_DEBUG").is_ok() {
-            for reading in readings.iter().take(4) {
-                let tool = &self.tools[reading.tool];
-                let filled: Vec<String> = reading
-                    .fillings
-                    .iter()
-                    .map(|(slot, filling)| format!("{}={filling:?}", tool.slots[*slot].path()))
-                    .collect();
-                let lost: Vec<&str> =
-                    reading.unplaced.iter().map(|at| clause.tokens[*at].value.as_str()).collect();
-                eprintln!(
-                    "    {} {:.2} words {:.2} missing {:?} lost {lost:?} {}",
-                    tool.name,
-                    reading.score,
-                    reading.words,
-                    reading.missing.iter().map(|slot| tool.slots[*slot].path()).collect::<Vec<_>>(),
-                    filled.join(" ")
-                );
-            }
-        }
         let said = self.words(&clause.tokens);
         self.planned.candidates.push(json!({ "clause": said, "tools": scored }));
     }
@@ -454,7 +420,9 @@ impl<'a> Planning<'a> {
         let is_noun = clause.verb.as_ref().is_some_and(|verb| {
             self.nouns.contains(&verb.stem) || self.lexicon.is_noun(&verb.stem)
         });
-        if readings.is_empty() && is_noun {
+        let has_value =
+            clause.tokens.iter().any(|token| !matches!(token.kind, Kind::Word | Kind::Mark));
+        if readings.is_empty() && is_noun && has_value {
             // `order status of A-1`
             let question = Clause { verb: None, mood: Mood::Question, ..clause };
             return self.plan_clause(&question);
@@ -1056,7 +1024,6 @@ impl<'a> Planning<'a> {
             })
         };
         let mut readings = self.readings(&clause, &|list| !list.acts && gives(list));
-        self.debug_list(&readings);
         for reading in &mut readings {
             let before = reading.missing.len();
             self.inherit(reading, Some(shared));
@@ -1078,17 +1045,6 @@ impl<'a> Planning<'a> {
         });
         readings.sort_by(|a, b| b.score.total_cmp(&a.score));
         readings.into_iter().next()
-    }
-
-    fn debug_list(&self, readings: &[Reading]) {
-        if std::env::var("OFFLINE_DEBUG").is_ok() {
-            for reading in readings.iter().take(4) {
-                eprintln!(
-                    "    LIST {} {:.2} missing {:?} {:?}",
-                    self.tools[reading.tool].name, reading.score, reading.missing, reading.fillings
-                );
-            }
-        }
     }
 
     fn finish_loop(
@@ -1262,6 +1218,5 @@ impl<'a> Planning<'a> {
                 }
             }
         }
-        let _ = OutputKind::Text;
     }
 }

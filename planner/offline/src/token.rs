@@ -2,9 +2,6 @@
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-/// Characters of a word that may be a unit.
-const UNIT: usize = 24;
-
 /// What a piece of a query is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -83,11 +80,6 @@ impl Token {
     /// Returns the word without `'s`.
     pub(super) fn without_possessive(&self) -> &str {
         ["'s", "’s"].iter().find_map(|it| self.value.strip_suffix(it)).unwrap_or(&self.value)
-    }
-
-    /// Returns whether it is a word that owns what follows.
-    pub(super) fn is_possessive(&self) -> bool {
-        self.kind == Kind::Word && self.without_possessive().len() < self.value.len()
     }
 }
 

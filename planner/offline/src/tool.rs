@@ -50,7 +50,6 @@ pub(super) struct Slot {
     pub(super) with_time: bool,
     /// Values that the description shows behind `e.g.`, in lower case.
     pub(super) examples: Vec<String>,
-    pub(super) has_default: bool,
 }
 
 /// A field of an output.
@@ -209,7 +208,6 @@ impl Slot {
             is_list: false,
             is_numeric,
             with_time,
-            has_default: schema.get("default").is_some(),
             description,
         }
     }

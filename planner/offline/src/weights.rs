@@ -68,7 +68,7 @@ pub(super) const WEIGHTS: Weights = Weights {
     quoted: 0.6,
     length: 0.02,
     least: 2.5,
-    most_unplaced: 2.5,
+    most_unplaced: 1.5,
 };
 
 impl Weights {

@@ -66,12 +66,12 @@ export const CODES: Record<string, readonly [string, string]> = {
     "warning: a number above 64 bits becomes a double",
     "write it as text if every digit matters"
   ],
-  "plan.assumed_parameter": [
-    "warning: the offline planner derived a value",
-    "give the value, as the help shows"
+  "plan.guessed_value": [
+    "warning: the offline planner guessed a value; steps with an effect need approval",
+    "say the value with the name of its parameter, as the help shows"
   ],
-  "plan.ignored_words": [
-    "warning: the offline planner did not use some words",
+  "plan.unplaced_words": [
+    "warning: the offline planner did not use some words; steps with an effect need approval",
     "reword the query, or remove the words"
   ],
   "plan.invalid_step_id": [
