@@ -211,22 +211,14 @@ impl Reader<'_> {
 
     /// Returns whether a place is inside a text without quotation marks: behind `saying`.
     fn is_in_text(&self, tokens: &[Token], start: usize, at: usize) -> bool {
-        let texts = ["body", "content"];
+        let cues = &self.lexicon.cues["text"];
         (start..at).rev().any(|place| {
             let token = &tokens[place];
+            // `about X` is mostly a filter.
             let is_cue = token.kind == Kind::Word
-                && texts.iter().any(|key| {
-                    self.lexicon.cues[*key].iter().any(|cue| {
-                        *cue == token.lower
-                            && !self.lexicon.prepositions.contains_key(cue)
-                            && cue != "about"
-                            && cue != "message"
-                            && cue != "text"
-                            || *cue == token.lower
-                                && (cue == "text" || cue == "message")
-                                && place > start + 1
-                    })
-                });
+                && cues.contains(&token.lower)
+                && !token.is("about")
+                && (place > start + 1 || !(self.is_tool_noun)(&token.stem));
             let behind = tokens[place + 1..].iter().find(|token| token.kind != Kind::Mark);
             is_cue
                 && place > start

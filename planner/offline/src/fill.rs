@@ -108,7 +108,7 @@ pub(super) fn fill(
     verb_score: f32,
     state: Option<(&str, usize)>,
 ) -> Reading {
-    let moments = find_moments(&clause.tokens, scene.lexicon);
+    let moments = find_moments(&clause.tokens);
     let places: Vec<usize> =
         clause.verb.as_ref().map(|verb| verb.places.clone()).unwrap_or_default();
     let filler = Filler {
@@ -425,14 +425,18 @@ impl Filler<'_> {
             return false;
         }
         let name = slot.field.as_ref().unwrap_or(&slot.parameter).to_lowercase();
-        let generic = match slot.kind {
+        let kind = match slot.kind {
             SlotKind::Title => "title",
-            SlotKind::Text => "body",
+            SlotKind::Text => "text",
             SlotKind::Query => "query",
-            _ => "",
+            _ => name.as_str(),
         };
-        let own = lexicon.cues.get(&name).or_else(|| lexicon.cues.get(generic));
-        let is_listed = own.is_some_and(|cues| cues.iter().any(|cue| *cue == token.lower));
+        // A word that is the name of another parameter announces that one.
+        let is_other = self.tool.slots.iter().any(|other| {
+            other.words != slot.words && other.words.last().is_some_and(|word| *word == token.stem)
+        });
+        let is_listed =
+            !is_other && lexicon.cues.get(kind).is_some_and(|cues| cues.contains(&token.lower));
         let is_named = slot
             .words
             .last()
@@ -447,7 +451,7 @@ impl Filler<'_> {
             && slot.is_required
             && slot.words.last().is_some_and(|word| self.tool.nouns.contains(word));
         let is_called =
-            is_made && lexicon.cues["name"].contains(&token.lower) && token.lower.ends_with("ed");
+            is_made && lexicon.cues["title"].contains(&token.lower) && token.lower.ends_with("ed");
         is_listed || is_named || is_noun || is_called
     }
 
@@ -941,6 +945,11 @@ impl Filler<'_> {
         for place in 0..self.tokens.len() {
             let token = &self.tokens[place];
             let is_preposition = lexicon.prepositions.contains_key(&token.lower);
+            // `about X` is a text only where one is needed.
+            let is_about = slot.kind == SlotKind::Text && token.is("about");
+            if is_about && !slot.is_required {
+                continue;
+            }
             let is_own = self.is_announced(slot, place);
             let is_cue = self.is_cue(token, slot);
             if !is_cue && !is_own
@@ -1019,7 +1028,6 @@ impl Filler<'_> {
                     continue;
                 }
                 // `about the sea` is a text as a whole.
-                let is_about = slot.kind == SlotKind::Text && token.is("about");
                 let mut text = self.slice(if is_about { place } else { value }..end);
                 // The mark at the end of a sentence was cut off.
                 let rest =
@@ -1043,7 +1051,10 @@ impl Filler<'_> {
                 });
                 let stop = end + usize::from(is_closed);
                 let candidate = self.one(at, filling, start..stop, score);
-                candidates.push(candidate.valued(value..end));
+                let mut candidate = candidate.valued(value..end);
+                // Nobody sends `about lunch` as it stands.
+                candidate.is_guess = is_about && self.tool.verb == "send";
+                candidates.push(candidate);
             }
         }
     }

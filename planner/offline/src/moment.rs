@@ -21,18 +21,18 @@ pub(super) struct Moment {
 }
 
 /// Finds the days and times of a query.
-pub(super) fn find_moments(tokens: &[Token], lexicon: &Lexicon) -> Vec<Moment> {
+pub(super) fn find_moments(tokens: &[Token]) -> Vec<Moment> {
     let mut found = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
-        let moment = read_day(tokens, at, lexicon).or_else(|| read_time(tokens, at));
+        let moment = read_day(tokens, at).or_else(|| read_time(tokens, at));
         at = moment.as_ref().map_or(at + 1, |moment| moment.tokens.end);
         found.extend(moment);
     }
     found
 }
 
-fn read_day(tokens: &[Token], at: usize, lexicon: &Lexicon) -> Option<Moment> {
+fn read_day(tokens: &[Token], at: usize) -> Option<Moment> {
     let token = &tokens[at];
     let moment = |day: NaiveDate, len: usize| Moment {
         tokens: at..at + len,
@@ -55,7 +55,7 @@ fn read_day(tokens: &[Token], at: usize, lexicon: &Lexicon) -> Option<Moment> {
             read_digits(&token.value).map(|day| moment(day, 1))
         }
         Kind::Word | Kind::Number => {
-            let (day, len) = read_named(tokens, at, lexicon)
+            let (day, len) = read_named(tokens, at)
                 .or_else(|| read_digits(&token.value).map(|day| (Some(day), 1)))?;
             Some(Moment { tokens: at..at + len, day, time: None, is_relative: day.is_none() })
         }
@@ -79,11 +79,7 @@ fn read_digits(text: &str) -> Option<NaiveDate> {
 }
 
 /// Reads `May 3rd, 2022`, `3 May 2022` and `3rd of May`. Without a year, the day is relative.
-fn read_named(
-    tokens: &[Token],
-    at: usize,
-    lexicon: &Lexicon,
-) -> Option<(Option<NaiveDate>, usize)> {
+fn read_named(tokens: &[Token], at: usize) -> Option<(Option<NaiveDate>, usize)> {
     let word =
         |at: usize| tokens.get(at).filter(|token| !matches!(token.kind, Kind::Quoted | Kind::Mark));
     let day_of = |token: &Token| {
@@ -92,7 +88,7 @@ fn read_named(
         digits.parse::<u32>().ok().filter(|day| is_short && (1..=31).contains(day))
     };
     let month_of =
-        |token: &Token| token.is_capitalised().then(|| lexicon.month(&token.lower)).flatten();
+        |token: &Token| token.is_capitalised().then(|| Lexicon::month(&token.lower)).flatten();
     let mut end = at;
     let (month, day) = if let Some(month) = month_of(word(at)?) {
         end += 1;
@@ -174,7 +170,7 @@ fn date_form(about: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{lexicon::english, token::tokens};
+    use crate::token::tokens;
 
     #[test]
     fn days_and_times_are_read_in_many_forms() {
@@ -189,7 +185,7 @@ mod tests {
             ("3:30 pm", "", "15:30"),
             ("12am", "", "00:00"),
         ] {
-            let found = find_moments(&tokens(said), english());
+            let found = find_moments(&tokens(said));
             assert_eq!(found.len(), 1, "{said}");
             let shown = found[0].day.map(|day| day.to_string()).unwrap_or_default();
             assert_eq!(shown, day, "{said}");
@@ -197,8 +193,8 @@ mod tests {
                 found[0].time.map(|time| time.format("%H:%M").to_string()).unwrap_or_default();
             assert_eq!(shown, time, "{said}");
         }
-        assert!(find_moments(&tokens("May 3rd"), english())[0].is_relative);
-        assert!(find_moments(&tokens("may I take 12 of them"), english()).is_empty());
+        assert!(find_moments(&tokens("May 3rd"))[0].is_relative);
+        assert!(find_moments(&tokens("may I take 12 of them")).is_empty());
     }
 
     #[test]

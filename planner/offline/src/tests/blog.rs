@@ -73,7 +73,8 @@ fn queries_of_the_documentation() {
         &tools,
         "Create author Alice with email alice@test.com, then create blog by Alice titled Hello about world",
         expect![[r#"
-            no plan: `content` (What the post says) of `createBlog` is missing in `create blog by Alice titled Hello about world`: add `with content …`
+            createAuthor {"name":"Alice","email":"alice@test.com"}
+            createBlog {"title":"Hello","content":"about world","authorId":"{{createAuthor._id}}"}
         "#]],
     );
     check(
@@ -81,7 +82,7 @@ fn queries_of_the_documentation() {
         "Create author Bob with email bob@example.com, then create blog by Bob titled Salt about the sea",
         expect![[r#"
             createAuthor {"name":"Bob","email":"bob@example.com"}
-            createBlog {"title":"Salt","content":"the sea","authorId":"{{createAuthor._id}}"}
+            createBlog {"title":"Salt","content":"about the sea","authorId":"{{createAuthor._id}}"}
         "#]],
     );
     check(
@@ -95,7 +96,9 @@ fn queries_of_the_documentation() {
         &tools,
         "Create authors Alice (alice@x.com) and Bob (bob@x.com), then create blog by Alice titled Hi saying hello",
         expect![[r#"
-            no plan: `content` (What the post says) of `createBlog` is missing in `create blog by Alice titled Hi saying hello`: add `with content …`
+            createAuthor = createAuthor {"name":"Alice","email":"alice@x.com"}
+            createAuthor_2 = createAuthor {"name":"Bob","email":"bob@x.com"}
+            createBlog {"title":"Hi","content":"hello","authorId":"{{createAuthor._id}}"} after "createAuthor_2"
         "#]],
     );
     check(
@@ -103,7 +106,7 @@ fn queries_of_the_documentation() {
         "Create author Sarah with email sarah@dev.com, then create blog titled Rust Guide about Rust programming by Sarah",
         expect![[r#"
             createAuthor {"name":"Sarah","email":"sarah@dev.com"}
-            createBlog {"title":"Rust Guide","content":"Rust programming","authorId":"{{createAuthor._id}}"}
+            createBlog {"title":"Rust Guide","content":"about Rust programming","authorId":"{{createAuthor._id}}"}
         "#]],
     );
     check(
@@ -146,8 +149,8 @@ fn queries_of_the_documentation() {
         "Create author Dave with email dave@x.com, then create blog by Dave titled Go about go, then create comment on that blog by Dave saying Great post!",
         expect![[r#"
             createAuthor {"name":"Dave","email":"dave@x.com"}
-            createBlog {"title":"Go","content":"go","authorId":"{{createAuthor._id}}"}
-            createComment {"blogId":"{{createBlog._id}}","authorId":"{{createAuthor._id}}","content":"Great post"}
+            createBlog {"title":"Go","content":"about go","authorId":"{{createAuthor._id}}"}
+            createComment {"blogId":"{{createBlog._id}}","authorId":"{{createAuthor._id}}","content":"Great post!"}
         "#]],
     );
     check(
@@ -196,8 +199,8 @@ fn queries_of_the_documentation() {
         &tools,
         "Create a blog post about TypeScript",
         expect![[r#"
-        no plan: `authorId` (The `_id` of the author) of `createBlog` is missing in `Create a blog post about TypeScript`: add `with authorId …`
-    "#]],
+            no plan: `title` (The headline) and `authorId` (The `_id` of the author) of `createBlog` are missing in `Create a blog post about TypeScript`: add `with title …`
+        "#]],
     );
     check(
         &tools,

@@ -48,6 +48,15 @@ fn office() -> Catalog {
             tool("read_file", "Read a file.", json!({ "path!": text() })),
             json!({ "content": text() }),
         ),
+        reads(tool("get_time", "Get the time.", json!({})), json!({})),
+        reads(
+            tool(
+                "get_price",
+                "Get the price of an article in cents",
+                json!({ "article!": text() }),
+            ),
+            json!({}),
+        ),
         tool("append_file", "Append text to a file.", json!({ "path!": text(), "text!": text() })),
         reads(
             tool(
@@ -156,4 +165,10 @@ fn sentences_of_new_users() {
         no plan: `body` of `send_mail` is missing in `send a mail to sam@x.com with the body of issue 7`: add `with body …`
     "#]],
     );
+    check(&tools, "Tell the time", expect![[r#"
+        get_time {}
+    "#]]);
+    check(&tools, "Get the price of tea", expect![[r#"
+        get_price {"article":"tea"}
+    "#]]);
 }
