@@ -155,8 +155,7 @@ impl Reader<'_> {
             |token: &Token| !matches!(token.kind, Kind::Word | Kind::Mark | Kind::Quoted);
         let mut attached: Vec<Clause> = Vec::new();
         for mut clause in clauses {
-            let refers =
-                clause.tokens.iter().any(|token| matches!(token.lower.as_str(), "it" | "them"));
+            let refers = clause.tokens.iter().any(|token| token.is_any(&["it", "them"]));
             let has_value = clause.tokens.iter().any(is_value);
             let is_order = matches!(clause.mood, Mood::Order | Mood::Question);
             let is_first = attached
@@ -173,7 +172,7 @@ impl Reader<'_> {
                     .tokens
                     .iter()
                     .position(|token| is_value(token) || (self.is_tool_noun)(&token.stem));
-                clause.tokens.retain(|token| !matches!(token.lower.as_str(), "it" | "them"));
+                clause.tokens.retain(|token| !token.is_any(&["it", "them"]));
                 let start = start.unwrap_or_default();
                 let before = start
                     .checked_sub(1)
@@ -227,7 +226,7 @@ impl Reader<'_> {
                 && !tokens[place + 1..at].iter().any(|token| token.kind == Kind::Quoted)
                 && !tokens
                     .get(place + 1)
-                    .is_some_and(|token| matches!(token.lower.as_str(), "of" | "as" | "on" | "to"))
+                    .is_some_and(|token| token.is_any(&["of", "as", "on", "to"]))
         })
     }
 
@@ -370,30 +369,10 @@ impl Reader<'_> {
         }
         next.is_some_and(|next| match next.kind {
             Kind::Word => {
-                matches!(
-                    next.lower.as_str(),
-                    "the"
-                        | "a"
-                        | "an"
-                        | "it"
-                        | "its"
-                        | "my"
-                        | "this"
-                        | "that"
-                        | "them"
-                        | "him"
-                        | "both"
-                        | "her"
-                        | "me"
-                        | "each"
-                        | "every"
-                        | "all"
-                        | "on"
-                        | "up"
-                        | "for"
-                        | "one"
-                        | "two"
-                ) || (self.is_tool_noun)(&next.stem) && (!is_noun || !is_strict)
+                next.is_any(&[
+                    "the", "a", "an", "it", "its", "my", "this", "that", "them", "him", "both",
+                    "her", "me", "each", "every", "all", "on", "up", "for", "one", "two",
+                ]) || (self.is_tool_noun)(&next.stem) && (!is_noun || !is_strict)
             }
             Kind::Mark => false,
             Kind::Quoted => is_noun || !is_strict,
@@ -504,10 +483,7 @@ impl Reader<'_> {
         let order = (2..rest.len()).find(|place| {
             self.begins_order(&rest, *place, true)
                 && rest[place - 1].kind != Kind::Mark
-                && !matches!(
-                    rest[place - 1].lower.as_str(),
-                    "is" | "are" | "not" | "no" | "the" | "any" | "a"
-                )
+                && !rest[place - 1].is_any(&["is", "are", "not", "no", "the", "any", "a"])
                 && !self.lexicon.prepositions.contains_key(&rest[place - 1].lower)
         });
         match order {
@@ -534,7 +510,7 @@ impl Reader<'_> {
         let order = (found.len + 1..tokens.len()).find(|at| {
             let is_object = tokens[at - 1].kind == Kind::Word
                 && (self.lexicon.prepositions.contains_key(&tokens[at - 1].lower)
-                    || matches!(tokens[at - 1].lower.as_str(), "the" | "a" | "open"));
+                    || tokens[at - 1].is_any(&["the", "a", "open"]));
             !is_object && self.begins_order(tokens, *at, false)
         });
         if let Some(order) = order {
@@ -567,9 +543,9 @@ impl Reader<'_> {
         }
         let first = tokens.get(start);
         // `can an order be cancelled?`
-        if first.is_some_and(|token| {
-            matches!(token.lower.as_str(), "can" | "could" | "may" | "might" | "should" | "shall")
-        }) {
+        if first
+            .is_some_and(|token| token.is_any(&["can", "could", "may", "might", "should", "shall"]))
+        {
             return Mood::Asked;
         }
         if is_question {
@@ -582,11 +558,9 @@ impl Reader<'_> {
         }
         let is_told = tokens.iter().skip(start).take(12).any(|token| {
             token.kind == Kind::Word
-                && (matches!(
-                    token.lower.as_str(),
-                    "is" | "was" | "has" | "have" | "had" | "are" | "were" | "will" | "should"
-                ) || token.lower.ends_with("'s")
-                    && matches!(token.lower.as_str(), "it's" | "that's" | "there's")
+                && (token
+                    .is_any(&["is", "was", "has", "have", "had", "are", "were", "will", "should"])
+                    || token.lower.ends_with("'s") && token.is_any(&["it's", "that's", "there's"])
                     || token.lower.ends_with("'m"))
         });
         if is_told { Mood::Reported } else { Mood::Fragment }

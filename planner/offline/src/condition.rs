@@ -59,9 +59,8 @@ pub(super) fn read(
         }
         at += 1;
     }
-    let copula = rest.iter().position(|token| {
-        matches!(token.lower.as_str(), "is" | "are" | "was" | "were" | "has" | "have")
-    });
+    let copula =
+        rest.iter().position(|token| token.is_any(&["is", "are", "was", "were", "has", "have"]));
     let said: Vec<&Token> = rest
         .iter()
         .filter(|token| token.kind == Kind::Word && !lexicon.fillers.has(&token.lower))

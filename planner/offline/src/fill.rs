@@ -460,27 +460,10 @@ impl Filler<'_> {
         let weights = self.scene.weights;
         let lexicon = self.scene.lexicon;
         let is_link = |token: &Token| {
-            matches!(
-                token.lower.as_str(),
-                "the"
-                    | "a"
-                    | "an"
-                    | ":"
-                    | "="
-                    | "#"
-                    | "("
-                    | "of"
-                    | "is"
-                    | "are"
-                    | "be"
-                    | "my"
-                    | "our"
-                    | "number"
-                    | "called"
-                    | "named"
-                    | "id"
-                    | "email"
-            ) && token.kind != Kind::Quoted
+            token.is_any(&[
+                "the", "a", "an", ":", "=", "#", "(", "of", "is", "are", "be", "my", "our",
+                "number", "called", "named", "id", "email",
+            ]) && token.kind != Kind::Quoted
         };
         let mut start = at;
         let is_path_noun = |token: &Token| {
@@ -497,9 +480,9 @@ impl Filler<'_> {
         let token = &self.tokens[before];
         let named = self.tokens[start..at].iter().position(|token| self.is_cue(token, slot));
         if self.is_cue(token, slot) && !lexicon.prepositions.contains_key(&token.lower) {
-            let further = before.checked_sub(1).filter(|place| {
-                matches!(self.tokens[*place].lower.as_str(), "with" | "as" | "to" | "the" | "its")
-            });
+            let further = before
+                .checked_sub(1)
+                .filter(|place| self.tokens[*place].is_any(&["with", "as", "to", "the", "its"]));
             return (weights.cue, further.unwrap_or(before));
         }
         if named.is_some() {
@@ -537,14 +520,12 @@ impl Filler<'_> {
         let mut near = self.tokens[place.saturating_sub(2)..place].iter();
         let near = near.find_map(|token| lexicon.states.get(&token.lower));
         let verb = self.verb.first().and_then(|at| lexicon.states.get(&self.tokens[*at].lower));
-        if verb.or(near) == Some(&slot.parameter)
-            && matches!(preposition.lower.as_str(), "to" | "as")
-        {
+        if verb.or(near) == Some(&slot.parameter) && preposition.is_any(&["to", "as"]) {
             return true;
         }
         // `rename X to Y` does not name the assignees.
         let is_named = lexicon.states.values().any(|name| *name == slot.parameter);
-        if slot.is_list && is_named && matches!(preposition.lower.as_str(), "to" | "as") {
+        if slot.is_list && is_named && preposition.is_any(&["to", "as"]) {
             return false;
         }
         // `from_branch` is closer to `from` than `branch`.
@@ -628,7 +609,7 @@ impl Filler<'_> {
             while self.tokens.get(next).is_some_and(|token| {
                 token.is_separator()
                     || next > end
-                        && (matches!(token.lower.as_str(), "of" | "in" | "the" | "also" | "for")
+                        && (token.is_any(&["of", "in", "the", "also", "for"])
                             || self.tool.has_noun(&token.stem, self.scene.lexicon))
             }) {
                 next += 1;
@@ -964,7 +945,7 @@ impl Filler<'_> {
             while self.tokens.get(value).is_some_and(|token| {
                 token.is_mark(":")
                     || token.is_mark("=")
-                    || matches!(token.lower.as_str(), "is" | "to" | "the" | "a" | "an" | "it")
+                    || token.is_any(&["is", "to", "the", "a", "an", "it"])
                         && token.kind == Kind::Word
                         && slot.kind != SlotKind::Text
                     || token.kind == Kind::Word && self.is_cue(token, slot) && value == place + 1
@@ -982,10 +963,7 @@ impl Filler<'_> {
             let start = place
                 - usize::from(
                     place > 0
-                        && matches!(
-                            self.tokens[place - 1].lower.as_str(),
-                            "with" | "the" | "and" | "," | "as" | "("
-                        ),
+                        && self.tokens[place - 1].is_any(&["with", "the", "and", ",", "as", "("]),
                 );
             if first.kind == Kind::Quoted {
                 candidates.push(self.one(
@@ -1298,8 +1276,7 @@ impl Filler<'_> {
             loop {
                 let mut next = end;
                 while self.tokens.get(next).is_some_and(|token| {
-                    token.is_separator()
-                        || next > end && matches!(token.lower.as_str(), "the" | "in" | "my")
+                    token.is_separator() || next > end && token.is_any(&["the", "in", "my"])
                 }) {
                     next += 1;
                 }
@@ -1518,8 +1495,8 @@ impl Filler<'_> {
                     && !matches!(slot.kind, SlotKind::Text | SlotKind::Title)
                     && word.is_some_and(|word| !is_own(word));
                 // A bare pronoun fills what is needed, and `there` a place.
-                let is_person = slot.kind == SlotKind::Email
-                    && matches!(token.lower.as_str(), "him" | "her" | "them");
+                let is_person =
+                    slot.kind == SlotKind::Email && token.is_any(&["him", "her", "them"]);
                 let is_loose = word.is_none()
                     && !slot.is_required
                     && slot.kind != SlotKind::Id
@@ -1527,8 +1504,7 @@ impl Filler<'_> {
                     && !is_person;
                 // `her` is no text, and `it` is none of several results.
                 let is_text = slot.kind == SlotKind::Text && word.is_none();
-                let is_wrong = is_text
-                    && matches!(token.lower.as_str(), "him" | "her" | "his" | "there")
+                let is_wrong = is_text && token.is_any(&["him", "her", "his", "there"])
                     || self.scene.is_several && slot.kind != SlotKind::Path && word.is_none();
                 if is_wrong
                     || is_loose
@@ -1602,11 +1578,7 @@ impl Filler<'_> {
     fn cue_after(&self, end: usize, slot: &Slot) -> (usize, bool) {
         let is_as = self.tokens.get(end).is_some_and(|token| token.is("as") || token.is("in"));
         let mut at = end + 1;
-        while self
-            .tokens
-            .get(at)
-            .is_some_and(|token| matches!(token.lower.as_str(), "the" | "its" | "a"))
-        {
+        while self.tokens.get(at).is_some_and(|token| token.is_any(&["the", "its", "a"])) {
             at += 1;
         }
         let is_cue = self.tokens.get(at).is_some_and(|token| {
@@ -1652,7 +1624,7 @@ impl Filler<'_> {
         for place in 0..self.tokens.len().saturating_sub(2) {
             let is_pair = self.tokens[place].kind == Kind::Quoted
                 && self.tokens[place + 2].kind == Kind::Quoted
-                && matches!(self.tokens[place + 1].lower.as_str(), "to" | "with" | "by" | "into");
+                && self.tokens[place + 1].is_any(&["to", "with", "by", "into"]);
             if is_pair {
                 let fills = vec![
                     (*old, Filling::One(json!(self.tokens[place].value))),
@@ -1688,10 +1660,7 @@ impl Filler<'_> {
             let start = place
                 .checked_sub(1)
                 .filter(|before| {
-                    matches!(
-                        self.tokens[*before].lower.as_str(),
-                        "in" | "of" | "on" | "from" | "for" | "to" | "at"
-                    )
+                    self.tokens[*before].is_any(&["in", "of", "on", "from", "for", "to", "at"])
                 })
                 .unwrap_or(place);
             let worth = if start < place { weights.form } else { weights.form * 0.7 };
@@ -1715,11 +1684,7 @@ impl Filler<'_> {
                 let mut next = end;
                 while self.tokens.get(next).is_some_and(|token| {
                     token.is_separator()
-                        || next > end
-                            && matches!(
-                                token.lower.as_str(),
-                                "of" | "in" | "from" | "for" | "also" | "those"
-                            )
+                        || next > end && token.is_any(&["of", "in", "from", "for", "also", "those"])
                 }) {
                     next += 1;
                 }

@@ -217,9 +217,7 @@ impl<'a> Planning<'a> {
                 rewritten.push(clause);
                 continue;
             };
-            let at = (0..*second)
-                .rev()
-                .find(|at| matches!(clause.tokens[*at].lower.as_str(), "to" | "as" | "into"));
+            let at = (0..*second).rev().find(|at| clause.tokens[*at].is_any(&["to", "as", "into"]));
             let (Some(at), Some(verb)) = (at, &clause.verb) else {
                 rewritten.push(clause);
                 continue;
@@ -435,9 +433,8 @@ impl<'a> Planning<'a> {
         }
         // `every` names items that no list gives.
         let is_each = clause.tokens.iter().enumerate().any(|(at, token)| {
-            let is_all =
-                matches!(token.lower.as_str(), "all" | "everything") && !best.unplaced.is_empty();
-            (is_all || matches!(token.lower.as_str(), "every" | "each")) && !best.claimed[at]
+            let is_all = token.is_any(&["all", "everything"]) && !best.unplaced.is_empty();
+            (is_all || token.is_any(&["every", "each"])) && !best.claimed[at]
         });
         if is_each && self.tools[best.tool].acts {
             return Err(Refusal::NoList { said, tool: self.tools[best.tool].order() });
@@ -680,10 +677,7 @@ impl<'a> Planning<'a> {
         self.add_doubts(clause, &reading, place);
         let mut places = Vec::new();
         // `archive them`: each item of the list that the step before gives.
-        let them = clause
-            .tokens
-            .iter()
-            .any(|token| matches!(token.lower.as_str(), "them" | "these" | "those"));
+        let them = clause.tokens.iter().any(|token| token.is_any(&["them", "these", "those"]));
         if let (true, [only], [last]) = (them && tool.acts, calls.as_slice(), self.last.as_slice())
         {
             let step = &self.memory.steps[*last];

@@ -62,6 +62,11 @@ impl Token {
         self.kind == Kind::Word && self.lower == word
     }
 
+    /// Returns whether it is one of these words or marks, in any case.
+    pub(super) fn is_any(&self, words: &[&str]) -> bool {
+        self.kind != Kind::Quoted && words.contains(&self.lower.as_str())
+    }
+
     /// Returns whether it is this mark.
     pub(super) fn is_mark(&self, mark: &str) -> bool {
         self.kind == Kind::Mark && self.value == mark

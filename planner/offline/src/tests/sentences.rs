@@ -165,10 +165,18 @@ fn sentences_of_new_users() {
         no plan: `body` of `send_mail` is missing in `send a mail to sam@x.com with the body of issue 7`: add `with body …`
     "#]],
     );
-    check(&tools, "Tell the time", expect![[r#"
+    check(
+        &tools,
+        "Tell the time",
+        expect![[r#"
         get_time {}
-    "#]]);
-    check(&tools, "Get the price of tea", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "Get the price of tea",
+        expect![[r#"
         get_price {"article":"tea"}
-    "#]]);
+    "#]],
+    );
 }
