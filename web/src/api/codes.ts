@@ -67,11 +67,11 @@ export const CODES: Record<string, readonly [string, string]> = {
     "write it as text if every digit matters"
   ],
   "plan.guessed_value": [
-    "warning: the offline planner guessed a value; steps with an effect need approval",
-    "say the value with the name of its parameter, as the help shows"
+    "warning: the offline planner guessed a value",
+    "say it with the name of its parameter, as the help shows"
   ],
   "plan.unplaced_words": [
-    "warning: the offline planner did not use some words; steps with an effect need approval",
+    "warning: the offline planner did not use some words",
     "reword the query, or remove the words"
   ],
   "plan.invalid_step_id": [
