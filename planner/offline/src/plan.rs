@@ -23,6 +23,8 @@ use super::{
 
 /// Tools whose slots are tried for a clause.
 const TRIED: usize = 20;
+/// The most words and marks of a clause. A quotation is one.
+const CLAUSE_TOKENS: usize = 256;
 /// The most steps of a plan.
 const STEPS: usize = 64;
 /// Letters that the number in a step id may take.
@@ -404,6 +406,10 @@ impl<'a> Planning<'a> {
     }
 
     fn plan_clause(&mut self, clause: &Clause) -> Result<(), Refusal> {
+        // The candidates of a clause grow faster than its words.
+        if clause.tokens.len() > CLAUSE_TOKENS {
+            return Err(Refusal::TooLong { count: clause.tokens.len() });
+        }
         if let Some(condition) = &clause.condition {
             return self.plan_condition(clause, condition);
         }

@@ -39,6 +39,10 @@ pub(super) enum Refusal {
         said: String,
     },
     TooMany,
+    /// A clause has too many words.
+    TooLong {
+        count: usize,
+    },
 }
 
 impl Refusal {
@@ -90,6 +94,9 @@ impl Refusal {
             Self::Unplaced { tool, words, said } => format!(
                 "`{words}` has no place in `{}`: say it as `{tool} …`, and put texts between quotation marks",
                 shorten(said)
+            ),
+            Self::TooLong { count } => format!(
+                "one part of the query has {count} words and marks: split it, or put texts between quotation marks"
             ),
             Self::TooMany => "the plan has too many steps: split the query".to_owned(),
         }
