@@ -7,12 +7,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use graphql::embedded::Embedded;
+use faber::{Effect, Embedded, ToolContext, ToolError, ToolSet, function};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use shared::tool::{Effect, ToolError};
-use toolbox::{ToolContext, ToolSet, function};
 
 /// Parameters of `price`.
 #[derive(Deserialize, JsonSchema)]

@@ -27,10 +27,8 @@ use toolbox::{
 
 use crate::{machine::CallOutput, options::Options};
 
-/// Names a call in its progress reports.
 pub(crate) type AttemptKey = (Task, Attempt);
 
-/// An attempt that is about to start.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) task: Task,
@@ -39,17 +37,14 @@ pub(crate) struct Call {
     /// The tool to call. Without one, the attempt looks `tool` up.
     pub(crate) pinned: Option<ReadyTool>,
     pub(crate) parameters: Arc<Value>,
-    /// Time limit for the attempt.
     pub(crate) timeout: Duration,
     /// Time limit between two progress reports.
     pub(crate) idle_timeout: Option<Duration>,
-    /// The receiver of progress reports. Limits their rate.
     pub(crate) progress: ProgressSink<AttemptKey>,
     /// The attempt sets the reporter. The token must not be shared with another call.
     pub(crate) cx: ToolContext,
 }
 
-/// An attempt that has finished.
 #[derive(Debug)]
 pub(crate) struct FinishedCall {
     pub(crate) task: Task,
@@ -61,7 +56,6 @@ pub(crate) struct FinishedCall {
     pub(crate) is_gone: bool,
 }
 
-/// The result of a call, and whether its tool was found.
 struct CallOutcome {
     is_found: bool,
     result: Result<Value, ToolError>,
@@ -73,7 +67,7 @@ impl Call {
         let (task, attempt) = (self.task, self.attempt);
         let aside = self.cx.aside.clone();
         let own = self.pinned.is_none();
-        let dispatch = Dispatch::of(&toolbox, &self.tool, &self.parameters).filter(|_| own);
+        let dispatch = Dispatch::parse(&toolbox, &self.tool, &self.parameters).filter(|_| own);
         let mut is_tool_missing = false;
         let result = match dispatch {
             None => {
@@ -137,7 +131,6 @@ impl Call {
         CallOutcome { is_found: true, result }
     }
 
-    /// Does some work before the call, unless the call is cancelled or times out.
     async fn before_call<T>(
         &self,
         whole: Pin<&mut Sleep>,
@@ -162,7 +155,7 @@ impl Call {
             return Ok(tool.clone());
         }
         let Some(dispatch) = dispatch else {
-            return match toolbox.own(&self.tool) {
+            return match toolbox.find_internal_tool(&self.tool) {
                 Some(tool) => Ok(tool),
                 None => find_or_wait(toolbox, &self.tool, connect).await,
             };
@@ -242,7 +235,6 @@ pub async fn call_outside_plan(
     ended.result.map(|output| output.output)
 }
 
-/// Turns a panic into an error.
 async fn catch_panic<T>(
     tool: &ToolName,
     work: impl Future<Output = Result<T, ToolError>>,
@@ -283,13 +275,12 @@ async fn find_or_wait(
     connect: Duration,
 ) -> Result<ReadyTool, ToolError> {
     if let Some(known) = resolve_tool(toolbox, name) {
-        let is_asked_again =
-            matches!(toolbox.find_planned(name), Found::Failed { set, .. } if toolbox.wake(&set));
+        let is_asked_again = matches!(toolbox.find_planned(name), Found::Failed { set, .. } if toolbox.reconnect_set(&set));
         if known.is_ok() || !is_asked_again {
             return known;
         }
     }
-    let mut changes = toolbox.changes();
+    let mut changes = toolbox.subscribe_changes();
     let wait = async {
         loop {
             changes.mark_unchanged();
@@ -311,8 +302,8 @@ fn resolve_tool(toolbox: &Toolbox, name: &ToolName) -> Option<Result<ReadyTool, 
         Found::Connecting => None,
         Found::Unknown => {
             let why = format!(
-                "this node has no tool `{name}`: its toolset was removed, or has a condition that \
-                 does not hold now (`setContext`)"
+                "this node has no tool `{name}`: its toolset was removed, or the condition of its \
+                 toolset is false now (`setContext`)"
             );
             Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, why)))
         }
@@ -326,18 +317,15 @@ fn says_absent(error: &ToolError) -> bool {
     error.code == ErrorCode::UNAVAILABLE
 }
 
-/// Returns the error for a tool whose toolset is inactive.
 pub fn inactive_error(name: &ToolName, set: &ToolSetName) -> ToolError {
-    let why = format!("`{name}` is switched off: activate the toolset `{set}`");
+    let why = format!("`{name}` is inactive: activate the toolset `{set}`");
     ToolError::new(ErrorCode::INACTIVE, why)
 }
 
-/// Returns the error for a toolset that could not list its tools.
 pub fn failed_set_error(set: &ToolSetName, error: &str) -> ToolError {
     ToolError::new(ErrorCode::UNAVAILABLE, format!("the toolset `{set}` has failed: {error}"))
 }
 
-/// Returns the error for a toolset that did not connect in time.
 pub fn connect_timeout_error(name: &ToolName, connect: Duration) -> ToolError {
     let why = format!("the toolset of `{name}` did not connect within {connect:?}");
     ToolError::new(ErrorCode::UNAVAILABLE, why)
@@ -349,21 +337,21 @@ fn with_unknown_outcome_if_stopped(error: ToolError) -> ToolError {
 }
 
 fn not_started_error() -> ToolError {
-    ToolError::new(ErrorCode::CANCELLED, "cancelled before it began")
+    ToolError::new(ErrorCode::CANCELLED, "cancelled before the call started")
 }
 
 fn not_stopped_error(grace: Duration) -> ToolError {
-    let why = format!("told to stop, and cut off after {grace:?}");
+    let why = format!("cancelled, and ended after {grace:?} because it did not stop");
     ToolError::new(ErrorCode::CANCELLED, why)
 }
 
 fn timeout_error(timeout: Duration) -> ToolError {
-    let why = format!("took longer than its timeout of {timeout:?} and was cut off");
+    let why = format!("took longer than its timeout of {timeout:?} and was ended");
     ToolError::new(ErrorCode::TIMEOUT, why)
 }
 
 fn silence_error(idle: Duration) -> ToolError {
-    let why = format!("no answer and no progress for {idle:?}: it was cut off");
+    let why = format!("no answer and no progress for {idle:?}, so the call was ended");
     ToolError::new(ErrorCode::TIMEOUT, why)
 }
 
@@ -376,7 +364,8 @@ fn check_output(output: Value, most: usize) -> Result<Value, ToolError> {
     let bytes = json::json_size(&output);
     if bytes > most {
         let why = format!(
-            "returned {bytes} bytes as JSON, the most is {most}: return less, or the name of a file"
+            "returned {bytes} bytes as JSON, the limit is {most}: return less, or the name of a \
+             file"
         );
         return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));
     }

@@ -15,38 +15,28 @@ use shared::{
 /// Bytes of a grouping value in a key. A longer value is shortened and hashed.
 const MAX_VALUE_BYTES: usize = 64;
 
-/// Limits on the calls of tools.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallLimits {
     rules: Vec<LimitRule>,
-    /// The name of each rule. A key adds the grouping value.
     names: Vec<String>,
 }
 
-/// A limit on some calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitRule {
-    /// The limited calls.
     pub of: LimitedCalls,
     /// The path of a grouping value in the parameters. Calls with the same value count together.
     pub key: Option<Path>,
-    /// Calls that may run at the same time.
     pub concurrency: Option<u32>,
-    /// Calls that may start in a period.
     pub rate: Option<Rate>,
 }
 
-/// The calls that a rule limits.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LimitedCalls {
-    /// The calls of a tool (`set.name`).
     Tool(ToolName),
-    /// The calls of all tools of a set, counted together.
     Set(ToolSetName),
 }
 
 impl CallLimits {
-    /// Creates limits. All rules that match a call apply to it.
     pub fn new(rules: Vec<LimitRule>) -> Self {
         let mut uses: BTreeMap<String, usize> = BTreeMap::new();
         let names = rules.iter().map(|rule| {
@@ -60,22 +50,18 @@ impl CallLimits {
         Self { rules, names }
     }
 
-    /// Returns the rules.
     pub fn rules(&self) -> &[LimitRule] {
         &self.rules
     }
 
-    /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Returns whether a rule limits the calls of a tool (`set.name`).
     pub fn has_limit(&self, tool: &ToolName) -> bool {
         self.rules.iter().any(|rule| rule.of.includes_tool(tool))
     }
 
-    /// Returns the tools (`set.name`) whose calls have a limit.
     pub fn limited_tools<'a>(
         &self,
         tools: impl IntoIterator<Item = &'a ToolName>,
@@ -83,7 +69,6 @@ impl CallLimits {
         tools.into_iter().filter(|tool| self.has_limit(tool))
     }
 
-    /// Returns the limits of a call of a tool (`set.name`) with these parameters.
     pub fn limits_of_call(&self, tool: &ToolName, parameters: &Value) -> Vec<CallLimit> {
         let holding =
             self.rules.iter().zip(&self.names).filter(|(rule, _)| rule.of.includes_tool(tool));
@@ -158,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_that_fits_a_call_holds() {
+    fn a_call_gets_the_keys_of_all_matching_rules() {
         let limits = CallLimits::new(vec![
             rule(tool("shop.charge"), None),
             rule(LimitedCalls::Set("shop".parse().unwrap()), None),
@@ -185,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_have_a_length_and_tell_values_apart() {
+    fn limit_keys_are_short_and_distinct() {
         let limits = CallLimits::new(vec![rule(tool("a.b"), Some("k"))]);
         let key = |value: Value| keys(&limits, "a.b", &json!({ "k": value })).remove(0);
         let long = "ä".repeat(100_000);

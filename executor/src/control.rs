@@ -27,7 +27,6 @@ use crate::{machine, orders::WorkerHandle};
 /// Attempts to generate an unused identifier.
 const MAX_DRAWS: usize = 8;
 
-/// Starts executions and sends them commands.
 #[derive(Clone, Debug)]
 pub struct Control {
     store: Arc<dyn Store>,
@@ -35,30 +34,23 @@ pub struct Control {
     worker: Option<WorkerHandle>,
 }
 
-/// An error of a start or a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
-    /// No execution has this identifier.
     #[error("there is no execution `{0}`")]
     NotFound(ExecutionId),
-    /// The execution's state, or an earlier use of the key, forbids it.
     #[error("{0}")]
     Conflict(String),
-    /// An argument is invalid.
     #[error("{0}")]
     Invalid(String),
     /// An argument exceeds a limit.
     #[error("{0}")]
     TooMuch(String),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A key that starts at most one execution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IdempotencyKey {
-    /// The key.
     pub key: String,
     /// The plan's identifier, or the query. Another subject or other options under the same key are
     /// a conflict.
@@ -68,47 +60,37 @@ pub struct IdempotencyKey {
 }
 
 impl IdempotencyKey {
-    /// Returns the subject of a plan.
     pub fn plan_subject(id: PlanId) -> Value {
         Value::String(id.to_string())
     }
 }
 
-/// An execution to start.
 #[derive(Debug)]
 pub struct Start {
-    /// The plan that it runs.
     pub plan: Arc<Plan>,
     /// Its first event: its options, and the outputs that it reuses from another execution.
     pub created: Created,
     /// Its identifier. Without one, a new identifier is drawn, or the key's is taken.
     pub id: Option<ExecutionId>,
-    /// Starts at most one execution under this key.
     pub key: Option<IdempotencyKey>,
     /// Notified when a worker of this process has finished the execution. Dropped if another
     /// process finishes it.
     pub finished: Option<oneshot::Sender<()>>,
 }
 
-/// An execution that was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Started {
-    /// Its identifier.
     pub id: ExecutionId,
     /// False if an execution with this identifier, or of this key, existed already.
     pub is_new: bool,
 }
 
-/// The identifier under which an execution starts.
 enum ReservedId {
-    /// No execution has it yet.
     Free(ExecutionId),
-    /// The execution of the key has it.
     Taken(ExecutionId),
 }
 
 impl Start {
-    /// Returns the start of a plan with some options.
     pub fn new(plan: &Arc<Plan>, options: ExecutionOptions) -> Self {
         let about = plan.info();
         Self::from_created(plan, Created::new(about.id, about.request, options))
@@ -126,12 +108,10 @@ impl Control {
         Self { store, clock, worker }
     }
 
-    /// Returns the store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// Returns the worker of this process, if there is one.
     pub fn worker(&self) -> Option<&WorkerHandle> {
         self.worker.as_ref()
     }
@@ -164,7 +144,6 @@ impl Control {
         Ok(plans.iter().find(is_started).copied())
     }
 
-    /// Starts an execution. Returns once that is durable.
     pub async fn start(&self, start: Start) -> Result<Started, ControlError> {
         let Start { plan, created, id: fixed, key, mut finished } = start;
         validate_start(&created.options, key.as_ref())?;
@@ -276,7 +255,6 @@ impl Control {
         Ok(true)
     }
 
-    /// Returns the plan of a log.
     async fn plan_of(
         &self,
         id: ExecutionId,
@@ -330,8 +308,8 @@ impl Control {
         // earlier versions match. A value that was left out may have been decided otherwise.
         if !is_same || key.compensates == Some(false) && has_begun && self.compensates(id).await? {
             let why = format!(
-                "the idempotency key `{}` stands for `{id}`, which has another plan or \
-                 other options: use another key",
+                "the idempotency key `{}` belongs to `{id}`, which has another plan or other \
+                 options: use another key",
                 found.key
             );
             return Err(ControlError::Conflict(why));
@@ -339,7 +317,6 @@ impl Control {
         Ok(has_begun.then_some(id))
     }
 
-    /// Returns whether an execution compensates, as its log says.
     async fn compensates(&self, id: ExecutionId) -> Result<bool, StoreError> {
         let events = self.store.read(id, Seq::START).await?;
         Ok(matches!(events.first().map(|first| &first.event),
@@ -365,13 +342,11 @@ impl Control {
         self.send(id, Command::Pause).await
     }
 
-    /// Resumes a paused execution.
     pub async fn resume(&self, id: ExecutionId) -> Result<(), ControlError> {
         self.check_open(id).await?;
         self.send(id, Command::Resume).await
     }
 
-    /// Approves or rejects a step that waits for a person, or an item of one.
     pub async fn approve(
         &self,
         id: ExecutionId,
@@ -398,7 +373,6 @@ impl Control {
         self.send(id, Command::Settle { step, item, decision }).await
     }
 
-    /// Sends a signal that a step waits for, or may wait for later.
     pub async fn signal(
         &self,
         id: ExecutionId,
@@ -456,7 +430,8 @@ fn has_plan(first: &RecordedEvent, plan: PlanId) -> bool {
     matches!(&first.event, Event::Created(created) if created.plan == plan)
 }
 
-/// Returns the text that is stored with a key: the subject, and the options as the caller gave them.
+/// Returns the text that is stored with a key: the subject, and the options as the caller gave
+/// them.
 fn fingerprint(key: &IdempotencyKey, options: &ExecutionOptions) -> String {
     let replans = options.replans.caller_options();
     let compensate_on_failure = key.compensates.unwrap_or(false);
@@ -517,9 +492,10 @@ mod tests {
         Arc::new(Plan::from_json(&plan.to_string()).unwrap())
     }
 
-    /// Two replans start one execution, and the first one crashes between the log and the head.
+    /// Two replans start the same execution, and the first one crashes after the log and before the
+    /// head.
     #[tokio::test]
-    async fn what_was_begun_under_an_identifier_goes_on_with_its_own_plan() {
+    async fn a_start_with_a_known_id_continues_with_the_plan_of_its_log() {
         let (store, clock) = (Arc::new(Memory::new()), Arc::new(WallClock));
         let (theirs, ours) = (plan("plan_1_aaaaaaaaa"), plan("plan_1_bbbbbbbbb"));
         let control = Control::new(Arc::<Memory>::clone(&store), clock, None);
@@ -541,9 +517,10 @@ mod tests {
         assert_eq!(control.exists(id).await, Ok(true));
     }
 
-    /// Earlier versions stored the same text, whether `compensateOnFailure` was `false` or left out.
+    /// Older versions stored the same text if `compensateOnFailure` was `false` and if it was left
+    /// out.
     #[tokio::test]
-    async fn a_key_of_an_earlier_version_stands_for_a_value_that_was_left_out() {
+    async fn an_idempotency_key_of_an_older_version_matches_a_missing_value() {
         let (store, clock, plan) =
             (Arc::new(Memory::new()), Arc::new(WallClock), plan("plan_1_aaaaaaaaa"));
         let id = ExecutionId::draw(clock.now());
@@ -561,7 +538,7 @@ mod tests {
         assert_eq!(start(None, true).await, Ok(Started { id, is_new: true }));
         for (compensates, decided, fits) in [
             (None, true, true),
-            // The plan was decided otherwise by another version.
+            // Another version of Faber chose a different default for the same plan.
             (None, false, true),
             (Some(true), true, false),
             (Some(false), false, false),
@@ -579,7 +556,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_large_is_said_to_be_whoever_sends_it() {
+    async fn a_too_large_signal_or_input_is_rejected() {
         let (store, clock) = (Arc::new(Memory::new()), Arc::new(WallClock));
         let id = ExecutionId::draw(clock.now());
         let control = Control::new(store, clock, None);

@@ -57,7 +57,6 @@ use crate::{
     replan::Replanner,
 };
 
-/// Shared by all drivers of a worker.
 #[derive(Debug)]
 pub(crate) struct WorkerContext {
     pub(crate) worker: WorkerId,
@@ -67,24 +66,19 @@ pub(crate) struct WorkerContext {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: Arc<Options>,
     pub(crate) lease: LeaseClock,
-    /// Starts child executions.
     pub(crate) control: Control,
-    /// Gives executions to this worker.
     pub(crate) handle: WorkerHandle,
     pub(crate) permits: Arc<Permits>,
     /// Replans finished executions. Empty if this process does not.
     pub(crate) replanner: OnceLock<Arc<dyn Replanner>>,
-    /// Memory slots for executions.
     pub(crate) slots: Arc<Semaphore>,
     /// Memory slots for executions that only wait for permits.
     pub(crate) waiting_slots: Arc<Semaphore>,
     /// The worker drives only executions that this process gives it. It does not scan for others.
     pub(crate) is_alone: bool,
-    /// Fires when the worker is about to end.
     pub(crate) drain: CancellationToken,
 }
 
-/// Drives one execution.
 pub(crate) struct Driver {
     context: Arc<WorkerContext>,
     execution: Execution,
@@ -98,7 +92,6 @@ pub(crate) struct Driver {
     jobs: JoinSet<JobResult>,
     children: Children,
     permit_requests: PermitRequests,
-    /// Progress reports of running calls.
     reports: Reports<AttemptKey>,
     /// Recorded reports of each call, and the time of the last one.
     progress_counts: BTreeMap<Task, (u32, time::Instant)>,
@@ -117,9 +110,7 @@ struct Intake {
     is_draining: bool,
 }
 
-/// The worker's right to the execution.
 struct Claim {
-    /// The lease term of the claim.
     term: Term,
     /// A new claim on its way to the log.
     renewal: Option<Renewal>,
@@ -130,27 +121,21 @@ struct Claim {
     must_decide_again: bool,
 }
 
-/// A new claim in another lease term.
 struct Renewal {
     term: Term,
-    /// The position of its event.
     seq: Seq,
 }
 
-/// A new execution for a driver.
 pub(crate) struct NewExecution {
     pub(crate) execution: Execution,
     pub(crate) created: RecordedEvent,
     pub(crate) commands: mpsc::Receiver<SentCommand>,
-    /// Notified when the creation is durable, or failed.
     pub(crate) stored: oneshot::Sender<Result<(), AppendError>>,
     pub(crate) slot: OwnedSemaphorePermit,
 }
 
-/// Why a driver stopped without an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DriverStop {
-    /// The execution has finished.
     Finished,
     /// The execution has finished and needs a replan. This worker still owns it.
     NeedsReplan,
@@ -160,16 +145,13 @@ pub(crate) enum DriverStop {
     HeadUnwritten(Box<ExecutionHead>),
 }
 
-/// Why a driver failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DriveError {
     /// Another worker owns the execution. This is no fault.
-    #[error("another worker has the execution")]
+    #[error("another worker owns the execution")]
     Fenced,
-    /// Another worker claimed the execution in the meantime, with this epoch.
     #[error("another worker was faster")]
     ClaimedElsewhere(Epoch),
-    /// There is no log.
     #[error("the log is not in the store")]
     NoLog,
     /// The store failed for too long.
@@ -189,20 +171,15 @@ impl DriveError {
     }
 }
 
-/// The result of a job that has ended.
 #[derive(Debug)]
 enum JobResult {
-    /// A call.
     Ended(FinishedCall),
-    /// The permit of a request, with the number of the request.
     Permitted(Task, u64, HeldPermit),
-    /// The status of a child, with the number of its watch.
     Looked(Task, u64, ChildStatus),
     /// A cancelled job. It has no result.
     Nothing,
 }
 
-/// An input of a driver.
 enum DriverInput {
     Appended(Result<(), AppendError>),
     Done(JobResult),
@@ -224,7 +201,6 @@ impl Driver {
         driver
     }
 
-    /// Drives a stored execution, and applies the commands in its inbox.
     pub(crate) fn resume(
         context: Arc<WorkerContext>,
         execution: Execution,
@@ -275,7 +251,8 @@ impl Driver {
         if !calls.is_empty() {
             // The tool of a dispatched call, and so its limits, are known later.
             let tools = execution.plan().called_tools();
-            let dispatched = tools.filter(|tool| dispatch::is(&context.toolbox, tool));
+            let dispatched =
+                tools.filter(|tool| dispatch::is_dispatch_tool(&context.toolbox, tool));
             limited.extend(dispatched.cloned());
         }
         execution.set_limited_tools(Arc::new(limited));
@@ -345,7 +322,6 @@ impl Driver {
         }
     }
 
-    /// Handles all results, starts what may start, and sends the next append.
     fn process_results(&mut self) {
         loop {
             while !self.pending.is_full()
@@ -473,7 +449,6 @@ impl Driver {
     }
 }
 
-/// Loads an execution from its log.
 pub(crate) async fn load_existing(
     store: &dyn Store,
     id: ExecutionId,

@@ -8,7 +8,6 @@ use std::{
 
 use tokio::time::Instant;
 
-/// The end of this worker's lease, by its own monotonic clock.
 #[derive(Debug)]
 pub(crate) struct LeaseClock {
     state: Mutex<State>,
@@ -67,7 +66,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_that_ran_out_begins_anew() {
+    async fn a_lease_that_expired_starts_a_new_term() {
         let lease = Duration::from_secs(5);
         let clock = LeaseClock::new(lease);
         let before = clock.term();
@@ -82,7 +81,7 @@ mod tests {
         assert!(!clock.is_safe(first), "too little is left");
         time::advance(Duration::from_secs(1)).await;
         clock.extend(Instant::now(), lease);
-        assert!(!clock.is_safe(first), "others may have claimed what was claimed before");
+        assert!(!clock.is_safe(first), "other workers may have claimed its executions");
         assert!(clock.is_safe(clock.term()));
     }
 }

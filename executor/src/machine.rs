@@ -41,54 +41,37 @@ pub use self::{
 /// Clocks of nodes may differ by this much without a consequence.
 const CLOCK_TOLERANCE: TimeDelta = TimeDelta::seconds(5);
 
-/// An input of the machine.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// A worker claims the execution. Calls of the previous owner are interrupted.
     Claimed {
-        /// The worker.
         worker: WorkerId,
-        /// The host name of the worker, shown to people.
         node: Arc<str>,
     },
     /// The owner claims the execution again. No other worker owned it in between, so running calls
     /// continue.
     Renewed {
-        /// The worker.
         worker: WorkerId,
-        /// The host name of the worker, shown to people.
         node: Arc<str>,
     },
-    /// An attempt has finished.
     Ended {
-        /// Its task.
         task: Task,
-        /// The attempt.
         attempt: Attempt,
-        /// The result of the call.
         result: Result<CallOutput, ToolError>,
     },
     /// The tool of an attempt was removed before the call.
     NotCalled {
-        /// Its task.
         task: Task,
-        /// The attempt.
         attempt: Attempt,
-        /// The error of the lookup.
         error: ToolError,
     },
-    /// A running call reports progress.
     Progressed {
-        /// Its task.
         task: Task,
-        /// The attempt.
         attempt: Attempt,
-        /// The report.
         progress: Progress,
     },
     /// The driver holds a permit for the call of a task.
     Permitted(Task),
-    /// A command from the inbox.
     Command(SentCommand),
     /// The store can never write the next events. The execution finishes without them.
     Unwritable(ToolError),
@@ -96,14 +79,10 @@ pub enum Input {
     Woken,
 }
 
-/// The output of a successful call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallOutput {
-    /// The output.
     pub output: Value,
-    /// The output comes from the cache.
     pub cached: bool,
-    /// The tail of a command's standard error.
     pub stderr: Option<String>,
 }
 
@@ -116,7 +95,6 @@ impl From<Value> for CallOutput {
 /// The time of a decision, its permission to start tasks, and the tools at that time.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
-    /// The current time.
     pub now: Timestamp,
     /// Tasks may start. `false` while the worker drains, lacks a tool, or doubts its lease.
     pub may_start: bool,
@@ -137,7 +115,6 @@ pub trait CurrentEffects: std::fmt::Debug {
     fn current_effect(&self, tool: &ToolName) -> Option<Effect>;
 }
 
-/// Creates an execution, and the first event of its log.
 pub fn create_execution(
     id: ExecutionId,
     plan: &Arc<Plan>,
@@ -157,7 +134,7 @@ pub fn create_execution_from(
     now: Timestamp,
 ) -> Result<(Execution, RecordedEvent), ReplayError> {
     let recorded =
-        RecordedEvent { seq: Seq::START.next(), at: now, event: Event::Created(created) };
+        RecordedEvent { seq: Seq::START.next(), at: now, event: Event::Created(Box::new(created)) };
     let execution = Execution::create(id, Arc::clone(plan), &recorded)?;
     Ok((execution, recorded))
 }
@@ -247,7 +224,6 @@ pub fn missing_compensation(execution: &Execution, task: Task) -> Option<(ToolNa
     is_left.then(|| (undo.tool.clone(), preview_parameters(execution, task.compensation())))
 }
 
-/// Returns whether the phase of the execution allows calls to start.
 pub(crate) fn can_start_tasks(execution: &Execution) -> bool {
     match execution.phase() {
         Phase::Open => !execution.is_paused() && execution.started_at().is_some(),
@@ -309,7 +285,6 @@ impl Decision<'_> {
         self.execution.plan().step(task.step).call_of_part(task.part).policy.clone()
     }
 
-    /// Returns the effect of the last attempt of a task.
     fn attempt_effect(&self, task: Task) -> Effect {
         let recorded = self.execution.task(task).and_then(|step| step.effect);
         recorded.unwrap_or_else(|| self.planned_call(task).policy.effect)
@@ -375,7 +350,7 @@ impl Decision<'_> {
             return self.fail_task(task, attempt, error);
         }
         if interruptions > limits::INTERRUPTIONS {
-            let why = format!("the step took its worker down {interruptions} times");
+            let why = format!("the worker of the step was lost {interruptions} times");
             let error = ToolError::new(ErrorCode::UNAVAILABLE, why).without_retry();
             return self.fail_task(task, attempt, error);
         }
@@ -391,7 +366,6 @@ impl Decision<'_> {
         }
     }
 
-    /// Notes how far an attempt is.
     fn record_progress(&mut self, task: Task, attempt: Attempt, progress: Progress) {
         if self.is_running(task, attempt) {
             let (step, part) = (self.step_id(task), task.part);
@@ -468,7 +442,6 @@ impl Decision<'_> {
         self.fail_task(task, attempt, error);
     }
 
-    /// Fails a task, or asks a person whether to retry it.
     fn fail_task(&mut self, task: Task, attempt: Attempt, error: ToolError) {
         let (step, part) = (self.step_id(task), task.part);
         let on_error = self.execution.plan().step(task.step).policy.on_error;
@@ -492,7 +465,6 @@ impl Decision<'_> {
         self.record_event(Event::StepSkipped { step, part, reason });
     }
 
-    /// Skips steps whose dependencies cannot succeed any more.
     fn skip_dependents(&mut self) {
         while let Some(number) = self.execution.agenda().to_skip().first().copied() {
             self.skip_step(number, SkipReason::Dependency);
@@ -512,7 +484,7 @@ impl Decision<'_> {
                 Ok(true) => self.execution.record_condition_true(number),
                 Ok(false) => self.skip_step(number, SkipReason::Condition),
                 Err(why) => {
-                    let why = format!("`when` cannot be told: {why}");
+                    let why = format!("`when` cannot be evaluated: {why}");
                     let error = ToolError::new(ErrorCode::UNRESOLVED, why);
                     self.fail_unstarted(number.into(), Attempt::FIRST, error);
                 }
@@ -554,7 +526,6 @@ impl Decision<'_> {
     }
 }
 
-/// Returns whether the deadline ended a task, or may have ended it.
 fn is_cut_off(task: &Step) -> bool {
     match &task.state {
         StepState::Failed(error) => {
@@ -565,7 +536,7 @@ fn is_cut_off(task: &Step) -> bool {
 }
 
 fn deadline_error() -> ToolError {
-    ToolError::new(ErrorCode::DEADLINE, "the execution's time was up")
+    ToolError::new(ErrorCode::DEADLINE, "the deadline of the execution passed")
 }
 
 /// Returns a hash of an attempt. The jitter of its retry is the same on every worker and replay.
@@ -581,7 +552,6 @@ fn attempt_name(execution: ExecutionId, task: Task, attempt: Attempt) -> String 
     format!("{execution}/{}{item}{undo}/{attempt}", task.step.get())
 }
 
-/// Returns `now` plus `ms` milliseconds, or the latest timestamp on overflow.
 fn add_millis(now: Timestamp, ms: u64) -> Timestamp {
     i64::try_from(ms)
         .ok()

@@ -6,7 +6,6 @@ use shared::limits;
 
 use crate::call_limits::CallLimits;
 
-/// The options of a worker.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Lifetime of its lease. After that, other workers claim its executions.
@@ -15,13 +14,10 @@ pub struct Options {
     pub poll: Duration,
     /// An execution that waits longer than this is parked.
     pub park_after: Duration,
-    /// Executions in memory at the same time.
     pub executions: usize,
-    /// Time limit for a cancelled call to return.
     pub cancel_grace: Duration,
     /// Time limit for a toolset to connect during a call.
     pub connect: Duration,
-    /// The most bytes of an output.
     pub output_bytes: usize,
     /// Attempts of a failing append, after which the driver gives up the execution for now.
     pub store_tries: u32,

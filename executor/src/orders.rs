@@ -16,10 +16,8 @@ use toolbox::Toolbox;
 
 use crate::permits::{HeldPermit, Permits};
 
-/// Orders that may wait.
 pub(crate) const MAX_ORDERS: usize = 1_024;
 
-/// Gives executions to the worker of this process.
 #[derive(Clone, Debug)]
 pub struct WorkerHandle {
     pub(crate) orders: mpsc::Sender<Order>,
@@ -35,30 +33,23 @@ pub struct CallPermit {
     _granted: HeldPermit,
 }
 
-/// An execution for a worker of this process.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// A new execution.
     Start {
         execution: Box<Execution>,
         created: Box<RecordedEvent>,
-        /// Notified when the creation is durable, or failed.
         stored: oneshot::Sender<Result<(), AppendError>>,
-        /// Notified when this worker has finished the execution.
         finished: Option<oneshot::Sender<()>>,
         permit: OwnedSemaphorePermit,
     },
-    /// A stored execution.
     Claim(ExecutionId),
 }
 
 impl WorkerHandle {
-    /// Returns the worker's identifier.
     pub fn worker(&self) -> WorkerId {
         self.worker
     }
 
-    /// Returns the tools that the worker can run.
     pub fn toolbox(&self) -> &Toolbox {
         &self.toolbox
     }
@@ -108,7 +99,6 @@ impl WorkerHandle {
         Ok(answer.await.unwrap_or_else(|_| Err(lost().into())))
     }
 
-    /// Lets the worker claim a stored execution.
     pub async fn claim_execution(&self, id: ExecutionId) {
         // If the worker has ended, another one finds the execution.
         let _ = self.orders.send(Order::Claim(id)).await;

@@ -30,10 +30,8 @@ const HEAD_START_MS: i64 = 10_000;
 const BACKOFF: Duration = Duration::from_millis(2);
 /// The longest wait for a rate. The clock of the store may differ from the clock of this node.
 const MAX_RATE_WAIT: Duration = Duration::from_secs(5);
-/// Permits that one request to the store releases.
 const MAX_RELEASED: usize = 1_024;
 
-/// Permits of one worker.
 #[derive(Debug)]
 pub(crate) struct Permits {
     worker: WorkerId,
@@ -47,11 +45,9 @@ pub(crate) struct Permits {
     next_number: AtomicU64,
     returned: Mutex<Vec<ReleasedPermit>>,
     has_released: Notify,
-    /// Notified when permits were released.
     freed: Notify,
 }
 
-/// The calls that wait for the same limits, in order of their turns.
 type Queue = BTreeMap<QueuePosition, Arc<Notify>>;
 
 /// The arrival time minus the head start, and the holder.
@@ -64,10 +60,8 @@ pub(crate) struct HeldPermit {
     asking: Option<PendingRequest>,
 }
 
-/// A request in flight to the store.
 type PendingRequest = BoxFuture<'static, Result<Permission, StoreError>>;
 
-/// A permit to release.
 struct ReleasedPermit {
     permit: Permit,
     /// Its request, if that is still in flight. A release that overtook the request would have no
@@ -112,7 +106,6 @@ impl Drop for HeldPermit {
     }
 }
 
-/// A position in a queue. Dropping it wakes the next call.
 struct QueueEntry<'a> {
     permits: &'a Permits,
     queue: String,
@@ -151,7 +144,6 @@ impl Permits {
         })
     }
 
-    /// Waits until `holder` has a permit for all of `limits`.
     pub(crate) async fn acquire_permit(
         self: &Arc<Self>,
         holder: String,
@@ -197,7 +189,6 @@ impl Permits {
         }
     }
 
-    /// Returns the number of waiting calls.
     pub(crate) fn queued_count(&self) -> usize {
         lock_mutex(&self.queues).values().map(BTreeMap::len).sum()
     }
@@ -217,7 +208,6 @@ impl Permits {
         (QueueEntry { permits: self, queue: line, position: place }, turn)
     }
 
-    /// Releases dropped permits, until the worker ends.
     pub(crate) async fn release_returned(&self) {
         let mut asking = FuturesUnordered::new();
         loop {

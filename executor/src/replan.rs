@@ -5,7 +5,6 @@ use std::fmt;
 use async_trait::async_trait;
 use shared::{execution::Execution, store::StoreError};
 
-/// Replans finished executions.
 #[async_trait]
 pub trait Replanner: fmt::Debug + Send + Sync {
     /// Starts the next execution, or stores why there is none. Calling it twice, on any node,

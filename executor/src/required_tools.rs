@@ -15,7 +15,6 @@ use toolbox::Toolbox;
 pub(crate) struct RequiredTools {
     seq: Seq,
     tools: BTreeSet<ToolName>,
-    /// When the execution ends, with or without the tools.
     deadline: Option<Timestamp>,
 }
 
@@ -40,12 +39,10 @@ impl RequiredTools {
         }
     }
 
-    /// Returns whether they are those of a head's position.
     pub(crate) fn is_current(&self, head: &ExecutionHead) -> bool {
         self.seq == head.seq
     }
 
-    /// Returns whether the execution can continue with the tools of a toolbox.
     pub(crate) fn is_met(&self, toolbox: &Toolbox, now: Timestamp) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now) || toolbox.has_all(&self.tools)
     }

@@ -47,7 +47,6 @@ use crate::{
 
 pub use crate::orders::{CallPermit, WorkerHandle};
 
-/// The executions that a worker claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerScope {
     /// All executions whose tools this node has.
@@ -56,7 +55,6 @@ pub enum WorkerScope {
     Given,
 }
 
-/// Claims executions and drives them.
 pub struct Worker {
     context: Arc<WorkerContext>,
     scope: WorkerScope,
@@ -68,30 +66,21 @@ pub struct Worker {
     replan_queue: ReplanQueue,
 }
 
-/// The result of a driver.
 type DriverResult = (ExecutionId, Result<DriverStop, DriveError>);
 
-/// The executions that drivers of this worker run, with the senders of their commands.
 #[derive(Debug, Default)]
 struct LocalDrivers(Mutex<BTreeMap<ExecutionId, mpsc::Sender<SentCommand>>>);
 
 /// Commands that wait at a driver. Others stay in the inbox.
 const MAX_COMMANDS: usize = 64;
 
-/// The parts of a worker.
 #[derive(Clone, Debug)]
 pub struct WorkerParts {
-    /// The host name, shown to people.
     pub node: String,
-    /// The store.
     pub store: Arc<dyn Store>,
-    /// Its tools.
     pub toolbox: Toolbox,
-    /// Its clock.
     pub clock: Arc<dyn Clock>,
-    /// Its options.
     pub options: Options,
-    /// The executions that it claims.
     pub scope: WorkerScope,
 }
 
@@ -191,7 +180,7 @@ impl Worker {
         let drain = self.context.drain.clone();
         let hints = self.context.store.hints();
         let (mut work, mut inbox) = (hints.subscribe_work(), hints.subscribe_inbox());
-        let mut tools = self.context.toolbox.changes();
+        let mut tools = self.context.toolbox.subscribe_changes();
         let mut look_at = Instant::now();
         loop {
             tokio::select! {
@@ -232,7 +221,7 @@ impl Worker {
             }
             Err(DriveError::Fenced) => {
                 // Or an append of this worker succeeded late, and no worker owns the execution.
-                info!(execution = %id, "another worker has the execution");
+                info!(execution = %id, "another worker owns the execution");
                 self.backlog.give_up(id);
             }
             Err(err) if err.is_damage() => {
@@ -304,7 +293,6 @@ impl Worker {
         true
     }
 
-    /// Lets drivers finish short steps, then stops them.
     async fn shut_down(&mut self) {
         // A model may take long. Other workers find these executions by their owner.
         self.replan_queue.shutdown().await;
@@ -319,7 +307,6 @@ impl Worker {
     }
 }
 
-/// Reads an execution, claims it and drives it.
 async fn drive_execution(
     context: Arc<WorkerContext>,
     id: ExecutionId,
@@ -359,7 +346,7 @@ async fn fail_unwritable(
     if execution.state().is_finished() {
         return Ok(DriverStop::Finished);
     }
-    let why = format!("what comes next cannot be written: {err}");
+    let why = format!("the next events cannot be written: {err}");
     let error = ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why);
     Driver::fail_unwritable(Arc::clone(context), execution, error, place).run().await
 }

@@ -7,22 +7,18 @@ use std::fmt;
 
 use async_graphql::ServerError;
 
-/// The deepest nesting of brackets.
-const NESTING: usize = 128;
+const MAX_NESTING: usize = 128;
 
 /// The maximum count of words, numbers, strings and signs. The introspection of `GraphiQL` has 400.
 const TOKENS: usize = 30_000;
 
-/// The longest name. The executor compares an unknown name with all known names.
+/// The longest name, because the executor compares an unknown name with all known names.
 const NAME: usize = 128;
 
-/// The most errors in one answer.
-const ERRORS: usize = 20;
+const MAX_ERRORS: usize = 20;
 
-/// The longest error message.
-const MESSAGE: usize = 500;
+const MAX_MESSAGE_CHARS: usize = 500;
 
-/// The limit that a document exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TooMuch {
     Nesting,
@@ -35,7 +31,7 @@ impl fmt::Display for TooMuch {
         match self {
             Self::Nesting => write!(
                 f,
-                "the document nests deeper than {NESTING} brackets: give deep values as variables"
+                "the document nests deeper than {MAX_NESTING} brackets: give deep values as variables"
             ),
             Self::Tokens => write!(
                 f,
@@ -78,7 +74,7 @@ pub(crate) fn check(text: &str) -> Result<(), TooMuch> {
             _ => {}
         }
         tokens += 1;
-        if depth > NESTING {
+        if depth > MAX_NESTING {
             return Err(TooMuch::Nesting);
         }
         if tokens > TOKENS {
@@ -121,19 +117,19 @@ fn behind_block_string(mut bytes: &[u8]) -> &[u8] {
 /// Keeps the first errors of an operation that cannot run, and shortens their messages.
 pub(crate) fn shorten(mut errors: Vec<ServerError>) -> Vec<ServerError> {
     let all = errors.len();
-    errors.truncate(ERRORS);
+    errors.truncate(MAX_ERRORS);
     for error in &mut errors {
         shorten_message(error);
     }
-    if all > ERRORS {
-        let more = format!("and {} more errors: correct these first", all - ERRORS);
+    if all > MAX_ERRORS {
+        let more = format!("and {} more errors: correct these first", all - MAX_ERRORS);
         errors.push(ServerError::new(more, None));
     }
     errors
 }
 
 pub(crate) fn shorten_message(error: &mut ServerError) {
-    if error.message.len() <= MESSAGE {
+    if error.message.len() <= MAX_MESSAGE_CHARS {
         return;
     }
     // The parser quotes a whole line and marks a place. Its last line says what it expected.
@@ -142,8 +138,8 @@ pub(crate) fn shorten_message(error: &mut ServerError) {
     if let (Some(expected), Some(at), true) = (last, position, error.message.starts_with(" -->")) {
         error.message = format!("line {}, column {}: {expected}", at.line, at.column);
     }
-    if error.message.len() > MESSAGE {
-        error.message.truncate(error.message.floor_char_boundary(MESSAGE));
+    if error.message.len() > MAX_MESSAGE_CHARS {
+        error.message.truncate(error.message.floor_char_boundary(MAX_MESSAGE_CHARS));
         error.message.push('…');
     }
 }
@@ -156,7 +152,7 @@ mod tests {
 
     #[test]
     fn brackets_count_outside_of_strings_and_comments() {
-        let deep = "[".repeat(NESTING);
+        let deep = "[".repeat(MAX_NESTING);
         for (text, expected) in [
             (format!("{{ a(b: {deep}1) }}"), Err(TooMuch::Nesting)),
             (format!("{{ a(b: {}1) }}", "{a:".repeat(300_000)), Err(TooMuch::Nesting)),
@@ -173,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_signs_count_and_what_is_quoted_is_one() {
+    fn words_signs_and_strings_count_as_tokens() {
         assert_eq!(check(&format!("{{ {} }}", "a ".repeat(TOKENS))), Err(TooMuch::Tokens));
         assert_eq!(check(&format!("{{ {} }}", "a ".repeat(TOKENS - 2))), Ok(()));
         assert_eq!(check(&format!("{{ a(b: \"{}\") }}", "x ".repeat(100_000))), Ok(()));
@@ -182,19 +178,19 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_few_and_short() {
+    fn errors_are_limited_in_number_and_length() {
         let error = |message: String| ServerError::new(message, Some(Pos { line: 1, column: 2 }));
         let errors = (0..1_000).map(|n| error(format!("{n}{}", "é".repeat(1_000)))).collect();
         let shortened = shorten(errors);
-        assert_eq!(shortened.len(), ERRORS + 1);
-        assert!(shortened.iter().all(|error| error.message.len() <= MESSAGE + "…".len()));
-        assert_eq!(shortened[ERRORS].message, "and 980 more errors: correct these first");
+        assert_eq!(shortened.len(), MAX_ERRORS + 1);
+        assert!(shortened.iter().all(|error| error.message.len() <= MAX_MESSAGE_CHARS + "…".len()));
+        assert_eq!(shortened[MAX_ERRORS].message, "and 980 more errors: correct these first");
         let few = shorten(vec![error("no".to_owned())]);
         assert_eq!((few.len(), few[0].message.as_str()), (1, "no"));
     }
 
     #[test]
-    fn a_mistake_in_a_long_line_has_its_place_and_not_the_line() {
+    fn an_error_in_a_long_line_has_its_place_without_the_line() {
         let query = format!("{{ a(b: \"{}\") ", "x".repeat(100_000));
         let error = ServerError::from(parse_query(query).unwrap_err());
         let message = shorten(vec![error]).remove(0).message;

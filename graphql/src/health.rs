@@ -2,13 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
+use engine::{Engine, retention::Retention};
 use executor::worker::WorkerHandle;
 use futures::FutureExt;
 use shared::store::Store;
 use tokio::{sync::Mutex, time::Instant};
 use toolbox::{SetStatus, Toolbox};
 
-use crate::{local_engine::LocalEngine, retention::Retention, server::Hooks, web};
+use crate::{server::Hooks, web};
 
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
@@ -39,10 +40,10 @@ impl WriteProbe {
 }
 
 /// Returns the parts of the server that depend on the engine: readiness, metrics and pages.
-pub(crate) fn hooks(local: &LocalEngine, retention: &Arc<Retention>) -> Hooks {
-    let counted = Arc::clone(local.engine.store());
+pub fn hooks(engine: &Engine, worker: Option<WorkerHandle>, retention: &Arc<Retention>) -> Hooks {
+    let counted = Arc::clone(engine.store());
     let probe = Arc::new(WriteProbe::new(Arc::clone(&counted)));
-    let (toolbox, worker) = (local.engine.tools.inventory.toolbox().clone(), local.worker());
+    let toolbox = engine.tools.inventory.toolbox().clone();
     let retention = Arc::clone(retention);
     Hooks {
         ready: Arc::new(move || {
@@ -52,7 +53,7 @@ pub(crate) fn hooks(local: &LocalEngine, retention: &Arc<Retention>) -> Hooks {
         figures: Arc::new(move || {
             let waiting = worker.as_ref().map_or(0, WorkerHandle::waiting_call_count);
             let figures = [
-                figures(counted.hints().commits(), &toolbox),
+                engine_metrics(counted.hints().commits(), &toolbox),
                 retention.figures(),
                 format!(
                     "# HELP faber_calls_waiting Calls that wait here for a limit of `limits.calls`.\n\
@@ -68,8 +69,7 @@ pub(crate) fn hooks(local: &LocalEngine, retention: &Arc<Retention>) -> Hooks {
     }
 }
 
-/// Formats the metrics of the engine for `/metrics`.
-fn figures(commits: u64, toolbox: &Toolbox) -> String {
+fn engine_metrics(commits: u64, toolbox: &Toolbox) -> String {
     let sets = toolbox.sets();
     let count =
         |wanted: fn(&SetStatus) -> bool| sets.iter().filter(|set| wanted(&set.status)).count();

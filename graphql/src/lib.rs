@@ -1,19 +1,7 @@
-//! Who is asking: the GraphQL API, the server, the command line.
+//! The GraphQL API and its server.
 
-pub mod access;
-mod agent;
-mod bench;
-pub mod blog_mcp;
-pub mod cli;
-pub mod config;
 mod document;
-pub mod embedded;
-pub mod engine;
-mod health;
-mod local_engine;
-mod mcp_server;
-mod retention;
+pub mod health;
 pub mod schema;
 pub mod server;
-pub mod store;
 pub mod web;

@@ -1,7 +1,7 @@
-//! The GraphQL API: what anybody may ask, and nothing that is not there.
+//! The GraphQL API.
 //!
-//! Everything goes through the [`Engine`]. The doc comments of the types are the API's own
-//! documentation; `graphql/schema.graphql` is its golden copy, so that a change of the API is a
+//! All operations go through the [`Engine`]. The doc comments of the types are the API's
+//! documentation. `graphql/schema.graphql` is a golden copy of it, so that a change of the API is a
 //! visible difference.
 
 mod answer_size;
@@ -38,28 +38,28 @@ mod toolkit;
 mod waits;
 
 use async_graphql::{SDLExportOptions, SchemaBuilder};
+use engine::Engine;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::rounded::Written;
-use crate::engine::Engine;
 
 use self::{
     connection::Part, execution::Execution, guard::Guard, mutation::Mutation, plan::Plan,
     query::Query, request::Request, subscription::Subscription,
 };
 
-/// The schema, ready to execute operations.
+/// Schema that executes operations.
 pub type Schema = async_graphql::Schema<Query, Mutation, Subscription>;
 
-/// The most that one operation may ask for.
+/// Limits of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Levels of fields. Introspection as `GraphiQL` asks for it has 15.
+    /// Levels of fields. The introspection query of `GraphiQL` has 15.
     pub depth: usize,
-    /// What the fields cost together: one each, lists times their length, and what takes more work
-    /// more. `usize::MAX` sets no limit.
+    /// Total cost of the fields. A field costs one, a list multiplies the cost of its items, and
+    /// expensive fields cost more. `usize::MAX` means no limit.
     pub complexity: usize,
-    /// About how many bytes the answer has.
+    /// Approximate bytes of the answer.
     pub answer_bytes: usize,
     /// Directives on one field.
     pub directives: usize,
@@ -71,14 +71,14 @@ impl Default for Limits {
     }
 }
 
-/// Cancelled when the client of an operation has gone. A long operation then ends early.
+/// Cancelled when the client of an operation disconnects, so that a long operation can end early.
 #[derive(Clone, Debug, Default)]
 pub struct ClientGone(pub CancellationToken);
 
-/// Levels of selections, fragments included, that validation walks through.
+/// Levels of selections that validation follows, including fragments.
 const SELECTIONS: usize = 32;
 
-/// Makes the schema.
+/// Builds the schema for an engine.
 pub fn build(engine: Engine, limits: Limits) -> Schema {
     described()
         .limit_depth(limits.depth)
@@ -95,12 +95,12 @@ pub fn sdl() -> String {
     described().finish().sdl_with_options(options)
 }
 
-/// Describes what comes from a library without a description.
+/// Adds descriptions to types of the library that have none.
 fn described() -> SchemaBuilder<Query, Mutation, Subscription> {
     async_graphql::Schema::build(Query::default(), Mutation::default(), Subscription)
-        .override_output_type_description::<Part<Request>>("A part of a list of requests.")
-        .override_output_type_description::<Part<Plan>>("A part of a list of plans.")
-        .override_output_type_description::<Part<Execution>>("A part of a list of executions.")
+        .override_output_type_description::<Part<Request>>("Page of requests.")
+        .override_output_type_description::<Part<Plan>>("Page of plans.")
+        .override_output_type_description::<Part<Execution>>("Page of executions.")
 }
 
 #[cfg(test)]

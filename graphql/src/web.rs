@@ -20,8 +20,7 @@ use sha2::{Digest, Sha256};
 /// The output of `npm run build` in `web/`.
 static DIST: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../web/dist");
 
-/// Paths that the page handles.
-const PLACES: [&str; 9] = [
+const PAGE_PATHS: [&str; 9] = [
     "/",
     "/new",
     "/requests/{id}",
@@ -53,13 +52,12 @@ const NEVER: HeaderValue = HeaderValue::from_static("no-store");
 /// For files that may change: the browser asks before each use.
 const ASK: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// Returns the routes of the page.
 pub fn pages() -> Router {
     let router = Router::new()
-        .route("/graphiql", get(graphiql))
-        .route("/favicon.svg", get(icon))
-        .route("/assets/{name}", get(asset));
-    PLACES.into_iter().fold(router, |router, place| router.route(place, get(page)))
+        .route("/graphiql", get(serve_graphiql))
+        .route("/favicon.svg", get(serve_icon))
+        .route("/assets/{name}", get(serve_asset));
+    PAGE_PATHS.into_iter().fold(router, |router, place| router.route(place, get(page)))
 }
 
 /// Answers a browser that requests an unknown path with the page and status 404. A known path with
@@ -78,37 +76,36 @@ pub fn elsewhere(uri: &Uri, headers: &HeaderMap) -> Option<Response> {
     }
     let mut plain = headers.clone();
     plain.remove(header::IF_NONE_MATCH);
-    let mut response = with_policy(answer("index.html", NEVER, &plain), POLICY);
+    let mut response = with_policy(send_file("index.html", NEVER, &plain), POLICY);
     *response.status_mut() = StatusCode::NOT_FOUND;
     Some(response)
 }
 
-/// Returns whether the page handles a path.
 fn is_place(path: &str) -> bool {
     let fits = |(part, is): (&str, &str)| match part.strip_prefix('{') {
         Some(_) => !is.is_empty(),
         None => part == is,
     };
-    PLACES.into_iter().chain(["/graphiql"]).any(|place| {
+    PAGE_PATHS.into_iter().chain(["/graphiql"]).any(|place| {
         let (parts, path) = (place.split('/'), path.split('/'));
         parts.clone().count() == path.clone().count() && parts.zip(path).all(fits)
     })
 }
 
 async fn page(headers: HeaderMap) -> Response {
-    with_policy(answer("index.html", ASK, &headers), POLICY)
+    with_policy(send_file("index.html", ASK, &headers), POLICY)
 }
 
-async fn graphiql(headers: HeaderMap) -> Response {
-    with_policy(answer("graphiql.html", ASK, &headers), GRAPHIQL_POLICY)
+async fn serve_graphiql(headers: HeaderMap) -> Response {
+    with_policy(send_file("graphiql.html", ASK, &headers), GRAPHIQL_POLICY)
 }
 
-async fn icon(headers: HeaderMap) -> Response {
-    answer("favicon.svg", ASK, &headers)
+async fn serve_icon(headers: HeaderMap) -> Response {
+    send_file("favicon.svg", ASK, &headers)
 }
 
-async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
-    answer(&format!("assets/{name}"), FOR_EVER, &headers)
+async fn serve_asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
+    send_file(&format!("assets/{name}"), FOR_EVER, &headers)
 }
 
 fn with_policy(mut response: Response, policy: HeaderValue) -> Response {
@@ -120,10 +117,9 @@ fn with_policy(mut response: Response, policy: HeaderValue) -> Response {
     response
 }
 
-/// Answers with a file, compressed if the client accepts that.
-fn answer(name: &str, lifetime: HeaderValue, headers: &HeaderMap) -> Response {
-    let Some(kind) = kind_of(name) else { return gone() };
-    let Some((file, encoding)) = choose(name, headers) else { return gone() };
+fn send_file(name: &str, lifetime: HeaderValue, headers: &HeaderMap) -> Response {
+    let Some(kind) = kind_of(name) else { return not_found() };
+    let Some((file, encoding)) = choose_encoding(name, headers) else { return not_found() };
     let tag = tag_of(file);
     let mut fields = HeaderMap::from_iter([
         (header::CACHE_CONTROL, lifetime),
@@ -144,7 +140,7 @@ fn answer(name: &str, lifetime: HeaderValue, headers: &HeaderMap) -> Response {
     (fields, file.contents()).into_response()
 }
 
-fn gone() -> Response {
+fn not_found() -> Response {
     let text = "the page has changed: load it again";
     (StatusCode::NOT_FOUND, [(header::CACHE_CONTROL, "no-store")], text).into_response()
 }
@@ -161,13 +157,13 @@ fn kind_of(name: &str) -> Option<&'static str> {
     }
 }
 
-fn choose(
+fn choose_encoding(
     name: &str,
     headers: &HeaderMap,
 ) -> Option<(&'static File<'static>, Option<&'static str>)> {
     for (encoding, ending) in [("br", ".br"), ("gzip", ".gz")] {
         if let Some(file) =
-            DIST.get_file(format!("{name}{ending}")).filter(|_| accepts(headers, encoding))
+            DIST.get_file(format!("{name}{ending}")).filter(|_| accepts_encoding(headers, encoding))
         {
             return Some((file, Some(encoding)));
         }
@@ -175,8 +171,7 @@ fn choose(
     Some((DIST.get_file(name)?, None))
 }
 
-/// Returns whether the client accepts an encoding. The weight 0 means no.
-fn accepts(headers: &HeaderMap, encoding: &str) -> bool {
+fn accepts_encoding(headers: &HeaderMap, encoding: &str) -> bool {
     let values = headers.get_all(header::ACCEPT_ENCODING).iter();
     let mut offers =
         values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
@@ -194,13 +189,13 @@ fn tag_of(file: &'static File<'static>) -> Option<HeaderValue> {
     static TAGS: OnceLock<BTreeMap<&'static str, HeaderValue>> = OnceLock::new();
     let tags = TAGS.get_or_init(|| {
         let mut tags = BTreeMap::new();
-        note(&DIST, &mut tags);
+        collect_tags(&DIST, &mut tags);
         tags
     });
     tags.get(file.path().to_str()?).cloned()
 }
 
-fn note(dir: &'static Dir<'static>, tags: &mut BTreeMap<&'static str, HeaderValue>) {
+fn collect_tags(dir: &'static Dir<'static>, tags: &mut BTreeMap<&'static str, HeaderValue>) {
     for file in dir.files() {
         let digest = Sha256::digest(file.contents());
         let tag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&digest[..12]));
@@ -209,7 +204,7 @@ fn note(dir: &'static Dir<'static>, tags: &mut BTreeMap<&'static str, HeaderValu
         }
     }
     for inner in dir.dirs() {
-        note(inner, tags);
+        collect_tags(inner, tags);
     }
 }
 

@@ -1,4 +1,4 @@
-//! How long drawing a large toolkit takes: 2,000 actions and tools with 6,000 edges.
+//! Measures how long it takes to draw a toolkit of 2,000 actions and tools with 6,000 edges.
 //!
 //! ```sh
 //! cargo run --release -p planner --example layout > toolkit.svg

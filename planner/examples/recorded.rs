@@ -1,11 +1,13 @@
-//! How good selection is: figures over queries whose right tools are known, and collisions.
+//! Measures tool selection: figures over queries with known right tools, and collisions.
 //!
 //! `cargo run -p planner --example recorded -- MODEL TOOLS QUERIES.jsonl`
 //!
-//! `MODEL` is `builtin`, a directory with a model, or a file of vectors that were recorded before,
-//! `{"vectors": {TEXT: [NUMBER, …]}}`; texts without a vector are then printed to standard error and have
-//! one of zeros. `TOOLS` is `{"tools_list": […]}`, or a tool a line, `{"name", "text"}`, where the text may begin
-//! with the name. Each line of `QUERIES.jsonl` is `{"query", "gold"}`.
+//! - `MODEL` is `builtin`, a model directory, or a file of recorded vectors:
+//!   `{"vectors": {TEXT: [NUMBER, …]}}`. A text without a vector is printed to standard error and
+//!   gets a vector of zeros.
+//! - `TOOLS` is `{"tools_list": […]}`, or one tool on each line: `{"name", "text"}`. The text may
+//!   begin with the name.
+//! - Each line of `QUERIES.jsonl` is `{"query", "gold"}`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
 

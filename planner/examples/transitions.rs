@@ -1,5 +1,5 @@
-//! How well the tool that comes next is foretold from chains of tools, one JSON array a line: by
-//! the learned transitions, and by popularity.
+//! Measures how well learned transitions predict the next tool, compared with popularity. Reads
+//! chains of tools, one JSON array on each line.
 //!
 //! ```sh
 //! cargo run --release -p planner --example transitions -- training.jsonl < test.jsonl
@@ -22,7 +22,6 @@ const RANKS: [usize; 3] = [1, 3, 5];
 
 type Chain = Vec<ToolName>;
 
-/// How often the next tool was among the first of each rank.
 #[derive(Default)]
 struct Hits {
     learned: [u32; 3],
@@ -60,7 +59,7 @@ fn read(lines: impl BufRead) -> Result<Vec<Chain>, Box<dyn Error>> {
 }
 
 impl Hits {
-    /// Learns from some chains, and counts how the transitions of others are foretold.
+    /// Learns from some chains, and counts how well it predicts the others.
     fn count<'a>(
         &mut self,
         training: impl Iterator<Item = &'a Chain>,

@@ -33,36 +33,26 @@ use shared::{id::ToolName, limits};
 
 pub use self::known::{CatalogNames, KnownTool, Parameter};
 
-/// A call of a registered tool, found in text.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolCall {
-    /// The tool, by its registered name.
     pub tool: ToolName,
     /// The arguments, exactly as written.
     pub args: Map<String, Value>,
-    /// The format of the call.
     pub format: CallFormat,
-    /// The text of the call.
     pub raw: String,
 }
 
-/// A text that looks like a call and cannot be called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missed {
-    /// The tool, as written.
     pub tool: String,
-    /// The reason.
     pub why: Why,
 }
 
 /// The reason why a text that looks like a call cannot be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// No such tool is registered.
     Unknown,
-    /// Its arguments cannot be read.
     Unreadable,
-    /// The text ends inside the call.
     Cut,
 }
 
@@ -76,7 +66,6 @@ impl Why {
     }
 }
 
-/// The calls in a reply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Calls {
     /// The calls, in the order of their places.
@@ -85,7 +74,6 @@ pub struct Calls {
     pub missed: Vec<Missed>,
 }
 
-/// The format of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallFormat {
@@ -106,7 +94,6 @@ pub enum CallFormat {
 }
 
 impl CallFormat {
-    /// Returns the name that the API uses.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Json => "json",
@@ -124,19 +111,13 @@ impl CallFormat {
     }
 }
 
-/// The reason why a reply is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooMuch {
-    /// The text is too long.
     #[error(
         "the text has {bytes} bytes, and at most {} are read for tool calls; pass the model's last reply only",
         limits::REPLY_BYTES
     )]
-    Text {
-        /// The length of the text.
-        bytes: usize,
-    },
-    /// There are too many calls.
+    Text { bytes: usize },
     #[error(
         "the text has more than {} tool calls; ask the model for fewer at a time",
         limits::REPLY_CALLS

@@ -10,12 +10,9 @@ use crate::{
     select::{Criterion, Selection, Tools},
 };
 
-/// The default number of candidates.
 pub const DEFAULT_MAX_TOOLS: usize = 64;
-/// Candidates that the transcript lists one by one.
-const LISTED: usize = 256;
+const MAX_LISTED: usize = 256;
 
-/// The candidates, and the reason for each.
 #[derive(Clone, Debug)]
 pub struct Candidates {
     /// The candidates. Tools that cannot be planned stay, because messages name them.
@@ -24,12 +21,9 @@ pub struct Candidates {
     pub report: Value,
 }
 
-/// A candidate and its score.
 struct Candidate {
-    /// The place among the tools of the selection.
     at: usize,
     score: Option<f64>,
-    /// The learned part of the score.
     learned: Option<f64>,
     is_kept: bool,
 }
@@ -64,7 +58,7 @@ impl Candidates {
             "maxTools": max_tools,
             "candidates": list_candidates(catalog, tools, &candidates, max_tools),
         });
-        let more = candidates.len().saturating_sub(LISTED.max(max_tools));
+        let more = candidates.len().saturating_sub(MAX_LISTED.max(max_tools));
         if more > 0 {
             report["more"] = json!(more);
         }
@@ -100,7 +94,7 @@ fn list_candidates(
         (false, Some(_)) => format!("{max_tools} tools fit better"),
         (false, None) => "nothing in the query fits it".to_owned(),
     };
-    let listed = candidates.iter().enumerate().take(LISTED.max(max_tools));
+    let listed = candidates.iter().enumerate().take(MAX_LISTED.max(max_tools));
     let listed = listed.map(|(rank, candidate)| {
         let tool = catalog.shown(&tools[candidate.at]);
         let mut entry =

@@ -27,18 +27,13 @@ struct Listed {
 /// A toolset whose tools are unknown, because its source has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedSet {
-    /// The toolset.
     pub name: ToolSetName,
-    /// The reason, and what to do.
     pub error: String,
 }
 
-/// A tool of the catalog.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CatalogTool {
-    /// The tool.
     pub definition: Arc<ToolDefinition>,
-    /// Its toolset is active.
     pub is_active: bool,
 }
 
@@ -96,17 +91,15 @@ impl Catalog {
         self.0.names.display_name(tool)
     }
 
-    /// Returns whether both are clones of one catalog.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Returns every tool.
     pub fn tools(&self) -> &[CatalogTool] {
         &self.0.tools
     }
 
-    /// Returns the tools that can be planned: active and callable.
+    /// Returns the tools that are active and callable.
     pub fn plannable(&self) -> impl Iterator<Item = &Arc<ToolDefinition>> {
         self.tools()
             .iter()
@@ -141,7 +134,6 @@ impl Catalog {
         Self(Arc::new(Listed { tools, names, failed: self.0.failed.clone() }))
     }
 
-    /// Returns the catalog of the tools that `stays` accepts.
     #[must_use]
     pub fn filtered(&self, stays: impl Fn(&&CatalogTool) -> bool) -> Self {
         let tools = self.tools().iter().filter(stays).cloned();
@@ -175,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_set_without_tools_means_no_other_tool() {
+    fn the_name_of_a_set_without_tools_matches_no_other_tool() {
         let tools = [tool("m2", "m.b"), tool("m2", "c")];
         let alone = Catalog::new(tools.clone());
         assert_eq!(meant(&alone, "m.b").as_deref(), Some("m2.m.b"));
@@ -187,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_that_are_kept_say_the_whole_name() {
+    fn a_catalog_for_stored_plans_finds_qualified_names_only() {
         let catalog = Catalog::new([tool("m2", "m.b"), tool("m2", "c")]).of_plans();
         let found = ["m.b", "c", "m2.c", "m2.m.b"].map(|it| meant(&catalog, it));
         assert_eq!(found, [None, None, Some("m2.c".to_owned()), Some("m2.m.b".to_owned())]);

@@ -67,10 +67,8 @@ pub fn compile_with(
     compile_one(draft, about, &World { catalog, plans, inline: &Inline::new() })
 }
 
-/// A compiled draft.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// The draft's plan.
     pub plan: Plan,
     /// The inline plans, innermost first. Each plan comes after all plans that it names, so they
     /// are stored in this order, and [`Self::plan`] last.
@@ -93,11 +91,9 @@ pub fn compile_all(
     Ok(Compiled { plan, inner: tree.done })
 }
 
-/// The inputs of a compilation besides the draft.
 struct World<'a> {
     catalog: &'a Catalog,
     plans: &'a SubPlans,
-    /// The compiled inline drafts.
     inline: &'a Inline,
 }
 
@@ -128,7 +124,6 @@ fn compile_one(draft: &Draft, about: PlanInfo, world: &World<'_>) -> Result<Plan
     })
 }
 
-/// A step of the draft, with its own facts.
 struct Step<'a> {
     written: &'a DraftStep,
     id: StepId,
@@ -136,12 +131,10 @@ struct Step<'a> {
     given: Given,
     mapping: Vec<OutputMapping>,
     policy: StepPolicy,
-    /// The template of `forEach`.
     for_each: Option<Arc<Value>>,
     undo: Option<Box<Undo<'a>>>,
 }
 
-/// A compensation, with its own facts.
 struct Undo<'a> {
     choice: Choice<'a>,
     given: Given,
@@ -151,7 +144,6 @@ struct Undo<'a> {
 const UNDO_PARAMETERS: &str = "compensate.parameters";
 
 impl<'a> Undo<'a> {
-    /// Reads a step's `compensate` and reports its errors.
     fn read(
         at: usize,
         written: &Value,
@@ -170,7 +162,6 @@ impl<'a> Undo<'a> {
     }
 }
 
-/// Returns an error for a draft that is too large to check.
 fn check_size(draft: &Draft) -> Option<Diagnostic> {
     match draft.tools.len() {
         0 => Some(

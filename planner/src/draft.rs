@@ -10,43 +10,36 @@ use shared::{
     plan::{Compensation, Plan, RetryPolicy, StepKind, StepPolicy, ToolExecution},
 };
 
-/// A plan as written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Draft {
-    /// The purpose, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
     /// The request of which it becomes the next version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// The steps, in any order.
     pub tools: Vec<DraftStep>,
     /// The author's execution order. The compiler only checks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_order: Option<Vec<String>>,
-    /// Warnings of the reader. They become part of the plan's diagnostics.
+    /// Warnings of the reader, which become part of the plan's diagnostics.
     #[serde(skip)]
     pub notices: Vec<Diagnostic>,
 }
 
-/// A step as written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct DraftStep {
-    /// The step id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The name of a tool. A step has exactly one of `name`, `toolName` and `plan`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// A synonym of `name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
     /// The plan that the step executes, instead of a tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<SubDraft>,
-    /// The parameters: an object that may contain templates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Value>,
     /// Dependencies besides those of templates: null, a name, or a list of names.
@@ -55,28 +48,22 @@ pub struct DraftStep {
     /// `{"path in the output": "variable"}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_mapping: Option<Map<String, Value>>,
-    /// The retry policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<DraftRetry>,
-    /// The timeout of an attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<i64>,
     /// `fail`, `continue`, `ignore` or `wait`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_error: Option<String>,
-    /// A person must approve the step before it starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requires_approval: Option<bool>,
-    /// A condition, in CEL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
-    /// The template of a loop's list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub for_each: Option<String>,
     /// Items that may run at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<i64>,
-    /// The compensation: a [`DraftCompensation`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compensate: Option<Value>,
     /// The longest time without progress in an attempt.
@@ -102,32 +89,25 @@ pub enum SubDraft {
     Inline(Box<Draft>),
 }
 
-/// A compensation, as written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct DraftCompensation {
     /// The name of a tool. A compensation has exactly one of `name` and `toolName`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// A synonym of `name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
-    /// The parameters: an object that may contain templates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Value>,
-    /// The retry policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<DraftRetry>,
-    /// The timeout of an attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<i64>,
 }
 
-/// A retry policy, as written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct DraftRetry {
-    /// The most attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<i64>,
     /// The wait before the second attempt, in milliseconds.

@@ -30,7 +30,7 @@ pub use self::{
 /// Computes vectors. Texts with similar meanings get similar vectors.
 #[async_trait]
 pub trait Embedder: Send + Sync + std::fmt::Debug {
-    /// Returns the model's name and revision. Vectors are stored under it.
+    /// Returns the model's name and revision, under which vectors are stored.
     fn model(&self) -> &str;
 
     /// Returns one vector for each text. All have the same length.
@@ -42,39 +42,18 @@ pub trait Embedder: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// The reason why there are no vectors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EmbedError {
     /// The model cannot be used: a file is missing or invalid.
     #[error("the embedding model `{model}` cannot be used: {why}")]
-    Model {
-        /// The model.
-        model: String,
-        /// The reason, and what to do.
-        why: String,
-    },
+    Model { model: String, why: String },
     /// The embedding server failed. A retry may help.
     #[error("the embedding server {url} is not available: {why}")]
-    Unavailable {
-        /// The server's URL.
-        url: String,
-        /// The reason, and what to do.
-        why: String,
-    },
+    Unavailable { url: String, why: String },
     /// The embedding server refused, or sent an invalid answer. A retry does not help.
     #[error("the embedding server {url} cannot be used: {why}")]
-    Refused {
-        /// The server's URL.
-        url: String,
-        /// The reason, and what to do.
-        why: String,
-    },
+    Refused { url: String, why: String },
     /// The embedding server rejects one of the texts. It may accept others.
     #[error("the embedding server {url} does not take a text: {why}")]
-    Text {
-        /// The server's URL.
-        url: String,
-        /// The server's message.
-        why: String,
-    },
+    Text { url: String, why: String },
 }

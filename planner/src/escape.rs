@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_means_something_elsewhere_means_itself() {
+    fn special_characters_are_escaped() {
         let hostile = "a\"b\\c]`<x> #1;&'\u{0}\u{7}\n日本 é";
         assert_eq!(
             mermaid(hostile),

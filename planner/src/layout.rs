@@ -17,37 +17,27 @@ use self::layers::Layered;
 /// The wanted ratio of width to height.
 const ASPECT: f64 = 1.6;
 
-/// The size of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Size {
-    /// From left to right.
     pub width: f64,
-    /// From top to bottom.
     pub height: f64,
 }
 
 /// A position. The origin is the upper left corner.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
-    /// To the right.
     pub x: f64,
-    /// Down.
     pub y: f64,
 }
 
-/// The direction of edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From top to bottom.
     Down,
-    /// From left to right.
     Right,
 }
 
-/// The style of a drawing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Style {
-    /// The direction of edges.
     pub direction: Direction,
     /// Between layers.
     pub layer_gap: f64,
@@ -63,20 +53,15 @@ impl Default for Style {
     }
 }
 
-/// The positions of all nodes and edges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Drawing {
-    /// The width.
     pub width: f64,
-    /// The height.
     pub height: f64,
-    /// The centre of each node.
     pub nodes: Vec<Point>,
     /// The points of each edge: from the border of its source to the border of its target.
     pub edges: Vec<Vec<Point>>,
 }
 
-/// Connected nodes and their edges.
 #[derive(Clone, Debug, Default)]
 struct Part {
     /// The nodes, by their places in the whole graph.
@@ -158,7 +143,6 @@ fn root_of(roots: &mut [usize], mut node: usize) -> usize {
     node
 }
 
-/// Arranges drawings in rows, highest first.
 fn pack_parts(mut drawn: Vec<(Part, Drawing)>, nodes: usize, edges: usize, gap: f64) -> Drawing {
     let area: f64 =
         drawn.iter().map(|(_, drawing)| (drawing.width + gap) * (drawing.height + gap)).sum();

@@ -14,7 +14,6 @@ use crate::{EXPLICIT, select::Outcomes, toolkit::learned::Learned};
 const BLAMELESS: [&str; 4] =
     ["tool.cancelled", "tool.inactive", "tool.outcome_unknown", "tool.unavailable"];
 
-/// All lessons, as the store holds them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lessons {
@@ -23,17 +22,13 @@ pub struct Lessons {
     /// Queries until then are included. Earlier than `until` if the embedder failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_until: Option<Timestamp>,
-    /// The tools that follow each other.
     pub learned: Learned,
-    /// The tools that succeed for queries.
     #[serde(default)]
     pub outcomes: Outcomes,
 }
 
-/// The successful calls of an execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolSequence {
-    /// The tools, in plan order.
     pub tools: Vec<ToolName>,
     /// Pairs of places in `tools`. The second follows the first.
     pub transitions: Vec<(usize, usize)>,
@@ -42,17 +37,14 @@ pub struct ToolSequence {
 /// The success of the tools that were planned for a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryOutcome {
-    /// The query.
     pub query: String,
-    /// The tools, and whether each succeeded.
     pub tools: Vec<(ToolName, bool)>,
-    /// The time at which the execution finished.
     pub at: Timestamp,
 }
 
 impl ToolSequence {
-    /// Reads the calls of an execution. Empty if it did not complete. A call follows those that its
-    /// step depends on. In a plan without dependencies, it follows the call before.
+    /// Reads the calls of an execution. Empty if it did not complete. A call follows the calls that
+    /// its step depends on. In a plan without dependencies, it follows the call before.
     ///
     /// `is_chosen` excludes tools that a planner did not choose, such as those of agents.
     pub fn read(execution: &Execution, is_chosen: impl Fn(&ToolName) -> bool) -> Self {

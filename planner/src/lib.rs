@@ -30,7 +30,6 @@ use crate::{catalog::Catalog, compile::Compiled, draft::Draft, replan::EarlierPl
 /// The planner's name of plans that a person or a program wrote.
 pub const EXPLICIT: &str = "explicit";
 
-/// Turns a query into a plan.
 #[async_trait]
 pub trait Planner: Send + Sync {
     /// Returns the planner's name, which its plans store.
@@ -70,11 +69,9 @@ pub trait Planner: Send + Sync {
 /// Compiles drafts for a planner. The caller of a planner knows all tools and all saved plans.
 #[async_trait]
 pub trait PlanCompiler: Send + Sync {
-    /// Compiles a draft that `author` wrote.
     async fn compile(&self, draft: &Draft, author: &str) -> Result<Compiled, Rejection>;
 }
 
-/// The reason why a draft did not become a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rejection {
     /// All diagnostics. At least one is an error.
@@ -83,19 +80,14 @@ pub enum Rejection {
     Store(StoreError),
 }
 
-/// A proposal, and the plan that it compiles to.
 #[derive(Clone, Debug)]
 pub struct ProposedPlan {
-    /// The plan, and the plans inside it.
     pub compiled: Compiled,
-    /// The draft and its notes.
     pub proposal: Proposal,
 }
 
-/// A draft and its notes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
-    /// The draft.
     pub draft: Draft,
     /// The steps of planning, oldest first.
     pub notes: Vec<Note>,
@@ -131,58 +123,33 @@ impl Proposal {
     }
 }
 
-/// A note about planning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Note {
-    /// The kind: `candidates`, `clauses`, `assumptions`, `prompt`, `reply`.
+    /// The kind, such as `candidates`, `clauses`, `prompt` or `reply`.
     pub kind: &'static str,
-    /// The content.
     pub content: Value,
     /// The time since planning began.
     pub after: Duration,
 }
 
-/// The reason why there is no draft.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanningError {
-    /// No tool does what the query asks.
     #[error("{message}")]
     NoPlan {
-        /// The reason, and what to do.
         message: String,
         /// Suggested tools, best first.
         nearest: Vec<String>,
-        /// The notes up to the error.
         notes: Vec<Note>,
     },
-    /// The planner could not be reached.
     #[error("{message}")]
-    Unavailable {
-        /// The reason, and what to do.
-        message: String,
-        /// The notes up to the error.
-        notes: Vec<Note>,
-    },
-    /// The planner's last draft does not compile.
+    Unavailable { message: String, notes: Vec<Note> },
     #[error("the plan cannot run, and was not mended: {}", .diagnostics.first().map_or("", |diagnostic| &diagnostic.message))]
-    Invalid {
-        /// The errors of the last draft.
-        diagnostics: Vec<Diagnostic>,
-        /// The notes up to the error.
-        notes: Vec<Note>,
-    },
-    /// The store failed while the plan was compiled.
+    Invalid { diagnostics: Vec<Diagnostic>, notes: Vec<Note> },
     #[error("{error}")]
-    Store {
-        /// The failure.
-        error: StoreError,
-        /// The notes up to the error.
-        notes: Vec<Note>,
-    },
+    Store { error: StoreError, notes: Vec<Note> },
 }
 
 impl PlanningError {
-    /// Replaces the notes.
     #[must_use]
     pub fn with_notes(mut self, new: Vec<Note>) -> Self {
         let (Self::NoPlan { notes, .. }

@@ -31,7 +31,6 @@ pub use self::{
 /// A language model, which answers in words or with calls of tools.
 #[async_trait]
 pub trait Model: Debug + Send + Sync {
-    /// Returns the provider and the name of the model there.
     fn name(&self) -> &str;
 
     /// Asks, and waits for the whole answer.
@@ -40,7 +39,6 @@ pub trait Model: Debug + Send + Sync {
     async fn ask(&self, question: &Question) -> Result<Reply, ModelError>;
 }
 
-/// A question to a model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Question {
     /// The conversation so far, oldest message first.
@@ -52,48 +50,35 @@ pub struct Question {
     pub answer: Option<AnswerForm>,
 }
 
-/// A message of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
-    /// The rules.
     System(String),
-    /// A message of a person or of the program.
     User(String),
-    /// An answer of the model.
     Assistant {
-        /// The words of the answer.
         text: String,
-        /// The calls of the answer.
         calls: Vec<NativeCall>,
     },
     /// The results of the calls in the message before, one for each.
     Results(Vec<CallResult>),
 }
 
-/// A tool that is offered to a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OfferedTool {
     /// The name of the tool. A provider that allows fewer characters sees another name.
     pub name: ToolName,
-    /// The tool's description.
     pub description: String,
-    /// The JSON Schema of its parameters.
     pub schema: Value,
 }
 
-/// The schema of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnswerForm {
     /// A name of letters, digits, `_` and `-`.
     pub name: &'static str,
-    /// Its JSON Schema.
     pub schema: Value,
 }
 
-/// A call of a tool through the interface of a provider.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NativeCall {
-    /// The provider's identifier of the call.
     pub id: String,
     /// The name under which the tool was offered, or another name that the model wrote.
     pub tool: String,
@@ -104,91 +89,60 @@ pub struct NativeCall {
     pub signatures: Vec<String>,
 }
 
-/// The result of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallResult {
-    /// The call's [`NativeCall::id`].
     pub id: String,
-    /// The name of the tool in the call.
     pub tool: String,
-    /// The result, in words or as JSON.
     pub text: String,
 }
 
-/// An answer of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     /// The words of the answer, without thoughts that the provider marks.
     pub text: String,
-    /// The calls that the model asks for.
     pub calls: Vec<NativeCall>,
-    /// The reason why the model stopped.
     pub stop: Stop,
-    /// The tokens of question and answer.
     pub tokens: Tokens,
     /// The cost, if the configuration has a price.
     pub cost: Option<f64>,
     /// The model that answered: the requested one, or its fallback.
     pub model: String,
-    /// Failed attempts, oldest first.
     pub missed: Vec<ModelError>,
 }
 
-/// The reason why a model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
-    /// The answer is complete.
     End,
     /// The model waits for the results of its calls.
     Calls,
     /// The answer reached the limit of tokens and is cut off.
     Length,
-    /// A filter of the provider stopped the answer.
     Filter,
     /// The provider gives no reason, or an unknown one.
     Other,
 }
 
-/// Tokens, as the provider counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
-    /// Tokens of the question.
     pub input: u64,
-    /// Tokens of the answer, thoughts included.
     pub output: u64,
 }
 
-/// The price of a million tokens, in the currency of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
-    /// The price of questions.
     pub input: f64,
-    /// The price of answers.
     pub output: f64,
 }
 
-/// The reason why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
     /// There is no answer now. A retry may help.
     #[error("the model `{model}` is not available: {why}")]
-    Unavailable {
-        /// The model.
-        model: String,
-        /// The reason, and what to do.
-        why: String,
-        /// The wait that the provider asks for.
-        wait: Option<Duration>,
-    },
+    Unavailable { model: String, why: String, wait: Option<Duration> },
     /// The model or its provider refuses. A retry does not help.
     #[error("the model `{model}` cannot be used: {why}")]
-    Refused {
-        /// The model.
-        model: String,
-        /// The reason, and what to do.
-        why: String,
-    },
+    Refused { model: String, why: String },
 }
 
 impl Price {
@@ -208,14 +162,12 @@ pub fn total(costs: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
 }
 
 impl ModelError {
-    /// Returns the model.
     pub fn model(&self) -> &str {
         match self {
             Self::Unavailable { model, .. } | Self::Refused { model, .. } => model,
         }
     }
 
-    /// Returns the reason, and what to do.
     pub fn why(&self) -> &str {
         match self {
             Self::Unavailable { why, .. } | Self::Refused { why, .. } => why,
@@ -244,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prices_are_of_a_million_tokens() {
+    fn a_price_applies_to_a_million_tokens() {
         for (input, output, tokens, expected) in [
             (2.5, 10.0, (1_000_000, 1_000_000), 12.5),
             (2.5, 10.0, (812, 40), 0.002_43),
@@ -258,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_of_one_is_not_known_of_all() {
+    fn a_total_with_an_unknown_cost_is_unknown() {
         assert_eq!(total([Some(0.1), Some(0.2)]), Some(0.3));
         assert_eq!(total([Some(0.1), None]), None);
         assert_eq!(total([]), None);

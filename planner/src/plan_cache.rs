@@ -17,15 +17,12 @@ const OFFLINE: &str = "offline";
 /// The rule for taking a draft from the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlanCache {
-    /// Never.
     Off,
-    /// Only for an identical query.
     #[default]
     Exact,
 }
 
 impl PlanCache {
-    /// Every rule.
     pub const ALL: [Self; 2] = [Self::Off, Self::Exact];
 
     /// Returns the word that the configuration uses.
@@ -37,7 +34,6 @@ impl PlanCache {
     }
 }
 
-/// A draft that compiled, and its request.
 #[derive(Clone, Debug)]
 pub struct CachedDraft {
     request: RequestId,
@@ -54,13 +50,11 @@ pub fn entry_key(rule: PlanCache, planner: &str, query: &str, catalog: &Catalog)
 }
 
 impl CachedDraft {
-    /// Makes an entry of a proposal that became a plan.
     pub fn new(request: RequestId, proposal: &Proposal) -> Self {
         let Proposal { draft, warnings, author, .. } = proposal.clone();
         Self { request, draft, warnings, author }
     }
 
-    /// Reads a stored entry.
     pub fn from_value(entry: &Value) -> Option<Self> {
         let request = entry["requestId"].as_str()?.parse().ok()?;
         let draft = serde_json::from_value(entry["draft"].clone()).ok()?;
@@ -69,7 +63,6 @@ impl CachedDraft {
         Some(Self { request, draft, warnings, author })
     }
 
-    /// Returns the entry as it is stored.
     pub fn to_value(&self) -> Value {
         json!({
             "requestId": self.request,
@@ -79,7 +72,6 @@ impl CachedDraft {
         })
     }
 
-    /// Proposes the draft for another request.
     pub fn into_proposal(self) -> Proposal {
         let content = json!({ "requestId": self.request });
         let notes = vec![Note { kind: "cache", content, after: Duration::ZERO }];
@@ -141,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_planner_is_told_counts() {
+    fn the_cache_key_depends_on_planner_query_and_catalog() {
         let all = [
             hash_inputs("p", "q", &catalog("d", true)),
             hash_inputs("p", "q ", &catalog("d", true)),

@@ -28,34 +28,25 @@ pub const ATTEMPT: &str = "replan";
 /// The transcript entry with the reason why there is no automatic replan.
 pub const GIVEN_UP: &str = "replan_given_up";
 
-/// A plan that was executed, and the results of its steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EarlierPlan {
-    /// The plan as a draft.
     pub draft: Draft,
-    /// The result of each step, in plan order.
     pub results: Vec<StepResult>,
-    /// The reason for the replan, in words.
     pub reason: String,
     /// The execution completed, and one of its steps asked for the replan.
     pub is_requested: bool,
 }
 
-/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StepResult {
-    /// The step.
     pub step: String,
     /// `succeeded`, `failed`, `unknown` (the outcome is unknown), `skipped`, `cancelled`, `undone`,
     /// or `undoing_failed`.
     pub state: &'static str,
-    /// Its output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Arc<Value>>,
-    /// Its error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The states of its first items.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<&'static str>,
 }
@@ -63,14 +54,11 @@ pub struct StepResult {
 /// The automatic replans of an execution, from its request's transcript.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attempts {
-    /// Replans that were started.
     pub started: usize,
-    /// The reason why no further replan starts.
     pub given_up: Option<String>,
 }
 
 impl EarlierPlan {
-    /// Describes a finished execution for a planner.
     pub fn of(ended: &Execution) -> Self {
         let plan = ended.plan();
         let steps = plan.steps().iter().zip(ended.steps());
@@ -84,7 +72,6 @@ impl EarlierPlan {
 }
 
 impl Attempts {
-    /// Reads the automatic replans of an execution.
     pub fn read(transcript: &[TranscriptEntry], id: ExecutionId) -> Self {
         let id = id.to_string();
         let mut attempts = Self::default();
@@ -160,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attempts_are_those_of_one_execution() {
+    fn attempts_count_only_replans_of_one_execution() {
         let id: ExecutionId = "exec_1_aaaaaaaaa".parse().unwrap();
         let entry = |kind: &str, content: Value| TranscriptEntry {
             at: Timestamp::UNIX_EPOCH,

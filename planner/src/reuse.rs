@@ -10,40 +10,30 @@ use shared::{
     plan::{Plan, ToolExecution},
 };
 
-/// The reason why outputs cannot be reused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReuseError {
-    /// The execution has not finished.
     #[error("`{0}` has not ended: cancel it first, or wait until it has")]
     Open(shared::id::ExecutionId),
-    /// The plan has no such step to retry from.
     #[error("the plan has no step `{0}` to begin with")]
     NoStep(String),
-    /// The outputs before a step are too large for one event.
     #[error(
         "the outputs before `{from}` have more than {max} bytes: begin with an earlier step, or \
          do all of it again",
         max = limits::REUSED_BYTES
     )]
-    TooMuch {
-        /// The step to retry from.
-        from: String,
-    },
-    /// The outputs of all steps that succeeded are too large for one event.
+    TooMuch { from: String },
     #[error(
         "the outputs of the steps that succeeded have more than {max} bytes: retry from a step, \
          or retry all of it",
         max = limits::REUSED_BYTES
     )]
     TooMuchSucceeded,
-    /// The outputs that a new plan reuses are too large for one event.
     #[error(
         "the outputs that would be kept have more than {max} bytes: let tools write them into \
          files and return the names",
         max = limits::REUSED_BYTES
     )]
     TooMuchKept,
-    /// More calls have an unknown outcome than one event can hold keys.
     #[error(
         "{0} calls have an unknown outcome, and a retry can repeat {max} at most: settle calls with \
          `faber settle` first",
@@ -52,14 +42,11 @@ pub enum ReuseError {
     TooManyUnknown(usize),
 }
 
-/// The steps that a retry runs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryScope<'a> {
-    /// Every step that did not succeed, and every step that was compensated.
     Failed,
     /// This step and all later ones.
     FromStep(&'a str),
-    /// Every step.
     All,
 }
 
@@ -275,10 +262,10 @@ mod tests {
 
     use super::{RetryScope::FromStep, *};
 
-    /// Creates an execution as its first event describes it.
     fn create(plan: &Arc<Plan>, created: Created) -> Execution {
         let at = Timestamp::UNIX_EPOCH;
-        let first = RecordedEvent { seq: Seq::START.next(), at, event: Event::Created(created) };
+        let first =
+            RecordedEvent { seq: Seq::START.next(), at, event: Event::Created(Box::new(created)) };
         Execution::create(ExecutionId::draw(at), Arc::clone(plan), &first).unwrap()
     }
 
@@ -386,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_succeeded_before_a_step_is_not_done_again() {
+    fn a_retry_from_a_step_reuses_earlier_successes() {
         let ended = ended(&json!(1));
         for (scope, reused) in [
             (RetryScope::All, ""),
@@ -409,7 +396,7 @@ mod tests {
     /// A step that failed and was ignored may return something in the retry, so its dependents run
     /// again.
     #[test]
-    fn what_follows_from_something_that_is_done_again_is_done_again() {
+    fn dependents_of_a_step_that_runs_again_run_again() {
         let ended = ended_of(&plan_of(&[("a", &[]), ("b", &[]), ("c", &["b"]), ("d", &["c"])]));
         let created = create_retry(&ended, FromStep("d")).unwrap();
         let names: Vec<_> = created.reused.iter().map(|(id, _)| id.as_str()).collect();
@@ -424,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_ended_or_is_too_much_is_not_done_again() {
+    fn a_retry_of_an_unfinished_or_too_large_execution_is_rejected() {
         let large = json!("x".repeat(limits::REUSED_BYTES / 2 + 1));
         let ended = ended(&large);
         assert_eq!(create_retry(&ended, FromStep("c")).unwrap().reused.len(), 1);
@@ -440,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn another_plan_keeps_what_stands_in_it_as_it_did() {
+    fn a_new_plan_reuses_the_outputs_of_unchanged_steps() {
         // `a` and `c` succeeded, `b` failed, `d` was skipped.
         let ended = ended(&json!(1));
         let kept = |steps: &[(&str, &[&str])]| {

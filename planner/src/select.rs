@@ -28,13 +28,11 @@ pub use self::{
     vector::cosine,
 };
 
-/// The method of selection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Criterion {
     /// The cosine to the mean of a tool's examples. A hit must exceed the margin.
     #[default]
     Centroid,
-    /// The cosine to a tool's description.
     Description,
     /// The words of their name, description, parameters and examples.
     Lexical,
@@ -43,10 +41,8 @@ pub enum Criterion {
 }
 
 impl Criterion {
-    /// All criteria.
     pub const ALL: [Self; 4] = [Self::Centroid, Self::Description, Self::Lexical, Self::Hybrid];
 
-    /// Returns the API's name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Centroid => "CENTROID",

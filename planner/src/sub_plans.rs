@@ -14,20 +14,16 @@ use shared::{
 
 use crate::draft::{Draft, SubDraft};
 
-/// The plans that a draft names.
 #[derive(Clone, Debug, Default)]
 pub struct SubPlans {
     plans: BTreeMap<String, SubPlan>,
 }
 
-/// A plan that a step may execute.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubPlan {
-    /// Its identifier.
     pub id: PlanId,
     /// The number of plan levels below this one. 0 if it executes no plan.
     pub depth: u32,
-    /// The JSON Schema of its input, if it declares one.
     pub inputs: Option<Arc<Value>>,
 }
 
@@ -50,7 +46,6 @@ impl SubPlans {
         }))
     }
 
-    /// Returns the plan that a name means.
     pub fn find(&self, name: &str) -> Option<&SubPlan> {
         self.plans.get(name)
     }

@@ -2,10 +2,8 @@
 
 /// Names that are compared. Limits the time.
 pub(crate) const CANDIDATES: usize = 4_096;
-/// Characters of a name that are compared.
-const LENGTH: usize = 64;
-/// The shortest name that another may contain.
-const CONTAINED: usize = 3;
+const MAX_LENGTH: usize = 64;
+const MIN_CONTAINED: usize = 3;
 
 /// Returns the most similar known name, if one is similar enough.
 ///
@@ -62,19 +60,18 @@ pub fn nearest_field<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     nearest_with_plurals(name, &known.iter().copied())
 }
 
-/// Writes help with the most similar known name.
 pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest(name, known).map(|name| format!("did you mean `{name}`?"))
 }
 
 fn fold_name(name: &str) -> Vec<char> {
-    let letters = name.chars().take(LENGTH).flat_map(char::to_lowercase);
+    let letters = name.chars().take(MAX_LENGTH).flat_map(char::to_lowercase);
     letters.filter(|c| c.is_alphanumeric()).collect()
 }
 
 fn contains(a: &[char], b: &[char]) -> bool {
     let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
-    short.len() >= CONTAINED && long.windows(short.len()).any(|window| window == short)
+    short.len() >= MIN_CONTAINED && long.windows(short.len()).any(|window| window == short)
 }
 
 /// Returns the optimal string alignment distance, if it is at most `tolerance`.
@@ -108,7 +105,7 @@ mod tests {
         ["createAuthor", "createBlog", "listAuthors", "flow.echo", "createComment"];
 
     #[test]
-    fn a_name_that_is_a_little_wrong_is_known() {
+    fn a_slightly_misspelt_name_is_suggested() {
         for (name, expected) in [
             ("createAuthr", Some("createAuthor")),
             ("create_author", Some("createAuthor")),
@@ -127,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plural_means_its_singular() {
+    fn a_plural_suggests_its_singular() {
         let fields = ["id", "retry", "dependsOn", "example"];
         for (name, expected) in
             [("retries", Some("retry")), ("examples", Some("example")), ("series", None)]
@@ -137,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_field_is_explained() {
+    fn an_unknown_field_suggests_a_known_one() {
         let list = "`name`, `run`, `effect`";
         for (message, expected) in [
             (
@@ -155,13 +152,13 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_wins_and_then_the_first() {
+    fn the_nearest_name_wins_and_the_first_of_equals() {
         assert_eq!(nearest("step1", ["stepxy", "step2", "step3"]), Some("step2"));
         assert_eq!(nearest("abc", ["ab", "ABC", "abc"]), Some("ABC"));
     }
 
     #[test]
-    fn two_letters_that_changed_places_count_once() {
+    fn a_transposition_counts_as_one_edit() {
         let letters = |it: &str| it.chars().collect::<Vec<_>>();
         for (a, b, expected) in [("abcd", "abdc", 1), ("abc", "xyz", 3), ("kitten", "sitting", 3)] {
             assert_eq!(edit_distance(&letters(a), &letters(b), 9), Some(expected), "{a} {b}");

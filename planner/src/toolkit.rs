@@ -24,7 +24,6 @@ pub use self::{
     recommend::{Reach, ToolsAndActions},
 };
 
-/// The default score of an edge.
 pub const DEFAULT_SCORE: f64 = 1.0;
 
 /// A graph of actions and tools, in the order of their addition.
@@ -34,7 +33,6 @@ pub struct Toolkit {
     edges: usize,
 }
 
-/// A vertex with its edges.
 #[derive(Clone, Debug, PartialEq)]
 struct Vertex {
     node: Node,
@@ -44,12 +42,9 @@ struct Vertex {
     before: IndexSet<NodeName>,
 }
 
-/// An action or a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// Action or tool.
     pub kind: NodeKind,
-    /// The purpose, in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// The origin of a tool, as its file describes it.
@@ -57,13 +52,10 @@ pub struct Node {
     pub origin: Option<Origin>,
 }
 
-/// The kind of a vertex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeKind {
-    /// A task.
     Action,
-    /// A tool.
     Tool,
 }
 
@@ -74,11 +66,9 @@ pub enum NodeKind {
 pub enum Origin {
     /// A module of another program.
     Module(String),
-    /// An MCP server.
     Mcp,
 }
 
-/// The kind of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EdgeKind {
     /// An action may follow another.
@@ -87,66 +77,38 @@ pub enum EdgeKind {
     Call,
 }
 
-/// An edge of the graph.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Edge<'a> {
-    /// The action at its start.
     pub from: &'a NodeName,
-    /// The action or tool at its end.
     pub to: &'a NodeName,
-    /// The kind.
     pub kind: EdgeKind,
     /// The strength of the connection.
     pub score: f64,
 }
 
-/// The reason why a graph cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolkitError {
-    /// An action and a tool cannot share a name.
     #[error("`{name}` is {} already, and a name means one thing: use another", .is.with_article())]
-    Clash {
-        /// The name.
-        name: NodeName,
-        /// The kind that exists.
-        is: NodeKind,
-    },
-    /// The score is not a number.
+    Clash { name: NodeName, is: NodeKind },
     #[error("the score from `{from}` to `{to}` is not a number")]
-    Score {
-        /// The source.
-        from: NodeName,
-        /// The target.
-        to: NodeName,
-    },
-    /// A limit is exceeded.
+    Score { from: NodeName, to: NodeName },
     #[error("the toolkit would have more than {most} {what}: remove some")]
-    TooMany {
-        /// The unit of the limit.
-        what: &'static str,
-        /// The limit.
-        most: usize,
-    },
+    TooMany { what: &'static str, most: usize },
 }
 
-/// A part of a change that was left out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// An edge refers to an unknown action.
     #[error("action `{action}` is not in the toolkit: its edge with `{with}` was left out")]
     MissingAction {
-        /// The missing action.
         action: NodeName,
         /// The other end of the edge.
         with: NodeName,
     },
-    /// No action calls the tool.
     #[error("tool `{0}` has no connected actions and was left out")]
     Unconnected(NodeName),
 }
 
 impl NodeKind {
-    /// Returns its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Action => "action",
@@ -163,7 +125,6 @@ impl NodeKind {
 }
 
 impl EdgeKind {
-    /// Returns its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Next => "next",
@@ -173,12 +134,10 @@ impl EdgeKind {
 }
 
 impl Node {
-    /// Makes an action.
     pub fn action(description: impl Into<String>) -> Self {
         Self { kind: NodeKind::Action, description: description.into(), origin: None }
     }
 
-    /// Makes a tool.
     pub fn tool(description: impl Into<String>) -> Self {
         Self { kind: NodeKind::Tool, description: description.into(), origin: None }
     }
@@ -196,32 +155,26 @@ impl PartialEq for Toolkit {
 }
 
 impl Toolkit {
-    /// Returns the number of actions and tools.
     pub fn len(&self) -> usize {
         self.vertices.len()
     }
 
-    /// Returns whether the graph has no vertices.
     pub fn is_empty(&self) -> bool {
         self.vertices.is_empty()
     }
 
-    /// Returns the number of edges.
     pub fn edge_count(&self) -> usize {
         self.edges
     }
 
-    /// Returns an action or a tool.
     pub fn get(&self, name: &str) -> Option<&Node> {
         self.vertices.get(name).map(|vertex| &vertex.node)
     }
 
-    /// Returns an action.
     pub fn action(&self, name: &str) -> Option<&Node> {
         self.get(name).filter(|node| node.kind == NodeKind::Action)
     }
 
-    /// Returns a tool.
     pub fn tool(&self, name: &str) -> Option<&Node> {
         self.get(name).filter(|node| node.kind == NodeKind::Tool)
     }
@@ -250,7 +203,6 @@ impl Toolkit {
         })
     }
 
-    /// Returns the predecessors of a vertex.
     pub fn predecessors(&self, name: &str) -> impl Iterator<Item = &NodeName> {
         self.vertices.get(name).into_iter().flat_map(|vertex| &vertex.before)
     }
@@ -261,7 +213,6 @@ impl Toolkit {
         Edge { from, to, kind, score }
     }
 
-    /// Rejects a graph beyond the limits.
     pub fn check_size(&self) -> Result<(), ToolkitError> {
         let too_many = |what, most| Err(ToolkitError::TooMany { what, most });
         if self.len() > limits::TOOLKIT_NODES {

@@ -27,20 +27,16 @@ use crate::{
     replan::EarlierPlan,
 };
 
-/// The default number of repairs.
 pub const REPAIRS: u32 = 3;
 /// The most repairs. Each is a question, and models do not improve after a few.
 pub const MOST_REPAIRS: u32 = 10;
 /// Bytes of an answer that are sent back to its model.
 const REPEATED: usize = 64 << 10;
-/// Bytes of a query that an error quotes.
-const QUOTED_QUERY: usize = 200;
-/// Bytes of a model's answer that an error quotes.
-const QUOTED_WORDS: usize = 500;
+const MAX_QUERY_QUOTE: usize = 200;
+const MAX_ANSWER_QUOTE: usize = 500;
 /// Bytes of a message in a note. Notes are stored with their request.
 const NOTED: usize = 256 << 10;
 
-/// A planner that uses a language model.
 #[derive(Debug)]
 pub struct ModelPlanner {
     model: Arc<dyn Model>,
@@ -48,9 +44,7 @@ pub struct ModelPlanner {
     repairs: u32,
 }
 
-/// The conversation with a model about one query.
 struct Rounds<'a> {
-    /// The plan that the new plan continues.
     earlier: Option<&'a EarlierPlan>,
     messages: Vec<Message>,
     /// Messages that the notes have.
@@ -64,18 +58,15 @@ struct Rounds<'a> {
 }
 
 impl ModelPlanner {
-    /// Creates a planner with a model and its number of repairs.
     pub fn new(model: Arc<dyn Model>, repairs: u32) -> Self {
         let name = model.name().to_owned();
         Self { model, name, repairs }
     }
 
-    /// Creates a planner from settings.
     pub fn of(settings: &Settings, repairs: u32) -> Result<Self, ModelError> {
         Ok(Self::new(settings.model()?, repairs))
     }
 
-    /// Returns the model.
     pub fn model(&self) -> &Arc<dyn Model> {
         &self.model
     }
@@ -227,7 +218,6 @@ impl<'a> Rounds<'a> {
         self.notes.push(Note { kind, content, after: self.began.elapsed() });
     }
 
-    /// Notes the new messages of a question.
     fn note_prompt(&mut self, round: u32, model: &str) {
         let new: Vec<Value> = self.messages[self.noted..].iter().map(note_of_message).collect();
         self.noted = self.messages.len();
@@ -294,7 +284,6 @@ fn note_of_message(message: &Message) -> Value {
     json!({ "role": role, "content": clip_note(text) })
 }
 
-/// Returns a text, shortened for a note.
 fn clip_note(text: &str) -> Cow<'_, str> {
     if text.len() <= NOTED {
         return text.into();
@@ -316,14 +305,13 @@ fn no_plan(message: String) -> PlanningError {
 }
 
 fn impossible_plan(query: &str, why: &str) -> PlanningError {
-    no_plan(format!("no plan for `{}`: {why}", clip_text(query, QUOTED_QUERY)))
+    no_plan(format!("no plan for `{}`: {why}", clip_text(query, MAX_QUERY_QUOTE)))
 }
 
-/// Reports that the model answered in words.
 fn declined_plan(query: &str, words: &str) -> PlanningError {
     let said = words.rsplit("</think>").next().unwrap_or(words);
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (query, words) = (clip_text(query, QUOTED_QUERY), clip_text(&words, QUOTED_WORDS));
+    let (query, words) = (clip_text(query, MAX_QUERY_QUOTE), clip_text(&words, MAX_ANSWER_QUOTE));
     no_plan(format!("no plan for `{query}`: the model answers in words: `{words}`"))
 }
 

@@ -1,10 +1,12 @@
-//! Large binaries beside the logs: what a tool returned refers to them, so that no log, no page and
-//! no subscription grows by them.
+//! Large binaries that tools returned. They are stored beside the event logs, and outputs refer to
+//! them by `$blob`, so that logs, pages of lists and subscriptions stay small.
 //!
-//! A blob is a record that says what it is, and its content in other records. It belongs to the
-//! execution whose tool returned it and goes with it; one of a call outside plans goes by its age.
-//! The record that says what it is comes first and goes last: whatever else there is of a blob can
-//! be found by it.
+//! A blob has an entry, which is a record with its type and size, and part records with its
+//! content. The entry is written first and removed last, so a crash never leaves parts that no
+//! entry leads to.
+//!
+//! A blob belongs to the execution whose tool returned it, and is removed after that execution. A
+//! blob of a call outside plans is removed when it is old enough.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -16,60 +18,59 @@ use crate::{
     store::{Record, RecordKind, RecordPage, Store, StoreError, WriteCondition},
 };
 
-/// The field by which a value is a reference.
-pub const FIELD: &str = "$blob";
-/// What stands for the execution where there is none.
-const OUTSIDE: &str = "call";
-/// Digits of a SHA-256.
-const DIGITS: usize = 64;
-/// Bytes of content in one record, far below what a document can hold.
-const PART: usize = 4 << 20;
-/// Blobs that are looked at together.
-const PAGE: usize = 256;
+/// A JSON object with this field refers to a blob.
+pub const REFERENCE_FIELD: &str = "$blob";
+/// Replaces the execution in the id of a blob that a call outside plans returned.
+const NO_EXECUTION: &str = "call";
+const SHA256_DIGITS: usize = 64;
+/// Bytes of content in one record, far below the size limit of a document.
+const PART_BYTES: usize = 4 << 20;
+const PAGE_SIZE: usize = 256;
 
-/// What a blob is called: the execution whose tool returned it, if one did, and the SHA-256 of
-/// what is in it, in lower-case digits.
+/// The execution whose tool returned the blob, if there is one, and the SHA-256 of its content in
+/// lower-case digits: `exec_…/SHA-256` or `call/SHA-256`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BlobId {
     owner: Option<ExecutionId>,
     sha256: String,
 }
 
-/// What is known of a blob without its content.
+/// The entry of a blob, without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blob {
-    /// What it is called.
+    /// Names the blob in the store. A blob with the same content in another execution has another
+    /// id, because it is removed at another time.
     pub id: BlobId,
-    /// What kind of thing it is, as whoever made it says.
+    /// The type that the tool declared. Faber does not check it against the content.
     pub mime_type: String,
-    /// How many bytes it has.
+    /// Size of the decoded content.
     pub bytes: usize,
-    /// When it was kept.
+    /// When the blob was stored.
     pub at: Timestamp,
 }
 
-/// A text is not the name of a blob.
+/// A text that is not the id of a blob.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a blob is called `exec_…/SHA-256` or `{OUTSIDE}/SHA-256`")]
-pub struct NoBlobId;
+#[error("the id of a blob is `exec_…/SHA-256` or `{NO_EXECUTION}/SHA-256`")]
+pub struct InvalidBlobId;
 
 impl BlobId {
-    /// Makes the name of a blob of an execution, or of a call outside plans. Nothing if `sha256` is
-    /// none.
+    /// Returns `None` if `sha256` is not 64 lower-case hexadecimal digits. A call outside plans has
+    /// no `owner`.
     pub fn new(owner: Option<ExecutionId>, sha256: &str) -> Option<Self> {
-        let is_digit = |it: u8| matches!(it, b'0'..=b'9' | b'a'..=b'f');
-        let is_hash = sha256.len() == DIGITS && sha256.bytes().all(is_digit);
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let is_hash = sha256.len() == SHA256_DIGITS && sha256.bytes().all(is_digit);
         is_hash.then(|| Self { owner, sha256: sha256.to_owned() })
     }
 
-    /// Returns the SHA-256 of what is in it.
+    /// Returns the hash of the content in lower-case digits.
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
 
-    /// Returns the blob that a value refers to, if it does.
-    pub fn referred(value: &Value) -> Option<Self> {
-        value.get(FIELD)?.as_str()?.parse().ok()
+    /// Reads a value that [`Blob::to_reference`] made. Returns `None` for every other value.
+    pub fn from_reference(value: &Value) -> Option<Self> {
+        value.get(REFERENCE_FIELD)?.as_str()?.parse().ok()
     }
 }
 
@@ -77,37 +78,42 @@ impl fmt::Display for BlobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.owner {
             Some(owner) => write!(f, "{owner}/{}", self.sha256),
-            None => write!(f, "{OUTSIDE}/{}", self.sha256),
+            None => write!(f, "{NO_EXECUTION}/{}", self.sha256),
         }
     }
 }
 
 impl FromStr for BlobId {
-    type Err = NoBlobId;
+    type Err = InvalidBlobId;
 
-    fn from_str(text: &str) -> Result<Self, NoBlobId> {
-        let (owner, sha256) = text.split_once('/').ok_or(NoBlobId)?;
+    fn from_str(text: &str) -> Result<Self, InvalidBlobId> {
+        let (owner, sha256) = text.split_once('/').ok_or(InvalidBlobId)?;
         let owner = match owner {
-            OUTSIDE => None,
-            owner => Some(owner.parse().map_err(|_| NoBlobId)?),
+            NO_EXECUTION => None,
+            owner => Some(owner.parse().map_err(|_| InvalidBlobId)?),
         };
-        Self::new(owner, sha256).ok_or(NoBlobId)
+        Self::new(owner, sha256).ok_or(InvalidBlobId)
     }
 }
 
 impl Blob {
-    /// Returns what stands in an output for what is in it.
-    pub fn reference(&self) -> Value {
-        json!({ FIELD: self.id.to_string(), "mimeType": self.mime_type, "bytes": self.bytes })
+    /// Returns the value that replaces the content in an output, such as
+    /// `{"$blob": "call/9f86…", "mimeType": "image/png", "bytes": 7}`.
+    pub fn to_reference(&self) -> Value {
+        json!({
+            REFERENCE_FIELD: self.id.to_string(),
+            "mimeType": self.mime_type,
+            "bytes": self.bytes,
+        })
     }
 
-    fn entry(&self, parts: usize) -> Record {
+    fn to_entry(&self, parts: usize) -> Record {
         let value = json!({ "mimeType": self.mime_type, "bytes": self.bytes, "parts": parts });
-        record(RecordKind::Blob, self.id.to_string(), value, self.at)
+        new_record(RecordKind::Blob, self.id.to_string(), value, self.at)
     }
 }
 
-fn record(kind: RecordKind, name: String, value: Value, at: Timestamp) -> Record {
+fn new_record(kind: RecordKind, name: String, value: Value, at: Timestamp) -> Record {
     Record { kind, name, value: Arc::new(value), at }
 }
 
@@ -115,25 +121,26 @@ fn part_name(id: &BlobId, part: usize) -> String {
     format!("{id}/{part:04}")
 }
 
-/// Keeps a blob whose content is `base64`. One that is there already is written again.
-pub async fn put(store: &dyn Store, blob: &Blob, base64: &str) -> Result<(), StoreError> {
-    let parts: Vec<_> = base64.as_bytes().chunks(PART).collect();
-    store.put_record(&blob.entry(parts.len()), WriteCondition::Never).await?;
+/// Stores a blob whose content is `base64`. Writes a blob that exists again, because a crash may
+/// have left only some of its parts.
+pub async fn save_blob(store: &dyn Store, blob: &Blob, base64: &str) -> Result<(), StoreError> {
+    let parts: Vec<_> = base64.as_bytes().chunks(PART_BYTES).collect();
+    store.put_record(&blob.to_entry(parts.len()), WriteCondition::Never).await?;
     for (n, part) in parts.into_iter().enumerate() {
         let text = String::from_utf8_lossy(part);
-        let part = record(RecordKind::BlobPart, part_name(&blob.id, n), json!(text), blob.at);
+        let part = new_record(RecordKind::BlobPart, part_name(&blob.id, n), json!(text), blob.at);
         store.put_record(&part, WriteCondition::Never).await?;
     }
     Ok(())
 }
 
-/// Returns what is known of a blob, if it is there, and in how many parts its content is.
-async fn entry(store: &dyn Store, id: &BlobId) -> Result<Option<(Blob, usize)>, StoreError> {
+/// Returns a blob and the number of its parts.
+async fn find_entry(store: &dyn Store, id: &BlobId) -> Result<Option<(Blob, usize)>, StoreError> {
     let name = id.to_string();
     let Some(record) = store.find_record(RecordKind::Blob, &name).await? else { return Ok(None) };
     let number = |field: &str| {
         let number = record.value.get(field).and_then(Value::as_u64);
-        let number = number.and_then(|it| usize::try_from(it).ok());
+        let number = number.and_then(|number| usize::try_from(number).ok());
         number.ok_or_else(|| StoreError::corrupt(&name, format!("it has no `{field}`")))
     };
     let mime_type = record.value.get("mimeType").and_then(Value::as_str).unwrap_or_default();
@@ -146,14 +153,12 @@ async fn entry(store: &dyn Store, id: &BlobId) -> Result<Option<(Blob, usize)>, 
     Ok(Some((blob, number("parts")?)))
 }
 
-/// Returns what is known of a blob, if it is there.
-pub async fn about(store: &dyn Store, id: &BlobId) -> Result<Option<Blob>, StoreError> {
-    Ok(entry(store, id).await?.map(|(blob, _)| blob))
-}
-
-/// Returns a blob with its content in base 64. Nothing if it is gone, or going.
-pub async fn get(store: &dyn Store, id: &BlobId) -> Result<Option<(Blob, String)>, StoreError> {
-    let Some((blob, parts)) = entry(store, id).await? else { return Ok(None) };
+/// Returns a blob with its content in base 64. Returns `None` if it was removed, also in part.
+pub async fn load_blob(
+    store: &dyn Store,
+    id: &BlobId,
+) -> Result<Option<(Blob, String)>, StoreError> {
+    let Some((blob, parts)) = find_entry(store, id).await? else { return Ok(None) };
     let mut base64 = String::new();
     for n in 0..parts {
         let name = part_name(id, n);
@@ -165,22 +170,23 @@ pub async fn get(store: &dyn Store, id: &BlobId) -> Result<Option<(Blob, String)
     Ok(Some((blob, base64)))
 }
 
-/// Removes blobs that are older than `before` and whose executions are gone; returns how many.
-pub async fn forget(store: &dyn Store, before: Timestamp) -> Result<usize, StoreError> {
+/// Removes blobs that are older than `before` and whose executions no longer exist. Call it after
+/// executions were pruned. Returns the number of removed blobs.
+pub async fn remove_old_blobs(store: &dyn Store, before: Timestamp) -> Result<usize, StoreError> {
     let (mut removed, mut after) = (0, None);
     loop {
-        let page = RecordPage { after, ..RecordPage::first_records(PAGE) };
+        let page = RecordPage { after, ..RecordPage::first_records(PAGE_SIZE) };
         let records = store.list_records(RecordKind::Blob, page).await?;
-        let is_last = records.len() < PAGE;
-        after = records.last().map(|it| it.name.clone());
-        for record in records.into_iter().filter(|it| it.at < before) {
+        let is_last = records.len() < PAGE_SIZE;
+        after = records.last().map(|record| record.name.clone());
+        for record in records.into_iter().filter(|record| record.at < before) {
             let Ok(id) = record.name.parse::<BlobId>() else { continue };
             let is_owned = match id.owner {
                 Some(owner) => store.head(owner).await?.is_some(),
                 None => false,
             };
             if !is_owned {
-                remove(store, &id).await?;
+                remove_blob(store, &id).await?;
                 removed += 1;
             }
         }
@@ -190,10 +196,10 @@ pub async fn forget(store: &dyn Store, before: Timestamp) -> Result<usize, Store
     }
 }
 
-async fn remove(store: &dyn Store, id: &BlobId) -> Result<(), StoreError> {
-    let under = format!("{id}/");
-    let parts = store.count_records(RecordKind::BlobPart, &under, usize::MAX >> 1);
-    // The last first: what a crash leaves is counted again.
+async fn remove_blob(store: &dyn Store, id: &BlobId) -> Result<(), StoreError> {
+    let prefix = format!("{id}/");
+    let parts = store.count_records(RecordKind::BlobPart, &prefix, usize::MAX >> 1);
+    // Starts with the last part, so that after a crash the count still gives the remaining names.
     for n in (0..parts.await?).rev() {
         store.remove_record(RecordKind::BlobPart, &part_name(id, n)).await?;
     }
@@ -205,16 +211,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_back() {
+    fn ids_and_references_can_be_parsed_again() {
         let hash = "0123456789abcdef".repeat(4);
         for name in [format!("exec_1763712000_abc123def/{hash}"), format!("call/{hash}")] {
             let id: BlobId = name.parse().unwrap();
             assert_eq!((id.to_string(), id.sha256()), (name.clone(), hash.as_str()));
             let (mime_type, at) = ("image/png".to_owned(), Timestamp::UNIX_EPOCH);
             let blob = Blob { id, mime_type, bytes: 7, at };
-            let reference = blob.reference();
+            let reference = blob.to_reference();
             assert_eq!(reference, json!({ "$blob": name, "mimeType": "image/png", "bytes": 7 }));
-            assert_eq!(BlobId::referred(&reference), Some(blob.id));
+            assert_eq!(BlobId::from_reference(&reference), Some(blob.id));
         }
         for wrong in [
             "",
@@ -226,10 +232,10 @@ mod tests {
             &format!("call/{hash}/0"),
             &format!("{}/{hash}", "x/../"),
         ] {
-            assert_eq!(wrong.parse::<BlobId>(), Err(NoBlobId), "{wrong}");
+            assert_eq!(wrong.parse::<BlobId>(), Err(InvalidBlobId), "{wrong}");
         }
         for value in [json!(null), json!("$blob"), json!({ "$blob": 1 }), json!({ "$blob": "x" })] {
-            assert_eq!(BlobId::referred(&value), None);
+            assert_eq!(BlobId::from_reference(&value), None);
         }
     }
 }

@@ -32,7 +32,6 @@ pub fn next_moment(at: Timestamp) -> Timestamp {
 #[derive(Debug)]
 pub struct SteadyClock(Mutex<SteadyState>);
 
-/// The state of a steady clock, in microseconds.
 #[derive(Clone, Copy, Debug)]
 struct SteadyState {
     /// The offset that is added to the time since boot.
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_difference_of_a_few_seconds_is_not_worth_a_word() {
+    fn a_clock_difference_is_described_only_above_five_seconds() {
         let store = Timestamp::from_timestamp(4_000_000_000, 0).unwrap();
         let told = |seconds| describe_difference(store, store + TimeDelta::seconds(seconds));
         assert_eq!((told(0), told(5), told(-5)), (None, None, None));
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_clock_goes_on_from_where_it_began() {
+    fn a_steady_clock_continues_from_its_start_time() {
         let began = Timestamp::from_timestamp(4_000_000_000, 0).unwrap();
         let clock = SteadyClock::starting_at(began);
         let first = clock.now();
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_clock_comes_nearer_to_its_reference_slowly() {
+    fn a_steady_clock_approaches_its_reference_slowly() {
         let clock = SteadyClock::starting_at(WallClock.now());
         let before = clock.offset();
         // A hundred seconds have passed since the last call.

@@ -1,7 +1,7 @@
 //! Expressions in the Common Expression Language (CEL).
 //!
-//! A [`Condition`] decides if a step runs. It is parsed when a plan is compiled or loaded, so errors
-//! show before anything runs, and evaluated when every step that it reads has finished. An
+//! A [`Condition`] decides if a step runs. It is parsed when a plan is compiled or loaded, so
+//! errors show before anything runs, and evaluated when every step that it reads has finished. An
 //! [`Expression`] gives the output of a `flow.compute` step. Parsing and evaluating are pure and
 //! bounded, because a plan may be untrusted.
 
@@ -47,93 +47,55 @@ struct Parsed {
     patterns: Vec<Pattern>,
 }
 
-/// The reason why a text is not a valid condition or expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
-    /// The text is not CEL.
     #[error("line {line}, column {column}: {why}")]
     Syntax {
-        /// Line number, counted from 1.
         line: usize,
         /// Column in characters, counted from 1.
         column: usize,
-        /// The problem at this place.
         why: String,
     },
     /// A name that is neither a step nor a tool used by exactly one step.
     #[error("`{name}` names no step of the plan")]
-    Unknown {
-        /// The unknown name.
-        name: String,
-    },
-    /// A name in an [`Expression`] that is not one of its values.
-    #[error("`{name}` is no field of `values`")]
-    UnknownField {
-        /// The unknown name.
-        name: String,
-    },
+    Unknown { name: String },
+    #[error("`{name}` is not a field of `values`")]
+    UnknownField { name: String },
     /// A step whose id contains a dot. Only `steps[…]` can name it.
     #[error("`{name}` has a dot in its name; write `steps[\"{name}\"]`")]
     Dotted {
         /// The step's id, or the name of the tool.
         name: String,
     },
-    /// An unknown function.
     #[error("there is no function `{name}`")]
-    UnknownFunction {
-        /// The function's name.
-        name: String,
-    },
-    /// A call with too many or too few arguments.
+    UnknownFunction { name: String },
     #[error("`{name}` takes {}", describe_arguments(*least, *most))]
-    Arguments {
-        /// The function's name.
-        name: String,
-        /// The least number of arguments that the function takes.
-        least: usize,
-        /// The most arguments that the function takes.
-        most: usize,
-    },
+    Arguments { name: String, least: usize, most: usize },
     /// `steps` or `vars` without a field.
-    #[error("`{name}` is nothing on its own; write `{name}.x` or `{name}[\"x\"]`")]
+    #[error("`{name}` has no value by itself; write `{name}.x` or `{name}[\"x\"]`")]
     Bare {
         /// Either `steps` or `vars`.
         name: &'static str,
     },
     /// `steps[…]` with a key that is not a literal string.
-    #[error("`{name}[…]` needs a name in quotes, so that the plan shows what is looked at")]
-    Computed {
-        /// Either `steps` or `vars`.
-        name: &'static str,
-    },
+    #[error("`{name}[…]` needs a name in quotes, so that the plan shows which value it reads")]
+    Computed { name: &'static str },
     /// `matches` with a pattern that is not a literal string.
     #[error("`matches` needs its pattern written out, as in `a.matches(\"^[a-z]+$\")`")]
     ComputedPattern,
     /// A pattern that is not a regular expression, or that is too large.
     #[error("the pattern of `matches`: {why}")]
-    Pattern {
-        /// The problem with the pattern.
-        why: String,
-    },
+    Pattern { why: String },
     /// A part of CEL that is not supported.
     #[error("expressions have no {what}")]
-    Unsupported {
-        /// The unsupported part.
-        what: String,
-    },
+    Unsupported { what: String },
     /// The result can be neither true nor false.
-    #[error("it gives neither true nor false; compare it with something")]
+    #[error("its value is neither true nor false; compare it with something")]
     NeverBool,
-    /// The condition has too many bytes.
-    #[error("it has {bytes} bytes, and may have {}", limits::CONDITION_BYTES)]
-    TooLong {
-        /// The condition's size in bytes.
-        bytes: usize,
-    },
-    /// Brackets nest too deep.
+    #[error("it has {bytes} bytes, and the limit is {}", limits::CONDITION_BYTES)]
+    TooLong { bytes: usize },
     #[error("its brackets nest deeper than {}", limits::CONDITION_DEPTH)]
     TooDeep,
-    /// The condition has too many operators.
     #[error(
         "it has more than {} operators, dots and brackets besides `&&` and `||`",
         limits::CONDITION_OPERATORS
@@ -142,7 +104,6 @@ pub enum ConditionError {
 }
 
 impl Condition {
-    /// Parses a condition. `names` resolves the names of steps and tools.
     pub fn parse(source: &str, names: &dyn ResolveNames) -> Result<Self, ConditionError> {
         let parsed = Parsed::parse(source, Names::Plan(names))?;
         if parsed.expr.is_never_bool() {
@@ -151,7 +112,6 @@ impl Condition {
         Ok(Self(Arc::new(parsed)))
     }
 
-    /// Returns the condition's text.
     pub fn source(&self) -> &str {
         &self.0.source
     }
@@ -183,7 +143,7 @@ impl Condition {
         let mut evaluation = Evaluation::new(&self.0, values, input);
         match evaluation.eval_expr(&self.0.expr) {
             Ok(Val::Bool(holds)) => Ok(holds),
-            Ok(other) => Err(format!("it gives {}, neither true nor false", other.kind())),
+            Ok(other) => Err(format!("its value is {}, neither true nor false", other.kind())),
             Err(fault) => Err(fault.to_string()),
         }
     }
@@ -204,7 +164,6 @@ impl Parsed {
     }
 }
 
-/// Writes a number of arguments in words.
 fn describe_arguments(least: usize, most: usize) -> String {
     match (least, most) {
         (1, 1) => "1 argument".to_owned(),
@@ -249,7 +208,6 @@ fn first_error(errors: &cel::ParseErrors) -> ConditionError {
     ConditionError::Syntax { line: place(error.pos.0), column: place(error.pos.1), why }
 }
 
-/// Replaces the parser's messages that are hard to understand.
 fn clarify_message(message: &str) -> String {
     if let Some(word) = message.strip_prefix("reserved identifier: ") {
         return format!("`{word}` is a word of CEL; write `steps[\"{word}\"]`");

@@ -5,6 +5,7 @@ use std::{borrow::Cow, fmt};
 use serde::{Deserialize, Serialize};
 
 /// A problem of a draft, or a warning about a plan.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Diagnostic {
@@ -14,9 +15,7 @@ pub struct Diagnostic {
     pub code: Cow<'static, str>,
     /// The place in the draft, such as `tools[1].parameters.authorId`.
     pub path: String,
-    /// The problem.
     pub message: String,
-    /// The remedy.
     pub help: Option<String>,
 }
 
@@ -32,8 +31,8 @@ pub enum Severity {
     Info,
 }
 
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl Diagnostic {
-    /// Makes an error.
     pub fn error(code: &'static str, path: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
@@ -44,7 +43,6 @@ impl Diagnostic {
         }
     }
 
-    /// Makes a warning.
     pub fn warning(
         code: &'static str,
         path: impl Into<String>,
@@ -53,13 +51,11 @@ impl Diagnostic {
         Self { severity: Severity::Warning, ..Self::error(code, path, message) }
     }
 
-    /// Adds a remedy.
     #[must_use]
     pub fn with_help(self, help: impl Into<String>) -> Self {
         Self { help: Some(help.into()), ..self }
     }
 
-    /// Returns `true` if the diagnostic prevents the plan.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }

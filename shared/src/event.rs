@@ -1,4 +1,11 @@
 //! Events. An execution's log of events is the only truth about the execution.
+//!
+//! The machine decides events, the driver appends them to the log, and
+//! [`Execution::apply`](crate::execution::Execution::apply) computes the state from them. Heads are
+//! computed from the same events.
+//!
+//! The JSON of events is a stored format: a name of a variant or field never changes, and a new
+//! field needs a default, so that old logs stay readable.
 
 mod size;
 mod unknown_call;
@@ -19,35 +26,34 @@ use crate::{
 };
 
 /// An event with its position and time.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordedEvent {
     /// The position in the log. A store keeps it once per append, not once per event.
     pub seq: Seq,
     /// The time by the writer's clock. Never used for ordering.
     pub at: Timestamp,
-    /// The event.
     pub event: Event,
 }
 
 /// An event in the life of an execution. Events are never changed or removed.
-#[expect(clippy::large_enum_variant, reason = "`Created` is the first event of a log only")]
+///
+/// `command` is the inbox command that caused an event. The log keeps it, so that the same command
+/// has no second effect.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
-    /// The execution was created.
-    Created(Created),
+    Created(Box<Created>),
     /// A worker claimed the execution. Every earlier worker is fenced off.
     Claimed(Claimed),
     /// An attempt starts. Recorded before a tool with an effect is called.
     StepStarted(StepStarted),
     /// The tool returned a result. The step is finished.
     StepSucceeded {
-        /// The step.
         step: StepId,
-        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// The attempt.
         attempt: Attempt,
         /// The result. Absent if it is the list of the items' results.
         #[serde(
@@ -63,38 +69,27 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stderr: Option<String>,
     },
-    /// The tool reported its progress.
     StepProgress {
-        /// The step.
         step: StepId,
-        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// The attempt.
         attempt: Attempt,
-        /// The progress.
         progress: Progress,
     },
     /// A dry run checked the parameters of a step instead of calling its tool.
     StepChecked {
-        /// The step.
         step: StepId,
         /// The parameters. Templates that read outputs stay as they were written.
         parameters: Arc<Value>,
-        /// Warnings about the parameters.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
     },
     /// The attempt failed, and there will be another one.
     StepRetryScheduled {
-        /// The step.
         step: StepId,
-        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// The attempt that failed.
         attempt: Attempt,
-        /// The error.
         error: ToolError,
         /// The earliest time of the next attempt.
         #[serde(with = "chrono::serde::ts_microseconds")]
@@ -104,12 +99,9 @@ pub enum Event {
     ///
     /// Either the worker died during the attempt, or the tool disappeared before it was called.
     StepInterrupted {
-        /// The step.
         step: StepId,
-        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// The attempt.
         attempt: Attempt,
         /// The reason why nothing was called. Absent if the worker died.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,14 +109,10 @@ pub enum Event {
     },
     /// The step failed, and there will be no further attempt. The step is finished.
     StepFailed {
-        /// The step.
         step: StepId,
-        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// The attempt.
         attempt: Attempt,
-        /// The error.
         error: ToolError,
         /// The command by which a person refused the step. It prevents a second effect of the same
         /// command.
@@ -133,40 +121,29 @@ pub enum Event {
     },
     /// The step will not run. It is finished.
     StepSkipped {
-        /// The step.
         step: StepId,
-        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// The reason.
         reason: SkipReason,
     },
     /// The step waits for a person or a signal.
     StepWaiting {
-        /// The step.
         step: StepId,
-        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// The reason.
         reason: WaitReason,
         /// The rendered parameters.
         parameters: Arc<Value>,
-        /// Warnings about the parameters.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
     },
     /// A person approved the step, or asked for another attempt. (A refusal fails the step.)
     StepApproved {
-        /// The step.
         step: StepId,
-        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
-        /// The person's comment.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         comment: Option<String>,
-        /// The command that caused the event. It prevents a second effect of the same command.
         command: CommandId,
     },
     /// A person said what became of a call whose outcome is unknown. The step is finished.
@@ -174,14 +151,11 @@ pub enum Event {
     /// In a retry, this is the decision about the call of the earlier execution, for an item of a
     /// list.
     StepSettled {
-        /// The step.
         step: StepId,
-        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
         /// The attempt that made the call.
         attempt: Attempt,
-        /// The person's answer.
         outcome: Settled,
         /// The output of the call. Absent if the call had no effect.
         #[serde(
@@ -190,7 +164,6 @@ pub enum Event {
             deserialize_with = "deserialize_nullable"
         )]
         output: Option<Arc<Value>>,
-        /// The person's comment.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         comment: Option<String>,
         /// The command that caused the event. Absent if the decision comes from the execution that
@@ -202,26 +175,19 @@ pub enum Event {
     ///
     /// Either the execution was cancelled, or the step was sleeping when the execution failed.
     StepCancelled {
-        /// The step.
         step: StepId,
-        /// The part of the step.
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
     },
     /// A signal arrived. A waiting step takes it. Otherwise the execution keeps it.
     SignalReceived {
-        /// The signal's name.
         name: String,
-        /// The signal's payload.
         payload: Arc<Value>,
-        /// The command that caused the event. It prevents a second effect of the same command.
         command: CommandId,
     },
     /// A signal arrived, but the execution keeps too many signals already.
     SignalRefused {
-        /// The signal's name.
         name: String,
-        /// The command that caused the event. It prevents a second effect of the same command.
         command: CommandId,
     },
     /// A command changed nothing, such as `resume` for an execution that is not paused.
@@ -230,12 +196,9 @@ pub enum Event {
     CommandIgnored {
         /// The command: `pause`, `resume`, `approve`, `reject` or `settle`.
         asked: String,
-        /// The command's id. It prevents a second effect of the same command.
         command: CommandId,
     },
-    /// Cancellation was requested.
     CancelRequested {
-        /// The reason.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
@@ -243,10 +206,8 @@ pub enum Event {
     ///
     /// Either its input lacks values that templates need, or the next event can never be written.
     ExecutionFailed {
-        /// The error.
         error: ToolError,
     },
-    /// The execution's deadline passed.
     DeadlinePassed,
     /// A worker found that the waits were recorded by a clock that was ahead, and shortened them.
     ///
@@ -258,33 +219,26 @@ pub enum Event {
     },
     /// The execution was paused. No further step starts.
     Paused {
-        /// The command that caused the event. It prevents a second effect of the same command.
         command: CommandId,
     },
-    /// The execution was resumed.
     Resumed {
-        /// The command that caused the event. It prevents a second effect of the same command.
         command: CommandId,
     },
     /// The execution did not succeed. Now it undoes its successful steps, latest first.
     CompensationStarted,
     /// Every step is finished. No event follows.
     Finished {
-        /// The outcome.
         outcome: Outcome,
     },
 }
 
 /// The plan of an execution, and its options.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Created {
-    /// The plan to run.
     pub plan: PlanId,
-    /// The request that the execution belongs to.
     pub request: RequestId,
-    /// The options.
     pub options: ExecutionOptions,
-    /// The step that started this execution, if it is a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
     /// The execution that this one repeats, in whole or in part.
@@ -318,29 +272,25 @@ impl Created {
 }
 
 /// The step that started a child execution.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
-    /// The parent execution.
     pub execution: ExecutionId,
-    /// The step.
     pub step: StepId,
-    /// The part of the step.
     #[serde(default, skip_serializing_if = "Part::is_whole")]
     pub part: Part,
-    /// The attempt.
     pub attempt: Attempt,
     /// The number of executions above the child.
     pub depth: u32,
 }
 
 /// A claim of an execution by a worker.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claimed {
-    /// The worker.
     pub worker: WorkerId,
     /// The name of the worker's machine, for people.
     pub node: Arc<str>,
-    /// The number of the claim.
     pub epoch: Epoch,
     /// Set if the worker already owned the execution. It claims again because its lease ran out.
     /// Running attempts continue.
@@ -349,18 +299,15 @@ pub struct Claimed {
 }
 
 /// The start of an attempt.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepStarted {
-    /// The step.
     pub step: StepId,
-    /// The part of the step.
     #[serde(default, skip_serializing_if = "Part::is_whole")]
     pub part: Part,
-    /// The attempt.
     pub attempt: Attempt,
     /// The rendered parameters.
     pub parameters: Arc<Value>,
-    /// Warnings about the parameters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The wake-up time of a sleeping step.
@@ -400,14 +347,13 @@ pub enum SkipReason {
 }
 
 /// The reason why a step waits.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "for", rename_all = "snake_case")]
 pub enum WaitReason {
     /// A person must approve the step before it starts.
     Approval,
-    /// The step waits for a signal.
     Signal {
-        /// The signal's name.
         name: String,
         /// The end of the wait, if the plan limits it.
         #[serde(
@@ -418,10 +364,7 @@ pub enum WaitReason {
         until: Option<Timestamp>,
     },
     /// The step failed, and a person must decide if it is attempted again.
-    Decision {
-        /// The error.
-        error: ToolError,
-    },
+    Decision { error: ToolError },
 }
 
 /// The outcome of an execution.
@@ -436,13 +379,12 @@ pub enum Outcome {
     Cancelled,
 }
 
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl Event {
-    /// Returns `true` if no event can follow this one.
     pub fn is_last(&self) -> bool {
         matches!(self, Self::Finished { .. })
     }
 
-    /// Returns the step of the event, if it has one.
     pub fn step(&self) -> Option<&StepId> {
         match self {
             Self::StepStarted(StepStarted { step, .. })
@@ -473,7 +415,6 @@ impl Event {
         }
     }
 
-    /// Returns the part of the step.
     pub fn part(&self) -> Part {
         match self {
             Self::StepStarted(StepStarted { part, .. })
@@ -491,7 +432,6 @@ impl Event {
         }
     }
 
-    /// Returns the attempt of the event, if it has one.
     pub fn attempt(&self) -> Option<Attempt> {
         match self {
             Self::StepStarted(StepStarted { attempt, .. })

@@ -78,26 +78,21 @@ pub struct Execution {
 }
 
 /// A signal that no step has taken yet.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signal {
-    /// The signal's name.
     pub name: String,
-    /// The signal's payload.
     pub payload: Arc<Value>,
 }
 
 /// Numbers of steps by their state.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepCounts {
-    /// All steps.
     pub total: usize,
-    /// Steps that succeeded.
     pub successful: usize,
-    /// Steps whose last attempt failed.
     pub failed: usize,
-    /// Steps that were skipped.
     pub skipped: usize,
-    /// Steps that were stopped.
     pub cancelled: usize,
 }
 
@@ -162,7 +157,6 @@ impl Execution {
         Ok(execution)
     }
 
-    /// Takes the output of a step from another execution.
     fn reuse_output(&mut self, id: &StepId, output: Arc<Value>) -> Result<(), ReplayError> {
         let number =
             self.plan.step_number(id).ok_or_else(|| ReplayError::UnknownStep(id.clone()))?;
@@ -300,6 +294,9 @@ impl Execution {
             }
             Event::DeadlinePassed => self.history.overran = Some(occurrence),
             Event::Paused { .. } => self.history.paused = Some(occurrence),
+            Event::WaitsShortened { ahead_ms } => {
+                self.history.shortened = Some((occurrence, *ahead_ms));
+            }
             _ => (),
         }
     }
@@ -382,7 +379,6 @@ impl Execution {
         self.release_items(task.step);
     }
 
-    /// Starts items while the step's limit allows it.
     fn release_items(&mut self, number: StepNumber) {
         let plan = Arc::clone(&self.plan);
         let step = plan.step(number);
@@ -421,7 +417,6 @@ impl Execution {
         needs_consent || (step.kind == StepKind::Wait && is_call)
     }
 
-    /// Adds a step whose dependencies allow it to run to the agenda.
     fn unblock_step(&mut self, number: StepNumber) {
         if self.plan.step(number).when.is_some() {
             self.agenda.add_judging(number);

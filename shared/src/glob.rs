@@ -14,7 +14,7 @@ pub struct ToolPattern(String);
 
 /// A text that can match no tool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no pattern of tools: write `set.name`, `set.*` or `*`")]
+#[error("`{0}` is not a pattern for tools: write `set.name`, `set.*` or `*`")]
 pub struct GlobError(String);
 
 impl FromStr for ToolPattern {
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_and_question_marks() {
+    fn a_star_matches_any_text_and_a_question_mark_one_character() {
         for (pattern, name, expected) in [
             ("file_tools.*", "file_tools.glob", true),
             ("file_tools.*", "file_tools.", true),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_reach_prefixes() {
+    fn a_pattern_tells_whether_it_can_match_names_with_a_prefix() {
         for (pattern, beginning, expected) in [
             ("file_tools.*", "file_tools.", true),
             ("file_tools.glob", "file_tools.", true),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_without_matches_are_refused() {
+    fn a_pattern_that_can_match_no_name_is_rejected() {
         for text in ["", "blog", "bl?g", "a b.*", &format!("{}.*", "x".repeat(300))] {
             assert!(text.parse::<ToolPattern>().is_err(), "{text}");
         }

@@ -21,7 +21,6 @@ const ALPHABET: [char; 36] = [
 /// The length of the random part. It gives 36⁹, about 10¹⁴, ids per second.
 const RANDOM_LEN: usize = 9;
 
-/// The time and the random part of a prefixed id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Stamp {
     seconds: u64,
@@ -256,17 +255,16 @@ fn is_set_name(value: &str) -> bool {
 #[serde(transparent)]
 pub struct Seq(pub u64);
 
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl Seq {
     /// The position before the first event.
     pub const START: Self = Self(0);
 
-    /// Returns the next position.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
     }
 
-    /// Returns the position `n` events later.
     #[must_use]
     pub const fn advance_by(self, n: usize) -> Self {
         Self(self.0 + n as u64)
@@ -299,8 +297,8 @@ impl Epoch {
 #[serde(transparent)]
 pub struct Attempt(NonZeroU32);
 
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl Attempt {
-    /// The first attempt.
     pub const FIRST: Self = Self(NonZeroU32::MIN);
 
     /// Returns the attempt after `n` attempts.
@@ -308,13 +306,11 @@ impl Attempt {
         Self(NonZeroU32::MIN.saturating_add(n))
     }
 
-    /// Returns the next attempt.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// Returns the number.
     pub const fn get(self) -> u32 {
         self.0.get()
     }
@@ -366,44 +362,39 @@ pub struct Part {
     pub undo: bool,
 }
 
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl Part {
-    /// The whole step.
     pub const WHOLE: Self = Self { item: None, undo: false };
 
-    /// Returns the part for one item.
     pub const fn for_item(index: u32) -> Self {
         Self { item: Some(index), undo: false }
     }
 
-    /// Returns the compensation of this part.
     #[must_use]
     pub const fn compensation(self) -> Self {
         Self { undo: true, ..self }
     }
 
-    /// Returns `true` for the whole step.
     pub fn is_whole(&self) -> bool {
         *self == Self::WHOLE
     }
 }
 
 /// A unit of work: a step, or a part of one.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Task {
-    /// The step.
     pub step: StepNumber,
-    /// The part of the step.
     pub part: Part,
 }
 
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl Task {
-    /// Returns an item of the same step.
     #[must_use]
     pub const fn for_item(self, index: u32) -> Self {
         Self { part: Part::for_item(index), ..self }
     }
 
-    /// Returns the compensation of the task.
     #[must_use]
     pub const fn compensation(self) -> Self {
         Self { part: self.part.compensation(), ..self }
@@ -432,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_read_what_they_write() {
+    fn a_printed_id_is_parsed_to_the_same_id() {
         let now = Timestamp::from_timestamp(1_704_123_456, 0).unwrap();
         let id = RequestId::draw(now);
         assert_eq!(id.to_string().parse(), Ok(id));
@@ -441,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_ids_are_refused() {
+    fn malformed_ids_are_rejected() {
         for text in [
             "",
             "req_",
@@ -460,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn step_ids_have_rules() {
+    fn a_step_id_with_forbidden_characters_is_rejected() {
         for good in ["a", "createAuthor", "flow.echo", "a-b_c.1", "größe"] {
             assert!(good.parse::<StepId>().is_ok(), "{good}");
         }

@@ -70,7 +70,8 @@ pub fn normalize_numbers(value: &Value) -> Cow<'_, Value> {
     Cow::Owned(value)
 }
 
-/// Compares two values as if both were normalized by [`normalize_numbers`]. Stops at the first difference.
+/// Compares two values as if both were normalized by [`normalize_numbers`]. Stops at the first
+/// difference.
 pub fn equals_normalized(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) if one.is_f64() != other.is_f64() => {
@@ -177,7 +178,6 @@ pub fn prune_patch(patch: &mut Value, target: Option<&Value>, most: usize) {
     drop_nulls(patch, target, &mut excess);
 }
 
-/// Counts the nulls of a patch that remove nothing from its target.
 fn count_idle_nulls(patch: &Value, target: Option<&Value>) -> usize {
     let Value::Object(fields) = patch else { return 0 };
     let each =
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_patch_keeps_only_the_nulls_that_remove_something() {
+    fn pruning_a_patch_drops_nulls_that_remove_nothing() {
         let target = json!({ "a": 1, "b": { "c": 1 } });
         let mut patch = json!({ "a": null, "b": { "c": null, "d": null, "e": 2 }, "f": null });
         let mut whole = target.clone();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_the_same_by_their_worth() {
+    fn numbers_with_the_same_value_are_equal_in_any_notation() {
         let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
         for (one, other, is_same) in [
             ("1", "1.0", true),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_nulls_that_remove_nothing_here_the_last_are_kept() {
+    fn pruning_a_patch_keeps_the_newest_nulls_up_to_a_limit() {
         let mut patch = json!({ "a": null, "b": null, "c": 1 });
         combine_patches(&mut patch, &json!({ "d": { "e": null }, "a": null }), None);
         prune_patch(&mut patch, None, 2);
@@ -274,7 +274,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn one_patch_of_two_does_what_both_do(
+        fn a_combined_patch_has_the_effect_of_its_parts(
             target in document(),
             patches in prop::collection::vec(document(), 1..4),
             most in 0..4_usize,
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_counts_lists_and_objects() {
+    fn json_depth_counts_lists_and_objects() {
         for (value, depth) in
             [(json!("x"), 0), (json!([]), 1), (json!({ "a": 1 }), 1), (json!([1, { "a": [] }]), 3)]
         {
@@ -331,13 +331,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_are_those_of_the_text(value in anything()) {
+        fn json_size_is_the_length_of_the_text(value in anything()) {
             prop_assert_eq!(json_size(&value), value.to_string().len());
         }
     }
 
     #[test]
-    fn a_control_character_counts_six_times() {
+    fn a_control_character_counts_as_six_bytes() {
         assert_eq!(json_size(&json!("\u{1}".repeat(1_000))), 6_002);
     }
 }

@@ -3,8 +3,11 @@
 //! Ids, tools, templates, plans, events, executions, and the stores that keep them. All other
 //! crates build on this one. It does not know planners, executors or GraphQL.
 
+#![warn(missing_docs, reason = "programs that embed Faber import these items")]
+
 pub mod blob;
 pub mod clock;
+#[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod condition;
 pub mod diagnostic;
 pub mod event;
@@ -12,10 +15,14 @@ pub mod execution;
 pub mod glob;
 pub mod id;
 pub mod json;
+#[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod limits;
 pub mod plan;
 pub mod request;
+#[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod schema;
+#[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod store;
+#[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod template;
 pub mod tool;

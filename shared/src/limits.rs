@@ -19,7 +19,6 @@ pub const INLINE_BINARY: usize = 64 << 10;
 pub const RESTORED_BYTES: usize = 64 << 20;
 /// Bytes of the rendered parameters of one call. They are one event.
 pub const PARAMETER_BYTES: usize = 8 << 20;
-/// Bytes of a query.
 pub const QUERY_BYTES: usize = 64 << 10;
 /// Bytes of an idempotency key, a signal's name, a comment or a reason.
 pub const TEXT_BYTES: usize = 4 << 10;
@@ -30,7 +29,6 @@ pub const APPEND_BYTES: usize = 8 << 20;
 /// `MongoDB` refuses documents above 16 MiB. The limit holds for every store, so that data can move
 /// between stores.
 pub const DOCUMENT_BYTES: usize = 15 << 20;
-/// Events that one read of a log returns.
 pub const READ_EVENTS: usize = 4_096;
 /// Bytes of an event's error message. The middle of a longer message is dropped.
 pub const MESSAGE_BYTES: usize = 8 << 10;
@@ -51,21 +49,17 @@ pub const ATTEMPTS: u32 = 1_000;
 pub const INTERRUPTIONS: u32 = 100;
 /// Steps that run at the same time if `maxParallel` is not set.
 pub const MAX_PARALLEL: u32 = 256;
-/// Automatic replans in a row.
 pub const REPLANS: u32 = 16;
 /// Automatic replans in a row if the plan asks for them and the start set no limit.
 pub const REPLANS_ASKED: u32 = 4;
 /// Attempts to replan one execution that may stop without a known result, as after a crash.
 pub const REPLAN_TRIES: usize = 5;
-/// Default time limit of an attempt.
 pub const STEP_TIMEOUT: Duration = Duration::from_mins(5);
-/// Time that running tools have to stop.
 pub const CANCEL_GRACE: Duration = Duration::from_secs(5);
 /// Time without a heartbeat after which others take over a worker's executions.
 pub const LEASE: Duration = Duration::from_secs(5);
 /// Poll interval of a waiting reader that gets no wake-up.
 pub const POLL: Duration = Duration::from_millis(250);
-/// Executions that one worker drives at the same time.
 pub const EXECUTIONS: usize = 4_096;
 /// An execution that only waits leaves memory if the wait is longer than this.
 pub const PARK_AFTER: Duration = Duration::from_secs(2);
@@ -85,11 +79,9 @@ pub const INBOX: usize = 1_000;
 pub const INBOX_LOOK: usize = 4_096;
 /// Approximate bytes of commands that one poll of all inboxes returns.
 pub const INBOX_BYTES: usize = 16 << 20;
-/// Outputs in the cache of one store.
 pub const CACHE_ENTRIES: usize = 100_000;
 /// Bytes of a record's name. Keys of indexes stay small.
 pub const NAME_BYTES: usize = 512;
-/// Calls outside plans that one store remembers.
 pub const CALL_HISTORY: usize = 10_000;
 /// Simultaneous calls that one limit can count. All holders are in one document.
 pub const HOLDERS: u32 = 10_000;
@@ -108,7 +100,6 @@ pub const CONDITION_WORK: usize = 1_000_000;
 pub const CONDITION_PATTERN_BYTES: usize = 256 << 10;
 /// Toolsets that are added to the configured ones. Every node connects to each.
 pub const TOOL_SETS: usize = 1_000;
-/// Tools that are registered one by one.
 pub const REGISTERED_TOOLS: usize = 100_000;
 /// Contexts. Conditions of toolsets read their data.
 pub const CONTEXTS: usize = 1_000;
@@ -131,11 +122,9 @@ pub const PATTERN_COST: usize = 8_000;
 pub const PLAN_PATTERNS: usize = 16_000_000;
 /// Actions and tools in the toolkit graph. A larger graph is of no use to people.
 pub const TOOLKIT_NODES: usize = 10_000;
-/// Edges in the toolkit graph.
 pub const TOOLKIT_EDGES: usize = 50_000;
 /// Actions and tools in one drawing. A larger drawing is unreadable.
 pub const DRAWN_NODES: usize = 4_000;
-/// Edges in one drawing.
 pub const DRAWN_EDGES: usize = 20_000;
 /// Length of a text's vector: twice the length of the largest models.
 pub const VECTOR_LEN: usize = 8_192;

@@ -1,8 +1,8 @@
 //! Plans: tool executions in an order in which they can run.
 //!
-//! A [`Plan`] cannot be invalid. The compiler *finds* the order. [`Plan::from_resolved_steps`] *checks* it in one
-//! pass, for the compiler and for every load from a store: each step depends only on earlier steps,
-//! and each template reads only steps that its step depends on.
+//! A [`Plan`] cannot be invalid. The compiler *finds* the order. [`Plan::from_resolved_steps`]
+//! *checks* it in one pass, for the compiler and for every load from a store: each step depends
+//! only on earlier steps, and each template reads only steps that its step depends on.
 
 mod inputs;
 mod names;
@@ -46,112 +46,94 @@ pub struct Plan {
 }
 
 /// The purpose and origin of a plan.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanInfo {
-    /// The plan's id.
     pub id: PlanId,
-    /// The request that the plan belongs to.
     pub request: RequestId,
     /// The version of the plan within its request, counted from one.
     pub version: u32,
-    /// The query in words.
     pub query: String,
     /// The author of the draft: `offline`, `explicit`, or a model's name.
     pub planner: String,
-    /// The time when the plan was compiled.
     #[serde(with = "chrono::serde::ts_microseconds")]
     pub created_at: Timestamp,
 }
 
 /// One tool call of a plan, in short a step.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug)]
 pub struct ToolExecution {
-    /// The step's name within the plan.
     pub id: StepId,
     /// The tool, as `set.name`.
     pub tool: ToolName,
-    /// The way in which the step is carried out.
     pub kind: StepKind,
     /// The inputs of the plan that the step executes, if they have a schema.
     pub inputs: Option<PlanInputs>,
-    /// The parameters as they were written.
     pub parameters: Arc<Value>,
-    /// The parsed parameters.
     pub template: Template,
     /// The steps that must finish before this one starts, in plan order.
     pub depends_on: Vec<StepNumber>,
-    /// The parts of the output that fill variables.
     pub output_mapping: Vec<OutputMapping>,
-    /// Retries, timeouts and error handling.
     pub policy: StepPolicy,
     /// The condition. A step with one waits until its dependencies finish, whether or not they
     /// succeeded.
     pub when: Option<Condition>,
-    /// The list to repeat the step for, if any.
     pub for_each: Option<ForEach>,
-    /// The call that undoes the step.
     pub compensate: Option<Box<Compensation>>,
 }
 
 /// A list. The step runs once for each of its items.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForEach {
     /// The template as it was written.
     pub written: String,
-    /// The reference to the list.
     pub list: Reference,
 }
 
 /// The call that undoes a step.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compensation {
-    /// The tool, as `set.name`.
     pub tool: ToolName,
-    /// The parameters as they were written.
     pub parameters: Arc<Value>,
-    /// The parsed parameters.
     pub template: Template,
-    /// Retries, timeouts and error handling.
     pub policy: StepPolicy,
 }
 
 /// The call of a step, or of a part of one.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Copy, Debug)]
 pub struct Callee<'a> {
-    /// The tool, as `set.name`.
     pub tool: &'a ToolName,
-    /// The way in which the call is carried out.
     pub kind: StepKind,
-    /// The parsed parameters.
     pub template: &'a Template,
-    /// Retries, timeouts and error handling.
     pub policy: &'a StepPolicy,
 }
 
 /// A part of an output, and the variable that it fills.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputMapping {
-    /// The path as it was written.
     pub written: String,
-    /// The parsed path.
     pub path: Path,
-    /// The variable.
     pub variable: Arc<str>,
 }
 
 /// The way in which a step is carried out.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepKind {
-    /// A tool call.
     Call,
     /// `flow.sleep`: the machine waits for a time.
     Sleep,
     /// `flow.wait`: the machine waits for a signal.
     Wait,
-    /// The execution of another plan.
     Plan(PlanId),
 }
 
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl ToolExecution {
     /// Returns `true` if the step waits for a person or a signal before its call.
     pub fn must_wait_first(&self) -> bool {
@@ -163,7 +145,6 @@ impl ToolExecution {
         (!matches!(self.kind, StepKind::Plan(_))).then_some(&self.tool)
     }
 
-    /// Returns the call of a part of the step.
     pub fn call_of_part(&self, part: Part) -> Callee<'_> {
         match &self.compensate {
             Some(undo) if part.undo => Callee {
@@ -193,8 +174,8 @@ impl StepKind {
     }
 }
 
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl Plan {
-    /// Returns the purpose and origin of the plan.
     pub fn info(&self) -> &PlanInfo {
         &self.about
     }
@@ -212,7 +193,6 @@ impl Plan {
         self
     }
 
-    /// Returns the plan's id.
     pub fn id(&self) -> PlanId {
         self.about.id
     }
@@ -222,17 +202,14 @@ impl Plan {
         &self.steps
     }
 
-    /// Returns a step by its number.
     pub fn step(&self, number: StepNumber) -> &ToolExecution {
         &self.steps[number.get()]
     }
 
-    /// Returns the number of the step `id`.
     pub fn step_number(&self, id: &StepId) -> Option<StepNumber> {
         self.numbers.get(id).copied()
     }
 
-    /// Returns the steps that depend on a step.
     pub fn dependents(&self, number: StepNumber) -> &[StepNumber] {
         &self.dependents[number.get()]
     }
@@ -244,7 +221,6 @@ impl Plan {
         })
     }
 
-    /// Returns the plans that the plan executes.
     pub fn sub_plans(&self) -> impl Iterator<Item = PlanId> {
         self.steps.iter().filter_map(|step| match step.kind {
             StepKind::Plan(id) => Some(id),
@@ -257,7 +233,6 @@ impl Plan {
         &self.variables
     }
 
-    /// Returns the diagnostics for the plan's author.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics
     }

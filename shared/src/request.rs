@@ -6,26 +6,24 @@ use serde_json::Value;
 use crate::{clock::Timestamp, id::RequestId};
 
 /// A query and its time.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// The id that plans, executions and transcripts refer to.
     pub id: RequestId,
-    /// The query in words.
     pub query: String,
-    /// The time of the query.
     #[serde(with = "chrono::serde::ts_microseconds")]
     pub created_at: Timestamp,
 }
 
 /// A record of planning: candidates, prompts, replies or diagnostics.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TranscriptEntry {
-    /// The time of the entry.
     #[serde(with = "chrono::serde::ts_microseconds")]
     pub at: Timestamp,
     /// The kind: `query`, `candidates`, `draft`, `diagnostics`, `plan` or `error`.
     pub kind: String,
-    /// The content.
     pub content: Value,
 }
 

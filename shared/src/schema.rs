@@ -28,13 +28,11 @@ use self::{
 
 /// Evaluations that one check may take, apart from those for the parts of the value.
 const EVALUATIONS: u64 = 1_000_000;
-/// Further evaluations for each part of the value.
 const PER_PART: u64 = 32;
 /// Like [`EVALUATIONS`], while errors are collected. Each evaluation may leave an error in memory.
 const ERROR_EVALUATIONS: u64 = 100_000;
 /// Like [`PER_PART`], while errors are collected.
 const ERRORS_PER_PART: u64 = 4;
-/// Evaluations that all checks of one plan may take together.
 const PLAN_EVALUATIONS: u64 = 100_000_000;
 /// Time limit of one check. The limits on evaluations keep checks far below it.
 const TIME: Duration = Duration::from_secs(5);
@@ -52,12 +50,9 @@ const PLAIN_BYTES: usize = 64 << 10;
 const PLAIN_PARTS: u64 = 5_000;
 /// Limit on nesting for a check without a meter. Each level is evaluated again to collect errors.
 const PLAIN_NESTING: usize = 3;
-/// Schemas that are compiled on the caller's thread.
 const QUICK_SCHEMAS: usize = 1_000;
-/// Patterns that are compiled on the caller's thread.
 const QUICK_PATTERNS: usize = 32;
 
-/// A compiled JSON Schema.
 #[derive(Clone)]
 pub struct Schema(Arc<Compiled>);
 
@@ -76,29 +71,24 @@ impl fmt::Debug for Schema {
     }
 }
 
-/// Evaluations that several checks may take together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     evaluations: u64,
 }
 
 impl Budget {
-    /// Makes the budget of a single check.
     pub fn for_check() -> Self {
         Self { evaluations: u64::MAX }
     }
 
-    /// Makes the budget of all checks of one plan.
     pub fn for_plan() -> Self {
         Self { evaluations: PLAN_EVALUATIONS }
     }
 }
 
-/// Evaluations that one check may take.
 #[derive(Clone, Copy)]
 struct Limit {
     fixed: u64,
-    /// For each part of the value.
     per_part: u64,
 }
 
@@ -121,37 +111,28 @@ pub fn find_large_patterns(schema: &Value, left: &mut usize) -> Vec<String> {
     patterns::find_unusable(schema, figures.pattern_bytes(), left)
 }
 
-/// One violation of a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaViolation {
     /// The place in the value, as a JSON pointer such as `/tags/0`.
     pub at: String,
-    /// The message for people.
     pub message: String,
-    /// The kind of violation.
     pub kind: ViolationKind,
     /// Set if the violation depends on the result of an `if` in the schema.
     pub is_conditional: bool,
 }
 
-/// The kind of a violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ViolationKind {
-    /// A required property is missing.
     Missing {
-        /// The property's name.
         property: String,
     },
     /// The value has properties that the schema does not allow.
     Unexpected {
-        /// The properties' names.
         properties: Vec<String>,
     },
-    /// The value has the wrong type.
     Type,
     /// The check was stopped because it takes too long. The value counts as invalid.
     Unchecked,
-    /// Anything else.
     Other,
 }
 
@@ -167,7 +148,6 @@ pub fn fill_defaults(schema: &Value, value: &mut Value) {
     }
 }
 
-/// The maximum number of misfits in one report.
 const MISFITS: usize = 20;
 /// The maximum number of errors that are examined for one report.
 const ERRORS: usize = 1_000;
@@ -175,7 +155,6 @@ const ERRORS: usize = 1_000;
 const SHOWN_PARTS: u64 = 500;
 
 impl Schema {
-    /// Compiles a schema, or returns a message. Never fetches anything.
     pub fn new(schema: &Value) -> Result<Self, String> {
         let figures = cost::measure_schema(schema)?;
         let is_quick = figures.schemas <= QUICK_SCHEMAS && figures.patterns <= QUICK_PATTERNS;
@@ -208,12 +187,10 @@ impl Schema {
         self.is_valid_within(value, &mut Budget::for_check())
     }
 
-    /// Checks `value` and charges the evaluations to `budget`.
     pub fn is_valid_within(&self, value: &Value, budget: &mut Budget) -> bool {
         self.check_value(value, budget).unwrap_or(false)
     }
 
-    /// Returns all violations, up to a limit.
     pub fn misfits(&self, value: &Value) -> Vec<SchemaViolation> {
         self.violations_where(value, &mut Budget::for_check(), |_| true)
     }
@@ -242,7 +219,6 @@ impl Schema {
         Some(complaint).filter(|text| !text.is_empty())
     }
 
-    /// Checks a value. Returns a message if the check could not finish.
     fn check_value(&self, value: &Value, budget: &mut Budget) -> Result<bool, String> {
         if let Some(plain) = self.plain_for(value) {
             return Ok(plain.is_valid(value));
@@ -267,7 +243,7 @@ impl Schema {
         }
         let limit = Limit { fixed: ERROR_EVALUATIONS, per_part: ERRORS_PER_PART };
         self.check_metered(value, budget, limit, find).unwrap_or_else(|_| {
-            let why = "it does not fit the schema (there is too much to say why)";
+            let why = "it does not fit the schema (the reasons are too long to list)";
             let misfit = SchemaViolation::of_whole(ViolationKind::Other, why.to_owned());
             Some(misfit).into_iter().filter(keep).collect()
         })
@@ -349,7 +325,6 @@ impl Compiled {
     }
 }
 
-/// Builds a validator whose patterns each compile to at most `bytes`.
 fn build(schema: &Value, bytes: usize) -> Result<Validator, String> {
     let patterns = PatternOptions::fancy_regex();
     let patterns = patterns.backtrack_limit(BACKTRACKS).size_limit(bytes).dfa_size_limit(bytes);
@@ -410,7 +385,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_that_does_not_fit_is_named() {
+    fn a_violation_is_reported_for_each_value_that_does_not_fit() {
         let schema = json!({
             "type": "object",
             "properties": { "a": { "type": "integer" }, "b": { "type": "string" } },
@@ -484,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_is_none_is_refused() {
+    fn an_invalid_schema_is_rejected() {
         let err = Schema::new(&json!({ "properties": { "a": "string" } })).unwrap_err();
         assert!(err.contains("string"), "{err}");
     }

@@ -120,7 +120,6 @@ pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors {
     /// show.
     async fn shared_time(&self) -> Result<Timestamp, StoreError>;
 
-    /// Returns the hints that wake readers in this process.
     fn hints(&self) -> &Hints;
 }
 
@@ -143,14 +142,12 @@ pub trait Log: fmt::Debug + Send + Sync {
     /// dropped, because its execution was removed.
     async fn put_head(&self, head: ExecutionHead) -> Result<(), StoreError>;
 
-    /// Returns the first heads that a query selects, in the order of the query.
     async fn find_heads(
         &self,
         query: HeadQuery,
         most: usize,
     ) -> Result<Vec<ExecutionHead>, StoreError>;
 
-    /// Starts or renews a worker's lease.
     async fn renew_lease(&self, lease: Lease) -> Result<(), StoreError>;
 
     /// Ends a worker. Its executions and permits are free at once.
@@ -175,7 +172,6 @@ pub trait Inbox: fmt::Debug + Send + Sync {
     /// [`limits::INBOX_BYTES`].
     async fn list_commands(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError>;
 
-    /// Removes commands that have been handled.
     async fn remove_commands(&self, commands: Vec<CommandId>) -> Result<(), StoreError>;
 }
 
@@ -199,13 +195,11 @@ pub trait Permits: fmt::Debug + Send + Sync {
     async fn release_permits(&self, permits: Vec<Permit>) -> Result<(), StoreError>;
 }
 
-/// Keeps requests, plans, transcripts and heads.
 #[async_trait]
 pub trait Documents: fmt::Debug + Send + Sync {
     /// Stores a new request. Fails with [taken](StoreError::Taken) if its id exists.
     async fn put_request(&self, request: &Request) -> Result<(), StoreError>;
 
-    /// Returns a request.
     async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError>;
 
     /// Lists requests, newest first.
@@ -215,7 +209,6 @@ pub trait Documents: fmt::Debug + Send + Sync {
         page: &Page,
     ) -> Result<Listing<Request>, StoreError>;
 
-    /// Appends entries to the transcript of a request.
     async fn add_transcript(
         &self,
         id: RequestId,
@@ -234,7 +227,6 @@ pub trait Documents: fmt::Debug + Send + Sync {
     /// request, exists.
     async fn put_plan(&self, plan: &Plan) -> Result<(), StoreError>;
 
-    /// Returns a plan.
     async fn plan(&self, id: PlanId) -> Result<Option<Arc<Plan>>, StoreError>;
 
     /// Lists plans, newest first.
@@ -244,7 +236,6 @@ pub trait Documents: fmt::Debug + Send + Sync {
         page: &Page,
     ) -> Result<Listing<PlanVersion>, StoreError>;
 
-    /// Returns the head of an execution.
     async fn head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, StoreError>;
 
     /// Lists heads, newest first.
@@ -258,7 +249,6 @@ pub trait Documents: fmt::Debug + Send + Sync {
 /// Keeps small documents by kind and name.
 #[async_trait]
 pub trait KeyValue: fmt::Debug + Send + Sync {
-    /// Returns the record with a name.
     async fn find_record(&self, kind: RecordKind, name: &str)
     -> Result<Option<Record>, StoreError>;
 
@@ -292,7 +282,6 @@ pub trait KeyValue: fmt::Debug + Send + Sync {
 /// A model's vector of a text never changes, so a store keeps the first one.
 #[async_trait]
 pub trait Vectors: fmt::Debug + Send + Sync {
-    /// Returns the stored vectors, in the order of the texts.
     async fn find_vectors(
         &self,
         model: &str,
@@ -322,7 +311,6 @@ pub async fn shared_clock(store: &dyn Store) -> Result<SteadyClock, StoreError> 
 /// Encoded events to append to one log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Append {
-    /// The execution.
     pub execution: ExecutionId,
     /// The required end of the log.
     pub after: Seq,
@@ -334,31 +322,24 @@ pub struct Append {
     pub heard: Vec<CommandId>,
 }
 
-/// Consecutive events of one log, as a store keeps them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventDocument {
-    /// The position of the first event.
     pub first: Seq,
-    /// The number of events.
     pub len: usize,
-    /// The events, as [`event::encode_events`] writes them.
     pub json: String,
 }
 
 impl Append {
-    /// Encodes consecutive events.
     pub fn new(execution: ExecutionId, after: Seq, events: &[RecordedEvent]) -> Self {
         let mut documents = Vec::with_capacity(1);
         encode_documents(after.next(), events, &mut documents);
         Self { execution, after, documents, head: None, heard: Vec::new() }
     }
 
-    /// Returns the end of the log after the append.
     pub fn end(&self) -> Seq {
         self.documents.last().map_or(self.after, EventDocument::last)
     }
 
-    /// Refuses an append that no store can write.
     pub fn check(&self) -> Result<(), StoreError> {
         let largest =
             self.documents.iter().map(|document| document.json.len()).max().unwrap_or_default();
@@ -368,13 +349,11 @@ impl Append {
         Ok(())
     }
 
-    /// Returns the number of bytes to write.
     pub fn bytes(&self) -> usize {
         self.documents.iter().map(|document| document.json.len()).sum()
     }
 }
 
-/// Splits events into documents that are small enough.
 fn encode_documents(first: Seq, events: &[RecordedEvent], documents: &mut Vec<EventDocument>) {
     let json = event::encode_events(events);
     if json.len() <= limits::APPEND_BYTES || events.len() == 1 {
@@ -387,12 +366,10 @@ fn encode_documents(first: Seq, events: &[RecordedEvent], documents: &mut Vec<Ev
 }
 
 impl EventDocument {
-    /// Returns the position of the last event.
     pub fn last(&self) -> Seq {
         Seq(self.first.0 + self.len as u64 - 1)
     }
 
-    /// Returns the events.
     pub fn decode(&self, id: ExecutionId) -> Result<Vec<RecordedEvent>, StoreError> {
         let events = event::decode_events(self.first, &self.json)
             .map_err(|err| StoreError::corrupt(id, format!("event {}: {err}", self.first)))?;
@@ -409,30 +386,21 @@ impl EventDocument {
 /// It is a cache of the log: it may be behind the log, but never ahead of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutionHead {
-    /// The execution.
     pub execution: ExecutionId,
-    /// The request that it belongs to.
     pub request: RequestId,
-    /// The plan that it runs.
     pub plan: PlanId,
-    /// The state that people see.
     pub state: ExecutionState,
-    /// The time of creation.
     pub created_at: Timestamp,
     /// The position in the log that this head was made at.
     pub seq: Seq,
-    /// The number of the last claim.
     pub epoch: Epoch,
-    /// The worker that owns the execution.
     pub owner: Option<WorkerId>,
     /// The time when a worker should claim it, if it has no owner. `None` if only a command can
     /// continue it.
     pub due: Option<Timestamp>,
     /// The priority. Higher ones are claimed first.
     pub priority: i32,
-    /// The time when the execution finished.
     pub finished_at: Option<Timestamp>,
-    /// The parent execution, if it is a child.
     pub parent: Option<ExecutionId>,
     /// Set if the execution [needs a person](Execution::needs_person). A child's need does not
     /// count for its parent's head.
@@ -478,11 +446,8 @@ impl ExecutionHead {
 /// A worker's right to the executions that it claimed, for a limited time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The worker.
     pub worker: WorkerId,
-    /// The name of the worker's machine, for people.
     pub node: String,
-    /// The end of the lease.
     pub until: Timestamp,
 }
 
@@ -494,7 +459,7 @@ mod tests {
     use crate::event::Event;
 
     #[test]
-    fn events_larger_than_a_document_are_refused() {
+    fn an_event_larger_than_a_document_is_rejected() {
         let append = |bytes| {
             let json = "x".repeat(bytes);
             let document = EventDocument { first: Seq(1), len: 1, json };

@@ -22,42 +22,31 @@ use crate::{
 /// A parsed JSON value whose placeholders are resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Template {
-    /// A value without placeholders.
     Literal(Arc<Value>),
     /// A string that is one whole reference. The value replaces it and keeps its type.
     Whole(Reference),
-    /// A string that contains references.
     Text(Vec<Part>),
-    /// An array that contains a reference at any depth.
     Array(Vec<Template>),
     /// An object that contains a reference at any depth.
     Object(Vec<(String, Template)>),
 }
 
-/// A part of a string.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
-    /// Literal text.
     Literal(String),
-    /// A reference to a value.
     Reference(Reference),
 }
 
-/// A reference: the content of one pair of braces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reference {
-    /// The value to read from.
     pub target: Target,
-    /// The path inside that value.
     pub path: Path,
     /// The braces and their content, as written. Stays in the result if there is no value.
     pub text: Arc<str>,
 }
 
-/// The value that a reference reads from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// The output of a step.
     Step(StepNumber),
     /// A variable, filled by output mappings.
     Variable(Arc<str>),
@@ -69,9 +58,7 @@ pub enum Target {
     Index,
 }
 
-/// Resolves names in templates and conditions.
 pub trait ResolveNames {
-    /// Returns the step whose id is `name`.
     fn step(&self, name: &str) -> Option<StepNumber>;
 
     /// Returns the step that uses the tool `name`, if exactly one does. Called only if no step has
@@ -79,22 +66,17 @@ pub trait ResolveNames {
     fn tool(&self, name: &str) -> Option<StepNumber>;
 }
 
-/// Supplies the values of references.
 pub trait LookUpValues {
-    /// Returns the value of `target`, if it has one.
     fn value(&self, target: &Target) -> Option<&Value>;
 }
 
-/// An error in a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateError {
     /// The place in the value: `.authorId`, `.tags[0]`, or an empty string for the value itself.
     pub at: String,
-    /// The kind of error.
     pub kind: TemplateErrorKind,
 }
 
-/// The kind of error in a template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateErrorKind {
     /// The content of the braces is not a path.
@@ -102,7 +84,6 @@ pub enum TemplateErrorKind {
     Invalid {
         /// The braces and their content.
         text: String,
-        /// The problem with the path.
         why: PathError,
     },
     /// The path starts with an unknown name.
@@ -110,15 +91,12 @@ pub enum TemplateErrorKind {
     Unknown {
         /// The braces and their content.
         text: String,
-        /// The first name of the path.
         name: String,
     },
 }
 
-/// A rendered value, and the references that had no value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rendered {
-    /// The value, in which placeholders are filled.
     pub value: Value,
     /// The templates that had no value. They are in the result as written.
     pub unresolved: Vec<Arc<str>>,
@@ -136,7 +114,6 @@ impl Template {
         Ok(Parser::parse(value, names)?.unwrap_or_else(|| Self::literal(value.clone())))
     }
 
-    /// Parses a shared value. A value without placeholders is not copied.
     pub fn parse_shared(
         value: &Arc<Value>,
         names: &dyn ResolveNames,
@@ -148,7 +125,6 @@ impl Template {
         Self::Literal(Arc::new(value))
     }
 
-    /// Calls `visit` with every reference.
     pub fn visit_references(&self, visit: &mut dyn FnMut(&Reference)) {
         match self {
             Self::Literal(_) => (),
@@ -287,7 +263,6 @@ enum PlaceSegment<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// Parses a value. Returns `None` if it contains no braces.
     fn parse(
         value: &'a Value,
         names: &'a dyn ResolveNames,
@@ -410,7 +385,6 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Returns `true` if any string in the value contains `{{`.
 pub fn has_braces(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains("{{"),

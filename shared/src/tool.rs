@@ -32,21 +32,15 @@ pub enum Effect {
 }
 
 /// The definition of a tool.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDefinition {
-    /// The name from its source.
     pub name: ToolName,
-    /// The toolset that the tool belongs to.
     pub set: ToolSetName,
-    /// The description for people and models.
     pub description: String,
-    /// The JSON Schema of the parameters.
     pub input_schema: Value,
-    /// The JSON Schema of the output, if known.
     pub output_schema: Option<Value>,
-    /// The effect of a second call.
     pub effect: Effect,
-    /// Example requests of people who want this tool.
     pub examples: Vec<String>,
     /// Set if the tool can be called. Others are known for selection only.
     pub is_callable: bool,
@@ -101,13 +95,12 @@ pub fn set_prefix(name: &str) -> Option<&str> {
     name.split_once('.').map(|(set, _)| set)
 }
 
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl<T: Copy + Ord> ToolNames<T> {
-    /// Makes an empty index for the given sets.
     pub fn for_sets(sets: impl IntoIterator<Item = ToolSetName>) -> Self {
         Self { sets: sets.into_iter().collect(), meanings: BTreeMap::new() }
     }
 
-    /// Returns the sets.
     pub fn sets(&self) -> &BTreeSet<ToolSetName> {
         &self.sets
     }
@@ -146,7 +139,6 @@ impl<T: Copy + Ord> ToolNames<T> {
         self.meanings.entry(name).and_modify(|known| *known = new.min(*known)).or_insert(new);
     }
 
-    /// Returns the position of the tool with a name.
     pub fn get(&self, name: &str) -> Option<T> {
         self.find(name).map(|(_, at)| at)
     }
@@ -175,18 +167,13 @@ impl<T: Copy + Ord> ToolNames<T> {
 #[serde(transparent)]
 pub struct ErrorCode(Cow<'static, str>);
 
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl ErrorCode {
-    /// The tool reported a failure.
     pub const FAILED: Self = Self(Cow::Borrowed("tool.failed"));
-    /// The tool took too long.
     pub const TIMEOUT: Self = Self(Cow::Borrowed("tool.timeout"));
-    /// The call was cancelled.
     pub const CANCELLED: Self = Self(Cow::Borrowed("tool.cancelled"));
-    /// The tool could not be reached.
     pub const UNAVAILABLE: Self = Self(Cow::Borrowed("tool.unavailable"));
-    /// The tool's set is switched off.
     pub const INACTIVE: Self = Self(Cow::Borrowed("tool.inactive"));
-    /// The rendered parameters do not fit the tool's schema.
     pub const INVALID_PARAMETERS: Self = Self(Cow::Borrowed("tool.invalid_parameters"));
     /// The output is larger than a log should keep.
     pub const OUTPUT_TOO_LARGE: Self = Self(Cow::Borrowed("tool.output_too_large"));
@@ -194,19 +181,15 @@ impl ErrorCode {
     pub const OUTCOME_UNKNOWN: Self = Self(Cow::Borrowed("tool.outcome_unknown"));
     /// A template had no value, and templates are strict.
     pub const UNRESOLVED: Self = Self(Cow::Borrowed("template.unresolved"));
-    /// A person refused the step.
     pub const REJECTED: Self = Self(Cow::Borrowed("step.rejected"));
     /// The value that a step should repeat for is not a list.
     pub const NOT_A_LIST: Self = Self(Cow::Borrowed("step.not_a_list"));
-    /// The execution's deadline passed.
     pub const DEADLINE: Self = Self(Cow::Borrowed("execution.deadline"));
 
-    /// Makes a code that a user chose.
     pub fn custom(code: String) -> Self {
         Self(Cow::Owned(code))
     }
 
-    /// Returns the code as a string.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -233,10 +216,10 @@ impl fmt::Debug for ErrorCode {
 }
 
 /// The error of a call.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct ToolError {
-    /// The error code.
     pub code: ErrorCode,
     /// The message for people: the problem and the remedy.
     pub message: Arc<str>,
@@ -269,8 +252,8 @@ impl ToolError {
     /// Makes the error of a call with an unknown outcome. Adds a hint to `why`, unless it ends with
     /// the hint already.
     pub fn outcome_unknown(why: &str) -> Self {
-        let hint =
-            "whether the call took effect is unknown, it may yet happen: look before you retry";
+        let hint = "it is unknown whether the call took effect, and it may still do so: check \
+                    before you retry";
         if why.ends_with(hint) {
             return Self::new(ErrorCode::OUTCOME_UNKNOWN, why);
         }
@@ -358,15 +341,15 @@ mod tests {
         let once = ToolError::outcome_unknown("it broke off");
         let twice = ToolError::outcome_unknown(&once.message);
         assert_eq!(twice, once);
-        let expected = "tool.outcome_unknown: it broke off; whether the call took effect is unknown, it \
-                    may yet happen: look before you retry";
+        let expected = "tool.outcome_unknown: it broke off; it is unknown whether the call took \
+                        effect, and it may still do so: check before you retry";
         assert_eq!(once.to_string(), expected);
         let long = ToolError::outcome_unknown(&"x".repeat(2 * limits::MESSAGE_BYTES));
         assert_eq!(ToolError::outcome_unknown(&long.message), long);
     }
 
     #[test]
-    fn a_report_is_kept_as_small_as_a_log_wants_it() {
+    fn a_progress_report_is_shortened_for_the_log() {
         let kept = |progress, total: Option<f64>, message: Option<&str>| {
             Progress { progress, total, message: message.map(Into::into) }.kept()
         };
@@ -397,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_has_a_name_in_whatever_order_tools_are_added() {
+    fn a_shared_name_means_the_tool_of_the_earliest_set() {
         let tools = [
             tool("files", "file_tools.glob"),
             tool("a", "glob"),
@@ -431,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_set_leads_to_its_own_tools_or_nowhere() {
+    fn a_set_name_before_a_dot_means_only_tools_of_this_set() {
         let tools = [tool("m2", "m.b"), tool("m2", "x.m.c"), tool("m", "x.d"), tool("n", "m.d")];
         let meanings = |sets: &[&str]| {
             let mut names = ToolNames::for_sets(sets.iter().map(|set| set.parse().unwrap()));
@@ -446,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_not_qualified_twice() {
+    fn a_qualified_name_repeats_the_set_name_only_once() {
         let mut tool = tool("flow", "flow.echo");
         assert_eq!(tool.qualified_name().as_str(), "flow.echo");
         tool.name = "echo".parse().unwrap();

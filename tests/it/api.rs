@@ -1,27 +1,27 @@
-//! The API over real stores with a real worker, in process.
+//! The API in process, over real stores and with a real worker.
 
-mod again;
 mod blobs;
-mod bulk;
-mod computing;
+mod bulk_control;
+mod call_limits;
+mod compensations;
+mod compute;
+mod connecting_toolsets;
+mod controls;
 mod drafts;
-mod dry;
+mod dry_runs;
 mod errors;
 mod findings;
 mod json;
-mod life;
-mod limits;
 mod lists;
 mod loops;
-mod people;
-mod remembered;
-mod removed;
-mod saved;
+mod plan_cache;
+mod plan_life;
+mod pruning;
+mod retries;
+mod saved_plans;
 mod selection;
 mod sub_plans;
+mod subscriptions;
+mod test_api;
 mod toolkit;
 mod toolsets;
-mod undo;
-mod waiting;
-mod watching;
-mod world;

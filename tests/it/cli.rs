@@ -1,24 +1,24 @@
-//! The command line: the real binary, in a home of its own.
+//! The command line: the real binary in a folder of its own.
 
 mod access;
-mod begun;
-mod bombs;
-mod commands;
 mod executions;
+mod expensive_schemas;
 mod features;
 mod findings;
-pub(crate) mod home;
-mod hostile;
 mod interrupted;
-mod large;
+mod large_requests;
 mod login;
+mod read_only_commands;
+mod running_command;
+mod terminal_output;
+pub(crate) mod workspace;
 
+mod confirmations;
+mod large_outputs;
 mod mcp;
 mod models;
-mod outputs;
 mod plans;
 mod selection;
-mod serving;
-mod settling;
-mod steering;
+mod serve_and_worker;
+mod settle;
 mod toolsets;

@@ -1,11 +1,11 @@
-//! Confined commands: the real binary, on the kernel that is there.
+//! Confined commands: the real binary on the kernel of this machine.
 
-mod asked;
-mod endings;
 mod files;
-mod hidden;
-mod reach;
-mod secrets;
+mod hidden_files;
+mod isolation;
+mod process_ends;
+mod refusals;
+mod system_secrets;
 
 use std::{
     fs,
@@ -20,18 +20,18 @@ use shared::tool::ToolError;
 use tempfile::TempDir;
 use tests::{
     binary::faber,
-    toolset::{Connected, PATIENCE},
+    toolset::{Connected, MAX_WAIT},
 };
 use tokio::time::timeout;
 use toolbox::ToolContext;
 
-/// The tools of the system, confined to a folder of their own.
-struct World {
-    /// What is around the root, with a secret.
+/// The built-in system tools, confined to a folder.
+struct Sandbox {
+    /// The folder around the root. It contains a secret.
     folder: TempDir,
 }
 
-impl World {
+impl Sandbox {
     fn new() -> Self {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         fs::create_dir(folder.path().join("root")).unwrap();
@@ -56,7 +56,7 @@ impl World {
         self.call_with(Launcher::with_binary(faber().to_owned()), config, tool, parameters).await
     }
 
-    /// Calls `bash` where some files in the root are Faber's own.
+    /// Calls `bash` with some files of the root hidden.
     async fn bash_hiding(&self, hidden: &[&str], command: &str) -> Result<String, ToolError> {
         let launcher = self.hiding(hidden);
         self.call_with(launcher, SystemConfig::default(), "bash", json!({ "command": command }))
@@ -64,7 +64,7 @@ impl World {
     }
 
     fn hiding(&self, hidden: &[&str]) -> Launcher {
-        let hidden = hidden.iter().map(|it| self.root().join(it)).collect();
+        let hidden = hidden.iter().map(|name| self.root().join(name)).collect();
         Launcher::with_binary(faber().to_owned()).with_hidden(hidden)
     }
 
@@ -76,18 +76,20 @@ impl World {
         parameters: Value,
     ) -> Result<String, ToolError> {
         let tools = tools(&self.root(), config, launcher).unwrap();
-        let tool = tools.iter().find(|it| it.definition().name.as_str() == tool).unwrap();
+        let tool =
+            tools.iter().find(|candidate| candidate.definition().name.as_str() == tool).unwrap();
         let value = tool.call(Arc::new(parameters), ToolContext::detached()).await?;
         Ok(value.as_str().unwrap().to_owned())
     }
 
-    /// Starts a command in the background where some files in the root are Faber's own.
+    /// Starts a background command with some files of the root hidden.
     async fn start_in_the_background(&self, hidden: &[&str]) -> Result<String, ToolError> {
         let (launcher, config) = (self.hiding(hidden), SystemConfig::default());
         self.call_with(launcher, config, "bash_background", json!({ "command": "true" })).await
     }
 
-    /// Does so until it is refused at once: on a busy machine it may seem to go on.
+    /// Repeats a background command until it is refused at once, because on a busy machine it may
+    /// seem to run.
     async fn refused_in_the_background(&self, hidden: &[&str]) -> ToolError {
         let refused = async {
             loop {
@@ -96,7 +98,7 @@ impl World {
                 }
             }
         };
-        timeout(PATIENCE, refused).await.expect("it is refused")
+        timeout(MAX_WAIT, refused).await.expect("the command is refused")
     }
 
     async fn bash(&self, command: &str) -> Result<String, ToolError> {
@@ -114,14 +116,14 @@ impl World {
     }
 }
 
-/// Says what a command must have met: a refusal where the kernel knows how, its success elsewhere.
-fn expect_refused(result: Result<String, ToolError>, is_held: bool) {
+/// Expects a refusal if the kernel supports it, and success otherwise.
+fn expect_refusal_if(result: Result<String, ToolError>, is_held: bool) {
     match result {
         Err(err) if is_held => {
             let text = err.message.to_lowercase();
             let is_refusal = ["permission denied", "not permitted", "read-only file system"]
                 .iter()
-                .any(|it| text.contains(it));
+                .any(|reason| text.contains(reason));
             assert!(is_refusal, "{err}");
         }
         Ok(_) if !is_held => (),
@@ -129,12 +131,13 @@ fn expect_refused(result: Result<String, ToolError>, is_held: bool) {
     }
 }
 
-/// What a command is to do, as the launcher tells it, and where it runs: for a shell, with the
-/// caller that `caller` says.
-fn order(confinement: &Confinement, hidden: Vec<PathBuf>, caller: &str) -> String {
+/// Returns the instruction of the launcher to the binary, as a shell argument. `caller` is the
+/// process id of the caller.
+fn confinement_order(confinement: &Confinement, hidden: Vec<PathBuf>, caller: &str) -> String {
     let launcher = Launcher::with_binary(faber().to_owned()).with_hidden(hidden);
     let command = launcher.confined_command(confinement, Lifetime::Watched, "sh".as_ref()).unwrap();
-    let order = command.as_std().get_envs().find(|it| it.0 == "FABER_CONFINED").unwrap();
+    let order =
+        command.as_std().get_envs().find(|variable| variable.0 == "FABER_CONFINED").unwrap();
     let order = order.1.unwrap().to_str().unwrap();
     order.replace(&format!("\"caller\":{}", std::process::id()), &format!("\"caller\":{caller}"))
 }

@@ -1,209 +1,239 @@
-//! Nothing is lost: the real binary, killed and frozen at seeded moments while clients start
-//! executions, follow them and come back.
+//! Kills and freezes the real binary at seeded moments while clients start and follow executions.
 //!
-//! Afterwards the log, what clients were told, and a ledger that the tools themselves keep must
-//! agree. Many more crashes: `FABER_CRASH_ROUNDS=500`; other ones: `FABER_CRASH_SEED=7`.
-#![expect(clippy::print_stderr, reason = "figures are for whoever watches")]
+//! Afterwards the logs, the events that clients received, and a ledger that the tools write must
+//! agree. `FABER_CRASH_ROUNDS=500` crashes more often, `FABER_CRASH_SEED=7` at other moments.
+#![expect(clippy::print_stderr, reason = "prints the figures of the run")]
 
-mod check;
-mod home;
-mod http;
+mod api_client;
+mod log_checker;
 mod plans;
-mod scene;
+mod shared_run;
+mod workspace;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use graphql::store::open_store;
+use engine::store::open_store;
 use shared::{
     event::{Event, RecordedEvent},
     id::{ExecutionId, Seq, WorkerId},
     store::{ExecutionFilter, Page, Store},
 };
-use tests::{faulty::Dice, toolset::PATIENCE};
+use tests::{faulty::Dice, toolset::MAX_WAIT};
 use tokio::{
     task::JoinSet,
     time::{interval, timeout},
 };
 
 use self::{
-    check::{Figures, Kept, check, notices_forgeries},
-    home::{Home, Process},
-    scene::{Scene, Story},
+    log_checker::{Figures, StoredExecution, assert_forgeries_are_found, check},
+    shared_run::{ClientRecord, SharedRun},
+    workspace::{Process, Workspace},
 };
 use crate::mongod::Mongod;
 
-/// Crashes in each test; more take longer.
+/// Crashes in each test.
 const ROUNDS: u64 = 8;
-/// Clients at once.
 const CLIENTS: u64 = 6;
-/// The most that clients are told between two crashes.
-const TOLD: u64 = 120;
-/// What clients are told before it is certain that something runs.
-const RUNNING: u64 = 2 * CLIENTS;
-/// The longest time between two crashes, in milliseconds.
-const CALM_MS: u64 = 900;
-/// The longest that a server lives which does not even come to listen, in milliseconds.
-const STILLBORN_MS: u64 = 150;
+/// Most events that clients receive between two crashes.
+const MAX_EVENTS: u64 = 120;
+/// Events that clients must receive before something runs for certain.
+const EVENTS_WHEN_RUNNING: u64 = 2 * CLIENTS;
+/// Longest time between two crashes, in milliseconds.
+const MAX_PAUSE_MS: u64 = 900;
+/// Longest life of a server that is killed before it listens, in milliseconds.
+const MAX_EARLY_LIFE_MS: u64 = 150;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_server_loses_nothing() {
-    let home = Home::with_file();
-    let figures = survive(&home, number("FABER_CRASH_SEED").unwrap_or(1)).await;
-    accept(&figures);
+async fn a_server_killed_again_and_again_loses_no_event_on_sqlite() {
+    let workspace = Workspace::with_sqlite();
+    let figures =
+        run_with_kills(&workspace, number_from_env("FABER_CRASH_SEED").unwrap_or(1)).await;
+    assert_accepted(&figures);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_server_loses_nothing_on_mongod() {
-    let home = Home::with_store(Mongod::shared().await.fresh_url());
-    let figures = survive(&home, number("FABER_CRASH_SEED").unwrap_or(2)).await;
-    accept(&figures);
+async fn a_server_killed_again_and_again_loses_no_event_on_mongodb() {
+    let workspace = Workspace::with_store(Mongod::shared().await.fresh_url());
+    let figures =
+        run_with_kills(&workspace, number_from_env("FABER_CRASH_SEED").unwrap_or(2)).await;
+    assert_accepted(&figures);
 }
 
-/// Two processes take turns at being frozen for longer than their lease, while the other takes
-/// over; thawed, each believes for a moment that nothing has happened.
+/// Two processes are frozen in turn, longer than their lease, while the other takes over. After the
+/// thaw each still believes that it owns its executions.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_frozen_process_does_no_harm_on_mongod() {
-    let home = Home::with_store(Mongod::shared().await.fresh_url());
-    let dice = Dice::new(number("FABER_CRASH_SEED").unwrap_or(3));
-    let store = open_store(home.store()).await.unwrap();
-    let (server, address) = home.serve().await;
-    let worker = home.work().await;
-    let scene = Scene::new(address);
-    let crowd = scene.crowd(CLIENTS, 3);
-    let freezes = number("FABER_CRASH_ROUNDS").unwrap_or(ROUNDS).div_ceil(2);
+async fn a_process_frozen_beyond_its_lease_repeats_no_effect() {
+    let workspace = Workspace::with_store(Mongod::shared().await.fresh_url());
+    let dice = Dice::new(number_from_env("FABER_CRASH_SEED").unwrap_or(3));
+    let store = open_store(workspace.store()).await.unwrap();
+    let (server, address) = workspace.start_server().await;
+    let worker = workspace.start_worker().await;
+    let run = SharedRun::new(address);
+    let clients = run.spawn_clients(CLIENTS, 3);
+    let freezes = number_from_env("FABER_CRASH_ROUNDS").unwrap_or(ROUNDS).div_ceil(2);
     for _ in 0..freezes {
         for process in [&server, &worker] {
-            scene.proceed(RUNNING, PATIENCE).await;
-            let told = 1 + dice.below(TOLD);
-            scene.proceed(told, Duration::from_millis(dice.below(CALM_MS))).await;
-            freeze(process, &*store, &scene.open()).await;
+            run.wait_for_events(EVENTS_WHEN_RUNNING, MAX_WAIT).await;
+            let events = 1 + dice.below(MAX_EVENTS);
+            run.wait_for_events(events, Duration::from_millis(dice.below(MAX_PAUSE_MS))).await;
+            freeze_until_taken_over(process, &*store, &run.open()).await;
         }
     }
-    let figures = end(&home, &scene, server, closed(&home, &scene, crowd).await).await;
-    worker.end().await;
+    let figures = finish_and_check(
+        &workspace,
+        &run,
+        server,
+        wait_for_clients(&workspace, &run, clients).await,
+    )
+    .await;
+    worker.drain().await;
     eprintln!("{freezes} freezes of each of two processes: {figures:?}");
-    accept(&figures);
+    assert_accepted(&figures);
 }
 
-/// Freezes a process until others have taken all that it had.
-async fn freeze(process: &Process, store: &dyn Store, open: &[String]) {
+/// Freezes a process until other workers own all its executions.
+async fn freeze_until_taken_over(process: &Process, store: &dyn Store, open: &[String]) {
     process.signal("-STOP");
     let mut owners = Vec::new();
     for id in open {
         let id = id.parse().unwrap();
-        owners.push((id, owner(store, id).await));
+        owners.push((id, read_owner(store, id).await));
     }
     let taken = async {
         let mut poll = interval(Duration::from_millis(20));
         for (id, before) in owners {
-            // Those that the other one has come to their end.
-            while !is_over(store, id).await && owner(store, id).await == before {
+            // The other process may have finished them.
+            while !is_finished(store, id).await && read_owner(store, id).await == before {
                 poll.tick().await;
             }
         }
     };
-    timeout(PATIENCE, taken).await.expect("others take over");
+    timeout(MAX_WAIT, taken).await.expect("another worker takes over");
     process.signal("-CONT");
 }
 
-async fn owner(store: &dyn Store, id: ExecutionId) -> Option<WorkerId> {
-    let log = read(store, id).await;
-    let claims = log.iter().filter_map(|it| match &it.event {
+async fn read_owner(store: &dyn Store, id: ExecutionId) -> Option<WorkerId> {
+    let log = read_log(store, id).await;
+    let claims = log.iter().filter_map(|recorded| match &recorded.event {
         Event::Claimed(claimed) => Some(claimed.worker),
         _ => None,
     });
     claims.fold(None, |_, claimer| Some(claimer))
 }
 
-async fn is_over(store: &dyn Store, id: ExecutionId) -> bool {
-    read(store, id).await.last().is_some_and(|it| it.event.is_last())
+async fn is_finished(store: &dyn Store, id: ExecutionId) -> bool {
+    read_log(store, id).await.last().is_some_and(|recorded| recorded.event.is_last())
 }
 
-/// Kills the server again and again, and returns what came of it.
-async fn survive(home: &Home, seed: u64) -> Figures {
+/// Kills the server again and again. Returns the figures of the run.
+async fn run_with_kills(workspace: &Workspace, seed: u64) -> Figures {
     let dice = Dice::new(seed);
-    let rounds = number("FABER_CRASH_ROUNDS").unwrap_or(ROUNDS);
-    let (mut server, address) = home.serve().await;
-    let scene = Scene::new(address);
-    let crowd = scene.crowd(CLIENTS, seed);
+    let rounds = number_from_env("FABER_CRASH_ROUNDS").unwrap_or(ROUNDS);
+    let (mut server, address) = workspace.start_server().await;
+    let run = SharedRun::new(address);
+    let clients = run.spawn_clients(CLIENTS, seed);
     let mut kills = 0;
     for round in 0..rounds {
-        // Some crashes come before a server has done anything; on a slow machine all would.
+        // Odd rounds may kill a server that has done nothing. On a slow machine all would.
         if round % 2 == 0 {
-            scene.proceed(RUNNING, PATIENCE).await;
+            run.wait_for_events(EVENTS_WHEN_RUNNING, MAX_WAIT).await;
         }
-        scene.proceed(dice.below(TOLD), Duration::from_millis(dice.below(CALM_MS))).await;
+        run.wait_for_events(
+            dice.below(MAX_EVENTS),
+            Duration::from_millis(dice.below(MAX_PAUSE_MS)),
+        )
+        .await;
         server.kill().await;
         kills += 1;
         if dice.happens(250) {
-            home.stillborn(Duration::from_millis(dice.below(STILLBORN_MS))).await;
+            workspace.kill_early(Duration::from_millis(dice.below(MAX_EARLY_LIFE_MS))).await;
             kills += 1;
         }
         let address;
-        (server, address) = home.serve().await;
-        scene.moved(address);
+        (server, address) = workspace.start_server().await;
+        run.set_address(address);
     }
-    let figures = end(home, &scene, server, closed(home, &scene, crowd).await).await;
+    let figures =
+        finish_and_check(workspace, &run, server, wait_for_clients(workspace, &run, clients).await)
+            .await;
     eprintln!("{kills} kills: {figures:?}");
     figures
 }
 
-/// Waits for the end of everything, and shows what does not come to it.
-async fn closed(home: &Home, scene: &Scene, crowd: JoinSet<Vec<Story>>) -> Vec<Story> {
-    let open = match scene.close(crowd).await {
-        Ok(stories) => return stories,
+/// Waits for all clients. Prints the logs of executions that do not finish.
+async fn wait_for_clients(
+    workspace: &Workspace,
+    run: &SharedRun,
+    clients: JoinSet<Vec<ClientRecord>>,
+) -> Vec<ClientRecord> {
+    let open = match run.stop_and_wait(clients).await {
+        Ok(records) => return records,
         Err(open) => open,
     };
-    let store = open_store(home.store()).await.unwrap();
+    let store = open_store(workspace.store()).await.unwrap();
     for id in &open {
         let id = id.parse().unwrap();
         eprintln!("{:?}", store.head(id).await);
-        for recorded in read(&*store, id).await {
+        for recorded in read_log(&*store, id).await {
             eprintln!("{recorded:?}");
         }
     }
-    panic!("these do not end: {open:?}");
+    panic!("executions do not finish: {open:?}");
 }
 
-/// Asks the server once more for everything, ends it, and checks what it leaves behind.
-async fn end(home: &Home, scene: &Scene, server: Process, stories: Vec<Story>) -> Figures {
-    let mut wrongs = Vec::new();
-    for story in &stories {
-        let (again, kept) = scene.ask_again(story).await;
-        let id = &story.execution;
+/// Repeats every request, ends the server, and checks what it left behind.
+async fn finish_and_check(
+    workspace: &Workspace,
+    run: &SharedRun,
+    server: Process,
+    records: Vec<ClientRecord>,
+) -> Figures {
+    let mut violations = Vec::new();
+    for record in &records {
+        let (again, kept) = run.repeat_start(record).await;
+        let id = &record.execution;
         if again != *id {
-            wrongs.push(format!("{id} was acknowledged, and then {again} under the same key"));
+            violations.push(format!("{id} was acknowledged, then {again} under the same key"));
         }
-        if story.events != kept {
-            let same = story.events.iter().zip(&kept).take_while(|(told, kept)| told == kept);
-            let (same, told) = (same.count(), story.events.len());
-            let what = (story.events.get(same), kept.get(same));
-            wrongs.push(format!("{id}: told {told} events, kept {}: {what:?}", kept.len()));
+        if record.events != kept {
+            let same =
+                record.events.iter().zip(&kept).take_while(|(received, kept)| received == kept);
+            let (same, received) = (same.count(), record.events.len());
+            let what = (record.events.get(same), kept.get(same));
+            violations.push(format!(
+                "{id}: the client received {received} events, the log has {}: {what:?}",
+                kept.len()
+            ));
         }
     }
-    server.end().await;
-    let kept = everything(home).await;
-    let told: BTreeSet<String> = stories.iter().map(|it| it.execution.clone()).collect();
-    let stored: BTreeSet<String> = kept.iter().map(|it| it.id.to_string()).collect();
-    if told != stored {
-        wrongs.push(format!("acknowledged is {told:?}, stored is {stored:?}"));
+    server.drain().await;
+    let kept = read_executions(workspace).await;
+    let acknowledged: BTreeSet<String> =
+        records.iter().map(|record| record.execution.clone()).collect();
+    let stored: BTreeSet<String> = kept.iter().map(|head| head.id.to_string()).collect();
+    if acknowledged != stored {
+        violations.push(format!("acknowledged are {acknowledged:?}, stored are {stored:?}"));
     }
-    let ledger = home.ledger();
+    let ledger = workspace.ledger();
     let mut figures = check(&kept, &ledger);
-    notices_forgeries(&kept, &ledger);
-    figures.violations.extend(wrongs);
+    assert_forgeries_are_found(&kept, &ledger);
+    figures.violations.extend(violations);
     figures
 }
 
-/// Reads everything from the store, past every server.
-async fn everything(home: &Home) -> Vec<Kept> {
-    let store = open_store(home.store()).await.unwrap();
+/// Reads all executions from the store, without a server.
+async fn read_executions(workspace: &Workspace) -> Vec<StoredExecution> {
+    let store = open_store(workspace.store()).await.unwrap();
     let (mut kept, mut page) = (Vec::new(), Page { first: 100, after: None });
     loop {
         let heads = store.list_heads(&ExecutionFilter::default(), &page).await.unwrap();
         for (_, head) in &heads.items {
             let plan = store.plan(head.plan).await.unwrap().unwrap();
-            kept.push(Kept { id: head.execution, plan, log: read(&*store, head.execution).await });
+            kept.push(StoredExecution {
+                id: head.execution,
+                plan,
+                log: read_log(&*store, head.execution).await,
+            });
         }
         match heads.items.last() {
             Some((cursor, _)) if heads.has_more => page.after = Some(cursor.clone()),
@@ -212,10 +242,10 @@ async fn everything(home: &Home) -> Vec<Kept> {
     }
 }
 
-async fn read(store: &dyn Store, id: ExecutionId) -> Vec<RecordedEvent> {
+async fn read_log(store: &dyn Store, id: ExecutionId) -> Vec<RecordedEvent> {
     let mut log: Vec<RecordedEvent> = Vec::new();
     loop {
-        let after = log.last().map_or(Seq::START, |it| it.seq);
+        let after = log.last().map_or(Seq::START, |recorded| recorded.seq);
         let more = store.read(id, after).await.unwrap();
         if more.is_empty() {
             return log;
@@ -224,16 +254,16 @@ async fn read(store: &dyn Store, id: ExecutionId) -> Vec<RecordedEvent> {
     }
 }
 
-/// Accepts what happened if nothing was wrong and something was tried.
-fn accept(figures: &Figures) {
+/// Fails if there are violations, or if the run tried nothing.
+fn assert_accepted(figures: &Figures) {
     assert!(figures.violations.is_empty(), "{:#?}", figures.violations);
-    assert!(figures.executions > 0 && figures.calls > 0, "nothing was done: {figures:?}");
+    assert!(figures.executions > 0 && figures.calls > 0, "the run tried nothing: {figures:?}");
     let cut_off = figures.interrupted + figures.unknown;
-    assert!(figures.taken_over > 0 && cut_off > 0, "nothing was cut off: {figures:?}");
+    assert!(figures.taken_over > 0 && cut_off > 0, "no attempt was interrupted: {figures:?}");
 }
 
-fn number(variable: &str) -> Option<u64> {
-    #[expect(clippy::disallowed_methods, reason = "whoever wants more or others says so here")]
+fn number_from_env(variable: &str) -> Option<u64> {
+    #[expect(clippy::disallowed_methods, reason = "only tests read these variables")]
     let text = std::env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("`{variable}` is a number")))
 }

@@ -1,5 +1,5 @@
-//! The examples of the documentation: console blocks run with the real binary, and the guide for
-//! embedders has the code and the crates of the example that cargo compiles.
+//! Examples of the documentation: the real binary runs console blocks, and guides for embedders
+//! show code that cargo compiles.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +15,7 @@ use tokio::{process::Command, time::timeout};
 
 use crate::mongod::Mongod;
 
-/// Time limit for a page. The script stops a page that hangs somewhat earlier, and says where.
+/// Time limit for a page. The script stops a page that hangs a little earlier, and names the place.
 const PAGE_LIMIT: Duration = Duration::from_mins(5);
 /// Pages that run at the same time.
 const PAGES_AT_ONCE: usize = 2;

@@ -1,4 +1,4 @@
-//! Embedders on real models: one from the registry, over real HTTP, with real stores.
+//! Embedders with real models, over real HTTP and real stores.
 
 mod pull;
 pub(crate) mod server;
@@ -11,17 +11,17 @@ use shared::store::memory::Memory;
 use sqlite::Sqlite;
 use tempfile::TempDir;
 
-/// Returns the directory of the real model, which `tests/run` installs.
-fn model() -> PathBuf {
+/// Returns the folder of the model that `tests/run` installs.
+fn model_folder() -> PathBuf {
     let installed = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".cache/model");
     let path = std::env::var_os("FABER_TEST_MODEL").map_or_else(installed, PathBuf::from);
-    assert!(path.is_dir(), "`{}` is not there: run `./tests/run`", path.display());
+    assert!(path.is_dir(), "`{}` is missing: run `./tests/run`", path.display());
     path
 }
 
-/// A text, and what the model makes of it: computed with numpy, in 64 bits, from the same weights.
+/// A text with its vector, which numpy computed from the same weights with 64 bits.
 #[derive(Deserialize)]
-struct Golden {
+struct Example {
     text: String,
     vector: Vec<f32>,
 }
@@ -31,20 +31,20 @@ fn dot(one: &[f32], other: &[f32]) -> f32 {
 }
 
 #[tokio::test]
-async fn a_real_model_computes_what_it_was_published_with() {
-    let golden: Vec<Golden> = serde_json::from_str(include_str!("embed/minilm.json")).unwrap();
-    let local = Local::open(&model()).await.unwrap();
+async fn a_local_model_computes_the_reference_vectors() {
+    let golden: Vec<Example> = serde_json::from_str(include_str!("embed/minilm.json")).unwrap();
+    let local = Local::open(&model_folder()).await.unwrap();
     assert!(local.model().starts_with("model@"), "{}", local.model());
-    let texts: Vec<&str> = golden.iter().map(|it| &*it.text).collect();
+    let texts: Vec<&str> = golden.iter().map(|example| &*example.text).collect();
     let vectors = local.embed(&texts).await.unwrap();
-    for (Golden { text, vector: want }, vector) in golden.iter().zip(&vectors) {
+    for (Example { text, vector: want }, vector) in golden.iter().zip(&vectors) {
         assert_eq!(vector.len(), 384);
         let off = vector.iter().zip(want).map(|(is, want)| (is - want).abs());
         let furthest = off.fold(0.0, f32::max);
         assert!(furthest < 1e-5, "{text}: {furthest}");
         assert!(dot(vector, want) > 0.999_99, "{text}");
     }
-    // Each text is what it is, whatever stands beside it.
+    // A vector does not depend on the other texts of the batch.
     let many: Vec<String> = (0..100).map(|n| format!("{} {n}", "word ".repeat(n % 30))).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).chain(texts.iter().copied()).collect();
     let beside = local.embed(&many).await.unwrap();
@@ -54,8 +54,9 @@ async fn a_real_model_computes_what_it_was_published_with() {
 }
 
 #[tokio::test]
-async fn the_built_in_encoder_agrees_with_the_model_that_it_was_made_of() {
-    let (real, builtin) = (Local::open(&model()).await.unwrap(), Local::builtin().await.unwrap());
+async fn the_built_in_encoder_agrees_with_its_original_model() {
+    let (real, builtin) =
+        (Local::open(&model_folder()).await.unwrap(), Local::builtin().await.unwrap());
     let texts = [
         "What time is it?",
         "Tell me the current date.",
@@ -67,7 +68,7 @@ async fn the_built_in_encoder_agrees_with_the_model_that_it_was_made_of() {
     for (real, builtin) in real.iter().zip(&builtin) {
         assert!(dot(real, builtin) > 0.9, "{}", dot(real, builtin));
     }
-    // And what is near in one is near in the other.
+    // Texts that are near in one model are near in the other.
     for one in 0..texts.len() {
         for other in 0..texts.len() {
             let (is, was) = (dot(&builtin[one], &builtin[other]), dot(&real[one], &real[other]));
@@ -76,22 +77,22 @@ async fn the_built_in_encoder_agrees_with_the_model_that_it_was_made_of() {
     }
 }
 
-/// Has the model's name, and must not be asked.
+/// Has the model's name, and fails if it is asked.
 #[derive(Debug)]
-struct Asleep(String);
+struct FailingEmbedder(String);
 #[async_trait::async_trait]
-impl Embedder for Asleep {
+impl Embedder for FailingEmbedder {
     fn model(&self) -> &str {
         &self.0
     }
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        assert!(texts.is_empty(), "{texts:?} are made again");
+        assert!(texts.is_empty(), "{texts:?} are embedded again");
         Ok(Vec::new())
     }
 }
 
 #[tokio::test]
-async fn vectors_survive_a_restart() {
+async fn stored_vectors_are_used_after_a_restart() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
     let local = Arc::new(Local::builtin().await.unwrap());
@@ -99,8 +100,8 @@ async fn vectors_survive_a_restart() {
         let store = Arc::new(Sqlite::open(&path).unwrap());
         Kept::new(local.clone(), store).embed(&["one", "two"]).await.unwrap()
     };
-    let asleep = Arc::new(Asleep(local.model().to_owned()));
-    let kept = Kept::new(asleep, Arc::new(Sqlite::open(&path).unwrap()));
+    let failing = Arc::new(FailingEmbedder(local.model().to_owned()));
+    let kept = Kept::new(failing, Arc::new(Sqlite::open(&path).unwrap()));
     assert_eq!(
         kept.embed(&["two", "one", "two"]).await.unwrap(),
         [1, 0, 1].map(|at: usize| made[at].clone())
@@ -108,7 +109,7 @@ async fn vectors_survive_a_restart() {
 }
 
 #[tokio::test]
-async fn what_does_not_work_is_said_and_the_next_is_used() {
+async fn broken_embedders_are_reported_and_the_next_one_is_used() {
     let folder = TempDir::new().unwrap();
     let nobody =
         ServerConfig { base_url: "nowhere".to_owned(), model: "m".to_owned(), api_key: None };
@@ -116,19 +117,20 @@ async fn what_does_not_work_is_said_and_the_next_is_used() {
         Source::Directory(folder.path().to_owned()),
         Source::Server(nobody),
         Source::Wrong("it is not set".to_owned()),
-        Source::Directory(model()),
+        Source::Directory(model_folder()),
         Source::Builtin,
     ];
     let embedders = Embedders::new(wanted, Arc::new(Memory::new()));
     let choice = embedders.choose().await;
     let embedding = choice.embedding.as_ref().unwrap();
     assert!(embedding.texts.model().starts_with("model@"));
-    let whys: Vec<String> = choice.passed_over.iter().map(|it| it.why.to_string()).collect();
+    let whys: Vec<String> =
+        choice.passed_over.iter().map(|passed| passed.why.to_string()).collect();
     assert_eq!(whys.len(), 3, "{whys:?}");
     assert!(whys[0].contains("config.json` cannot be read"), "{whys:?}");
-    assert!(whys[1].contains("`embedding.base_url` is no address"), "{whys:?}");
+    assert!(whys[1].contains("`embedding.base_url` is not an address"), "{whys:?}");
     assert!(whys[2].contains("it is not set"), "{whys:?}");
-    assert!(Arc::ptr_eq(&choice, &embedders.choose().await), "it stays");
+    assert!(Arc::ptr_eq(&choice, &embedders.choose().await), "the choice is kept");
     let none = Embedders::new(Vec::new(), Arc::new(Memory::new()));
     assert!(none.choose().await.embedding.is_none());
 }

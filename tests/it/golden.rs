@@ -1,7 +1,5 @@
-//! Logs as stores keep them, cut at every position and carried on to the end.
-//!
-//! The files are the persisted format: a change of them is a change of what older stores hold.
-//! `UPDATE_EXPECT=1` writes them anew.
+//! Golden logs: each is cut at every position and resumed. The files have the persisted format, so
+//! a change of them is a change of what older stores contain.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +24,7 @@ use tokio::{task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 use toolbox::{Tool, ToolContext, ToolSet, Toolbox, flow, function};
 
-/// Stands still unless tokio's time moves: then it moves with it.
+/// A clock that moves only with tokio's time.
 #[derive(Debug)]
 struct GoldenClock(time::Instant);
 
@@ -45,7 +43,7 @@ struct Inputs {
     fails: u32,
 }
 
-async fn work(args: Inputs, cx: ToolContext) -> Result<Value, ToolError> {
+async fn simulated_work(args: Inputs, cx: ToolContext) -> Result<Value, ToolError> {
     let call = cx.call.expect("steps call it");
     time::sleep(Duration::from_millis(20)).await;
     if call.attempt.get() <= args.fails {
@@ -54,22 +52,21 @@ async fn work(args: Inputs, cx: ToolContext) -> Result<Value, ToolError> {
     Ok(json!({ "by": call.step, "got": args.inputs }))
 }
 
-async fn fail(_args: Inputs, _cx: ToolContext) -> Result<Value, ToolError> {
+async fn always_fail(_args: Inputs, _cx: ToolContext) -> Result<Value, ToolError> {
     Err(ToolError::new(ErrorCode::custom("golden.no".to_owned()), "never"))
 }
 
 fn toolbox() -> Toolbox {
     let tools: [Arc<dyn Tool>; 3] = [
-        function("gold", "work", "Works.", Effect::Idempotent, work),
-        function("gold", "look", "Works, and reads only.", Effect::Read, work),
-        function("gold", "fail", "Fails.", Effect::Idempotent, fail),
+        function("gold", "work", "Works.", Effect::Idempotent, simulated_work),
+        function("gold", "look", "Works, and reads only.", Effect::Read, simulated_work),
+        function("gold", "fail", "Fails.", Effect::Idempotent, always_fail),
     ];
     let name = "gold".parse().expect("a literal");
     Toolbox::new([ToolSet::ready(name, "test", "Deterministic tools.", tools), flow::flow()])
 }
 
-/// Makes a plan of `(id, tool, dependencies, parameters, policy)`.
-fn plan(steps: Value) -> Arc<Plan> {
+fn compile_plan(steps: Value) -> Arc<Plan> {
     let steps =
         serde_json::from_value::<Vec<UncheckedStep>>(steps).expect("steps are written well");
     let about = PlanInfo {
@@ -85,76 +82,94 @@ fn plan(steps: Value) -> Arc<Plan> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "`json!` is written where it is used")]
-fn step(id: &str, tool: &str, after: &[&str], parameters: Value, policy: Value) -> Value {
+fn step_json(id: &str, tool: &str, after: &[&str], parameters: Value, policy: Value) -> Value {
     let mut all = json!({ "effect": "idempotent", "retry": { "jitter": false } });
     let (all_fields, own) = (all.as_object_mut().expect("an object"), policy);
     all_fields.extend(own.as_object().expect("an object").clone());
     json!({ "id": id, "tool": tool, "parameters": parameters, "depends_on": after, "policy": all })
 }
 
-fn chain() -> Value {
+fn chain_steps() -> Value {
     json!([
-        step("a", "gold.work", &[], json!({}), json!({})),
-        step("b", "gold.look", &["a"], json!({ "inputs": "{{a}}" }), json!({ "effect": "read" })),
-        step("c", "gold.work", &["b"], json!({ "inputs": "by {{b.by}}" }), json!({})),
+        step_json("a", "gold.work", &[], json!({}), json!({})),
+        step_json(
+            "b",
+            "gold.look",
+            &["a"],
+            json!({ "inputs": "{{a}}" }),
+            json!({ "effect": "read" })
+        ),
+        step_json("c", "gold.work", &["b"], json!({ "inputs": "by {{b.by}}" }), json!({})),
     ])
 }
 
-fn diamond() -> Value {
+fn diamond_steps() -> Value {
     let twice = json!({ "retry": { "maxAttempts": 3, "jitter": false } });
     json!([
-        step("a", "gold.work", &[], json!({}), json!({})),
-        step("b", "gold.work", &["a"], json!({ "inputs": "{{a}}", "fails": 1 }), twice),
-        step("s", "flow.sleep", &["a"], json!({ "ms": 300 }), json!({})),
-        step("j", "gold.work", &["b", "s"], json!({ "inputs": ["{{b.by}}", "{{s}}"] }), json!({})),
+        step_json("a", "gold.work", &[], json!({}), json!({})),
+        step_json("b", "gold.work", &["a"], json!({ "inputs": "{{a}}", "fails": 1 }), twice),
+        step_json("s", "flow.sleep", &["a"], json!({ "ms": 300 }), json!({})),
+        step_json(
+            "j",
+            "gold.work",
+            &["b", "s"],
+            json!({ "inputs": ["{{b.by}}", "{{s}}"] }),
+            json!({})
+        ),
     ])
 }
 
-fn failures() -> Value {
+fn failing_steps() -> Value {
     json!([
-        step("a", "gold.fail", &[], json!({}), json!({ "on_error": "continue" })),
-        step("b", "gold.work", &["a"], json!({}), json!({})),
-        step("c", "gold.fail", &[], json!({}), json!({ "on_error": "ignore" })),
-        step("d", "gold.work", &["c"], json!({ "inputs": "{{c}}" }), json!({})),
-        step("e", "gold.fail", &["d"], json!({}), json!({})),
-        step("f", "gold.work", &["e"], json!({}), json!({})),
+        step_json("a", "gold.fail", &[], json!({}), json!({ "on_error": "continue" })),
+        step_json("b", "gold.work", &["a"], json!({}), json!({})),
+        step_json("c", "gold.fail", &[], json!({}), json!({ "on_error": "ignore" })),
+        step_json("d", "gold.work", &["c"], json!({ "inputs": "{{c}}" }), json!({})),
+        step_json("e", "gold.fail", &["d"], json!({}), json!({})),
+        step_json("f", "gold.work", &["e"], json!({}), json!({})),
     ])
 }
 
-fn people() -> Value {
+fn steps_for_people() -> Value {
     json!([
-        step("a", "gold.work", &[], json!({}), json!({ "requires_approval": true })),
-        step("w", "flow.wait", &["a"], json!({ "name": "go" }), json!({})),
-        step("z", "gold.work", &["w"], json!({ "inputs": "{{w}}" }), json!({})),
+        step_json("a", "gold.work", &[], json!({}), json!({ "requires_approval": true })),
+        step_json("w", "flow.wait", &["a"], json!({ "name": "go" }), json!({})),
+        step_json("z", "gold.work", &["w"], json!({ "inputs": "{{w}}" }), json!({})),
     ])
 }
 
-/// Adds to a step what only some have.
-fn and(mut step: Value, more: Value) -> Value {
+/// Adds fields to a step.
+fn with_fields(mut step: Value, more: Value) -> Value {
     let (fields, more) = (step.as_object_mut().expect("an object"), more);
     fields.extend(more.as_object().expect("an object").clone());
     step
 }
 
-/// Lists: items are tried again, one is left out, one list is empty, some items wait.
-fn loops() -> Value {
+/// Loops: items with retries, an item that is left out, an empty list, and items that wait.
+fn loop_steps() -> Value {
     let item = json!({ "inputs": ["{{item}}", "{{index}}"], "fails": "{{index}}" });
     let thrice = json!({ "max_parallel": 2, "retry": { "maxAttempts": 3, "jitter": false } });
     let fails = json!({ "inputs": "{{item}}", "fails": "{{item}}" });
     let left_out = json!({ "on_error": "continue", "max_parallel": 1 });
     let name = json!({ "name": "go {{item}}" });
     json!([
-        and(
-            step("a", "gold.work", &[], item.clone(), thrice),
+        with_fields(
+            step_json("a", "gold.work", &[], item.clone(), thrice),
             json!({ "for_each": "{{input.list}}" })
         ),
-        and(step("b", "gold.work", &[], fails, left_out), json!({ "for_each": "{{input.fails}}" })),
-        and(step("c", "gold.work", &[], item, json!({})), json!({ "for_each": "{{input.none}}" })),
-        and(
-            step("w", "flow.wait", &["a"], name, json!({})),
+        with_fields(
+            step_json("b", "gold.work", &[], fails, left_out),
+            json!({ "for_each": "{{input.fails}}" })
+        ),
+        with_fields(
+            step_json("c", "gold.work", &[], item, json!({})),
+            json!({ "for_each": "{{input.none}}" })
+        ),
+        with_fields(
+            step_json("w", "flow.wait", &["a"], name, json!({})),
             json!({ "for_each": "{{input.list}}" })
         ),
-        step(
+        step_json(
             "z",
             "gold.work",
             &["a", "b", "c", "w"],
@@ -164,75 +179,85 @@ fn loops() -> Value {
     ])
 }
 
-/// Conditions: one holds, one does not, one cannot be told.
-fn conditions() -> Value {
+/// Conditions: a true one, a false one, and one that cannot be evaluated.
+fn conditional_steps() -> Value {
     json!([
-        step("a", "gold.work", &[], json!({}), json!({})),
-        and(step("b", "gold.work", &["a"], json!({}), json!({})), json!({ "when": "a.by == 'a'" })),
-        and(step("c", "gold.work", &["a"], json!({}), json!({})), json!({ "when": "a.by == 'b'" })),
-        step("d", "gold.work", &["c"], json!({}), json!({})),
-        and(
-            step("e", "gold.work", &["a", "d"], json!({ "inputs": "{{d}}" }), json!({})),
+        step_json("a", "gold.work", &[], json!({}), json!({})),
+        with_fields(
+            step_json("b", "gold.work", &["a"], json!({}), json!({})),
+            json!({ "when": "a.by == 'a'" })
+        ),
+        with_fields(
+            step_json("c", "gold.work", &["a"], json!({}), json!({})),
+            json!({ "when": "a.by == 'b'" })
+        ),
+        step_json("d", "gold.work", &["c"], json!({}), json!({})),
+        with_fields(
+            step_json("e", "gold.work", &["a", "d"], json!({ "inputs": "{{d}}" }), json!({})),
             json!({ "when": "d == null" }),
         ),
-        and(
-            step("f", "gold.work", &["a"], json!({}), json!({ "on_error": "ignore" })),
+        with_fields(
+            step_json("f", "gold.work", &["a"], json!({}), json!({ "on_error": "ignore" })),
             json!({ "when": "a.nothing > 1" }),
         ),
     ])
 }
 
-/// What was done is undone: a step, the items of a list, one whose compensation fails.
-fn undone() -> Value {
+/// Compensations of a step, of items, and one that fails.
+fn compensated_steps() -> Value {
     let undo = |tool: &str, fails: u32| {
         let parameters = json!({ "inputs": "undo {{index}}", "fails": fails });
         let policy =
             json!({ "effect": "idempotent", "retry": { "maxAttempts": 2, "jitter": false } });
         json!({ "compensate": { "tool": tool, "parameters": parameters, "policy": policy } })
     };
-    let mut a = and(step("a", "gold.work", &[], json!({}), json!({})), undo("gold.work", 1));
+    let mut a =
+        with_fields(step_json("a", "gold.work", &[], json!({}), json!({})), undo("gold.work", 1));
     a["compensate"]["parameters"]["inputs"] = json!("undo {{a.by}}");
-    let mut b = and(step("b", "gold.work", &["a"], json!({}), json!({})), undo("gold.fail", 0));
+    let mut b = with_fields(
+        step_json("b", "gold.work", &["a"], json!({}), json!({})),
+        undo("gold.fail", 0),
+    );
     b["compensate"]["parameters"] = json!({ "inputs": "{{b}}" });
     let item = json!({ "inputs": "{{item}}" });
-    let each = step("e", "gold.work", &["b"], item, json!({ "max_parallel": 1 }));
-    let each = and(each, undo("gold.work", 0));
+    let each = step_json("e", "gold.work", &["b"], item, json!({ "max_parallel": 1 }));
+    let each = with_fields(each, undo("gold.work", 0));
     json!([
         a,
         b,
-        and(each, json!({ "for_each": "{{input.list}}" })),
-        step("x", "gold.fail", &["e"], json!({}), json!({})),
+        with_fields(each, json!({ "for_each": "{{input.list}}" })),
+        step_json("x", "gold.fail", &["e"], json!({}), json!({})),
     ])
 }
 
-/// A world with one worker, whose time is tokio's.
-struct Stage {
+/// An execution in a memory store, with a clock of tokio's time.
+struct GoldenRun {
     store: Arc<Memory>,
     clock: Arc<GoldenClock>,
     id: ExecutionId,
     plan: Arc<Plan>,
 }
 
-impl Stage {
+impl GoldenRun {
     async fn new(plan: &Arc<Plan>) -> Self {
         let id = "exec_1700000000_aaaaaaaaa".parse().expect("a literal");
         let (store, clock) = (Arc::new(Memory::new()), Arc::new(GoldenClock(time::Instant::now())));
-        store.put_plan(plan).await.expect("memory takes it");
+        store.put_plan(plan).await.expect("the memory store does not fail");
         Self { store, clock, id, plan: Arc::clone(plan) }
     }
 
-    /// Puts the beginning of a log into the store, as a worker that is gone left it.
-    async fn begin(&self, log: &[RecordedEvent]) {
+    /// Stores the beginning of a log, as a lost worker left it.
+    async fn store_log(&self, log: &[RecordedEvent]) {
         let execution = Execution::replay(self.id, Arc::clone(&self.plan), log).expect("a log");
         let mut append = Append::new(self.id, Seq::START, log);
         let owner = execution.worker();
         append.head =
             Some(ExecutionHead::from_execution(&execution, owner, Some(self.clock.now())));
-        self.store.append(append).await.expect("memory takes it");
+        self.store.append(append).await.expect("the memory store does not fail");
     }
 
-    /// Carries the execution on to its end, doing what a person would.
-    async fn finish(&self, worker: &str) -> Vec<RecordedEvent> {
+    /// Runs the execution to its end, with the answers of people.
+    async fn run_to_end(&self, worker: &str) -> Vec<RecordedEvent> {
         let store: Arc<dyn Store> = Arc::<Memory>::clone(&self.store);
         let parts = WorkerParts {
             node: "golden".to_owned(),
@@ -251,64 +276,69 @@ impl Stage {
         let poll = Duration::from_millis(250);
         let mut log = Vec::new();
         let mut tail = Box::pin(store::follow_log(Arc::clone(&store), self.id, Seq::START, poll));
-        while let Some(recorded) = tail.try_next().await.expect("memory does not fail") {
+        while let Some(recorded) = tail.try_next().await.expect("the memory store does not fail") {
             log.push(recorded);
             let execution =
                 Execution::replay(self.id, Arc::clone(&self.plan), &log).expect("a log");
             if let Some(recorded) = log.last() {
-                self.answer(&control, &execution, &recorded.event).await;
+                self.act_as_person(&control, &execution, &recorded.event).await;
             }
         }
         log
     }
 
-    /// Agrees to what is asked, and signals what is waited for, also after a cut.
-    async fn answer(&self, control: &Control, execution: &Execution, event: &Event) {
+    /// Approves and signals whatever the execution waits for, also after a cut.
+    async fn act_as_person(&self, control: &Control, execution: &Execution, event: &Event) {
         if !matches!(event, Event::StepWaiting { .. } | Event::Claimed(_)) {
             return;
         }
         for task in execution.agenda().waiting() {
-            let state = execution.task(*task).map(|it| &it.state);
+            let state = execution.task(*task).map(|task| &task.state);
             if let Some(StepState::Waiting(WaitReason::Signal { name, .. })) = state {
                 let payload = json!({ "said": "yes" });
-                control.signal(self.id, name.clone(), payload).await.expect("it is heard");
+                control
+                    .signal(self.id, name.clone(), payload)
+                    .await
+                    .expect("the command is recorded");
             } else {
                 let step = self.plan.step(task.step).id.clone();
                 control
                     .approve(self.id, step, task.part.item, true, None)
                     .await
-                    .expect("it is heard");
+                    .expect("the command is recorded");
             }
         }
     }
 }
 
-/// Everything that an execution came to, whoever carried it out and when.
+/// The results of an execution that must not depend on the worker or the time.
 fn results(plan: &Arc<Plan>, log: &[RecordedEvent]) -> String {
     let id = "exec_1700000000_aaaaaaaaa".parse().expect("a literal");
     let execution = Execution::replay(id, Arc::clone(plan), log).expect("a log");
-    let Phase::Finished(outcome) = execution.phase() else { panic!("it has not ended") };
+    let Phase::Finished(outcome) = execution.phase() else {
+        panic!("the execution has not finished")
+    };
     let steps = plan.steps().iter().zip(execution.steps());
     let steps: Vec<String> = steps
-        .map(|(step, it)| match &it.state {
+        .map(|(step, run)| match &run.state {
             StepState::Succeeded(output) => format!("{}: {output}", step.id),
             StepState::Failed(error) => format!("{}: {error}", step.id),
             StepState::Skipped(reason) => format!("{}: {reason:?}", step.id),
             other => format!("{}: {}", step.id, other.name()),
         })
         .zip(execution.steps())
-        .map(|(line, it)| if it.is_compensated() { format!("{line}, undone") } else { line })
+        .map(|(line, run)| if run.is_compensated() { format!("{line}, undone") } else { line })
         .collect();
     format!("{outcome:?}\n{}", steps.join("\n"))
 }
 
-/// The file has one event a line, so that a change is easy to read.
-fn lines(log: &[RecordedEvent]) -> String {
+/// Writes one event in a line, so that changes are easy to read.
+fn encode_lines(log: &[RecordedEvent]) -> String {
     event::encode_events(log).replace(",{\"at\":", ",\n{\"at\":") + "\n"
 }
 
-/// Replaces what is drawn at random: the identifiers of commands.
-fn without_chance(mut log: Vec<RecordedEvent>) -> Vec<RecordedEvent> {
+/// Replaces the ids of commands, which are random.
+fn with_fixed_ids(mut log: Vec<RecordedEvent>) -> Vec<RecordedEvent> {
     let fixed = "cmd_1700000000_aaaaaaaaa".parse().expect("a literal");
     for recorded in &mut log {
         match &mut recorded.event {
@@ -325,11 +355,11 @@ fn without_chance(mut log: Vec<RecordedEvent>) -> Vec<RecordedEvent> {
     log
 }
 
-async fn check(name: &str, steps: Value) {
-    let plan = plan(steps);
+async fn check_golden_log(name: &str, steps: Value) {
+    let plan = compile_plan(steps);
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/");
     let path = format!("{path}{name}.json");
-    let stage = Stage::new(&plan).await;
+    let run = GoldenRun::new(&plan).await;
     let input = Arc::new(json!({ "list": ["x", "y", "z"], "fails": [0, 9, 0], "none": [] }));
     let options = match name {
         "loops" => ExecutionOptions { input, ..ExecutionOptions::default() },
@@ -339,22 +369,21 @@ async fn check(name: &str, steps: Value) {
         }
         _ => ExecutionOptions::default(),
     };
-    let (_, created) =
-        executor::machine::create_execution(stage.id, &plan, options, stage.clock.now());
-    stage.begin(&[created]).await;
-    let whole = without_chance(stage.finish("work_1700000000_aaaaaaaaa").await);
-    expect_file![&path].assert_eq(&lines(&whole));
-    let kept = std::fs::read_to_string(&path).expect("the golden file is there");
+    let (_, created) = executor::machine::create_execution(run.id, &plan, options, run.clock.now());
+    run.store_log(&[created]).await;
+    let whole = with_fixed_ids(run.run_to_end("work_1700000000_aaaaaaaaa").await);
+    expect_file![&path].assert_eq(&encode_lines(&whole));
+    let kept = std::fs::read_to_string(&path).expect("the golden file exists");
     let kept = event::decode_events(Seq(1), &kept).expect("the golden file can be read");
-    assert_eq!(kept, whole, "{name}: what is read is what was written");
+    assert_eq!(kept, whole, "{name}: the decoded log equals the original");
     let expected = results(&plan, &whole);
     for end in 1..=kept.len() {
-        let stage = Stage::new(&plan).await;
-        stage.begin(&kept[..end]).await;
+        let run = GoldenRun::new(&plan).await;
+        run.store_log(&kept[..end]).await;
         let log = if end == kept.len() {
             kept.clone()
         } else {
-            stage.finish("work_1700000000_bbbbbbbbb").await
+            run.run_to_end("work_1700000000_bbbbbbbbb").await
         };
         assert_eq!(log[..end], kept[..end], "{name}, cut after {end}: the past has changed");
         assert_eq!(results(&plan, &log), expected, "{name}, cut after {end}");
@@ -362,36 +391,36 @@ async fn check(name: &str, steps: Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_chain_survives_every_cut() {
-    check("chain", chain()).await;
+async fn a_chain_resumes_from_every_cut() {
+    check_golden_log("chain", chain_steps()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_diamond_with_a_retry_and_a_sleep_survives_every_cut() {
-    check("diamond", diamond()).await;
+async fn a_diamond_with_a_retry_and_a_sleep_resumes_from_every_cut() {
+    check_golden_log("diamond", diamond_steps()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_survive_every_cut() {
-    check("failures", failures()).await;
+async fn failures_resume_from_every_cut() {
+    check_golden_log("failures", failing_steps()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_people_said_survives_every_cut() {
-    check("people", people()).await;
+async fn approvals_and_signals_resume_from_every_cut() {
+    check_golden_log("people", steps_for_people()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_survive_every_cut() {
-    check("loops", loops()).await;
+async fn loops_resume_from_every_cut() {
+    check_golden_log("loops", loop_steps()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn conditions_survive_every_cut() {
-    check("conditions", conditions()).await;
+async fn conditions_resume_from_every_cut() {
+    check_golden_log("conditions", conditional_steps()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_undone_survives_every_cut() {
-    check("undone", undone()).await;
+async fn compensations_resume_from_every_cut() {
+    check_golden_log("undone", compensated_steps()).await;
 }

@@ -1,18 +1,18 @@
-//! The integration tests: one binary, so that they link once.
+//! The integration tests, in one binary because linking is slow.
 
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
+#![expect(clippy::unwrap_used, reason = "a failed test panics with its place")]
 
 mod api;
 mod cli;
-mod commands;
+mod command_tools;
 mod confine;
+mod confined_modes;
+mod connection_limits;
 mod crash;
-mod crowd;
 mod docs;
 mod embed;
 mod golden;
 mod mcp;
-mod modes;
 mod mongod;
 mod nodes;
 mod protocol;

@@ -1,13 +1,13 @@
-//! MCP servers: the official ones, the demo, and one that misbehaves.
+//! MCP servers: official ones, the demo, and misbehaving ones.
 
-mod antique;
 pub(crate) mod conformance;
 mod demo;
-mod hostile;
+mod http_server;
+mod misbehaving_http_server;
+mod misbehaving_server;
 mod official;
-mod older;
+mod official_over_http;
+mod old_server;
+mod older_transport;
 mod progress;
-mod remote;
 mod roots;
-mod trickster;
-mod unreliable;

@@ -1,7 +1,7 @@
-//! A real `mongod`, one for the whole test binary, a database of its own for every test.
+//! A real `mongod` that all tests of the binary share, with a separate database for each test.
 //!
-//! It runs as a replica set of one, because the store needs majority writes and change
-//! streams. `./tests/run` installs the program and names it in `FABER_TEST_MONGOD`.
+//! It runs as a replica set of one, because the store needs majority writes and change streams.
+//! `./tests/run` installs the program and names it in `FABER_TEST_MONGOD`.
 
 use std::ffi::{OsStr, OsString};
 use std::net::{Ipv4Addr, TcpListener};
@@ -22,24 +22,23 @@ use tokio::time::{interval, timeout};
 
 use crate::supervised::Supervised;
 
-/// How long a start may take; it takes about a second on a quiet machine.
+/// Limit for a start, which takes about a second on a quiet machine.
 const START_LIMIT: Duration = Duration::from_mins(1);
 
-/// How often a starting `mongod` is asked whether it listens.
+/// Poll interval while `mongod` starts.
 const LISTEN_POLL: Duration = Duration::from_millis(10);
 
-/// How many ports are tried: another process may take a free one before `mongod` does.
+/// Attempts to find a port, because another process may take a free one first.
 const PORT_ATTEMPTS: u32 = 5;
 
-/// The first of the ports that are looked at, and how many: usual systems give away those from
-/// 32768 on.
+/// First port that is tried, and the number of ports. Most systems assign ports from 32768 on.
 const FIRST_PORT: u16 = 12_000;
 const PORTS: u16 = 18_000;
 
-/// The exit status of a `mongod` whose address is in use.
+/// Exit code of `mongod` if its address is in use.
 const ADDRESS_IN_USE: i32 = 48;
 
-/// A `mongod` that is primary of its replica set and ends with the test process.
+/// A `mongod` that is the primary of its replica set and ends with the test process.
 #[derive(Debug)]
 pub(crate) struct Mongod {
     port: u16,
@@ -48,13 +47,13 @@ pub(crate) struct Mongod {
 }
 
 impl Mongod {
-    /// Returns the one of this test binary, started by whoever asks first.
+    /// Returns the server that all tests of this binary share. The first caller starts it.
     pub(crate) async fn shared() -> &'static Self {
         static SHARED: OnceCell<Mongod> = OnceCell::const_new();
         SHARED.get_or_init(Self::start).await
     }
 
-    /// Makes a store URL with a database that no other test of this binary has.
+    /// Returns a store URL with a database of its own.
     pub(crate) fn fresh_url(&self) -> String {
         let number = self.databases.fetch_add(1, Ordering::Relaxed);
         format!("mongodb://127.0.0.1:{}/it_{number}?replicaSet=rs0", self.port)
@@ -64,7 +63,7 @@ impl Mongod {
         let program = program();
         for _ in 0..PORT_ATTEMPTS {
             let mut mongod = Self::spawn(&program);
-            let listening = timeout(START_LIMIT, mongod.listening()).await;
+            let listening = timeout(START_LIMIT, mongod.wait_until_listening()).await;
             match listening.expect("`mongod` listens within the limit") {
                 Ok(()) => {
                     mongod.become_primary().await;
@@ -77,7 +76,7 @@ impl Mongod {
         panic!("`mongod` found no free port in {PORT_ATTEMPTS} attempts");
     }
 
-    /// Starts the program on a port that is free now, with a small cache and an empty directory.
+    /// Starts the program on a free port, with a small cache and an empty directory.
     fn spawn(program: &OsStr) -> Self {
         let port = free_port();
         let directory = TempDir::with_prefix("faber-mongod-").expect("a temporary directory");
@@ -85,8 +84,8 @@ impl Mongod {
         Self { port, databases: AtomicU32::new(0), process: Supervised::start(directory, &command) }
     }
 
-    /// Waits until the port answers, or tells how the program ended.
-    async fn listening(&mut self) -> Result<(), ExitStatus> {
+    /// Waits until the port answers. Returns the exit status if the program ends first.
+    async fn wait_until_listening(&mut self) -> Result<(), ExitStatus> {
         let mut poll = interval(LISTEN_POLL);
         loop {
             poll.tick().await;
@@ -99,7 +98,8 @@ impl Mongod {
         }
     }
 
-    /// Founds the replica set and waits for its primary: the driver selects none earlier.
+    /// Initiates the replica set and waits for its primary, because the driver selects no server
+    /// before.
     async fn become_primary(&self) {
         let address = format!("127.0.0.1:{}", self.port);
         let limit = START_LIMIT.as_millis();
@@ -113,14 +113,13 @@ impl Mongod {
     }
 }
 
-/// Returns the path of the program.
 pub(crate) fn program() -> OsString {
     std::env::var_os("FABER_TEST_MONGOD")
         .expect("FABER_TEST_MONGOD is not set: run the tests with `./tests/run`")
 }
 
-/// Returns the command that starts the program on a port, with a small cache, as a member of the
-/// replica set `rs0`, or of none.
+/// Returns the command that starts the program on a port, with a small cache. A member belongs to
+/// the replica set `rs0`.
 pub(crate) fn command(
     program: &OsStr,
     directory: &Path,
@@ -142,7 +141,7 @@ pub(crate) fn command(
     command
 }
 
-/// Runs one administrative command on the primary (or the only server of a direct connection).
+/// Runs an admin command on the primary, or on the only server of a direct connection.
 async fn run_admin(url: &str, command: Document) {
     let client = Client::with_uri_str(url).await.expect("a URL of our own making");
     let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
@@ -151,16 +150,16 @@ async fn run_admin(url: &str, command: Document) {
         .run_command(command)
         .selection_criteria(primary)
         .await
-        .expect("a fresh `mongod` does as it is told");
+        .expect("a fresh `mongod` runs the command");
     client.shutdown().await;
 }
 
-/// Finds a port that nobody listens on at this moment, below those that the system gives to whoever
-/// wants any: who is started again later finds it free.
+/// Finds a free port below those that the system assigns, so that a restarted server finds it free.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Two test processes do not begin at the same place.
-    let first = u16::try_from(std::process::id() % u32::from(PORTS)).expect("it is small");
+    // Two test processes start at different ports.
+    let first =
+        u16::try_from(std::process::id() % u32::from(PORTS)).expect("the remainder is small");
     let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
     let mut ports = (0..PORTS).map(|_| {
         let nth = NEXT.fetch_add(1, Ordering::Relaxed) % PORTS;
@@ -169,7 +168,7 @@ pub(crate) fn free_port() -> u16 {
     ports.find(is_free).expect("the machine has free ports")
 }
 
-/// Opens a collection whose writes are majority-acknowledged and journaled.
+/// Opens a collection whose writes need a majority and the journal.
 async fn durable_collection(url: &str) -> Collection<Document> {
     let client = Client::with_uri_str(url).await.expect("the fixture's URL parses");
     let durable = WriteConcern::builder().w(Acknowledgment::Majority).journal(true).build();
@@ -192,7 +191,7 @@ async fn a_durable_write_is_read_back() {
 }
 
 #[tokio::test]
-async fn every_test_has_a_database_of_its_own() {
+async fn every_test_gets_an_empty_database() {
     let mongod = Mongod::shared().await;
     let mine = durable_collection(&mongod.fresh_url()).await;
     let other = durable_collection(&mongod.fresh_url()).await;

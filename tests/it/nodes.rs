@@ -1,21 +1,20 @@
-//! Many nodes over one store: real processes of the binary share executions, limits, commands and
-//! subscriptions; they are told to end, killed and replaced, and nobody notices.
+//! Nodes that share one store: real processes of the binary share executions, limits, commands and
+//! subscriptions. They are drained, killed and replaced without a visible effect for clients.
 
-mod alone;
-mod cache;
-mod clocks;
-mod family;
-mod home;
-mod limits;
+mod call_limits;
+mod changed_clocks;
+mod cluster;
+mod fair_shares;
 mod node;
-mod rolling;
-mod sharing;
-mod steering;
-mod world;
+mod output_cache;
+mod remote_control;
+mod rolling_restart;
+mod single_process;
+mod sub_plans;
+mod workspace;
 
-/// Reads a number of the environment.
-fn number(variable: &str) -> Option<u64> {
-    #[expect(clippy::disallowed_methods, reason = "whoever wants more or others says so here")]
+fn number_from_env(variable: &str) -> Option<u64> {
+    #[expect(clippy::disallowed_methods, reason = "only tests read these variables")]
     let text = std::env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("`{variable}` is a number")))
 }

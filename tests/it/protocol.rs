@@ -15,7 +15,7 @@ use tokio::{
     time::timeout,
 };
 
-/// How long a script may take; it fails of itself much earlier.
+/// Limit for a script, which fails earlier by itself.
 const SCRIPT_TIMEOUT: Duration = Duration::from_mins(5);
 
 struct Query;
@@ -27,7 +27,7 @@ impl Query {
     }
 
     async fn panic(&self) -> bool {
-        crash()
+        panic_on_purpose()
     }
 
     async fn init(&self, context: &Context<'_>) -> Option<String> {
@@ -48,7 +48,7 @@ impl Mutation {
         a + b
     }
 
-    /// Ends only once `release` has been called, and says so.
+    /// Ends only after `release` was called, and tells it.
     async fn hold(&self, context: &Context<'_>) -> bool {
         let gate = context.data_unchecked::<Arc<Gate>>();
         gate.entered.notify_one();
@@ -90,39 +90,36 @@ impl Ticks {
         stream::pending()
     }
 
-    async fn crash(&self) -> impl Stream<Item = u64> {
-        stream::once(async { u64::from(crash()) })
+    async fn panic_on_purpose(&self) -> impl Stream<Item = u64> {
+        stream::once(async { u64::from(panic_on_purpose()) })
     }
 }
 
-/// What the server has to survive.
-fn crash() -> bool {
-    panic!("the test wants it")
+/// A panic that the server must survive.
+fn panic_on_purpose() -> bool {
+    panic!("a panic on purpose")
 }
 
-/// Where the clients are; they come from npm, which `tests/run` asks.
+/// Returns the folder of the npm clients that `tests/run` installs.
 pub(crate) fn node_modules() -> PathBuf {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "tests are told by `tests/run` what it installed"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "`tests/run` sets the variables")]
     let path = std::env::var("FABER_TEST_NODE_MODULES");
     let path = PathBuf::from(path.expect(
         "FABER_TEST_NODE_MODULES is not set: run `./tests/run`, or `eval \"$(./tests/run --env)\"`",
     ));
-    assert!(path.is_dir(), "`{}` is not there: run `./tests/run`", path.display());
+    assert!(path.is_dir(), "`{}` is missing: run `./tests/run`", path.display());
     path
 }
 
-/// Runs a script of `tests/protocol/` against a server and checks that both end well.
-async fn run(script: &str, options: ServerOptions) {
+/// Runs a script of `tests/protocol/` against a server, and checks that both end without an error.
+async fn run_script(script: &str, options: ServerOptions) {
     let modules = node_modules();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("the listener is bound");
     let gate = Arc::new(Gate::default());
     let schema = Schema::build(Query, Mutation, Ticks).data(gate).finish();
     let hooks = Hooks {
-        ready: Arc::new(|| Box::pin(async { Err("the store is away".to_owned()) })),
+        ready: Arc::new(|| Box::pin(async { Err("the store is unavailable".to_owned()) })),
         figures: Arc::new(|| Box::pin(async { "test_figure 7".to_owned() })),
         pages: Router::new().route("/", get(async || "the page")),
         ..Hooks::default()
@@ -133,7 +130,7 @@ async fn run(script: &str, options: ServerOptions) {
     });
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("protocol").join(script);
     let client = async {
-        // A line `shut down` of the script is obeyed; the others are for people.
+        // The line `shut down` of a script stops the server. Other lines are output.
         let mut command = Command::new("node");
         command.arg(path).arg(address.to_string()).env("FABER_TEST_NODE_MODULES", modules);
         command.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::piped());
@@ -156,45 +153,46 @@ async fn run(script: &str, options: ServerOptions) {
     };
     let both = async { tokio::join!(serving, client) };
     let (served, (passed, output)) = timeout(SCRIPT_TIMEOUT, both).await.expect("the script hangs");
-    served.expect("the server ends well");
+    served.expect("the server ends without an error");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{script}: {}, after {passed:?}\n{errors}", output.status);
 }
 
 #[tokio::test]
-async fn the_audit_has_nothing_to_say() {
-    run("audit.js", ServerOptions::default()).await;
+async fn the_graphql_over_http_audit_reports_no_problem() {
+    run_script("audit.js", ServerOptions::default()).await;
 }
 
 #[tokio::test]
-async fn http_is_answered_and_guarded() {
-    run("http.js", ServerOptions { max_body_bytes: 10_000, ..ServerOptions::default() }).await;
+async fn http_requests_are_answered_and_limited() {
+    run_script("http.js", ServerOptions { max_body_bytes: 10_000, ..ServerOptions::default() })
+        .await;
 }
 
 #[tokio::test]
-async fn websockets_of_today() {
+async fn the_graphql_transport_ws_protocol_works() {
     let options = ServerOptions {
         max_body_bytes: 10_000,
         max_operations: 3,
         init_timeout: Duration::from_secs(3),
         ..ServerOptions::default()
     };
-    run("transport_ws.js", options).await;
+    run_script("transport_ws.js", options).await;
 }
 
 #[tokio::test]
-async fn websockets_of_yesterday() {
-    run("legacy_ws.js", ServerOptions::default()).await;
+async fn the_legacy_websocket_protocol_works() {
+    run_script("legacy_ws.js", ServerOptions::default()).await;
 }
 
 #[tokio::test]
-async fn server_sent_events() {
-    run("sse.js", ServerOptions::default()).await;
+async fn subscriptions_over_server_sent_events_work() {
+    run_script("sse.js", ServerOptions::default()).await;
 }
 
 #[tokio::test]
-async fn a_shutdown_says_so_and_ends() {
-    run("shutdown.js", ServerOptions::default()).await;
+async fn a_shutdown_tells_clients_and_ends() {
+    run_script("shutdown.js", ServerOptions::default()).await;
 }
 
 #[tokio::test]
@@ -202,5 +200,5 @@ async fn a_shutdown_without_clients_ends_at_once() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let schema = Schema::build(Query, EmptyMutation, Ticks).finish();
     let served = serve(listener, schema, ServerOptions::default(), Hooks::default(), async {});
-    timeout(Duration::from_mins(1), served).await.expect("nothing is under way").unwrap();
+    timeout(Duration::from_mins(1), served).await.expect("the shutdown waits for nothing").unwrap();
 }

@@ -1,4 +1,4 @@
-//! The chapter of the built-in tools is what the tools say of themselves.
+//! The reference page of the built-in tools is generated from the tools.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,12 +21,11 @@ use toolsets::{
     sources::{Sources, with_builtin},
 };
 
-/// Where the chapter is.
-fn chapter() -> PathBuf {
+fn page_path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/built-in-tools.md")
 }
 
-async fn sets() -> Vec<ToolSet> {
+async fn built_in_sets() -> Vec<ToolSet> {
     let toolbox = Toolbox::default();
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     let clock: Arc<dyn Clock> = Arc::new(WallClock);
@@ -45,7 +44,7 @@ async fn sets() -> Vec<ToolSet> {
     toolbox.sets()
 }
 
-fn written(sets: &[ToolSet]) -> String {
+fn render_page(sets: &[ToolSet]) -> String {
     let mut text = "# Built-in tools\n\n\
         This page is for authors of plans. It lists the tools that come with Faber, and their \
         parameters.\n\n\
@@ -57,13 +56,13 @@ fn written(sets: &[ToolSet]) -> String {
     for set in sets {
         let _ = write!(text, "\n## {}\n\n{}\n", set.name, set.description);
         for tool in &set.tools {
-            tell(&mut text, tool.definition());
+            render_tool(&mut text, tool.definition());
         }
     }
     text
 }
 
-fn tell(text: &mut String, tool: &ToolDefinition) {
+fn render_tool(text: &mut String, tool: &ToolDefinition) {
     let effect = match tool.effect {
         Effect::Read => "read",
         Effect::Idempotent => "idempotent",
@@ -78,7 +77,7 @@ fn tell(text: &mut String, tool: &ToolDefinition) {
     text.push_str("\n| parameter | default | meaning |\n| --- | --- | --- |\n");
     let required = tool.input_schema["required"].as_array();
     for (name, schema) in properties {
-        let is_required = required.is_some_and(|it| it.iter().any(|it| it == name));
+        let is_required = required.is_some_and(|names| names.iter().any(|entry| entry == name));
         let kind = match (is_required, &schema["default"]) {
             (true, _) => "required".to_owned(),
             (false, Value::Null) => String::new(),
@@ -108,13 +107,13 @@ fn wrap(paragraph: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_chapter_of_the_built_in_tools_is_fresh() {
-    let written = written(&sets().await);
+async fn the_reference_page_of_built_in_tools_is_up_to_date() {
+    let written = render_page(&built_in_sets().await);
     assert_eq!(written.matches("\n### `").count(), 8 + 3 + 29);
     if std::env::var_os("FABER_BLESS").is_some() {
-        fs::write(chapter(), &written).unwrap();
+        fs::write(page_path(), &written).unwrap();
     }
-    let there = fs::read_to_string(chapter()).unwrap_or_default();
+    let there = fs::read_to_string(page_path()).unwrap_or_default();
     assert!(
         there == written,
         "`docs/reference/built-in-tools.md` is stale: `FABER_BLESS=1` writes it"

@@ -1,14 +1,14 @@
-//! Plans with recorded answers, replayed by the real binary: what tools are given, and what comes
-//! of it, is equal to the last bit and of the same type.
+//! Recorded plans, replayed by the real binary: parameters and outputs are equal to the last bit
+//! and have the same type.
 
 use std::{fs, path::Path, process::Stdio};
 
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
-use tests::{binary::faber, toolset::PATIENCE};
+use tests::{binary::faber, toolset::MAX_WAIT};
 use tokio::{process::Command, time::timeout};
 
-/// Calculates as IEEE 754 says.
+/// Calculates with IEEE 754 numbers.
 const CALCULATOR: &str = r#"
 import json, math, operator, sys
 a = list(json.load(sys.stdin).values())
@@ -17,7 +17,7 @@ operators = {"add": operator.add, "subtract": operator.sub, "multiply": operator
 print(json.dumps(operators[sys.argv[1]](*a)))
 "#;
 
-/// Keeps what it was given, and answers what was recorded.
+/// Saves its input, and prints the recorded output.
 const RECORDED: &str = r#"cat >"$FABER_STEP_ID.given"; cat "$FABER_STEP_ID.response""#;
 
 /// `{"id", "plan": [{"id", "tool", "args": [number or {"ref": step}]}], "values": {step: number}}`
@@ -27,16 +27,16 @@ const ARITHMETIC: &str = include_str!("../replay/arithmetic.jsonl");
 const ANSWERS: &str = include_str!("../replay/recorded.jsonl");
 
 #[tokio::test]
-async fn numbers_are_equal_to_the_last_bit() {
-    for case in cases(ARITHMETIC) {
+async fn replayed_calculations_are_equal_to_the_last_bit() {
+    for case in parse_cases(ARITHMETIC) {
         for mode in ["sequential", "parallel"] {
             let folder = tempfile::tempdir().unwrap();
             let steps = case["plan"].as_array().unwrap();
             let tools: Vec<Value> = steps.iter().map(calculation).collect();
             let commands = ["add", "subtract", "multiply", "divide", "sqrt", "inverse"]
-                .map(|it| (it, json!(["python3", "-S", "-c", CALCULATOR, it])));
-            let done = run(&folder, &commands, &tools, mode).await;
-            let bits = |it: &Value| it.as_f64().map(f64::to_bits);
+                .map(|name| (name, json!(["python3", "-S", "-c", CALCULATOR, name])));
+            let done = run_plan(&folder, &commands, &tools, mode).await;
+            let bits = |number: &Value| number.as_f64().map(f64::to_bits);
             for (step, must) in case["values"].as_object().unwrap() {
                 let is = &done["outputs"][step];
                 let is_equal = must.is_f64() && is.is_f64() && bits(is) == bits(must);
@@ -47,26 +47,27 @@ async fn numbers_are_equal_to_the_last_bit() {
 }
 
 #[tokio::test]
-async fn references_keep_values_as_they_were_recorded() {
-    for case in cases(ANSWERS) {
+async fn replayed_references_keep_the_recorded_values() {
+    for case in parse_cases(ANSWERS) {
         let folder = tempfile::tempdir().unwrap();
         let steps = case["steps"].as_array().unwrap();
         for step in steps {
-            fs::write(file(folder.path(), step, "response"), step["response"].to_string()).unwrap();
+            fs::write(file_of(folder.path(), step, "response"), step["response"].to_string())
+                .unwrap();
         }
         let command = json!(["sh", "-c", RECORDED]);
         let commands: Vec<_> =
-            steps.iter().map(|it| (it["tool"].as_str().unwrap(), command.clone())).collect();
-        let tools: Vec<Value> = steps.iter().map(recorded).collect();
-        let done = run(&folder, &commands, &tools, "parallel").await;
+            steps.iter().map(|step| (step["tool"].as_str().unwrap(), command.clone())).collect();
+        let tools: Vec<Value> = steps.iter().map(recorded_step).collect();
+        let done = run_plan(&folder, &commands, &tools, "parallel").await;
         for step in steps {
             let label = step["label"].as_str().unwrap();
             let of = |list: &Value| {
                 let mut all = list.as_array().unwrap().iter();
-                all.find(|it| it["stepId"] == label).cloned().unwrap()
+                all.find(|step| step["stepId"] == label).cloned().unwrap()
             };
-            // As text: it knows the order of keys, and 1 from 1.0.
-            let given = fs::read_to_string(file(folder.path(), step, "given")).unwrap();
+            // Compared as text, which shows the order of keys and the difference of 1 and 1.0.
+            let given = fs::read_to_string(file_of(folder.path(), step, "given")).unwrap();
             assert_eq!(given, step["resolved"].to_string(), "{label} of {}", case["id"]);
             let is = of(&done["steps"])["resolvedParameters"].to_string();
             assert_eq!(is, given, "{label} of {}", case["id"]);
@@ -77,18 +78,18 @@ async fn references_keep_values_as_they_were_recorded() {
     }
 }
 
-fn cases(text: &str) -> impl Iterator<Item = Value> {
-    text.lines().map(|it| serde_json::from_str(it).unwrap())
+fn parse_cases(text: &str) -> impl Iterator<Item = Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap())
 }
 
-fn file(folder: &Path, step: &Value, what: &str) -> std::path::PathBuf {
+fn file_of(folder: &Path, step: &Value, what: &str) -> std::path::PathBuf {
     folder.join(format!("{}.{what}", step["label"].as_str().unwrap()))
 }
 
 fn calculation(step: &Value) -> Value {
-    let argument = |it: &Value| match it.get("ref") {
+    let argument = |argument: &Value| match argument.get("ref") {
         Some(step) => json!(format!("{{{{{}}}}}", step.as_str().unwrap())),
-        None => it.clone(),
+        None => argument.clone(),
     };
     let arguments = step["args"].as_array().unwrap().iter().map(argument);
     let parameters: Map<String, Value> =
@@ -96,12 +97,17 @@ fn calculation(step: &Value) -> Value {
     json!({ "id": step["id"], "name": step["tool"], "parameters": parameters })
 }
 
-fn recorded(step: &Value) -> Value {
+fn recorded_step(step: &Value) -> Value {
     json!({ "id": step["label"], "name": step["tool"], "parameters": step["arguments"] })
 }
 
-/// Runs a plan with commands as tools, in a folder of its own, and returns the execution.
-async fn run(folder: &TempDir, commands: &[(&str, Value)], tools: &[Value], mode: &str) -> Value {
+/// Runs a plan with commands as tools in a folder. Returns the execution.
+async fn run_plan(
+    folder: &TempDir,
+    commands: &[(&str, Value)],
+    tools: &[Value],
+    mode: &str,
+) -> Value {
     let mut set = Map::new();
     for (name, command) in commands {
         let tool = json!({
@@ -119,9 +125,9 @@ async fn run(folder: &TempDir, commands: &[(&str, Value)], tools: &[Value], mode
     let mut command = Command::new(faber());
     command.args(["run", "--plan", "plan.json", "--json", "--mode", mode]);
     command.current_dir(folder.path()).env_clear().env("HOME", folder.path());
-    command.envs(std::env::var_os("PATH").map(|it| ("PATH", it)));
+    command.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
     command.stdin(Stdio::null()).kill_on_drop(true);
-    let output = timeout(PATIENCE, command.output()).await.expect("it ends").unwrap();
+    let output = timeout(MAX_WAIT, command.output()).await.expect("the command ends").unwrap();
     let out = String::from_utf8(output.stdout).unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {out}{err}", output.status);

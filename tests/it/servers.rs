@@ -1,24 +1,24 @@
-//! Tools of servers that others wrote: npm's json-graphql-server and json-server.
+//! Tools of third-party servers: npm's json-graphql-server and json-server.
 
 use std::{path::PathBuf, process::Stdio};
 
 use serde_json::{Value, json};
 use shared::tool::Effect;
-use tests::toolset::{Connected, PATIENCE};
+use tests::toolset::{Connected, MAX_WAIT};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, Command},
     time::timeout,
 };
 
-/// A server of a test; it ends with this.
+/// A server that ends with this value.
 struct Server {
     url: String,
     _child: Child,
 }
 
 impl Server {
-    async fn begin(kind: &str) -> Self {
+    async fn start(kind: &str) -> Self {
         let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/servers/node_modules").into();
         let modules = std::env::var_os("FABER_TEST_SERVER_MODULES").map_or_else(own, PathBuf::from);
         assert!(modules.exists(), "`{}` is missing: run `tests/run`", modules.display());
@@ -27,31 +27,31 @@ impl Server {
         command.args([script, kind]).arg(modules).kill_on_drop(true);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let port = timeout(PATIENCE, lines.next_line()).await.expect("it begins in time");
-        let port = port.unwrap().expect("it prints its port");
+        let port = timeout(MAX_WAIT, lines.next_line()).await.expect("the server starts in time");
+        let port = port.unwrap().expect("the server prints its port");
         Self { url: format!("http://127.0.0.1:{port}"), _child: child }
     }
 }
 
 #[tokio::test]
-async fn an_author_is_created_and_then_her_book() {
-    let server = Server::begin("graphql").await;
+async fn tools_of_a_graphql_server_create_and_list_records() {
+    let server = Server::start("graphql").await;
     let set = Connected::ready(&json!({ "graphql": { "url": server.url } })).await;
     let effect = |name: &str| set.tool(name).definition().effect;
     assert_eq!((effect("allAuthors"), effect("createAuthor")), (Effect::Read, Effect::Once));
     let author = set.call("createAuthor", json!({ "name": "Grace" })).await.unwrap();
     assert_eq!(author["name"], "Grace");
-    // What a template of a plan would give: `{{createAuthor.id}}`.
+    // As the template `{{createAuthor.id}}` would give.
     let parameters = json!({ "title": "Compilers", "author_id": author["id"] });
     let book = set.call("createBook", parameters).await.unwrap();
     assert_eq!((&book["title"], &book["Author"]["name"]), (&json!("Compilers"), &json!("Grace")));
     let all = set.call("allBooks", json!({ "filter": { "q": "comp" } })).await.unwrap();
     assert_eq!(all.as_array().map(Vec::len), Some(1), "{all}");
     let missing = set.tool("createBook").complaint(&json!({ "title": "Compilers" }));
-    assert!(missing.is_some_and(|it| it.contains("author_id")));
+    assert!(missing.is_some_and(|message| message.contains("author_id")));
 }
 
-fn document(url: &str) -> Value {
+fn openapi_document(url: &str) -> Value {
     let id =
         json!([{ "name": "id", "in": "path", "required": true, "schema": { "type": "integer" } }]);
     let author = json!({ "type": "object", "required": ["name"], "properties": {
@@ -78,11 +78,11 @@ fn document(url: &str) -> Value {
 }
 
 #[tokio::test]
-async fn operations_of_a_real_server_are_called() {
-    let server = Server::begin("rest").await;
+async fn operations_of_an_openapi_document_are_called() {
+    let server = Server::start("rest").await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("authors.json");
-    std::fs::write(&file, document(&server.url).to_string()).unwrap();
+    std::fs::write(&file, openapi_document(&server.url).to_string()).unwrap();
     let set = Connected::ready(&json!({ "openapi": { "document": file } })).await;
     let created = set.call("createAuthor", json!({ "name": "Grace" })).await.unwrap();
     assert_eq!(created, json!({ "name": "Grace", "id": 2 }));

@@ -1,15 +1,15 @@
-//! Random plans, on random workers that crash, freeze and end, over a store that lies, told this
-//! and that by people: one thread, paused time, one seed a world.
+//! Simulates random plans on random workers that crash, freeze and drain, over a store with faults,
+//! while people send commands. One thread, paused time, one seed for each world.
 //!
-//! To replay a failure: `FABER_SIM_SEED=17 cargo test -p tests simulation`. More worlds:
-//! `FABER_SIM_SEEDS=10000`. What happened, event by event: `FABER_SIM_TRACE=1`.
+//! `FABER_SIM_SEED=17 cargo test -p tests simulation` replays a failure, `FABER_SIM_SEEDS=10000`
+//! runs more worlds, and `FABER_SIM_TRACE=1` prints every event.
 
-#![expect(clippy::print_stderr, reason = "the figures are for whoever runs the tests")]
+#![expect(clippy::print_stderr, reason = "prints the figures of the worlds")]
 
-mod check;
-mod heads;
+mod log_rules;
 mod people;
 mod plans;
+mod refused_heads;
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ use shared::{
     store::{self, Documents, ExecutionFilter, Page, Reservation, Store},
 };
 use tests::{
-    faulty::Malice,
+    faulty::FaultRates,
     ledger::Ledger,
     world::{View, World},
 };
@@ -42,23 +42,22 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use toolbox::Toolbox;
 
-/// How many worlds there are where the environment says nothing.
-const SEEDS: u64 = 250;
-/// How often a client asks for a beginning at most.
-const TRIES: usize = 10_000;
-/// How often a world is made twice, to see that it is the same.
-const AGAIN: u64 = 10;
-/// How many workers live at once, at most.
-const WORKERS: usize = 3;
-/// How long everything takes to end once the malice has stopped, at most. Steps that are done again
-/// as often as a person agrees, within others that are, take longest.
-const CALM: Duration = Duration::from_mins(30);
-/// What is not yet over so long after the calm began waits for somebody.
-const QUIET: Duration = Duration::from_secs(30);
-/// The same where clocks are wrong: what sleeps by one clock wakes by another.
-const SKEWED_QUIET: Duration = Duration::from_secs(150);
+/// Number of worlds unless the environment sets it.
+const DEFAULT_WORLDS: u64 = 250;
+/// Most tries of a client to start an execution.
+const MAX_TRIES: usize = 10_000;
+/// One world in this many is simulated twice, and must be identical.
+const REPEAT_EVERY: u64 = 10;
+const MAX_WORKERS: usize = 3;
+/// Time for all executions to finish after the last fault. Nested steps that people let try again
+/// take longest.
+const MAX_SETTLING: Duration = Duration::from_mins(30);
+/// An execution that is unfinished this long after the last fault must wait for a person.
+const QUIET_TIME: Duration = Duration::from_secs(30);
+/// The same with wrong clocks, because a sleep by one clock wakes by another.
+const SKEWED_QUIET_TIME: Duration = Duration::from_secs(150);
 
-/// What a world came to.
+/// Counts of a world.
 #[derive(Debug, Default)]
 struct Figures {
     states: BTreeMap<&'static str, u32>,
@@ -67,13 +66,14 @@ struct Figures {
 }
 
 #[test]
-fn every_execution_ends_whatever_breaks() {
-    let seeds = number("FABER_SIM_SEEDS").unwrap_or(SEEDS);
-    let seeds: Vec<u64> = number("FABER_SIM_SEED").map_or((0..seeds).collect(), |it| vec![it]);
-    let halves = [0, 1].map(|it| seeds.iter().copied().filter(move |seed| seed % 2 == it));
+fn every_execution_finishes_despite_crashes_and_store_faults() {
+    let seeds = number_from_env("FABER_SIM_SEEDS").unwrap_or(DEFAULT_WORLDS);
+    let seeds: Vec<u64> =
+        number_from_env("FABER_SIM_SEED").map_or((0..seeds).collect(), |seed| vec![seed]);
+    let halves = [0, 1].map(|half| seeds.iter().copied().filter(move |seed| seed % 2 == half));
     let figures = std::thread::scope(|scope| {
         let threads = halves.map(|seeds| scope.spawn(move || simulate_all(seeds, Tools::Stay)));
-        threads.map(|it| it.join().expect("a world has gone wrong; its seed is above"))
+        threads.map(|thread| thread.join().expect("a world failed, its seed is above"))
     });
     let [mut figures, other] = figures;
     figures.add(other);
@@ -86,36 +86,35 @@ fn every_execution_ends_whatever_breaks() {
     );
 }
 
-/// As with sets under a condition, and servers that change their tools.
+/// Tools disappear and return, as with conditional toolsets and servers that change their tools.
 #[test]
-fn every_execution_ends_though_tools_come_and_go() {
-    let seeds = number("FABER_SIM_SEEDS").unwrap_or(SEEDS) / 5;
-    let seeds = number("FABER_SIM_SEED").map_or(0..seeds, |it| it..it + 1);
+fn every_execution_finishes_when_tools_disappear_and_return() {
+    let seeds = number_from_env("FABER_SIM_SEEDS").unwrap_or(DEFAULT_WORLDS) / 5;
+    let seeds = number_from_env("FABER_SIM_SEED").map_or(0..seeds, |seed| seed..seed + 1);
     let figures = simulate_all(seeds, Tools::ComeAndGo);
     eprintln!("{:?}\n{:?}\n{:?}", figures.states, figures.events, figures.errors);
 }
 
-/// Seeds that once found something wrong.
+/// Seeds that once found a bug.
 #[test]
-fn what_once_broke_stays_mended() {
-    // 200, 239: a worker that others had given up forgot a command that its new owner waited for.
-    // 733: what could not begin while the lease was in doubt was put aside once it was not.
-    // 333: a word that a child has ended was lost with the driver that heard it, and a worker that
-    // ended could not look after the child.
+fn seeds_that_once_found_a_bug_pass() {
+    // 200, 239: a worker that lost an execution dropped a command that the new owner waited for.
+    // 733: an execution that could not start during a doubtful lease was parked later. 333: a
+    // driver lost the message that a child had ended, and a draining worker did not adopt the
+    // child.
     simulate_all([200, 239, 333, 733], Tools::Stay);
-    // 370: what lacked a tool was put aside for ever where that was back before it was.
+    // 370: an execution was parked forever if its missing tool returned before it was parked.
     simulate_all([370], Tools::ComeAndGo);
 }
 
-/// Whether the tools of a worker are always there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tools {
     Stay,
     ComeAndGo,
 }
 
-fn number(variable: &str) -> Option<u64> {
-    #[expect(clippy::disallowed_methods, reason = "whoever replays a seed says so here")]
+fn number_from_env(variable: &str) -> Option<u64> {
+    #[expect(clippy::disallowed_methods, reason = "only tests read these variables")]
     let text = std::env::var(variable).ok()?;
     Some(text.parse().expect("seeds are numbers"))
 }
@@ -125,14 +124,14 @@ fn simulate_all(seeds: impl IntoIterator<Item = u64>, tools: Tools) -> Figures {
     for seed in seeds {
         let wrong = |what: &dyn std::fmt::Debug| panic!("seed {seed}, {tools:?}: {what:#?}");
         let end = simulate(seed, tools);
-        if number("FABER_SIM_TRACE").is_some() {
-            eprintln!("seed {seed}\n{}", end.story());
+        if number_from_env("FABER_SIM_TRACE").is_some() {
+            eprintln!("seed {seed}\n{}", end.describe());
         }
         match end.check() {
             Ok(world) => figures.add(world),
-            Err(wrongs) => wrong(&wrongs),
+            Err(violations) => wrong(&violations),
         }
-        if seed % AGAIN == 0 && simulate(seed, tools).story() != end.story() {
+        if seed % REPEAT_EVERY == 0 && simulate(seed, tools).describe() != end.describe() {
             wrong(&"not the same the second time");
         }
     }
@@ -145,37 +144,36 @@ fn simulate(seed: u64, tools: Tools) -> End {
     runtime.block_on(async { Simulation::new(seed, tools).run().await })
 }
 
-/// How a world ended.
+/// The final state of a world.
 struct End {
     plans: BTreeMap<ExecutionId, Arc<Plan>>,
     logs: BTreeMap<ExecutionId, Vec<RecordedEvent>>,
-    wrongs: Vec<String>,
+    violations: Vec<String>,
 }
 
-/// A world, and everybody in it.
+/// A world with its workers, clients and people.
 struct Simulation {
     world: Arc<World>,
     ledger: Arc<Ledger>,
-    /// What people do goes wrong, too.
+    /// The view through which people act. It has faults, too.
     client: Arc<View>,
-    /// Those that somebody asked for; their steps begin others.
+    /// Executions that a client started. Their children are not in this list.
     executions: Vec<ExecutionId>,
-    /// How many were done again.
-    again: u32,
-    workers: Vec<Inhabitant>,
+    retries: u32,
+    workers: Vec<LivingWorker>,
     tools: Tools,
-    /// What lets tools come and go.
+    /// Tasks that remove and restore tools.
     changes: JoinSet<()>,
     tasks: JoinSet<()>,
     born: u32,
     subscribers: JoinSet<(ExecutionId, Vec<RecordedEvent>)>,
-    /// What people were told is done.
-    told: Vec<people::Told>,
-    wrongs: Vec<String>,
+    /// Commands that people were told are recorded.
+    acknowledged: Vec<people::Acknowledged>,
+    violations: Vec<String>,
 }
 
-/// A worker that lives.
-struct Inhabitant {
+/// A living worker.
+struct LivingWorker {
     view: Arc<View>,
     handle: WorkerHandle,
     drain: CancellationToken,
@@ -184,28 +182,28 @@ struct Inhabitant {
 
 impl Simulation {
     fn new(seed: u64, tools: Tools) -> Self {
-        let malice = Malice {
+        let rates = FaultRates {
             fails_before: 30,
             fails_after: 30,
             forgets: 200,
             stalls: 6,
             stall: Duration::from_secs(7),
         };
-        let world = World::new(seed, malice);
+        let world = World::new(seed, rates);
         Self {
             ledger: Ledger::new(Arc::clone(&world)),
             client: world.view(),
             world,
             executions: Vec::new(),
-            again: 0,
+            retries: 0,
             workers: Vec::new(),
             tools,
             changes: JoinSet::new(),
             tasks: JoinSet::new(),
             born: 0,
             subscribers: JoinSet::new(),
-            told: Vec::new(),
-            wrongs: Vec::new(),
+            acknowledged: Vec::new(),
+            violations: Vec::new(),
         }
     }
 
@@ -213,20 +211,20 @@ impl Simulation {
         let count = 1 + self.world.dice.below(3);
         let rounds = 6 + self.world.dice.below(8);
         for round in 0..rounds {
-            if self.workers.len() < WORKERS && self.world.dice.happens(700) {
+            if self.workers.len() < MAX_WORKERS && self.world.dice.happens(700) {
                 self.start_worker();
             }
             if round < count {
                 self.start_execution().await;
             }
             self.sleep(2_000).await;
-            self.misfortune();
-            self.tell_something().await;
+            self.strike_worker();
+            self.send_random_command().await;
         }
         self.world.calm_down();
         self.start_worker();
-        self.settle().await;
-        self.end().await
+        self.wait_until_settled().await;
+        self.end_world().await
     }
 
     async fn sleep(&self, most: u64) {
@@ -251,7 +249,7 @@ impl Simulation {
         };
         let toolbox = self.ledger.toolbox();
         if self.tools == Tools::ComeAndGo {
-            self.changes.spawn(come_and_go(Arc::clone(&self.world), toolbox.clone()));
+            self.changes.spawn(remove_and_restore_tools(Arc::clone(&self.world), toolbox.clone()));
         }
         let parts = WorkerParts {
             node: format!("node {}", self.born),
@@ -264,19 +262,19 @@ impl Simulation {
         let id: WorkerId = format!("work_{}_simulated", self.born).parse().expect("well-formed");
         let (worker, handle) = Worker::new(parts, id, drain.clone());
         let life = self.tasks.spawn(worker.run());
-        self.workers.push(Inhabitant { view, handle, drain, life });
+        self.workers.push(LivingWorker { view, handle, drain, life });
     }
 
-    /// Starts an execution and asks until that is durable, always under the same key.
+    /// Starts an execution and repeats the request with its key until it is acknowledged.
     async fn start_execution(&mut self) {
         let n = self.executions.len();
         let mut plans =
-            plans::random(&self.world.dice, n).into_iter().map(Arc::new).collect::<Vec<_>>();
+            plans::draw_plans(&self.world.dice, n).into_iter().map(Arc::new).collect::<Vec<_>>();
         for plan in &plans {
-            self.world.truth.put_plan(plan).await.expect("the truth does not lie");
+            self.world.memory.put_plan(plan).await.expect("the memory store does not fail");
         }
-        let plan = plans.pop().expect("there is one");
-        let options = plans::options(&self.world.dice, self.world.clock.now());
+        let plan = plans.pop().expect("a plan was drawn");
+        let options = plans::draw_options(&self.world.dice, self.world.clock.now());
         let key = IdempotencyKey {
             key: plan.id().to_string(),
             subject: json!(plan.id()),
@@ -286,10 +284,10 @@ impl Simulation {
         let mut tries = 0;
         let id = loop {
             tries += 1;
-            assert!(tries <= TRIES, "it never begins");
+            assert!(tries <= MAX_TRIES, "the execution does not start");
             let at = self.world.dice.index(1 + self.workers.len());
-            let worker = self.workers.get(at).map(|it| it.handle.clone());
-            let view = self.workers.get(at).map_or(&self.client, |it| &it.view);
+            let worker = self.workers.get(at).map(|worker| worker.handle.clone());
+            let view = self.workers.get(at).map_or(&self.client, |worker| &worker.view);
             let control = self.control(view, worker);
             let start = control
                 .start(Start { key: Some(key.clone()), ..Start::new(&plan, options.clone()) });
@@ -298,39 +296,39 @@ impl Simulation {
                 Ok(Err(_)) | Err(_) => self.sleep(200).await,
             }
         };
-        self.begun(id);
-        // Identifiers are ordered by the second in which they were drawn; so is what is due.
+        self.register_started(id);
+        // Ids are ordered by the second of their creation, and so are due executions.
         time::sleep(Duration::from_secs(1)).await;
     }
 
-    /// Decides an identifier before anybody draws one: who takes an execution, and how long it
-    /// waits between tries, follows from it.
+    /// Fixes the id before it is drawn, because the order of claims and the retry delays depend on
+    /// it.
     async fn reserve(&self, key: &IdempotencyKey, options: &ExecutionOptions, n: usize) {
         let execution = format!("exec_{}_simulated", n + 1).parse().expect("well-formed");
         let mut options = serde_json::to_value(options).expect("options are JSON");
         options.sort_all_objects();
         let fingerprint = json!([key.subject, options]).to_string();
         let reservation = Reservation { key: key.key.clone(), execution, fingerprint };
-        (&*self.world.truth as &dyn Store)
+        (&*self.world.memory as &dyn Store)
             .reserve_key(&reservation)
             .await
-            .expect("the truth does not lie");
+            .expect("the memory store does not fail");
     }
 
-    /// Keeps an execution that has begun, and lets two follow it.
-    fn begun(&mut self, id: ExecutionId) {
+    /// Registers a started execution with two subscribers.
+    fn register_started(&mut self, id: ExecutionId) {
         self.executions.push(id);
         for _ in 0..2 {
             self.subscribers.spawn(subscribe(Arc::clone(&self.world), id));
         }
     }
 
-    /// Returns every execution that there is, those that are steps of others too.
-    async fn all(&self) -> Vec<ExecutionId> {
+    /// Returns all executions, including children.
+    async fn all_executions(&self) -> Vec<ExecutionId> {
         let page = Page { first: 10_000, after: None };
-        let heads = self.world.truth.list_heads(&ExecutionFilter::default(), &page).await;
-        let heads = heads.expect("the truth does not lie").items;
-        let mut all: Vec<ExecutionId> = heads.into_iter().map(|it| it.1.execution).collect();
+        let heads = self.world.memory.list_heads(&ExecutionFilter::default(), &page).await;
+        let heads = heads.expect("the memory store does not fail").items;
+        let mut all: Vec<ExecutionId> = heads.into_iter().map(|head| head.1.execution).collect();
         all.sort_unstable();
         all
     }
@@ -340,9 +338,9 @@ impl Simulation {
         Control::new(store, Arc::new(self.world.clock), worker)
     }
 
-    /// Does something to a worker: it crashes, seems dead for a while, or is told to end.
-    fn misfortune(&mut self) {
-        self.workers.retain(|it| !it.life.is_finished());
+    /// Crashes, freezes or drains a worker.
+    fn strike_worker(&mut self) {
+        self.workers.retain(|worker| !worker.life.is_finished());
         if self.workers.is_empty() {
             return;
         }
@@ -356,28 +354,29 @@ impl Simulation {
         }
     }
 
-    async fn state(&self, id: ExecutionId) -> Option<Execution> {
+    async fn replay_state(&self, id: ExecutionId) -> Option<Execution> {
         let log = self.world.log(id).await;
-        let plan = self.plan(&log).await?;
+        let plan = self.plan_of(&log).await?;
         Execution::replay(id, plan, &log).ok()
     }
 
-    /// Returns the plan of a log.
-    async fn plan(&self, log: &[RecordedEvent]) -> Option<Arc<Plan>> {
-        let Some(Event::Created(created)) = log.first().map(|it| &it.event) else { return None };
-        self.world.truth.plan(created.plan).await.expect("the truth does not lie")
+    async fn plan_of(&self, log: &[RecordedEvent]) -> Option<Arc<Plan>> {
+        let Some(Event::Created(created)) = log.first().map(|recorded| &recorded.event) else {
+            return None;
+        };
+        self.world.memory.plan(created.plan).await.expect("the memory store does not fail")
     }
 
-    /// Waits until everything has ended: first without any person, then with one who agrees.
-    async fn settle(&mut self) {
+    /// Waits until everything has finished: first without people, then with a person who approves.
+    async fn wait_until_settled(&mut self) {
         let begun = self.world.clock.now();
-        time::sleep(if self.world.is_skewed() { SKEWED_QUIET } else { QUIET }).await;
+        time::sleep(if self.world.is_skewed() { SKEWED_QUIET_TIME } else { QUIET_TIME }).await;
         self.check_waits().await;
-        self.check_told(begun).await;
-        while self.world.clock.now() < begun + CALM {
+        self.check_acknowledged(begun).await;
+        while self.world.clock.now() < begun + MAX_SETTLING {
             let mut is_over = true;
-            for id in self.all().await {
-                is_over &= self.help(id).await;
+            for id in self.all_executions().await {
+                is_over &= self.help_along(id).await;
             }
             if is_over {
                 break;
@@ -387,13 +386,13 @@ impl Simulation {
         time::sleep(Duration::from_secs(8)).await;
     }
 
-    /// Ends the world and collects what it came to.
-    async fn end(mut self) -> End {
+    /// Ends the world and collects its logs.
+    async fn end_world(mut self) -> End {
         let mut logs = BTreeMap::new();
         let mut plans = BTreeMap::new();
-        for id in self.all().await {
+        for id in self.all_executions().await {
             let log = self.world.log(id).await;
-            plans.extend(self.plan(&log).await.map(|it| (id, it)));
+            plans.extend(self.plan_of(&log).await.map(|plan| (id, plan)));
             logs.insert(id, log);
         }
         self.check_store(&logs).await;
@@ -405,59 +404,59 @@ impl Simulation {
             if let Err(err) = ended
                 && err.is_panic()
             {
-                self.wrongs.push(format!("a worker panicked: {err}"));
+                self.violations.push(format!("a worker panicked: {err}"));
             }
         }
         if !self.tasks.is_empty() {
-            self.wrongs.push("a worker was told to end and did not".to_owned());
+            self.violations.push("a worker did not drain".to_owned());
         }
         while let Some(seen) = self.subscribers.try_join_next() {
             let (id, events) = seen.expect("subscribers do not panic");
             if logs.get(&id) != Some(&events) {
-                self.wrongs.push(format!("a subscriber saw {} events of {id}", events.len()));
+                self.violations.push(format!("a subscriber saw {} events of {id}", events.len()));
             }
         }
         if !self.subscribers.is_empty() {
-            self.wrongs.push("a subscriber still waits".to_owned());
+            self.violations.push("a subscriber still waits".to_owned());
         }
-        let mut wrongs = self.world.wrongs(&logs);
-        wrongs.append(&mut self.wrongs);
-        End { plans, logs, wrongs }
+        let mut violations = self.world.violations(&logs);
+        violations.append(&mut self.violations);
+        End { plans, logs, violations }
     }
 }
 
-/// Takes the tools that do something away, and gives them back, until nothing bad happens any more.
-async fn come_and_go(world: Arc<World>, toolbox: Toolbox) {
+/// Removes the tools with effects and restores them, until faults stop.
+async fn remove_and_restore_tools(world: Arc<World>, toolbox: Toolbox) {
     let name = "sim".parse().expect("well-formed");
     let set = toolbox.whole_set(&name).expect("the ledger has tools");
     while !world.is_calm() {
         time::sleep(Duration::from_millis(1 + world.dice.below(3_000))).await;
-        toolbox.remove(&name);
-        // Sometimes only for a moment, in which something is being written.
+        toolbox.remove_set(&name);
+        // Sometimes only for a moment, during a write.
         let most = if world.dice.happens(500) { 40 } else { 3_000 };
         time::sleep(Duration::from_millis(1 + world.dice.below(most))).await;
-        toolbox.put(set.clone());
+        toolbox.put_set(set.clone());
     }
 }
 
-/// Limits that every worker shares.
 fn limits() -> CallLimits {
     let of = LimitedCalls::Tool("sim.limited".parse().expect("well-formed"));
     CallLimits::new(vec![LimitRule { of, key: None, concurrency: Some(2), rate: None }])
 }
 
-/// Follows a log to its end, and begins again where it was whenever something breaks.
+/// Follows a log to its end. After each failure it continues after the last event.
 async fn subscribe(world: Arc<World>, id: ExecutionId) -> (ExecutionId, Vec<RecordedEvent>) {
     let view: Arc<dyn Store> = world.view();
     let poll = Duration::from_secs(2);
     let mut events: Vec<RecordedEvent> = Vec::new();
-    while events.last().is_none_or(|it| !it.event.is_last()) {
-        let after = events.last().map_or(Seq::START, |it| it.seq);
-        let follow = store::follow_log(Arc::clone(&view), id, after, poll).try_for_each(|it| {
-            events.push(it);
-            std::future::ready(Ok(()))
-        });
-        // A store that failed, or a connection that broke.
+    while events.last().is_none_or(|recorded| !recorded.event.is_last()) {
+        let after = events.last().map_or(Seq::START, |recorded| recorded.seq);
+        let follow =
+            store::follow_log(Arc::clone(&view), id, after, poll).try_for_each(|recorded| {
+                events.push(recorded);
+                std::future::ready(Ok(()))
+            });
+        // The store failed, or the connection broke.
         let patience = Duration::from_millis(1_000 + world.dice.below(20_000));
         let _ = time::timeout(patience, follow).await;
         time::sleep(Duration::from_millis(50)).await;
@@ -466,16 +465,17 @@ async fn subscribe(world: Arc<World>, id: ExecutionId) -> (ExecutionId, Vec<Reco
 }
 
 impl End {
-    /// Tells everything without what is drawn at random outside the seed: identifiers.
-    fn story(&self) -> String {
+    /// Prints all events without ids, which are random.
+    fn describe(&self) -> String {
         let mut story = String::new();
         for (id, log) in &self.logs {
             writeln!(story, "{id}").expect("strings are writable");
             for RecordedEvent { at, event, .. } in log {
                 let step = event.step().map(ToString::to_string).unwrap_or_default();
-                let attempt = event.attempt().map(|it| it.to_string()).unwrap_or_default();
+                let attempt =
+                    event.attempt().map(|attempt| attempt.to_string()).unwrap_or_default();
                 let at = at.timestamp_micros() % 1_000_000_000_000;
-                let item = event.part().item.map(|it| format!("[{it}]")).unwrap_or_default();
+                let item = event.part().item.map(|item| format!("[{item}]")).unwrap_or_default();
                 writeln!(story, "{at} {} {step}{item} {attempt}", event.kind())
                     .expect("strings are writable");
             }
@@ -487,14 +487,14 @@ impl End {
 impl Figures {
     fn add(&mut self, other: Self) {
         let Self { states, events, errors } = other;
-        for (it, n) in states {
-            *self.states.entry(it).or_default() += n;
+        for (name, n) in states {
+            *self.states.entry(name).or_default() += n;
         }
-        for (it, n) in events {
-            *self.events.entry(it).or_default() += n;
+        for (name, n) in events {
+            *self.events.entry(name).or_default() += n;
         }
-        for (it, n) in errors {
-            *self.errors.entry(it).or_default() += n;
+        for (name, n) in errors {
+            *self.errors.entry(name).or_default() += n;
         }
     }
 }

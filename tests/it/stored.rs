@@ -6,7 +6,7 @@ use mongodb::{Client, bson::Document};
 use serde_json::{Value, json};
 
 use crate::{
-    cli::home::{Ended, Home},
+    cli::workspace::{CommandOutput, Workspace},
     mongod::Mongod,
 };
 
@@ -41,32 +41,32 @@ const UNDOING: usize = 9;
 const UNKNOWN: usize = 10;
 const PAUSED: usize = 11;
 
-/// A home whose configuration names a copy of the old store.
-struct Upgraded {
-    home: Home,
+/// A workspace whose configuration names a copy of the old store.
+struct OldStore {
+    workspace: Workspace,
     ids: Vec<String>,
 }
 
-impl Upgraded {
+impl OldStore {
     async fn open(store: &str, written: (&str, usize)) -> Self {
         let (version, executions) = written;
-        let home = Home::new();
+        let workspace = Workspace::new();
         let tools = fs::read_to_string(format!("{FOLDER}/faber.yaml")).unwrap();
-        home.file("faber.yaml", &format!("store: {store}\n{tools}"));
+        workspace.file("faber.yaml", &format!("store: {store}\n{tools}"));
         if store.starts_with("sqlite:") {
-            fs::copy(format!("{FOLDER}/{version}.sqlite"), home.path("old.db")).unwrap();
+            fs::copy(format!("{FOLDER}/{version}.sqlite"), workspace.path("old.db")).unwrap();
         }
-        let listed = home.json(&["list", "executions"], 0).await;
+        let listed = workspace.json(&["list", "executions"], 0).await;
         let listed = listed.as_array().unwrap();
         let states: Vec<_> = listed.iter().map(|execution| execution["state"].clone()).collect();
         assert_eq!(states, STATES[..executions], "{version}");
         let ids = listed.iter().map(|execution| execution["executionId"].as_str().unwrap().into());
-        Self { ids: ids.collect(), home }
+        Self { ids: ids.collect(), workspace }
     }
 
-    async fn run(&self, command: &str, execution: usize, arguments: &[&str]) -> Ended {
+    async fn run(&self, command: &str, execution: usize, arguments: &[&str]) -> CommandOutput {
         let id = self.ids[execution].as_str();
-        self.home.run(&[&[command, id], arguments].concat()).await
+        self.workspace.run(&[&[command, id], arguments].concat()).await
     }
 
     /// Runs a command that completes the execution, and returns its outputs.
@@ -84,7 +84,7 @@ impl Upgraded {
             let debug = self.run("debug", execution, &[]).await;
             assert_eq!(debug.status, 0, "{debug:?}");
         }
-        let undone = self.home.json(&["debug", &self.ids[UNDONE]], 0).await;
+        let undone = self.workspace.json(&["debug", &self.ids[UNDONE]], 0).await;
         assert_eq!(undone["executions"][0]["steps"][0]["state"], "COMPENSATED");
 
         let outputs = self.complete("approve", APPROVAL, &["send"]).await;
@@ -96,7 +96,7 @@ impl Upgraded {
         let outputs = self.complete("resume", KILLED, &[]).await;
         assert_eq!(outputs["last"], json!({ "to": "dan" }));
 
-        // The child goes on by itself. Whether the parent is done by then depends on timing.
+        // The child continues by itself. Whether the parent has finished by then depends on timing.
         self.complete("signal", CHILD, &["go", "{}"]).await;
         let parent = self.run("watch", PARENT, &[]).await;
         assert_eq!(parent.status, 0, "{parent:?}");
@@ -112,7 +112,7 @@ impl Upgraded {
     async fn continue_killed_and_paused(&self) {
         let undone = self.run("cancel", UNDOING, &[]).await;
         assert_eq!(undone.status, 0, "{undone:?}");
-        let undone = self.home.json(&["debug", &self.ids[UNDOING]], 0).await;
+        let undone = self.workspace.json(&["debug", &self.ids[UNDOING]], 0).await;
         assert_eq!(undone["executions"][0]["state"], "FAILED");
         assert_eq!(undone["executions"][0]["steps"][0]["state"], "COMPENSATED");
 
@@ -126,18 +126,18 @@ impl Upgraded {
 }
 
 #[tokio::test]
-async fn a_sqlite_file_of_an_older_version_is_continued() {
+async fn executions_in_a_sqlite_file_of_an_older_version_continue() {
     for version in VERSIONS {
-        Upgraded::open("sqlite:old.db", version).await.continue_all().await;
+        OldStore::open("sqlite:old.db", version).await.continue_all().await;
     }
 }
 
 #[tokio::test]
-async fn a_mongodb_database_of_an_older_version_is_continued() {
+async fn executions_in_a_mongodb_database_of_an_older_version_continue() {
     for version in VERSIONS {
         let url = Mongod::shared().await.fresh_url();
         load_dump(&url, version.0).await;
-        Upgraded::open(&url, version).await.continue_all().await;
+        OldStore::open(&url, version).await.continue_all().await;
     }
 }
 

@@ -1,9 +1,8 @@
 //! Programs that end when the test process ends, however it ends.
 //!
-//! A `static` is never dropped and a killed process runs no destructor, so a fixture cannot
-//! rely on `Drop` alone. A small shell therefore stands between: it reads a pipe that only the
-//! test process holds open, and kills the program when the pipe closes. The kernel closes it
-//! for us, even after SIGKILL.
+//! A `static` is never dropped and a killed process runs no destructor, so `Drop` alone is not
+//! enough. A small shell stands between: it reads a pipe that only the test process holds open, and
+//! kills the program when the pipe closes. The kernel closes it even after SIGKILL.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -36,7 +35,8 @@ kill "$watcher" 2>/dev/null
 exit "$status"
 "#;
 
-/// A program that is killed, and its directory removed, when this value or its process is gone.
+/// A program that is killed, with its directory removed, when this value is dropped or its process
+/// ends.
 #[derive(Debug)]
 pub(crate) struct Supervised {
     supervisor: Child,
@@ -44,13 +44,12 @@ pub(crate) struct Supervised {
 }
 
 impl Supervised {
-    /// Starts a program with its arguments; it owns `directory` from now on.
+    /// Starts a program. It owns `directory` from now on.
     pub(crate) fn start<S: AsRef<OsStr>>(directory: TempDir, command: &[S]) -> Self {
         Self::spawn(&directory.keep(), "remove", command)
     }
 
-    /// Starts a program with its arguments in a directory that is there when it has ended, so that
-    /// it can be started again.
+    /// Starts a program in a directory that stays, so that it can be restarted there.
     pub(crate) fn start_in<S: AsRef<OsStr>>(directory: &Path, command: &[S]) -> Self {
         Self::spawn(directory, "keep", command)
     }
@@ -63,28 +62,27 @@ impl Supervised {
             .args(command)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Ctrl-C is for the test process; the supervisor must survive it to clean up.
+            // Ctrl-C is for the test process. The supervisor must survive it to clean up.
             .process_group(0)
             .spawn()
             .expect("every Unix machine has `sh`");
-        let stdout = supervisor.stdout.take().expect("it is piped");
+        let stdout = supervisor.stdout.take().expect("standard output is piped");
         let mut id = String::new();
-        BufReader::new(stdout).read_line(&mut id).expect("the supervisor says what it runs");
+        BufReader::new(stdout).read_line(&mut id).expect("the supervisor prints the process id");
         Self { supervisor, id: id.trim().parse().expect("processes have numbers") }
     }
 
-    /// Sends the program a signal.
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([name, &self.id.to_string()]).status();
-        assert!(sent.is_ok_and(|it| it.success()), "`{name}` cannot be sent");
+        assert!(sent.is_ok_and(|status| status.success()), "`{name}` cannot be sent");
     }
 
-    /// Tells how the program ended, if it has.
+    /// Returns the exit status if the program has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.supervisor.try_wait().expect("the supervisor is our child")
     }
 
-    /// Kills the program and waits until nothing of it is left.
+    /// Kills the program and waits until it and its directory are gone.
     fn stop(&mut self) -> ExitStatus {
         drop(self.supervisor.stdin.take());
         self.supervisor.wait().expect("the supervisor is our child")
@@ -97,7 +95,7 @@ impl Drop for Supervised {
     }
 }
 
-/// The shell's exit status for a program that SIGKILL ended.
+/// The shell's exit status after SIGKILL.
 const KILLED: i32 = 128 + 9;
 
 #[test]
@@ -113,7 +111,7 @@ fn a_program_ends_when_its_pipe_closes() {
 }
 
 #[test]
-fn a_program_can_be_started_again_where_it_was() {
+fn a_program_can_be_restarted_in_its_directory() {
     let directory = TempDir::new().unwrap();
     let program = Supervised::start_in(directory.path(), &["sh", "-c", "echo once; sleep 30"]);
     program.signal("-STOP");
@@ -125,7 +123,7 @@ fn a_program_can_be_started_again_where_it_was() {
 }
 
 #[test]
-fn a_program_that_ends_by_itself_is_noticed() {
+fn the_exit_status_of_a_program_is_reported() {
     let mut program = Supervised::start(TempDir::new().unwrap(), &["sh", "-c", "exit 48"]);
 
     let open_pipe = program.supervisor.stdin.take(); // `wait` would close it

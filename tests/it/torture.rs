@@ -1,31 +1,33 @@
-//! Nothing lost: the proof. Several processes of the real binary over one store, clients that come
-//! and go, and one seed that says what goes wrong, when, and for how long.
+//! Proves that Faber loses nothing while its processes and its store fail.
 //!
-//! Afterwards the logs, what clients were told, and a ledger that the tools keep outside the system
-//! must agree. Longer: `FABER_TORTURE_SECONDS=3600`; otherwise: `FABER_TORTURE_SEED=7`. A machine
-//! on which no tmpfs can be mounted must say so with `FABER_TORTURE_NO_TMPFS=1`.
-#![expect(clippy::print_stderr, reason = "figures are for whoever watches")]
+//! Several processes of the real binary share one store. Clients connect and leave, and a seed
+//! decides which faults happen, when, and for how long. Afterwards the logs, the events that
+//! clients received, and a ledger that the tools write outside the system must agree.
+//!
+//! `FABER_TORTURE_SECONDS=3600` runs longer, `FABER_TORTURE_SEED=7` chooses other faults. On a
+//! machine that cannot mount a tmpfs, `FABER_TORTURE_NO_TMPFS=1` leaves full disks out.
+#![expect(clippy::print_stderr, reason = "prints the figures of the run")]
 
+pub(crate) mod api_client;
 mod audit;
-mod check;
 mod clients;
 mod cluster;
-mod course;
-mod damage;
+mod damaged_data;
 mod disk;
 mod failover;
-mod faults;
-mod forgeries;
-mod full;
-mod ground;
-mod home;
+mod fault_injector;
+mod forged_logs;
+mod full_disk;
+mod log_checker;
 mod node;
 mod people;
 mod plans;
-mod refused;
-mod scene;
+mod refused_stores;
+mod shared_run;
+mod store_faults;
 mod takeover;
-pub(crate) mod wire;
+mod task_state;
+mod workspace;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -37,97 +39,102 @@ use tokio::{
 
 use self::{
     audit::{Audit, Figures},
-    clients::{Story, crowd},
-    faults::Tormentor,
-    ground::Ground,
-    home::Home,
-    scene::Scene,
+    clients::{ClientRecord, spawn_clients},
+    fault_injector::FaultInjector,
+    shared_run::SharedRun,
+    store_faults::TorturedStore,
+    workspace::Workspace,
 };
 
-/// How long there is harm in the usual run.
-const SECONDS: u64 = 50;
-/// Clients at once.
+/// Duration of the faults in a usual run.
+const FAULT_SECONDS: u64 = 50;
 const CLIENTS: u64 = 6;
-/// How long clients may take to come to their ends once nothing goes wrong any more.
-const LAST: Duration = Duration::from_mins(6);
+/// Time for clients to finish after the last fault.
+const MAX_FINISH_TIME: Duration = Duration::from_mins(6);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_lost_in_a_file() {
-    endure("nothing_is_lost_in_a_file", Ground::file(), 1).await;
+async fn no_event_is_lost_under_faults_on_sqlite() {
+    run_under_faults("no_event_is_lost_under_faults_on_sqlite", TorturedStore::sqlite(), 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_lost_in_a_replica_set() {
-    endure("nothing_is_lost_in_a_replica_set", Ground::set().await, 2).await;
+async fn no_event_is_lost_under_faults_on_a_replica_set() {
+    run_under_faults(
+        "no_event_is_lost_under_faults_on_a_replica_set",
+        TorturedStore::replica_set().await,
+        2,
+    )
+    .await;
 }
 
-/// Lets a store and everybody who uses it endure what a seed brings, and judges what is left.
-async fn endure(name: &str, ground: Ground, seed: u64) {
-    let seed = number("FABER_TORTURE_SEED").unwrap_or(seed);
-    let seconds = number("FABER_TORTURE_SECONDS").unwrap_or(SECONDS);
-    let (scene, home) = (Scene::new(), Home::new(ground.url()));
-    let mut tormentor = Tormentor::new(&home, &scene, &ground, Dice::new(seed)).await;
+/// Runs clients and faults against one store, then checks what is left.
+async fn run_under_faults(name: &str, ground: TorturedStore, seed: u64) {
+    let seed = number_from_env("FABER_TORTURE_SEED").unwrap_or(seed);
+    let seconds = number_from_env("FABER_TORTURE_SECONDS").unwrap_or(FAULT_SECONDS);
+    let (run, workspace) = (SharedRun::new(), Workspace::new(ground.url()));
+    let mut injector = FaultInjector::new(&workspace, &run, &ground, Dice::new(seed)).await;
     let begun = Instant::now();
-    let clients = crowd(&scene, CLIENTS, seed);
-    tormentor.torment(Instant::now() + Duration::from_secs(seconds)).await;
+    let clients = spawn_clients(&run, CLIENTS, seed);
+    injector.inject_until(Instant::now() + Duration::from_secs(seconds)).await;
     let calm_at = begun.elapsed();
-    tormentor.heal().await;
-    scene.close();
-    let stories = gather(&scene, clients).await;
+    injector.heal().await;
+    run.stop_starting();
+    let records = join_clients(&run, clients).await;
     let closed_at = begun.elapsed();
-    let mut audit = Audit::new(&home, &scene, stories);
-    audit.ask_everybody(tormentor.address()).await;
-    tormentor.end_all().await;
-    let mut figures = audit.judge().await;
-    figures.faults = std::mem::take(&mut tormentor.faults);
-    figures.slowest_drain = tormentor.slowest_drain;
+    let mut audit = Audit::new(&workspace, &run, records);
+    audit.query_nodes(injector.serving_address()).await;
+    injector.end_all().await;
+    let mut figures = audit.check_all().await;
+    figures.faults = std::mem::take(&mut injector.faults);
+    figures.slowest_drain = injector.slowest_drain;
     figures.took = [calm_at, closed_at, begun.elapsed()];
-    drop(tormentor);
-    accept(name, home, seed, seconds, &figures);
+    drop(injector);
+    report_figures(name, workspace, seed, seconds, &figures);
 }
 
-/// Waits until every client has come to its end.
-async fn gather(scene: &Scene, mut clients: JoinSet<Vec<Story>>) -> Vec<Story> {
-    let mut stories = Vec::new();
+async fn join_clients(
+    run: &SharedRun,
+    mut clients: JoinSet<Vec<ClientRecord>>,
+) -> Vec<ClientRecord> {
+    let mut records = Vec::new();
     let all = async {
         while let Some(client) = clients.join_next().await {
-            stories.extend(client.unwrap());
+            records.extend(client.unwrap());
         }
     };
-    if timeout(LAST, all).await.is_err() {
-        for (execution, about) in scene.open() {
-            scene.wrong(format!("{execution} ({about}) does not come to its end"));
+    if timeout(MAX_FINISH_TIME, all).await.is_err() {
+        for (execution, about) in run.open() {
+            run.add_violation(format!("{execution} ({about}) does not finish"));
         }
     }
-    stories
+    records
 }
 
-/// Accepts what happened if nothing was wrong and something was tried.
-fn accept(name: &str, home: Home, seed: u64, seconds: u64, figures: &Figures) {
-    eprintln!("{name}, seed {seed}, {seconds} s of harm: {figures}");
+/// Fails if there are violations, or if the run tried nothing.
+fn report_figures(name: &str, workspace: Workspace, seed: u64, seconds: u64, figures: &Figures) {
+    eprintln!("{name}, seed {seed}, {seconds} s of faults: {figures}");
     if figures.violations.is_empty() {
         let faults: u64 = figures.faults.values().sum();
-        assert!(faults > 0 && figures.executions > 0 && figures.calls > 0, "nothing was tried");
+        assert!(faults > 0 && figures.executions > 0 && figures.calls > 0, "the run tried nothing");
         return;
     }
     for violation in &figures.violations {
         eprintln!("VIOLATION {violation}");
     }
-    let kept = home.keep();
+    let folder = workspace.keep();
     panic!(
-        "{} violations; what processes said is in {}; once more: FABER_TORTURE_SEED={seed} \
+        "{} violations; the output of the processes is in {}; repeat with FABER_TORTURE_SEED={seed} \
          FABER_TORTURE_SECONDS={seconds} ./tests/run -p tests --test it torture::{name}",
         figures.violations.len(),
-        kept.display()
+        folder.display()
     );
 }
 
-/// Reads a number of the environment.
-fn number(variable: &str) -> Option<u64> {
-    #[expect(clippy::disallowed_methods, reason = "whoever wants more or others says so here")]
+fn number_from_env(variable: &str) -> Option<u64> {
+    #[expect(clippy::disallowed_methods, reason = "only tests read these variables")]
     let text = std::env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("`{variable}` is a number")))
 }
 
-/// Counts by a word.
+/// Counts by name.
 type Counts = BTreeMap<String, u64>;

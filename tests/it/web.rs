@@ -1,4 +1,4 @@
-//! The web page in a real browser, against the real binary: the scripts are in `tests/web/`.
+//! The web page in a real browser, against the real binary. The scripts are in `tests/web/`.
 
 use std::{
     path::{Path, PathBuf},
@@ -7,70 +7,70 @@ use std::{
 
 use tests::binary::faber;
 
-/// Returns what `tests/run` says about the machine.
-fn told(name: &str) -> PathBuf {
+/// Returns a path that `tests/run` sets in the environment.
+fn path_from_environment(name: &str) -> PathBuf {
     let value = std::env::var_os(name).unwrap_or_else(|| {
         panic!("{name} is not set: run `./tests/run`, or `eval \"$(./tests/run --env)\"`")
     });
     let path = PathBuf::from(value);
-    assert!(path.exists(), "`{}` is not there: run `./tests/run`", path.display());
+    assert!(path.exists(), "`{}` is missing: run `./tests/run`", path.display());
     path
 }
 
-/// Runs a script of tests, each of which has its own limits.
-fn run(script: &str) {
+/// Runs a script. Each of its tests has limits of its own.
+fn run_script(script: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("web").join(script);
     let mut command = Command::new("node");
     command.args(["--test", "--test-reporter=spec", "--test-timeout=600000"]).arg(path);
     command.env("FABER_TEST_BINARY", faber());
-    command.env("FABER_TEST_WEB_MODULES", told("FABER_TEST_WEB_MODULES"));
-    command.env("FABER_TEST_CHROMIUM", told("FABER_TEST_CHROMIUM"));
+    command.env("FABER_TEST_WEB_MODULES", path_from_environment("FABER_TEST_WEB_MODULES"));
+    command.env("FABER_TEST_CHROMIUM", path_from_environment("FABER_TEST_CHROMIUM"));
     let output = command.stdin(Stdio::null()).output().expect("node is needed: run `./tests/run`");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{script}: {}\n{said}", output.status);
 }
 
 #[test]
-fn executions_are_watched() {
-    run("watching.mjs");
+fn the_page_shows_running_executions() {
+    run_script("watching.mjs");
 }
 
 #[test]
-fn buttons_do_what_they_say() {
-    run("steering.mjs");
+fn buttons_of_the_page_control_executions() {
+    run_script("steering.mjs");
 }
 
 #[test]
-fn whatever_comes_from_elsewhere_is_text() {
-    run("hostile.mjs");
+fn the_page_shows_hostile_texts_as_text() {
+    run_script("hostile.mjs");
 }
 
 #[test]
-fn everybody_can_use_it() {
-    run("living.mjs");
+fn the_page_is_accessible_and_handles_large_plans() {
+    run_script("living.mjs");
 }
 
 #[test]
-fn plans_are_changed_without_a_loss() {
-    run("plans.mjs");
+fn the_page_edits_plans_without_losing_fields() {
+    run_script("plans.mjs");
 }
 
 #[test]
-fn tools_and_the_toolkit_are_shown_as_they_are() {
-    run("toolkit.mjs");
+fn the_page_shows_tools_and_the_toolkit() {
+    run_script("toolkit.mjs");
 }
 
 #[test]
-fn what_stands_for_many_is_opened() {
-    run("inside.mjs");
+fn the_page_opens_loops_and_sub_plans() {
+    run_script("inside.mjs");
 }
 
 #[test]
-fn failures_lead_with_their_cause() {
-    run("failures.mjs");
+fn the_page_shows_causes_of_failures_first() {
+    run_script("failures.mjs");
 }
 
 #[test]
-fn lists_find_what_is_looked_for() {
-    run("finding.mjs");
+fn lists_of_the_page_can_be_searched_and_filtered() {
+    run_script("finding.mjs");
 }

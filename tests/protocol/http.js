@@ -117,7 +117,7 @@ checks({
     assert.equal((await request({ target: '/health/live' })).status, 200);
     const ready = await request({ target: '/health/ready' });
     assert.equal(ready.status, 503);
-    assert.deepEqual(ready.json(), { status: 'not ready', reason: 'the store is away' });
+    assert.deepEqual(ready.json(), { status: 'not ready', reason: 'the store is unavailable' });
     const { text } = await request({ target: '/metrics' });
     assert.match(text, /^test_figure 7\n/);
     assert.match(text, /faber_http_requests_total\{kind="query",status="200"\} \d+/);

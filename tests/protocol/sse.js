@@ -36,7 +36,7 @@ checks({
     assert.match((await get('{')).text, /^event: next\ndata: \{"errors".*\n\nevent: complete\n/);
     assert.equal((await get('mutation { add(a: 1, b: 2) }')).status, 405);
     assert.equal((await post({ quarry: 1 }, { accept })).status, 400);
-    assert.match((await get('subscription { crash }')).text, /"INTERNAL"/);
+    assert.match((await get('subscription { panicOnPurpose }')).text, /"INTERNAL"/);
     const either = await post({ query: 'subscription { ticks(count: 1) }' }, { accept: `application/json, ${accept}` });
     assert.match(either.headers['content-type'], /^text\/event-stream/);
   },

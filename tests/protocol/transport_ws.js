@@ -44,7 +44,7 @@ checks({
     ]);
     assert.deepEqual(await collect(all.iterate({ query: 'mutation { add(a: 1, b: 2) }' })), [{ data: { add: 3 } }]);
     await assert.rejects(collect(all.iterate({ query: '{ nope }' })), (errors) => errors[0].message.includes('nope'));
-    await assert.rejects(collect(all.iterate({ query: 'subscription { crash }' })), (errors) => {
+    await assert.rejects(collect(all.iterate({ query: 'subscription { panicOnPurpose }' })), (errors) => {
       return errors[0].extensions.code === 'INTERNAL';
     });
     await all.dispose();

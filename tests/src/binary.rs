@@ -1,4 +1,4 @@
-//! The `faber` binary: one that is there already, or built when a test first wants it.
+//! The `faber` binary: a named one, or built when the first test needs it.
 
 use std::{
     path::{Path, PathBuf},
@@ -6,22 +6,20 @@ use std::{
     sync::OnceLock,
 };
 
-/// Returns the path of the binary: the one that `FABER_TEST_BINARY` names, where that is set.
-/// Cargo builds it for the tests of its own package only, so otherwise this asks for it, into the
-/// folder that the running test comes from.
+/// Returns the path of the binary. If `FABER_TEST_BINARY` is not set, builds it into the target
+/// folder of the running test, because Cargo builds binaries only for tests of their own package.
 ///
 /// # Panics
 ///
-/// If there is none where one is named, or it does not build.
+/// If the named file is missing, or the build fails.
 pub fn faber() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| named().unwrap_or_else(build))
+    PATH.get_or_init(|| from_environment().unwrap_or_else(build))
 }
 
-/// Returns the binary that somebody has named.
-fn named() -> Option<PathBuf> {
+fn from_environment() -> Option<PathBuf> {
     let path = PathBuf::from(std::env::var_os("FABER_TEST_BINARY")?);
-    // Tests start it in folders of their own.
+    // Tests start it in other folders.
     let path = std::path::absolute(&path).unwrap_or(path);
     assert!(path.is_file(), "`FABER_TEST_BINARY` is `{}`: no such file", path.display());
     Some(path)
@@ -32,16 +30,20 @@ fn build() -> PathBuf {
     // target/PROFILE/deps/it-0123
     let profile = test.ancestors().nth(2).expect("tests are built into `deps`");
     let target = profile.parent().expect("a profile has a folder in the target folder");
-    let name = match profile.file_name().and_then(|it| it.to_str()) {
+    let name = match profile.file_name().and_then(|name| name.to_str()) {
         None | Some("debug") => "dev",
         Some(name) => name,
     };
+    // The selection has the features of `cargo test --workspace`, so that no dependency is compiled
+    // once more.
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "graphql", "--bin", "faber", "--profile", name])
+        .args(["build", "--quiet", "--profile", name])
+        .args(["--package", "faber-cli", "--package", "graphql", "--package", "tests"])
+        .args(["--bin", "faber", "--test", "it"])
         .arg("--target-dir")
         .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status();
-    assert!(built.is_ok_and(|it| it.success()), "`faber` does not build");
+    assert!(built.is_ok_and(|status| status.success()), "`faber` does not build");
     profile.join("faber")
 }

@@ -1,10 +1,10 @@
-//! What every store promises, one function a promise, over `dyn Store`.
+//! The promises of every store, one function each, over `dyn Store`.
 //!
-//! A [`World`] has two views of one store: in one process they are the same, for a shared store
-//! each has connections of its own. What is written through one must be read through the other.
+//! A [`StorePair`] has two views of one store. In one process both are the same. For a shared store
+//! each has connections of its own. What one view writes, the other must read.
 //!
-//! A promise that is not kept panics and says which.
-#![expect(clippy::unwrap_used, reason = "a store that fails here has broken its word")]
+//! A promise that is not kept panics with its name.
+#![expect(clippy::unwrap_used, reason = "a failing store breaks the promise")]
 
 mod blobs;
 mod documents;
@@ -34,23 +34,24 @@ pub use self::{
     work::*,
 };
 
-/// Two views of one store that nobody else uses.
+/// Two views of one store that no other test uses.
 #[derive(Clone, Debug)]
-pub struct World {
-    /// Where things are written.
+pub struct StorePair {
+    /// The view that writes.
     pub one: Arc<dyn Store>,
-    /// Where they are read.
+    /// The view that reads.
     pub other: Arc<dyn Store>,
     _keep: Arc<dyn std::any::Any + Send + Sync>,
 }
 
-impl World {
-    /// Makes a world with one view.
+impl StorePair {
+    /// Creates a pair with one view.
     pub fn new(store: Arc<dyn Store>, keep: impl std::any::Any + Send + Sync) -> Self {
         Self::shared(Arc::clone(&store), store, keep)
     }
 
-    /// Makes a world of two views of what `keep` keeps.
+    /// Creates a pair with two views. `keep` lives as long as the pair, such as the folder of the
+    /// store.
     pub fn shared(
         one: Arc<dyn Store>,
         other: Arc<dyn Store>,
@@ -63,10 +64,10 @@ impl World {
         self.one.append(some_events(id, after, events)).await.unwrap();
     }
 
-    /// Writes a head, and before it as much of a log as it is a head of.
+    /// Writes a head, and before it a log of the same length.
     async fn put_head(&self, head: ExecutionHead) {
         let events = usize::try_from(head.seq.0).unwrap();
-        // It may have a log.
+        // The log may exist already.
         let _ = self.one.append(some_events(head.execution, 0, events)).await;
         self.one.put_head(head).await.unwrap();
     }
@@ -75,13 +76,13 @@ impl World {
     async fn log(&self, id: ExecutionId, after: u64) -> Vec<RecordedEvent> {
         let mut events: Vec<RecordedEvent> = Vec::new();
         loop {
-            let end = events.last().map_or(Seq(after), |it| it.seq);
+            let end = events.last().map_or(Seq(after), |event| event.seq);
             let mut more = self.other.read(id, end).await.unwrap();
             if more.is_empty() {
                 return events;
             }
             assert!(
-                more.iter().zip(1..).all(|(it, n)| it.seq == end.advance_by(n)),
+                more.iter().zip(1..).all(|(event, n)| event.seq == end.advance_by(n)),
                 "out of order"
             );
             events.append(&mut more);
@@ -89,37 +90,32 @@ impl World {
     }
 }
 
-/// Returns a moment so many seconds after the first.
+/// Returns the moment this many seconds after the first one.
 pub fn at(seconds: i64) -> Timestamp {
     Timestamp::from_timestamp(1_704_123_456 + seconds, 0).unwrap()
 }
 
-/// Returns the execution with a number.
 pub fn execution(n: usize) -> ExecutionId {
     format!("exec_1704123456_{n:09}").parse().unwrap()
 }
 
-/// Returns the request with a number.
 pub fn request_id(n: usize) -> RequestId {
     format!("req_1704123456_{n:09}").parse().unwrap()
 }
 
-/// Returns the plan with a number.
 pub fn plan_id(n: usize) -> PlanId {
     format!("plan_1704123456_{n:09}").parse().unwrap()
 }
 
-/// Returns the worker with a number.
 pub fn worker(n: usize) -> WorkerId {
     format!("work_1704123456_{n:09}").parse().unwrap()
 }
 
-/// Returns the command with a number.
 pub fn command_id(n: usize) -> CommandId {
     format!("cmd_1704123456_{n:09}").parse().unwrap()
 }
 
-/// Returns an event that brings a value.
+/// Returns an event with a value.
 pub fn signal(seq: u64, payload: Value) -> RecordedEvent {
     let event = Event::SignalReceived {
         name: format!("signal {seq}"),
@@ -129,7 +125,7 @@ pub fn signal(seq: u64, payload: Value) -> RecordedEvent {
     RecordedEvent { seq: Seq(seq), at: at(seq.cast_signed()), event }
 }
 
-/// Returns an append of so many events.
+/// Returns an append of this many events.
 pub fn some_events(id: ExecutionId, after: u64, events: usize) -> Append {
     let event = Event::Paused { command: command_id(1) };
     let pause =
@@ -138,7 +134,7 @@ pub fn some_events(id: ExecutionId, after: u64, events: usize) -> Append {
     Append::new(id, Seq(after), &events)
 }
 
-/// Returns the head of an execution that nobody has and that is not due.
+/// Returns the head of an execution without owner and due time.
 pub fn head(n: usize, seq: u64) -> ExecutionHead {
     ExecutionHead {
         execution: execution(n),
@@ -157,12 +153,11 @@ pub fn head(n: usize, seq: u64) -> ExecutionHead {
     }
 }
 
-/// Returns a request.
 pub fn request(n: usize, query: &str, seconds: i64) -> Request {
     Request { id: request_id(n), query: query.to_owned(), created_at: at(seconds) }
 }
 
-/// Returns a plan of one step for each tool.
+/// Returns a plan with one step for each tool.
 pub fn plan(n: usize, of: usize, version: u32, tools: &[&str]) -> Plan {
     plan_with(n, of, version, tools, &json!({}))
 }
@@ -180,8 +175,8 @@ fn plan_with(n: usize, of: usize, version: u32, tools: &[&str], parameters: &Val
     Plan::from_json(&plan.to_string()).unwrap()
 }
 
-/// Returns what an outsider asks of an execution.
-pub fn envelope(n: usize, of: usize, command: Command) -> SentCommand {
+/// Returns an inbox command for an execution.
+pub fn inbox_command(n: usize, of: usize, command: Command) -> SentCommand {
     SentCommand { id: command_id(n), execution: execution(of), at: at(0), command }
 }
 
@@ -189,7 +184,6 @@ fn all() -> Page {
     Page { first: 1_000, after: None }
 }
 
-/// Turns a shared list into what it has.
-fn taken<T>(list: &Mutex<Vec<T>>) -> Vec<T> {
+fn take_all<T>(list: &Mutex<Vec<T>>) -> Vec<T> {
     std::mem::take(&mut *list.lock().unwrap_or_else(PoisonError::into_inner))
 }

@@ -1,33 +1,32 @@
-//! What the machine that the tests run on has.
+//! Features of the kernel that runs the tests.
 
 use std::{
     process::{Command, Stdio},
     sync::OnceLock,
 };
 
-/// With this, a test that needs what the machine has not fails: nothing is left out unseen.
+/// Makes tests fail that need a missing feature. Otherwise they expect Faber's refusal.
 const STRICT: &str = "FABER_TEST_STRICT";
 
-/// Returns whether a process may have a view of the file system of its own, as another program than
-/// Faber finds out.
+/// Returns whether a process may have a mount namespace. Finds out with a program other than Faber.
 ///
 /// # Panics
 ///
-/// If it may not, and nothing is to be left out.
-pub fn has_views() -> bool {
+/// If it may not, and `FABER_TEST_STRICT` is set.
+pub fn has_mount_namespaces() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     let has = *HAS.get_or_init(|| {
         let ways: [&[&str]; 2] = [&["--mount"], &["--mount", "--user", "--map-current-user"]];
-        ways.iter().any(|it| {
+        ways.iter().any(|way| {
             let mut command = Command::new("unshare");
-            command.args(*it).args(["mount", "--bind", "/usr", "/usr"]);
+            command.args(*way).args(["mount", "--bind", "/usr", "/usr"]);
             command.stdout(Stdio::null()).stderr(Stdio::null());
-            command.status().is_ok_and(|it| it.success())
+            command.status().is_ok_and(|status| status.success())
         })
     });
     assert!(
         has || std::env::var_os(STRICT).is_none(),
-        "nobody may make a mount namespace here, and `{STRICT}` is set"
+        "mount namespaces are not allowed here, and `{STRICT}` is set"
     );
     has
 }

@@ -1,4 +1,4 @@
-//! Which calls really happened, and whether they were allowed to.
+//! A ledger of the tool calls that really happened, with checks that each was allowed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,12 +18,11 @@ use toolbox::{StepCall, Tool, ToolContext, ToolSet, Toolbox, flow};
 
 use crate::world::World;
 
-/// The longest that a tool takes, in milliseconds.
-const WORK_MS: u64 = 1_200;
-/// No list is longer.
-const LIST: u64 = 7;
+/// Longest duration of a tool, in milliseconds.
+const MAX_WORK_MS: u64 = 1_200;
+/// Longest list that a tool returns.
+const MAX_LIST: u64 = 7;
 
-/// Which calls really happened.
 #[derive(Debug)]
 pub struct Ledger {
     world: Arc<World>,
@@ -37,13 +36,12 @@ struct Calls {
 }
 
 impl Ledger {
-    /// Opens a ledger.
     pub fn new(world: Arc<World>) -> Arc<Self> {
         Arc::new(Self { world, calls: Mutex::default() })
     }
 
-    /// Returns tools that write into the ledger: `sim.read`, `sim.idempotent`, `sim.once`, `sim.limited`; and
-    /// the `flow` tools.
+    /// Returns tools that write into the ledger, `sim.read`, `sim.idempotent`, `sim.once` and
+    /// `sim.limited`, and the `flow` tools.
     pub fn toolbox(self: &Arc<Self>) -> Toolbox {
         let effects = [
             ("read", Effect::Read),
@@ -67,20 +65,22 @@ impl Ledger {
             examples: Vec::new(),
             is_callable: true,
         };
-        Arc::new(Work { ledger: Arc::clone(self), definition: Arc::new(definition) })
+        Arc::new(SimulatedTool { ledger: Arc::clone(self), definition: Arc::new(definition) })
     }
 
-    /// Notes a call, and whatever forbids it.
-    async fn note(&self, call: &StepCall, effect: Effect, key: Option<String>) {
+    /// Records a call, and each rule that it breaks.
+    async fn record_call(&self, call: &StepCall, effect: Effect, key: Option<String>) {
         let log = self.world.log(call.execution).await;
         let mut all = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         let calls = all.entry((call.execution, call.step.clone(), call.part)).or_default();
-        let uncalled = uncalled(&log, call);
+        let uncalled = attempts_without_call(&log, call);
         let is_first = calls.attempts.is_empty();
         let is_new = calls.attempts.insert(call.attempt);
         let wrong = |what: &str| {
             let StepCall { step, part, attempt, .. } = call;
-            self.world.wrong(format!("`{step}` {part:?}, attempt {attempt} ({effect:?}): {what}"));
+            self.world.add_violation(format!(
+                "`{step}` {part:?}, attempt {attempt} ({effect:?}): {what}"
+            ));
         };
         if calls.key.get_or_insert_with(|| key.clone().unwrap_or_default())
             != &key.unwrap_or_default()
@@ -88,7 +88,7 @@ impl Ledger {
             wrong("called under another key");
         }
         if !uncalled.is_disjoint(&calls.attempts) {
-            wrong("an attempt was called that is said to have called nothing");
+            wrong("an attempt was called although the log says that it was not");
         }
         if effect == Effect::Read {
             return;
@@ -96,14 +96,14 @@ impl Ledger {
         if !is_new {
             wrong("called twice");
         }
-        let Some(at) = log.iter().position(|it| is_start(it, call)) else {
+        let Some(at) = log.iter().position(|recorded| is_start(recorded, call)) else {
             return wrong("called before the log durably said so");
         };
         if effect == Effect::Once {
             use shared::clock::Clock as _;
-            // A worker whose lease looks over to one with a wrong clock cannot know it. It costs
-            // the others an outcome that they do not know, and is still the only call.
-            let takes = |it: &RecordedEvent| matches!(&it.event, Event::Claimed(it) if !it.renewed);
+            // With wrong clocks, a worker may seem lost although it lives. Its call gets an unknown
+            // outcome, but remains the only call.
+            let takes = |recorded: &RecordedEvent| matches!(&recorded.event, Event::Claimed(claim) if !claim.renewed);
             let is_taken = log[at..].iter().any(takes);
             if is_taken && !self.world.is_skewed() {
                 let now = self.world.clock.now();
@@ -121,9 +121,9 @@ fn is_start(recorded: &RecordedEvent, call: &StepCall) -> bool {
         if started.step == call.step && started.part == call.part && started.attempt == call.attempt)
 }
 
-/// Returns the attempts of a step that called nothing, by the log: the tool was gone.
-fn uncalled(log: &[RecordedEvent], call: &StepCall) -> BTreeSet<Attempt> {
-    let uncalled = log.iter().filter_map(|it| match &it.event {
+/// Returns the attempts that called no tool by the log, because the tool had disappeared.
+fn attempts_without_call(log: &[RecordedEvent], call: &StepCall) -> BTreeSet<Attempt> {
+    let uncalled = log.iter().filter_map(|recorded| match &recorded.event {
         Event::StepInterrupted { step, part, attempt, error: Some(_) } => {
             (*step == call.step && *part == call.part).then_some(*attempt)
         }
@@ -132,15 +132,15 @@ fn uncalled(log: &[RecordedEvent], call: &StepCall) -> BTreeSet<Attempt> {
     uncalled.collect()
 }
 
-/// Returns whether the log says that a `Once` step may be called again: the last attempt that called
-/// something failed for certain, or a person decided.
+/// Returns whether the log allows another call of a `once` step: the last real attempt failed for
+/// certain, or a person decided.
 fn allows_another(log: &[RecordedEvent], call: &StepCall, uncalled: &BTreeSet<Attempt>) -> bool {
-    let is_of = |it: &&Event| {
-        it.step() == Some(&call.step)
-            && it.part() == call.part
-            && !it.attempt().is_some_and(|it| uncalled.contains(&it))
+    let is_of = |event: &&Event| {
+        event.step() == Some(&call.step)
+            && event.part() == call.part
+            && !event.attempt().is_some_and(|attempt| uncalled.contains(&attempt))
     };
-    let last = log.iter().rev().map(|it| &it.event).find(is_of);
+    let last = log.iter().rev().map(|recorded| &recorded.event).find(is_of);
     match last {
         Some(Event::StepRetryScheduled { error, .. }) => error.is_definite,
         Some(Event::StepApproved { .. }) => true,
@@ -148,15 +148,15 @@ fn allows_another(log: &[RecordedEvent], call: &StepCall, uncalled: &BTreeSet<At
     }
 }
 
-/// A tool that takes its time and fails as the dice fall.
+/// A tool that takes a random time and sometimes fails.
 #[derive(Debug)]
-struct Work {
+struct SimulatedTool {
     ledger: Arc<Ledger>,
     definition: Arc<ToolDefinition>,
 }
 
 #[async_trait]
-impl Tool for Work {
+impl Tool for SimulatedTool {
     fn definition(&self) -> &Arc<ToolDefinition> {
         &self.definition
     }
@@ -164,22 +164,22 @@ impl Tool for Work {
     async fn call(&self, _parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         let call = cx.call.clone().expect("steps call it");
         let key = cx.idempotency_key();
-        self.ledger.note(&call, self.definition.effect, key).await;
+        self.ledger.record_call(&call, self.definition.effect, key).await;
         let world = &self.ledger.world;
         let output = json!({ "step": call.step, "part": call.part, "attempt": call.attempt });
         if world.is_calm() {
             return Ok(with_list(output, 2));
         }
-        let output = with_list(output, world.dice.below(LIST));
+        let output = with_list(output, world.dice.below(MAX_LIST));
         if world.dice.happens(100) {
             cx.progress(Progress { progress: 1.0, total: None, message: None });
         }
         let fate = world.dice.below(100);
         if fate >= 30 {
-            let work = Duration::from_millis(world.dice.below(WORK_MS));
+            let work = Duration::from_millis(world.dice.below(MAX_WORK_MS));
             tokio::select! {
                 biased;
-                () = cx.cancel.cancelled() => return Err(stopped()),
+                () = cx.cancel.cancelled() => return Err(cancelled_error()),
                 () = time::sleep(work) => (),
             }
         }
@@ -191,7 +191,7 @@ impl Tool for Work {
             18..20 | 38..40 => Err(ToolError::failed("simulated").without_retry()),
             40..43 => {
                 cx.cancel.cancelled().await;
-                Err(stopped())
+                Err(cancelled_error())
             }
             43..45 => std::future::pending().await,
             _ => Ok(output),
@@ -199,12 +199,12 @@ impl Tool for Work {
     }
 }
 
-/// Adds a list for others to go through.
+/// Adds a list that later steps can loop over.
 fn with_list(mut output: Value, len: u64) -> Value {
     output["list"] = (0..len).map(Value::from).collect();
     output
 }
 
-fn stopped() -> ToolError {
+fn cancelled_error() -> ToolError {
     ToolError::new(ErrorCode::CANCELLED, "stopped")
 }

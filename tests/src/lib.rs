@@ -1,5 +1,5 @@
-//! What the integration tests share: a store's promises as a suite, a store that lies, the real
-//! binary, toolsets, and what is asked again.
+//! Shared code of the integration tests: the conformance suite of stores, a faulty store, the
+//! simulated world, the real binary, and toolsets.
 
 pub mod binary;
 pub mod conformance;

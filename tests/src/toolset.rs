@@ -13,41 +13,40 @@ use shared::{
 use toolbox::{Found, ReadyTool, SetStatus, StepCall, ToolContext, Toolbox};
 use toolsets::sources::{SetConfig, Sources};
 
-/// How long a test waits for what must happen: longer than anything that the product itself waits
-/// for, such as a connection, so that the product is the first to say what is wrong.
-pub const PATIENCE: Duration = Duration::from_mins(2);
+/// Limit for everything that a test waits for. It is longer than every limit of the product, such
+/// as the one for connecting, so that the product reports its error first.
+pub const MAX_WAIT: Duration = Duration::from_mins(2);
 
-/// The set `s` of a toolbox, and what keeps it connected.
+/// A toolbox with the toolset `s`, and the sources that keep it connected.
 #[derive(Debug)]
 pub struct Connected {
-    /// The toolbox.
     pub toolbox: Toolbox,
-    /// What keeps it connected.
+    /// Keeps the toolset connected.
     pub sources: Sources,
 }
 
 impl Connected {
-    /// Begins to connect a set as a configuration would describe its source.
+    /// Starts to connect the toolset of a source, as in a configuration.
     ///
     /// # Panics
     ///
-    /// If a configuration could not.
+    /// If the source is invalid.
     pub fn begin(source: &Value) -> Self {
         Self::begin_with(source, Launcher::unconfined())
     }
 
-    /// Does so with what starts confined commands.
+    /// Like [`begin`](Self::begin), with a launcher for confined commands.
     ///
     /// # Panics
     ///
-    /// If a configuration could not.
+    /// If the source is invalid.
     pub fn begin_with(source: &Value, launcher: Launcher) -> Self {
         let set: SetConfig = serde_json::from_value(json!({ "name": "s", "source": source }))
             .expect("a source that a configuration could have");
         Self::begin_set(set, launcher)
     }
 
-    /// Begins to connect a set.
+    /// Starts to connect a toolset.
     ///
     /// # Panics
     ///
@@ -59,7 +58,7 @@ impl Connected {
         Self { toolbox, sources }
     }
 
-    /// Connects a set and waits until it is ready.
+    /// Connects a toolset and waits until it is ready.
     ///
     /// # Panics
     ///
@@ -70,17 +69,17 @@ impl Connected {
         connected
     }
 
-    /// Waits until it is known whether the set connects.
+    /// Waits until the toolset is ready or has failed.
     pub async fn status(&self) -> SetStatus {
-        self.toolbox.wake(&set());
-        self.toolbox.settled_set(&set(), PATIENCE).await.expect("the set is registered")
+        self.toolbox.reconnect_set(&set());
+        self.toolbox.wait_for_set(&set(), MAX_WAIT).await.expect("the set is registered")
     }
 
     /// Returns a tool.
     ///
     /// # Panics
     ///
-    /// If there is none of that name.
+    /// If there is none with this name.
     pub fn tool(&self, name: &str) -> ReadyTool {
         match self.toolbox.find(&name.parse().expect("a tool's name")) {
             Found::Tool(tool) => tool,
@@ -88,12 +87,11 @@ impl Connected {
         }
     }
 
-    /// Calls a tool as a step of a plan would.
+    /// Calls a tool as a step would.
     pub async fn call(&self, name: &str, parameters: Value) -> Result<Value, ToolError> {
         self.call_in(name, parameters, step()).await
     }
 
-    /// Calls a tool in a context.
     pub async fn call_in(
         &self,
         name: &str,
@@ -102,7 +100,7 @@ impl Connected {
     ) -> Result<Value, ToolError> {
         let tool = Arc::clone(self.tool(name).tool());
         let call = tool.call(Arc::new(parameters), cx);
-        tokio::time::timeout(PATIENCE, call).await.expect("the call ends")
+        tokio::time::timeout(MAX_WAIT, call).await.expect("the call ends")
     }
 }
 
@@ -122,25 +120,25 @@ pub fn step() -> ToolContext {
     ToolContext { call: Some(call), ..ToolContext::detached() }
 }
 
-/// Returns whether a process still runs; one that only waits to be buried does not.
+/// Returns whether a process still runs. A zombie does not.
 pub fn is_running(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    stat.rsplit(')').next().is_some_and(|it| {
-        let state = it.trim_start().chars().next();
-        state.is_some_and(|it| it != 'Z' && it != 'X')
+    stat.rsplit(')').next().is_some_and(|rest| {
+        let state = rest.trim_start().chars().next();
+        state.is_some_and(|state| state != 'Z' && state != 'X')
     })
 }
 
-/// Looks again and again until something holds.
+/// Polls until a condition holds.
 ///
 /// # Panics
 ///
-/// If it does not within [`PATIENCE`].
-pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+/// If it does not hold within [`MAX_WAIT`].
+pub async fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let look = async {
         while !holds() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, look).await.unwrap_or_else(|_| panic!("never: {what}"));
+    tokio::time::timeout(MAX_WAIT, look).await.unwrap_or_else(|_| panic!("not in time: {what}"));
 }

@@ -121,6 +121,23 @@ test('an execution is cancelled, but only after a question', async () => {
   await close(page);
 });
 
+test('a cancellation lists the calls that undo it', async () => {
+  const tools = [
+    { id: 'one', name: 'flow.echo', parameters: { n: 1 }, compensate: { name: 'flow.noop' } },
+    { id: 'wait', name: 'flow.wait', parameters: { name: 'never' }, dependsOn: ['one'] },
+  ];
+  const { executionId } = await server.execute(tools, 'undo me');
+  const page = await open(server, `/executions/${executionId}?view=steps`);
+  await shows(page, 'wait', 'WAITING');
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  const calls = page.getByRole('dialog').getByLabel('Calls that undo it').getByRole('listitem');
+  assert.equal(await calls.textContent(), 'one: flow.noop');
+  assert.deepEqual(await violations(page), []);
+  await page.getByRole('dialog').getByRole('button', { name: 'Cancel it' }).click();
+  await says(page, 'Cancelled');
+  await close(page);
+});
+
 test('an execution is paused, resumed and signalled', async () => {
   const tools = [
     { id: 'wait', name: 'flow.wait', parameters: { name: 'word' } },

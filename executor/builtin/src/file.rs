@@ -17,7 +17,6 @@ use toolbox::Tool;
 
 use super::root::{Queue, Root, ToolEntry};
 
-/// The name of the set.
 pub const SET: &str = "file_tools";
 
 /// Returns the tools of the set. They see the folder of `root` only.

@@ -25,27 +25,20 @@ use self::{
     scope::{Key, Scope},
 };
 
-/// The name of the set.
 pub const SET: &str = "memory_tools";
 
-/// A stored memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Memory {
-    /// The text or code.
     value: String,
-    /// Words that a search finds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
-    /// Language of a snippet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     language: Option<String>,
-    /// Description of a snippet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     description: Option<String>,
 }
 
-/// Returns the tools of the set. They keep memories in `store`.
 pub fn tools(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Vec<Arc<dyn Tool>> {
     let memory_store = Arc::new(MemoryStore::new(store, clock));
     vec![

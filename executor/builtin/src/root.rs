@@ -44,7 +44,6 @@ pub struct Root(Arc<RootState>, Option<Arc<SearchCache>>);
 
 /// Facts that one search looks up once for all its files.
 struct SearchCache {
-    /// Ids of the protected paths below the root.
     own: Vec<FileId>,
     /// Sorted ids of all protected files, or the reason why they are unknown. Computed for the
     /// first file that has several names.
@@ -57,10 +56,8 @@ struct SearchCache {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GitWrites {
-    /// Tools cannot change them.
     #[default]
     Refused,
-    /// Tools can change them.
     Allowed,
 }
 
@@ -79,7 +76,6 @@ struct RootState {
     searches: Arc<Semaphore>,
 }
 
-/// The error for a root that cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot open the project root `{}`: {reason}: create the folder, or name another", path.display())]
 pub struct RootError {
@@ -90,7 +86,6 @@ pub struct RootError {
 /// A path from a caller, resolved inside the root.
 #[derive(Clone, Debug)]
 pub(crate) struct RootPath {
-    /// The path as given.
     pub(crate) given: String,
     /// Relative to the root, without `.` and `..`. Empty for the root itself.
     pub(crate) path: PathBuf,
@@ -150,7 +145,6 @@ impl Root {
         self
     }
 
-    /// Returns a copy of the root with a cache for one search.
     fn for_search(&self) -> Self {
         let own = self.protected_files().inner_file_ids(self.dir()).collect();
         let seen = SearchCache { own, all: OnceLock::new(), folder: Mutex::default() };
@@ -161,12 +155,10 @@ impl Root {
         &self.0.hidden
     }
 
-    /// Returns the path without symlinks.
     pub fn path(&self) -> &Path {
         &self.0.real
     }
 
-    /// Returns the prefixes of absolute paths inside the root.
     pub(crate) fn path_prefixes(&self) -> [String; 2] {
         let prefix = |path: &Path| format!("{}/", path.to_string_lossy().trim_end_matches('/'));
         [prefix(&self.0.called), prefix(&self.0.real)]
@@ -214,7 +206,6 @@ impl Root {
         }
     }
 
-    /// Like [`Self::resolve_existing`]. The path must be a folder.
     pub(crate) fn resolve_folder(&self, given: Option<&str>) -> Result<RootPath, ToolError> {
         let place = self.resolve_existing(given)?;
         if place.meta.as_ref().is_some_and(Metadata::is_dir) {
@@ -223,7 +214,6 @@ impl Root {
         Err(ToolError::failed(format!("Not a folder: {}", place.given)).without_retry())
     }
 
-    /// Opens a regular file for reading.
     pub(crate) fn open_regular(&self, place: &RootPath) -> Result<(fs::File, Metadata), ToolError> {
         place.regular_file()?;
         self.open_file(&place.path).map_err(|err| io_failure("read", &place.given, &err))
@@ -247,7 +237,6 @@ impl Root {
         inside.ok().map(Path::to_owned)
     }
 
-    /// Returns the metadata of the target if it is inside the root.
     pub(crate) fn metadata_behind(&self, path: &Path) -> Option<Metadata> {
         match self.dir().metadata(os_path(path)) {
             Err(err) if is_escape(&err) => {
@@ -266,7 +255,6 @@ impl Root {
 }
 
 impl RootPath {
-    /// Returns the metadata if this is a regular file.
     pub(crate) fn regular_file(&self) -> Result<&Metadata, ToolError> {
         let Some(meta) = &self.meta else {
             return Err(ToolError::failed(format!("File not found: {}", self.given)));

@@ -26,14 +26,11 @@ use toolbox::{Tool, ToolContext, function};
 
 use self::{background::Background, system_root::SystemRoot};
 
-/// The name of the set.
 pub const SET: &str = "system_tools";
 
-/// An example of a separate folder for the toolset.
 const OWN_FOLDER_EXAMPLE: &str = " (make that folder, and write into `faber.yaml`: `toolsets: [{ name: system_tools, \
     source: { builtin: system_tools, root: ./work } }]`)";
 
-/// The configuration of the set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SystemConfig {
@@ -85,7 +82,6 @@ where
     })
 }
 
-/// The shared state of the tools.
 #[derive(Debug)]
 struct System {
     place: SystemRoot,
@@ -116,7 +112,6 @@ impl System {
         seen
     }
 
-    /// Replaces these secrets in a result.
     fn redact_result(&self, result: Result<String, ToolError>) -> Result<String, ToolError> {
         let seen = self.passed_secrets();
         result.map(|text| seen.clean(text)).map_err(|err| {
@@ -161,16 +156,15 @@ fn confinement_error(why: &str) -> ToolError {
 }
 
 fn cancelled_error(what: &str) -> ToolError {
-    ToolError::new(ErrorCode::CANCELLED, format!("{what} was told to stop"))
+    ToolError::new(ErrorCode::CANCELLED, format!("{what} was cancelled"))
 }
 
-/// Runs blocking work on another thread.
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|err| {
-        Err(ToolError::failed(format!("it broke off: {err}")).with_unknown_outcome())
+        Err(ToolError::failed(format!("it ended early: {err}")).with_unknown_outcome())
     })
 }
 

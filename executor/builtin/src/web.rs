@@ -19,16 +19,12 @@ use toolbox::{Tool, ToolContext, function};
 
 use self::client::WebClient;
 
-/// The name of the set.
 pub const SET: &str = "web_tools";
 
-/// The configuration of the set.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebConfig {
-    /// Allows connections to private addresses.
     pub allow_private: bool,
-    /// Timeout of a request with its redirects.
     pub timeout_seconds: u64,
     /// Most bytes that are read of a decompressed response.
     pub max_bytes: usize,
@@ -36,9 +32,7 @@ pub struct WebConfig {
     pub duckduckgo: String,
     /// Documentation search: a page of the same format.
     pub docs: String,
-    /// GitHub's API.
     pub github: String,
-    /// Stack Exchange's API.
     pub stack_overflow: String,
     /// A wiki that runs `MediaWiki`.
     pub wikipedia: String,
@@ -59,13 +53,10 @@ impl Default for WebConfig {
     }
 }
 
-/// The error for a service with an unusable address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` of `{SET}`: {refused}")]
 pub struct WebConfigError {
-    /// The field of the configuration.
     pub name: &'static str,
-    /// The reason.
     pub refused: Refused,
 }
 
@@ -111,14 +102,13 @@ where
                 answer = asked => answer,
                 () = cx.cancel.cancelled() => {
                     let code = shared::tool::ErrorCode::CANCELLED;
-                    Err(ToolError::new(code, format!("`{name}` was told to stop")))
+                    Err(ToolError::new(code, format!("`{name}` was cancelled")))
                 }
             }
         }
     })
 }
 
-/// The client, and the addresses of the services.
 #[derive(Debug)]
 struct WebServices {
     web: Arc<WebClient>,

@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_whole_however_they_are_written() {
+    fn a_whole_number_may_be_written_with_a_fraction_of_zero() {
         let table = [
             (json!({ "a": 2 }), Ok((2, None))),
             (json!({ "a": 2.0, "b": null }), Ok((2, None))),

@@ -17,14 +17,10 @@ use tokio::sync::OnceCell;
 
 use self::net::{PublicOnly, Refused, check, check_led, is_link_local, is_public};
 
-/// Redirects that a request follows.
-const HOPS: usize = 5;
-/// Time limit for a connection.
-const CONNECT: Duration = Duration::from_secs(20);
-/// The user agent.
-const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
-/// The default of the header `accept`.
-const ACCEPT: &str = "application/json, text/*;q=0.9, */*;q=0.1";
+const MAX_REDIRECTS: usize = 5;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+const USER_AGENT_TEXT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
+const DEFAULT_ACCEPT: &str = "application/json, text/*;q=0.9, */*;q=0.1";
 
 /// The HTTP client of one source. Its tools share connections.
 #[derive(Debug, Default)]
@@ -44,7 +40,7 @@ impl TryFrom<String> for ServerUrl {
 
     fn try_from(written: String) -> Result<Self, String> {
         let url = written.parse().map_err(|_| {
-            format!("`{written}` is no URL: write one such as `https://example.com/api`")
+            format!("`{written}` is not a URL: write one such as `https://example.com/api`")
         })?;
         check(&url, true).map_err(|err| err.to_string())?;
         Ok(Self(url))
@@ -70,37 +66,25 @@ impl Reach {
     }
 }
 
-/// An HTTP request.
 #[derive(Clone)]
 pub struct Outgoing {
-    /// The method.
     pub method: Method,
-    /// The address.
     pub url: Url,
-    /// The headers.
     pub headers: HeaderMap,
-    /// The body, if there is one.
     pub body: Option<Vec<u8>>,
-    /// The addresses to which it may go.
     pub reach: Reach,
 }
 
-/// The response of a server.
 #[derive(Clone, Debug)]
 pub struct Reply {
     /// The host and port of the server.
     pub host: String,
-    /// The status.
     pub status: StatusCode,
-    /// The headers.
     pub headers: HeaderMap,
-    /// The body up to the limit.
     pub body: Vec<u8>,
-    /// `true` if the body was longer than the limit.
     pub is_cut: bool,
 }
 
-/// The reason why there is no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     /// The request was not sent.
@@ -112,16 +96,13 @@ pub enum Broken {
     /// The request may have been sent. Its outcome is unknown.
     #[error("{0}")]
     Lost(String),
-    /// The address is not allowed.
     #[error("{0}")]
     Refused(Refused),
-    /// The request needs a login by a person.
     #[error("{0}")]
     Denied(String),
 }
 
 impl Reply {
-    /// Returns a header if it is text.
     pub fn header(&self, name: HeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
@@ -130,14 +111,17 @@ impl Reply {
 impl Http {
     /// Sends a request, follows redirects of reads, and reads at most `most` bytes of the body.
     pub async fn send(&self, mut asked: Outgoing, most: usize) -> Result<Reply, Broken> {
-        for _ in 0..=HOPS {
+        for _ in 0..=MAX_REDIRECTS {
             let response = self.hop(&asked).await?;
             match next(&asked, &response)? {
                 Some(next) => asked = next,
                 None => return read(&asked.url, response, most).await,
             }
         }
-        Err(Broken::Unsent(format!("`{}` is behind more than {HOPS} redirects", host(&asked.url))))
+        Err(Broken::Unsent(format!(
+            "`{}` is behind more than {MAX_REDIRECTS} redirects",
+            host(&asked.url)
+        )))
     }
 
     /// Sends a request without following redirects, and reads at most `most` bytes. The body of an
@@ -159,7 +143,7 @@ impl Http {
         let client = self.client(asked.reach).await?;
         let mut request = client.request(asked.method.clone(), asked.url.clone());
         if !asked.headers.contains_key(header::ACCEPT) {
-            request = request.header(header::ACCEPT, ACCEPT);
+            request = request.header(header::ACCEPT, DEFAULT_ACCEPT);
         }
         request = request.headers(asked.headers.clone());
         if let Some(body) = &asked.body {
@@ -182,7 +166,7 @@ fn connect(reach: Reach) -> Result<Client, Broken> {
     // Fails if the process has a provider already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let built = builder(reach).build().or_else(|err| {
-        tracing::warn!(%err, "no certificates are found: nothing can be called by https");
+        tracing::warn!(%err, "no certificates were found, so https cannot be used");
         builder(reach).tls_backend_preconfigured(no_roots()).build()
     });
     built.map_err(|err| Broken::Unsent(format!("nothing can be called: {}", told(&err))))
@@ -190,10 +174,10 @@ fn connect(reach: Reach) -> Result<Client, Broken> {
 
 fn builder(reach: Reach) -> ClientBuilder {
     Client::builder()
-        .user_agent(AGENT)
+        .user_agent(USER_AGENT_TEXT)
         .redirect(redirect::Policy::none())
         .no_proxy()
-        .connect_timeout(CONNECT)
+        .connect_timeout(CONNECT_TIMEOUT)
         .dns_resolver(Arc::new(PublicOnly {
             allow_private: reach != Reach::Public,
             allow_link_local: reach == Reach::Anywhere,
@@ -207,7 +191,6 @@ fn no_roots() -> rustls::ClientConfig {
         .with_no_client_auth()
 }
 
-/// Returns the request that a redirect leads to.
 fn next(asked: &Outgoing, response: &Response) -> Result<Option<Outgoing>, Broken> {
     let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
     let only_looks = matches!(asked.method, Method::GET | Method::HEAD);
@@ -274,7 +257,7 @@ fn broken(url: &Url, err: &reqwest::Error) -> Broken {
 }
 
 fn lost(url: &Url, err: &reqwest::Error) -> Broken {
-    Broken::Lost(format!("`{}` broke off: {}", host(url), told(err)))
+    Broken::Lost(format!("the connection to `{}` broke: {}", host(url), told(err)))
 }
 
 /// Returns the host and the port of a URL for messages. The rest of a URL may be secret.
@@ -325,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn public_servers_do_not_lead_into_private_networks() {
+    fn a_redirect_from_a_public_server_to_a_private_one_is_rejected() {
         let metadata: Url = "http://169.254.169.254/latest".parse().unwrap();
         assert!(matches!(led(&asked(), metadata, PUBLIC), Err(Refused::Private(_))));
         let named: Url = "http://localhost/x".parse().unwrap();
@@ -334,9 +317,9 @@ mod tests {
         assert!(led(&asked(), "file:///etc/passwd".parse().unwrap(), PRIVATE).is_err());
     }
 
-    /// A configured private server must not lead to the metadata of the cloud.
+    /// A configured private server must not lead to the metadata service of a cloud.
     #[test]
-    fn nothing_leads_to_what_is_link_local_but_that_itself() {
+    fn only_a_link_local_server_redirects_to_link_local_addresses() {
         let reach = |from: &str, to: &str, at: Option<IpAddr>| {
             let asked = Outgoing { url: from.parse().unwrap(), ..asked() };
             led(&asked, to.parse().unwrap(), at).map(|outgoing| outgoing.reach)
@@ -355,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_for_one_server_is_not_told_to_another() {
+    fn a_redirect_to_another_origin_drops_the_headers() {
         let keeps =
             |url: &str| !led(&asked(), url.parse().unwrap(), PRIVATE).unwrap().headers.is_empty();
         assert!(keeps("http://10.0.0.1/b"));
@@ -365,7 +348,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_of_private_addresses_are_refused_behind_a_public_server() {
+    async fn a_redirect_to_a_name_with_a_private_address_is_rejected() {
         let asked = Outgoing {
             url: "http://localhost:9/x".parse().unwrap(),
             reach: Reach::Public,

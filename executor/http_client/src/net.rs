@@ -82,28 +82,24 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::new(a, b, c, d))
 }
 
-/// The reason why a URL is not fetched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The text is not a URL.
-    #[error("`{0}` is no URL: write one such as `https://example.com/page`")]
+    #[error("`{0}` is not a URL: write one such as `https://example.com/page`")]
     NoUrl(String),
-    /// The scheme is not HTTP or HTTPS.
     #[error("`{0}` is neither `http` nor `https`")]
     Scheme(Url),
-    /// The URL has a user name or a password.
     #[error("the URL of `{0}` has credentials in it: leave them out")]
     Credentials(String),
-    /// The address is not public.
     #[error(
-        "`{0}` is no public address: private ones are refused unless the configuration says so \
-         (`allow_private` of web tools, `base_url` of an OpenAPI document)"
+        "`{0}` is not a public address: private addresses are refused unless the configuration \
+         allows them (`allow_private` of web tools, `base_url` of an OpenAPI document)"
     )]
     Private(String),
     /// Another server redirected to a link-local address.
     #[error(
-        "`{0}` is a link-local address, to which no other server may lead: where it is meant, write \
-         it in the configuration"
+        "`{0}` is a link-local address, and no other server may redirect to it: to use it, write \
+         it into the configuration"
     )]
     LinkLocal(String),
 }
@@ -160,9 +156,7 @@ fn address(url: &Url) -> Option<IpAddr> {
 /// Resolves names to allowed addresses. The connection uses the checked address.
 #[derive(Clone, Copy, Debug)]
 pub struct PublicOnly {
-    /// `true` if private addresses are allowed.
     pub allow_private: bool,
-    /// `true` if link-local addresses are allowed, too.
     pub allow_link_local: bool,
 }
 
@@ -201,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn public_addresses_are_public() {
+    fn public_addresses_are_recognised() {
         for address in [
             "1.1.1.1",
             "9.255.255.255",
@@ -225,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_not() {
+    fn private_and_reserved_addresses_are_not_public() {
         for address in [
             "0.0.0.0",
             "0.1.2.3",
@@ -278,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_looked_at_in_every_form() {
+    fn private_addresses_in_urls_are_rejected_in_every_notation() {
         for url in [
             "http://127.0.0.1/",
             "http://127.1/",
@@ -303,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn link_local_addresses_are_known_in_every_form() {
+    fn link_local_addresses_are_recognised_in_every_notation() {
         for address in [
             "169.254.169.254",
             "169.254.0.1",
@@ -326,12 +320,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_explained() {
+    fn a_rejected_url_is_explained() {
         let complaint = |url: &str| check(&url.parse().unwrap(), false).unwrap_err().to_string();
         expect!["`ftp://host/` is neither `http` nor `https`"].assert_eq(&complaint("ftp://host/"));
         expect!["the URL of `host` has credentials in it: leave them out"]
             .assert_eq(&complaint("https://me:secret@host/"));
-        expect!["`10.0.0.1` is no public address: private ones are refused unless the configuration says so (`allow_private` of web tools, `base_url` of an OpenAPI document)"]
+        expect!["`10.0.0.1` is not a public address: private addresses are refused unless the configuration allows them (`allow_private` of web tools, `base_url` of an OpenAPI document)"]
             .assert_eq(&complaint("http://10.0.0.1/"));
     }
 
@@ -343,6 +337,6 @@ mod tests {
         let refused = PublicOnly { allow_private: false, ..all }.addresses("localhost").await;
         let refused = refused.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
-        assert!(refused.to_string().starts_with("`localhost` is no public address"));
+        assert!(refused.to_string().starts_with("`localhost` is not a public address"));
     }
 }

@@ -25,18 +25,14 @@ pub(super) const REFUSED: RpcCode = RpcCode(i32::MIN + 2);
 /// The server refuses the call for now.
 pub(super) const BUSY: RpcCode = RpcCode(i32::MIN + 3);
 
-/// The server answered the call, and the answer is unreadable.
 pub(super) const UNREADABLE: RpcCode = RpcCode(i32::MIN + 4);
 
-/// Returns whether only this client uses a code.
 pub(super) fn is_own_code(code: RpcCode) -> bool {
     matches!(code, UNSENT | LOST | REFUSED | BUSY | UNREADABLE)
 }
 
-/// The field of structured content that holds the other contents.
 const CONTENT_FIELD: &str = "$content";
 
-/// The content of a result.
 #[derive(Debug, PartialEq)]
 pub(super) struct Output {
     pub(super) value: Value,
@@ -76,7 +72,6 @@ pub(super) fn read_output(
     Ok(output)
 }
 
-/// Converts a JSON-RPC error.
 pub(super) fn convert_error(error: &ErrorData, most: usize) -> ToolError {
     let message = error.message.as_ref();
     match error.code {
@@ -105,7 +100,6 @@ fn too_large_error(most: usize) -> ToolError {
     ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message)
 }
 
-/// Returns the message of a failed call.
 fn failure_text(result: &CallToolResult) -> String {
     let texts: Vec<_> = result
         .content
@@ -135,7 +129,11 @@ fn structured_output(mut value: Value, contents: Vec<ContentBlock>) -> Output {
     }
     for (n, place) in places.into_iter().enumerate() {
         let Some((at, mime_type)) = place else { continue };
-        binaries.extend(Binary::take(&mut value, format!("/{CONTENT_FIELD}/{n}{at}"), &mime_type));
+        binaries.extend(Binary::extract(
+            &mut value,
+            format!("/{CONTENT_FIELD}/{n}{at}"),
+            &mime_type,
+        ));
     }
     Output { value, binaries }
 }
@@ -153,7 +151,7 @@ fn content_output(contents: Vec<ContentBlock>) -> Output {
     for (n, place) in places.into_iter().enumerate() {
         let Some((at, mime_type)) = place else { continue };
         let at = if is_one { at.to_owned() } else { format!("/{n}{at}") };
-        binaries.extend(Binary::take(&mut value, at, &mime_type));
+        binaries.extend(Binary::extract(&mut value, at, &mime_type));
     }
     Output { value, binaries }
 }
@@ -203,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_are_values() {
+    fn content_becomes_a_json_value() {
         check(json!({ "content": [] }), expect!["null"]);
         check(json!({ "content": [text("Hi ü")] }), expect![[r#""Hi ü""#]]);
         check(json!({ "content": [text(r#"{"b":1,"a":1.0}"#)] }), expect![[r#"{"b":1,"a":1.0}"#]]);
@@ -220,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beside_a_structure_is_kept() {
+    fn content_beside_a_structure_is_kept_under_its_own_key() {
         let image = |data: &str| json!({ "type": "image", "data": data, "mimeType": "image/png" });
         let read = |structured: Value, content: Value| {
             let result = json!({ "content": content, "structuredContent": structured });
@@ -240,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_promised_is_held() {
+    fn an_output_that_violates_the_output_schema_is_an_error() {
         let schema = json!({
             "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"],
         });
@@ -251,7 +249,7 @@ mod tests {
         let image = json!({ "type": "image", "data": "AA==", "mimeType": "image/png" });
         let fits = json!({ "content": [image], "structuredContent": { "n": 1 } });
         assert_eq!(read(fits).unwrap().value["n"], 1);
-        // What is no structure is not what was promised a structure for.
+        // A schema promises a structure, so plain text does not fit.
         assert_eq!(read(json!({ "content": [text("x")] })).unwrap().value, "x");
         for (structured, why) in [
             (json!({ "n": "str" }), "at `/n`: \"str\" is not of type \"integer\""),
@@ -270,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_say_why() {
+    fn a_failed_call_returns_the_servers_message() {
         check(
             json!({ "content": [text("no"), text("way")], "isError": true }),
             expect!["tool.failed: no\nway"],
@@ -286,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_have_a_limit() {
+    fn a_too_large_output_is_an_error() {
         let long = "x".repeat(59);
         check(
             json!({ "content": [text(&long)] }),
@@ -297,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn large_binaries_are_taken_out() {
+    fn large_binaries_are_moved_to_blobs() {
         let data = "A".repeat(shared::limits::INLINE_BINARY + 4);
         let image = json!({ "type": "image", "data": data, "mimeType": "image/png" });
         let blob = json!({ "uri": "a:b", "blob": data });
@@ -326,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_of_json_rpc_have_a_meaning() {
+    fn json_rpc_codes_are_converted_to_error_codes() {
         let code = |code: RpcCode, message: &'static str| {
             convert_error(&ErrorData::new(code, message, None), 60).code
         };

@@ -16,28 +16,22 @@ use super::oauth::{self, OAuth};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 pub enum McpServer {
-    /// A program that speaks over its standard input and output.
     Command(McpCommand),
-    /// A server that speaks streamable HTTP.
     Http(McpHttp),
 }
 
-/// A command that starts an MCP server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpCommand {
     /// The program. `faber` stands for this binary.
     pub command: String,
-    /// Its arguments.
     #[serde(default)]
     pub args: Vec<String>,
     /// Names of additional variables of Faber's environment that the server gets.
     #[serde(default)]
     pub pass: Vec<String>,
-    /// Additional environment variables.
     #[serde(default)]
     pub env: BTreeMap<String, Text>,
-    /// The working directory.
     pub cwd: Option<PathBuf>,
     /// The MCP roots: folders that the server should work in.
     #[serde(default)]
@@ -46,31 +40,24 @@ pub struct McpCommand {
     pub elicitation: Option<Elicitation>,
 }
 
-/// A remote MCP server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpHttp {
-    /// The address of its endpoint.
     pub(crate) url: ServerUrl,
     /// The transport. By default Faber detects it.
     pub(crate) transport: Option<Transport>,
-    /// Headers of every request.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, Text>,
-    /// The OAuth settings, if the server wants OAuth.
     pub(crate) auth: Option<Box<OAuth>>,
-    /// The MCP roots: folders that the server should work in.
     #[serde(default)]
     pub(crate) roots: Vec<PathBuf>,
     /// The answer to a request for input. By default the server may not ask.
     pub(crate) elicitation: Option<Elicitation>,
 }
 
-/// The transport of a remote server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Transport {
-    /// Streamable HTTP.
     Http,
     /// HTTP and server-sent events, as before March 2025.
     Sse,
@@ -101,7 +88,6 @@ impl TryFrom<Map<String, Value>> for McpServer {
 }
 
 impl McpHttp {
-    /// Returns the OAuth settings.
     pub fn oauth(&self) -> Option<&OAuth> {
         self.auth.as_deref()
     }
@@ -130,7 +116,6 @@ impl McpServer {
         texts.values().filter_map(Text::secret).chain(granted).collect()
     }
 
-    /// Resolves its relative roots against a folder.
     pub fn resolve_roots(&mut self, base: &Path) {
         let roots = match self {
             Self::Command(command) => &mut command.roots,
@@ -141,7 +126,6 @@ impl McpServer {
         }
     }
 
-    /// Returns the MCP roots.
     pub(super) fn roots(&self) -> &[PathBuf] {
         match self {
             Self::Command(command) => &command.roots,
@@ -149,7 +133,6 @@ impl McpServer {
         }
     }
 
-    /// Returns the answer to a request for input.
     pub(super) fn elicitation(&self) -> Option<Elicitation> {
         match self {
             Self::Command(command) => command.elicitation,
@@ -172,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_an_address_is_called_there() {
+    fn a_server_with_a_url_is_configured_as_http() {
         let written = json!({
             "url": "https://example.com/mcp",
             "headers": { "authorization": { "secret": "T", "prefix": "Bearer " } },
@@ -191,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_explained() {
+    fn a_wrong_server_configuration_is_explained() {
         check(json!({}), expect!["missing field `command`"]);
         check(
             json!({ "url": "http://a/mcp", "command": "x" }),
@@ -207,7 +190,7 @@ mod tests {
         check(
             json!({ "url": "http://10.0.0.1/mcp", "auth": "oauth" }),
             expect![
-                "`http://10.0.0.1` is not asked: tokens are only asked for by https, or on this machine"
+                "`http://10.0.0.1` is not used: Faber requests tokens by https only, or on this machine"
             ],
         );
         check(

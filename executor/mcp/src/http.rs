@@ -38,7 +38,6 @@ const MAX_MESSAGES: usize = 64;
 /// Time limit for running calls after the connection closed for sending.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A remote server.
 pub(super) struct Remote {
     connection: Arc<Connection>,
 }
@@ -66,12 +65,10 @@ impl Remote {
         Ok((Self { connection }, wire))
     }
 
-    /// Returns the host, for messages.
     pub(super) fn name(&self) -> &str {
         &self.connection.host
     }
 
-    /// Describes why the server failed.
     pub(super) fn describe_failure(&self, what: &str) -> String {
         let host = &self.connection.host;
         self.connection.reason().unwrap_or_else(|| format!("`{host}` does not serve MCP: {what}"))
@@ -82,16 +79,13 @@ impl Remote {
 pub(super) struct HttpTransport {
     connection: Arc<Connection>,
     inbox: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
-    /// The running requests. Each task reads the whole answer.
     exchanges: JoinSet<()>,
     calls: BTreeMap<RequestKey, AbortHandle>,
     /// The task that reads the server's stream.
     hearing: JoinSet<()>,
-    /// The end of the wait for running requests.
     deadline: Option<Instant>,
 }
 
-/// The id of a request as text.
 type RequestKey = String;
 
 impl HttpTransport {
@@ -191,7 +185,6 @@ async fn wait_until_drained(
     }
 }
 
-/// Returns the request that a message cancels.
 fn cancelled_request(message: &TxJsonRpcMessage<RoleClient>) -> Option<RequestKey> {
     let JsonRpcMessage::Notification(notification) = message else { return None };
     let ClientNotification::CancelledNotification(cancelled) = &notification.notification else {

@@ -47,7 +47,6 @@ pub use self::{
     supervisor::{CONNECT, Supervisor},
 };
 
-/// One tool of a server.
 #[derive(Debug)]
 struct McpTool {
     definition: Arc<ToolDefinition>,
@@ -90,7 +89,6 @@ fn make_tools(
     made
 }
 
-/// Returns why an offered tool cannot be called.
 fn call_obstacle(offer: &Offer) -> Option<&'static str> {
     let mark = offer.meta.as_ref().and_then(|meta| meta.0.get(DEMANDS_TASK));
     let is_marked = mark == Some(&Value::Bool(true));
@@ -143,7 +141,6 @@ fn name_complaint(place: usize, name: &str, err: &ParseIdError) -> String {
 
 /// The field of a tool's `_meta` with example requests of users. MCP has no field for them.
 pub const EXAMPLES: &str = "faber/examples";
-/// Example requests of one tool.
 const MAX_EXAMPLES: usize = 100;
 
 fn read_examples(meta: Option<&MetaObject>) -> Vec<String> {
@@ -174,7 +171,7 @@ impl Tool for McpTool {
             }
         };
         let owner = cx.call.map(|call| call.execution);
-        blobs::keep(cx.blobs.as_ref(), owner, output.value, output.binaries).await
+        blobs::store_binaries(cx.blobs.as_ref(), owner, output.value, output.binaries).await
     }
 }
 
@@ -228,7 +225,6 @@ impl McpTool {
         }
     }
 
-    /// Returns the output schema, or `None` if there is none or it is invalid.
     fn output_schema(&self) -> Option<&Schema> {
         let make = || {
             let made = Schema::new(self.definition.output_schema.as_ref()?);
@@ -278,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_overrules_the_annotations() {
+    fn configured_effects_override_annotations() {
         let says_once = json!({ "readOnlyHint": false, "idempotentHint": false });
         let made = make(vec![
             offer("find_customer", &says_once),
@@ -292,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_whose_name_cannot_be_used_leaves_a_complaint() {
+    fn a_tool_with_an_invalid_name_is_skipped_with_a_warning() {
         let made = make(vec![
             offer("", &Value::Null),
             offer("good", &Value::Null),
@@ -309,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_tools_of_a_name_the_first_is_kept() {
+    fn the_first_of_two_tools_with_one_name_is_kept() {
         let offers = [("dup", "one"), ("s.dup", "two"), ("dup", "three"), ("other", "four")];
         let offers = offers.map(|(name, description)| -> Offer {
             let offer = json!({ "name": name, "description": description, "inputSchema": {} });
@@ -321,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_demands_a_task_is_listed_and_says_that_it_cannot_be_called() {
+    fn a_tool_that_requires_tasks_is_listed_and_not_callable() {
         let tool = |name: &str, execution: Value| json!({ "name": name, "description": "Does.", "inputSchema": {}, "execution": execution });
         let listed = [
             tool("must", json!({ "taskSupport": "required" })),

@@ -133,7 +133,6 @@ fn unreadable_error(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMes
     Some(JsonRpcMessage::error(ErrorData::new(UNREADABLE, why, None), Some(id)))
 }
 
-/// Returns the id of the call that an invalid message answers.
 fn answered_id(message: &Value) -> Option<RequestId> {
     let is_answer = message.get("result").or(message.get("error")).is_some()
         || message.get("jsonrpc").is_some() && message.get("method").is_none();
@@ -226,14 +225,12 @@ fn find_id(end: &[u8], place: MessageEnd) -> Option<i64> {
     digits.parse().ok()
 }
 
-/// The tokens of a server's running calls.
 #[derive(Debug, Default)]
 pub(super) struct ProgressTokens {
     next: AtomicI64,
     calls: Mutex<BTreeMap<i64, ProgressListener>>,
 }
 
-/// The listener of a call, and the secrets to remove from reports.
 type ProgressListener = (Reporter, Arc<Secrets>);
 
 /// The token of one call. Reports after its drop are ignored.
@@ -269,7 +266,6 @@ impl ProgressTokens {
 }
 
 impl CallToken {
-    /// Returns the token in the form of MCP.
     pub(super) fn value(&self) -> ProgressToken {
         ProgressToken(NumberOrString::Number(self.number))
     }
@@ -290,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_error_quotes_is_not_repeated() {
+    fn quoted_values_are_removed_from_parse_errors() {
         for (said, expected) in [
             ("missing field `name`", "missing field `name`"),
             (
@@ -305,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_call_of_a_token_hears_its_reports() {
+    fn progress_reaches_only_the_call_with_its_token() {
         let tokens = Arc::new(ProgressTokens::default());
         let (reporter, mut other) = pipe();
         let _other = tokens.register_call(reporter, Arc::default());

@@ -36,16 +36,12 @@ pub use self::{
     token_store::Logins,
 };
 
-/// The message for a server without a login.
 pub const NEEDS_LOGIN: &str = "needs a login";
 
-/// The caller of a server.
 #[derive(Clone, Copy)]
 pub(crate) struct Caller<'a> {
     pub(crate) set: &'a ToolSetName,
-    /// The logins of people.
     pub(crate) logins: Option<&'a Logins>,
-    /// Runs the requests for tokens.
     pub(crate) background: &'a BackgroundTasks,
 }
 
@@ -64,7 +60,6 @@ fn unix_time() -> u64 {
     since.unwrap_or_default().as_secs()
 }
 
-/// Running token requests of one toolset.
 const MAX_TASKS: usize = 64;
 /// Time limit for running requests when the supervisor ends. A token that arrives in time is
 /// stored.
@@ -122,7 +117,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_under_way_is_waited_for_and_not_for_ever() {
+    async fn background_tasks_are_awaited_for_a_limited_time() {
         let (background, go, is_done) =
             (BackgroundTasks::default(), Arc::new(Notify::new()), Arc::default());
         let errand = {
@@ -149,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn there_is_a_most_of_them() {
+    async fn a_background_task_beyond_the_limit_does_not_run() {
         let background = BackgroundTasks::default();
         for _ in 0..MAX_TASKS {
             let never = background.run_task(std::future::pending::<()>());

@@ -15,10 +15,8 @@ use super::EXAMPLES;
 
 /// Tokens that are removed from texts. Older ones are no longer valid.
 const MAX_TOKENS: usize = 4;
-/// The placeholder for a removed token.
 const PLACEHOLDER: &str = "ACCESS_TOKEN";
 
-/// The secrets that a server knows.
 #[derive(Default)]
 pub(super) struct Secrets(RwLock<Known>);
 
@@ -30,18 +28,15 @@ struct Known {
 }
 
 impl Secrets {
-    /// Creates the secrets from those that do not change.
     pub(super) fn new(fixed: Redaction) -> Self {
         let all = Arc::new(fixed.clone());
         Self(RwLock::new(Known { fixed, tokens: VecDeque::new(), all }))
     }
 
-    /// Returns all current secrets.
     pub(super) fn redaction(&self) -> Arc<Redaction> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).all)
     }
 
-    /// Adds a token.
     pub(super) fn add_token(&self, token: &str) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if known.tokens.iter().any(|other| other == token) {
@@ -56,7 +51,6 @@ impl Secrets {
         known.all = Arc::new(all);
     }
 
-    /// Removes the secrets from a text.
     pub(super) fn clean(&self, text: String) -> String {
         self.redaction().clean(text)
     }
@@ -105,7 +99,6 @@ fn redact_offer(offer: &mut Offer, seen: &Redaction) -> bool {
     schemas.all(|schema| redact_schema(Arc::make_mut(schema), seen))
 }
 
-/// Removes secrets from a schema. Returns whether its names contain none.
 fn redact_schema(schema: &mut Map<String, Value>, seen: &Redaction) -> bool {
     let mut is_fit = !schema.keys().any(|key| seen.is_in(key));
     schema.retain(|key, value| match (key.as_str(), value) {
@@ -154,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_taken_out_as_they_come() {
+    fn tokens_that_are_learned_later_are_redacted() {
         let mut fixed = Redaction::default();
         fixed.note("KEY", "the key");
         let secrets = Secrets::new(fixed);
@@ -177,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_reads_secrets_in_what_a_server_says_of_its_tools() {
+    fn secrets_in_tool_descriptions_are_redacted() {
         let of = |word: &str| {
             let schema = json!({
                 "type": "object", "title": word,
@@ -194,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_a_schema_that_have_a_secret_are_left_out() {
+    fn schema_values_with_a_secret_are_removed() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -222,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_with_a_secret_in_a_name_is_left_out() {
+    fn a_tool_with_a_secret_in_its_name_is_removed() {
         let good = json!({ "name": "good", "inputSchema": { "properties": { "a": true } } });
         let bad = [
             json!({ "name": "get_sesame", "inputSchema": {} }),

@@ -35,7 +35,6 @@ use super::{
 
 /// Pages of a server's tool list. A faulty server might send pages without end.
 const MAX_PAGES: usize = 100;
-/// Tools of a server.
 const MAX_TOOLS: usize = 10_000;
 
 /// A server, with the means to stop it. Only its supervisor has it.
@@ -48,32 +47,24 @@ pub(super) struct Server {
     handler: Handler,
 }
 
-/// The environment of a server: set, logins, launcher.
 #[derive(Clone, Copy)]
 pub(super) struct ServerHost<'a> {
-    /// The set that its tools are in.
     pub(super) set: &'a ToolSetName,
-    /// The logins of people, if there are any.
     pub(super) logins: Option<&'a Logins>,
-    /// Runs the requests for tokens.
     pub(super) background: &'a BackgroundTasks,
-    /// Starts the server's process.
     pub(super) launcher: &'a Launcher,
 }
 
-/// The process or the remote end.
 enum Endpoint {
     Child(Box<Child>),
     Remote(Remote),
 }
 
-/// The transport to a server.
 pub(super) enum ServerTransport {
     Pipes(Box<stdio::StdioTransport>),
     Http(Box<HttpTransport>),
 }
 
-/// Why a running server cannot be used.
 enum ServerError {
     /// A complete message of this client.
     Described(String),
@@ -105,7 +96,6 @@ impl Server {
         Ok((Self { body, service: None, ends, most, changed, handler }, wire))
     }
 
-    /// Returns the command or the host, for messages.
     pub(super) fn name(&self) -> &str {
         match &self.body {
             Endpoint::Child(child) => child.name(),
@@ -164,7 +154,6 @@ impl Server {
         self.ends.seen.clean(complaint)
     }
 
-    /// Lists the server's tools, page by page.
     pub(super) async fn list_tools(&mut self, session: &Session) -> Result<Vec<Offer>, String> {
         match fetch_tools(session.peer()).await {
             Ok(offers) => Ok(redact_offers(offers, self.name(), &self.ends.seen.redaction())),
@@ -172,17 +161,14 @@ impl Server {
         }
     }
 
-    /// Waits until the server reports that its tools have changed.
     pub(super) async fn wait_for_change(&self) {
         self.changed.notified().await;
     }
 
-    /// Waits until the connection is closed.
     pub(super) async fn wait_for_close(&self) {
         self.ends.closed.cancelled().await;
     }
 
-    /// Describes why the server failed.
     pub(super) async fn describe_failure(&mut self, what: &str) -> String {
         let complaint = match &mut self.body {
             Endpoint::Child(child) => child.describe_failure(what).await,
@@ -198,7 +184,6 @@ impl Server {
         }
     }
 
-    /// Adds the tail of the server's standard error.
     pub(super) fn with_stderr_tail(&self, how: String) -> String {
         match &self.body {
             Endpoint::Child(child) => child.with_stderr_tail(how),
@@ -270,14 +255,12 @@ pub(super) struct Handler {
 }
 
 impl Handler {
-    /// Creates a handler that notifies `changed` when the server's tools have changed.
     pub(super) fn new(changed: Arc<Notify>, spec: &McpServer) -> Self {
         let roots = spec.roots().iter().filter_map(to_root).collect();
         Self { changed, roots, elicitation: spec.elicitation() }
     }
 }
 
-/// Returns the defaults of a form, or `None` if a required field has no default.
 fn form_defaults(form: &Value) -> Option<Map<String, Value>> {
     let fields = form.get("properties").and_then(Value::as_object)?;
     let filled: Map<String, Value> = fields
@@ -356,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn roots_are_told_as_addresses() {
+    fn a_root_is_sent_as_a_file_url() {
         let folder = tempfile::tempdir().unwrap();
         let own = folder.path().canonicalize().unwrap().join("größe 1");
         std::fs::create_dir(&own).unwrap();
@@ -373,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_may_ask_for_what_the_configuration_does_not_name() {
+    fn only_configured_capabilities_are_announced() {
         let able = |spec| serde_json::to_value(able(spec)).unwrap();
         assert_eq!(able(json!({ "command": "x" })), json!({}));
         let input = json!({ "url": "http://a/mcp", "elicitation": "defaults" });
@@ -381,14 +364,14 @@ mod tests {
     }
 
     #[test]
-    fn the_version_that_is_offered_has_a_greeting() {
+    fn the_offered_protocol_version_has_an_initialize_request() {
         let spec = serde_json::from_value(json!({ "command": "x" })).unwrap();
         let info = Handler::new(Arc::default(), &spec).get_info();
         assert!(info.protocol_version.has_initialize());
     }
 
     #[test]
-    fn defaults_are_all_that_a_form_may_need() {
+    fn a_form_is_accepted_only_if_defaults_fill_all_required_fields() {
         let form = |required: Value| {
             json!({
                 "properties": { "a": { "type": "integer", "default": 0 }, "b": { "type": "string" } },

@@ -23,7 +23,6 @@ use super::{
     redaction::Secrets,
 };
 
-/// A server that is up.
 pub(super) struct Session {
     peer: Peer<RoleClient>,
     ends: SessionState,
@@ -32,20 +31,15 @@ pub(super) struct Session {
     is_remote: bool,
 }
 
-/// State that the transport and the session share.
 #[derive(Clone, Default)]
 pub(super) struct SessionState {
-    /// Nothing more may be sent.
     pub(super) closing: CancellationToken,
     /// Nothing more can come.
     pub(super) closed: CancellationToken,
-    /// The calls by their progress tokens.
     pub(super) tokens: Arc<ProgressTokens>,
-    /// The secrets that the server was told.
     pub(super) seen: Arc<Secrets>,
 }
 
-/// A call without an answer, because the session was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LostCall {
     /// The server cannot have read it.
@@ -151,25 +145,19 @@ fn lost_in_sending(err: &(dyn std::error::Error + 'static)) -> LostCall {
 /// Time limit for a call that waits for a delayed start.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// The state of a server, shared by its tools.
 #[derive(Debug)]
 pub struct Availability {
     state: watch::Sender<ServerState>,
     wanted: Notify,
 }
 
-/// The state of a server.
 #[derive(Clone, Debug)]
 pub(super) enum ServerState {
-    /// It is being started.
     Starting,
-    /// It can be called.
     Up(Arc<Session>),
     /// It cannot be called. The next call starts it again.
     Down {
-        /// The reason.
         error: Arc<str>,
-        /// When it may be started again.
         retry_at: Instant,
     },
     /// It was stopped and will not start again.
@@ -206,7 +194,6 @@ impl Availability {
         is_due
     }
 
-    /// Waits for a working session.
     pub(super) async fn wait_for_session(&self) -> Result<Arc<Session>, ToolError> {
         let mut state = self.state.subscribe();
         let mut has_asked = false;

@@ -41,10 +41,8 @@ use super::{
 
 /// Bytes of the line buffer that stay allocated between lines.
 const KEPT_BYTES: usize = 1 << 20;
-/// Time limit for a write to the server's input.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The pipes to a server.
 pub(super) struct StdioTransport {
     reader: BufReader<ChildStdout>,
     line: LineBuffer,
@@ -144,7 +142,6 @@ impl Transport<RoleClient> for StdioTransport {
     }
 }
 
-/// The part of a line that was read.
 struct LineBuffer {
     most: usize,
     bytes: Vec<u8>,
@@ -153,7 +150,6 @@ struct LineBuffer {
 }
 
 impl LineBuffer {
-    /// Creates a buffer for lines of `most` bytes.
     fn new(most: usize) -> Self {
         Self { most: most.max(2 * END_BYTES), bytes: Vec::new(), is_cut: false }
     }
@@ -181,7 +177,6 @@ const LOG_LINE: u64 = 4 << 10;
 /// Time limit for a server's exit after it closed its output.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A server that this process has started.
 pub(super) struct Child {
     set: ToolSetName,
     command: String,
@@ -229,12 +224,10 @@ impl Child {
         Ok((Self { set: set.clone(), command, group, stderr: tail, seen, _log: log }, wire))
     }
 
-    /// Returns the command, for messages.
     pub(super) fn name(&self) -> &str {
         &self.command
     }
 
-    /// Describes the failure with the server's last lines on standard error.
     pub(super) async fn describe_failure(&mut self, what: &str) -> String {
         let command = &self.command;
         let ended = timeout(EXIT_TIMEOUT, self.group.wait()).await;
@@ -245,7 +238,6 @@ impl Child {
         self.with_stderr_tail(how)
     }
 
-    /// Adds the tail of standard error.
     pub(super) fn with_stderr_tail(&self, how: String) -> String {
         match self.stderr.lock().unwrap_or_else(PoisonError::into_inner).redacted_text(&self.seen) {
             text if text.is_empty() => how,
@@ -325,11 +317,11 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_not_mcp_fails_its_call() {
+    fn a_malformed_answer_fails_its_call() {
         let (message, id) = answer(r#"{"jsonrpc":"1.0","id":7,"result":{}}"#).unwrap();
         assert!(message.contains("not MCP"), "{message}");
         assert_eq!(id, 7);
-        // What is no JSON, or no answer, all the same says whose it is.
+        // The id is found even in a line that is no valid JSON or answer.
         let deep = "[".repeat(500);
         for line in [
             r#"{"jsonrpc":"2.0","id":7}"#,
@@ -344,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_asks_for_is_not_taken_for_an_answer() {
+    fn a_request_of_the_server_is_not_taken_for_an_answer() {
         for line in [
             r#"{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{"a":NaN}}"#,
             r#"{"level":"info","id":7,"text":NaN}"#,
@@ -355,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_was_cut_within_a_character_is_read() {
+    fn a_line_that_is_cut_inside_a_character_is_read() {
         for text in [&br"cut \ud83d"[..], b"cut \xe9"] {
             let mut line = LineBuffer::new(MOST);
             line.push(br#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":""#);
@@ -370,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_passed_over() {
+    fn lines_that_are_no_answer_are_skipped() {
         for garbage in ["", "  \r\n", "Listening…", "{", "[1]", "7", r#"{"id":7}"#] {
             assert_eq!(answer(garbage), None, "{garbage}");
         }

@@ -18,20 +18,17 @@ use super::{
 
 /// Time limit for a server's start and its first list of tools.
 pub const CONNECT: Duration = Duration::from_secs(30);
-/// Time limit for a new list of tools.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Delay before the tools are read again, so that several changes are read once.
 const REFRESH_DELAY: Duration = Duration::from_millis(50);
 /// Delay before the second start in a row. Doubles with each start, up to [`BACKOFF_MAX`].
 const BACKOFF: Duration = Duration::from_millis(500);
-/// The longest delay before a start.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Retry interval for a server whose tools are unknown, since no call can ask for it.
 const RETRY: Duration = Duration::from_mins(1);
 /// A server that was up for this long starts again without delay.
 const HEALTHY: Duration = Duration::from_secs(30);
 
-/// Owns one server.
 #[derive(Debug)]
 pub struct Supervisor {
     set: ToolSetName,
@@ -48,14 +45,12 @@ pub struct Supervisor {
     failures: u32,
 }
 
-/// Why a server is no longer up.
 enum ServerEnd {
     Died(String),
     Stopped,
 }
 
 impl Supervisor {
-    /// Supervises a server whose outputs have at most `most` bytes.
     pub fn new(set: ToolSetName, spec: McpServer, toolbox: Toolbox, most: usize) -> Self {
         let (launcher, availability) = (Launcher::unconfined(), Arc::new(Availability::new()));
         let background = BackgroundTasks::default();
@@ -80,7 +75,6 @@ impl Supervisor {
         self
     }
 
-    /// Sets the logins of people.
     #[must_use]
     pub fn with_logins(mut self, logins: Option<Logins>) -> Self {
         self.logins = logins;
@@ -99,7 +93,6 @@ impl Supervisor {
         Arc::clone(&self.availability)
     }
 
-    /// Runs the server until `stop` fires.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
             let started = Instant::now();
@@ -118,7 +111,6 @@ impl Supervisor {
         self.background.finish_all().await;
     }
 
-    /// Waits until the server should start again.
     async fn wait_for_restart(&self, retry_at: Instant) {
         if self.known_tools().is_empty() {
             // No call can request a server whose tools are unknown.
@@ -129,7 +121,6 @@ impl Supervisor {
         sleep_until(retry_at).await;
     }
 
-    /// Starts the server, and runs it until it dies or `stop` fires.
     async fn run_server(&self, stop: &CancellationToken) -> ServerEnd {
         let (logins, launcher) = (self.logins.as_ref(), &self.launcher);
         let host = ServerHost { set: &self.set, logins, background: &self.background, launcher };
@@ -199,7 +190,7 @@ impl Supervisor {
 
     fn publish_tools(&self, stop: &CancellationToken, offers: Vec<rmcp::model::Tool>) {
         let made = make_tools(&self.set, &self.effects, &self.availability, offers);
-        self.toolbox.settle_unless(stop, &self.set, made);
+        self.toolbox.update_set_unless(stop, &self.set, made);
     }
 
     /// Reports the set as failed. Its known tools stay.
@@ -209,7 +200,7 @@ impl Supervisor {
             tools: self.known_tools(),
             left_out: Vec::new(),
         };
-        self.toolbox.settle_unless(stop, &self.set, failed);
+        self.toolbox.update_set_unless(stop, &self.set, failed);
         ServerEnd::Died(error)
     }
 
@@ -231,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn starts_are_put_off_ever_longer() {
+    fn the_restart_delay_grows_up_to_thirty_seconds() {
         let seconds: Vec<_> = [0, 1, 2, 3, 4, 7, 8, 9, u32::MAX]
             .map(|failures| restart_delay(failures).as_secs_f32())
             .into();

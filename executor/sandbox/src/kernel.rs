@@ -13,6 +13,7 @@ use nix::{
     unistd::{User, geteuid, initgroups, setgid, setuid},
 };
 
+use self::landlock::Readable;
 pub(super) use self::landlock::{SYSTEM_FOLDERS, block_outside_signals, can_restrict_files};
 use super::{LaunchOrder, Support};
 
@@ -25,17 +26,17 @@ pub(super) fn kernel_support() -> Support {
     }
 }
 
-/// Restricts this thread and its future children for good.
 pub(super) fn apply(order: &LaunchOrder) -> io::Result<()> {
     let Some(confinement) = &order.confinement else { return Ok(()) };
+    let system = Readable::read_system(&order.hidden);
     // Mounting needs rights that the next steps give up.
-    let has_view = protected_files::protect_files(order, confinement)?;
+    let has_view = protected_files::protect_files(order, confinement, &system)?;
     if let Some(user) = &confinement.user {
         become_user(user)?;
     }
     prctl::set_no_new_privs()?;
     drop_capabilities().map_err(io::Error::other)?;
-    landlock::apply(confinement).map_err(io::Error::other)?;
+    landlock::apply(confinement, system).map_err(io::Error::other)?;
     seccomp::apply(confinement, has_view)
 }
 
@@ -62,7 +63,7 @@ fn become_user(name: &str) -> io::Result<()> {
     };
     change().map_err(|err| {
         io::Error::other(format!(
-            "it cannot become the user `{name}` ({err}): that takes CAP_SETUID and CAP_SETGID, so \
+            "it cannot become the user `{name}` ({err}): this needs CAP_SETUID and CAP_SETGID, so \
              start Faber as root, or leave out `user`"
         ))
     })
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_that_is_not_there_is_named() {
+    fn an_unknown_user_is_named_in_the_error() {
         let err = become_user("no-such-user").unwrap_err().to_string();
         assert_eq!(err, "there is no user `no-such-user` on this machine: correct `user`");
         let own = User::from_uid(geteuid()).unwrap().unwrap();

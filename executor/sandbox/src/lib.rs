@@ -44,15 +44,12 @@ pub const SUBCOMMAND: &str = "confined";
 const ORDER_VARIABLE: &str = "FABER_CONFINED";
 /// The exit status if nothing was started, as of `env` and similar programs.
 const REFUSED_STATUS: u8 = 125;
-/// The start of the message with that status.
 const REFUSAL_PREFIX: &str = "the command is not confined: ";
 /// The advice if a command's folder contains files of Faber.
-pub const OWN_FOLDER_ADVICE: &str = "let it work in a folder of its own, such as `root: ./work`";
-/// The protection that needs Landlock, as the end of a sentence.
-const NEEDS_LANDLOCK: &str = "what it reads and writes (that takes Landlock: Linux 6.2)";
-/// The protection that needs seccomp.
-const NEEDS_SECCOMP: &str = "what it connects to (that takes filters of system calls: seccomp)";
-/// Variables that a confined command gets.
+pub const OWN_FOLDER_ADVICE: &str = "give the tool a separate folder, such as `root: ./work`";
+const NEEDS_LANDLOCK: &str = "the files that the command uses (this needs Landlock: Linux 6.2)";
+const NEEDS_SECCOMP: &str = "the connections of the command (this needs system call filters: \
+                             seccomp)";
 const CONFINED_VARIABLES: [&str; 4] = ["PATH", HOME, "LANG", "TMPDIR"];
 const HOME: &str = "HOME";
 /// Variables that other programs get: user, locale, terminal, proxies, and the library paths of
@@ -121,7 +118,6 @@ const PROGRAM_VARIABLES: [&str; 52] = [
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Confinement {
-    /// Files and folders to read and write.
     pub write: Vec<PathBuf>,
     /// Files and folders to read and run, besides those of the system.
     pub read: Vec<PathBuf>,
@@ -138,9 +134,7 @@ pub struct Confinement {
     /// Bytes of data of one process. Address space is not limited, because many programs reserve
     /// much more than they use.
     pub memory_bytes: u64,
-    /// Largest file in bytes.
     pub file_bytes: u64,
-    /// Open files of one process.
     pub open_files: u64,
     /// Processes and threads at the same time.
     pub processes: u64,
@@ -180,7 +174,6 @@ impl Confinement {
     }
 }
 
-/// The lifetime of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Lifetime {
@@ -190,15 +183,12 @@ pub enum Lifetime {
     Background,
 }
 
-/// The instructions for the subcommand.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LaunchOrder {
     /// The limits. `None` applies no restrictions.
     confinement: Option<Confinement>,
-    /// Paths to cover inside folders of the command.
     hidden: Vec<PathBuf>,
-    /// Paths to keep read-only inside folders that the command may write.
     kept: Vec<PathBuf>,
     life: Lifetime,
     /// Process id of the caller. A watched command ends with it.
@@ -213,7 +203,6 @@ pub struct Launcher {
     /// The hidden paths that are folders, including missing ones.
     folders: Vec<PathBuf>,
     kept: Vec<PathBuf>,
-    /// Names of variables with secrets.
     secrets: BTreeSet<String>,
     placeholders: Arc<Placeholders>,
 }
@@ -228,7 +217,6 @@ impl Launcher {
         Self { binary, ..Self::default() }
     }
 
-    /// Uses another `faber` binary.
     pub fn with_binary(binary: PathBuf) -> Self {
         Self { binary: Some(binary), ..Self::default() }
     }
@@ -270,13 +258,11 @@ impl Launcher {
         [self.hidden.as_slice(), self.kept.as_slice()].concat()
     }
 
-    /// Adds the values of secret variables that `pass` passes on to `seen`.
     pub fn note_passed_secrets(&self, pass: &[String], seen: &mut Redaction) {
         let is_passed = |secret: &&String| pass.iter().any(|listed| matches_name(listed, secret));
         self.secrets.iter().filter(is_passed).for_each(|secret| seen.note_variable(secret));
     }
 
-    /// Creates placeholders for missing protected files that the command could create.
     fn create_placeholders(&self, confinement: &Confinement) -> io::Result<()> {
         let kind = |path: &PathBuf| {
             if self.folders.contains(path) { Kind::Folder } else { Kind::File }
@@ -286,7 +272,6 @@ impl Launcher {
         self.placeholders.create_missing(hidden.chain(kept), &confinement.write)
     }
 
-    /// Returns whether commands are confined.
     pub fn can_confine(&self) -> bool {
         self.binary.is_some()
     }
@@ -308,7 +293,9 @@ impl Launcher {
     ) -> io::Result<Command> {
         let Some(binary) = &self.binary else {
             if let Some(user) = &confinement.user {
-                let why = format!("nothing here can become the user `{user}`: leave out `user`");
+                let why = format!(
+                    "this program cannot run commands as the user `{user}`: leave out `user`"
+                );
                 return Err(io::Error::other(why));
             }
             let mut command = Command::new(program);
@@ -355,7 +342,6 @@ impl Launcher {
     }
 }
 
-/// Returns the reason if the subcommand refused to start the command.
 pub fn refusal_reason(code: Option<i32>, stderr: &str) -> Option<&str> {
     let is_refused = code == Some(i32::from(REFUSED_STATUS)) && stderr.starts_with(REFUSAL_PREFIX);
     is_refused.then(|| stderr.trim_end())
@@ -400,7 +386,6 @@ fn clean_environment(command: &mut Command, usual: &[&str], named: &[String]) {
     }));
 }
 
-/// Removes the credentials from a URL.
 fn without_credentials(address: &str) -> String {
     let (scheme, rest) = address
         .split_once("://")
@@ -414,7 +399,6 @@ fn matches_name(listed: &str, name: &str) -> bool {
     listed.strip_suffix('*').map_or(listed == name, |prefix| name.starts_with(prefix))
 }
 
-/// The restrictions that this machine supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub struct Support {
@@ -430,13 +414,11 @@ pub struct Support {
     pub privileges: bool,
 }
 
-/// Returns the restrictions that this machine supports. Applies none.
 pub fn kernel_support() -> Support {
     kernel::kernel_support()
 }
 
 impl Support {
-    /// Returns the missing protection that `confinement` requires.
     pub fn missing_for(&self, confinement: &Confinement) -> Option<&'static str> {
         if !self.files {
             return Some(NEEDS_LANDLOCK);
@@ -469,10 +451,10 @@ impl fmt::Display for Support {
     }
 }
 
-/// The error for a protection that this machine lacks.
 fn unsupported_error(what: &str) -> io::Error {
     io::Error::other(format!(
-        "this machine cannot see to {what}: run it elsewhere, or say `confine: {{required: false}}`"
+        "this machine cannot confine {what}: run it on another machine, or set `confine: \
+         {{required: false}}`"
     ))
 }
 
@@ -483,7 +465,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_says_it_all() {
+    fn a_launch_order_survives_serialization() {
         let confinement = Confinement {
             write: vec!["/w".into()],
             network: true,
@@ -505,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_confinement_is_read_as_it_is_written() {
+    fn a_confinement_with_an_unknown_field_is_rejected() {
         let read = |text| serde_json::from_str::<Confinement>(text);
         assert_eq!(read("{}").unwrap(), Confinement::default());
         assert!(!Confinement::default().network);
@@ -514,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_is_clean() {
+    fn a_command_gets_no_variables_of_faber() {
         let confinement = Confinement {
             pass: vec!["CARGO_MANIFEST_DIR".to_owned(), ORDER_VARIABLE.to_owned()],
             ..Confinement::default()
@@ -542,13 +524,13 @@ mod tests {
         let user = || Some("nobody".to_owned());
         assert!(has_home(Confinement::default()));
         assert!(!has_home(Confinement { user: user(), ..Confinement::default() }));
-        // A name in `pass` is an order.
+        // An explicit name in `pass` overrides the rule.
         let pass = vec![HOME.to_owned()];
         assert!(has_home(Confinement { user: user(), pass, ..Confinement::default() }));
     }
 
     #[test]
-    fn an_address_is_passed_on_without_who_may_use_it() {
+    fn credentials_are_removed_from_proxy_urls() {
         for (address, expected) in [
             ("http://proxy:3128", "http://proxy:3128"),
             ("http://me:pass@proxy:3128/", "http://proxy:3128/"),
@@ -562,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_hold_is_known() {
+    fn missing_kernel_support_is_reported_for_each_confinement() {
         let all = Support { files: true, tcp: true, signals: true, calls: true, privileges: true };
         let closed = Confinement::default();
         let open = Confinement { network: true, sockets: true, ..Confinement::default() };
@@ -577,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn only_faber_s_own_refusal_is_one() {
+    fn only_fabers_own_refusal_is_recognised() {
         assert_eq!(
             refusal_reason(Some(125), "the command is not confined: x\n"),
             Some("the command is not confined: x")
@@ -587,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_gets_the_usual_environment_and_what_is_named() {
+    fn a_program_gets_the_usual_and_the_named_variables() {
         let named = |pass: &[&str]| {
             let pass: Vec<_> = pass.iter().map(|name| (*name).to_owned()).collect();
             let command =
@@ -605,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn support_is_told_in_words() {
+    fn kernel_support_is_described_in_words() {
         let mut support =
             Support { files: true, tcp: true, signals: true, calls: false, privileges: true };
         expect!["commands are confined in folders, TCP, signals, privileges; not in sockets"]

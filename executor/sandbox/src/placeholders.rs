@@ -19,14 +19,11 @@ use nix::libc;
 
 use super::resolved_path::{ResolvedPath, canonical_paths, is_within};
 
-/// The modification time that marks an unused placeholder.
 const MARK_TIME: Duration = Duration::from_secs(1);
 /// The content of placeholders that people may open.
 const NOTE: &str = "# Faber keeps this name while it runs, so that no command takes it.\n";
-/// Attempts for a name that another process creates and removes.
 const ATTEMPTS: usize = 8;
 
-/// The placeholders by path. Dropping it removes them.
 #[derive(Debug, Default)]
 pub(super) struct Placeholders(Mutex<BTreeMap<PathBuf, Placeholder>>);
 
@@ -35,11 +32,9 @@ pub(super) struct Placeholders(Mutex<BTreeMap<PathBuf, Placeholder>>);
 struct Placeholder {
     /// Has a shared lock. A process that gets an exclusive lock is the last user.
     file: File,
-    /// The folders that were created for it, the outermost first.
     folders: Vec<PathBuf>,
 }
 
-/// The kind of a placeholder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     File,
@@ -88,14 +83,12 @@ impl Drop for Placeholders {
 }
 
 impl Placeholder {
-    /// Returns whether the file is still the unused placeholder.
     fn is_unchanged(&self, path: &Path) -> bool {
         let own = self.file.metadata().map(|meta| (meta.dev(), meta.ino()));
         let there = path.symlink_metadata().map(|meta| (meta.dev(), meta.ino(), is_unused(&meta)));
         matches!((own, there), (Ok(own), Ok((dev, ino, true))) if own == (dev, ino))
     }
 
-    /// Removes the placeholder if it is unused and no other Faber process needs it.
     fn remove(self, path: &Path) {
         if self.file.try_lock().is_err() || !self.is_unchanged(path) {
             return;
@@ -149,7 +142,6 @@ fn open_existing(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Creates the missing parent folders and returns them.
 fn create_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
     let missing = path.ancestors().skip(1).take_while(|folder| folder.symlink_metadata().is_err());
     let mut missing: Vec<_> = missing.map(Path::to_owned).collect();
@@ -163,7 +155,6 @@ fn create_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(missing)
 }
 
-/// Creates a file or folder with the mark.
 fn create_placeholder(path: &Path, kind: Kind) -> io::Result<File> {
     let file = match kind {
         Kind::Folder => {
@@ -200,11 +191,10 @@ fn is_unused(meta: &Metadata) -> bool {
     is_bare && !meta.is_symlink() && meta.mtime() == marked
 }
 
-/// The error for a missing file that cannot be protected.
 pub(super) fn unprotected_error(path: &Path, err: &io::Error) -> io::Error {
     io::Error::other(format!(
-        "`{}` is Faber's own, is not there yet, and cannot be kept from commands ({err}): let them \
-         work in a folder of their own, such as `root: ./work`",
+        "`{}` is Faber's own, is not there yet, and cannot be kept from commands ({err}): give \
+         them a separate folder, such as `root: ./work`",
         path.display()
     ))
 }
@@ -254,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_has_is_taken_until_the_end() {
+    fn missing_protected_paths_get_placeholders_until_the_end() {
         let world = World::new();
         fs::write(world.root().join("store.db"), "pages").unwrap();
         let own = ["store.db", "store.db-journal", "faber.yaml", "data", "bin/x/run.sh", "../not"];
@@ -274,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_has_used_stays() {
+    fn a_placeholder_that_got_content_stays() {
         let world = World::new();
         let places = Placeholders::default();
         let own = ["faber.yaml", "run.sh", "data", "bin/tool"];
@@ -289,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_one_removes_it() {
+    fn the_last_process_removes_a_placeholder() {
         let world = World::new();
         let (first, second) = (Placeholders::default(), Placeholders::default());
         world.take(&first, &["faber.yaml"]).unwrap();
@@ -311,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_taken_is_said() {
+    fn a_placeholder_that_cannot_be_created_is_an_error() {
         let world = World::new();
         fs::write(world.root().join("file"), "").unwrap();
         let err = world.take(&Placeholders::default(), &["file/run.sh"]).unwrap_err().to_string();

@@ -32,18 +32,13 @@ const STOP_TIMEOUT: Duration = Duration::from_millis(4_500);
 /// The part of [`STOP_TIMEOUT`] after the kill.
 const KILL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A program to start.
 #[derive(Clone, Copy)]
 pub struct Program<'a> {
     /// A name on the search path, or a path.
     pub name: &'a str,
-    /// The working directory.
     pub cwd: Option<&'a Path>,
-    /// An additional path that a confined program may read.
     pub reads: Option<&'a Path>,
-    /// Additional variables of Faber's environment to pass on.
     pub pass: &'a [String],
-    /// Variables to set.
     pub env: &'a BTreeMap<String, String>,
 }
 
@@ -103,7 +98,6 @@ impl Program<'_> {
             .map_err(|err| self.start_error(&err))
     }
 
-    /// Describes why the program could not be started, and a remedy.
     pub fn start_error(&self, err: &io::Error) -> String {
         let name = self.name;
         match (err.kind(), self.cwd) {
@@ -129,7 +123,6 @@ fn resolve_executable(name: &str) -> PathBuf {
     if name == "faber" { own().unwrap_or_else(|| name.into()) } else { name.into() }
 }
 
-/// The default search path.
 const USUAL_PATH: &str = "/bin:/usr/bin";
 
 /// Fails with the same error as starting a program that does not exist or is not executable.
@@ -151,7 +144,6 @@ fn check_runnable(program: &Path, cwd: Option<&Path>) -> io::Result<()> {
     Err(io::Error::from_raw_os_error(errno as i32))
 }
 
-/// Poll interval for the end of a dropped group.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A process with everything that it started. Dropping it kills them.
@@ -166,7 +158,6 @@ pub struct ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// Starts a process in a new process group.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         let has_reaper = command
             .as_std()
@@ -177,7 +168,6 @@ impl ProcessGroup {
         Ok(Self { child: Some(child), id, has_reaper })
     }
 
-    /// Returns the process, for example to take its streams.
     pub fn child(&mut self) -> &mut Child {
         self.child.as_mut().expect("only dropping the group takes the child")
     }
@@ -208,7 +198,6 @@ impl ProcessGroup {
         }
     }
 
-    /// Kills the group at once, through its reaper if it has one.
     fn kill_all(&self) {
         match self.id.filter(|_| self.has_reaper) {
             Some(reaper) => {
@@ -265,7 +254,6 @@ pub fn describe_status(status: ExitStatus) -> String {
     }
 }
 
-/// The last bytes of a stream.
 #[derive(Debug, Default)]
 pub struct Tail {
     bytes: Vec<u8>,
@@ -274,10 +262,8 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Bytes that a tail keeps.
     const BYTES: usize = 4 << 10;
 
-    /// Adds bytes that were read.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         if self.bytes.len() > 4 * Self::BYTES {
@@ -296,7 +282,6 @@ impl Tail {
     }
 }
 
-/// Reads a stream to its end and keeps the tail.
 pub async fn read_tail(mut stream: impl AsyncRead + Unpin, tail: &mut Tail) {
     let mut buffer = [0; 4096];
     while let Ok(n @ 1..) = stream.read(&mut buffer).await {
@@ -309,22 +294,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faber_is_this_binary() {
+    fn the_program_path_is_this_binary() {
         assert_eq!(resolve_executable("faber"), std::env::current_exe().unwrap());
         assert_eq!(resolve_executable("fabel"), Path::new("fabel"));
     }
 
     #[test]
-    fn a_program_is_shown_without_its_secrets() {
+    fn a_command_line_is_shown_without_secrets() {
         let env = BTreeMap::from([("KEY".to_owned(), "hush".to_owned())]);
         let program = Program { name: "x", cwd: None, reads: None, pass: &[], env: &env };
         let shown = format!("{program:?}");
         assert!(shown.contains("KEY") && !shown.contains("hush"), "{shown}");
     }
 
-    /// A process that ignores signals, like a stopped reaper.
+    /// Uses a process that ignores signals, like a stopped reaper.
     #[tokio::test(start_paused = true)]
-    async fn stopping_takes_less_time_than_there_is_for_an_answer() {
+    async fn stopping_a_stopped_process_takes_less_than_the_answer_timeout() {
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' TERM HUP; echo ready; while :; do read -r _; done"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -339,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_is_the_end() {
+    fn a_tail_keeps_the_end_of_an_output() {
         let mut tail = Tail::default();
         for _ in 0..10_000 {
             tail.push(b"noise ");
@@ -350,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_has_no_part_of_a_secret() {
+    fn a_tail_contains_no_part_of_a_secret() {
         let secret = "0123456789abcdef".repeat(64);
         let mut seen = Redaction::default();
         seen.note("KEY", &secret);

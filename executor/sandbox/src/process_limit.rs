@@ -7,13 +7,11 @@ use nix::unistd::getpid;
 /// Entries to read between two checks of the limit.
 const CHECK_INTERVAL: usize = 64;
 
-/// Returns the number of processes and threads of the machine.
 pub(super) fn count_all() -> Option<u64> {
     let load = fs::read_to_string("/proc/loadavg").ok()?;
     load.split_whitespace().nth(3)?.split('/').nth(1)?.parse().ok()
 }
 
-/// The limit of a command, and the number of other processes.
 pub(super) struct ProcessLimit {
     pub(super) most: u64,
     /// The lowest number of processes on the machine since the start of the command or the last
@@ -75,7 +73,6 @@ fn count_descendants(mut is_useless: impl FnMut() -> bool) -> Option<u64> {
     Some(count)
 }
 
-/// Returns the id, parent and number of threads of all processes.
 fn list_processes() -> impl Iterator<Item = (i32, i32, u64)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -107,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_read_whatever_its_name_is() {
+    fn process_status_is_parsed_for_any_process_name() {
         let rest = "S 7 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 12 0 99 1 2";
         for name in ["sh", "a b", ") R 1 1 (", ""] {
             assert_eq!(parse_stat(&format!("42 ({name}) {rest}")), Some((7, 12)), "{name}");

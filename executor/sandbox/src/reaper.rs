@@ -32,7 +32,6 @@ use super::{
     process_limit::{self, ProcessLimit},
 };
 
-/// Time limit for a command's end. Shorter than the engine's wait for the reaper.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 /// The signal that makes the reaper kill the command and its descendants at once. Only the reaper
 /// gets it.
@@ -49,7 +48,6 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit for the death of killed processes.
 const ROUND_PAUSE: Duration = Duration::from_millis(5);
 
-/// Runs a command, and exits as it does.
 pub(super) fn run_command(command: &mut Command, order: &LaunchOrder) -> io::Result<ExitCode> {
     let caller = order.caller;
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
@@ -93,7 +91,7 @@ fn spawn_isolated(command: &mut Command) -> io::Result<Child> {
         command.spawn()
     };
     let spawned = thread::scope(|scope| scope.spawn(spawn).join());
-    spawned.unwrap_or_else(|_| Err(io::Error::other("the thread that starts it broke off")))
+    spawned.unwrap_or_else(|_| Err(io::Error::other("the thread that starts it ended early")))
 }
 
 /// The signals that stop a command. The reaper handles them and lives on.
@@ -141,11 +139,9 @@ fn spawn_guards(child: &Child, caller: u32, over: &Arc<AtomicBool>) -> io::Resul
     })
 }
 
-/// Enforces the limit of processes.
 struct ProcessGuard {
     limit: ProcessLimit,
     is_apart: bool,
-    /// The standard error of the command.
     stderr: File,
 }
 
@@ -185,7 +181,6 @@ impl ProcessGuard {
         Ok(said)
     }
 
-    /// Stops the command while it is counted if it grows fast.
     fn is_exceeded(&mut self) -> bool {
         if !self.limit.may_be_exceeded() {
             return self.limit.is_exceeded();
@@ -207,8 +202,8 @@ impl ProcessGuard {
         // Standard error may be closed.
         let _ = writeln!(
             self.stderr,
-            "the command had more than {} processes and threads, and all of them were ended: \
-             `processes` of its confinement says how many there may be",
+            "the command had more than {} processes and threads, so all of them were ended: raise \
+             `processes` of its confinement to allow more",
             self.limit.most
         );
     }
@@ -237,7 +232,6 @@ fn as_pid(id: u32) -> Pid {
     Pid::from_raw(i32::try_from(id).unwrap_or(i32::MAX))
 }
 
-/// Reaps children until the command has ended.
 fn reap_until_command(command: Pid) -> Option<WaitStatus> {
     loop {
         match waitpid(None, None) {
@@ -248,7 +242,6 @@ fn reap_until_command(command: Pid) -> Option<WaitStatus> {
     }
 }
 
-/// Kills the remaining descendants of the command.
 fn kill_remaining(is_apart: bool) {
     let until = Instant::now() + KILL_TIMEOUT;
     for _ in 0..KILL_ROUNDS {

@@ -9,17 +9,14 @@ use std::{
 
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-/// Most symlinks, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// A resolved path.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ResolvedPath {
     /// The symlinks that were followed. Their own paths have no other symlinks.
     pub links: Vec<PathBuf>,
     /// The end without symlinks. It may not exist.
     pub end: PathBuf,
-    /// `true` if the end exists and is accessible.
     pub exists: bool,
 }
 
@@ -96,7 +93,6 @@ pub(super) fn is_within(path: &Path, folders: &[PathBuf]) -> bool {
     folders.iter().any(|folder| path != *folder && path.starts_with(folder))
 }
 
-/// Returns the existing paths without symlinks.
 pub(super) fn canonical_paths(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Vec<PathBuf> {
     paths.into_iter().filter_map(|path| path.as_ref().canonicalize().ok()).collect()
 }
@@ -108,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_way_is_followed_to_its_end() {
+    fn symlinks_are_resolved_to_their_final_target() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("deep/er")).unwrap();

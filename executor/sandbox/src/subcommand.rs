@@ -111,7 +111,7 @@ fn close_inherited() {
 
 fn read_order() -> Result<LaunchOrder, String> {
     let text = env::var_os(ORDER_VARIABLE).ok_or_else(|| {
-        format!("`{ORDER_VARIABLE}` says nothing: this subcommand is for Faber's own use")
+        format!("`{ORDER_VARIABLE}` is not set: only Faber itself uses this subcommand")
     })?;
     let text = text.to_str().ok_or_else(|| format!("`{ORDER_VARIABLE}` is not UTF-8"))?;
     serde_json::from_str(text).map_err(|err| format!("`{ORDER_VARIABLE}`: {err}"))
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_looked_for_where_they_may_be_run() {
+    fn a_program_is_searched_in_executable_folders_only() {
         let folder = tempfile::tempdir().unwrap();
         let at = |path: &str| folder.path().join(path).display().to_string();
         for path in ["root/bin", "shims", "tools"] {

@@ -22,7 +22,7 @@ pub(super) fn apply(order: &LaunchOrder) -> io::Result<()> {
 }
 
 pub(super) fn home_folder(_user: &str) -> io::Result<PathBuf> {
-    Err(io::Error::other("`user` takes Linux: leave it out"))
+    Err(io::Error::other("`user` needs Linux: leave it out"))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux")]

@@ -8,7 +8,6 @@ const BREAK_BYTES: usize = 64;
 /// Bytes of an escaped code unit: `\u00dc`.
 const UNIT_BYTES: usize = 6;
 
-/// A secret and its encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Disguise {
     /// Any byte may be percent-encoded, because languages differ. A space may be `+`.
@@ -20,14 +19,12 @@ pub(super) enum Disguise {
 }
 
 impl Disguise {
-    /// Returns the text before encoding.
     pub(super) fn text(&self) -> &str {
         match self {
             Self::Percent(text) | Self::Escaped(text) | Self::Lines(text) => text,
         }
     }
 
-    /// Returns the greatest length of an encoded form in bytes.
     pub(super) fn longest(&self) -> usize {
         match self {
             Self::Percent(text) => text.len() * 3,
@@ -37,7 +34,6 @@ impl Disguise {
         }
     }
 
-    /// Replaces each encoded form in a text.
     pub(super) fn taken_out(&self, from: String, instead: &str) -> String {
         let is_possible = match self {
             Self::Percent(text) => from.contains('%') || (text.contains(' ') && from.contains('+')),
@@ -149,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_character_may_be_in_percent() {
+    fn a_secret_is_found_with_any_characters_percent_encoded() {
         let disguise = Disguise::Percent("p%ss ä!".to_owned());
         for (text, expected) in [
             ("a p%25ss%20%C3%A4! b", "a X b"),
@@ -166,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn any_character_may_be_escaped() {
+    fn a_secret_is_found_with_any_characters_escaped() {
         let disguise = Disguise::Escaped("g/A&<\\Ü😀\n\"x".to_owned());
         for (text, expected) in [
             (r#"a g/A\u0026\u003c\\\u00dc\ud83d\uDE00\n\"x b"#, "a X b"),
@@ -183,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_may_end_anywhere() {
+    fn an_encoded_secret_is_found_across_line_breaks() {
         let disguise = Disguise::Lines("QUJDREVG".to_owned());
         for (text, expected) in [
             ("QUJD\nREVG", "X"),

@@ -24,7 +24,6 @@ const SHORTEST_PART: usize = 12;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 pub enum Text {
-    /// A text.
     Plain(String),
     /// The value of an environment variable.
     Secret(SecretName),
@@ -34,16 +33,14 @@ pub enum Text {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecretName {
-    /// The variable of the environment.
     secret: String,
-    /// Text before the value.
     #[serde(default)]
     prefix: String,
 }
 
 /// The environment lacks a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the secret `{0}` is not there: set it in Faber's environment")]
+#[error("the secret `{0}` is not set: set it in Faber's environment")]
 pub struct Missing(pub String);
 
 impl From<Missing> for ToolError {
@@ -62,13 +59,12 @@ impl TryFrom<Value> for Text {
             Value::Object(_) => SecretName::deserialize(written)
                 .map(Self::Secret)
                 .map_err(|err| format!("{err}: name a secret as in `{{secret: TOKEN}}`")),
-            _ => Err("expected a text, or a secret as in `{secret: TOKEN}`".to_owned()),
+            _ => Err("expected a string, or a secret as in `{secret: TOKEN}`".to_owned()),
         }
     }
 }
 
 impl Text {
-    /// Returns the variable if this is a secret.
     pub fn secret(&self) -> Option<&str> {
         match self {
             Self::Plain(_) => None,
@@ -94,7 +90,6 @@ impl SecretName {
     }
 }
 
-/// Resolves the variables for a program's environment.
 pub fn variables(
     texts: &BTreeMap<String, Text>,
     seen: &mut Redaction,
@@ -112,7 +107,6 @@ fn environment(name: &str) -> Option<String> {
 pub struct Redaction(Vec<(String, String)>, Vec<(String, Disguise)>);
 
 impl Redaction {
-    /// Adds a secret.
     pub fn note(&mut self, name: &str, value: &str) {
         let mut add = |value: String| {
             let is_known = self.0.iter().any(|(_, known)| *known == value);
@@ -150,7 +144,6 @@ impl Redaction {
         }
     }
 
-    /// Redacts a text.
     pub fn clean(&self, mut text: String) -> String {
         for (name, value) in &self.0 {
             if text.contains(value.as_str()) {
@@ -179,7 +172,6 @@ impl Redaction {
         cleaned.chars().filter_map(|letter| u8::try_from(letter).ok()).collect()
     }
 
-    /// Redacts a binary in base 64.
     pub fn clean_base64(&self, base64: String) -> String {
         if self.0.is_empty() {
             return base64;
@@ -188,12 +180,10 @@ impl Redaction {
         STANDARD.encode(self.clean_bytes(bytes))
     }
 
-    /// Returns `true` if a text contains a secret.
     pub fn is_in(&self, text: &str) -> bool {
         self.clean(text.to_owned()) != text
     }
 
-    /// Returns `true` if a value contains a secret.
     pub fn is_in_value(&self, value: &Value) -> bool {
         self.clean_value(value.clone()) != *value
     }
@@ -205,7 +195,6 @@ impl Redaction {
         as_text.max(disguised)
     }
 
-    /// Redacts a number.
     fn clean_number(&self, number: Number) -> Value {
         let is_secret = |value: &str| match value.parse::<f64>() {
             Ok(secret) => number.as_f64() == Some(secret),
@@ -217,7 +206,6 @@ impl Redaction {
         }
     }
 
-    /// Redacts all texts and numbers in a value.
     pub fn clean_value(&self, value: Value) -> Value {
         if self.0.is_empty() {
             return value;
@@ -235,7 +223,6 @@ impl Redaction {
         }
     }
 
-    /// Redacts the output or the error of a call.
     pub fn clean_result(&self, result: Result<Value, ToolError>) -> Result<Value, ToolError> {
         if self.0.is_empty() {
             return result;
@@ -318,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_named_and_looked_up_when_asked() {
+    fn a_secret_is_read_from_its_variable_on_use() {
         let text: Text =
             serde_json::from_value(json!({ "secret": "CARGO_PKG_NAME", "prefix": "Bearer " }))
                 .unwrap();
@@ -333,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_taken_out_of_binaries() {
+    fn secrets_are_redacted_in_binaries() {
         let mut seen = Redaction::default();
         seen.note("KEY", "ein größerer Schlüssel");
         let secret = "ein größerer Schlüssel";
@@ -357,18 +344,18 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_is_not_there_is_named() {
+    fn a_missing_secret_is_named() {
         let text: Text = serde_json::from_value(json!({ "secret": "FABER_NO_SUCH" })).unwrap();
         let err = ToolError::from(text.resolve(&mut Redaction::default()).unwrap_err());
         assert_eq!(
             err.to_string(),
-            "tool.unavailable: the secret `FABER_NO_SUCH` is not there: set it in Faber's environment"
+            "tool.unavailable: the secret `FABER_NO_SUCH` is not set: set it in Faber's environment"
         );
         assert!(!err.retryable && err.is_definite);
     }
 
     #[test]
-    fn what_is_no_text_is_refused() {
+    fn a_secret_that_is_no_text_is_rejected() {
         for written in [json!(null), json!([]), json!({}), json!({ "secert": "X" })] {
             let err = serde_json::from_value::<Text>(written.clone()).unwrap_err().to_string();
             assert!(err.contains("`{secret: TOKEN}`"), "{written}: {err}");
@@ -377,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_secret_goes_first_and_every_form_of_it() {
+    fn the_longest_secret_is_redacted_first_in_every_form() {
         let mut seen = Redaction::default();
         seen.note("SHORT", "abc");
         seen.note("INNER", "pass");
@@ -387,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_found_in_whatever_form_a_program_prints_it() {
+    fn a_secret_is_redacted_in_every_printed_form() {
         let mut seen = Redaction::default();
         let secret = "a~b c/\"d\"*\nsecond line of it\n";
         seen.note("KEY", secret);
@@ -415,7 +402,7 @@ mod tests {
     /// JavaScript, Python, `jq` and URLs leave different characters unencoded. Programs print base
     /// 64 in lines.
     #[test]
-    fn a_secret_is_found_however_it_is_encoded() {
+    fn a_secret_is_redacted_in_every_encoding() {
         let mut seen = Redaction::default();
         let secret = "p@ss(w)o!rd*'x~y of a length that takes more than one line of base 64";
         seen.note("KEY", secret);
@@ -444,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_is_a_number_is_one_as_a_number_too() {
+    fn a_numeric_secret_is_redacted_as_a_json_number() {
         let mut seen = Redaction::default();
         seen.note("PIN", "98765432109");
         seen.note("LONG", "987654321098765432109876");
@@ -456,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn encodings_are_those_of_the_standards() {
+    fn encodings_match_the_standards() {
         assert_eq!(url_encoded("a b/ä~?"), "a%20b%2F%C3%A4~%3F");
         for (text, expected) in [
             ("", ""),

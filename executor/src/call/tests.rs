@@ -15,7 +15,6 @@ use super::*;
 
 const LONG: Duration = Duration::from_mins(5);
 
-/// The behaviour of the tool of these tests.
 #[derive(Deserialize, JsonSchema)]
 struct Script {
     /// The times of its reports, in milliseconds from its start.
@@ -83,7 +82,7 @@ fn toolbox() -> Toolbox {
 
 /// A plan names `m.b`, and another server has a tool with this own name.
 #[tokio::test(start_paused = true)]
-async fn no_other_set_s_tool_is_called_in_place_of_a_planned_one() {
+async fn a_missing_planned_tool_is_not_replaced_by_a_tool_of_another_set() {
     use toolbox::SetStatus;
 
     let impostor = || {
@@ -109,7 +108,6 @@ async fn no_other_set_s_tool_is_called_in_place_of_a_planned_one() {
     }
 }
 
-/// One attempt with its reports and its result.
 struct Trial {
     call: Call,
     reports: Reports<AttemptKey>,
@@ -153,7 +151,6 @@ impl Trial {
         self
     }
 
-    /// Runs the attempt, and records its reports with their times.
     async fn run(self, toolbox: Toolbox) -> (String, Result<Value, ToolError>) {
         let Self { call, mut reports, cancel_at } = self;
         let begun = Instant::now();
@@ -189,7 +186,7 @@ impl Trial {
 }
 
 #[test]
-fn outputs_have_a_limit() {
+fn a_too_large_or_too_deep_output_is_an_error() {
     assert!(check_output(json!("x".repeat(10)), 12).is_ok());
     let error = check_output(json!("x".repeat(11)), 12).unwrap_err();
     assert_eq!(error.code, ErrorCode::OUTPUT_TOO_LARGE);
@@ -198,7 +195,7 @@ fn outputs_have_a_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reports_close_together_are_merged_and_the_last_is_not_lost() {
+async fn frequent_progress_reports_are_merged_and_the_last_is_kept() {
     let reports = [0, 10, 20, 99, 150, 400, 1_000];
     Trial::new(json!({ "reports": reports, "answers": 1_050 }))
         .check(expect![[r#"
@@ -213,17 +210,17 @@ async fn reports_close_together_are_merged_and_the_last_is_not_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_ends_a_call() {
+async fn a_call_without_progress_ends_at_its_idle_timeout() {
     Trial::new(json!({ "stops": "saying" }))
         .idle(2_000)
         .check(expect![[r"
-        2000 tool.timeout: no answer and no progress for 2s: it was cut off
+        2000 tool.timeout: no answer and no progress for 2s, so the call was ended
     "]])
         .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_report_starts_the_idle_time_anew() {
+async fn each_progress_report_restarts_the_idle_timeout() {
     let reports = [900, 1_800, 2_700];
     Trial::new(json!({ "reports": reports, "answers": 3_600 }))
         .idle(1_000)
@@ -240,7 +237,7 @@ async fn every_report_starts_the_idle_time_anew() {
             900 1
             1800 2
             2700 3
-            3700 tool.timeout: no answer and no progress for 1s: it was cut off
+            3700 tool.timeout: no answer and no progress for 1s, so the call was ended
         "]])
         .await;
     // The second report arrives during the pause. Its time is that of the tool.
@@ -250,13 +247,13 @@ async fn every_report_starts_the_idle_time_anew() {
         .check(expect![[r"
             0 1
             100 2
-            1050 tool.timeout: no answer and no progress for 1s: it was cut off
+            1050 tool.timeout: no answer and no progress for 1s, so the call was ended
         "]])
         .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_whole_timeout_counts_however_much_is_reported() {
+async fn progress_does_not_extend_the_timeout() {
     let script = json!({ "floods": true, "stops": "saying" });
     Trial::new(script)
         .idle(1_000)
@@ -266,32 +263,32 @@ async fn the_whole_timeout_counts_however_much_is_reported() {
         100 10001
         200 20001
         300 30001
-        350 tool.timeout: took longer than its timeout of 350ms and was cut off
+        350 tool.timeout: took longer than its timeout of 350ms and was ended
     "]])
         .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_whose_time_is_up_has_timed_out_whatever_it_says() {
+async fn a_result_after_the_timeout_is_still_a_timeout() {
     for stops in ["saying", "answering", "panicking"] {
         let script = json!({ "stops": stops });
         Trial::new(script)
             .timeout(Duration::from_secs(1))
             .check(expect![[r"
-            1000 tool.timeout: took longer than its timeout of 1s and was cut off
+            1000 tool.timeout: took longer than its timeout of 1s and was ended
         "]])
             .await;
     }
     // A tool that ignores the cancellation is cut off.
     let (story, _) = Trial::new(json!({})).timeout(Duration::from_secs(1)).run(toolbox()).await;
     expect![[r"
-        6000 tool.timeout: took longer than its timeout of 1s and was cut off
+        6000 tool.timeout: took longer than its timeout of 1s and was ended
     "]]
     .assert_eq(&story);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_cancelled_has_the_last_word() {
+async fn a_cancelled_call_may_still_return_its_own_result() {
     let check = |stops: &str, expected| {
         Trial::new(json!({ "stops": stops })).idle(2_000).cancel_at(500).check(expected)
     };
@@ -320,35 +317,35 @@ async fn a_call_that_is_cancelled_has_the_last_word() {
         .idle(2_000)
         .cancel_at(500)
         .check(expect![[r"
-        5500 tool.cancelled: told to stop, and cut off after 5s
+        5500 tool.cancelled: cancelled, and ended after 5s because it did not stop
     "]])
         .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_never_began_certainly_did_nothing() {
+async fn a_call_that_never_started_has_a_definite_failure() {
     let waiting = || {
         let toolbox = Toolbox::default();
         let mut set = ToolSet::ready("t".parse().unwrap(), "builtin", "", []);
         set.status = toolbox::SetStatus::Connecting;
-        toolbox.register(set).unwrap();
+        toolbox.register_set(set).unwrap();
         toolbox
     };
     let trial = || Trial::new(json!({}));
     let (story, _) = trial().idle(1).timeout(Duration::from_secs(2)).run(waiting()).await;
     expect![[r"
-        2000 tool.timeout: took longer than its timeout of 2s and was cut off (definite)
+        2000 tool.timeout: took longer than its timeout of 2s and was ended (definite)
     "]]
     .assert_eq(&story);
     let (story, _) = trial().cancel_at(500).run(waiting()).await;
     expect![[r"
-        500 tool.cancelled: cancelled before it began (definite)
+        500 tool.cancelled: cancelled before the call started (definite)
     "]]
     .assert_eq(&story);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_longest_times_are_no_panic() {
+async fn the_longest_timeouts_do_not_panic() {
     let trial = Trial::new(json!({ "answers": 1 })).timeout(Duration::MAX).idle(u64::MAX);
     assert_eq!(trial.run(toolbox()).await.1, Ok(json!("done")));
 }
@@ -401,27 +398,27 @@ mod server {
         assert!(err.retryable && !err.is_definite);
     }
 
-    /// Problem 46: a hanging call blocks forever, and the server gets no cancel notification.
+    /// Problem 46: a hanging call blocked forever, and the server got no cancel notification.
     #[tokio::test]
-    async fn a_hung_call_times_out_and_the_server_is_told() {
+    async fn a_hanging_call_times_out_and_the_server_gets_a_cancellation() {
         let server = Server::ready().await;
         let hung = server.run(Trial::of("s.hang", json!({})).idle(200)).await;
         assert_timed_out(
             hung,
-            &expect!["tool.timeout: no answer and no progress for 200ms: it was cut off"],
+            &expect!["tool.timeout: no answer and no progress for 200ms, so the call was ended"],
         );
         assert_eq!(server.cancelled().await, json!(1));
         let timeout = Duration::from_millis(300);
         let hung = server.run(Trial::of("s.hang", json!({})).timeout(timeout)).await;
         assert_timed_out(
             hung,
-            &expect!["tool.timeout: took longer than its timeout of 300ms and was cut off"],
+            &expect!["tool.timeout: took longer than its timeout of 300ms and was ended"],
         );
         assert_eq!(server.cancelled().await, json!(2));
     }
 
     #[tokio::test]
-    async fn progress_keeps_a_slow_call_alive() {
+    async fn progress_keeps_a_slow_call_running() {
         let server = Server::ready().await;
         // The whole call takes much longer than the idle timeout.
         let script = json!({ "every": 100, "times": 80 });
@@ -432,20 +429,20 @@ mod server {
         assert!(story.contains(" 3\n"), "{story}");
         assert_timed_out(
             result,
-            &expect!["tool.timeout: no answer and no progress for 3s: it was cut off"],
+            &expect!["tool.timeout: no answer and no progress for 3s, so the call was ended"],
         );
         assert_eq!(server.cancelled().await, json!(1));
     }
 
     #[tokio::test]
-    async fn a_flood_reaches_the_reader_as_a_trickle() {
+    async fn a_flood_of_progress_reports_is_throttled() {
         let server = Server::ready().await;
         let timeout = Duration::from_millis(3_050);
         let flood = Trial::of("s.flood", json!({ "times": 1_u64 << 50 })).timeout(timeout);
         let (story, result) = flood.run(server.toolbox.clone()).await;
         assert_timed_out(
             result,
-            &expect!["tool.timeout: took longer than its timeout of 3.05s and was cut off"],
+            &expect!["tool.timeout: took longer than its timeout of 3.05s and was ended"],
         );
         let reports = story.lines().count() - 1;
         // A busy machine may cut it off later.

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_keyed_dry_run_that_lost_its_head_is_found_again() {
+    async fn a_dry_run_without_a_head_is_found_by_its_idempotency_key() {
         let (store, clock, plan) = (Arc::new(Memory::new()), Arc::new(WallClock), plan());
         let options = ExecutionOptions { dry_run: true, ..ExecutionOptions::default() };
         let created = Created::new(plan.id(), plan.info().request, options.clone());

@@ -28,9 +28,7 @@ use crate::{
 /// A start that waits until its event is durable.
 #[derive(Debug)]
 pub(super) enum HeldStart {
-    /// A call with an effect.
     Call(Box<Call>),
-    /// A child execution.
     Child(Task),
 }
 
@@ -142,7 +140,6 @@ impl Driver {
         }
     }
 
-    /// Returns whether a task waits until its event is durable.
     pub(super) fn is_held(&self, task: Task) -> bool {
         self.held_starts.iter().any(|(_, start)| start.task() == task)
     }
@@ -158,7 +155,6 @@ impl Driver {
         self.decide(Input::Progressed { task, attempt, progress });
     }
 
-    /// Handles the result of a job.
     pub(super) fn handle_result(&mut self, done: JobResult) {
         match done {
             JobResult::Ended(ended) => self.finish_attempt(ended),
@@ -192,7 +188,6 @@ impl Driver {
     }
 }
 
-/// Calls a tool that only reads, unless the cache has the output of the same call.
 async fn call_with_cache(context: Arc<WorkerContext>, call: Call, ttl_ms: u64) -> FinishedCall {
     if matches!(context.toolbox.find_planned(&call.tool), Found::Inactive(_)) {
         // An inactive tool returns an error, even if the cache has an output.
@@ -248,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_of_the_tool_and_its_parameters() {
+    fn a_cache_key_differs_for_each_tool_and_parameters() {
         let (one, other): (ToolName, ToolName) = ("a.b".parse().unwrap(), "a.c".parse().unwrap());
         let keys = [
             cache_key(&one, &json!({ "x": 1 })),

@@ -38,7 +38,6 @@ use crate::{call::FinishedCall, machine::CallOutput, required_tools::can_continu
 /// parent's inbox is full.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The child execution of a running task. It may not exist yet.
 #[derive(Clone, Debug)]
 pub(super) struct Child {
     pub(super) task: Task,
@@ -48,7 +47,6 @@ pub(super) struct Child {
     request: RequestId,
     options: ExecutionOptions,
     parent: Parent,
-    /// The calls that the child takes over, for the first attempt.
     calls: ChildCalls,
     /// The child of the attempt before, whose calls this one takes over.
     earlier: Option<ExecutionId>,
@@ -60,7 +58,6 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Returns the child of a running task.
     pub(super) fn of_task(execution: &Execution, task: Task) -> Option<Self> {
         let state = execution.task(task)?;
         let StepState::Running { attempt, how: AttemptKind::Executing { child } } = state.state
@@ -141,7 +138,7 @@ impl Child {
     ) -> Result<Option<Result<CallOutput, ToolError>>, DriveError> {
         let Some(head) = context.store.head(self.id).await? else {
             let Some(plan) = context.store.plan(self.plan).await? else {
-                let why = format!("its plan `{}` is not in the store any more", self.plan);
+                let why = format!("its plan `{}` is no longer in the store", self.plan);
                 return Ok(Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, why).without_retry())));
             };
             let mut created = Created::new(self.plan, self.request, self.options.clone());
@@ -201,42 +198,31 @@ impl WorkerContext {
     }
 }
 
-/// The status of a child at the end of a watch.
 #[derive(Debug)]
 pub(super) enum ChildStatus {
-    /// It has finished.
     Finished(FinishedCall),
-    /// It is running, and sends a command when it finishes.
     Running,
     /// The worker drains, and the watch has failed so far. The child may not even exist.
     Unknown,
 }
 
-/// The children of a driver's running tasks.
 #[derive(Debug, Default)]
 pub(super) struct Children {
-    /// Tasks whose children were told to stop.
     stopped: BTreeSet<Task>,
-    /// Children may finish soon, so the parent stays in memory until then.
     pub(super) until: Option<time::Instant>,
-    /// The running watches, one for each task.
     watches: BTreeMap<Task, Watch>,
-    /// The number of watches so far.
     watch_count: u64,
     /// A watch has failed, so another worker must look after the child.
     has_unknown_status: bool,
 }
 
-/// A running job that looks after a child.
 #[derive(Debug)]
 struct Watch {
     number: u64,
     child: ExecutionId,
     has_ended: bool,
     is_stopped: bool,
-    /// The inbox commands that report the end of the child.
     words: BTreeSet<CommandId>,
-    /// Stops the watch when a newer one replaces it.
     stop_token: CancellationToken,
 }
 
@@ -255,12 +241,10 @@ impl Children {
         self.watches.remove(&task).map(|watch| watch.words).unwrap_or_default()
     }
 
-    /// Returns whether another worker must look after a child.
     pub(super) fn has_unknown(&self) -> bool {
         self.has_unknown_status
     }
 
-    /// Keeps a command until the watch of its child has ended.
     fn keep_command(&mut self, task: Task, word: CommandId) {
         if let Some(look) = self.watches.get_mut(&task) {
             look.words.insert(word);
@@ -326,7 +310,6 @@ impl Driver {
         }
     }
 
-    /// Stops all children that were not told to stop yet.
     pub(super) fn stop_children(&mut self) {
         let delegated = self.execution.agenda().in_children().iter();
         let left: Vec<Task> =
@@ -338,14 +321,12 @@ impl Driver {
         }
     }
 
-    /// Watches the child of a task.
     pub(super) fn watch_child(&mut self, task: Task) {
         if let Some(child) = Child::of_task(&self.execution, task) {
             self.spawn_watch(child);
         }
     }
 
-    /// Starts a watch of a child, unless a running one knows as much.
     fn spawn_watch(&mut self, mut child: Child) {
         if child.is_stopped {
             self.children.stopped.insert(child.task);
@@ -394,8 +375,8 @@ fn child_result(child: &Execution, most: usize) -> Result<CallOutput, ToolError>
             let bytes = json::json_size(&output);
             if bytes > most {
                 let why = format!(
-                    "its steps returned {bytes} bytes as JSON, the most is {most}: let them return \
-                     less"
+                    "its steps returned {bytes} bytes as JSON, the limit is {most}: let them \
+                     return less"
                 );
                 return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));
             }
@@ -424,7 +405,6 @@ fn any_failure(child: &Execution) -> ToolError {
     }
 }
 
-/// Returns the first failure of a step that had to succeed.
 fn required_failure(child: &Execution) -> ToolError {
     let steps = child.steps().iter().enumerate();
     let failed = steps.filter_map(|(at, step)| match &step.state {
@@ -440,7 +420,7 @@ fn required_failure(child: &Execution) -> ToolError {
             ToolError { is_definite: true, message: message.as_str().into(), ..error.clone() }
         }
         None if child.missed_deadline() => {
-            let why = format!("the time of `{}` was up", child.id());
+            let why = format!("the deadline of `{}` passed", child.id());
             ToolError::new(ErrorCode::DEADLINE, why)
         }
         None => any_failure(child),

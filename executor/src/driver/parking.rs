@@ -14,10 +14,8 @@ use crate::machine;
 /// permits in memory.
 pub(super) const CROWDED_DELAY: TimeDelta = TimeDelta::minutes(1);
 
-/// Permission of the worker to start tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartPermission {
-    /// Tasks may start.
     Now,
     /// Not while the lease is in doubt, because another worker may have claimed the execution. The
     /// driver then records no start, since it could not call the tool after the append.
@@ -40,7 +38,6 @@ impl Driver {
         Some(wait.max(least))
     }
 
-    /// Returns whether the execution needs no driver for now.
     pub(super) fn can_park(&self) -> bool {
         let is_idle =
             self.jobs.is_empty() && self.held_starts.is_empty() && self.results.is_empty();
@@ -89,7 +86,6 @@ impl Driver {
             || (self.has_work() && self.start_permission() == StartPermission::Later)
     }
 
-    /// Returns whether there is a task that could start.
     pub(super) fn has_work(&self) -> bool {
         self.execution.agenda().has_work() && machine::can_start_tasks(&self.execution)
     }

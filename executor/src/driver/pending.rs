@@ -23,7 +23,6 @@ const MAX_BYTES: usize = 8 << 20;
 /// interval.
 const BACKOFF: Duration = Duration::from_millis(5);
 
-/// Events that are not durable yet.
 pub(super) struct PendingEvents {
     durable: Seq,
     queue: Vec<RecordedEvent>,
@@ -35,7 +34,6 @@ pub(super) struct PendingEvents {
     created_notice: Option<oneshot::Sender<Result<(), AppendError>>>,
 }
 
-/// An append in flight.
 struct InFlightAppend {
     events: Vec<RecordedEvent>,
     head: Option<ExecutionHead>,
@@ -63,7 +61,6 @@ impl PendingEvents {
         }
     }
 
-    /// Sends the result of the first append to `created_notice`.
     pub(super) fn notify_created(&mut self, born: oneshot::Sender<Result<(), AppendError>>) {
         self.created_notice = Some(born);
     }
@@ -85,7 +82,6 @@ impl PendingEvents {
         self.handled_commands.push(command);
     }
 
-    /// Returns the last durable position of the log.
     pub(super) fn durable_seq(&self) -> Seq {
         self.durable
     }
@@ -139,7 +135,6 @@ impl PendingEvents {
         self.in_flight = Some(InFlightAppend { events, head, handled_commands: commands, future });
     }
 
-    /// Waits for the append in flight.
     pub(super) async fn wait_for_append(&mut self) -> Result<(), AppendError> {
         match &mut self.in_flight {
             Some(flight) => flight.future.as_mut().await,
@@ -147,7 +142,6 @@ impl PendingEvents {
         }
     }
 
-    /// Handles the result of the append in flight.
     pub(super) async fn finish_append(
         &mut self,
         result: Result<(), AppendError>,

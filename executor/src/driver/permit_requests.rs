@@ -21,25 +21,19 @@ use crate::{
     permits::HeldPermit,
 };
 
-/// Tasks of one execution that request permits at the same time.
 const MAX_TASKS: usize = 256;
 
-/// The permits of a driver's tasks, and the requests for them.
 #[derive(Debug, Default)]
 pub(super) struct PermitRequests {
     /// The first tasks that wait for a permit.
     waiting: BTreeMap<Task, WaitingTask>,
-    /// Permits of running tasks.
     granted: BTreeMap<Task, HeldPermit>,
-    /// The number of the next request.
     next_number: u64,
 }
 
-/// A task that waits for a permit.
 #[derive(Debug)]
 struct WaitingTask {
     limits: Vec<CallLimit>,
-    /// The keys of the limits.
     keys: Arc<str>,
     /// The number of the open request. Dropping the guard cancels it.
     request: Option<(u64, DropGuard)>,
@@ -48,14 +42,12 @@ struct WaitingTask {
 }
 
 impl WaitingTask {
-    /// Returns whether no limit is a concurrency limit.
     fn has_only_rates(&self) -> bool {
         self.limits.iter().all(|limit| limit.concurrency.is_none())
     }
 }
 
 impl PermitRequests {
-    /// Returns the number of open requests.
     pub(super) fn open_requests(&self) -> usize {
         self.waiting.values().filter(|waiting| waiting.request.is_some()).count()
     }
@@ -100,7 +92,6 @@ impl Driver {
         }
     }
 
-    /// Starts tasks whose permits waited for a slot, in plan order.
     fn start_permitted(&mut self, first: &[Task]) {
         for task in first {
             if self.free_slots() == 0 {
@@ -117,7 +108,6 @@ impl Driver {
         }
     }
 
-    /// Returns the number of tasks that could start now.
     fn free_slots(&self) -> usize {
         if self.start_permission() != StartPermission::Now
             || !machine::can_start_tasks(&self.execution)
@@ -138,7 +128,7 @@ impl Driver {
             let tool = execution.plan().step(task.step).call_of_part(task.part).tool;
             let parameters = machine::preview_parameters(execution, task);
             let calls = &context.options.calls;
-            let limits = match Dispatch::of(&context.toolbox, tool, &parameters) {
+            let limits = match Dispatch::parse(&context.toolbox, tool, &parameters) {
                 Some(Ok(dispatch)) => calls.limits_of_call(&dispatch.tool, &dispatch.args),
                 _ => calls.limits_of_call(tool, &parameters),
             };
@@ -200,13 +190,11 @@ impl Driver {
         }
     }
 
-    /// Releases the permits of tasks that are not running.
     pub(super) fn release_permits(&mut self) {
         let running = self.execution.agenda().running();
         self.permit_requests.granted.retain(|task, _| running.contains(task));
     }
 
-    /// Cancels all requests.
     pub(super) fn withdraw_permit_requests(&mut self) {
         self.permit_requests.waiting.clear();
     }

@@ -102,7 +102,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn a_head_says_that_a_person_is_needed_whatever_the_state() {
+async fn a_head_shows_that_a_person_is_needed_in_every_state() {
     let steps =
         [("s", "flow.sleep", json!({ "ms": 60_000 })), ("w", "flow.wait", json!({ "name": "go" }))];
     let plan = plan(steps.map(|(id, tool, parameters)| step(id, tool, parameters)).to_vec());
@@ -144,7 +144,7 @@ fn ended(task: Task, attempt: u32, bytes: usize) -> JobResult {
 
 /// Regression: the ignored result counted as waiting bytes, and the driver took no more input.
 #[tokio::test(start_paused = true)]
-async fn what_the_machine_has_no_use_for_takes_no_room() {
+async fn an_ignored_result_does_not_count_as_waiting_bytes() {
     let plan = plan(vec![step("a", "set.endless", json!({}))]);
     let mut scene = Scene::new(plan, ExecutionOptions::default()).await;
     for _ in 0..3 {
@@ -158,7 +158,7 @@ async fn what_the_machine_has_no_use_for_takes_no_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_look_at_a_time_goes_after_a_child() {
+async fn a_child_is_polled_by_one_job_at_a_time() {
     let mut scene = Scene::new(parts(2), ExecutionOptions::default()).await;
     let driver = &mut scene.driver;
     assert_eq!(driver.jobs.len(), 2);
@@ -190,18 +190,18 @@ async fn one_look_at_a_time_goes_after_a_child() {
 
 /// Regression: the execution was parked without a due time, although the tool was back.
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_is_back_before_anybody_lets_go_is_called() {
+async fn a_tool_that_returns_before_the_release_is_called() {
     let mut first = step("a", "set.endless", json!({}));
     first.policy.requires_approval = true;
     let mut scene = Scene::new(plan(vec![first]), ExecutionOptions::default()).await;
     let (toolbox, name) = (scene.context.toolbox.clone(), "set".parse().unwrap());
     let set = toolbox.whole_set(&name).unwrap();
-    toolbox.remove(&name);
+    toolbox.remove_set(&name);
     let of = "a".parse().unwrap();
     scene.tell(Command::Approve { step: of, item: None, approved: true, comment: None }).await;
     assert_eq!(scene.kinds().await.last(), Some(&"step_approved"));
     assert!(scene.driver.can_park());
-    toolbox.put(set);
+    toolbox.put_set(set);
     scene.driver.check_tools();
     assert!(!scene.driver.can_park());
     assert!(
@@ -213,7 +213,7 @@ async fn a_tool_that_is_back_before_anybody_lets_go_is_called() {
 /// The tool may disappear between the append and the call. The log then says that nothing was
 /// called.
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_is_gone_when_it_is_to_be_called_fails_nothing() {
+async fn a_tool_that_disappears_before_its_call_interrupts_the_attempt() {
     let mut first = step("a", "set.endless", json!({}));
     first.policy.requires_approval = true;
     let mut scene = Scene::new(plan(vec![first]), ExecutionOptions::default()).await;
@@ -225,7 +225,7 @@ async fn a_tool_that_is_gone_when_it_is_to_be_called_fails_nothing() {
     assert!(scene.driver.is_held(task(0)), "it waits for its record");
     let (toolbox, name) = (scene.context.toolbox.clone(), "set".parse().unwrap());
     let set = toolbox.whole_set(&name).unwrap();
-    toolbox.remove(&name);
+    toolbox.remove_set(&name);
     scene.write().await;
     assert_eq!(scene.kinds().await.last(), Some(&"step_interrupted"));
     assert!(scene.driver.can_park() && scene.driver.next_due_at() <= Some(at), "it is let go");
@@ -235,7 +235,7 @@ async fn a_tool_that_is_gone_when_it_is_to_be_called_fails_nothing() {
         panic!("it begins again")
     };
     assert!(error.message.contains("`set.endless`"), "{error}");
-    toolbox.put(set);
+    toolbox.put_set(set);
     assert!(matches!(scene.driver.next_input().await, DriverInput::Woken), "it hears of it");
     scene.driver.decide(Input::Woken);
     scene.write().await;
@@ -246,7 +246,7 @@ async fn a_tool_that_is_gone_when_it_is_to_be_called_fails_nothing() {
 /// Regression: the command left the inbox at once. A driver that crashed before it had read the
 /// child's log lost the notification.
 #[tokio::test(start_paused = true)]
-async fn a_word_stays_until_what_the_child_came_to_is_written() {
+async fn a_command_stays_in_the_inbox_until_the_childs_result_is_logged() {
     let mut scene = Scene::new(parts(1), ExecutionOptions::default()).await;
     let id = scene.driver.execution.id();
     let child = scene.driver.execution.step(StepNumber::new(0)).child.unwrap();
@@ -276,7 +276,7 @@ async fn a_word_stays_until_what_the_child_came_to_is_written() {
 /// Regression: the parent was parked until its deadline, or without a due time, before its child
 /// existed.
 #[tokio::test(start_paused = true)]
-async fn a_child_that_a_worker_that_ends_could_not_look_after_is_looked_after_by_others() {
+async fn a_draining_worker_leaves_its_unstarted_child_to_others() {
     for (seen, is_due) in [(ChildStatus::Running, false), (ChildStatus::Unknown, true)] {
         let mut scene = Scene::new(parts(1), ExecutionOptions::default()).await;
         scene.driver.jobs.shutdown().await;
@@ -291,7 +291,7 @@ async fn a_child_that_a_worker_that_ends_could_not_look_after_is_looked_after_by
 
 /// Regression: a rate counted permits of steps without a slot.
 #[tokio::test(start_paused = true)]
-async fn no_more_permits_are_asked_for_than_could_be_used() {
+async fn a_driver_requests_only_permits_that_have_a_slot() {
     let options = ExecutionOptions { max_parallel: Some(2), ..ExecutionOptions::default() };
     let mut scene = Scene::new(limited(5), options).await;
     assert_eq!(scene.driver.permit_requests.open_requests(), 2);
@@ -311,7 +311,7 @@ async fn no_more_permits_are_asked_for_than_could_be_used() {
 
 /// Regression: rates counted permits of steps without a slot, which then had to wait again.
 #[tokio::test(start_paused = true)]
-async fn a_permit_of_a_rate_is_kept_until_there_is_a_slot() {
+async fn a_permit_of_a_rate_is_kept_until_a_slot_is_free() {
     let begun = time::Instant::now();
     let steps =
         (0..5).map(|number| step(&format!("s{number}"), "set.limited", json!({ "k": number })));
@@ -337,7 +337,7 @@ async fn a_permit_of_a_rate_is_kept_until_there_is_a_slot() {
 /// Regression: a call that waited for the lease was never started if the lease was safe again
 /// before the next wake-up was computed.
 #[tokio::test(start_paused = true)]
-async fn what_is_held_is_looked_at_again_however_soon_the_lease_is_safe() {
+async fn a_call_held_for_the_lease_starts_when_the_lease_is_safe() {
     let plan = plan(vec![step("a", "set.endless", json!({}))]);
     let mut scene = Scene::new(plan, ExecutionOptions::default()).await;
     let call = scene.driver.execution.agenda().running().first().copied().unwrap();
@@ -356,7 +356,7 @@ async fn what_is_held_is_looked_at_again_however_soon_the_lease_is_safe() {
 
 /// A permit of a cancelled request is released, even if another request is open.
 #[tokio::test(start_paused = true)]
-async fn a_permit_that_was_withdrawn_begins_nothing() {
+async fn a_permit_of_a_cancelled_request_starts_no_step() {
     let mut scene = Scene::new(limited(1), ExecutionOptions::default()).await;
     let permit = scene.driver.jobs.join_next().await.unwrap().unwrap();
     assert!(matches!(permit, JobResult::Permitted(..)));
@@ -370,7 +370,7 @@ async fn a_permit_that_was_withdrawn_begins_nothing() {
 
 /// Regression: a compensation waited for the permit of a step that would never start.
 #[tokio::test(start_paused = true)]
-async fn one_at_a_time_what_is_undone_asks_for_itself() {
+async fn a_sequential_compensation_requests_its_own_permit() {
     let mut done = step("a", "set.endless", json!({}));
     done.compensate = Some(Box::new(UncheckedCompensation {
         tool: "set.limited".parse().unwrap(),
@@ -399,7 +399,7 @@ async fn one_at_a_time_what_is_undone_asks_for_itself() {
 /// Regression: after a short failure of the store, an execution stood still until its longest call
 /// ended.
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_began_anew_is_claimed_for_in_place() {
+async fn a_new_lease_term_claims_the_execution_again_in_place() {
     let long = step("long", "set.endless", json!({}));
     let mut next = step("next", "set.endless", json!({}));
     next.depends_on = vec!["short".parse().unwrap()];
@@ -440,7 +440,7 @@ async fn a_lease_that_began_anew_is_claimed_for_in_place() {
 }
 
 #[test]
-fn only_who_has_an_execution_renews_its_claim() {
+fn only_the_owner_renews_its_claim() {
     let plan = plan(vec![step("a", "set.endless", json!({}))]);
     let request = RequestId::draw(Timestamp::UNIX_EPOCH);
     let created = Created::new(plan.id(), request, ExecutionOptions::default());
@@ -458,7 +458,7 @@ fn only_who_has_an_execution_renews_its_claim() {
         let id = ExecutionId::draw(Timestamp::UNIX_EPOCH);
         Execution::replay(id, Arc::clone(&plan), &log.collect::<Vec<_>>())
     };
-    let created = Event::Created(created);
+    let created = Event::Created(Box::new(created));
     replay(vec![created.clone(), claim(one, 1, false), claim(one, 2, true)]).unwrap();
     replay(vec![created.clone(), claim(one, 1, false), claim(other, 2, true)]).unwrap_err();
     replay(vec![created, claim(one, 1, true)]).unwrap_err();
@@ -466,7 +466,7 @@ fn only_who_has_an_execution_renews_its_claim() {
 
 /// Regression: an event that no store can write was appended again and again.
 #[tokio::test(start_paused = true)]
-async fn what_can_never_be_written_is_not_tried_again() {
+async fn an_event_that_no_store_can_write_is_not_appended_again() {
     let plan = plan(vec![step("a", "set.endless", json!({}))]);
     let mut scene = Scene::new(plan, ExecutionOptions::default()).await;
     let begun = time::Instant::now();

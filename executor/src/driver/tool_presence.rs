@@ -10,7 +10,6 @@ use tracing::{info, warn};
 
 use super::{Driver, WorkerContext};
 
-/// The presence of an execution's required tools.
 #[derive(Debug, Default)]
 pub(super) struct ToolPresence {
     /// The checked revision of the toolbox. `None` before the first check.
@@ -18,27 +17,22 @@ pub(super) struct ToolPresence {
     missing: Option<MissingTools>,
 }
 
-/// At least one required tool is missing.
 #[derive(Debug)]
 struct MissingTools {
     /// The checked position of the log. A finished step no longer needs its tool.
     seq: Seq,
-    /// Notified when the tools change.
     changes: watch::Receiver<()>,
 }
 
 impl ToolPresence {
-    /// Returns whether at least one is not here.
     pub(super) fn has_missing(&self) -> bool {
         self.missing.is_some()
     }
 
-    /// Forces the next check, even if the revision is unchanged.
     pub(super) fn invalidate(&mut self) {
         self.revision = None;
     }
 
-    /// Waits until missing tools may be back.
     pub(super) async fn wait_for_change(&mut self) {
         let is_open = match &mut self.missing {
             Some(lacking) => lacking.changes.changed().await.is_ok(),
@@ -51,7 +45,6 @@ impl ToolPresence {
 }
 
 impl Driver {
-    /// Checks for missing tools, unless the last check still holds.
     pub(super) fn check_tools(&mut self) {
         let toolbox = &self.context.toolbox;
         let (revision, seq) = (toolbox.revision(), self.execution.seq());
@@ -69,7 +62,7 @@ impl Driver {
         if !self.tool_presence.has_missing() {
             self.log_missing_tool();
         }
-        let mut changes = toolbox.changes();
+        let mut changes = toolbox.subscribe_changes();
         if toolbox.revision() != revision {
             // A change between the check and the subscription must not be lost.
             changes.mark_changed();
@@ -86,7 +79,8 @@ impl Driver {
             return;
         };
         if *is_alone {
-            warn!(%execution, %tool, "the execution waits: its tool is missing");
+            // A command says so itself, or goes on without the tool.
+            warn!(target: toolbox::LOG_TARGET, %execution, %tool, "the execution waits: its tool is missing");
         } else {
             info!(%execution, %tool, "released to other nodes: its tool is missing here");
         }

@@ -11,7 +11,6 @@ use shared::{
 use super::{Decision, deadline_error};
 
 impl Decision<'_> {
-    /// Records that the deadline has passed.
     pub(super) fn check_deadline(&mut self) {
         let may_expire = matches!(self.execution.phase(), Phase::Open | Phase::Failing);
         let is_up = self.execution.deadline().is_some_and(|deadline| deadline <= self.moment.now);
@@ -106,7 +105,6 @@ impl Decision<'_> {
         });
     }
 
-    /// Starts the next compensation. Only one runs at a time.
     pub(super) fn compensate_next(&mut self) {
         let is_due = match self.execution.phase() {
             Phase::Failing | Phase::Expired | Phase::Cancelling => true,
@@ -142,5 +140,8 @@ impl Decision<'_> {
 }
 
 fn interrupted_error() -> ToolError {
-    ToolError::new(ErrorCode::UNAVAILABLE, "the worker was lost, and the execution failed since")
+    ToolError::new(
+        ErrorCode::UNAVAILABLE,
+        "the worker was lost, and the execution has failed meanwhile",
+    )
 }

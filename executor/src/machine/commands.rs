@@ -65,7 +65,6 @@ impl Decision<'_> {
         }
     }
 
-    /// Returns whether the execution is being cancelled or compensated already.
     fn is_stopping(&self) -> bool {
         matches!(
             self.execution.phase(),
@@ -178,7 +177,6 @@ impl Decision<'_> {
         });
     }
 
-    /// Fails every task whose wait for a signal has timed out.
     pub(super) fn expire_waits(&mut self) {
         let now = self.moment.now;
         while let Some((until, task)) = self.execution.agenda().expiring().first().copied()
@@ -186,7 +184,7 @@ impl Decision<'_> {
         {
             let ms = self.call_policy(task).timeout_ms;
             let error =
-                ToolError::new(ErrorCode::TIMEOUT, format!("no signal came within {ms} ms"));
+                ToolError::new(ErrorCode::TIMEOUT, format!("no signal arrived within {ms} ms"));
             let (step, part, attempt) = (self.step_id(task), task.part, Attempt::FIRST);
             self.record_event(Event::StepFailed { step, part, attempt, error, command: None });
         }
@@ -228,7 +226,6 @@ impl Decision<'_> {
         }
     }
 
-    /// Returns the parameters with their templates.
     fn unrendered_parameters(&self, task: Task) -> Arc<Value> {
         Arc::clone(&self.execution.plan().step(task.step).parameters)
     }

@@ -14,14 +14,11 @@ use shared::{
 
 use super::create_execution_from;
 
-/// The result of checking one step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckedStep {
     /// The parameters, rendered as far as possible.
     pub parameters: Arc<Value>,
-    /// Warnings about the parameters.
     pub warnings: Vec<String>,
-    /// The error that the step would fail with.
     pub error: Option<ToolError>,
 }
 

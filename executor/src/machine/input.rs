@@ -67,7 +67,6 @@ pub fn missing_input(step: &ToolExecution, options: &ExecutionOptions) -> Vec<Ar
     missing
 }
 
-/// Returns whether the input alone makes a step's condition false.
 fn is_false_by_input(step: &ToolExecution, input: &Value) -> bool {
     let condition = step.when.as_ref().filter(|condition| condition.source().contains("input"));
     condition.is_some_and(|condition| condition.evaluate(&NoOutputs, input) == Ok(false))
@@ -82,9 +81,8 @@ impl LookUpValues for NoOutputs {
     }
 }
 
-/// Returns the error for templates that found no value.
 pub fn unresolved_error(texts: &[Arc<str>], place: &str) -> ToolError {
     let texts: Vec<String> = texts.iter().map(|text| format!("`{text}`")).collect();
-    let why = format!("{} found nothing {place}", texts.join(", "));
+    let why = format!("{} has no value {place}", texts.join(", "));
     ToolError::new(ErrorCode::UNRESOLVED, why)
 }

@@ -11,7 +11,6 @@ use shared::{
 use super::{Decision, deadline_error};
 
 impl Decision<'_> {
-    /// Finishes every loop whose items have all finished.
     pub(super) fn finish_loops(&mut self) {
         while let Some(number) = self.execution.agenda().items_finished().first().copied() {
             self.finish_loop(number);

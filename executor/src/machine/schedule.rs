@@ -23,7 +23,6 @@ const MAX_WARNINGS: usize = 1_000;
 const OTHER_PARAMETERS: &str = "an earlier call of this step has an unknown outcome and had other \
     parameters, so this call sends a new idempotency key";
 
-/// The parameters of a task, ready for its call.
 pub(super) struct RenderedParameters {
     pub(super) parameters: Arc<Value>,
     pub(super) warnings: Vec<String>,
@@ -36,7 +35,6 @@ impl Decision<'_> {
         self.moment.may_start && is_open && can_start_tasks(self.execution)
     }
 
-    /// Starts ready tasks while the execution has free slots.
     pub(super) fn start_ready_tasks(&mut self) {
         while self.has_slot() {
             self.queue_for_permits();
@@ -56,7 +54,6 @@ impl Decision<'_> {
             && self.execution.agenda().running().len() < self.execution.options().width()
     }
 
-    /// Starts a task whose permit was granted, if it may still start.
     pub(super) fn start_permitted(&mut self, task: Task) {
         if !self.execution.agenda().waiting_for_permit().contains(&task) {
             return;
@@ -79,7 +76,6 @@ impl Decision<'_> {
         }
     }
 
-    /// Returns the retry that has been due the longest.
     fn first_due(&self) -> Option<Task> {
         let (until, task) = self.execution.agenda().retrying().first()?;
         (*until <= self.moment.now).then_some(*task)
@@ -150,7 +146,7 @@ impl Decision<'_> {
             Some(Value::Object(_)) => "an object",
         };
         let written = list.map_or("", |for_each| for_each.written.as_str());
-        let why = format!("`forEach` needs a list; `{written}` found {found}");
+        let why = format!("`forEach` needs a list, but `{written}` is {found}");
         ToolError::new(ErrorCode::NOT_A_LIST, why)
     }
 
@@ -166,7 +162,7 @@ impl Decision<'_> {
         let kind = self.execution.plan().step(task.step).call_of_part(task.part).kind;
         if matches!(kind, StepKind::Plan(_)) && self.nesting_depth() >= limits::DEPTH {
             let most = limits::DEPTH;
-            let why = format!("plans execute plans more than {most} deep");
+            let why = format!("plans are nested more than {most} levels deep");
             let error = ToolError::new(ErrorCode::INVALID_PARAMETERS, why);
             return self.fail_unstarted(task, attempt, error);
         }
@@ -220,7 +216,6 @@ impl Decision<'_> {
         }
     }
 
-    /// Finishes an item whose call a person settled in an earlier execution.
     fn reuse_settled_item(&mut self, task: Task, attempt: Attempt, call: SettledCall) {
         self.record_event(Event::StepSettled {
             step: self.step_id(task),
@@ -233,7 +228,6 @@ impl Decision<'_> {
         });
     }
 
-    /// Returns the number of parents and grandparents of this execution.
     fn nesting_depth(&self) -> u32 {
         self.execution.parent().map_or(0, |parent| parent.depth)
     }
@@ -248,7 +242,6 @@ impl Decision<'_> {
         self.record_event(Event::StepFailed { step, part, attempt, error, command: None });
     }
 
-    /// Renders the parameters of a task.
     pub(super) fn render_parameters(&self, task: Task) -> Result<RenderedParameters, ToolError> {
         let template = self.execution.plan().step(task.step).call_of_part(task.part).template;
         if let Template::Literal(parameters) = template {
@@ -257,7 +250,8 @@ impl Decision<'_> {
         let rendered = template.render(&self.execution.template_scope(task), limits::OUTPUT_BYTES);
         let rendered = rendered.map_err(|RenderedTooLarge| {
             let most = limits::OUTPUT_BYTES;
-            let why = format!("the templates bring in more than {most} bytes: pass less");
+            let why =
+                format!("the values of the templates have more than {most} bytes: pass less data");
             ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
         })?;
         if json::is_deeper_than(&rendered.value, limits::JSON_DEPTH) {
@@ -291,7 +285,7 @@ impl Decision<'_> {
         let Some(inputs) = inputs else { return Ok(rendered) };
         let RenderedParameters { parameters, warnings } = rendered;
         let fitted = inputs.fill_and_check(parameters).map_err(|why| {
-            let why = format!("what `{}` is given does not fit: {why}", step.tool);
+            let why = format!("the input of `{}` does not fit its schema: {why}", step.tool);
             ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
         })?;
         check_parameter_size(fitted, warnings)
@@ -307,7 +301,6 @@ impl Decision<'_> {
         Ok(Some(callee.policy.explicit_timeout_ms().map_or(ms, |most| ms.min(most))))
     }
 
-    /// Finishes every sleep that is due.
     pub(super) fn end_due_sleeps(&mut self) {
         let now = self.moment.now;
         while let Some((until, task)) = self.execution.agenda().sleeping().first().copied()
@@ -332,14 +325,12 @@ impl Decision<'_> {
     }
 }
 
-/// Returns a warning for each template without a value, up to [`MAX_WARNINGS`].
 fn describe_unresolved(unresolved: &[Arc<str>]) -> Vec<String> {
     let shown = unresolved.iter().take(MAX_WARNINGS);
     let mut warnings: Vec<String> =
-        shown.map(|text| format!("`{text}` found nothing and stands as it was written")).collect();
+        shown.map(|text| format!("`{text}` has no value and was passed on as written")).collect();
     if let more @ 1.. = unresolved.len().saturating_sub(MAX_WARNINGS) {
-        warnings
-            .push(format!("{more} more templates found nothing and stand as they were written"));
+        warnings.push(format!("{more} more templates have no value and were passed on as written"));
     }
     warnings
 }
@@ -358,7 +349,6 @@ fn parse_sleep_ms(parameters: &Value) -> Result<u64, ToolError> {
     })
 }
 
-/// Refuses parameters that are too large for an event.
 pub(super) fn check_parameter_size(
     parameters: Arc<Value>,
     warnings: Vec<String>,
@@ -366,8 +356,8 @@ pub(super) fn check_parameter_size(
     let (bytes, most) = (json::json_size(&parameters), limits::PARAMETER_BYTES);
     if bytes > most {
         let why = format!(
-            "the parameters have {bytes} bytes as JSON, the most is {most}: keep it in a file and \
-             pass its name"
+            "the parameters have {bytes} bytes as JSON, the limit is {most}: put the data into a \
+             file and pass its name"
         );
         return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
     }

@@ -35,7 +35,6 @@ use shared::{
 
 use super::*;
 
-/// An execution, its log, and the time.
 struct Story {
     execution: Execution,
     log: Vec<RecordedEvent>,
@@ -47,7 +46,6 @@ struct Story {
     limited: Arc<BTreeSet<ToolName>>,
 }
 
-/// A worker claims the execution.
 fn claim() -> Input {
     Input::Claimed { worker: "work_1_aaaaaaaaa".parse().unwrap(), node: "n".into() }
 }
@@ -230,7 +228,6 @@ impl Story {
         self.execution.plan().step_number(&id.parse().unwrap()).unwrap()
     }
 
-    /// Ends the running attempt of a step.
     fn end(&mut self, id: &str, result: Result<Value, ToolError>) -> &mut Self {
         self.end_task(self.task(id), result)
     }
@@ -248,7 +245,6 @@ impl Story {
         self.decide(&Input::NotCalled { task, attempt, error })
     }
 
-    /// Returns the last attempt of a task.
     fn attempt(&self, task: Task) -> Attempt {
         Attempt::nth_after(self.execution.task(task).unwrap().attempts - 1)
     }
@@ -354,7 +350,6 @@ impl Story {
         self.decide(&Input::Permitted(self.task(task)))
     }
 
-    /// Returns the output of a step, which has succeeded.
     fn output(&self, id: &str) -> Value {
         self.execution.step(self.number(id)).output().unwrap().clone()
     }
@@ -440,7 +435,6 @@ fn essence(execution: &Execution) -> String {
     format!("{open:#?}\n{}\n{:#?}", rest.join("\n"), execution.steps())
 }
 
-/// Returns the milliseconds since the start of the story.
 fn millis(moment: Timestamp) -> i64 {
     (moment - at(0)).num_milliseconds()
 }

@@ -13,7 +13,6 @@ impl Clock for Paused {
     }
 }
 
-/// A limit of one call.
 struct Scene {
     permits: Arc<Permits>,
     begun: Instant,
@@ -74,7 +73,7 @@ impl Scene {
 
 /// Regression: a worker with a long poll interval waited too long between two requests.
 #[tokio::test(start_paused = true)]
-async fn who_looks_seldom_waits_for_a_rate_all_the_same() {
+async fn a_worker_with_a_long_poll_interval_gets_its_permit_in_time() {
     let scene = Scene::looking_every(Duration::from_mins(1)).await;
     let rate = Some(Rate { calls: 1, per_ms: 600_000 });
     let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: None, rate };
@@ -86,7 +85,7 @@ async fn who_looks_seldom_waits_for_a_rate_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_more_urgent_overtakes_also_the_first_in_line() {
+async fn a_request_with_a_higher_priority_overtakes_the_first() {
     let mut scene = Scene::new().await;
     let coming = [("holder", 0), ("a", 0), ("b", 0), ("urgent", 2), ("soon", 1), ("sooner", 2)];
     for (who, priority) in coming {
@@ -98,7 +97,7 @@ async fn who_is_more_urgent_overtakes_also_the_first_in_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_of_urgent_calls_starves_nobody() {
+async fn a_stream_of_urgent_requests_starves_no_other() {
     let mut scene = Scene::new().await;
     scene.comes("holder", 0, 100).await;
     scene.comes("patient", 0, 100).await;
@@ -113,7 +112,7 @@ async fn a_stream_of_urgent_calls_starves_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_gives_up_waiting_is_in_nobodys_way() {
+async fn a_cancelled_request_blocks_no_other() {
     let mut scene = Scene::new().await;
     scene.comes("holder", 0, 1_000).await;
     let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: Some(1), rate: None };
@@ -131,7 +130,7 @@ async fn who_gives_up_waiting_is_in_nobodys_way() {
 /// Regression: a call was cancelled while its request was in flight, and its permit was never
 /// released.
 #[tokio::test(start_paused = true)]
-async fn a_question_that_nobody_waits_for_is_answered_before_its_permit_is_given_back() {
+async fn a_permit_that_arrives_after_its_request_was_cancelled_is_released() {
     let mut scene = Scene::new().await;
     let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: Some(1), rate: None };
     let worker = scene.permits.worker;
@@ -166,7 +165,7 @@ impl Clock for Counting {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_rate_sleeps_until_it_allows_a_call() {
+async fn a_request_sleeps_until_its_rate_allows_a_call() {
     let clock = Arc::new(Counting(Paused(Instant::now()), AtomicU64::new(0)));
     let worker = WorkerId::draw(Timestamp::UNIX_EPOCH);
     let store = Arc::new(Memory::new());

@@ -14,7 +14,6 @@ use crate::required_tools::RequiredTools;
 /// Damaged executions that are remembered. A worker looks at the others now and then.
 const MAX_DAMAGED: usize = 4_096;
 
-/// Executions that a worker knows of and does not drive.
 #[derive(Debug)]
 pub(super) struct Backlog {
     /// Executions that drivers gave up, with the newest known claim. The worker claims them again
@@ -49,12 +48,10 @@ impl Backlog {
         }
     }
 
-    /// Returns how many executions of this worker are here.
     pub(super) fn owned(&self) -> usize {
         self.given_up.len() + self.pending_heads.len()
     }
 
-    /// Returns whether an execution of this worker is here.
     pub(super) fn owns(&self, id: ExecutionId) -> bool {
         self.given_up.contains_key(&id) || self.pending_heads.contains(id)
     }
@@ -64,7 +61,6 @@ impl Backlog {
         self.given_up.entry(id).or_default();
     }
 
-    /// Leaves a damaged execution alone for a while.
     pub(super) fn note_damage(&mut self, id: ExecutionId, pause: Duration) {
         let now = Instant::now();
         self.damaged.retain(|_, until| *until > now);

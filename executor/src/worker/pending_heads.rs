@@ -12,12 +12,10 @@ use tracing::{debug, info};
 
 use super::Worker;
 
-/// Delay before a head is offered again.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Heads that are kept. The scan claims the executions of the others again.
 const MAX_HEADS: usize = 4_096;
 
-/// Heads that could not be written.
 #[derive(Debug, Default)]
 pub(super) struct PendingHeads(BTreeMap<ExecutionId, PendingHead>);
 
@@ -52,13 +50,11 @@ impl PendingHeads {
         self.0.remove(&id);
     }
 
-    /// Returns the heads of executions that are due.
     fn due(&self, now: Timestamp) -> Vec<ExecutionHead> {
         let due = self.0.values().filter(|pending| pending.due.is_some_and(|due| due <= now));
         due.map(|pending| pending.head.clone()).collect()
     }
 
-    /// Returns the heads to offer again, oldest first.
     fn retryable(&self) -> Vec<ExecutionHead> {
         let now = Instant::now();
         let mut retryable: Vec<_> =

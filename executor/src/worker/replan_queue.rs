@@ -24,7 +24,6 @@ const MAX_RUNNING: usize = 4;
 const MAX_WAITING: usize = 4_096;
 /// Delay before the first retry. Doubles with each retry, up to [`MAX_RETRY_DELAY`].
 const RETRY_DELAY: Duration = Duration::from_secs(2);
-/// The longest delay before a retry.
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 
 /// A replan that has ended. After an error the execution still needs one.
@@ -59,7 +58,6 @@ impl ReplanQueue {
         Some(ended.expect("panics are caught"))
     }
 
-    /// Stops running replans. Their executions still need one.
     pub(super) async fn shutdown(&mut self) {
         self.tasks.shutdown().await;
     }
@@ -90,7 +88,6 @@ impl ReplanQueue {
 }
 
 impl Worker {
-    /// Queues an execution, unless only other processes replan.
     pub(super) fn queue_replan(&mut self, id: ExecutionId) {
         if self.context.replanner.get().is_some() && !self.replan_queue.contains(id) {
             self.replan_queue.push(id, 0);
@@ -98,7 +95,6 @@ impl Worker {
         }
     }
 
-    /// Starts the replans that are due.
     pub(super) fn start_replans(&mut self) {
         for id in self.replan_queue.start_due() {
             let context = Arc::clone(&self.context);
@@ -110,7 +106,6 @@ impl Worker {
         }
     }
 
-    /// Queues an execution again if its replan failed.
     pub(super) fn replan_ended(&mut self, id: ExecutionId, result: Result<(), DriveError>) {
         let failures = self.replan_queue.running.remove(&id).unwrap_or_default();
         match result {
@@ -128,7 +123,6 @@ impl Worker {
     }
 }
 
-/// Replans an execution, and then gives up its ownership.
 async fn replan(context: &WorkerContext, id: ExecutionId) -> Result<(), DriveError> {
     let Some(replanner) = context.replanner.get() else { return Ok(()) };
     let ended = load_existing(&*context.store, id).await?;

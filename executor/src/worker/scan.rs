@@ -1,4 +1,11 @@
 //! Scans the store for executions to claim, and for commands to deliver.
+//!
+//! All workers scan the same heads. To keep them from racing for the same execution, each execution
+//! has a preferred worker, on which all workers agree by hashing. The preferred worker claims at
+//! once. Others claim after a delay, in case it is gone or full.
+//!
+//! A scan leaves out executions that this worker cannot drive: those with tools that are missing
+//! here, and those whose log is damaged.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -18,15 +25,10 @@ use tracing::{error, warn};
 use super::{DriveError, DriverStop, Worker, WorkerContext, WorkerScope};
 use crate::required_tools::RequiredTools;
 
-/// Executions that one scan claims.
 const MAX_HEADS: usize = 256;
-/// Executions with missing tools that one scan reads in addition.
 const MAX_MISSING_TOOLS: usize = 256;
-/// Interval between two sweeps.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(20);
-/// Delay before a damaged execution is claimed again.
 const DAMAGE_PAUSE: TimeDelta = TimeDelta::minutes(10);
-/// Executions whose required tools are cached.
 const MAX_REQUIRED_TOOLS: usize = 4_096;
 
 /// Returns the worker that should claim an execution. Rendezvous hashing: all workers agree, and a
@@ -55,7 +57,6 @@ async fn postpone_damaged(context: &WorkerContext, id: ExecutionId) -> Result<()
     context.store.put_head(ExecutionHead { owner: None, due, ..head }).await
 }
 
-/// Postpones the execution of a driver that failed because of damage.
 pub(super) async fn postpone_if_damaged(
     context: &WorkerContext,
     id: ExecutionId,
@@ -76,7 +77,6 @@ async fn release_orphan(store: &dyn Store, head: ExecutionHead) -> Result<(), St
 }
 
 impl Worker {
-    /// Claims due executions and orphans. Returns the delay before the next scan.
     pub(super) async fn scan(&mut self) -> Duration {
         let poll = self.context.options.poll;
         if let Err(err) = self.reclaim_given_up().await {

@@ -39,7 +39,6 @@ impl Clock for Paused {
     }
 }
 
-/// A tool that never answers.
 #[derive(Debug)]
 struct Endless(Arc<ToolDefinition>);
 
@@ -105,7 +104,6 @@ pub(crate) fn worker_within(store: &Arc<Memory>, rules: Vec<LimitRule>) -> (Work
     Worker::new(parts, id, CancellationToken::new())
 }
 
-/// Returns a step that calls a tool.
 pub(crate) fn step(id: &str, tool: &str, parameters: Value) -> UncheckedStep {
     UncheckedStep {
         id: id.parse().unwrap(),
@@ -140,7 +138,6 @@ pub(crate) fn plan(steps: Vec<UncheckedStep>) -> Arc<Plan> {
     )
 }
 
-/// A running worker, and its control.
 struct Scene {
     store: Arc<Memory>,
     toolbox: Toolbox,
@@ -212,9 +209,8 @@ impl Scene {
     }
 }
 
-/// Executions that wait for a limit must not block others.
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_a_limit_keeps_nobody_out() {
+async fn executions_that_wait_for_a_limit_block_no_others() {
     let scene = Scene::new();
     let mut waiting = Vec::new();
     // One holds the permit. More executions wait than there are slots and waiting slots.
@@ -243,7 +239,7 @@ async fn what_waits_for_a_limit_keeps_nobody_out() {
 
 /// Regression: the permit of a sleep was held for as long as its execution was in memory.
 #[tokio::test(start_paused = true)]
-async fn who_has_slept_lets_the_next_one_sleep() {
+async fn a_finished_sleep_releases_its_permit() {
     let scene = Scene::within(vec![one_at_a_time("flow.sleep")]);
     let sleeps = ["a", "b"].map(|id| step(id, "flow.sleep", json!({ "ms": 500 })));
     let id = scene.start(sleeps.to_vec()).await;
@@ -252,7 +248,7 @@ async fn who_has_slept_lets_the_next_one_sleep() {
 
 /// Regression: commands of executions with missing tools hid all later ones.
 #[tokio::test(start_paused = true)]
-async fn commands_for_what_nobody_can_run_hide_no_others() {
+async fn commands_for_executions_without_tools_hide_no_others() {
     let scene = Scene::new();
     for _ in 0..=shared::limits::INBOX_LOOK / 900 {
         let id = scene.start(vec![step("a", "other.tool", json!({}))]).await;
@@ -269,7 +265,7 @@ async fn commands_for_what_nobody_can_run_hide_no_others() {
 
 /// A worker that lacks a tool records commands, and leaves the rest to other workers.
 #[tokio::test(start_paused = true)]
-async fn what_is_asked_for_is_recorded_also_where_the_tools_are_not() {
+async fn a_worker_without_the_tools_records_commands() {
     let mut scene = Scene::new();
     let id = scene.start(vec![step("a", "other.tool", json!({}))]).await;
     scene.control.signal(id, "go".to_owned(), json!(1)).await.unwrap();
@@ -283,7 +279,6 @@ async fn what_is_asked_for_is_recorded_also_where_the_tools_are_not() {
     scene.tasks.shutdown().await;
 }
 
-/// A tool that answers at once.
 #[derive(Debug)]
 struct Short(Arc<ToolDefinition>);
 
@@ -298,7 +293,6 @@ impl Tool for Short {
     }
 }
 
-/// Returns a toolset with `door.open`.
 fn door() -> ToolSet {
     let definition = ToolDefinition {
         name: "open".parse().unwrap(),
@@ -315,7 +309,7 @@ fn door() -> ToolSet {
 }
 
 fn close(toolbox: &Toolbox) {
-    assert!(toolbox.remove(&door().name), "it was open");
+    assert!(toolbox.remove_set(&door().name), "it was open");
 }
 
 fn after(step: UncheckedStep, others: &[&str]) -> UncheckedStep {
@@ -329,9 +323,9 @@ fn sleep(id: &str, ms: u64) -> UncheckedStep {
 
 /// Regression: the execution failed, although the tool could come back.
 #[tokio::test(start_paused = true)]
-async fn what_lacks_a_tool_in_the_middle_waits_for_it() {
+async fn an_execution_whose_tool_disappears_waits_for_it() {
     let scene = Scene::new();
-    scene.toolbox.put(door());
+    scene.toolbox.put_set(door());
     let open = after(step("b", "door.open", json!({})), &["a"]);
     let id = scene.start(vec![sleep("a", 500), open]).await;
     scene.until_told(id, "step_started", Duration::from_secs(5)).await;
@@ -344,16 +338,16 @@ async fn what_lacks_a_tool_in_the_middle_waits_for_it() {
     time::sleep(Duration::from_mins(1)).await;
     let expected = ["created", "claimed", "step_started", "step_succeeded"];
     assert_eq!(scene.kinds(id).await, expected, "nobody claims it for nothing");
-    scene.toolbox.put(door());
+    scene.toolbox.put_set(door());
     scene.until(id, ExecutionState::Completed, Duration::from_secs(5)).await;
     assert!(!scene.kinds(id).await.contains(&"step_interrupted"));
 }
 
 /// A running call keeps the driver here, and the driver must notice that the tool is back.
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_is_back_is_called_while_others_still_run() {
+async fn a_returned_tool_is_called_while_other_steps_run() {
     let scene = Scene::new();
-    scene.toolbox.put(door());
+    scene.toolbox.put_set(door());
     let open = after(step("c", "door.open", json!({})), &["b"]);
     let id = scene.start(vec![step("a", "set.endless", json!({})), sleep("b", 500), open]).await;
     scene.until_told(id, "step_started", Duration::from_secs(5)).await;
@@ -361,7 +355,7 @@ async fn a_tool_that_is_back_is_called_while_others_still_run() {
     time::sleep(Duration::from_secs(10)).await;
     let told = scene.kinds(id).await;
     assert_eq!(told.iter().filter(|kind| **kind == "step_started").count(), 2, "{told:?}");
-    scene.toolbox.put(door());
+    scene.toolbox.put_set(door());
     let both = async {
         while scene.kinds(id).await.iter().filter(|kind| **kind == "step_succeeded").count() < 2 {
             time::sleep(Duration::from_millis(10)).await;
@@ -375,9 +369,9 @@ async fn a_tool_that_is_back_is_called_while_others_still_run() {
 
 /// Regression: no worker claimed the execution.
 #[tokio::test(start_paused = true)]
-async fn the_time_of_what_lacks_a_tool_is_up_all_the_same() {
+async fn an_execution_without_its_tool_fails_at_its_deadline() {
     let scene = Scene::new();
-    scene.toolbox.put(door());
+    scene.toolbox.put_set(door());
     let open = after(step("b", "door.open", json!({})), &["a"]);
     let options = ExecutionOptions { deadline_ms: Some(20_000), ..ExecutionOptions::default() };
     let id = scene.start_with(vec![sleep("a", 500), open], options).await;
@@ -390,9 +384,9 @@ async fn the_time_of_what_lacks_a_tool_is_up_all_the_same() {
 
 /// Servers remove tools after their use, such as a tool to log in.
 #[tokio::test(start_paused = true)]
-async fn the_tool_of_what_is_over_is_needed_no_more() {
+async fn a_tool_that_only_finished_steps_used_is_not_required() {
     let scene = Scene::new();
-    scene.toolbox.put(door());
+    scene.toolbox.put_set(door());
     let last = after(step("c", "flow.noop", json!({})), &["b"]);
     let steps = vec![step("a", "door.open", json!({})), after(sleep("b", 30_000), &["a"]), last];
     let id = scene.start(steps).await;
@@ -405,7 +399,7 @@ async fn the_tool_of_what_is_over_is_needed_no_more() {
 
 /// Regression: a worker whose executions ended all the time never scanned for others.
 #[tokio::test(start_paused = true)]
-async fn a_busy_worker_looks_for_work_all_the_same() {
+async fn a_busy_worker_still_scans_for_work() {
     let store = Arc::new(Memory::new());
     let (worker, handle) = worker(&store);
     let clock = Arc::clone(&worker.context.clock);
@@ -440,7 +434,7 @@ async fn without_plan(store: &Memory, clock: &dyn Clock) -> ExecutionId {
 
 /// Regression: every node claimed it at every poll.
 #[tokio::test(start_paused = true)]
-async fn a_damaged_execution_is_not_claimed_for_each_look_at_its_command() {
+async fn a_damaged_execution_is_not_claimed_at_every_poll() {
     let store = Arc::new(Memory::new());
     let (mut worker, _) = worker(&store);
     let id = without_plan(&store, &*worker.context.clock).await;
@@ -466,7 +460,7 @@ async fn a_damaged_execution_is_not_claimed_for_each_look_at_its_command() {
 
 /// Regression: the claim waited for the next sweep.
 #[tokio::test(start_paused = true)]
-async fn a_child_that_could_not_tell_its_parent_tells_it_at_the_next_look() {
+async fn a_child_notifies_its_parent_at_the_poll_after_a_failure() {
     let store = Arc::new(Memory::new());
     let (mut worker, _) = worker(&store);
     renew_lease(&worker.context).await;

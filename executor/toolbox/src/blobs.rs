@@ -22,19 +22,18 @@ pub struct Blobs {
 }
 
 /// A large binary that was extracted from an output.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binary {
     /// The place in the output, as a JSON pointer.
     pub at: String,
-    /// The bytes in base 64.
     pub base64: String,
-    /// The media type.
     pub mime_type: String,
 }
 
 impl Binary {
     /// Extracts a binary from a value, if the place has a large one.
-    pub fn take(value: &mut Value, at: String, mime_type: &str) -> Option<Self> {
+    pub fn extract(value: &mut Value, at: String, mime_type: &str) -> Option<Self> {
         let Some(Value::String(text)) = value.pointer_mut(&at) else { return None };
         let is_large = text.len() > limits::INLINE_BINARY;
         let mime_type = mime_type.to_owned();
@@ -55,7 +54,7 @@ impl Blobs {
     }
 
     /// Stores a binary and returns the reference to it. Returns `None` if it is not base 64.
-    async fn keep(
+    async fn store_binary(
         &self,
         owner: Option<ExecutionId>,
         binary: &Binary,
@@ -68,33 +67,33 @@ impl Blobs {
         let Some(id) = BlobId::new(owner, &sha256) else { return Ok(None) };
         let (mime_type, at) = (binary.mime_type.clone(), self.clock.now());
         let blob = Blob { id, mime_type, bytes: bytes.len(), at };
-        blob::put(&*self.store, &blob, &binary.base64).await?;
-        Ok(Some(blob.reference()))
+        blob::save_blob(&*self.store, &blob, &binary.base64).await?;
+        Ok(Some(blob.to_reference()))
     }
 
     /// Replaces the references in `parameters` by the binaries in base 64.
     pub async fn restore(&self, parameters: &Arc<Value>) -> Result<Arc<Value>, ToolError> {
         let mut places = Vec::new();
-        find(parameters, &mut String::new(), &mut places);
+        collect_references(parameters, &mut String::new(), &mut places);
         if places.is_empty() {
             return Ok(Arc::clone(parameters));
         }
         let mut restored = Value::clone(parameters);
         let mut room = limits::RESTORED_BYTES;
         for (at, id) in places {
-            let base64 = self.base64(&id).await?;
-            room = room.checked_sub(base64.len()).ok_or_else(too_much)?;
+            let base64 = self.load_base64(&id).await?;
+            room = room.checked_sub(base64.len()).ok_or_else(too_many_bytes_error)?;
             Binary::replace(&at, &mut restored, Value::String(base64));
         }
         Ok(Arc::new(restored))
     }
 
-    async fn base64(&self, id: &BlobId) -> Result<String, ToolError> {
-        match blob::get(&*self.store, id).await {
+    async fn load_base64(&self, id: &BlobId) -> Result<String, ToolError> {
+        match blob::load_blob(&*self.store, id).await {
             Ok(Some((_, base64))) => Ok(base64),
             Ok(None) => {
                 let why =
-                    format!("the blob `{id}` is gone: it went with the execution that made it");
+                    format!("the blob `{id}` no longer exists: it was deleted with its execution");
                 Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why))
             }
             Err(err) => {
@@ -107,7 +106,7 @@ impl Blobs {
 
 /// Stores extracted binaries and puts references in their places. Without a store, or if a binary
 /// is not base 64, the output keeps it.
-pub async fn keep(
+pub async fn store_binaries(
     blobs: Option<&Blobs>,
     owner: Option<ExecutionId>,
     mut output: Value,
@@ -115,7 +114,9 @@ pub async fn keep(
 ) -> Result<Value, ToolError> {
     for binary in binaries {
         let reference = match blobs {
-            Some(blobs) => blobs.keep(owner, &binary).await.map_err(|err| lost(&err))?,
+            Some(blobs) => {
+                blobs.store_binary(owner, &binary).await.map_err(|err| not_stored_error(&err))?
+            }
             None => None,
         };
         let Binary { at, base64, .. } = binary;
@@ -125,36 +126,36 @@ pub async fn keep(
 }
 
 /// The call has taken effect, so it must not be repeated.
-fn lost(err: &StoreError) -> ToolError {
+fn not_stored_error(err: &StoreError) -> ToolError {
     let why = format!("the tool returned a binary that could not be kept: {err}");
     ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why).without_retry()
 }
 
-fn too_much() -> ToolError {
+fn too_many_bytes_error() -> ToolError {
     let most = limits::RESTORED_BYTES;
     let why = format!("the blobs that the parameters refer to have more than {most} bytes");
     ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
 }
 
 /// Finds the references in a value, each with its JSON pointer.
-fn find(value: &Value, at: &mut String, places: &mut Vec<(String, BlobId)>) {
+fn collect_references(value: &Value, at: &mut String, places: &mut Vec<(String, BlobId)>) {
     let length = at.len();
     match value {
         Value::Array(items) => {
             for (n, item) in items.iter().enumerate().filter(|(_, item)| is_nested(item)) {
                 let _ = write!(at, "/{n}");
-                find(item, at, places);
+                collect_references(item, at, places);
                 at.truncate(length);
             }
         }
         Value::Object(fields) => {
-            if let Some(id) = BlobId::referred(value) {
+            if let Some(id) = BlobId::from_reference(value) {
                 return places.push((at.clone(), id));
             }
             for (key, field) in fields.iter().filter(|(_, field)| is_nested(field)) {
                 at.push('/');
                 at.push_str(&key.replace('~', "~0").replace('/', "~1"));
-                find(field, at, places);
+                collect_references(field, at, places);
                 at.truncate(length);
             }
         }
@@ -182,13 +183,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_kept_is_restored_wherever_it_is_referred_to() {
+    async fn a_stored_binary_is_restored_at_every_reference() {
         let blobs = blobs();
         let data = STANDARD.encode(vec![7; 5 << 20]);
         let output = json!([{ "data": "" }, { "a/b~": "" }]);
         let binaries = vec![binary("/0/data", &data), binary("/1/a~1b~0", "AQID")];
         let owner = "exec_1_aaaaaaaaa".parse().ok();
-        let output = keep(Some(&blobs), owner, output, binaries).await.unwrap();
+        let output = store_binaries(Some(&blobs), owner, output, binaries).await.unwrap();
         let small =
             "exec_1_aaaaaaaaa/039058c6f2c0cb492c533b0a4d14ef77cc0f78abccced5287d84a1a2011cfb81";
         assert_eq!(
@@ -203,19 +204,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_kept_stays() {
+    async fn a_binary_that_cannot_be_stored_stays_inline() {
         let output = || json!({ "data": "" });
         let base64 = "no base 64!";
         for blobs in [Some(blobs()), None] {
-            let kept = keep(blobs.as_ref(), None, output(), vec![binary("/data", base64)]).await;
+            let kept =
+                store_binaries(blobs.as_ref(), None, output(), vec![binary("/data", base64)]).await;
             assert_eq!(kept, Ok(json!({ "data": base64 })));
         }
-        let kept = keep(None, None, output(), vec![binary("/data", "AQID")]).await;
+        let kept = store_binaries(None, None, output(), vec![binary("/data", "AQID")]).await;
         assert_eq!(kept, Ok(json!({ "data": "AQID" })));
     }
 
     #[tokio::test]
-    async fn a_blob_that_is_gone_is_missed() {
+    async fn a_reference_to_a_missing_blob_is_an_error() {
         let id = format!("call/{}", "0".repeat(64));
         let parameters = Arc::new(json!([[{ "$blob": id }]]));
         let err = blobs().restore(&parameters).await.unwrap_err();
@@ -225,12 +227,12 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_large_is_taken_out() {
+    fn only_large_binaries_become_blobs() {
         let large = "A".repeat(limits::INLINE_BINARY + 4);
         let mut value = json!({ "data": large, "small": large[8..], "n": 1 });
-        assert_eq!(Binary::take(&mut value, "/small".to_owned(), ""), None);
-        assert_eq!(Binary::take(&mut value, "/n".to_owned(), ""), None);
-        let taken = Binary::take(&mut value, "/data".to_owned(), "a/b").unwrap();
+        assert_eq!(Binary::extract(&mut value, "/small".to_owned(), ""), None);
+        assert_eq!(Binary::extract(&mut value, "/n".to_owned(), ""), None);
+        let taken = Binary::extract(&mut value, "/data".to_owned(), "a/b").unwrap();
         assert_eq!((taken.base64.len(), taken.mime_type.as_str()), (large.len(), "a/b"));
         assert_eq!(value["data"], "");
     }

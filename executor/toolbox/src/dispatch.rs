@@ -29,7 +29,7 @@ pub const SET: &str = "faber_agent";
 pub const RESULT_BYTES: usize = 32 << 10;
 
 /// The name, the greatest effect and the description of each dispatch tool.
-const TABLE: [(&str, Effect, &str); 3] = [
+const DISPATCH_TOOLS: [(&str, Effect, &str); 3] = [
     ("faber_agent.read", Effect::Read, "Calls a tool that only looks."),
     ("faber_agent.repeat", Effect::Idempotent, "Calls a tool that may be called again."),
     ("faber_agent.call", Effect::Once, "Calls a tool."),
@@ -54,26 +54,22 @@ pub struct Reach {
 }
 
 /// The call of the named tool.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug)]
 pub struct Dispatch {
-    /// The named tool.
     pub tool: ToolName,
-    /// The parameters of the named tool.
     pub args: Arc<Value>,
-    /// The greatest effect that the step allows.
     effect: Effect,
     reach: Reach,
-    /// Bytes of the result that the output contains.
     most: usize,
     /// Unknown toolset names that were removed from the parameters. A set of that name could exist
     /// at the time of the call and act on this machine.
     unknown: Vec<Value>,
 }
 
-/// The parameters of a dispatch tool.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Given {
+struct DispatchParameters {
     tool: ToolName,
     args: Value,
     #[serde(default)]
@@ -84,23 +80,27 @@ struct Given {
 }
 
 /// Returns the dispatch tool for an effect.
-pub fn name(effect: Effect) -> ToolName {
-    let entry = TABLE.iter().find(|entry| entry.1 == effect).expect("every effect has an entry");
+pub fn dispatch_tool_name(effect: Effect) -> ToolName {
+    let entry =
+        DISPATCH_TOOLS.iter().find(|entry| entry.1 == effect).expect("every effect has an entry");
     entry.0.parse().expect("tool names are literals")
 }
 
 /// Returns `true` for a dispatch tool.
-pub fn is(toolbox: &Toolbox, tool: &ToolName) -> bool {
-    effect(tool).is_some() && toolbox.own(tool).is_some()
+pub fn is_dispatch_tool(toolbox: &Toolbox, tool: &ToolName) -> bool {
+    allowed_effect(tool).is_some() && toolbox.find_internal_tool(tool).is_some()
 }
 
-fn effect(tool: &ToolName) -> Option<Effect> {
-    TABLE.iter().find(|entry| entry.0 == tool.as_str()).map(|entry| entry.1)
+fn allowed_effect(tool: &ToolName) -> Option<Effect> {
+    DISPATCH_TOOLS.iter().find(|entry| entry.0 == tool.as_str()).map(|entry| entry.1)
 }
 
 /// Returns the dispatch tools. Plans of agents are compiled with them.
-pub fn tools() -> Vec<Arc<dyn Tool>> {
-    TABLE.iter().map(|entry| Arc::new(Stand::new(*entry)) as Arc<dyn Tool>).collect()
+pub fn dispatch_tools() -> Vec<Arc<dyn Tool>> {
+    DISPATCH_TOOLS
+        .iter()
+        .map(|entry| Arc::new(CatalogEntry::new(*entry)) as Arc<dyn Tool>)
+        .collect()
 }
 
 impl Reach {
@@ -126,37 +126,37 @@ impl Reach {
             return None;
         }
         let names = args.get(SET_NAMES)?.as_array()?;
-        names.iter().filter_map(Value::as_str).find_map(|name| self.keeps_off(toolbox, name))
+        names.iter().filter_map(Value::as_str).find_map(|name| self.objection_to_set(toolbox, name))
     }
 
-    fn keeps_off(&self, toolbox: &Toolbox, name: &str) -> Option<String> {
+    fn objection_to_set(&self, toolbox: &Toolbox, name: &str) -> Option<String> {
         // An unknown name is harmless, because it is removed before the call.
         let set = name.parse().ok().and_then(|name| toolbox.set(&name))?;
         if set.acts_here && !self.sets.contains(&set.name) {
-            return Some(format!("`{name}` acts on this machine: only a person switches it on"));
+            return Some(format!("`{name}` acts on this machine: only a person can activate it"));
         }
         let all = format!("{name}.*");
         let is_kept = self.except.iter().any(|glob| glob.to_string() == all);
-        is_kept.then(|| format!("`{name}` is out of reach: none of its tools may be called here"))
+        is_kept.then(|| format!("`{name}` is not available: none of its tools may be called here"))
     }
 }
 
 impl Dispatch {
     /// Parses the parameters of a dispatch tool. Returns `None` for any other tool.
-    pub fn of(
+    pub fn parse(
         toolbox: &Toolbox,
         tool: &ToolName,
         parameters: &Value,
     ) -> Option<Result<Self, ToolError>> {
-        let effect = effect(tool).filter(|_| toolbox.own(tool).is_some())?;
-        let given = Given::deserialize(parameters);
+        let effect = allowed_effect(tool).filter(|_| toolbox.find_internal_tool(tool).is_some())?;
+        let given = DispatchParameters::deserialize(parameters);
         Some(match given {
-            Ok(Given { tool, args, reach, most }) => {
+            Ok(DispatchParameters { tool, args, reach, most }) => {
                 let most = most.as_u64().and_then(|bytes| usize::try_from(bytes).ok());
                 let most = most.map_or(RESULT_BYTES, |bytes| bytes.min(RESULT_BYTES));
                 let mut dispatch =
                     Self { tool, args: Arc::new(args), effect, reach, most, unknown: vec![] };
-                dispatch.leave_out_unknown(toolbox);
+                dispatch.remove_unknown_sets(toolbox);
                 Ok(dispatch)
             }
             Err(err) => Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, err.to_string())),
@@ -164,7 +164,7 @@ impl Dispatch {
     }
 
     /// Removes unknown toolset names from the parameters of an activation.
-    fn leave_out_unknown(&mut self, toolbox: &Toolbox) {
+    fn remove_unknown_sets(&mut self, toolbox: &Toolbox) {
         let switches =
             self.tool.as_str().strip_prefix(TOOL_SET).and_then(|rest| rest.strip_prefix('.'));
         if switches != Some(ACTIVATE) {
@@ -181,7 +181,7 @@ impl Dispatch {
     }
 
     /// Adds the removed names to `notFound` of the result.
-    fn name_unknown(&self, result: &mut Value) {
+    fn report_unknown_sets(&self, result: &mut Value) {
         if self.unknown.is_empty() {
             return;
         }
@@ -202,7 +202,11 @@ impl Dispatch {
         }
         if tool.effect > self.effect {
             // The tool has changed since the model asked for it.
-            let why = format!("`{}` does more by now than this step may do: ask again", self.tool);
+            let why = format!(
+                "the effect of `{}` has changed, and this step does not allow the new one: call \
+                 it again",
+                self.tool
+            );
             return Err(ToolError::failed(why));
         }
         Ok(())
@@ -212,11 +216,11 @@ impl Dispatch {
     pub fn report(&self, result: Result<Value, ToolError>) -> Result<Value, ToolError> {
         let tool = self.tool.as_str();
         let result = result.map(|mut output| {
-            self.name_unknown(&mut output);
+            self.report_unknown_sets(&mut output);
             output
         });
         match result {
-            Ok(result) => match clipped(&result, self.most) {
+            Ok(result) => match clip_result(&result, self.most) {
                 None => Ok(json!({ "tool": tool, "status": "success", "result": result })),
                 Some(text) => Ok(json!({
                     "tool": tool, "status": "success", "result": text, "cut": true,
@@ -227,7 +231,7 @@ impl Dispatch {
                 let unsure = if err.is_definite || self.effect == Effect::Read {
                     ""
                 } else {
-                    "; it may have taken effect, or may yet"
+                    "; it may have taken effect, or may do so later"
                 };
                 let end = err.message.floor_char_boundary(self.most);
                 let error = format!("{}{unsure}", &err.message[..end]);
@@ -240,7 +244,7 @@ impl Dispatch {
 }
 
 /// Returns the truncated text of a result that is too long.
-fn clipped(result: &Value, most: usize) -> Option<String> {
+fn clip_result(result: &Value, most: usize) -> Option<String> {
     let text: Cow<'_, str> = match result {
         Value::String(text) => text.into(),
         other => other.to_string().into(),
@@ -254,9 +258,9 @@ fn clipped(result: &Value, most: usize) -> Option<String> {
 
 /// Placeholder of a dispatch tool in the catalog. It is never called.
 #[derive(Debug)]
-struct Stand(Arc<ToolDefinition>);
+struct CatalogEntry(Arc<ToolDefinition>);
 
-impl Stand {
+impl CatalogEntry {
     fn new((name, effect, description): (&str, Effect, &str)) -> Self {
         let schema = json!({
             "type": "object",
@@ -283,13 +287,13 @@ impl Stand {
 }
 
 #[async_trait]
-impl Tool for Stand {
+impl Tool for CatalogEntry {
     fn definition(&self) -> &Arc<ToolDefinition> {
         &self.0
     }
 
     async fn call(&self, _: Arc<Value>, _: ToolContext) -> Result<Value, ToolError> {
-        let why = format!("`{}` belongs into plans of agents: use `runAgent`", self.0.name);
+        let why = format!("`{}` is for plans of agents only: use `runAgent`", self.0.name);
         Err(ToolError::failed(why).without_retry())
     }
 }
@@ -301,12 +305,12 @@ mod tests {
 
     fn toolbox() -> Toolbox {
         let toolbox = Toolbox::default();
-        toolbox.keep(tools());
+        toolbox.add_internal_tools(dispatch_tools());
         toolbox
     }
 
     fn dispatch(step: &str, parameters: &Value) -> Dispatch {
-        Dispatch::of(&toolbox(), &step.parse().unwrap(), parameters).unwrap().unwrap()
+        Dispatch::parse(&toolbox(), &step.parse().unwrap(), parameters).unwrap().unwrap()
     }
 
     fn tool(name: &str, effect: Effect) -> ToolDefinition {
@@ -324,9 +328,9 @@ mod tests {
     }
 
     #[test]
-    fn only_steps_of_these_tools_call_others() {
-        let of = |toolbox: &Toolbox, tool: &ToolName, given| Dispatch::of(toolbox, tool, &given);
-        let once = name(Effect::Once);
+    fn only_agent_call_tools_dispatch_to_other_tools() {
+        let of = |toolbox: &Toolbox, tool: &ToolName, given| Dispatch::parse(toolbox, tool, &given);
+        let once = dispatch_tool_name(Effect::Once);
         assert!(of(&toolbox(), &"flow.echo".parse().unwrap(), json!({})).is_none());
         assert!(of(&toolbox(), &once, json!({ "tool": 1 })).unwrap().is_err());
         // Without agents the name is unknown.
@@ -336,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_calls_what_it_may_and_nothing_else() {
+    fn a_dispatched_call_stays_within_its_reach() {
         let given = json!({ "tool": "blog.get", "args": {}, "reach": {
             "tools": ["blog.*", "ToolSet.*"], "except": ["*.delete*"], "sets": ["blog"],
         } });
@@ -358,13 +362,13 @@ mod tests {
         assert!(anything.check(&toolbox(), &tool("x.y", Effect::Once)).is_ok());
     }
 
-    /// The name and the state of a set that acts on this machine do not matter.
+    /// The rule does not depend on the name or the state of the set.
     #[test]
-    fn what_gets_at_the_machine_is_switched_on_by_people() {
+    fn an_agent_cannot_activate_sets_that_act_on_this_machine() {
         let toolbox = toolbox();
         let set = |name: &str, acts_here, is_active| {
             let set = ToolSet::ready(name.parse().unwrap(), "builtin", "", []);
-            toolbox.put(ToolSet { acts_here, is_active, ..set });
+            toolbox.put_set(ToolSet { acts_here, is_active, ..set });
         };
         set("ops", true, false);
         set("files", true, true);
@@ -376,18 +380,18 @@ mod tests {
             let activate = tool("ToolSet.activate_toolset", Effect::Idempotent);
             let activate = ToolDefinition { name: "activate_toolset".parse().unwrap(), ..activate };
             let step = "faber_agent.repeat".parse().unwrap();
-            let call = Dispatch::of(&toolbox, &step, &given).unwrap().unwrap();
+            let call = Dispatch::parse(&toolbox, &step, &given).unwrap().unwrap();
             let checked = call.check(&toolbox, &activate);
             checked.err().map(|err| err.message.to_string())
         };
         let machine =
-            |name| Some(format!("`{name}` acts on this machine: only a person switches it on"));
+            |name| Some(format!("`{name}` acts on this machine: only a person can activate it"));
         assert_eq!(told(json!(["web", "ops"]), json!({})), machine("ops"));
         // A person may deactivate it at any time.
         assert_eq!(told(json!(["files"]), json!({})), machine("files"));
         assert_eq!(told(json!(["ops"]), json!({ "sets": ["ops", "ToolSet"] })), None);
         assert_eq!(told(json!(["web", "crm"]), json!({})), None);
-        let crm = "`crm` is out of reach: none of its tools may be called here";
+        let crm = "`crm` is not available: none of its tools may be called here";
         let except = json!({ "except": ["crm.*"] });
         assert_eq!(told(json!(["crm"]), except.clone()).as_deref(), Some(crm));
         assert_eq!(told(json!(["ops"]), except), machine("ops"));
@@ -395,15 +399,14 @@ mod tests {
         assert_eq!(told(json!(["later", "ops"]), json!({})), machine("ops"));
     }
 
-    /// An unknown name must not prevent the activation of the others.
     #[test]
-    fn names_of_no_set_are_left_out_and_told() {
+    fn unknown_sets_are_reported_and_others_activated() {
         let toolbox = toolbox();
-        toolbox.put(ToolSet::ready("web".parse().unwrap(), "builtin", "", []));
+        toolbox.put_set(ToolSet::ready("web".parse().unwrap(), "builtin", "", []));
         let args = json!({ "toolSetNames": ["later", "web", "no name at all", 1] });
         let given = json!({ "tool": "ToolSet.activate_toolset", "args": args });
         let step = "faber_agent.repeat".parse().unwrap();
-        let call = Dispatch::of(&toolbox, &step, &given).unwrap().unwrap();
+        let call = Dispatch::parse(&toolbox, &step, &given).unwrap().unwrap();
         // A set of this name could exist at the time of the call.
         assert_eq!(*call.args, json!({ "toolSetNames": ["web", 1] }));
         let result = json!({ "success": true, "changed": ["web"], "notFound": [] });
@@ -411,12 +414,12 @@ mod tests {
         let expected = json!({ "success": false, "changed": ["web"], "notFound": ["later", "no name at all"] });
         assert_eq!(told["result"], expected);
         let other = json!({ "tool": "ToolSet.list_toolset", "args": args });
-        let call = Dispatch::of(&toolbox, &step, &other).unwrap().unwrap();
+        let call = Dispatch::parse(&toolbox, &step, &other).unwrap().unwrap();
         assert_eq!(*call.args, args);
     }
 
     #[test]
-    fn what_comes_of_it_is_told() {
+    fn a_dispatched_call_reports_its_result_or_error() {
         let call = dispatch("faber_agent.call", &json!({ "tool": "a.b", "args": {} }));
         let told = call.report(Ok(json!([1]))).unwrap();
         assert_eq!(told, json!({ "tool": "a.b", "status": "success", "result": [1] }));
@@ -426,7 +429,7 @@ mod tests {
         assert_eq!(failed, expected);
         let lost = ToolError::new(ErrorCode::TIMEOUT, "late").with_unknown_outcome();
         let told = call.report(Err(lost)).unwrap();
-        assert_eq!(told["error"], "late; it may have taken effect, or may yet");
+        assert_eq!(told["error"], "late; it may have taken effect, or may do so later");
         let stopped = ToolError::new(ErrorCode::CANCELLED, "stop");
         assert_eq!(call.report(Err(stopped.clone())), Err(stopped));
         let long = call.report(Ok(json!("ä".repeat(RESULT_BYTES)))).unwrap();

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_fits_wins() {
+    fn the_first_matching_effect_rule_wins() {
         let written = json!({ "find_*": "read", "mail.find_?": "once", "mail.*": "idempotent" });
         let rules = rules(&written).unwrap();
         for (set, tool, expected) in [
@@ -124,14 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_name_is_a_pattern() {
+    fn a_plain_name_matches_as_a_pattern() {
         let rules = rules(&json!({ "pay": "idempotent" })).unwrap();
         let effect = |tool: &str| rules.effect_of(&"s".parse().unwrap(), &tool.parse().unwrap());
         assert_eq!((effect("pay"), effect("payback")), (Some(Effect::Idempotent), None));
     }
 
     #[test]
-    fn wrong_rules_are_refused() {
+    fn wrong_effect_rules_are_rejected() {
         for (written, expected) in [
             (json!({ "flow.*": "once" }), "the effects of `flow.*` and of built-in sets"),
             (json!({ "file_tools.glob": "once" }), "sets such as `file_tools` cannot be set"),

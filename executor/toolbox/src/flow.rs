@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn echo_and_noop_return_what_they_should() {
+    async fn echo_returns_its_parameters_and_noop_null() {
         let value = json!({ "b": [1, null], "a": "ü" });
         check("flow.echo", value, 1, expect![[r#"{"b":[1,null],"a":"ü"}"#]]).await;
         check("flow.noop", json!({}), 1, expect!["null"]).await;
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn fail_fails_as_told() {
+    async fn fail_returns_the_requested_error_the_requested_number_of_times() {
         let message = "m";
         let all = json!({ "message": message });
         check("flow.fail", all, 7, expect!["tool.failed: m (retryable: true)"]).await;
@@ -343,12 +343,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn wait_needs_a_plan() {
+    async fn wait_fails_outside_of_a_plan() {
         check("flow.wait", json!({ "name": "go" }), 1, expect!["tool.failed: `flow.wait` waits for the signal `go` of an execution, and this call belongs to none: make it a step of a plan (retryable: false)"]).await;
     }
 
     #[test]
-    fn only_effect_has_an_effect() {
+    fn flow_effect_is_the_only_flow_tool_with_an_effect() {
         for tool in flow().tools {
             let definition = tool.definition();
             let expected =
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_may_have_a_point() {
+    fn a_sleep_may_be_a_double_without_a_fraction() {
         assert_eq!(sleep_ms(&json!({ "ms": 1000.0 })), Some(1_000));
         assert_eq!(sleep_ms(&json!({ "ms": 1.5 })), None);
         assert_eq!(sleep_ms(&json!({ "ms": -1 })), None);

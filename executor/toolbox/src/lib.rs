@@ -3,6 +3,8 @@
 //! All tools implement [`Tool`]. [`function`] makes a tool from an async function. A [`Toolbox`]
 //! holds the tools by set and knows which of them are available.
 
+#![warn(missing_docs, reason = "programs that embed Faber import these items")]
+
 pub mod blobs;
 pub mod dispatch;
 pub mod effect_rules;

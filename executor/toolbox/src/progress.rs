@@ -8,9 +8,10 @@
 //!                                                    watches idle time
 //! ```
 //!
-//! The call reads at most one report every [`limits::PROGRESS_EVERY`](shared::limits::PROGRESS_EVERY),
-//! so a tool that floods does not wake the driver more often. Tools and calls never wait for a reader.
-//! A newer report replaces an unread one, and the end of a call drops its unread report.
+//! The call reads at most one report every
+//! [`limits::PROGRESS_EVERY`](shared::limits::PROGRESS_EVERY), so a tool that floods does not wake
+//! the driver more often. Tools and calls never wait for a reader. A newer report replaces an
+//! unread one, and the end of a call drops its unread report.
 //!
 //! A driver has one [`Reports`] for all calls of its execution. Each call gets a [`Reports::sink`]
 //! under its own key, the task and the attempt. The driver has one arm in its `select!`:
@@ -57,11 +58,10 @@ struct Newest {
 }
 
 /// A report, and the time of the report.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The report.
     pub progress: Progress,
-    /// The time.
     pub at: Instant,
 }
 
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_report_replaces_one_that_nobody_heard() {
+    fn a_newer_report_replaces_an_unread_one() {
         let (reporter, mut listener) = pipe();
         assert!(listener.next().now_or_never().is_none());
         for progress in [1.0, 2.0, f64::NAN, 3.0, f64::INFINITY] {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_that_nobody_can_hear_are_dropped() {
+    fn reports_without_a_reader_are_dropped() {
         Reporter::default().report(report(1.0));
         let (reporter, listener) = pipe();
         drop(listener);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn every_call_is_heard_in_its_turn_and_only_the_newest_is_kept() {
+    fn calls_are_read_in_turn_with_their_newest_report() {
         let mut reports = Reports::default();
         let sinks = [1, 2, 3].map(|key| reports.sink(key));
         let all = |progress| sinks.iter().for_each(|sink| sink.send(report(progress)));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_has_ended_reports_nothing() {
+    fn a_finished_call_reports_no_progress() {
         let mut reports = Reports::default();
         let (gone, stays) = (reports.sink(1), reports.sink(2));
         gone.send(report(1.0));

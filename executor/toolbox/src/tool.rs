@@ -91,15 +91,12 @@ pub struct ToolContext {
 }
 
 /// The step and attempt that make a call.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepCall {
-    /// The execution.
     pub execution: ExecutionId,
-    /// The step.
     pub step: StepId,
-    /// The part of the step.
     pub part: Part,
-    /// The number of the attempt.
     pub attempt: Attempt,
     /// The idempotency key of an earlier execution's call with an unknown outcome, which this call
     /// repeats.
@@ -277,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_tells_of_the_arguments_and_not_of_the_type() {
+    fn a_tool_schema_describes_arguments_without_the_rust_type() {
         let inner = json!({
             "description": "A part of it.",
             "type": "object",

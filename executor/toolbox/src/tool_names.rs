@@ -52,11 +52,11 @@ pub fn complaint(set: &ToolSetName, name: &ToolName) -> Option<String> {
     }
     let begins_like = set_prefix(written).filter(|of| *of != set.as_str());
     let own = begins_like.filter(|of| BUILTIN_SETS.contains(of))?;
-    Some(format!("`{written}` is called like a tool of Faber's own set `{own}`: rename it"))
+    Some(format!("`{written}` has the name of a tool in Faber's own toolset `{own}`: rename it"))
 }
 
 /// Removes tools with invalid names from a set.
-pub(super) fn sift(set: &mut ToolSet) {
+pub(super) fn remove_invalid_names(set: &mut ToolSet) {
     if set.source == OWN_SOURCE {
         return;
     }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_one_word() {
+    fn a_tool_name_is_one_word() {
         for name in [
             "get_time",
             "repos/list-for-user",
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn fabers_own_names_are_taken() {
+    fn reserved_names_are_rejected() {
         let complaint =
             |set: &str, name: &str| complaint(&set.parse().unwrap(), &name.parse().unwrap());
         for (set, name) in [

@@ -1,4 +1,11 @@
 //! The tools of this process by set, and which of them are available.
+//!
+//! A set is registered at once, and its tools arrive when its source has connected. Until then, a
+//! name may still change its meaning, so callers wait with [`Toolbox::wait_for_names`] first. A set
+//! whose source has failed keeps its tools, and connects again when a call needs one of them.
+//!
+//! Plans store qualified names (`set.name`), which always mean the same tool. If that tool is
+//! missing, [`Toolbox::find_planned`] returns no other tool of a similar name.
 
 mod costly;
 mod listing;
@@ -20,15 +27,14 @@ use tokio::{sync::watch, time};
 use tokio_util::sync::CancellationToken;
 
 pub use self::listing::Listing;
-use self::{costly::leave_out_costly, listing::Listed};
+use self::{costly::remove_costly_tools, listing::Listed};
 use super::{tool::Tool, tool_names, usage::Meter};
 
 /// A named group of tools from one source.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug)]
 pub struct ToolSet {
-    /// The name.
     pub name: ToolSetName,
-    /// The purpose.
     pub description: String,
     /// The kind of the source for people: `mcp`, `local`, `builtin`.
     pub source: String,
@@ -36,9 +42,7 @@ pub struct ToolSet {
     pub acts_here: bool,
     /// `true` if plans may use it.
     pub is_active: bool,
-    /// The state of the source.
     pub status: SetStatus,
-    /// The tools, in the order of the source.
     pub tools: Vec<ReadyTool>,
     /// The reasons why tools of the source are left out.
     pub left_out: Vec<String>,
@@ -61,11 +65,10 @@ pub enum SetStatus {
 }
 
 /// The tools that a source has, or the reason why it has failed.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Debug)]
 pub struct SourceTools {
-    /// The state of the source.
     pub status: SetStatus,
-    /// The tools, in the order of the source.
     pub tools: Vec<ReadyTool>,
     /// The reasons why other tools of the source are left out.
     pub left_out: Vec<String>,
@@ -90,9 +93,12 @@ pub struct ReadyTool {
     tool: Arc<dyn Tool>,
     /// `None` if the schema is invalid. The source must then check the parameters itself.
     schema: Arc<OnceLock<Option<Schema>>>,
+    /// Patterns of the schema that are not enforced, and that the log has named already.
+    reported: Arc<[String]>,
 }
 
 /// The result of a look-up by name.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug)]
 pub enum Found {
     /// A tool that can be called.
@@ -103,12 +109,10 @@ pub enum Found {
     Connecting,
     /// The name may belong to a set whose connection failed.
     Failed {
-        /// The set.
         set: ToolSetName,
         /// The reason, and what to do.
         error: String,
     },
-    /// No tool.
     Unknown,
 }
 
@@ -125,20 +129,19 @@ struct Shared {
     changes: watch::Sender<()>,
     meter: Meter,
     /// Connects failed sets again.
-    waker: OnceLock<Waker>,
+    reconnect: OnceLock<Reconnect>,
 }
 
 /// Connects a failed set again. Returns `false` if it failed a moment ago.
-type Waker = Box<dyn Fn(&ToolSetName) -> bool + Send + Sync>;
+type Reconnect = Box<dyn Fn(&ToolSetName) -> bool + Send + Sync>;
 
-/// The sets in their order, and an index of names.
 #[derive(Debug, Default)]
 struct Inventory {
     sets: Vec<ToolSet>,
     /// Tools of no set, which only plans of this program name.
-    own: BTreeMap<ToolName, ReadyTool>,
+    internal: BTreeMap<ToolName, ReadyTool>,
     /// Failed sets that are connecting again. Only calls that need their tools wait for them.
-    again: BTreeSet<ToolSetName>,
+    reconnecting: BTreeSet<ToolSetName>,
     /// The positions of set and tool by name. Built at the first look-up.
     names: OnceLock<ToolNames<(usize, usize)>>,
     /// The number of changes so far.
@@ -152,18 +155,16 @@ struct Inventory {
 #[error("a toolset called `{0}` exists already")]
 pub struct SetExists(pub ToolSetName);
 
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl ReadyTool {
-    /// Wraps a tool.
     pub fn new(tool: Arc<dyn Tool>) -> Self {
-        Self { tool, schema: Arc::default() }
+        Self { tool, schema: Arc::default(), reported: Arc::default() }
     }
 
-    /// Returns the definition of the tool.
     pub fn definition(&self) -> &Arc<ToolDefinition> {
         self.tool.definition()
     }
 
-    /// Returns the tool.
     pub fn tool(&self) -> &Arc<dyn Tool> {
         &self.tool
     }
@@ -173,11 +174,17 @@ impl ReadyTool {
         self.schema.get_or_init(|| self.compile()).as_ref()?.complaint(parameters)
     }
 
+    /// Returns the patterns that the log has not named yet.
+    fn unreported(&self, mut patterns: Vec<String>) -> Vec<String> {
+        patterns.retain(|pattern| !self.reported.contains(pattern));
+        patterns
+    }
+
     fn compile(&self) -> Option<Schema> {
         let name = self.definition().qualified_name();
         match Schema::without_large_patterns(&self.definition().input_schema) {
             Ok((schema, removed)) => {
-                for pattern in removed {
+                for pattern in self.unreported(removed) {
                     let why = costly::describe_pattern(&name, &pattern);
                     tracing::warn!(%why, "a part of a schema is not enforced");
                 }
@@ -214,15 +221,14 @@ impl ToolSet {
 
 impl ToolSet {
     /// Stores the tools of the source, and the reasons for tools that are left out.
-    fn settle(&mut self, status: SetStatus, tools: Vec<ReadyTool>, left_out: Vec<String>) {
+    fn set_tools(&mut self, status: SetStatus, tools: Vec<ReadyTool>, left_out: Vec<String>) {
         self.status = status;
         self.tools = tools;
         self.left_out = left_out;
-        tool_names::sift(self);
+        tool_names::remove_invalid_names(self);
     }
 
-    /// Returns the set without its tools.
-    fn bare(&self) -> Self {
+    fn without_tools(&self) -> Self {
         Self {
             name: self.name.clone(),
             description: self.description.clone(),
@@ -242,12 +248,13 @@ impl Default for Toolbox {
             inventory: RwLock::default(),
             changes: watch::Sender::new(()),
             meter: Meter::default(),
-            waker: OnceLock::new(),
+            reconnect: OnceLock::new(),
         };
         Self(Arc::new(shared))
     }
 }
 
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl Toolbox {
     /// Makes a toolbox.
     ///
@@ -257,16 +264,16 @@ impl Toolbox {
     pub fn new(sets: impl IntoIterator<Item = ToolSet>) -> Self {
         let toolbox = Self::default();
         for set in sets {
-            toolbox.register(set).expect("sets have different names");
+            toolbox.register_set(set).expect("sets have different names");
         }
         toolbox
     }
 
     /// Adds a set at the end.
-    pub fn register(&self, set: ToolSet) -> Result<(), SetExists> {
-        let mut set = set.without_costly();
-        tool_names::sift(&mut set);
-        self.change(|sets| {
+    pub fn register_set(&self, set: ToolSet) -> Result<(), SetExists> {
+        let mut set = set.without_costly_tools();
+        tool_names::remove_invalid_names(&mut set);
+        self.change_sets(|sets| {
             if sets.iter().any(|other| other.name == set.name) {
                 return Err(SetExists(set.name));
             }
@@ -276,48 +283,53 @@ impl Toolbox {
     }
 
     /// Stores the state and the tools of a set.
-    pub fn settle(&self, name: &ToolSetName, status: SetStatus, tools: Vec<ReadyTool>) {
+    pub fn update_set(&self, name: &ToolSetName, status: SetStatus, tools: Vec<ReadyTool>) {
         let found = SourceTools { status, tools, left_out: Vec::new() };
-        self.settle_unless(&CancellationToken::new(), name, found);
+        self.update_set_unless(&CancellationToken::new(), name, found);
     }
 
     /// Stores the state and the tools of a set, unless `stop` is cancelled. In that case the name
     /// may belong to another set.
-    pub fn settle_unless(&self, stop: &CancellationToken, name: &ToolSetName, found: SourceTools) {
+    pub fn update_set_unless(
+        &self,
+        stop: &CancellationToken,
+        name: &ToolSetName,
+        found: SourceTools,
+    ) {
         let SourceTools { mut status, mut tools, mut left_out } = found;
-        left_out.extend(leave_out_costly(name, &mut tools));
+        left_out.extend(remove_costly_tools(name, &mut tools));
         if let Some(why) = left_out.first()
             && tools.is_empty()
             && status == SetStatus::Ready
         {
             status = SetStatus::Failed { error: why.clone() };
         }
-        self.change(|sets| {
+        self.change_sets(|sets| {
             if let Some(set) = sets.iter_mut().find(|set| set.name == *name && !stop.is_cancelled())
             {
-                set.settle(status, tools, left_out);
+                set.set_tools(status, tools, left_out);
             }
         });
     }
 
     /// Sets the function that connects failed sets again. Only the first one counts.
-    pub fn on_wanted(&self, waker: impl Fn(&ToolSetName) -> bool + Send + Sync + 'static) {
-        let _ = self.0.waker.set(Box::new(waker));
+    pub fn set_reconnect(&self, reconnect: impl Fn(&ToolSetName) -> bool + Send + Sync + 'static) {
+        let _ = self.0.reconnect.set(Box::new(reconnect));
     }
 
     /// Connects a failed set again, unless it failed a moment ago. Returns `true` if the set is
     /// connecting now. It keeps its tools meanwhile.
-    pub fn wake(&self, name: &ToolSetName) -> bool {
+    pub fn reconnect_set(&self, name: &ToolSetName) -> bool {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
         let is_failed = |set: &ToolSet| matches!(set.status, SetStatus::Failed { .. });
         let set = inventory.sets.iter_mut().find(|set| set.name == *name && is_failed(set));
         let Some(set) = set else { return false };
         // The lock is held, so that the result cannot arrive before the state is `Connecting`.
-        if !self.0.waker.get().is_some_and(|wake| wake(name)) {
+        if !self.0.reconnect.get().is_some_and(|reconnect| reconnect(name)) {
             return false;
         }
         set.status = SetStatus::Connecting;
-        inventory.again.insert(name.clone());
+        inventory.reconnecting.insert(name.clone());
         inventory.revision += 1;
         drop(inventory);
         self.0.changes.send_replace(());
@@ -325,26 +337,26 @@ impl Toolbox {
     }
 
     /// Connects every failed set again.
-    pub fn wake_all(&self) {
+    pub fn reconnect_all(&self) {
         let failed: Vec<ToolSetName> = {
-            let inventory = self.inventory();
+            let inventory = self.lock_inventory();
             let is_failed = |set: &&ToolSet| matches!(set.status, SetStatus::Failed { .. });
             inventory.sets.iter().filter(is_failed).map(|set| set.name.clone()).collect()
         };
         for name in failed {
-            self.wake(&name);
+            self.reconnect_set(&name);
         }
     }
 
     /// Replaces the set of the same name, or adds the set at the end.
-    pub fn put(&self, set: ToolSet) {
-        let mut set = set.without_costly();
-        tool_names::sift(&mut set);
+    pub fn put_set(&self, set: ToolSet) {
+        let mut set = set.without_costly_tools();
+        tool_names::remove_invalid_names(&mut set);
         // The new set has not been connected before.
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
-        inventory.again.remove(&set.name);
+        inventory.reconnecting.remove(&set.name);
         drop(inventory);
-        self.change(|sets| match sets.iter_mut().find(|known| known.name == set.name) {
+        self.change_sets(|sets| match sets.iter_mut().find(|known| known.name == set.name) {
             Some(there) => *there = set,
             None => sets.push(set),
         });
@@ -354,16 +366,16 @@ impl Toolbox {
     /// thousands may be registered one by one.
     ///
     /// The caller must have checked the tool's schemas.
-    pub fn extend(&self, name: &ToolSetName, tool: ReadyTool) {
+    pub fn add_tool(&self, name: &ToolSetName, tool: ReadyTool) {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
-        inventory.extend(name, tool);
+        inventory.add_tool(name, tool);
         drop(inventory);
         self.0.changes.send_replace(());
     }
 
     /// Removes a set. Returns `false` if no set has the name.
-    pub fn remove(&self, name: &ToolSetName) -> bool {
-        self.change(|sets| {
+    pub fn remove_set(&self, name: &ToolSetName) -> bool {
+        self.change_sets(|sets| {
             let before = sets.len();
             sets.retain(|set| set.name != *name);
             sets.len() < before
@@ -371,8 +383,8 @@ impl Toolbox {
     }
 
     /// Activates (`true`) or deactivates (`false`) sets. Ignores unknown names.
-    pub fn switch(&self, switches: &BTreeMap<ToolSetName, bool>) {
-        self.change(|sets| {
+    pub fn switch_sets(&self, switches: &BTreeMap<ToolSetName, bool>) {
+        self.change_sets(|sets| {
             for set in sets {
                 set.is_active = switches.get(&set.name).copied().unwrap_or(set.is_active);
             }
@@ -380,42 +392,37 @@ impl Toolbox {
     }
 
     /// Sorts the sets by their position in `names`. Other sets come first.
-    pub fn arrange(&self, names: &[ToolSetName]) {
-        self.change(|sets| {
+    pub fn sort_sets(&self, names: &[ToolSetName]) {
+        self.change_sets(|sets| {
             sets.sort_by_key(|set| names.iter().position(|other| *other == set.name));
         });
     }
 
-    /// Returns the sets in their order.
     pub fn sets(&self) -> Vec<ToolSet> {
-        self.inventory().sets.clone()
+        self.lock_inventory().sets.clone()
     }
 
-    /// Returns the names of the sets.
     pub fn set_names(&self) -> BTreeSet<ToolSetName> {
-        self.inventory().sets.iter().map(|set| set.name.clone()).collect()
+        self.lock_inventory().sets.iter().map(|set| set.name.clone()).collect()
     }
 
-    /// Returns the number of changes so far.
     pub fn revision(&self) -> u64 {
-        self.inventory().revision
+        self.lock_inventory().revision
     }
 
-    /// Returns a set without its tools.
     pub fn set(&self, name: &ToolSetName) -> Option<ToolSet> {
-        let inventory = self.inventory();
+        let inventory = self.lock_inventory();
         let set = inventory.sets.iter().find(|set| set.name == *name)?;
-        Some(set.bare())
+        Some(set.without_tools())
     }
 
-    /// Returns a set with its tools.
     pub fn whole_set(&self, name: &ToolSetName) -> Option<ToolSet> {
-        self.inventory().sets.iter().find(|set| set.name == *name).cloned()
+        self.lock_inventory().sets.iter().find(|set| set.name == *name).cloned()
     }
 
     /// Returns the tools of a set. An unknown set has none.
     pub fn tools(&self, name: &ToolSetName) -> Vec<ReadyTool> {
-        let inventory = self.inventory();
+        let inventory = self.lock_inventory();
         let set = inventory.sets.iter().find(|set| set.name == *name);
         set.map(|set| set.tools.clone()).unwrap_or_default()
     }
@@ -423,66 +430,65 @@ impl Toolbox {
     /// Returns `true` if a connecting set may change the meaning of a name. A set that has failed
     /// before cannot take a name from another set.
     pub fn may_change(&self, name: &ToolName) -> bool {
-        let inventory = self.inventory();
-        let rivals = match inventory.names().find(name.as_str()) {
+        let inventory = self.lock_inventory();
+        let rivals = match inventory.name_index().find(name.as_str()) {
             Some((NameOrigin::Qualified, _)) => return false,
             // Only the tools of a set have names with the set's prefix.
-            Some((_, (set, _))) if set_prefix(name.as_str()) == Some(inventory.name_of(set)) => {
+            Some((_, (set, _))) if set_prefix(name.as_str()) == Some(inventory.set_name(set)) => {
                 return inventory.sets[set].status == SetStatus::Connecting;
             }
             Some((NameOrigin::Own, (set, _))) => &inventory.sets[..set],
             Some((NameOrigin::Short, _)) => inventory.sets.as_slice(),
-            None => return matches!(inventory.missing(name), Found::Connecting),
+            None => return matches!(inventory.explain_missing(name), Found::Connecting),
         };
-        rivals.iter().any(|rival| inventory.is_beginning(rival))
+        rivals.iter().any(|rival| inventory.is_first_connecting(rival))
     }
 
     /// Finds a tool by `set.name` or by the name in the earliest set that has it. The set may be
     /// inactive.
     pub fn find(&self, name: &ToolName) -> Found {
-        let inventory = self.inventory();
-        inventory.found(name, inventory.names().get(name.as_str()))
+        let inventory = self.lock_inventory();
+        inventory.to_found(name, inventory.name_index().get(name.as_str()))
     }
 
     /// Adds tools of no set, for plans that this program writes. They are not listed, and no draft
     /// or direct call can name them.
-    pub fn keep(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) {
+    pub fn add_internal_tools(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
         for tool in tools.into_iter().map(ReadyTool::new) {
-            inventory.own.insert(tool.definition().qualified_name(), tool);
+            inventory.internal.insert(tool.definition().qualified_name(), tool);
         }
         drop(inventory);
         self.0.changes.send_replace(());
     }
 
     /// Returns a tool of no set.
-    pub fn own(&self, name: &ToolName) -> Option<ReadyTool> {
-        self.inventory().own.get(name).cloned()
+    pub fn find_internal_tool(&self, name: &ToolName) -> Option<ReadyTool> {
+        self.lock_inventory().internal.get(name).cloned()
     }
 
-    /// Returns a weak reference to this toolbox.
     pub fn downgrade(&self) -> WeakToolbox {
         WeakToolbox(Arc::downgrade(&self.0))
     }
 
     /// Finds a tool of a plan by its qualified name. No other tool is ever called instead.
     pub fn find_planned(&self, name: &ToolName) -> Found {
-        let inventory = self.inventory();
-        inventory.found(name, inventory.qualified(name))
+        let inventory = self.lock_inventory();
+        inventory.to_found(name, inventory.find_qualified(name))
     }
 
     /// Returns the present effect of a tool of a plan, by its qualified name.
     pub fn planned_effect(&self, name: &ToolName) -> Option<Effect> {
-        let inventory = self.inventory();
-        let (set, tool) = inventory.qualified(name)?;
+        let inventory = self.lock_inventory();
+        let (set, tool) = inventory.find_qualified(name)?;
         Some(inventory.sets[set].tools[tool].definition().effect)
     }
 
     /// Finds a tool by its qualified name or its own name, not by a short name. The set may be
     /// inactive.
     pub fn find_own(&self, name: &ToolName) -> Option<ReadyTool> {
-        let inventory = self.inventory();
-        match inventory.names().find(name.as_str())? {
+        let inventory = self.lock_inventory();
+        match inventory.name_index().find(name.as_str())? {
             (NameOrigin::Qualified | NameOrigin::Own, (set, tool)) => {
                 Some(inventory.sets[set].tools[tool].clone())
             }
@@ -491,17 +497,17 @@ impl Toolbox {
     }
 
     /// Returns the name of a tool for people and models: see [`ToolNames::display_name`].
-    pub fn shown(&self, tool: &ToolDefinition) -> ToolName {
-        self.inventory().names().display_name(tool)
+    pub fn display_name(&self, tool: &ToolDefinition) -> ToolName {
+        self.lock_inventory().name_index().display_name(tool)
     }
 
     /// Returns the name for people and models of a qualified name. An unknown name is returned as
     /// it is.
-    pub fn shown_of(&self, name: &ToolName) -> ToolName {
-        let inventory = self.inventory();
-        match inventory.qualified(name) {
+    pub fn display_name_of(&self, name: &ToolName) -> ToolName {
+        let inventory = self.lock_inventory();
+        match inventory.find_qualified(name) {
             Some((set, tool)) => {
-                inventory.names().display_name(inventory.sets[set].tools[tool].definition())
+                inventory.name_index().display_name(inventory.sets[set].tools[tool].definition())
             }
             None => name.clone(),
         }
@@ -509,44 +515,43 @@ impl Toolbox {
 
     /// Returns `true` if all tools of a plan exist, active or not.
     pub fn has_all<'a>(&self, names: impl IntoIterator<Item = &'a ToolName>) -> bool {
-        let inventory = self.inventory();
+        let inventory = self.lock_inventory();
         let has = |tool: &ToolName| {
-            inventory.own.contains_key(tool) || inventory.qualified(tool).is_some()
+            inventory.internal.contains_key(tool) || inventory.find_qualified(tool).is_some()
         };
         names.into_iter().all(has)
     }
 
-    /// Returns the meter of the calls.
     pub fn meter(&self) -> &Meter {
         &self.0.meter
     }
 
     /// Subscribes to changes of the sets.
-    pub fn changes(&self) -> watch::Receiver<()> {
+    pub fn subscribe_changes(&self) -> watch::Receiver<()> {
         self.0.changes.subscribe()
     }
 
     /// Waits at most `most` until no set is connecting for the first time.
-    pub async fn settled(&self, most: Duration) {
-        self.until(most, || !self.has_beginners()).await;
+    pub async fn wait_for_sets(&self, most: Duration) {
+        self.wait_until(most, || !self.has_first_connecting()).await;
     }
 
     /// Waits at most `most` until a set is not connecting. Returns its state, or `None` for an
     /// unknown set.
-    pub async fn settled_set(&self, name: &ToolSetName, most: Duration) -> Option<SetStatus> {
+    pub async fn wait_for_set(&self, name: &ToolSetName, most: Duration) -> Option<SetStatus> {
         let status = || self.set(name).map(|set| set.status);
-        self.until(most, || status() != Some(SetStatus::Connecting)).await;
+        self.wait_until(most, || status() != Some(SetStatus::Connecting)).await;
         status()
     }
 
     /// Waits at most `most` until no connecting set can change the meaning of these names.
-    pub async fn certain(&self, names: &[ToolName], most: Duration) {
-        self.until(most, || !names.iter().any(|name| self.may_change(name))).await;
+    pub async fn wait_for_names(&self, names: &[ToolName], most: Duration) {
+        self.wait_until(most, || !names.iter().any(|name| self.may_change(name))).await;
     }
 
     /// Waits at most `most` until a condition on the sets holds.
-    async fn until(&self, most: Duration, is_so: impl Fn() -> bool) {
-        let mut changes = self.changes();
+    async fn wait_until(&self, most: Duration, is_so: impl Fn() -> bool) {
+        let mut changes = self.subscribe_changes();
         let wait = async {
             loop {
                 changes.mark_unchanged();
@@ -558,22 +563,22 @@ impl Toolbox {
         let _ = time::timeout(most, wait).await;
     }
 
-    fn has_beginners(&self) -> bool {
-        let inventory = self.inventory();
-        inventory.sets.iter().any(|set| inventory.is_beginning(set))
+    fn has_first_connecting(&self) -> bool {
+        let inventory = self.lock_inventory();
+        inventory.sets.iter().any(|set| inventory.is_first_connecting(set))
     }
 
     /// Locks the inventory. No caller holds the lock across an await.
-    fn inventory(&self) -> RwLockReadGuard<'_, Inventory> {
+    fn lock_inventory(&self) -> RwLockReadGuard<'_, Inventory> {
         // No change can panic half-way, so a poisoned lock is consistent.
         self.0.inventory.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Vec<ToolSet>) -> T) -> T {
+    fn change_sets<T>(&self, change: impl FnOnce(&mut Vec<ToolSet>) -> T) -> T {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
-        let Inventory { sets, again, .. } = &mut *inventory;
+        let Inventory { sets, reconnecting, .. } = &mut *inventory;
         let result = change(sets);
-        again.retain(|name| {
+        reconnecting.retain(|name| {
             sets.iter().any(|set| set.name == *name && set.status != SetStatus::Ready)
         });
         inventory.names = OnceLock::new();
@@ -599,7 +604,7 @@ impl fmt::Debug for WeakToolbox {
 }
 
 impl Inventory {
-    fn extend(&mut self, name: &ToolSetName, tool: ReadyTool) {
+    fn add_tool(&mut self, name: &ToolSetName, tool: ReadyTool) {
         let Some(at) = self.sets.iter().position(|set| set.name == *name) else { return };
         let tools = &mut self.sets[at].tools;
         if let Some(names) = self.names.get_mut() {
@@ -610,7 +615,7 @@ impl Inventory {
         self.listed = OnceLock::new();
     }
 
-    fn names(&self) -> &ToolNames<(usize, usize)> {
+    fn name_index(&self) -> &ToolNames<(usize, usize)> {
         self.names.get_or_init(|| {
             let mut names = ToolNames::for_sets(self.sets.iter().map(|set| set.name.clone()));
             for (at, set) in self.sets.iter().enumerate() {
@@ -623,35 +628,35 @@ impl Inventory {
     }
 
     /// Returns the position of a tool by its qualified name.
-    fn qualified(&self, name: &ToolName) -> Option<(usize, usize)> {
-        match self.names().find(name.as_str())? {
+    fn find_qualified(&self, name: &ToolName) -> Option<(usize, usize)> {
+        match self.name_index().find(name.as_str())? {
             (NameOrigin::Qualified, at) => Some(at),
             _ => None,
         }
     }
 
-    fn found(&self, name: &ToolName, at: Option<(usize, usize)>) -> Found {
-        let Some((set, tool)) = at else { return self.missing(name) };
+    fn to_found(&self, name: &ToolName, at: Option<(usize, usize)>) -> Found {
+        let Some((set, tool)) = at else { return self.explain_missing(name) };
         let set = &self.sets[set];
         let tool = set.tools[tool].clone();
         if set.is_active { Found::Tool(tool) } else { Found::Inactive(tool) }
     }
 
-    fn name_of(&self, set: usize) -> &str {
+    fn set_name(&self, set: usize) -> &str {
         self.sets[set].name.as_str()
     }
 
     /// Returns `true` if a set is connecting for the first time.
-    fn is_beginning(&self, set: &ToolSet) -> bool {
-        set.status == SetStatus::Connecting && !self.again.contains(&set.name)
+    fn is_first_connecting(&self, set: &ToolSet) -> bool {
+        set.status == SetStatus::Connecting && !self.reconnecting.contains(&set.name)
     }
 
     fn listed(&self) -> &Arc<Listed> {
-        self.listed.get_or_init(|| Arc::new(Listed::new(&self.sets, self.names())))
+        self.listed.get_or_init(|| Arc::new(Listed::new(&self.sets, self.name_index())))
     }
 
     /// Returns the reason why a name is unknown. Its set may still be connecting.
-    fn missing(&self, name: &ToolName) -> Found {
+    fn explain_missing(&self, name: &ToolName) -> Found {
         let prefix = set_prefix(name.as_str());
         let own = self.sets.iter().find(|set| Some(set.name.as_str()) == prefix);
         let suspects = own.map_or(self.sets.as_slice(), std::slice::from_ref);
@@ -670,7 +675,7 @@ impl Inventory {
 
 impl fmt::Debug for Toolbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.inventory().sets.iter().map(|set| &set.name)).finish()
+        f.debug_list().entries(self.lock_inventory().sets.iter().map(|set| &set.name)).finish()
     }
 }
 

@@ -54,15 +54,12 @@ const DRAIN: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandTool {
-    /// The name.
     pub name: ToolName,
-    /// The description for people and models.
     #[serde(default)]
     pub description: String,
     /// Sentences that people would say to ask for the tool.
     #[serde(default)]
     pub examples: Vec<String>,
-    /// The JSON Schema of the parameters.
     #[serde(default = "no_parameters")]
     pub parameters: Value,
     /// The effect of a second call. By default the HTTP method decides, and a command is `once`.
@@ -71,13 +68,10 @@ pub struct CommandTool {
     pub run: Option<Action>,
 }
 
-/// The action of a tool.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 pub enum Action {
-    /// A command on this machine.
     Command(Box<Run>),
-    /// A call of a server.
     Http(Box<HttpRun>),
 }
 
@@ -96,7 +90,9 @@ impl TryFrom<Map<String, Value>> for Action {
             });
         };
         if let Some(other) = written.keys().next() {
-            return Err(format!("unknown field `{other}` beside `http`: a tool runs one thing"));
+            return Err(format!(
+                "unknown field `{other}` beside `http`: a tool has either a command or `http`"
+            ));
         }
         let run = serde_json::from_value(http).map(Self::Http);
         run.map_err(|err| format!("`http`: {err}"))
@@ -146,25 +142,21 @@ impl Action {
         }
     }
 
-    /// Returns the first parameter in the action that is not in `known`.
     fn unknown_parameter(&self, known: Option<&Map<String, Value>>) -> Option<String> {
         let is_unknown = |name: &str| !known.is_some_and(|all| all.contains_key(name));
         match self {
             Self::Command(run) => {
                 run.command.parameters().find(|name| is_unknown(name)).map(str::to_owned)
             }
-            Self::Http(run) => run.parameters().into_iter().find(|name| is_unknown(name)),
+            Self::Http(run) => run.parameter_names().into_iter().find(|name| is_unknown(name)),
         }
     }
 }
 
-/// The command of a tool.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// The program and its arguments.
     pub command: Argv,
-    /// The working directory.
     pub cwd: Option<PathBuf>,
     /// The default working directory: the folder of the file that describes the tool.
     #[serde(skip)]
@@ -172,14 +164,12 @@ pub struct Run {
     /// Variables of Faber's environment that the command gets, too.
     #[serde(default)]
     pub pass: Vec<String>,
-    /// Additional environment variables.
     #[serde(default)]
     pub env: BTreeMap<String, Text>,
     /// The sandbox of the command. By default there is none.
     pub confine: Option<Confinement>,
 }
 
-/// Returns `false` if the `type` of a schema excludes objects.
 fn may_be_object(schema: &Value) -> bool {
     match schema.get("type") {
         Some(Value::String(one)) => one == "object",
@@ -219,7 +209,6 @@ impl CommandTool {
         }
     }
 
-    /// Returns the program if it is a path.
     pub(crate) fn program(&self) -> Option<PathBuf> {
         let Some(Action::Command(run)) = &self.run else { return None };
         let program = run.command.program();
@@ -235,8 +224,8 @@ impl CommandTool {
         program.check().map_err(|why| format!("`{}`: {why}", self.name))
     }
 
-    /// Builds the tool. Its output has at most `most` bytes. `launcher` starts confined commands. The
-    /// error says what is wrong in the configuration.
+    /// Builds the tool. Its output has at most `most` bytes. `launcher` starts confined commands.
+    /// The error says what is wrong in the configuration.
     pub(crate) fn into_tool(
         self,
         set: &ToolSetName,
@@ -271,24 +260,24 @@ impl CommandTool {
         {
             let what = if matches!(run, Action::Http(_)) { "HTTP call" } else { "command" };
             return Err(format!(
-                "the {what} of `{tool}` names `{{{{{parameter}}}}}`, which is none of its \
-                 parameters: add it to the properties in `parameters`"
+                "the {what} of `{tool}` names `{{{{{parameter}}}}}`, but the tool has no such \
+                 parameter: add it to the properties in `parameters`"
             ));
         }
         if self.confinement().is_some() && !launcher.can_confine() {
             return Err(format!(
-                "`{tool}` is to be confined, and this program cannot do that: let it name a `faber` \
-                 binary, or leave out `confine`"
+                "`{tool}` has `confine`, but this program cannot confine commands: let it name a \
+                 `faber` binary, or leave out `confine`"
             ));
         }
         check_cost(&self.parameters)
             .map_err(|why| format!("the `parameters` of `{tool}` are refused: {why}"))?;
         Schema::new(&self.parameters)
-            .map_err(|err| format!("the `parameters` of `{tool}` are no JSON Schema: {err}"))?;
+            .map_err(|err| format!("the `parameters` of `{tool}` are not a JSON Schema: {err}"))?;
         if !may_be_object(&self.parameters) {
             return Err(format!(
-                "the `parameters` of `{tool}` describe no object: say `type: object`, with a \
-                 property for each parameter"
+                "the `parameters` of `{tool}` do not describe an object: write `type: object`, \
+                 with a property for each parameter"
             ));
         }
         Ok(())
@@ -342,7 +331,7 @@ impl Tool for CommandRunner {
 fn stopped(program: &str, status: Option<ExitStatus>) -> ToolError {
     let how = status.map_or_else(|| "did not".to_owned(), describe_status);
     let message = format!(
-        "`{program}` was told to stop and {how}: whether it had done its work by then is not known"
+        "Faber told `{program}` to stop, and it {how}: it is unknown whether its work was done"
     );
     ToolError::new(ErrorCode::CANCELLED, message).with_unknown_outcome()
 }
@@ -350,7 +339,7 @@ fn stopped(program: &str, status: Option<ExitStatus>) -> ToolError {
 impl CommandRunner {
     fn not_callable(&self) -> ToolError {
         let name = &self.definition.name;
-        let message = format!("`{name}` has nothing to run: add `run` to its description");
+        let message = format!("`{name}` has no `run`: add it");
         ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry()
     }
 }
@@ -450,7 +439,7 @@ impl Running {
                 return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
             }
             Ended::Lost(err) => {
-                let message = format!("nobody knows how `{program}` ended: {err}");
+                let message = format!("it is unknown how `{program}` ended: {err}");
                 return Err(ToolError::failed(message).with_unknown_outcome());
             }
         };
@@ -507,7 +496,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_may_stand_beside_the_program() {
+    fn a_command_may_have_its_arguments_in_args() {
         let read =
             |run: Value| serde_json::from_value::<Action>(run).map_err(|err| err.to_string());
         let joined = read(json!({ "command": ["echo", "{{who}}", "-n"] })).unwrap();
@@ -545,9 +534,8 @@ mod tests {
         drop(running);
     }
 
-    /// Outputs must not show secrets that `pass` passes on.
     #[tokio::test]
-    async fn a_variable_that_is_a_secret_is_not_shown() {
+    async fn a_secret_in_a_passed_variable_is_redacted() {
         let run = json!({ "command": ["env"], "pass": ["CARGO_PKG_NAME", "CARGO_PKG_VERSION"] });
         let tool = serde_json::from_value::<CommandTool>(json!({ "name": "t", "run": run }));
         let secrets = ["CARGO_PKG_NAME", "CARGO_MANIFEST_DIR"].map(str::to_owned);

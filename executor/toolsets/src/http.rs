@@ -21,29 +21,21 @@ use toolbox::{Tool, ToolContext};
 
 use self::answer::{failure, output};
 pub use self::request::HttpRun;
-pub(crate) use self::request::{fixed, form, invalid};
+pub(crate) use self::request::{encode_form, invalid_parameters_error, resolve_headers};
 
 /// The header by which a server recognizes a repeated call.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// A method of HTTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Verb {
-    /// Reads a resource.
     #[default]
     Get,
-    /// Checks that a resource exists.
     Head,
-    /// Reads which methods are allowed.
     Options,
-    /// Creates or replaces a resource at an address that the caller chooses.
     Put,
-    /// Removes a resource.
     Delete,
-    /// Runs an action, such as creating a resource.
     Post,
-    /// Changes a part of a resource.
     Patch,
 }
 
@@ -125,7 +117,6 @@ impl Caller {
     }
 }
 
-/// A tool that is one HTTP call.
 #[derive(Debug)]
 pub(crate) struct HttpTool {
     definition: Arc<ToolDefinition>,
@@ -134,7 +125,6 @@ pub(crate) struct HttpTool {
 }
 
 impl HttpTool {
-    /// Builds the tool. Its responses have at most `most` bytes.
     pub(crate) fn new(definition: ToolDefinition, run: HttpRun, most: usize) -> Self {
         let caller = Caller::new(most, run.timeout_seconds);
         Self { definition: Arc::new(definition), run, caller }
@@ -149,7 +139,7 @@ impl Tool for HttpTool {
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         let mut seen = Redaction::default();
-        let asked = self.run.request(&parameters, &mut seen)?;
+        let asked = self.run.build_request(&parameters, &mut seen)?;
         let reply = self.caller.call(&self.definition, asked, &cx, &seen).await?;
         output(reply, self.definition.effect, self.caller.most, &seen)
     }

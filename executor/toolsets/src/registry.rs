@@ -41,36 +41,29 @@ pub use self::{activation::Switched, records::added_set};
 use crate::sources::{Documents, SetConfig, Source, Sources, documents::FIELD};
 
 /// Poll interval for changes by other nodes. A hint arrives earlier.
-const LOOK: Duration = Duration::from_secs(2);
-/// Minimal delay between two reads of the records. The delay grows with the duration of a read,
-/// because thousands of tools may be registered one after another.
-const GATHER: Duration = Duration::from_millis(100);
-const REST: u32 = 10;
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// Shortest pause between two reads of the records. The pause is [`PAUSE_FACTOR`] times the
+/// duration of the last read, because thousands of tools may be registered one after another.
+const MIN_READ_PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_FACTOR: u32 = 10;
 /// The revision before the first read.
-const NONE: u64 = u64::MAX;
-/// Limit of removed fields in a context's record that this node's configuration does not have.
-const REMOVED: usize = 1_000;
+const NO_REVISION: u64 = u64::MAX;
+/// Fields that a context's record may set to null although this node's configuration lacks them.
+const MAX_REMOVED_FIELDS: usize = 1_000;
 /// Attempts to change a context while other nodes change it.
-const TRIES: usize = 64;
+const MAX_CONTEXT_ATTEMPTS: usize = 64;
 
 /// The toolsets of this process. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Registry(Arc<Inner>);
 
-/// The parts from which a registry is made.
 #[derive(Debug)]
 pub struct Parts {
-    /// The sources of the sets.
     pub sources: Sources,
-    /// The toolbox that the registry updates.
     pub toolbox: Toolbox,
-    /// The store for changes.
     pub store: Arc<dyn Store>,
-    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// The sets of the configuration, in their order.
     pub configured: Vec<SetConfig>,
-    /// The contexts of the configuration.
     pub contexts: BTreeMap<String, Value>,
     /// The folder of relative paths in added sets and tools.
     pub base: PathBuf,
@@ -85,35 +78,29 @@ struct Inner {
     /// Held during a change until this node has applied it. Only changes by other nodes can come in
     /// between.
     applied: Mutex<Applied>,
-    /// The revision that was applied last, or [`NONE`].
+    /// The revision that was applied last, or [`NO_REVISION`].
     seen: AtomicU64,
 }
 
-/// The records that were applied last.
 #[derive(Debug, Default)]
 struct Applied {
     revision: Option<u64>,
     known: Known,
     wanted: Vec<Wanted>,
-    /// Sets whose condition does not hold.
     hidden: Vec<SetConfig>,
     read: Read,
     /// Complaints that are already logged.
     complaints: Vec<Complaint>,
 }
 
-/// An error of a change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
-    /// The name is taken.
     #[error("{what} called `{name}` exists already and was not changed: use another name")]
     Exists {
         /// The kind of the thing: a toolset or a tool.
         what: &'static str,
-        /// The name.
         name: String,
     },
-    /// The configuration of the set or the tool is invalid.
     #[error("{0}")]
     Invalid(String),
     /// The set or the tool uses a variable that is not in `access.secrets`.
@@ -122,28 +109,21 @@ pub enum RegistryError {
     )]
     Secret(String),
     /// The set or the tool was not added or registered.
-    #[error("`{name}` is not one that was added: {hint}")]
+    #[error("`{name}` cannot be removed: {hint}")]
     Elsewhere {
-        /// The name.
         name: String,
         /// The origin, and what to do.
         hint: String,
     },
-    /// A limit is reached.
-    #[error("there are {most} {what}, which is the most: remove some")]
-    Full {
-        /// The things that the limit counts.
-        what: &'static str,
-        /// The limit.
-        most: usize,
-    },
-    /// The condition of the set does not hold.
-    #[error("the toolset `{0}` is not there now, as its `condition` says: try again once it is")]
+    #[error("there are {most} {what}, which is the limit: remove some")]
+    Full { what: &'static str, most: usize },
+    #[error(
+        "the toolset `{0}` does not exist now, because its `condition` is false: try again when \
+         it is true"
+    )]
     Hidden(String),
-    /// Other nodes change the same context.
     #[error("{0}")]
     Busy(String),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -159,19 +139,17 @@ impl Registry {
     /// `ToolSet` only.
     pub fn new(parts: Parts) -> Self {
         let inner = Arc::new_cyclic(|registry: &Weak<Inner>| {
-            parts.toolbox.put(flow::flow());
-            parts.toolbox.put(activation::tool_set(registry.clone()));
-            Inner { parts, applied: Mutex::default(), seen: AtomicU64::new(NONE) }
+            parts.toolbox.put_set(flow::flow());
+            parts.toolbox.put_set(activation::tool_set(registry.clone()));
+            Inner { parts, applied: Mutex::default(), seen: AtomicU64::new(NO_REVISION) }
         });
         Self(inner)
     }
 
-    /// Returns the toolbox that the registry updates.
     pub fn toolbox(&self) -> &Toolbox {
         &self.0.parts.toolbox
     }
 
-    /// Returns the sources of the sets.
     pub fn sources(&self) -> &Sources {
         &self.0.parts.sources
     }
@@ -182,18 +160,18 @@ impl Registry {
         if self.0.seen.load(Ordering::Acquire) == revision {
             return Ok(());
         }
-        self.latest().await.map(drop)
+        self.lock_latest().await.map(drop)
     }
 
     /// Updates the toolbox, and returns which toolsets cannot be as requested on this node, with
     /// the reasons.
     pub async fn complaints(&self) -> Result<Vec<(String, String)>, StoreError> {
-        Ok(self.latest().await?.complaints.clone())
+        Ok(self.lock_latest().await?.complaints.clone())
     }
 
     /// Returns the toolsets whose commands lack their programs on this machine, with the reasons.
     pub async fn missing_programs(&self) -> Result<Vec<(ToolSetName, Vec<String>)>, StoreError> {
-        let applied = self.latest().await?;
+        let applied = self.lock_latest().await?;
         let missing = applied
             .wanted
             .iter()
@@ -202,10 +180,10 @@ impl Registry {
         Ok(missing.filter(|(_, reasons)| !reasons.is_empty()).collect())
     }
 
-    /// Returns the patterns of `effects` that fit no tool, with their toolsets. Omits toolsets whose
-    /// tools are unknown.
+    /// Returns the patterns of `effects` that fit no tool, with their toolsets. Omits toolsets
+    /// whose tools are unknown.
     pub async fn idle_effects(&self) -> Result<Vec<String>, StoreError> {
-        let applied = self.latest().await?;
+        let applied = self.lock_latest().await?;
         let mut idle = Vec::new();
         for Wanted { config, .. } in &applied.wanted {
             let set = self.toolbox().whole_set(&config.name);
@@ -216,25 +194,25 @@ impl Registry {
         Ok(idle)
     }
 
-    async fn latest(&self) -> Result<MutexGuard<'_, Applied>, StoreError> {
+    async fn lock_latest(&self) -> Result<MutexGuard<'_, Applied>, StoreError> {
         let mut applied = self.0.applied.lock().await;
-        self.renew(&mut applied).await?;
+        self.read_changes(&mut applied).await?;
         Ok(applied)
     }
 
-    async fn renew(&self, applied: &mut Applied) -> Result<(), StoreError> {
+    async fn read_changes(&self, applied: &mut Applied) -> Result<(), StoreError> {
         // The revision is read before the records. Changes in between are read again next time.
         let revision = self.0.parts.store.records_revision().await?;
         if applied.revision == Some(revision) {
             return Ok(());
         }
-        let known = records::read(&*self.0.parts.store, &self.0.parts.contexts).await?;
-        self.apply(applied, known);
-        self.note(applied, revision);
+        let known = records::read_records(&*self.0.parts.store, &self.0.parts.contexts).await?;
+        self.update_toolbox(applied, known);
+        self.set_revision(applied, revision);
         Ok(())
     }
 
-    fn note(&self, applied: &mut Applied, revision: u64) {
+    fn set_revision(&self, applied: &mut Applied, revision: u64) {
         applied.revision = Some(revision);
         self.0.seen.store(revision, Ordering::Release);
     }
@@ -243,14 +221,14 @@ impl Registry {
     pub async fn watch(self, stop: CancellationToken) {
         let mut hints = self.0.parts.store.hints().subscribe_records();
         loop {
-            let begun = Instant::now();
+            let started = Instant::now();
             if let Err(err) = self.sync().await {
                 tracing::warn!(%err, "cannot see whether toolsets have changed");
             }
-            let gather = (begun.elapsed() * REST).clamp(GATHER, LOOK);
+            let pause = (started.elapsed() * PAUSE_FACTOR).clamp(MIN_READ_PAUSE, POLL_INTERVAL);
             let next = async {
-                time::sleep(gather).await;
-                let _ = time::timeout(LOOK, hints.changed()).await;
+                time::sleep(pause).await;
+                let _ = time::timeout(POLL_INTERVAL, hints.changed()).await;
             };
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -266,7 +244,7 @@ impl Registry {
             .map_err(|err| RegistryError::Invalid(err.to_string()))?;
         self.check_secrets(set.variables())?;
         if let Some(condition) = &set.condition {
-            condition::parse(condition)
+            condition::check_syntax(condition)
                 .map_err(|why| RegistryError::Invalid(format!("`condition`: {why}")))?;
         }
         if let Source::Tools(tools) = set.clone().rooted(&self.0.parts.base).source
@@ -276,7 +254,7 @@ impl Registry {
         }
         let name = set.name.to_string();
         let exists = || RegistryError::Exists { what: "a toolset", name: name.clone() };
-        let mut applied = self.latest().await?;
+        let mut applied = self.lock_latest().await?;
         if applied.known.sets.len() >= limits::TOOL_SETS {
             return Err(RegistryError::Full { what: "toolsets", most: limits::TOOL_SETS });
         }
@@ -286,10 +264,14 @@ impl Registry {
             return Err(exists());
         }
         self.forget_switch(&applied, &name).await?;
-        if self.put(RecordKind::ToolSet, &name, written, WriteCondition::Exists).await?.is_none() {
+        if self
+            .put_record(RecordKind::ToolSet, &name, written, WriteCondition::Exists)
+            .await?
+            .is_none()
+        {
             return Err(exists());
         }
-        self.renew(&mut applied).await?;
+        self.read_changes(&mut applied).await?;
         let hidden = || ToolSet {
             description: set.description.clone(),
             is_active: false,
@@ -302,10 +284,10 @@ impl Registry {
     /// has the name.
     pub async fn remove_set(&self, name: &ToolSetName) -> Result<bool, RegistryError> {
         let store = &self.0.parts.store;
-        let mut applied = self.latest().await?;
+        let mut applied = self.lock_latest().await?;
         let elsewhere = |hint: String| RegistryError::Elsewhere { name: name.to_string(), hint };
         if self.is_configured(name) {
-            let hint = "remove it from the configuration, or switch it off";
+            let hint = "it is configured: remove it from the configuration, or deactivate it";
             return Err(elsewhere(hint.to_owned()));
         }
         let tools = applied.known.tools.iter().filter(|tool| tool.set == name.as_str());
@@ -316,12 +298,12 @@ impl Registry {
         }
         if !is_removed {
             return match self.toolbox().set(name) {
-                Some(_) => Err(elsewhere(whence(&applied, name))),
+                Some(_) => Err(elsewhere(describe_origin(&applied, name))),
                 None => Ok(false),
             };
         }
         self.forget_switch(&applied, name.as_str()).await?;
-        self.renew(&mut applied).await?;
+        self.read_changes(&mut applied).await?;
         Ok(true)
     }
 
@@ -348,8 +330,8 @@ impl Registry {
             let why = "the data of a context is an object, such as `{\"adminMode\": true}`";
             return Err(RegistryError::Invalid(why.to_owned()));
         }
-        for _ in 0..TRIES {
-            let mut applied = self.latest().await?;
+        for _ in 0..MAX_CONTEXT_ATTEMPTS {
+            let mut applied = self.lock_latest().await?;
             self.check_context(&applied, name, data)?;
             let before = self.0.parts.store.find_record(RecordKind::Context, name).await?;
             let (unless, at) =
@@ -359,20 +341,20 @@ impl Registry {
             let own = self.0.parts.contexts.get(name);
             patches::combine_patches(&mut patch, data, own);
             // Configurations of other nodes may have fields that this node's configuration lacks.
-            patches::prune_patch(&mut patch, own, REMOVED);
+            patches::prune_patch(&mut patch, own, MAX_REMOVED_FIELDS);
             let (kind, name, value) = (RecordKind::Context, name.to_owned(), Arc::new(patch));
             let record = Record { kind, name, value, at };
             if self.0.parts.store.put_record(&record, unless).await? {
                 let documents = Documents::set_of(&record.name).ok();
                 let had = documents.filter(|set| offers_documents(&applied, set));
-                self.renew(&mut applied).await?;
+                self.read_changes(&mut applied).await?;
                 if let Some(set) = had.filter(|set| !offers_documents(&applied, set)) {
                     self.forget_switch(&applied, set.as_str()).await?;
                 }
                 return Ok(());
             }
         }
-        let why = format!("others change the context `{name}` all the time: try again");
+        let why = format!("other callers keep changing the context `{name}`: try again");
         Err(RegistryError::Busy(why))
     }
 
@@ -387,14 +369,13 @@ impl Registry {
         &self,
         variables: impl IntoIterator<Item = &'a str>,
     ) -> Result<(), RegistryError> {
-        match merge::denied(variables, self.0.parts.secrets.as_ref()) {
+        match merge::find_denied(variables, self.0.parts.secrets.as_ref()) {
             Some(name) => Err(RegistryError::Secret(name.to_owned())),
             None => Ok(()),
         }
     }
 
-    /// Writes a record. Returns its time, or `None` if `unless` applies.
-    async fn put(
+    async fn put_record(
         &self,
         kind: RecordKind,
         name: &str,
@@ -407,7 +388,7 @@ impl Registry {
     }
 
     /// Updates the toolbox. Does not touch unchanged sets.
-    fn apply(&self, applied: &mut Applied, known: Known) {
+    fn update_toolbox(&self, applied: &mut Applied, known: Known) {
         let Parts { sources, toolbox, configured, base, secrets, .. } = &self.0.parts;
         let merge = Merge {
             configured,
@@ -422,7 +403,7 @@ impl Registry {
         {
             tracing::warn!(target: LOG_TARGET, %name, %why, "a toolset is not as it was asked for");
         }
-        for gone in applied.wanted.iter().filter(|set| !has(&wanted, &set.config.name)) {
+        for gone in applied.wanted.iter().filter(|set| !contains_set(&wanted, &set.config.name)) {
             sources.remove(&gone.config.name);
         }
         for Wanted { config, is_active } in &wanted {
@@ -443,10 +424,10 @@ impl Registry {
             .filter(|(name, _)| !Self::is_fixed(name))
             .collect();
         switches.extend(wanted.iter().map(|set| (set.config.name.clone(), set.is_active)));
-        toolbox.switch(&switches);
+        toolbox.switch_sets(&switches);
         let own = TOOL_SET.parse().expect("the name of the set is a literal");
         let order: Vec<_> = wanted.iter().map(|set| set.config.name.clone()).chain([own]).collect();
-        toolbox.arrange(&order);
+        toolbox.sort_sets(&order);
         applied.known = known;
         applied.wanted = wanted;
         applied.hidden = hidden;
@@ -454,7 +435,6 @@ impl Registry {
         applied.complaints = complaints;
     }
 
-    /// Checks a change of a context's data.
     fn check_context(
         &self,
         applied: &Applied,
@@ -488,20 +468,21 @@ fn offers_documents(applied: &Applied, name: &ToolSetName) -> bool {
 }
 
 /// Describes the origin of a set that was not configured or added, and what to do instead.
-fn whence(applied: &Applied, name: &ToolSetName) -> String {
+fn describe_origin(applied: &Applied, name: &ToolSetName) -> String {
     if Registry::is_fixed(name) {
-        return "it is a part of Faber and always there".to_owned();
+        return "it is part of Faber".to_owned();
     }
     let wanted = applied.wanted.iter().find(|set| set.config.name == *name);
     match wanted.and_then(|set| set.config.context.as_deref()) {
         Some(context) => format!(
-            "it has the documents of the context `{context}`: set its `{FIELD}` to null, or switch the set off"
+            "it has the documents of the context `{context}`: set its `{FIELD}` to null, or \
+             deactivate the toolset"
         ),
-        None => "this program brings it: switch it off".to_owned(),
+        None => "this program added it: deactivate it".to_owned(),
     }
 }
 
-fn has(wanted: &[Wanted], name: &ToolSetName) -> bool {
+fn contains_set(wanted: &[Wanted], name: &ToolSetName) -> bool {
     wanted.iter().any(|set| set.config.name == *name)
 }
 

@@ -55,7 +55,6 @@ pub struct Sources {
     stop: CancellationToken,
 }
 
-/// Sources that connect in tasks of their own.
 #[derive(Debug, Default)]
 struct Live {
     by_set: BTreeMap<ToolSetName, Connection>,
@@ -74,7 +73,6 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// Tools of the configuration, and why others are left out.
 #[derive(Debug, Default)]
 struct Made {
     tools: Vec<ReadyTool>,
@@ -97,11 +95,10 @@ impl Made {
 }
 
 impl Sources {
-    /// Makes an empty collection of sources. The tools' outputs have at most `output_bytes` bytes.
     pub fn new(toolbox: &Toolbox, output_bytes: usize) -> Self {
         let live: Arc<Mutex<Live>> = Arc::default();
         let weak = Arc::downgrade(&live);
-        toolbox.on_wanted(move |name| {
+        toolbox.set_reconnect(move |name| {
             let Some(live) = weak.upgrade() else { return false };
             let live = live.lock().unwrap_or_else(PoisonError::into_inner);
             live.by_set.get(name).is_some_and(|connection| (connection.reconnect)())
@@ -123,7 +120,6 @@ impl Sources {
         self
     }
 
-    /// Sets the store of the memory tools.
     #[must_use]
     pub fn with_store(mut self, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         self.needs.store = Some((store, clock));
@@ -152,13 +148,13 @@ impl Sources {
         let mut set = config.empty_set(SetStatus::Connecting);
         if let Source::Tools(tools) = &config.source {
             let made = self.commands(&config.name, config.with_effects(tools), &BTreeMap::new());
-            self.toolbox.put(made.within(set));
+            self.toolbox.put_set(made.within(set));
             return;
         }
         let SetConfig { name, source, effects, .. } = config;
         match source {
             Source::Mcp(server) => {
-                self.toolbox.put(set);
+                self.toolbox.put_set(set);
                 let toolbox = self.toolbox.clone();
                 let supervisor = Supervisor::new(name.clone(), server, toolbox, self.output_bytes)
                     .with_logins(self.logins.clone())
@@ -175,7 +171,7 @@ impl Sources {
                 let tools = documents::tools(&name, &documents, self.output_bytes);
                 set.status = SetStatus::Ready;
                 set.tools = tools.into_iter().map(ReadyTool::new).collect();
-                self.toolbox.put(set);
+                self.toolbox.put_set(set);
             }
             Source::Builtin(builtin) => {
                 match builtin.tools(&name, &self.needs) {
@@ -185,13 +181,13 @@ impl Sources {
                     }
                     Err(error) => set.status = SetStatus::Failed { error },
                 }
-                self.toolbox.put(set);
+                self.toolbox.put_set(set);
             }
         }
     }
 
-    /// Replaces the set `before` by `config`. Keeps unchanged tools, because a set may have thousands
-    /// of tools and each has a compiled schema.
+    /// Replaces the set `before` by `config`. Keeps unchanged tools, because a set may have
+    /// thousands of tools and each has a compiled schema.
     pub(crate) fn change(&self, config: SetConfig, before: &SetConfig) {
         let (Source::Tools(tools), Source::Tools(old)) = (&config.source, &before.source) else {
             return self.put(config);
@@ -206,13 +202,12 @@ impl Sources {
             .rev()
             .filter_map(|tool| Some((&tool.name, (tool, *by_name.get(&tool.name)?))));
         let made = self.commands(&config.name, config.with_effects(tools), &kept.collect());
-        self.toolbox.put(made.within(config.empty_set(SetStatus::Ready)));
+        self.toolbox.put_set(made.within(config.empty_set(SetStatus::Ready)));
     }
 
-    /// Registers a set and discovers its tools in a task.
     fn ask(&self, set: ToolSet, source: Box<dyn Offers>, effects: EffectRules) {
         let name = set.name.clone();
-        self.toolbox.put(set);
+        self.toolbox.put_set(set);
         let asker = Asker::new(name.clone(), source, self.toolbox.clone(), self.output_bytes)
             .with_effects(effects);
         let turn = asker.turn();
@@ -238,7 +233,7 @@ impl Sources {
     /// name.
     pub fn remove(&self, name: &ToolSetName) -> bool {
         self.let_go(name);
-        self.toolbox.remove(name)
+        self.toolbox.remove_set(name)
     }
 
     fn let_go(&self, name: &ToolSetName) {
@@ -258,13 +253,12 @@ impl Sources {
         while tasks.join_next().await.is_some() {}
     }
 
-    /// Returns the first mistake in the tools of a set.
     pub(crate) fn complaint(&self, set: &ToolSetName, tools: Vec<CommandTool>) -> Option<String> {
         self.commands(set, tools, &BTreeMap::new()).left_out.into_iter().next()
     }
 
-    /// Builds the tools of a set, except unchanged tools, which `kept` already has. Leaves out tools
-    /// with mistakes and tools whose name is taken.
+    /// Builds the tools of a set, except unchanged tools, which `kept` already has. Leaves out
+    /// tools with mistakes and tools whose name is taken.
     fn commands(
         &self,
         set: &ToolSetName,
@@ -320,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_read_as_they_are_configured() {
+    fn toolset_configurations_are_parsed() {
         let set = parse(json!({ "mcp": { "command": "faber", "args": ["blog-mcp"] } })).unwrap();
         assert!(set.active);
         let Source::Mcp(McpServer::Command(mcp)) = set.source else { panic!("an MCP server") };
@@ -338,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_explained() {
+    fn a_wrong_toolset_configuration_is_explained() {
         check(
             json!({}),
             expect![
@@ -390,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_cannot_be_made_takes_no_other_with_it() {
+    fn an_invalid_tool_does_not_prevent_others_of_its_set() {
         let toolbox = Toolbox::default();
         let sources = Sources::new(&toolbox, limits::OUTPUT_BYTES);
         let first = json!({ "name": "t", "description": "the first" });
@@ -422,23 +416,23 @@ mod tests {
     }
 
     #[test]
-    fn a_set_without_a_tool_that_can_be_made_has_failed() {
+    fn a_set_without_a_valid_tool_fails() {
         check_failed(
             json!([{ "name": "t", "run": { "command": ["echo", "{{nmae}}"] } }]),
             expect![
-                "the command of `t` names `{{nmae}}`, which is none of its parameters: add it to the properties in `parameters`"
+                "the command of `t` names `{{nmae}}`, but the tool has no such parameter: add it to the properties in `parameters`"
             ],
         );
         check_failed(
             json!([{ "name": "t", "parameters": { "type": "strnig" } }]),
             expect![[
-                r#"the `parameters` of `t` are no JSON Schema: "strnig" is not valid under any of the schemas listed in the 'anyOf' keyword"#
+                r#"the `parameters` of `t` are not a JSON Schema: "strnig" is not valid under any of the schemas listed in the 'anyOf' keyword"#
             ]],
         );
     }
 
     #[test]
-    fn paths_are_relative_to_the_file() {
+    fn paths_are_relative_to_the_configuration_file() {
         let base = Path::new("/etc/faber");
         let set = parse(json!({ "mcp": { "command": "./server", "cwd": "data" } })).unwrap();
         let Source::Mcp(McpServer::Command(mcp)) = set.rooted(base).source else {

@@ -15,7 +15,6 @@ enum Part {
 }
 
 impl Template {
-    /// Parses a text. Every text is a valid template.
     pub(crate) fn parse(mut text: &str) -> Self {
         let mut parts = Vec::new();
         let mut literal = String::new();

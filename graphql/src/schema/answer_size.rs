@@ -12,17 +12,17 @@ use async_graphql::{
 
 use super::nulls::path;
 
-/// What a name takes in an answer besides its letters.
+/// Bytes that a name takes in an answer, besides its letters.
 const QUOTES: usize = 4;
 
-/// How many bytes the answer to one operation has so far.
+/// Approximate size of the answer to one operation, as far as it exists.
 #[derive(Debug, Default)]
 pub(super) struct AnswerSize {
     most: usize,
     bytes: AtomicUsize,
-    /// Whether a mutation was begun.
+    /// `true` once a mutation has started.
     has_mutated: AtomicBool,
-    /// Where the answer became too large.
+    /// Path of the field with which the answer became too large.
     exceeded: Mutex<Option<Vec<PathSegment>>>,
 }
 
@@ -31,23 +31,23 @@ impl AnswerSize {
         Self { most, ..Self::default() }
     }
 
-    /// Begins the next answer: a subscription has many.
+    /// Starts the next answer, because a subscription has many.
     pub(super) fn begin(&self) {
         self.bytes.store(0, Ordering::Relaxed);
         *self.exceeded.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Returns an error where nothing more fits, so that no further field does its work.
+    /// Fails if the answer is full, so that no further field does its work.
     pub(super) fn check(&self) -> Result<(), ServerError> {
         if self.bytes.load(Ordering::Relaxed) > self.most { Err(self.error()) } else { Ok(()) }
     }
 
-    /// Notes that a mutation begins: what it does stays done, whatever becomes of the answer.
+    /// Records that a mutation starts. The error then says that its effect stays.
     pub(super) fn note_mutation(&self) {
         self.has_mutated.store(true, Ordering::Relaxed);
     }
 
-    /// Counts what a field returned. What is inside an object or a list has been counted.
+    /// Counts what a field returned. Contents of objects and lists are counted by their own fields.
     pub(super) fn add(
         &self,
         field: &Counted<'_>,
@@ -58,7 +58,8 @@ impl AnswerSize {
             _ => 2,
         };
         let name = if field.is_item { 0 } else { field.name.len() + QUOTES };
-        // `__typename` does not come here. The cost of the operation bounds how often it stands.
+        // The library does not report `__typename`. The cost of the operation limits how often it
+        // occurs.
         let added = own + name;
         let before = self.bytes.fetch_add(added, Ordering::Relaxed);
         if before.saturating_add(added) <= self.most {
@@ -69,7 +70,7 @@ impl AnswerSize {
         Err(self.error())
     }
 
-    /// Replaces an answer that became too large by what to do about it.
+    /// Replaces an answer that became too large by an error.
     pub(super) fn finish(&self, answer: Response) -> Response {
         let mut exceeded = self.exceeded.lock().unwrap_or_else(PoisonError::into_inner);
         match exceeded.take() {
@@ -93,7 +94,7 @@ impl AnswerSize {
     }
 }
 
-/// What is counted of a field.
+/// Field of an answer, as far as its size needs it.
 pub(super) struct Counted<'a> {
     at: &'a QueryPathNode<'a>,
     name: &'a str,
@@ -114,7 +115,7 @@ impl<'a> Counted<'a> {
     }
 }
 
-/// Returns about how many bytes a value has as JSON.
+/// Returns the approximate number of bytes of a value as JSON.
 fn bytes(value: &Value) -> usize {
     match value {
         Value::Null | Value::Boolean(_) => 5,

@@ -1,4 +1,4 @@
-//! Lists in parts, as the Relay specification has them.
+//! Pages of lists, as the Relay specification defines them.
 
 use std::str::FromStr;
 
@@ -10,17 +10,17 @@ use shared::store::{Cursor, Page};
 
 use super::error::{ApiResult, invalid};
 
-/// The most items of one part.
+/// Largest page.
 pub(super) const MOST: usize = 200;
-/// The items of one part where nobody says.
+/// Default page size.
 pub(super) const FIRST: i32 = 20;
-/// The newest items of a field that is not in parts, where nobody says.
+/// Default of `last`, for lists without pages.
 pub(super) const LAST: i32 = 50;
 
-/// A part of a list of things.
+/// Page of a list.
 pub(super) type Part<T> = Connection<String, T>;
 
-/// Reads which part of a list is asked for. `Id` is what a cursor's identifier must be.
+/// Parses `first` and `after`. `Id` is the type of the id in a cursor.
 pub(super) fn page<Id: FromStr>(first: Option<i32>, after: Option<&str>) -> ApiResult<Page> {
     let after = match after {
         Some(text) => Some(cursor::<Id>(text)?),
@@ -29,7 +29,7 @@ pub(super) fn page<Id: FromStr>(first: Option<i32>, after: Option<&str>) -> ApiR
     Ok(Page { first: count("first", first.unwrap_or(FIRST), MOST)?, after })
 }
 
-/// Reads how many of something are asked for.
+/// Checks that a page size is between 1 and `most`.
 pub(super) fn count(name: &str, asked: i32, most: usize) -> ApiResult<usize> {
     let within = usize::try_from(asked).ok().filter(|count| (1..=most).contains(count));
     within.ok_or_else(|| invalid(format!("`{name}` is {asked}; it must be 1 to {most}")))
@@ -43,7 +43,6 @@ fn cursor<Id: FromStr>(text: &str) -> ApiResult<Cursor> {
     })
 }
 
-/// Makes a part of a list.
 pub(super) fn part<T: OutputType>(
     page: &Page,
     items: impl IntoIterator<Item = (Cursor, T)>,
@@ -54,7 +53,6 @@ pub(super) fn part<T: OutputType>(
     part
 }
 
-/// Makes a part of a list with nothing in it.
 pub(super) fn nothing<T: OutputType>(page: &Page) -> Part<T> {
     part(page, [], false)
 }

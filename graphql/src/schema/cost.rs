@@ -1,9 +1,9 @@
-//! Computes what an operation costs before it runs.
+//! Computes the cost of an operation before it runs.
 //!
-//! A field costs one and what is asked for of it, a list that many times. Fields that take more work
-//! than that stand in [`TABLE`]. `__typename` and introspection cost as much as any other field.
-//! Fragments are counted once and then added wherever they are spread, so that fragments inside of
-//! fragments cannot make the count itself expensive.
+//! A field costs one plus the cost of its selection, and a list multiplies the cost of its
+//! selection. Expensive fields are in [`TABLE`]. `__typename` and introspection cost as much as any
+//! other field. The cost of a fragment is computed once and added wherever it is spread, so that
+//! nested fragments cannot make the computation itself expensive.
 
 use std::collections::BTreeMap;
 
@@ -19,21 +19,21 @@ use async_graphql::{
     },
 };
 
-/// What a field costs that is not cheap, besides what is asked for of it.
+/// Field with a cost above one, besides its selection.
 struct Expensive {
     field: &'static str,
     base: usize,
     items: Items,
 }
 
-/// How many items a field is expected to return.
+/// Number of items that a field is expected to return.
 #[derive(Clone, Copy, Debug)]
 enum Items {
-    /// As many as the arguments and the type say.
+    /// The number in the arguments, or else the expected number of the type.
     Asked,
-    /// So many, whatever is asked for.
+    /// A fixed number, whatever the arguments say.
     Expected(usize),
-    /// One for so many that are asked for: they are cheap.
+    /// One for this many that are requested, because the items are cheap.
     OneOf(usize),
 }
 
@@ -49,9 +49,9 @@ const fn part(field: &'static str, base: usize, divisor: usize) -> Expensive {
     Expensive { field, base, items: Items::OneOf(divisor) }
 }
 
-/// The fields that take more work than to return what is there.
+/// Expensive fields.
 const TABLE: [Expensive; 98] = [
-    // What is read from the store.
+    // Reads from the store.
     field("Query.request", 5),
     field("Query.plan", 5),
     field("Query.execution", 5),
@@ -66,20 +66,20 @@ const TABLE: [Expensive; 98] = [
     field("Execution.next", 5),
     field("Execution.replanning", 5),
     list("Execution.waitsFor", 5, 5),
-    // It looks at the newest thousand executions of the plan.
+    // Reads the 1000 newest executions of the plan.
     list("Execution.retries", 1_000, 5),
     list("Execution.repeatedCalls", 20, 5),
-    // It reads the executions of sub-plans.
+    // Reads child executions.
     list("Execution.undoCalls", 20, 5),
     field("Request.planningError", 10),
-    // It reads the head and the inbox; with `atSeq`, the log.
+    // Reads the head and the inbox, or with `atSeq` the log.
     field("Execution.findings", 20),
     field("Request.findings", 10),
     list("StepStatus.items", 1, 2),
     field("StepStatus.child", 5),
     part("Query.toolHistory", 5, 10),
     field("Query.toolUsage", 50),
-    // What compiles, draws or compares.
+    // Compiles, draws or compares.
     field("Query.validatePlan", 500),
     field("Plan.mermaid", 20),
     field("Plan.dot", 20),
@@ -92,7 +92,7 @@ const TABLE: [Expensive; 98] = [
     field("Query.tools", 20),
     field("Query.toolSchemas", 500),
     field("Query.parseToolCalls", 500),
-    // HYBRID takes some ten milliseconds, so a query may ask for about seventy selections.
+    // `HYBRID` takes about ten milliseconds, so a query may contain about seventy selections.
     field("Query.selectTools", 2_000),
     field("Query.toolCollisions", 5_000),
     field("Query.toolkit", 20),
@@ -101,12 +101,12 @@ const TABLE: [Expensive; 98] = [
     field("Query.recommendSubgraph", 100),
     field("Query.recommendToolsActions", 100),
     field("Query.toolFollowers", 20),
-    // What asks a model.
+    // Calls a model.
     field("Mutation.createPlanWithRequestId", 5_000),
     field("Mutation.run", 5_000),
     field("Mutation.runAgent", 5_000),
     field("Mutation.replanExecution", 5_000),
-    // What compiles and writes.
+    // Compiles and writes.
     field("Mutation.createPlan", 500),
     field("Mutation.revisePlan", 500),
     field("Mutation.executePlan", 200),
@@ -137,7 +137,7 @@ const TABLE: [Expensive; 98] = [
     field("Mutation.removeAction", 20),
     field("Mutation.disconnectTool", 20),
     field("Mutation.setScore", 20),
-    // What introspection has of each: about the average of this schema.
+    // Average numbers of this schema.
     field("Query.__schema", 20),
     field("Query.__type", 20),
     list("__Schema.types", 10, 100),
@@ -160,7 +160,7 @@ const TABLE: [Expensive; 98] = [
     field("Subscription.requestEvents", 50),
 ];
 
-/// The types that introspection has, and of which type their fields are.
+/// Fields of introspection, with the types that they return.
 const INTROSPECTION: [(&str, &str); 17] = [
     ("Query.__schema", "__Schema"),
     ("Query.__type", "__Type"),
@@ -181,13 +181,13 @@ const INTROSPECTION: [(&str, &str); 17] = [
     ("__Directive.args", "__InputValue"),
 ];
 
-/// Items of a list where nobody says how many.
+/// Expected items of a list without an argument for their number.
 const EXPECTED: usize = 10;
 
-/// The most items of a list that can be asked for, those that [`Items::OneOf`] divides aside.
+/// Largest number of items that counts. [`Items::OneOf`] divides before.
 const MOST: usize = 1_000;
 
-/// What each field of a schema costs.
+/// Costs of the fields of a schema.
 #[derive(Debug)]
 pub(super) struct Costs {
     fields: BTreeMap<String, FieldCost>,
@@ -195,24 +195,24 @@ pub(super) struct Costs {
 
 #[derive(Debug, Clone)]
 struct FieldCost {
-    /// The type of what it returns.
+    /// Name of the returned type, without lists.
     of: String,
     base: usize,
     items: Items,
-    /// The argument that says how many items there are, with its default.
+    /// Argument for the number of items, with its default.
     asked: Option<(String, usize)>,
 }
 
-/// What an operation costs.
+/// Cost of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cost {
     pub(super) total: usize,
-    /// The field that costs the most, and how much.
+    /// Most expensive root field, with its cost.
     pub(super) dearest: Option<(String, usize)>,
 }
 
 impl Costs {
-    /// Reads a schema in the schema definition language.
+    /// Reads the fields of a schema in the schema definition language.
     pub(super) fn new(sdl: &str) -> Self {
         let mut fields = BTreeMap::new();
         let definitions =
@@ -242,7 +242,8 @@ impl Costs {
         Self { fields }
     }
 
-    /// Computes what an operation costs: the named one, or else the dearest of the document.
+    /// Computes the cost of the named operation. Without a name, computes the cost of the most
+    /// expensive operation of the document.
     pub(super) fn of(
         &self,
         document: &ExecutableDocument,
@@ -278,7 +279,7 @@ impl FieldCost {
             let default = default.and_then(|n| usize::try_from(n).ok()).unwrap_or(EXPECTED);
             (argument.node.name.node.to_string(), default)
         });
-        // The items of a part are counted where the part is asked for.
+        // The field that returns the connection has counted its items already.
         let is_list = is_list && !parent.ends_with("Connection");
         let items = match &asked {
             Some(_) => Items::Asked,
@@ -288,7 +289,7 @@ impl FieldCost {
     }
 }
 
-/// Returns the name of a type without lists, and whether it is one.
+/// Returns the name of a type without lists, and `true` if the type is a list.
 fn named(ty: &Type) -> (String, bool) {
     match &ty.base {
         BaseType::Named(name) => (name.to_string(), false),
@@ -296,13 +297,13 @@ fn named(ty: &Type) -> (String, bool) {
     }
 }
 
-/// The count of one operation.
+/// Computes the cost of one operation.
 struct Count<'a> {
     costs: &'a Costs,
     document: &'a ExecutableDocument,
     operation: &'a OperationDefinition,
     variables: &'a Variables,
-    /// What fragments cost that were counted; nothing while one is being counted.
+    /// Costs of fragments. A fragment that is being computed has 0, so that a cycle ends.
     fragments: BTreeMap<&'a str, usize>,
 }
 
@@ -351,7 +352,7 @@ impl<'a> Count<'a> {
             return *cost;
         }
         let Some(fragment) = self.document.fragments.get(name) else { return 1 };
-        // A fragment inside of itself is refused later.
+        // Validation rejects a fragment that contains itself.
         self.fragments.insert(name, 0);
         let on = fragment.node.type_condition.node.on.node.as_str();
         let cost = self.set(on, &fragment.node.selection_set.node);
@@ -374,7 +375,7 @@ impl<'a> Count<'a> {
         known.base.saturating_add(items.saturating_mul(inside))
     }
 
-    /// Returns how many items a field is asked for.
+    /// Returns the number of items that the arguments ask for.
     fn asked(&self, cost: &FieldCost, field: &Field) -> usize {
         let Some((argument, default)) = &cost.asked else { return 1 };
         let Some(given) = field.get_argument(argument) else { return *default };
@@ -384,7 +385,7 @@ impl<'a> Count<'a> {
             Ok(Value::Number(number)) => {
                 number.as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or(1)
             }
-            // The field itself refuses it.
+            // The field itself rejects the value.
             Ok(_) => 1,
         }
     }
@@ -422,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_cost_what_they_take() {
+    fn the_cost_of_a_query_counts_fields_and_list_sizes() {
         for (query, expected) in [
             ("{ __typename }", 1),
             ("{ a: __typename b: __typename }", 2),
@@ -447,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_inside_of_fragments_are_counted_at_once() {
+    fn nested_fragments_are_counted_in_linear_time() {
         let fragment =
             |n: usize| format!("fragment f{n} on Query {{ ...f{} ...f{} }} ", n + 1, n + 1);
         let fragments: String = (0..60).map(fragment).collect();
@@ -456,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_page_asks_for_is_allowed() {
+    fn the_queries_of_the_page_are_within_the_limit() {
         let document =
             parse_query(include_str!("../../../web/src/api/operations.graphql")).unwrap();
         let costs = Costs::new(&sdl());
@@ -472,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn every_expensive_field_is_there() {
+    fn every_expensive_field_exists_in_the_schema() {
         let costs = Costs::new(&sdl());
         for Expensive { field, .. } in TABLE {
             assert!(costs.fields.contains_key(field), "`{field}` is not in the schema");

@@ -1,4 +1,4 @@
-//! Plans as pictures: Mermaid and DOT.
+//! Drawings of plans in Mermaid and DOT.
 
 use std::fmt::Write;
 
@@ -7,7 +7,8 @@ use shared::plan::{Plan, ToolExecution};
 
 use super::layout::Graph;
 
-/// Draws a plan as a Mermaid flowchart. Nodes are numbered, so that no name can be mistaken.
+/// Draws a plan as a Mermaid flowchart. Nodes have numbers as ids, so that no step id needs
+/// escaping.
 pub(super) fn mermaid(plan: &Plan) -> String {
     let mut text = String::from("flowchart TD\n");
     for (at, step) in plan.steps().iter().enumerate() {
@@ -20,7 +21,6 @@ pub(super) fn mermaid(plan: &Plan) -> String {
     text
 }
 
-/// Draws a plan as a graph for Graphviz.
 pub(super) fn dot(plan: &Plan) -> String {
     let mut text = String::from("digraph plan {\n    rankdir=TB;\n    node [shape=box];\n");
     for (at, step) in plan.steps().iter().enumerate() {
@@ -34,7 +34,6 @@ pub(super) fn dot(plan: &Plan) -> String {
     text
 }
 
-/// Returns a plan's steps and what depends on what.
 pub(super) fn graph(plan: &Plan) -> Graph {
     let steps = plan.steps().iter();
     let edges = steps.clone().enumerate();
@@ -43,7 +42,7 @@ pub(super) fn graph(plan: &Plan) -> Graph {
     Graph { edges: edges.collect(), names: steps.map(|step| step.id.to_string()).collect() }
 }
 
-/// Names a step, and its tool where that is called otherwise.
+/// Labels a step with its id, and with its tool if the names differ.
 fn label(step: &ToolExecution, newline: &str, escaped: impl Fn(&str) -> String) -> String {
     let (id, tool) = (step.id.as_str(), step.tool.as_str());
     if id == tool {
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_tool_is_called_the_picture_is_well_formed() {
+    fn a_drawing_is_well_formed_for_any_tool_name() {
         expect![[r#"
             flowchart TD
                 s0["createAuthor<br/>blog.createAuthor"]

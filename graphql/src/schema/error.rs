@@ -1,23 +1,20 @@
-//! Errors as the API reports them: a code, a sentence, and what helps.
+//! Errors as the API returns them: a code, a message, and details for some codes.
 
 use async_graphql::{Error, ErrorExtensionValues, Value};
+use engine::EngineError;
 use serde::Serialize;
 
-use crate::engine::EngineError;
-
-/// What a reference is drawn from: no letters that look like digits.
+/// Alphabet of references, without letters that look like digits.
 const REFERENCE: [char; 32] = [
     'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'j', 'k', 'm', 'n', 'p', 'q', 'r', 's', 't', 'u', 'v',
     'w', 'x', 'y', 'z', '2', '3', '4', '5', '6', '7', '8', '9', '1',
 ];
-/// How long it is.
 const REFERENCE_LEN: usize = 12;
 
-/// An error of the engine on its way to the client.
+/// Error of the engine on its way to the client.
 #[derive(Clone, Debug)]
 pub(super) struct ApiError(EngineError);
 
-/// What a resolver gives.
 pub(super) type ApiResult<T> = Result<T, ApiError>;
 
 impl<E: Into<EngineError>> From<E> for ApiError {
@@ -48,7 +45,8 @@ impl From<ApiError> for Error {
     }
 }
 
-/// Tells the log what happened, and the client only where in the log.
+/// Logs an internal error. The client gets only a reference to the log, because details may be
+/// secret.
 fn internal(err: &EngineError, mut extensions: ErrorExtensionValues) -> Error {
     let reference = nanoid::nanoid!(REFERENCE_LEN, &REFERENCE);
     tracing::error!(%reference, %err, "internal error");
@@ -61,17 +59,14 @@ fn json(value: &impl Serialize) -> Value {
     async_graphql::to_value(value).unwrap_or_default()
 }
 
-/// Says that an argument could not be right.
 pub(super) fn invalid(why: impl Into<String>) -> ApiError {
     ApiError(EngineError::InvalidArgument(why.into()))
 }
 
-/// Says that something is more than there may be.
 pub(super) fn exceeded(why: impl Into<String>) -> ApiError {
     ApiError(EngineError::LimitExceeded(why.into()))
 }
 
-/// Says that nothing has an identifier.
 pub(super) fn not_found(what: &str, id: &str) -> ApiError {
     let id: String = id.chars().take(64).collect();
     ApiError(EngineError::not_found(what, id))
@@ -89,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_inside_stays_inside() {
+    fn an_internal_error_shows_only_a_reference() {
         let (message, extensions) = told(StoreError::corrupt("exec_1", "a secret").into());
         assert_eq!(extensions.get("code"), Some(&Value::from("INTERNAL")));
         let Some(Value::String(reference)) = extensions.get("reference") else {
@@ -101,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn planning_errors_name_their_request() {
+    fn planning_errors_have_the_id_of_their_request() {
         let request = Some("req_1_aaaaaaaaa".parse().unwrap());
         let (message, nearest) = ("m".to_owned(), vec!["t".to_owned()]);
         let (_, extensions) = told(EngineError::NoPlanFound { message, nearest, request });

@@ -1,4 +1,4 @@
-//! Events as the API tells them.
+//! Events of executions as the API returns them.
 
 use async_graphql::{ID, Object};
 use serde_json::{Map, Value, json};
@@ -15,7 +15,6 @@ use shared::{
 
 use super::scalar::{DateTime, int, written};
 
-/// Something that happened to an execution.
 pub(super) struct ExecutionEvent {
     execution: ExecutionId,
     recorded: RecordedEvent,
@@ -27,44 +26,48 @@ impl ExecutionEvent {
     }
 }
 
-/// Something that happened to an execution. Events never change and never go away.
+/// Event of an execution. Events never change.
 #[Object]
 impl ExecutionEvent {
-    /// Its place in the execution: 1, 2, 3, …
+    /// Sequence number of the event in its execution: 1, 2, 3, …
     async fn seq(&self) -> i64 {
         int(self.recorded.seq.0)
     }
 
-    /// When, by the clock of the machine that recorded it.
+    /// Time of the event, by the clock of the machine that recorded it.
     async fn at(&self) -> DateTime {
         self.recorded.at.into()
     }
 
-    /// The execution that it happened to.
+    /// Id of the execution, `exec_…`.
     async fn execution_id(&self) -> ID {
         ID(self.execution.to_string())
     }
 
-    /// What kind of thing: `created`, `claimed`, `step_started`, `step_succeeded`, …, `finished`.
+    /// Type of the event, such as `created`, `claimed`, `step_started`, `step_succeeded` or
+    /// `finished`.
     #[graphql(name = "type")]
     async fn kind(&self) -> &'static str {
         self.recorded.event.kind()
     }
 
-    /// The step that it is about, if it is about one.
+    /// Id of the step. Null if the event is not about a step.
     async fn step_id(&self) -> Option<&str> {
         self.recorded.event.step().map(shared::id::StepId::as_str)
     }
 
-    /// The attempt that it is about, if it is about one.
+    /// Number of the attempt, from 1. Null if the event is not about an attempt.
     async fn attempt(&self) -> Option<u32> {
         self.recorded.event.attempt().map(shared::id::Attempt::get)
     }
 
-    /// What it records: parameters as rendered, output, error, …
+    /// Content of the event, such as parameters, output or error. Its form depends on the type.
     async fn data(
         &self,
-        #[graphql(desc = "Of values that are larger, only how large: `{\"$omitted\": bytes}`.")]
+        #[graphql(
+            desc = "Replaces each input, output, payload and set of parameters above this number \
+                    of bytes by `{\"$omitted\": bytes}`. Default: no limit."
+        )]
         max_bytes: Option<i32>,
     ) -> Value {
         let mut data = data(&self.recorded.event);
@@ -75,8 +78,8 @@ impl ExecutionEvent {
     }
 }
 
-/// Leaves out what people put into an event and is larger than this, so that whoever shows many
-/// events need not hold all outputs.
+/// Replaces large values of users by their size, so that a client that shows many events need not
+/// hold all outputs.
 fn omit(data: &mut Value, most: usize) {
     let Value::Object(fields) = data else { return };
     for (name, value) in fields {
@@ -97,7 +100,7 @@ fn omit_one(value: &mut Value, most: usize) {
     }
 }
 
-/// Returns what an event records, besides its kind, its step and its attempt.
+/// Returns the content of an event, without its type, step and attempt.
 pub(super) fn data(event: &Event) -> Value {
     let mut data = details(event);
     if let (Value::Object(fields), Some(index)) = (&mut data, event.part().item) {
@@ -257,7 +260,6 @@ fn of_error(ToolError { code, message, retryable, .. }: &ToolError) -> Value {
     json!({ "code": code, "message": message, "retryable": retryable })
 }
 
-/// Returns the word for why a step did not run.
 pub(super) fn skipped(reason: SkipReason) -> &'static str {
     match reason {
         SkipReason::Dependency => "dependency",
@@ -267,7 +269,6 @@ pub(super) fn skipped(reason: SkipReason) -> &'static str {
     }
 }
 
-/// Returns the state in which an execution ended.
 pub(super) fn ended(outcome: Outcome) -> ExecutionState {
     match outcome {
         Outcome::Completed => ExecutionState::Completed,
@@ -281,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_command_said_stands_beside_its_output() {
+    fn the_stderr_of_an_old_event_appears_beside_its_output() {
         let event = json!({
             "type": "step_succeeded", "step": "a", "attempt": 1, "output": 2, "stderr": "old",
         });
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_large_is_left_out_and_its_size_stays() {
+    fn large_event_data_is_replaced_by_its_size() {
         let long = "x".repeat(100);
         let mut data = json!({
             "output": { "text": long, "n": 1 },

@@ -1,8 +1,9 @@
-//! Executions as their logs have them.
+//! Executions, computed from their logs.
 
 use std::sync::Arc;
 
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
+use engine::{Engine, EventBudget, MAX_FINDINGS};
 use serde_json::Value;
 use shared::{
     execution::{self, Execution as State},
@@ -22,65 +23,64 @@ use super::{
     step::{StepError, StepStatus},
     waits::Wait,
 };
-use crate::engine::{self, Engine, EventBudget, MAX_FINDINGS};
 
-/// The most events that one field returns.
+/// Largest page of `events`.
 const EVENTS: usize = 10_000;
-/// The findings where nobody says how many: all that there may be.
+/// Default of `first` for `findings`. Equals the maximum.
 const FINDINGS: i32 = 100;
 
-/// Where an execution is in its life.
+/// State of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "execution::ExecutionState")]
 pub(super) enum ExecutionState {
-    /// Nobody has begun.
+    /// Created, and not yet started: no worker has claimed it, or `startAt` lies ahead.
     Pending,
-    /// Steps run, or are about to.
+    /// Started: steps run, or a worker can continue the execution.
     InProgress,
-    /// Somebody paused it.
+    /// Paused by `pauseExecution`. Starts no further step until `resumeExecution`.
     Paused,
-    /// Nothing runs: only a person, a signal or a retry's time can go on.
+    /// Started, but no step runs. Waits for a person, a signal, or the time of a retry.
     Waiting,
-    /// It did not end well, and what was done is undone.
+    /// Failed or cancelled. The calls that undo its successful steps are being made.
     Compensating,
-    /// It ended well.
+    /// Finished successfully. The plan allowed every failure of a step.
     Completed,
-    /// It ended badly.
+    /// Finished with an error. See `executionResults.errors`.
     Failed,
-    /// It was stopped.
+    /// Finished after a cancellation.
     Cancelled,
 }
 
-/// One step at a time, or whatever is ready.
+/// Order in which steps run. Both modes give the same outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "execution::ExecutionMode")]
 pub(super) enum ExecutionMode {
-    /// One step at a time, in `executionOrder`.
+    /// Runs one step at a time, in `executionOrder`.
     Sequential,
-    /// Whatever is ready, at most `maxParallel` steps at once.
+    /// Runs every step that is ready, at most `maxParallel` at the same time.
     Parallel,
 }
 
-/// How far the planning of what goes on is.
+/// Progress of an automatic replan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "engine::Stage")]
 pub(super) enum ReplanningState {
-    /// A model plans, or will.
+    /// A model is writing the next version of the plan, or will write it.
     Pending,
-    /// What goes on has begun: `next`.
+    /// The next execution exists. See `next`.
     Begun,
-    /// Nothing goes on by itself.
+    /// There will be no automatic replan. See `givenUp`.
     GivenUp,
 }
 
-/// How far a model is that plans by itself how to go on.
+/// Automatic replan of a finished execution.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct Replanning {
-    /// How far it is.
+    /// Progress of the replan.
     state: ReplanningState,
-    /// Why it is planned anew.
+    /// Reason for the replan.
     reason: String,
-    /// Why it was given up.
+    /// Reason why Faber gave up. Null unless `state` is `GIVEN_UP`.
     given_up: Option<String>,
 }
 
@@ -90,7 +90,6 @@ impl From<engine::Replanning> for Replanning {
     }
 }
 
-/// One run of a plan, as of some event.
 #[derive(Clone)]
 pub(super) struct Execution(pub(super) Arc<State>);
 
@@ -109,130 +108,133 @@ impl Execution {
     }
 }
 
-/// One run of a plan. Everything here is computed from its events.
+/// One run of a plan. Its state is computed from its event log.
 #[Object]
 impl Execution {
-    /// The identifier, `exec_…`.
+    /// Id of the execution, `exec_…`.
     async fn execution_id(&self) -> ID {
         ID(self.0.id().to_string())
     }
 
-    /// The request that it belongs to, `req_…`.
+    /// Id of the request that the execution belongs to, `req_…`.
     async fn request_id(&self) -> ID {
         ID(self.0.request().to_string())
     }
 
-    /// The request that it belongs to.
+    /// Request that the execution belongs to.
     async fn request(&self, ctx: &Context<'_>) -> Result<Option<Request>> {
         let request = ctx.data::<Loaders>()?.request(self.0.request()).await?;
         Ok(request.map(Request))
     }
 
-    /// The plan that it runs, `plan_…`.
+    /// Id of the plan that the execution runs, `plan_…`.
     async fn plan_id(&self) -> ID {
         ID(self.0.plan().id().to_string())
     }
 
-    /// The plan that it runs.
+    /// Plan that the execution runs.
     async fn plan(&self) -> Plan {
         Plan(Arc::clone(self.0.plan()))
     }
 
-    /// Where it is in its life.
+    /// State of the execution.
     async fn state(&self) -> ExecutionState {
         self.0.state().into()
     }
 
-    /// One step at a time, or whatever is ready.
+    /// Order in which steps run.
     async fn mode(&self) -> ExecutionMode {
         self.0.options().mode.into()
     }
 
-    /// Higher goes first where workers have a choice.
+    /// Priority. Workers claim executions with a higher priority first.
     async fn priority(&self) -> i32 {
         self.0.options().priority
     }
 
-    /// The moment before which no step starts.
+    /// Earliest time at which a step may start. Null if the execution starts at once.
     async fn start_at(&self) -> Option<DateTime> {
         self.0.options().start_at.map(DateTime)
     }
 
-    /// When its time is up. Null where it has no limit or has not started.
+    /// Time at which the execution fails unless it has finished. Null without `deadlineMs`, and
+    /// before the start.
     async fn deadline(&self) -> Option<DateTime> {
         self.0.deadline().map(DateTime)
     }
 
-    /// When it was asked for.
+    /// Time of creation.
     async fn created_at(&self) -> DateTime {
         self.0.created_at().into()
     }
 
-    /// When a worker first took it.
+    /// Time at which a worker first claimed the execution. Null before that, and before `startAt`.
     async fn started_at(&self) -> Option<DateTime> {
         self.0.started_at().map(DateTime)
     }
 
-    /// When it ended.
+    /// Time at which the execution finished. Null before that.
     async fn finished_at(&self) -> Option<DateTime> {
         self.0.finished_at().map(DateTime)
     }
 
-    /// The machine that has it, or had it last.
+    /// Name of the machine whose worker claimed the execution last. Null before the first claim.
     async fn node(&self) -> Option<&str> {
         self.0.owner().map(|owner| &*owner.node)
     }
 
-    /// The `seq` of the last event that this is computed from: subscribe behind it to miss
-    /// nothing.
+    /// Sequence number of the last event that this state includes. Pass it as `afterSeq` to
+    /// `executionEvents` to miss no event.
     async fn seq(&self) -> i64 {
         int(self.0.seq().0)
     }
 
-    /// What the plan is given: `{{input.x}}`.
+    /// Input of the execution. Templates read it as `{{input.x}}`. Null without input.
     async fn input(&self) -> Option<&Value> {
         Some(&*self.0.options().input).filter(|input| !input.is_null())
     }
 
-    /// Whether everything was checked and nothing called.
+    /// True if the execution only checks the plan and calls no tool.
     async fn dry_run(&self) -> bool {
         self.0.options().dry_run
     }
 
-    /// Whether what succeeded is undone where it does not end well.
+    /// True if Faber undoes successful steps when the execution fails or is cancelled.
     async fn compensate_on_failure(&self) -> bool {
         self.0.options().compensate_on_failure
     }
 
-    /// The execution that has it as a step, `exec_…`. Null where it stands for itself.
+    /// Id of the parent, `exec_…`: the execution that started this one for a step. Null for an
+    /// execution without a parent.
     async fn parent_execution_id(&self) -> Option<ID> {
         self.0.parent().map(|parent| ID(parent.execution.to_string()))
     }
 
-    /// The execution that has it as a step.
+    /// Parent of the execution. Null without a parent.
     async fn parent(&self, ctx: &Context<'_>) -> Result<Option<Self>> {
         let Some(parent) = self.0.parent() else { return Ok(None) };
         Ok(ctx.data::<Loaders>()?.execution(parent.execution).await?.map(Self))
     }
 
-    /// The step of that execution that it is.
+    /// Id of the parent's step that started this execution. Null without a parent.
     async fn parent_step_id(&self) -> Option<&str> {
         self.0.parent().map(|parent| parent.step.as_str())
     }
 
-    /// The item of that step's `forEach` that it is, from 0.
+    /// Index of the item in that step's `forEach` list, from 0. Null without a parent, or if the
+    /// step has no list.
     async fn parent_index(&self) -> Option<u32> {
         self.0.parent()?.part.item
     }
 
-    /// The execution that it does again or goes on after, `exec_…`: `retryExecution` or
-    /// `replanExecution` made it, or it was planned anew by itself.
+    /// Id of the execution that this one retries or continues, `exec_…`. Set by `retryExecution`,
+    /// `replanExecution` and automatic replans.
     async fn retry_of(&self) -> Option<ID> {
         self.0.retry_of().map(|id| ID(id.to_string()))
     }
 
-    /// The executions that `retryExecution` or `replanExecution` made of it, oldest first: among the
-    /// 1000 newest of its plan.
+    /// Executions whose `retryOf` is this one, oldest first. Only the 1000 newest executions of the
+    /// plan are searched.
     async fn retries(&self, ctx: &Context<'_>) -> Result<Vec<Self>> {
         let retries = ctx
             .data::<Engine>()?
@@ -245,14 +247,16 @@ impl Execution {
         Ok(executions.into_iter().map(Self).collect())
     }
 
-    /// The calls of tools with the effect `ONCE` that were made, or may have been, and that a retry
-    /// would make again. A call that was compensated does not count.
+    /// Calls of `ONCE` tools that a retry would make again: calls that succeeded, and calls with an
+    /// unknown outcome. Compensated calls are not listed.
     async fn repeated_calls(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "How much the retry would do.", default_with = "RetryMode::All")]
-        mode: RetryMode,
-        #[graphql(desc = "The step to begin with, for `FROM_STEP`.")] from_step: Option<String>,
+        #[graphql(desc = "Steps to run again.", default_with = "RetryMode::All")] mode: RetryMode,
+        #[graphql(
+            desc = "Id of the first step to run again. Only for `FROM_STEP`, which needs it."
+        )]
+        from_step: Option<String>,
     ) -> Result<Vec<RepeatedCall>> {
         let scope = retry::scope(Some(mode), from_step.as_deref())?;
         let calls = ctx.data::<Engine>()?.executions.reader.repeated_calls(&self.0, scope).await;
@@ -260,22 +264,23 @@ impl Execution {
         Ok(calls.into_iter().map(RepeatedCall::from).collect())
     }
 
-    /// The calls that undo it if it is cancelled now, the first one first, also in executions of
-    /// its sub-plans. Empty if it does not compensate, or has ended.
+    /// Calls that would undo the execution if it were cancelled now, in the order in which Faber
+    /// makes them. Includes child executions. Empty if the execution does not compensate, or has
+    /// finished.
     async fn undo_calls(&self, ctx: &Context<'_>) -> Result<Vec<UndoCall>> {
         let calls = ctx.data::<Engine>()?.executions.reader.undo_calls(&self.0).await;
         Ok(calls.map_err(ApiError::from)?.into_iter().map(UndoCall::from).collect())
     }
 
-    /// The execution that goes on after it with the next version of its plan: it was planned anew, by
-    /// itself or because somebody asked.
+    /// Execution that continues this one with the next version of the plan, after a replan. Null
+    /// without a replan.
     async fn next(&self, ctx: &Context<'_>) -> Result<Option<Self>> {
         let next =
             ctx.data::<Engine>()?.executions.reader.next(&self.0).await.map_err(ApiError::from)?;
         Ok(next.map(Self))
     }
 
-    /// How far a model is that plans by itself how to go on. Null where nothing is to be planned.
+    /// Automatic replan of this execution. Null if there is none.
     async fn replanning(&self, ctx: &Context<'_>) -> Result<Option<Replanning>> {
         let found = ctx
             .data::<Engine>()?
@@ -287,23 +292,27 @@ impl Execution {
         Ok(found.map(Replanning::from))
     }
 
-    /// Why it does not go on by itself now: which step waits for whose consent, for which signal,
-    /// until when, for which execution, behind which limit. Empty for one that is over.
+    /// Reasons why the execution is not progressing now, such as an approval, a signal or a limit.
+    /// Empty if it is progressing or has finished.
     async fn waits_for(&self, ctx: &Context<'_>) -> Result<Vec<Wait>> {
         let found = self.find(ctx, MAX_FINDINGS).await?;
         Ok(found.into_iter().filter_map(Wait::of).collect())
     }
 
-    /// What happened, why, and what helps: the most severe first, then by time. At most 100.
+    /// Findings about the execution: what happened, why, and what helps. The most severe come
+    /// first, then the earliest.
     async fn findings(
         &self,
         ctx: &Context<'_>,
         #[graphql(
-            desc = "Only what the log said when it ended with this event. Without it, what \
-                          this node knows besides counts, too: workers, commands, limits, tools."
+            desc = "Returns only what the log said when it ended with the event of this `seq`. \
+                    Without it, the findings also depend on workers, pending commands, limits on \
+                    calls and toolsets."
         )]
         at_seq: Option<i64>,
-        #[graphql(desc = "At most so many, 1 to 100.")] first: Option<i32>,
+        #[graphql(desc = "Maximum number of findings, from 1 to 100. Default: 100.")] first: Option<
+            i32,
+        >,
     ) -> Result<Vec<Finding>> {
         let most = count("first", first.unwrap_or(FINDINGS), MAX_FINDINGS)?;
         let Some(at) = at_seq else {
@@ -317,63 +326,65 @@ impl Execution {
         Ok(found.map_err(ApiError::from)?.into_iter().map(Finding::from).collect())
     }
 
-    /// How many steps there are.
+    /// Number of steps.
     async fn total(&self) -> i64 {
         int(self.0.count_steps().total)
     }
 
-    /// How many steps succeeded, those included that were undone afterwards.
+    /// Number of steps that succeeded, including steps that were compensated later.
     async fn successful(&self) -> i64 {
         int(self.0.count_steps().successful)
     }
 
-    /// How many steps failed.
+    /// Number of steps that failed.
     async fn failed(&self) -> i64 {
         int(self.0.count_steps().failed)
     }
 
-    /// How many steps did not run: another failed, or their condition did not hold.
+    /// Number of steps that were skipped. See `StepStatus.skipReason`.
     async fn skipped(&self) -> i64 {
         int(self.0.count_steps().skipped)
     }
 
-    /// How many steps were stopped, or did not run because the execution was.
+    /// Number of steps that a cancellation stopped or kept from starting.
     async fn cancelled(&self) -> i64 {
         int(self.0.count_steps().cancelled)
     }
 
-    /// Every step as it now stands, in execution order.
+    /// All steps with their current state, in execution order.
     async fn steps(&self) -> Vec<StepStatus> {
         StepStatus::all(&self.0)
     }
 
-    /// One step as it now stands.
+    /// One step with its current state. Null if the plan has no step with this id.
     async fn step(
         &self,
-        #[graphql(desc = "The step's name within the plan.")] step_id: String,
+        #[graphql(desc = "Id of the step within the plan.")] step_id: String,
     ) -> Option<StepStatus> {
         StepStatus::find(&self.0, &step_id)
     }
 
-    /// The outputs so far, as `{ stepId: output }` in execution order; null for a step whose
-    /// failure is ignored.
+    /// Outputs so far, as `{ stepId: output }` in execution order. A failed step with
+    /// `onError: ignore` has the output null.
     async fn outputs(&self) -> Value {
         self.0.outputs()
     }
 
-    /// Outputs, errors and variables together.
+    /// Outputs, errors and variables of the execution.
     async fn execution_results(&self) -> ExecutionResults {
         ExecutionResults(Arc::clone(&self.0))
     }
 
-    /// What happened, oldest first.
+    /// Events of the execution, oldest first. A page may be shorter than `first`, because one
+    /// answer holds about 32 MiB of events.
     async fn events(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Only events behind this one.", default_with = "Some(0)")]
+        #[graphql(desc = "Returns events after this `seq`.", default_with = "Some(0)")]
         after_seq: Option<i64>,
-        #[graphql(desc = "At most so many, 1 to 10000.", default_with = "Some(1000)")]
-        first: Option<i32>,
+        #[graphql(desc = "Page size, from 1 to 10000.", default_with = "Some(1000)")] first: Option<
+            i32,
+        >,
     ) -> Result<Vec<ExecutionEvent>> {
         let most = count("first", first.unwrap_or(1_000), EVENTS)?;
         let after = position(after_seq.unwrap_or(0))?;
@@ -389,25 +400,24 @@ impl Execution {
     }
 }
 
-/// What an execution gave.
 pub(super) struct ExecutionResults(Arc<State>);
 
-/// What an execution gave, so far.
+/// Results of an execution so far.
 #[Object]
 impl ExecutionResults {
-    /// The outputs, as `{ stepId: output }` in execution order.
+    /// Outputs so far, as `{ stepId: output }` in execution order. A failed step with
+    /// `onError: ignore` has the output null.
     async fn outputs(&self) -> Value {
         self.0.outputs()
     }
 
-    /// One error for each step that failed, in execution order; also one for each item whose
-    /// failure its step's `onError` lets pass. Where the time was up and no step's error says so,
-    /// the last is `execution.deadline` at the first step that did not succeed.
+    /// Errors of failed steps, in execution order, with the errors of loop items that `onError`
+    /// allows. After a missed deadline, at least one error is `execution.deadline`.
     async fn errors(&self) -> Vec<StepError> {
         errors(&self.0)
     }
 
-    /// What the steps' `outputMapping` put into variables.
+    /// Variables that the steps' `outputMapping` set, as `{ name: value }`.
     async fn variables(&self) -> Value {
         let names = self.0.plan().variables().keys();
         let filled =
@@ -429,7 +439,7 @@ fn errors(execution: &Arc<State>) -> Vec<StepError> {
     errors
 }
 
-/// Reads a position in a log.
+/// Parses `afterSeq`.
 pub(super) fn position(after: i64) -> Result<Seq, ApiError> {
     let position = u64::try_from(after).map(Seq);
     position.map_err(|_| invalid(format!("`afterSeq` is {after}; it must not be negative")))
@@ -453,7 +463,7 @@ mod tests {
         Timestamp::from_timestamp_millis(ms).unwrap()
     }
 
-    /// Returns the errors of an execution whose time was up while its first step was called.
+    /// Returns the errors of an execution whose deadline passed during the call of its first step.
     fn told(effect: &str, result: Result<Value, ToolError>) -> Vec<(String, String)> {
         let step = |id: &str, on: &[&str]| {
             json!({ "id": id, "tool": "set.tool", "parameters": {}, "depends_on": on,
@@ -482,9 +492,9 @@ mod tests {
         errors(&Arc::new(execution)).iter().map(StepError::named).collect()
     }
 
-    /// Nothing said that the time had been up where an effect's outcome was unknown.
+    /// The errors did not mention the deadline if the outcome of an effect was unknown.
     #[test]
-    fn an_execution_whose_time_was_up_says_so() {
+    fn a_missed_deadline_is_reported() {
         let stopped = || ToolError::new(ErrorCode::CANCELLED, "stopped").with_unknown_outcome();
         let named = |all: &[(&str, &str)]| -> Vec<(String, String)> {
             all.iter().map(|(step, code)| ((*step).to_owned(), (*code).to_owned())).collect()

@@ -1,4 +1,4 @@
-//! What happened, why, and what helps, as the API tells it.
+//! Findings as the API returns them.
 
 use async_graphql::{Enum, ID, SimpleObject};
 use serde_json::Value;
@@ -7,63 +7,66 @@ use super::{
     plan::Severity,
     scalar::{DateTime, int},
 };
-use crate::engine;
 
-/// What kind of thing a finding tells.
+/// Kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "engine::FindingKind")]
 pub(super) enum FindingKind {
     /// A step or the execution failed, or was cancelled.
     Failure,
-    /// The execution does not go on by itself, or not yet.
+    /// The execution waits, or nothing continues it.
     Wait,
     /// A step did not run.
     Skip,
-    /// The execution went on, and somebody should know.
+    /// The execution continued, but somebody should look at it.
     Warning,
-    /// Another worker continued after a worker was lost during calls.
+    /// Another worker continued the execution because its worker was lost during calls.
     Takeover,
 }
 
-/// What happened, why, and what helps.
+/// Reason why an execution failed, waits or skipped a step, or a warning about it.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct Finding {
-    /// A stable code. A failure has the code of its error, such as `tool.timeout`.
+    /// Stable code. A failure has the code of its error, such as `tool.timeout`.
     code: String,
-    /// How much it matters. `INFO` needs no action.
+    /// Severity. `INFO` needs no action.
     severity: Severity,
-    /// What kind of thing it tells.
+    /// Kind of the finding.
     kind: FindingKind,
-    /// The step.
+    /// Id of the step. Null if the finding is about the whole execution.
     step_id: Option<String>,
-    /// The item of the step's `forEach`, from 0.
+    /// Index of the item in the step's `forEach` list, from 0. Null if the finding is about the
+    /// step itself.
     index: Option<u32>,
-    /// When it happened, or since when it waits.
+    /// Time at which it happened. For a wait, the time at which the wait began.
     at: Option<DateTime>,
-    /// When a wait ends by itself.
+    /// Time at which a wait ends without an action. Null for other findings, and if there is no
+    /// such time.
     until: Option<DateTime>,
-    /// What happened and why, in one line.
+    /// Message in one line: what happened, and why.
     message: String,
-    /// The `seq` of the event that caused it.
+    /// Sequence number of the event that caused the finding. Null if no event did.
     cause_seq: Option<i64>,
-    /// The execution that caused it, or that it waits for, `exec_…`.
+    /// Id of the execution that caused the finding, or that the execution waits for, `exec_…`. Null
+    /// otherwise.
     cause_execution_id: Option<ID>,
-    /// What helps, best first.
+    /// Actions that help, best first.
     remedies: Vec<Remedy>,
 }
 
-/// An action that helps.
+/// Action that helps with a finding.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct Remedy {
-    /// The action in a few words.
+    /// Short name of the action.
     label: String,
-    /// The command line. `FILE` and `MS` stand for values of your own.
+    /// Command line that does it. Replace placeholders such as `FILE` and `MS` with your own
+    /// values. Null if only a mutation does it.
     command: Option<String>,
-    /// The name of the mutation. Null where only a command does it.
+    /// Name of the mutation that does it. Null if only a command does it.
     mutation: Option<&'static str>,
-    /// The arguments of the mutation.
+    /// Arguments of the mutation. Null without a mutation.
     variables: Option<Value>,
-    /// Whether it may repeat an effect, or cause one that cannot be undone.
+    /// True if the action may repeat an effect, or cause an effect that cannot be undone.
     is_dangerous: bool,
 }
 

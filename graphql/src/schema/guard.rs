@@ -1,6 +1,8 @@
-//! Stands before and behind every operation: gives it its loaders and the engine as its caller may
-//! use it, refuses what is too much work and what the caller's role is too little for, limits the
-//! answer in bytes, and sees that every error has a code and its place in the answer.
+//! Extension that surrounds every operation.
+//!
+//! It provides loaders and an engine with the caller's rights. It rejects operations that cost too
+//! much or need a higher role. It limits the answer in bytes, and gives every error a code and a
+//! path.
 
 use std::{
     any::TypeId,
@@ -15,6 +17,10 @@ use async_graphql::{
     },
 };
 use async_trait::async_trait;
+use engine::{
+    Engine,
+    access::{AccessError, Grant},
+};
 use futures::{StreamExt, stream::BoxStream};
 
 use super::{
@@ -24,13 +30,8 @@ use super::{
     loaders::Loaders,
     nulls::Nulls,
 };
-use crate::{
-    access::{AccessError, Grant},
-    document,
-    engine::Engine,
-};
+use crate::document;
 
-/// Stands before and behind an operation.
 pub(super) struct Guard {
     settings: Arc<Settings>,
     nulls: Nulls,
@@ -40,7 +41,7 @@ pub(super) struct Guard {
 struct Settings {
     engine: Engine,
     limits: Limits,
-    /// Computed when it is first needed.
+    /// Costs of the schema's fields, computed on first use.
     costs: OnceLock<Costs>,
 }
 
@@ -83,7 +84,7 @@ impl Extension for Guard {
         next: NextPrepareRequest<'_>,
     ) -> ServerResult<Request> {
         self.check_cost(&mut request)?;
-        // What runs in this process without a server has no grant, and may do everything.
+        // An operation without a server has no grant and may do everything.
         let grant = request.data.get(&TypeId::of::<Grant>());
         let grant =
             grant.and_then(|grant| grant.downcast_ref::<Grant>()).cloned().unwrap_or_default();
@@ -109,7 +110,7 @@ impl Extension for Guard {
         info: ResolveInfo<'_>,
         next: NextResolve<'_>,
     ) -> ServerResult<Option<Value>> {
-        // These errors are not settled: they replace the whole answer.
+        // These errors replace the whole answer, so `Nulls` does not handle them.
         self.size.check()?;
         let (of, at, counted) = (info.return_type, info.path_node, Counted::of(&info));
         let outcome = match check(ctx, &info) {
@@ -137,7 +138,7 @@ impl Extension for Guard {
 }
 
 impl Guard {
-    /// Refuses an operation that is too much work, before anything else looks at it.
+    /// Rejects an operation that costs too much, before validation spends time on it.
     fn check_cost(&self, request: &mut Request) -> ServerResult<()> {
         let limit = |why: String| {
             let mut error = ServerError::new(why, None);
@@ -169,7 +170,7 @@ impl Guard {
     }
 }
 
-/// Refuses a root field to a caller whose role is too little for it.
+/// Rejects a root field that needs a higher role than the caller's.
 fn check(ctx: &ExtensionContext<'_>, info: &ResolveInfo<'_>) -> ServerResult<()> {
     if info.path_node.parent.is_some() {
         return Ok(());
@@ -179,7 +180,6 @@ fn check(ctx: &ExtensionContext<'_>, info: &ResolveInfo<'_>) -> ServerResult<()>
     allowed.map_err(|err| forbidden(&err, info))
 }
 
-/// Says which field of an operation the caller has no right to.
 fn forbidden(err: &AccessError, info: &ResolveInfo<'_>) -> ServerError {
     let mut error = ServerError::new(err.to_string(), Some(info.field.name.pos));
     error.path = vec![PathSegment::Field(info.alias.unwrap_or(info.name).to_owned())];
@@ -187,7 +187,7 @@ fn forbidden(err: &AccessError, info: &ResolveInfo<'_>) -> ServerError {
     error
 }
 
-/// Gives a code to errors that have none: those of reading and judging the operation itself.
+/// Gives a code to errors of the library, which have none.
 fn with_codes(mut response: Response) -> Response {
     for error in &mut response.errors {
         let extensions = error.extensions.get_or_insert_default();
@@ -199,7 +199,7 @@ fn with_codes(mut response: Response) -> Response {
     response
 }
 
-/// How the errors of the schema's limits begin.
+/// Beginnings of the library's messages for exceeded limits.
 const LIMITS: [&str; 4] = [
     "Query is nested too deep",
     "The recursion depth of the query",

@@ -1,24 +1,21 @@
-//! Housekeeping.
+//! Removal of old data.
 
 use async_graphql::{Context, Object, Result, SimpleObject};
+use engine::{Engine, age, prune};
 use shared::store;
 
 use super::error::{ApiError, invalid};
-use crate::{
-    config::age,
-    engine::{Engine, prune},
-};
 
-/// What was removed.
+/// Number of objects that `prune` removed.
 #[derive(Clone, Copy, Debug, SimpleObject)]
 pub(super) struct Pruned {
-    /// So many executions.
+    /// Number of executions.
     executions: u64,
-    /// So many plans.
+    /// Number of plans.
     plans: u64,
-    /// So many requests.
+    /// Number of requests.
     requests: u64,
-    /// Whether there is more to remove: ask again.
+    /// True if there is more to remove. Call `prune` again.
     more: bool,
 }
 
@@ -30,19 +27,17 @@ impl From<store::Pruned> for Pruned {
     }
 }
 
-/// Housekeeping.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HouseMutation;
 
-/// Housekeeping.
 #[Object]
 impl HouseMutation {
-    /// Removes what is over and older than a time, for good: executions, then plans and requests
-    /// that nothing refers to. A part of it each time.
+    /// Permanently removes executions that finished long ago, and old plans and requests that
+    /// nothing refers to. One call removes about 1000 executions at most.
     async fn prune(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "How long ago it ended: `30d`, `12h`, `90m`, `3600s`.")]
+        #[graphql(desc = "Minimum age, such as `30d`, `12h`, `90m` or `3600s`.")]
         older_than: String,
     ) -> Result<Pruned> {
         let age = age::parse(&older_than).map_err(invalid)?;

@@ -1,8 +1,9 @@
-//! What clients may say: drafts, options, filters.
+//! Input types: drafts, options and filters.
 
 use std::sync::Arc;
 
 use async_graphql::{Enum, ID, InputObject};
+use engine::Order;
 use planner::draft::{Draft, DraftRetry, DraftStep, SubDraft};
 use serde_json::{Map, Value};
 use shared::{
@@ -17,88 +18,96 @@ use super::{
     rounded::{self, Written},
     scalar::DateTime,
 };
-use crate::engine::{self, Order};
 
-/// A plan as a person or a model writes it.
+/// Draft of a plan, written by a person or a model.
 #[derive(Clone, Debug, InputObject)]
 pub(super) struct PlanInput {
-    /// What it is for, in words. The names of its tools where it is left out.
+    /// Purpose of the plan, in words. Default: the names of its tools.
     query: Option<String>,
-    /// The request that it is to be the next version of. It must exist.
+    /// Id of an existing request, `req_…`. The plan becomes its next version. Default: a new
+    /// request.
     request_id: Option<ID>,
-    /// The steps, in any order.
+    /// Steps, in any order. Faber computes the execution order from their dependencies.
     tools: Vec<ToolExecutionInput>,
-    /// The order that the author thinks is right. It is only checked.
+    /// Expected execution order, as step ids. Faber computes its own order, and warns with
+    /// `plan.order_differs` if this one differs.
     execution_order: Option<Vec<String>>,
 }
 
-/// A step as a person or a model writes it. Exactly one of `name`, `toolName`, `plan` and
-/// `inlinePlan` says what it does.
+/// Step of a draft. Exactly one of `name`, `toolName`, `plan` and `inlinePlan` is required.
 #[derive(Clone, Debug, InputObject)]
 pub(super) struct ToolExecutionInput {
-    /// A name for the step. Without one it is called like its tool.
+    /// Id of the step within the plan, 1 to 128 characters. Default: the name of the tool, with a
+    /// number if that id is taken.
     id: Option<String>,
-    /// The tool: its name, or `set.name`.
+    /// Tool to call, by its name or as `set.name`.
     name: Option<String>,
-    /// The same.
+    /// Same as `name`.
     tool_name: Option<String>,
-    /// A plan that it executes instead of a tool: `plan_…`, or the name that one was saved under.
+    /// Plan to run instead of a tool: a plan id, `plan_…`, or the name of a saved plan.
     plan: Option<String>,
-    /// The same, written here.
+    /// Plan to run instead of a tool, written inline.
     inline_plan: Option<Box<PlanInput>>,
-    /// The parameters, an object. Text in it may hold `{{step.path}}`.
+    /// Parameters of the call, a JSON object. Strings may contain templates such as
+    /// `{{step.path}}`. Default: `{}`.
     parameters: Option<Value>,
-    /// What to wait for, besides what templates name: null, a name, or a list of names.
+    /// Steps that must finish first: null, a step id, or a list of step ids. Steps named in
+    /// templates and conditions are added.
     depends_on: Option<Value>,
-    /// `{"path in the output": "variable"}`.
+    /// Variables to set from the output, as `{"path in the output": "variable"}`. Templates read
+    /// them as `{{vars.variable}}`.
     output_mapping: Option<Value>,
-    /// A condition in CEL, over `steps["id"]`, `vars` and `input`. Where it does not hold the step
-    /// is skipped.
+    /// Condition in CEL over `steps["id"]`, `vars` and `input`. If it is false, the step is
+    /// skipped.
     when: Option<String>,
-    /// One template of a list, `{{step.items}}`: the step is done for each `{{item}}`, with its
-    /// `{{index}}` from 0.
+    /// Template of a list, such as `{{step.items}}`. The step runs once for each item, and its
+    /// templates read `{{item}}` and `{{index}}`, from 0.
     for_each: Option<String>,
-    /// How many items are done at once. 256 where it is left out.
+    /// Maximum number of items that run at the same time, from 1 to 10000. Default: 256.
     max_parallel: Option<i64>,
-    /// How often and when it is tried again.
+    /// Retry policy. Default: one attempt.
     retry: Option<RetryInput>,
-    /// How long an attempt may take, in milliseconds. Five minutes where it is left out.
+    /// Time limit of one attempt in milliseconds, from 1 to 31536000000 (one year). Default: 300000
+    /// (5 minutes).
     timeout_ms: Option<i64>,
-    /// How long an attempt may take without reporting progress, in milliseconds.
+    /// Longest time in milliseconds in which an attempt may report no progress, from 1 to
+    /// 31536000000 (one year). Default: no limit.
     idle_timeout_ms: Option<i64>,
-    /// How long what a READ tool returns may stand for what another call with the same parameters
-    /// would return, in milliseconds.
+    /// Time in milliseconds for which the output is cached, from 1 to 31536000000 (one year). Calls
+    /// with the same parameters then reuse it. Allowed for `READ` tools only. Default: no caching.
     cache_ttl_ms: Option<i64>,
-    /// Whether a template that finds nothing fails the step. Where it is left out, what the options
-    /// say, and else the effect of the tool: one that is not READ fails.
+    /// True if a template that refers to a missing field fails the step. Default: the value of
+    /// `ExecutionOptions.strictTemplates`, or else true for tools that are not `READ`.
     strict_templates: Option<bool>,
-    /// What its failure means for the others: `fail`, `continue`, `ignore` or `wait`.
+    /// Rule for a failure of the step: `fail`, `continue`, `ignore` or `wait`. Default: `fail`.
     on_error: Option<String>,
-    /// The call that undoes it, where the execution does not end well and `compensateOnFailure` is
-    /// set: `{"name" or "toolName", "parameters", "retry", "timeoutMs"}`.
+    /// Call that undoes the step if the execution compensates: an object with `name` or `toolName`,
+    /// and optionally `parameters`, `retry` and `timeoutMs`.
     compensate: Option<Value>,
-    /// Whether a person must agree before it starts.
+    /// True if a person must approve the step before it starts. Default: false.
     requires_approval: Option<bool>,
 }
 
-/// How often and when a step is tried again.
+/// Retry policy of a step. The delay grows from one attempt to the next.
 #[derive(Clone, Copy, Debug, InputObject)]
 pub(super) struct RetryInput {
-    /// Tries in all. 1 where it is left out.
+    /// Maximum number of attempts, from 1 to 1000. Default: 1.
     max_attempts: Option<i64>,
-    /// The wait before the second try, in milliseconds. 100 where it is left out.
+    /// Delay before the second attempt in milliseconds, from 0 to 31536000000 (one year). Default:
+    /// 100.
     backoff_ms: Option<i64>,
-    /// The longest wait, in milliseconds. 30000 where it is left out.
+    /// Longest delay between attempts in milliseconds, from 0 to 31536000000 (one year). Default:
+    /// 30000.
     max_backoff_ms: Option<i64>,
-    /// What the wait is multiplied by each time. 2 where it is left out.
+    /// Factor from one delay to the next, from 0 to 1000. Default: 2.
     multiplier: Option<f64>,
-    /// Whether each wait is drawn between half of it and all of it. True where it is left out.
+    /// True if each delay is drawn at random between half of it and all of it. Default: true.
     jitter: Option<bool>,
 }
 
 impl PlanInput {
-    /// Returns the draft that it is. Of the request's text, where there is one, it is known which
-    /// numbers were `written` in it.
+    /// Converts the input to a draft. `written` holds the large numbers in the text of the request,
+    /// for warnings about lost digits.
     pub(super) fn into_draft(self, written: Option<&Written>) -> Draft {
         let mut notices = Vec::new();
         let steps = self.tools.into_iter().enumerate();
@@ -176,104 +185,105 @@ fn mapping(value: Value, at: usize, notices: &mut Vec<Diagnostic>) -> Option<Map
     }
 }
 
-/// How a plan is made.
+/// Options of planning.
 #[derive(Clone, Debug, Default, InputObject)]
 pub(super) struct PlanningOptions {
-    /// Which planner: `offline`, or `model` where one is configured. The configured one where it is
-    /// left out.
+    /// Planner: `offline`, `model`, or the configured model by its name or its provider's name.
+    /// Default: the configured model, or else `offline`.
     planner: Option<String>,
-    /// Only tools of these sets.
+    /// Toolsets whose tools the plan may use. Default: all active toolsets. An unknown name is
+    /// `INVALID_ARGUMENT`.
     tool_sets: Option<Vec<String>>,
-    /// Only tools that the toolkit recommends for these actions, and for those one `next` edge
-    /// away.
+    /// Actions of the toolkit. The plan may use only the tools that the toolkit recommends for
+    /// these actions and for actions one `next` edge away. Default: all tools.
     actions: Option<Vec<String>>,
-    /// The most tools that the planner is shown, 1 to 1000: those that fit the query best; 64 where
-    /// it is left out.
+    /// Maximum number of tools that the planner sees, from 1 to 1000. The tools that fit the query
+    /// best are kept. Default: 64.
     max_tools: Option<i32>,
-    /// Whether a plan is taken again that a model made before; as configured where it is left out.
-    /// Plans that are made anew after a failure never are.
+    /// Use of the plan cache. Default: the configured value. Replans never use the cache.
     cache: Option<PlanCache>,
 }
 
-/// Whether a plan is taken again that a model made before, with the same tools.
+/// Use of the plan cache, which stores the drafts of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "engine::PlanCache")]
 pub(super) enum PlanCache {
-    /// Never, and what is made now is not kept.
+    /// Reads no cached draft, and caches none.
     Off,
-    /// Of exactly the same query.
+    /// Reuses the draft of an identical query with the same tools.
     Exact,
 }
 
-impl From<Option<PlanningOptions>> for engine::PlanningOptions {
-    fn from(options: Option<PlanningOptions>) -> Self {
-        let PlanningOptions { planner, tool_sets, actions, max_tools, cache } =
-            options.unwrap_or_default();
+impl From<PlanningOptions> for engine::PlanningOptions {
+    fn from(options: PlanningOptions) -> Self {
+        let PlanningOptions { planner, tool_sets, actions, max_tools, cache } = options;
         let (tool_sets, actions) = (tool_sets.unwrap_or_default(), actions.unwrap_or_default());
         let cache = cache.map(Into::into);
         Self { planner, tool_sets, actions, max_tools, is_last: false, cache }
     }
 }
 
-/// How an agent does what it is asked.
+/// Options of an agent.
 #[derive(Clone, Debug, InputObject)]
 pub(super) struct AgentOptions {
-    /// Which model: `model`, the name of its provider, or its own.
+    /// Model, by its name or its provider's name, or `model`. Default: the configured model.
     planner: Option<String>,
-    /// How often it may call tools and see what comes of that, 0 to 32.
+    /// Maximum number of turns in which the model may call tools, from 0 to 32.
     #[graphql(default_with = "Some(3)")]
     max_tool_turns: Option<i64>,
-    /// Only tools of these sets.
+    /// Toolsets whose tools the agent may use. Default: all active toolsets. An unknown name is
+    /// `INVALID_ARGUMENT`.
     tool_sets: Option<Vec<String>>,
 }
 
-impl From<Option<AgentOptions>> for engine::AgentOptions {
-    fn from(options: Option<AgentOptions>) -> Self {
-        let Some(AgentOptions { planner, max_tool_turns, tool_sets }) = options else {
-            return Self::default();
-        };
+impl From<AgentOptions> for engine::AgentOptions {
+    fn from(AgentOptions { planner, max_tool_turns, tool_sets }: AgentOptions) -> Self {
         Self { planner, max_tool_turns, tool_sets: tool_sets.unwrap_or_default() }
     }
 }
 
-/// How a plan is carried out.
+/// Options of an execution.
 #[derive(Clone, Debug, InputObject)]
 pub(super) struct ExecutionOptions {
-    /// One step at a time, or whatever is ready.
+    /// Order in which steps run.
     #[graphql(default_with = "Some(ExecutionMode::Parallel)")]
     mode: Option<ExecutionMode>,
-    /// Steps that run at once, in parallel mode. 256 where it is left out.
+    /// Maximum number of steps that run at the same time, at least 1. Ignored in `SEQUENTIAL` mode.
+    /// Default: 256.
     max_parallel: Option<i64>,
-    /// Asks for it at most once: the same key gives the same execution.
+    /// Key that makes the start safe to repeat, at most 4096 bytes. The same key returns the same
+    /// execution. The same key with another plan or other options is `CONFLICT`.
     idempotency_key: Option<String>,
-    /// Milliseconds after its start at which it fails.
+    /// Time in milliseconds from the start of the execution to its deadline, at least 1. The
+    /// execution fails if it has not finished by then. Default: no deadline.
     deadline_ms: Option<i64>,
-    /// Whether a template that finds nothing fails its step. Where it is left out, the effect of the
-    /// tool decides: a READ tool is given the text as it was written, every other one fails. What a
-    /// step itself says comes first.
+    /// True if a template that refers to a missing field fails its step. Default: true for tools
+    /// that are not `READ`. A `READ` tool gets the text of the template. `strictTemplates` of a
+    /// step takes precedence.
     strict_templates: Option<bool>,
-    /// What the plan is given: `{{input.x}}`.
+    /// Input, at most 1 MiB of JSON. Templates read it as `{{input.x}}`.
     input: Option<Value>,
-    /// Whether what succeeded is undone, the latest first, if the execution fails or is cancelled: by
-    /// the steps' `compensate`. If it is left out: yes, if a step of the plan, or of a plan that it
-    /// executes, has `compensate`, and no replans are asked for.
+    /// True if Faber undoes successful steps in reverse order when the execution fails or is
+    /// cancelled, with the calls in `compensate`. Default: true if a step of the plan or of a
+    /// sub-plan has `compensate` and no replans are requested.
     compensate_on_failure: Option<bool>,
-    /// Whether everything is checked and nothing is called. The execution is over at once.
+    /// True if Faber checks the plan with its input and calls no tool. The execution finishes at
+    /// once.
     #[graphql(default_with = "Some(false)")]
     dry_run: Option<bool>,
-    /// The moment before which no step starts.
+    /// Earliest time at which a step may start. Default: now.
     start_at: Option<DateTime>,
-    /// Higher goes first where workers have a choice.
+    /// Priority. Workers claim executions with a higher priority first.
     #[graphql(default_with = "Some(0)")]
     priority: Option<i32>,
-    /// How often, 0 to 16, a model plans anew by itself how to go on: where the execution does not end
-    /// well, or a `flow.replan` step asks for it. Where it is left out, never after a failure, and up to
-    /// 4 times in a row where a step asks for it.
+    /// Maximum number of automatic replans in a row, from 0 to 16. A model replans after a failure,
+    /// or when a `flow.replan` step asks for it. Default: at most 4 if a step asks for them, and none
+    /// after a failure.
     replans: Option<i32>,
 }
 
 impl ExecutionOptions {
-    /// Returns how an execution is asked for.
+    /// Converts the options to an order.
     pub(super) fn order(options: Option<Self>) -> ApiResult<Order> {
         let Some(written) = options else { return Ok(Order::default()) };
         let options = Options {
@@ -301,7 +311,7 @@ fn replans(times: i32) -> ApiResult<ReplanOptions> {
     })
 }
 
-/// Checks what a plan is given.
+/// Checks the size and the nesting of an execution's input.
 pub(super) fn given(input: Option<Value>) -> ApiResult<Value> {
     let input = input.unwrap_or_default();
     if json::json_size(&input) > limits::OUTPUT_BYTES {
@@ -322,24 +332,23 @@ fn at_least_one<T: TryFrom<i64>>(name: &str, number: Option<i64>) -> ApiResult<O
     within.map(Some).ok_or_else(|| invalid(format!("`{name}` must not be {number}")))
 }
 
-/// Which requests to list.
+/// Filter for requests. All given fields must match.
 #[derive(Clone, Debug, Default, InputObject)]
 pub(super) struct RequestFilter {
-    /// Words of the query; case does not matter.
+    /// Words that the query must contain, ignoring case. At most 64 different words.
     search: Option<String>,
-    /// Not before.
+    /// Created at or after this time.
     from: Option<DateTime>,
-    /// Before.
+    /// Created before this time.
     to: Option<DateTime>,
-    /// With an execution in this state. `FAILED` also finds requests of which no plan came.
+    /// Has an execution in this state. `FAILED` also matches requests whose planning failed.
     state: Option<ExecutionState>,
-    /// With an execution, or a child of one, that waits for an approval, a decision about a failed
-    /// step, or a signal, or that is paused. `false` finds all others.
+    /// True: an execution of the request waits for an approval, a decision or a signal, or is
+    /// paused. Child executions count. False: none does.
     needs_person: Option<bool>,
 }
 
 impl RequestFilter {
-    /// Returns the store's filter.
     pub(super) fn read(self) -> ApiResult<store::RequestFilter> {
         Ok(store::RequestFilter {
             search: search(self.search)?,
@@ -360,17 +369,17 @@ fn search(text: Option<String>) -> ApiResult<Option<String>> {
     Ok(text)
 }
 
-/// Which plans to list.
+/// Filter for plans. All given fields must match.
 #[derive(Clone, Debug, Default, InputObject)]
 pub(super) struct PlanFilter {
-    /// Of this request.
+    /// Belongs to the request with this id, `req_…`.
     request_id: Option<ID>,
-    /// Words of the query; case does not matter.
+    /// Words that the query must contain, ignoring case. At most 64 different words.
     search: Option<String>,
 }
 
 impl PlanFilter {
-    /// Returns the store's filter, or nothing where no plan can match.
+    /// Returns `None` if no plan can match.
     pub(super) fn read(self) -> ApiResult<Option<store::PlanFilter>> {
         let search = search(self.search)?;
         let request = self.request_id.map(|id| id.parse()).transpose().ok();
@@ -378,34 +387,33 @@ impl PlanFilter {
     }
 }
 
-/// Which executions to list.
+/// Filter for executions. All given fields must match.
 #[derive(Clone, Debug, Default, InputObject)]
 pub(super) struct ExecutionFilter {
-    /// In one of these states.
+    /// Is in one of these states. An empty list matches nothing.
     state: Option<Vec<ExecutionState>>,
-    /// Of this request.
+    /// Belongs to the request with this id, `req_…`.
     request_id: Option<ID>,
-    /// Of this plan.
+    /// Runs the plan with this id, `plan_…`.
     plan_id: Option<ID>,
-    /// Whose plan uses this tool: its name, or `set.name`.
+    /// Runs a plan that uses this tool, by its name or as `set.name`.
     tool_name: Option<String>,
-    /// Whether those count that steps of others began. They do where nothing is said.
+    /// False leaves out child executions. Default: true.
     parts: Option<bool>,
-    /// Created not before.
+    /// Created at or after this time.
     from: Option<DateTime>,
-    /// Created before.
+    /// Created before this time.
     to: Option<DateTime>,
-    /// That wait for an approval, a decision about a failed step, or a signal, or that are paused.
-    /// `false` finds all others. A child is listed itself; with `parts: false`, an execution counts
-    /// if one of its children does.
+    /// True: waits for an approval, a decision or a signal, or is paused. False: does not. With
+    /// `parts: false`, the state of child executions counts for their root.
     needs_person: Option<bool>,
 }
 
 impl ExecutionFilter {
-    /// Returns the store's filter, or nothing where no execution can match.
+    /// Returns `None` if no execution can match.
     pub(super) fn read(self) -> Option<store::ExecutionFilter> {
         let states = self.state.map(|states| states.into_iter().map(Into::into).collect());
-        // A list without a state matches none; the store reads it as any.
+        // The store reads an empty list as any state.
         if states.as_ref().is_some_and(Vec::is_empty) {
             return None;
         }

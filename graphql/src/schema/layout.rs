@@ -1,4 +1,4 @@
-//! Where the nodes of a graph are drawn, for clients that draw it themselves.
+//! Positions of nodes and edges, for clients that draw a graph themselves.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use tokio::task;
 
 use super::error::{ApiResult, invalid};
 
-/// How wide or high a node may be.
+/// Allowed width and height of all nodes.
 const SIDE: std::ops::RangeInclusive<f64> = 1.0..=2_000.0;
-/// How wide or high a node with a size of its own may be: a whole drawing may stand in it.
+/// Allowed width and height of a single node. A whole drawing may be nested in it.
 const OWN_SIDE: std::ops::RangeInclusive<f64> = 1.0..=10_000_000.0;
 
-/// Which way edges lead in a drawing.
+/// Direction of the edges in a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "layout::Direction")]
 pub(super) enum LayoutDirection {
@@ -23,83 +23,82 @@ pub(super) enum LayoutDirection {
     Right,
 }
 
-/// Where everything is in a drawing of a graph, in pixels from its upper left corner.
+/// Positions in the drawing of a graph, in pixels from the upper left corner.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct Layout {
-    /// How wide it is.
+    /// Width of the drawing in pixels.
     width: f64,
-    /// How high it is.
+    /// Height of the drawing in pixels.
     height: f64,
-    /// Its nodes.
+    /// Nodes of the drawing.
     nodes: Vec<LayoutNode>,
-    /// Its edges.
+    /// Edges of the drawing.
     edges: Vec<LayoutEdge>,
 }
 
-/// Where a node is drawn.
+/// Position and size of a node.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct LayoutNode {
-    /// What it stands for: a step by its id, an action or tool by its name.
+    /// Name of the node: the id of a step, or the name of an action or tool.
     name: String,
-    /// From the left to its left border.
+    /// Distance in pixels from the left edge of the drawing to the left edge of the node.
     x: f64,
-    /// From the top to its upper border.
+    /// Distance in pixels from the top of the drawing to the top of the node.
     y: f64,
-    /// How wide it is.
+    /// Width of the node in pixels.
     width: f64,
-    /// How high it is.
+    /// Height of the node in pixels.
     height: f64,
 }
 
-/// Which way an edge takes.
+/// Line that represents an edge.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct LayoutEdge {
-    /// The node that it leads from.
+    /// Name of the node where the edge starts.
     from: String,
-    /// The node that it leads to.
+    /// Name of the node where the edge ends.
     to: String,
-    /// Where it begins, bends and ends: x and y by turns.
+    /// Points of the line in pixels, as alternating x and y: its start, bends and end.
     points: Vec<f64>,
 }
 
-/// A graph that is to be drawn: its nodes' names, and its edges as pairs of places in them.
+/// Graph to draw. Edges are pairs of indexes into `names`.
 pub(super) struct Graph {
     pub(super) names: Vec<String>,
     pub(super) edges: Vec<(usize, usize)>,
 }
 
-/// The size of a node that is not as large as the others.
+/// Size of a single node.
 #[derive(Clone, Debug, InputObject)]
 pub(super) struct NodeSizeInput {
-    /// The node.
+    /// Name of the node. An unknown name is `INVALID_ARGUMENT`.
     pub(super) name: String,
-    /// How wide it is, 1 to 10000000.
+    /// Width in pixels, from 1 to 10000000.
     pub(super) width: f64,
-    /// How high it is, 1 to 10000000.
+    /// Height in pixels, from 1 to 10000000.
     pub(super) height: f64,
 }
 
-/// How it is to be drawn.
+/// Options of a drawing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wish {
     pub(super) direction: Option<LayoutDirection>,
     pub(super) width: Option<f64>,
     pub(super) height: Option<f64>,
-    /// The nodes that are not as large as that.
+    /// Sizes of single nodes, which replace `width` and `height`.
     pub(super) sizes: Vec<NodeSizeInput>,
 }
 
-/// Draws a graph.
 pub(super) async fn draw(graph: Graph, wish: Wish) -> ApiResult<Layout> {
     let sizes = sizes(&graph, &wish)?;
     let direction = wish.direction.unwrap_or(LayoutDirection::Right).into();
     let style = Style { direction, ..Style::default() };
-    // A large one takes a while, in which others want to be answered.
+    // A large drawing takes a while, so it must not block other requests.
     let drawn = task::spawn_blocking(move || of(graph, &sizes, &style)).await;
     drawn.map_err(|err| invalid(format!("the graph cannot be drawn: {err}")))
 }
 
-/// Returns how large each node is.
+/// Checks the sizes, and returns one for each node.
 fn sizes(graph: &Graph, wish: &Wish) -> ApiResult<Vec<Size>> {
     let checked = |value: Option<f64>, usual, what| match value.unwrap_or(usual) {
         side if SIDE.contains(&side) => Ok(side),
@@ -151,7 +150,7 @@ fn of(Graph { names, edges }: Graph, sizes: &[Size], style: &Style) -> Layout {
     }
 }
 
-/// Rounds to what can be seen, so that large drawings stay small texts.
+/// Rounds to a tenth of a pixel, so that large drawings stay small texts.
 fn tenth(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
 }
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn absurd_sizes_are_refused() {
+    async fn sizes_out_of_range_are_rejected() {
         for width in [0.0, -1.0, 1e9, f64::NAN, f64::INFINITY] {
             let wish = Wish { width: Some(width), ..Wish::default() };
             assert!(draw(graph(&[]), wish).await.is_err(), "{width}");
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_with_a_size_of_its_own_has_all_of_that_room() {
+    async fn a_node_with_its_own_size_gets_enough_room() {
         for direction in [LayoutDirection::Down, LayoutDirection::Right] {
             let wish = Wish {
                 direction: Some(direction),

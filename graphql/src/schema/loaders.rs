@@ -1,4 +1,4 @@
-//! Loads what lists need, each thing once an operation and not once a mention.
+//! Loads objects for lists. One operation loads each object once.
 
 use std::{
     collections::BTreeMap,
@@ -8,6 +8,7 @@ use std::{
 };
 
 use async_graphql::dataloader::{DataLoader, Loader};
+use engine::{Engine, EngineError};
 use futures::{StreamExt, TryStreamExt, future::BoxFuture, stream};
 use shared::{
     execution::Execution,
@@ -20,15 +21,14 @@ use shared::{
 use tokio::{sync::OnceCell, task::JoinSet};
 
 use super::error::{ApiError, ApiResult, exceeded};
-use crate::engine::{Engine, EngineError};
 
-/// How many loads of one list are on their way at once.
+/// Loads of one list that run at the same time.
 const WIDTH: usize = 16;
 
 #[expect(clippy::disallowed_types, reason = "the loader's trait returns one")]
 type Loaded<K, V> = std::collections::HashMap<K, V>;
 
-/// The loaders of one operation.
+/// Loaders of one operation.
 pub(super) struct Loaders {
     source: DataLoader<Source>,
     engine: Engine,
@@ -40,7 +40,7 @@ struct Source(Engine);
 
 impl Loaders {
     pub(super) fn new(engine: Engine) -> Self {
-        // Whoever owns the loader owns its tasks: they end with the operation.
+        // The loader owns its tasks, so they end with the operation.
         let tasks = Mutex::new(JoinSet::new());
         let spawn = move |task: BoxFuture<'static, ()>| {
             let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,7 +51,7 @@ impl Loaders {
         Self { source, engine, usage: OnceCell::new(), workers: OnceCell::new() }
     }
 
-    /// Returns how often a tool was called, if it was. All of them are read once.
+    /// Returns the usage of a tool. The first call reads the usage of all tools.
     pub(super) async fn usage(&self, tool: &ToolName) -> ApiResult<Option<Usage>> {
         let read = async {
             let usage = self.engine.tools.usage().await?;
@@ -60,36 +60,35 @@ impl Loaders {
         Ok(self.usage.get_or_try_init(|| read).await?.get(tool).cloned())
     }
 
-    /// Returns the live workers of the store. They are read once.
+    /// Returns the live workers of the store. Only the first call reads them.
     pub(super) async fn workers(&self) -> ApiResult<Arc<[WorkerId]>> {
         let read = async { Ok::<_, ApiError>(self.engine.executions.live_workers().await?.into()) };
         Ok(Arc::clone(self.workers.get_or_try_init(|| read).await?))
     }
 
-    /// Returns a plan, if there is one.
     pub(super) async fn plan(&self, id: PlanId) -> ApiResult<Option<Arc<Plan>>> {
         self.source.load_one(id).await
     }
 
-    /// Returns a request, if there is one.
     pub(super) async fn request(&self, id: RequestId) -> ApiResult<Option<Request>> {
         self.source.load_one(id).await
     }
 
-    /// Returns an execution as it now stands, if there is one.
     pub(super) async fn execution(&self, id: ExecutionId) -> ApiResult<Option<Arc<Execution>>> {
         self.source.load_one(id).await?.transpose()
     }
 
-    /// Returns plans in the order asked for, without those that are gone.
+    /// Returns plans in the order of `ids`, without those that are gone.
     pub(super) async fn plans(&self, ids: &[PlanId]) -> ApiResult<Vec<Arc<Plan>>> {
         let found = self.source.load_many(ids.iter().copied()).await?;
         Ok(ids.iter().filter_map(|id| found.get(id).cloned()).collect())
     }
 
-    /// Returns executions in the order asked for, as many of the first as an answer may have, and of
-    /// how many of those asked for these are what was found. Those whose log never began are left
-    /// out; so is one that is damaged in the store, and logged: it must not hide the others.
+    /// Returns executions in the order of `ids`, until the answer is full. The number says how many
+    /// ids were processed.
+    ///
+    /// Leaves out executions without a log. Also leaves out damaged executions and logs them, so
+    /// that they do not hide the others.
     pub(super) async fn first_executions(
         &self,
         ids: &[ExecutionId],
@@ -111,8 +110,8 @@ impl Loaders {
         Ok((executions, looked))
     }
 
-    /// Returns all executions in the order asked for, in the same way; fewer must be asked for where
-    /// these are more than an answer may have.
+    /// Returns executions like [`Self::first_executions`], but fails if they do not all fit into an
+    /// answer.
     pub(super) async fn executions(&self, ids: &[ExecutionId]) -> ApiResult<Vec<Arc<Execution>>> {
         let (executions, looked) = self.first_executions(ids).await?;
         if looked < ids.len() {
@@ -146,7 +145,7 @@ impl Loader<RequestId> for Source {
 }
 
 impl Loader<ExecutionId> for Source {
-    /// The execution, or how it is damaged.
+    /// The execution, or the error of a damaged one.
     type Value = ApiResult<Arc<Execution>>;
     type Error = ApiError;
 
@@ -165,7 +164,7 @@ impl Loader<ExecutionId> for Source {
     }
 }
 
-/// Loads several things at once, but not too many.
+/// Loads several objects at the same time, at most [`WIDTH`].
 async fn each<K, V, F>(ids: &[K], load: impl Fn(K) -> F) -> ApiResult<Loaded<K, V>>
 where
     K: Copy + Eq + Hash,

@@ -1,8 +1,9 @@
-//! What anybody may do.
+//! Mutations on plans and executions, and the type of all mutations.
 
 use std::str::FromStr;
 
 use async_graphql::{Context, Enum, ID, MergedObject, Object, Result};
+use engine::{Engine, EngineError, SettleOrder};
 use serde_json::Value;
 use shared::id::ExecutionId;
 
@@ -19,49 +20,48 @@ use super::{
     tool_work::ToolMutation,
     toolkit::ToolkitMutation,
 };
-use crate::engine::{Engine, EngineError, SettleOrder};
 
-/// What anybody may do.
+/// Mutations. A mutation that starts an execution returns when the execution is stored. Use a
+/// subscription or `execution` to follow it.
 #[derive(Clone, Copy, Debug, Default, MergedObject)]
 pub struct Mutation(WorkMutation, ToolMutation, ToolkitMutation, HouseMutation);
 
-/// Plans and executions.
 #[derive(Clone, Copy, Debug, Default)]
 struct WorkMutation;
 
-/// What anybody may do. Those that execute return at once: watch with a subscription, or ask
-/// `execution`.
 #[Object]
 impl WorkMutation {
-    /// Plans a query under a new request. The request and its transcript are kept even when no
-    /// plan comes of it.
+    /// Plans a query under a new request. Faber stores the request and its transcript even if
+    /// planning fails.
     async fn create_plan_with_request_id(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "What is to be done, in words.")] query: String,
-        #[graphql(desc = "How the plan is made.")] options: Option<PlanningOptions>,
+        #[graphql(desc = "Purpose of the plan, in words, at most 64 KiB.")] query: String,
+        #[graphql(desc = "Options of planning.")] options: Option<PlanningOptions>,
     ) -> Result<Plan> {
-        let plan = ctx.data::<Engine>()?.plans.plan_query(&query, &options.into()).await;
+        let plan = ctx.data::<Engine>()?.plans.plan_query(&query, &or_default(options)).await;
         Ok(Plan(plan.map_err(ApiError::from)?))
     }
 
-    /// Keeps an explicit plan. Problems come back as data, and then nothing is stored.
+    /// Stores an explicit plan. If a diagnostic is an `ERROR`, nothing is stored, and the payload
+    /// has the diagnostics.
     async fn create_plan(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The draft.")] input: PlanInput,
+        #[graphql(desc = "Draft of the plan.")] input: PlanInput,
     ) -> Result<PlanPayload> {
         let draft = input.into_draft(ctx.data_opt());
         let verdict = ctx.data::<Engine>()?.plans.create_plan(&draft).await;
         Ok(PlanPayload(verdict.map_err(ApiError::from)?))
     }
 
-    /// Keeps an explicit plan as the next version under a plan's request.
+    /// Stores an explicit plan as the next version under the same request. If a diagnostic is an
+    /// `ERROR`, nothing is stored.
     async fn revise_plan(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "`plan_…`, any version.")] plan_id: ID,
-        #[graphql(desc = "The draft.")] input: PlanInput,
+        #[graphql(desc = "Id of any version of the plan, `plan_…`.")] plan_id: ID,
+        #[graphql(desc = "Draft of the next version.")] input: PlanInput,
     ) -> Result<PlanPayload> {
         let id = known("plan", &plan_id)?;
         let draft = input.into_draft(ctx.data_opt());
@@ -73,8 +73,8 @@ impl WorkMutation {
     async fn execute_plan(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "`plan_…`")] plan_id: ID,
-        #[graphql(desc = "How it is carried out.")] options: Option<ExecutionOptions>,
+        #[graphql(desc = "Id of the plan, `plan_…`.")] plan_id: ID,
+        #[graphql(desc = "Options of the execution.")] options: Option<ExecutionOptions>,
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
         let order = ExecutionOptions::order(options)?;
@@ -86,8 +86,8 @@ impl WorkMutation {
     async fn execute_by_request_id(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "`req_…`")] request_id: ID,
-        #[graphql(desc = "How it is carried out.")] options: Option<ExecutionOptions>,
+        #[graphql(desc = "Id of the request, `req_…`.")] request_id: ID,
+        #[graphql(desc = "Options of the execution.")] options: Option<ExecutionOptions>,
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
         let order = ExecutionOptions::order(options)?;
@@ -95,70 +95,76 @@ impl WorkMutation {
         started(engine, id).await
     }
 
-    /// Plans a query and starts an execution of the plan.
+    /// Plans a query under a new request, and starts an execution of the plan.
     async fn run(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "What is to be done, in words.")] query: String,
-        #[graphql(desc = "How the plan is made.")] planning: Option<PlanningOptions>,
-        #[graphql(desc = "How it is carried out.")] execution: Option<ExecutionOptions>,
+        #[graphql(desc = "Purpose of the plan, in words, at most 64 KiB.")] query: String,
+        #[graphql(desc = "Options of planning.")] planning: Option<PlanningOptions>,
+        #[graphql(desc = "Options of the execution.")] execution: Option<ExecutionOptions>,
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
         let order = ExecutionOptions::order(execution)?;
-        let id = engine.executions.plan_and_start(&query, &planning.into(), order).await;
+        let id = engine.executions.plan_and_start(&query, &or_default(planning), order).await;
         started(engine, id).await
     }
 
-    /// Lets the configured model do what a query asks: it calls tools, sees what comes of that, and
-    /// goes on until it can answer or has had its turns. The step `answer` has the answer.
+    /// Starts an agent: the configured model calls tools, reads the results, and continues until it
+    /// can answer or has used its turns. The output of the step `answer` has the answer.
     async fn run_agent(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "What is to be done, in words.")] query: String,
-        #[graphql(desc = "How it is done.")] options: Option<AgentOptions>,
+        #[graphql(desc = "Task of the agent, in words, at most 64 KiB.")] query: String,
+        #[graphql(desc = "Options of the agent.")] options: Option<AgentOptions>,
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
-        let id = engine.executions.start_agent(&query, &options.into()).await;
+        let id = engine.executions.start_agent(&query, &or_default(options)).await;
         started(engine, id).await
     }
 
-    /// Asks an execution to stop. Running steps are told; one that has ended stays as it is.
+    /// Cancels an execution: running steps are told to stop, and no further step starts. A finished
+    /// execution stays as it is.
     async fn cancel_execution(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "`exec_…`")] execution_id: ID,
-        #[graphql(desc = "Why, for those who look at it later.")] reason: Option<String>,
+        #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
+        #[graphql(desc = "Reason to store, at most 4096 bytes.")] reason: Option<String>,
     ) -> Result<Execution> {
         told(ctx.data::<Engine>()?.executions.cancel(execution(&execution_id)?, reason).await)
     }
 
-    /// Asks an execution to begin no further step. Running ones end and are recorded.
+    /// Pauses an execution: no further step starts, and running steps finish. A finished execution
+    /// is `CONFLICT`.
     async fn pause_execution(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "`exec_…`")] execution_id: ID,
+        #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
     ) -> Result<Execution> {
         told(ctx.data::<Engine>()?.executions.pause(execution(&execution_id)?).await)
     }
 
-    /// Asks an execution that was paused to go on.
+    /// Resumes a paused execution. A finished execution is `CONFLICT`.
     async fn resume_execution(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "`exec_…`")] execution_id: ID,
+        #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
     ) -> Result<Execution> {
         told(ctx.data::<Engine>()?.executions.resume(execution(&execution_id)?).await)
     }
 
-    /// Does an ended execution again, as a new one of the same plan with the same options. `mode`
-    /// says how much; without `mode` and `fromStep` all of it is done again. From a step on, what
-    /// succeeded before that step in execution order and was not compensated is taken over.
+    /// Starts a new execution of a finished one, with the same plan, input and options. It has no
+    /// `startAt` and no idempotency key. A step that was compensated is never reused.
     async fn retry_execution(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "`exec_…`; it must have ended.")] execution_id: ID,
-        #[graphql(desc = "The step to begin with, for `FROM_STEP`.")] from_step: Option<String>,
-        #[graphql(desc = "How much is done again.")] mode: Option<RetryMode>,
+        #[graphql(desc = "Id of a finished execution, `exec_…`. An unfinished one is `CONFLICT`.")]
+        execution_id: ID,
+        #[graphql(
+            desc = "Id of the first step to run again. Only for `FROM_STEP`, which needs it."
+        )]
+        from_step: Option<String>,
+        #[graphql(desc = "Steps to run again. Default: `ALL`, or `FROM_STEP` with `fromStep`.")]
+        mode: Option<RetryMode>,
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
         let scope = retry::scope(mode, from_step.as_deref())?;
@@ -166,30 +172,33 @@ impl WorkMutation {
         started(engine, id).await
     }
 
-    /// Lets the configured model plan anew what an ended execution did not get done, knowing what
-    /// came of each step, and carries that out: version n+1 of the plan, as a new execution with the
-    /// same options. What succeeded and stands in the new version as it was is not done again.
+    /// Asks the configured model for the next version of a plan whose execution failed or was
+    /// cancelled, and starts it with the same options. Faber reuses a step that succeeded and is
+    /// unchanged in the new version, unless it depends on a step that runs again. An execution that
+    /// was replanned before is `CONFLICT`.
     async fn replan_execution(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "`exec_…`; it must have ended, and not well.")] execution_id: ID,
-        #[graphql(desc = "How the plan is made.")] options: Option<PlanningOptions>,
+        #[graphql(desc = "Id of a failed or cancelled execution, `exec_…`.")] execution_id: ID,
+        #[graphql(desc = "Options of planning.")] options: Option<PlanningOptions>,
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
-        let id = engine.executions.replan(execution(&execution_id)?, &options.into()).await;
+        let id = engine.executions.replan(execution(&execution_id)?, &or_default(options)).await;
         started(engine, id).await
     }
 
-    /// Gives a plan a name, in the place of what had it: `runSavedPlan` runs it, and a step can
-    /// execute it. `inputs` says what it is given as `{{input.x}}`: a JSON Schema, or
-    /// `{"x": {"type": "string"}, "n": {"type": "integer", "default": 1}}`, where those without a
-    /// `default` are required.
+    /// Saves a plan under a name. The name then no longer refers to the plan that had it before.
+    /// `runSavedPlan` and steps use the name. Always returns true.
     async fn save_plan(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The name: 1 to 128 bytes, not the id of a plan.")] name: String,
-        #[graphql(desc = "`plan_…`")] plan_id: ID,
-        #[graphql(desc = "What it is given. Anything where it is left out.")] inputs: Option<Value>,
+        #[graphql(desc = "Name, 1 to 128 bytes. It must not be a plan id.")] name: String,
+        #[graphql(desc = "Id of the plan, `plan_…`.")] plan_id: ID,
+        #[graphql(desc = "Description of the input: a JSON Schema, or a short form such as \
+                    `{\"x\": {\"type\": \"string\"}, \"n\": {\"type\": \"integer\", \"default\": 1}}`. \
+                    In the short form, fields without a `default` are required. Default: any \
+                    input.")]
+        inputs: Option<Value>,
     ) -> Result<bool> {
         let id = known("plan", &plan_id)?;
         let saved = ctx.data::<Engine>()?.plans.library.save_plan(&name, id, inputs.as_ref()).await;
@@ -197,11 +206,12 @@ impl WorkMutation {
         Ok(true)
     }
 
-    /// Takes a name away from its plan, which stays. False where nothing has it.
+    /// Removes the name of a saved plan. The plan itself stays. Returns false if no plan has the
+    /// name.
     async fn remove_saved_plan(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The name.")] name: String,
+        #[graphql(desc = "Name of the saved plan.")] name: String,
     ) -> Result<bool> {
         Ok(ctx
             .data::<Engine>()?
@@ -212,14 +222,15 @@ impl WorkMutation {
             .map_err(ApiError::from)?)
     }
 
-    /// Starts an execution of the plan that was saved under a name. The input must fit what
-    /// `savePlan` said of it; what is left out gets its default.
+    /// Starts an execution of a saved plan. Faber checks the input against the plan's `inputs`, and
+    /// fills in defaults.
     async fn run_saved_plan(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The name.")] name: String,
-        #[graphql(desc = "What the plan is given: `{{input.x}}`.")] input: Option<Value>,
-        #[graphql(desc = "How it is carried out.")] options: Option<ExecutionOptions>,
+        #[graphql(desc = "Name of the saved plan.")] name: String,
+        #[graphql(desc = "Input, at most 1 MiB of JSON. Templates read it as `{{input.x}}`.")]
+        input: Option<Value>,
+        #[graphql(desc = "Options of the execution.")] options: Option<ExecutionOptions>,
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
         let order = ExecutionOptions::order(options)?;
@@ -227,20 +238,19 @@ impl WorkMutation {
         started(engine, id).await
     }
 
-    /// Does something to every execution that matches and that it fits, the newest last, and
-    /// returns how many there were. CANCEL and PAUSE fit what has not ended, RESUME what is
-    /// paused, RETRY what has ended (as `retryExecution` with `mode: FAILED`); what is created meanwhile
-    /// is left alone. RETRY leaves out executions that would repeat a call whose outcome is unknown,
-    /// and logs how many. A filter that says nothing matches every execution.
+    /// Applies an action to all executions that match a filter, oldest first. Skips executions that
+    /// the action cannot change, and executions that are created meanwhile. Returns the number of
+    /// changed executions.
     async fn bulk_control(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which executions.")] filter: ExecutionFilter,
-        #[graphql(desc = "What is done.")] action: BulkAction,
+        #[graphql(desc = "Executions to change. An empty filter matches all executions.")]
+        filter: ExecutionFilter,
+        #[graphql(desc = "Action to apply.")] action: BulkAction,
         #[graphql(
-            desc = "At most so many a second, more than 0. RETRY returns at once, and spreads the \
-                    new executions by their `startAt`; the others are spread while the client \
-                    waits, and end when it leaves."
+            desc = "Maximum number of executions per second, more than 0. `RETRY` returns at once \
+                    and gives the new executions a later `startAt`. Other actions run while the \
+                    client waits, and stop if it disconnects. Default: no limit."
         )]
         per_second: Option<f64>,
     ) -> Result<i64> {
@@ -251,54 +261,55 @@ impl WorkMutation {
         Ok(int(done.map_err(ApiError::from)?))
     }
 
-    /// Lets a step that waits for a person go on, or not: before it starts, or after it failed.
+    /// Approves or rejects a step that waits for an approval, or decides whether a step that waits
+    /// after a failure is tried again.
     async fn approve_step(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "`exec_…`")] execution_id: ID,
-        #[graphql(
-            desc = "The step's name within the plan: with `forEach` that means all items that \
-                    wait, and `step[3]` one of them."
-        )]
+        #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
+        #[graphql(desc = "Id of the step. In a loop: all waiting items, or one with `step[3]`.")]
         step_id: String,
-        #[graphql(desc = "Whether it may go on.")] approved: bool,
-        #[graphql(desc = "Why, for those who look at it later.")] comment: Option<String>,
+        #[graphql(desc = "True starts the step, or tries it again. False fails it.")]
+        approved: bool,
+        #[graphql(desc = "Comment to store, at most 4096 bytes.")] comment: Option<String>,
     ) -> Result<Execution> {
         let id = execution(&execution_id)?;
         told(ctx.data::<Engine>()?.executions.approve(id, &step_id, approved, comment).await)
     }
 
-    /// Records what became of a call whose outcome is unknown (`tool.outcome_unknown`). A step that
-    /// waits goes on with the output, or fails. Of a step that failed, the decision is kept beside
-    /// the log: a retry of what failed reuses the output. The same answer twice changes nothing.
+    /// Records the outcome of a call that ended with `tool.outcome_unknown`. A waiting step then
+    /// succeeds or fails. A failed step stays `FAILED`, but a retry reuses the recorded output.
+    /// Repeating the same answer changes nothing.
     #[expect(clippy::too_many_arguments, reason = "each is an argument of the mutation")]
     async fn settle_step(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "`exec_…`")] execution_id: ID,
-        #[graphql(desc = "The step's name within the plan; `step[3]` is one item of a `forEach`.")]
+        #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
+        #[graphql(desc = "Id of the step within the plan, or `step[3]` for one item of a loop.")]
         step_id: String,
-        #[graphql(desc = "The item of the step's `forEach`, from 0.")] item: Option<u32>,
-        #[graphql(desc = "What became of the call.")] outcome: SettledOutcome,
         #[graphql(
-            desc = "What the call returned, for SUCCEEDED. Null where it is left out; it must fit \
-                    the tool's `outputSchema`."
+            desc = "Index of the loop's item, from 0. A loop needs it, here or in `stepId`."
         )]
+        item: Option<u32>,
+        #[graphql(desc = "Outcome of the call.")] outcome: SettledOutcome,
+        #[graphql(desc = "Output for `SUCCEEDED`. It must fit `outputSchema`. Default: null.")]
         output: Option<Value>,
-        #[graphql(desc = "Why, for those who look at it later.")] comment: Option<String>,
+        #[graphql(desc = "Comment to store, at most 4096 bytes.")] comment: Option<String>,
     ) -> Result<Execution> {
         let id = execution(&execution_id)?;
         let order = SettleOrder { step: step_id, item, outcome: outcome.into(), output, comment };
         told(ctx.data::<Engine>()?.executions.settle(id, order).await)
     }
 
-    /// Tells an execution what a `flow.wait` step waits for, or will wait for later.
+    /// Sends a signal to an execution. A `flow.wait` step that waits for it continues. A signal
+    /// that arrives early is kept, at most 1000 for each execution. A finished execution is
+    /// `CONFLICT`.
     async fn signal_execution(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "`exec_…`")] execution_id: ID,
-        #[graphql(desc = "The signal's name.")] name: String,
-        #[graphql(desc = "What it brings: the output of the step that waits for it.")]
+        #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
+        #[graphql(desc = "Name of the signal, at most 4096 bytes.")] name: String,
+        #[graphql(desc = "Output of the `flow.wait` step, at most 1 MiB of JSON. Default: null.")]
         payload: Option<Value>,
     ) -> Result<Execution> {
         let id = execution(&execution_id)?;
@@ -307,18 +318,24 @@ impl WorkMutation {
     }
 }
 
-/// What is done to many executions at once.
+/// Action for many executions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
-#[graphql(remote = "crate::engine::BulkAction")]
+#[graphql(remote = "engine::BulkAction")]
 pub(super) enum BulkAction {
-    /// They are asked to stop.
+    /// Cancels executions that have not finished.
     Cancel,
-    /// They are asked to begin no further step.
+    /// Pauses executions that have not finished.
     Pause,
-    /// They are asked to go on.
+    /// Resumes paused executions.
     Resume,
-    /// Those that have ended are retried: of each, the steps that did not succeed.
+    /// Retries finished executions with `mode: FAILED`, except child executions. Leaves out
+    /// executions that would repeat a call with an unknown outcome, and logs how many.
     Retry,
+}
+
+/// Converts an optional input. Without it, returns the default.
+fn or_default<Input: Into<Output>, Output: Default>(input: Option<Input>) -> Output {
+    input.map(Into::into).unwrap_or_default()
 }
 
 fn known<Id: FromStr>(what: &str, id: &ID) -> ApiResult<Id> {
@@ -329,7 +346,7 @@ fn execution(id: &ID) -> ApiResult<ExecutionId> {
     known("execution", id)
 }
 
-/// Returns an execution that has just begun as it now stands.
+/// Returns the current state of an execution that was just created.
 async fn started(engine: &Engine, id: Result<ExecutionId, EngineError>) -> Result<Execution> {
     let id = id.map_err(ApiError::from)?;
     let execution = engine.executions.reader.load(id).await.map_err(ApiError::from)?;

@@ -1,9 +1,9 @@
-//! What is null where a field failed: the field itself if it may be, or else the nearest around it
-//! that may be.
+//! Decides which field becomes null after an error: the failed field, or its nearest nullable
+//! parent.
 //!
-//! The library makes an object null whose field failed. A field that fails itself, before it has
-//! an object, it takes for non-null whatever its type says, and of what fails in a list it says only
-//! in which item: both are seen to here.
+//! The library makes an object null if one of its fields failed. It has two gaps, which this module
+//! closes: it treats a field that fails before it has an object as non-null, whatever its type is,
+//! and for an error in a list it reports only the index of the item.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,23 +11,23 @@ use async_graphql::{
     PathSegment, Pos, QueryPathNode, QueryPathSegment, Response, ServerError, ServerResult, Value,
 };
 
-/// What failed in one operation, until its answer is there.
+/// Errors of one operation, until its answer is complete.
 #[derive(Default)]
 pub(super) struct Nulls(Mutex<Found>);
 
 #[derive(Default)]
 struct Found {
-    /// The errors of fields that may be null.
+    /// Errors of nullable fields.
     errors: Vec<ServerError>,
-    /// What is null since something in the operation failed.
+    /// Paths of fields that became null after an error in the operation.
     places: Vec<Vec<PathSegment>>,
-    /// Where fields failed that may not be null, and where the operation has them.
+    /// Paths of failed non-null fields, with their positions in the text of the operation.
     failed: Vec<(Vec<PathSegment>, Vec<Pos>)>,
 }
 
 impl Nulls {
-    /// Returns what a field of a type is in the answer, or the error if that is for the field
-    /// around it.
+    /// Returns the value of a field in the answer. If the field is non-null and failed, returns the
+    /// error for its parent.
     pub(super) fn settle(
         &self,
         of: &str,
@@ -54,7 +54,8 @@ impl Nulls {
         }
     }
 
-    /// Passes an error on to what is around a place, with where it came from.
+    /// Passes an error to the parent of a field, and restores the path of the field that failed
+    /// first.
     fn pass(&self, at: &QueryPathNode<'_>, mut error: ServerError) -> ServerError {
         let mut found = self.found();
         match at.segment {
@@ -73,11 +74,12 @@ impl Nulls {
         error
     }
 
-    /// Returns an answer with what failed in it.
+    /// Adds the errors to an answer, and sets the failed fields to null.
     pub(super) fn finish(&self, mut answer: Response) -> Response {
         let Found { errors, places, .. } = std::mem::take(&mut *self.found());
         answer.errors.extend(errors);
-        // An object asked for twice is made twice and merged. If it is null once, it is null.
+        // If an operation requests an object twice, the library merges two results. If one of them
+        // is null, the object is null.
         for place in places {
             put_null(&mut answer.data, &place);
         }
@@ -89,7 +91,7 @@ impl Nulls {
     }
 }
 
-/// Returns where a field stands in the answer.
+/// Returns the path of a field in the answer.
 pub(super) fn path(node: &QueryPathNode<'_>) -> Vec<PathSegment> {
     let segment = |node: &QueryPathNode<'_>| match node.segment {
         QueryPathSegment::Index(at) => PathSegment::Index(at),
@@ -108,7 +110,7 @@ fn put_null(mut value: &mut Value, path: &[PathSegment]) {
             (Value::List(items), PathSegment::Index(at)) => items.get_mut(*at),
             _ => None,
         };
-        // Something around it is null already.
+        // A parent is null already.
         let Some(part) = part else { return };
         value = part;
     }

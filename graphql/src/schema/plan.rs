@@ -1,8 +1,9 @@
-//! Plans, their steps and what is wrong with drafts.
+//! Plans, their steps, and diagnostics of drafts.
 
 use std::sync::Arc;
 
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
+use engine::{Engine, Verdict};
 use serde_json::{Map, Value, json};
 use shared::{
     condition::Condition,
@@ -22,44 +23,43 @@ use super::{
     request::Request,
     scalar::{DateTime, int},
 };
-use crate::engine::{Engine, Verdict};
 
-/// What a second call of a tool does.
+/// Effect of a tool: what a second call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "tool::Effect")]
 pub(super) enum Effect {
-    /// Nothing: the tool only looks.
+    /// Changes nothing, like the first call.
     Read,
-    /// The same as the first.
+    /// Leaves the same result as the first call.
     Idempotent,
-    /// Something new. Such a call is never made twice on a guess.
+    /// May do harm. If the outcome of a call is unknown, Faber does not repeat the call.
     Once,
 }
 
-/// How much a diagnostic or a finding matters.
+/// Severity of a diagnostic or a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "diagnostic::Severity")]
 pub(super) enum Severity {
-    /// There is no plan.
+    /// The draft has no plan. In a finding: something failed.
     Error,
-    /// There is a plan; its author should know.
+    /// The draft has a plan, but its author should read this. In a finding: an action may help.
     Warning,
-    /// Worth knowing. Nothing needs to be done.
+    /// Information. No action is needed.
     Info,
 }
 
-/// Something wrong with a draft, or worth knowing about a plan.
+/// Problem of a draft, or a warning about a plan.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct Diagnostic {
-    /// Whether there can be a plan all the same.
+    /// Severity. An `ERROR` prevents the plan.
     severity: Severity,
-    /// A stable code such as `plan.cycle`.
+    /// Stable code such as `plan.cycle`.
     code: String,
-    /// Where in the draft, like `tools[1].parameters.authorId`.
+    /// Position in the draft, such as `tools[1].parameters.authorId`.
     path: String,
-    /// What is wrong.
+    /// Description of the problem.
     message: String,
-    /// What to do about it.
+    /// How to correct the problem. Null if there is no advice.
     help: Option<String>,
 }
 
@@ -79,68 +79,66 @@ fn diagnostics(all: &[diagnostic::Diagnostic]) -> Vec<Diagnostic> {
     all.iter().map(Diagnostic::from).collect()
 }
 
-/// What became of a draft.
 pub(super) struct PlanPayload(pub(super) Verdict);
 
-/// What became of a draft.
+/// Result of compiling a draft.
 #[Object]
 impl PlanPayload {
-    /// The plan. Null when a diagnostic is an ERROR.
+    /// Compiled plan. Null if a diagnostic is an `ERROR`.
     async fn plan(&self) -> Option<Plan> {
         self.0.plan.clone().map(Plan)
     }
 
-    /// Everything worth knowing about the draft, all at once.
+    /// All errors and warnings of the draft.
     async fn diagnostics(&self) -> Vec<Diagnostic> {
         diagnostics(&self.0.diagnostics)
     }
 }
 
-/// A compiled plan: tool executions in an order that provably can run.
 #[derive(Clone)]
 pub(super) struct Plan(pub(super) Arc<shared::plan::Plan>);
 
-/// A compiled plan: tool executions in an order that provably can run. It never changes; revising
-/// it makes another version.
+/// Compiled plan: steps in an order that respects their dependencies. A plan never changes. A
+/// revision is a new version.
 #[Object]
 impl Plan {
-    /// The identifier, `plan_…`.
+    /// Id of the plan, `plan_…`.
     async fn plan_id(&self) -> ID {
         ID(self.0.id().to_string())
     }
 
-    /// The request that it belongs to, `req_…`.
+    /// Id of the request that the plan belongs to, `req_…`.
     async fn request_id(&self) -> ID {
         ID(self.0.info().request.to_string())
     }
 
-    /// The request that it belongs to.
+    /// Request that the plan belongs to.
     async fn request(&self, ctx: &Context<'_>) -> Result<Option<Request>> {
         let request = ctx.data::<Loaders>()?.request(self.0.info().request).await?;
         Ok(request.map(Request))
     }
 
-    /// Counts the plans of the request, from 1.
+    /// Version of the plan within its request, from 1.
     async fn version(&self) -> u32 {
         self.0.info().version
     }
 
-    /// What it is for, in words.
+    /// Purpose of the plan, in words.
     async fn query(&self) -> &str {
         &self.0.info().query
     }
 
-    /// When it was compiled.
+    /// Time at which the plan was compiled.
     async fn created_at(&self) -> DateTime {
         self.0.info().created_at.into()
     }
 
-    /// Who wrote the draft: `offline`, `explicit`, or a model.
+    /// Author of the draft: `offline`, `explicit`, or the name of a model.
     async fn planner(&self) -> &str {
         &self.0.info().planner
     }
 
-    /// The steps, in the order in which they are executed one by one.
+    /// Steps of the plan, in execution order.
     async fn tools(&self) -> Vec<ToolExecution> {
         let steps = 0..self.0.steps().len();
         steps
@@ -148,29 +146,30 @@ impl Plan {
             .collect()
     }
 
-    /// The steps' ids in that order: topological; ties keep the order in which they were written.
+    /// Ids of the steps in execution order: each step comes after its dependencies. Independent
+    /// steps keep their order in the draft.
     async fn execution_order(&self) -> Vec<&str> {
         self.0.steps().iter().map(|step| step.id.as_str()).collect()
     }
 
-    /// What may run at the same time: each step is one layer behind the last that it depends on.
+    /// Groups of steps that can run at the same time, as step ids. A step's layer is the length of
+    /// the longest path to it.
     async fn layers(&self) -> Vec<Vec<&str>> {
         let name = |number: &StepNumber| self.0.step(*number).id.as_str();
         self.0.layers().iter().map(|layer| layer.iter().map(name).collect()).collect()
     }
 
-    /// Warnings: what its author should know.
+    /// Warnings about the plan.
     async fn diagnostics(&self) -> Vec<Diagnostic> {
         diagnostics(self.0.diagnostics())
     }
 
-    /// The newest executions of the plan, oldest first.
+    /// Newest executions of the plan, oldest first.
     async fn executions(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "At most so many, 1 to 200.", default_with = "Some(50)")] last: Option<
-            i32,
-        >,
+        #[graphql(desc = "Number of executions, from 1 to 200.", default_with = "Some(50)")]
+        last: Option<i32>,
     ) -> Result<Vec<Execution>> {
         let most = count("last", last.unwrap_or(LAST), MOST)?;
         let filter = ExecutionFilter { plan: Some(self.0.id()), ..ExecutionFilter::default() };
@@ -181,27 +180,27 @@ impl Plan {
         Ok(executions.into_iter().map(Execution).collect())
     }
 
-    /// A picture of it as a Mermaid flowchart; arrows lead from a step to what depends on it.
+    /// Drawing of the plan as a Mermaid flowchart. Arrows lead from a step to its dependents.
     async fn mermaid(&self) -> String {
         drawing::mermaid(&self.0)
     }
 
-    /// A picture of it as a DOT graph; arrows lead from a step to what depends on it.
+    /// Drawing of the plan in Graphviz DOT. Arrows lead from a step to its dependents.
     async fn dot(&self) -> String {
         drawing::dot(&self.0)
     }
 
-    /// Where its steps are drawn, for clients that draw it themselves; edges lead from a step to
-    /// what depends on it.
+    /// Positions for clients that draw the plan themselves. Edges lead from a step to its
+    /// dependents.
     async fn layout(
         &self,
-        #[graphql(desc = "Which way edges lead.", default_with = "Some(LayoutDirection::Right)")]
+        #[graphql(desc = "Direction of the edges.", default_with = "Some(LayoutDirection::Right)")]
         direction: Option<LayoutDirection>,
-        #[graphql(desc = "How wide a step is, 1 to 2000.", default_with = "Some(200.0)")]
+        #[graphql(desc = "Step width in pixels, from 1 to 2000.", default_with = "Some(200.0)")]
         node_width: Option<f64>,
-        #[graphql(desc = "How high a step is, 1 to 2000.", default_with = "Some(52.0)")]
+        #[graphql(desc = "Step height in pixels, from 1 to 2000.", default_with = "Some(52.0)")]
         node_height: Option<f64>,
-        #[graphql(desc = "The steps that are not as large as that: those that are opened.")]
+        #[graphql(desc = "Sizes of single steps, which replace `nodeWidth` and `nodeHeight`.")]
         sizes: Option<Vec<NodeSizeInput>>,
     ) -> Result<Layout> {
         let sizes = sizes.unwrap_or_default();
@@ -210,7 +209,6 @@ impl Plan {
     }
 }
 
-/// One tool call of a plan; in short, a step.
 pub(super) struct ToolExecution {
     plan: Arc<shared::plan::Plan>,
     number: StepNumber,
@@ -222,31 +220,31 @@ impl ToolExecution {
     }
 }
 
-/// One tool call of a plan; in short, a step.
+/// Step of a plan: one tool call, a loop of calls, or another plan.
 #[Object]
 impl ToolExecution {
-    /// Its name within the plan.
+    /// Id of the step within the plan.
     async fn step_id(&self) -> &str {
         self.step().id.as_str()
     }
 
-    /// The tool, as `set.name`.
+    /// Tool, as `set.name`.
     async fn tool_name(&self) -> &str {
         self.step().tool.as_str()
     }
 
-    /// The parameters as they were written, templates and all.
+    /// Parameters as written, with templates.
     async fn parameters(&self) -> &Value {
         &self.step().parameters
     }
 
-    /// The steps that must be over before it starts, those that its templates name included.
+    /// Ids of the steps that must finish first, including steps named in templates and conditions.
     async fn depends_on(&self) -> Vec<&str> {
         let on = self.step().depends_on.iter();
         on.map(|number| self.plan.step(*number).id.as_str()).collect()
     }
 
-    /// Which path of its output fills which variable. Null where none does.
+    /// Variables that the step sets, as `{"path in the output": "variable"}`. Null if it sets none.
     async fn output_mapping(&self) -> Option<Value> {
         let mapped = &self.step().output_mapping;
         let pair = |mapping: &OutputMapping| {
@@ -256,12 +254,12 @@ impl ToolExecution {
         (!pairs.is_empty()).then_some(Value::Object(pairs))
     }
 
-    /// What a second call does.
+    /// Effect of the tool when the plan was compiled.
     async fn effect(&self) -> Effect {
         self.step().policy.effect.into()
     }
 
-    /// The plan that it executes instead of calling a tool, `plan_…`.
+    /// Id of the plan that the step runs, `plan_…`. Null for a step that calls a tool.
     async fn plan(&self) -> Option<ID> {
         match self.step().kind {
             StepKind::Plan(id) => Some(ID(id.to_string())),
@@ -269,19 +267,19 @@ impl ToolExecution {
         }
     }
 
-    /// Its condition, in CEL. Where it does not hold the step is skipped.
+    /// Condition in CEL. If it is false, the step is skipped. Null for a step without a condition.
     #[graphql(name = "when")]
     async fn condition(&self) -> Option<&str> {
         self.step().when.as_ref().map(Condition::source)
     }
 
-    /// The template of the list for each item of which it is done.
+    /// Template of the list for whose items the step runs. Null for a step that runs once.
     async fn for_each(&self) -> Option<&str> {
         self.step().for_each.as_ref().map(|list| list.written.as_str())
     }
 
-    /// The call that undoes it, where the execution does not end well and compensates: `toolName`,
-    /// `parameters`, `effect`, `timeoutMs`, `retry`.
+    /// Call that undoes the step if the execution compensates: `toolName`, `parameters`, `effect`,
+    /// `timeoutMs` and `retry`. Null if nothing undoes the step.
     async fn compensate(&self) -> Option<Value> {
         self.step().compensate.as_deref().map(|call| {
             json!({
@@ -294,8 +292,8 @@ impl ToolExecution {
         })
     }
 
-    /// How long an attempt may take, in milliseconds. Null for one that takes as long as it takes:
-    /// a sleep, or another plan.
+    /// Time limit of one attempt in milliseconds. Null for a sleep, a wait or a plan without a time
+    /// limit.
     async fn timeout_ms(&self) -> Option<i64> {
         let step = self.step();
         match step.kind {
@@ -304,39 +302,40 @@ impl ToolExecution {
         }
     }
 
-    /// How long an attempt may take without reporting progress, in milliseconds.
+    /// Longest time in milliseconds in which an attempt may report no progress. Null without a
+    /// limit.
     async fn idle_timeout_ms(&self) -> Option<i64> {
         self.step().policy.idle_timeout_ms.map(int)
     }
 
-    /// How long what it returns may stand for what another call with the same parameters would
-    /// return, in milliseconds.
+    /// Time in milliseconds for which the output is cached. Calls with the same parameters then
+    /// reuse it. Null without caching.
     async fn cache_ttl_ms(&self) -> Option<i64> {
         self.step().policy.cache_ttl_ms.map(int)
     }
 
-    /// Whether a template that finds nothing fails it. Null where the options or its effect decide.
+    /// True if a template that refers to a missing field fails the step. Null if the execution's
+    /// options or the effect of the tool decide.
     async fn strict_templates(&self) -> Option<bool> {
         self.step().policy.strict_templates
     }
 
-    /// How many items of its `forEach` are done at once.
+    /// Maximum number of items that run at the same time. Null means 256.
     async fn max_parallel(&self) -> Option<u32> {
         self.step().policy.max_parallel
     }
 
-    /// How often and when it is tried again: `maxAttempts`, `backoffMs`, `multiplier`,
-    /// `maxBackoffMs`, `jitter`.
+    /// Retry policy: `maxAttempts`, `backoffMs`, `multiplier`, `maxBackoffMs` and `jitter`.
     async fn retry(&self) -> Option<Value> {
         serde_json::to_value(self.step().policy.retry).ok()
     }
 
-    /// What its failure means for the others: `fail`, `continue`, `ignore` or `wait`.
+    /// Rule for a failure of the step: `fail`, `continue`, `ignore` or `wait`.
     async fn on_error(&self) -> &'static str {
         OnError::as_str(self.step().policy.on_error)
     }
 
-    /// Whether a person must agree before it starts.
+    /// True if a person must approve the step before it starts.
     async fn requires_approval(&self) -> bool {
         self.step().policy.requires_approval
     }

@@ -1,6 +1,7 @@
-//! Requests: everything that belongs to one query.
+//! Requests: a query, with everything that came of it.
 
 use async_graphql::{Context, ID, Object, Result, SimpleObject};
+use engine::{Engine, MAX_FINDINGS, find_planning_findings};
 use serde_json::Value;
 use shared::request;
 
@@ -14,48 +15,42 @@ use super::{
     scalar::DateTime,
     timeline::{self, TimelineEntry},
 };
-use crate::engine::{Engine, MAX_FINDINGS, find_planning_findings};
 
-/// The most entries of a timeline that one field returns.
+/// Largest page of a timeline.
 const ENTRIES: usize = 10_000;
 
-/// Everything that belongs to one query.
 pub(super) struct Request(pub(super) request::Request);
 
-/// Everything that belongs to one query: how the plan came to be, and what became of it.
+/// Query with everything that came of it: plans, executions, and the transcript of planning.
 #[Object]
 impl Request {
-    /// The identifier, `req_…`.
+    /// Id of the request, `req_…`.
     async fn request_id(&self) -> ID {
         ID(self.0.id.to_string())
     }
 
-    /// What was asked for, in words.
+    /// Query in words, as it was given.
     async fn query(&self) -> &str {
         &self.0.query
     }
 
-    /// When.
+    /// Time of creation.
     async fn created_at(&self) -> DateTime {
         self.0.created_at.into()
     }
 
-    /// Every version of the plan, oldest first.
+    /// All versions of the plan, oldest first.
     async fn plans(&self, ctx: &Context<'_>) -> Result<Vec<Plan>> {
         plans_of(ctx, self.0.id).await
     }
 
-    /// The newest executions of its plans, oldest first.
+    /// Newest executions of the request's plans, oldest first.
     async fn executions(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "At most so many, 1 to 200.", default_with = "Some(50)")] last: Option<
-            i32,
-        >,
-        #[graphql(
-            desc = "Whether those count that steps of others began.",
-            default_with = "Some(true)"
-        )]
+        #[graphql(desc = "Number of executions, from 1 to 200.", default_with = "Some(50)")]
+        last: Option<i32>,
+        #[graphql(desc = "False leaves out child executions.", default_with = "Some(true)")]
         parts: Option<bool>,
     ) -> Result<Vec<Execution>> {
         let most = count("last", last.unwrap_or(LAST), MOST)?;
@@ -68,7 +63,7 @@ impl Request {
         Ok(executions.into_iter().map(Execution).collect())
     }
 
-    /// Why no plan came of it. Null where it has a plan, and while a plan is made.
+    /// Reason why planning failed. Null if the request has a plan, and while planning runs.
     async fn planning_error(&self, ctx: &Context<'_>) -> Result<Option<PlanningError>> {
         let store = ctx.data::<Engine>()?.store();
         if !store.plan_versions(self.0.id).await.map_err(ApiError::from)?.is_empty() {
@@ -79,12 +74,14 @@ impl Request {
         Ok(failure.map(PlanningError::of))
     }
 
-    /// Why no plan came of it, and what helps. Empty where it has a plan, and while a plan is made.
-    /// `Execution.findings` tells about its executions.
+    /// Findings about failed planning: why there is no plan, and what helps. Empty if the request
+    /// has a plan, and while planning runs. See `Execution.findings` for its executions.
     async fn findings(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "At most so many, 1 to 100.")] first: Option<i32>,
+        #[graphql(desc = "Maximum number of findings, from 1 to 100. Default: 100.")] first: Option<
+            i32,
+        >,
     ) -> Result<Vec<Finding>> {
         let most = count("first", first.unwrap_or(100), MAX_FINDINGS)?;
         let store = ctx.data::<Engine>()?.store();
@@ -96,21 +93,22 @@ impl Request {
         Ok(found.into_iter().map(Finding::from).collect())
     }
 
-    /// How the plan came to be: candidate tools, drafts, diagnostics, oldest first.
+    /// Record of planning, oldest entry first: candidates, drafts, replies of the model, and
+    /// diagnostics.
     async fn transcript(&self, ctx: &Context<'_>) -> Result<Vec<TranscriptEntry>> {
         let entries = ctx.data::<Engine>()?.store().transcript(self.0.id).await;
         let entries = entries.map_err(ApiError::from)?;
         Ok(entries.into_iter().map(TranscriptEntry::from).collect())
     }
 
-    /// Everything in order of time, across executions and machines: of the newest executions, at
-    /// most 200000 events.
+    /// Everything that happened under the request, by time, across executions and machines. Covers
+    /// the 1000 newest executions and at most 200000 events.
     async fn timeline(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Leaves out so many entries at the beginning.", default_with = "Some(0)")]
+        #[graphql(desc = "Number of entries to skip at the beginning.", default_with = "Some(0)")]
         skip: Option<i32>,
-        #[graphql(desc = "At most so many, 1 to 10000.", default_with = "Some(10_000)")]
+        #[graphql(desc = "Page size, from 1 to 10000.", default_with = "Some(10_000)")]
         first: Option<i32>,
     ) -> Result<Vec<TimelineEntry>> {
         let most = count("first", first.unwrap_or(10_000), ENTRIES)?;
@@ -121,24 +119,24 @@ impl Request {
     }
 }
 
-/// Returns every version of a request's plan, oldest first.
+/// Returns all versions of a request's plan, oldest first.
 pub(super) async fn plans_of(ctx: &Context<'_>, id: shared::id::RequestId) -> Result<Vec<Plan>> {
     let ids = ctx.data::<Engine>()?.store().plan_versions(id).await.map_err(ApiError::from)?;
     let plans = ctx.data::<Loaders>()?.plans(&ids).await?;
     Ok(plans.into_iter().map(Plan).collect())
 }
 
-/// Why no plan came of a request.
+/// Reason why planning failed.
 #[derive(Clone, Debug, PartialEq, Eq, SimpleObject)]
 pub(super) struct PlanningError {
-    /// The code that `createPlanWithRequestId` answered with: `NO_PLAN_FOUND`, `INVALID_PLAN`, …
+    /// Error code of the failed mutation, such as `NO_PLAN_FOUND` or `INVALID_PLAN`.
     code: String,
-    /// What happened and what to do.
+    /// Message that says what happened and what to do.
     message: String,
 }
 
 impl PlanningError {
-    /// Reads the entry with which a planning ended: an error, or the diagnostics of the draft.
+    /// Reads the last entry of a failed planning: an error, or the diagnostics of the draft.
     fn of(entry: &request::TranscriptEntry) -> Self {
         let content = &entry.content;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -155,14 +153,15 @@ impl PlanningError {
     }
 }
 
-/// Something that happened while a plan was made.
+/// Entry of the transcript of planning.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct TranscriptEntry {
-    /// When.
+    /// Time at which the entry was recorded.
     at: DateTime,
-    /// What kind of thing: `candidates`, `clauses`, `draft`, `diagnostics`, `plan`, `error`, …
+    /// Kind of the entry, such as `selection`, `prompt`, `reply`, `draft`, `diagnostics`, `plan` or
+    /// `error`.
     kind: String,
-    /// All of it.
+    /// Content of the entry. Its form depends on the kind.
     content: Value,
 }
 
@@ -180,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_planning_that_failed_says_why() {
+    fn a_failed_planning_returns_its_reason() {
         let told = |kind: &str, content| {
             let at = Timestamp::UNIX_EPOCH;
             let kind = kind.to_owned();

@@ -7,6 +7,7 @@ use std::{
 };
 
 use async_graphql::{ID, Object};
+use engine::{Engine, LastPoll, RequestPolls};
 use futures::{
     Stream, StreamExt,
     stream::{self, BoxStream, SelectAll},
@@ -30,15 +31,14 @@ use super::{
     scalar::{DateTime, int},
     timeline::about_json,
 };
-use crate::engine::{Engine, LastPoll, RequestPolls};
 
-/// How often a request is looked at for what is new of its planning, and for executions. Nobody is
-/// told of them; an execution's events do not wait for this.
+/// Interval between two polls for planning and new executions, because no hint announces these.
+/// Events of executions that are known arrive at once.
 const LOOK: Duration = limits::POLL;
-/// How soon executions are looked for when there may be work: work for others is a hint, too.
+/// Shortest interval between two polls for new executions after a hint. Hints are also sent for
+/// work of other requests.
 const SOON: Duration = Duration::from_millis(25);
 
-/// Something that happened under a request.
 pub(super) struct RequestEvent {
     request: RequestId,
     at: Timestamp,
@@ -51,20 +51,21 @@ enum What {
     Execution { id: ExecutionId, plan: PlanId, recorded: Box<RecordedEvent> },
 }
 
-/// Something that happened under a request.
+/// Event under a request: an entry of the transcript, a new plan, or an event of an execution.
 #[Object]
 impl RequestEvent {
-    /// When, by the clock of the machine that recorded it.
+    /// Time of the event, by the clock of the machine that recorded it.
     async fn at(&self) -> DateTime {
         self.at.into()
     }
 
-    /// The request.
+    /// Id of the request, `req_…`.
     async fn request_id(&self) -> ID {
         ID(self.request.to_string())
     }
 
-    /// The plan that was made, or that the execution runs.
+    /// Id of the new plan, or of the plan that the execution runs, `plan_…`. Null for entries of
+    /// the transcript.
     async fn plan_id(&self) -> Option<ID> {
         match &self.what {
             What::Transcript { .. } => None,
@@ -73,12 +74,12 @@ impl RequestEvent {
         }
     }
 
-    /// The execution that it happened to.
+    /// Id of the execution, `exec_…`. Null unless the event belongs to an execution.
     async fn execution_id(&self) -> Option<ID> {
         self.of_execution().map(|(id, _)| ID(id.to_string()))
     }
 
-    /// What kind of thing: `transcript`, `plan_created`, or the type of an execution's event.
+    /// Type of the event: `transcript`, `plan_created`, or a type of `ExecutionEvent`.
     #[graphql(name = "type")]
     async fn kind(&self) -> &'static str {
         match &self.what {
@@ -88,22 +89,23 @@ impl RequestEvent {
         }
     }
 
-    /// The event's place in its execution.
+    /// Sequence number of the event in its execution, from 1. Null unless the event belongs to an
+    /// execution.
     async fn seq(&self) -> Option<i64> {
         self.of_execution().map(|(_, event)| int(event.seq.0))
     }
 
-    /// The step that it is about.
+    /// Id of the step. Null if the event is not about a step.
     async fn step_id(&self) -> Option<&str> {
         self.of_execution()?.1.event.step().map(shared::id::StepId::as_str)
     }
 
-    /// The attempt that it is about.
+    /// Number of the attempt, from 1. Null if the event is not about an attempt.
     async fn attempt(&self) -> Option<u32> {
         self.of_execution()?.1.event.attempt().map(shared::id::Attempt::get)
     }
 
-    /// What is recorded of it.
+    /// Content of the event. Its form depends on the type.
     async fn data(&self) -> Value {
         match &self.what {
             What::Transcript { kind, content } => json!({ "kind": kind, "content": content }),
@@ -122,7 +124,7 @@ impl RequestEvent {
     }
 }
 
-/// Follows a request, from its beginning until nobody listens any more.
+/// Follows a request from its beginning. The stream does not end.
 pub(super) fn follow(
     engine: Engine,
     request: RequestId,
@@ -154,21 +156,21 @@ type Log = BoxStream<'static, Result<(ExecutionId, PlanId, RecordedEvent), Store
 
 struct Follower {
     engine: Engine,
-    /// What others found who follow the same request.
+    /// Results of other followers of the same request. They save polls.
     others: Arc<RequestPolls>,
-    /// When there was a hint of work since the last look.
+    /// Time of the first hint since the last poll.
     changed_at: Option<Instant>,
     request: RequestId,
     work: watch::Receiver<()>,
     looked_at: Instant,
     look_at: Instant,
-    /// When to read what is new of its planning, which may be much.
+    /// Time of the next poll for planning, which reads more than a poll for executions.
     read_at: Instant,
-    /// How many transcript entries were told.
+    /// Number of transcript entries that were sent.
     entries: usize,
-    /// How many plans were told.
+    /// Number of plans that were sent.
     plans: usize,
-    /// The executions whose logs are followed, or were.
+    /// Executions whose logs have been followed.
     executions: BTreeSet<ExecutionId>,
     found: VecDeque<RequestEvent>,
     logs: SelectAll<Log>,
@@ -199,12 +201,13 @@ impl Follower {
         }
     }
 
-    /// Finds what is new: executions, and before them what came of the planning.
+    /// Polls for new executions, and before them for entries and plans, so that a client sees a
+    /// plan before its execution.
     async fn look(&mut self) -> Result<(), ApiError> {
         let now = Instant::now();
         let (executions, planning) = (self.executions.len(), [self.entries, self.plans]);
         let Some(mut last) = self.others.begin(SOON, executions, planning) else {
-            // Another follower looks: what it finds is known soon.
+            // Another follower polls now. Its result is shared.
             self.look_at = now + SOON;
             return Ok(());
         };
@@ -234,7 +237,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Reads what is new of the planning: transcript entries and plans in order of time.
+    /// Reads new transcript entries and plans, and queues them by time.
     async fn read(&mut self) -> Result<(), ApiError> {
         let store = self.engine.store();
         let entries = store.transcript_after(self.request, self.entries).await?;
@@ -259,7 +262,6 @@ impl Follower {
         Ok(())
     }
 
-    /// Returns the executions that are new.
     async fn begun(&mut self) -> Result<Vec<ExecutionHead>, ApiError> {
         let filter = ExecutionFilter { request: Some(self.request), ..ExecutionFilter::default() };
         let known = &self.executions;

@@ -1,4 +1,4 @@
-//! How much a retry does again, the calls that it would repeat, and the calls that undo an execution.
+//! Retries: their mode, the calls that they would repeat, and the calls that undo an execution.
 
 use async_graphql::{Enum, ID, SimpleObject};
 use planner::reuse::RetryScope;
@@ -7,21 +7,20 @@ use super::{
     error::{ApiResult, invalid},
     scalar::int,
 };
-use crate::engine;
 
-/// How much of an ended execution a retry does again.
+/// Steps that a retry runs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 pub(super) enum RetryMode {
-    /// The steps that did not succeed, and those that were compensated. The outputs of all others are
-    /// taken over.
+    /// Runs steps that did not succeed or were compensated. Reuses the outputs of all others.
     Failed,
-    /// `fromStep` and everything behind it.
+    /// Runs `fromStep`, every later step in execution order, and their dependents. Reuses the
+    /// outputs of all others.
     FromStep,
-    /// Every step.
+    /// Runs every step.
     All,
 }
 
-/// Reads how much a retry does again.
+/// Checks that `mode` and `fromStep` fit together.
 pub(super) fn scope(mode: Option<RetryMode>, from_step: Option<&str>) -> ApiResult<RetryScope<'_>> {
     match (mode, from_step) {
         (None | Some(RetryMode::All), None) => Ok(RetryScope::All),
@@ -36,17 +35,17 @@ pub(super) fn scope(mode: Option<RetryMode>, from_step: Option<&str>) -> ApiResu
     }
 }
 
-/// Calls of a tool with the effect `ONCE` that were made, or may have been, and that a retry would
-/// make again: one entry for each step, tool and outcome.
+/// Calls of a `ONCE` tool that a retry would make again. Calls of one step with the same tool and
+/// outcome are counted together.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct RepeatedCall {
-    /// The step of the execution. Calls of a sub-plan stand under the step that executes it.
+    /// Id of the step. Calls of a child execution are listed under the step that started it.
     step_id: String,
-    /// The tool that would be called, as `set.name`.
+    /// Tool, as `set.name`.
     tool_name: String,
-    /// How many calls: one for each item of a `forEach`.
+    /// Number of calls. Each item of a `forEach` list counts.
     calls: i64,
-    /// Whether nobody knows if these calls took effect (`tool.outcome_unknown`).
+    /// True if it is unknown whether these calls took effect (`tool.outcome_unknown`).
     outcome_unknown: bool,
 }
 
@@ -61,16 +60,16 @@ impl From<engine::RepeatedCall> for RepeatedCall {
     }
 }
 
-/// A call that undoes a step.
+/// Call that undoes a step.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct UndoCall {
-    /// The execution of the step, `exec_…`.
+    /// Id of the execution that has the step, `exec_…`.
     execution_id: ID,
-    /// The step.
+    /// Id of the step that the call undoes.
     step_id: String,
-    /// The item of its `forEach`, from 0.
+    /// Index of the item in the step's `forEach` list, from 0. Null for a step without a list.
     index: Option<u32>,
-    /// The tool that undoes it, as `set.name`.
+    /// Tool that undoes the step, as `set.name`.
     tool_name: String,
 }
 

@@ -1,34 +1,35 @@
-//! Whole numbers that 64 bits cannot hold: readers of JSON make doubles of them.
+//! Warnings about integers that 64 bits cannot hold, because parsers of JSON turn them into
+//! doubles.
 
 use std::{collections::BTreeMap, fmt::Write};
 
 use serde_json::Value;
 use shared::diagnostic::Diagnostic;
 
-/// The most numbers that are pointed out.
+/// Maximum number of warnings.
 const SHOWN: usize = 100;
-/// The most numbers of a text that are remembered.
+/// Maximum number of integers that are remembered for one request.
 const KEPT: usize = 1_000;
-/// The most digits of one that are shown.
+/// Digits of an integer that a warning shows.
 const DIGITS: usize = 64;
-/// The fewest digits of a number that 64 bits cannot hold.
+/// Least number of digits of an integer that 64 bits cannot hold.
 const FEWEST: usize = 19;
-/// 2⁶³: a whole double from here on is what became of an integer that 64 bits cannot hold, or
-/// was written with an exponent.
+/// 2⁶³. A whole double from here on was an integer that 64 bits cannot hold, or was written with an
+/// exponent.
 const BEYOND: f64 = 9_223_372_036_854_775_808.0;
-/// Whole doubles from here on were written with an exponent: nobody writes forty digits out.
+/// Whole doubles from here on count as written with an exponent, because nobody writes forty
+/// digits.
 const WRITTEN_OUT: f64 = 1e40;
 
-/// The whole numbers in the text of a request that 64 bits cannot hold, by the double that each
-/// became.
+/// Integers in the text of a request that 64 bits cannot hold, by the double that each became.
 ///
-/// Strings are looked at like everything else: a number in one only matters if the same double
-/// stands elsewhere.
+/// Strings are searched, too. A number in a string matters only if the same double occurs
+/// elsewhere.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Written(BTreeMap<u64, Box<str>>);
 
 impl Written {
-    /// Finds them in a text.
+    /// Finds the integers in a text.
     pub(crate) fn of(text: &[u8]) -> Self {
         let (mut written, mut at) = (Self::default(), 0);
         while at < text.len() && written.0.len() < KEPT {
@@ -61,8 +62,8 @@ impl Written {
     }
 }
 
-/// Warns of the numbers in a value that were written as whole numbers; where nobody has the text
-/// any more, of those that may have been.
+/// Warns about each double that was written as an integer. Without the text of the request, warns
+/// about each double that may have been one.
 pub(super) fn notice(
     value: &Value,
     path: &mut String,
@@ -92,8 +93,8 @@ pub(super) fn notice(
     });
 }
 
-/// Says which numbers of a value may have been whole numbers that 64 bits cannot hold: their last
-/// digits are lost then.
+/// Returns a warning for each double that may have been an integer and has then lost its last
+/// digits.
 pub(super) fn warnings(value: &Value, root: &str) -> Vec<String> {
     let mut found = Vec::new();
     each(value, &mut root.to_owned(), &mut |path, double, number| {
@@ -111,7 +112,7 @@ fn is_suspect(double: f64) -> bool {
     (BEYOND..WRITTEN_OUT).contains(&double.abs()) && double.fract() == 0.0
 }
 
-/// Visits every double, with its path.
+/// Visits every double with its path.
 fn each(value: &Value, path: &mut String, visit: &mut impl FnMut(&str, f64, &serde_json::Number)) {
     let inside = path.len();
     match value {
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_written_as_a_whole_number_is_told_and_as_it_was_written() {
+    fn only_integers_of_the_text_are_reported_as_rounded() {
         let text = br#"{"a": [1e30, 99999999999999999999, -12345678901234567890123], "b": 1.5e19,
             "c": 18446744073709551615, "d": 123456789012345678901.5, "e": 20000000000000000000.0}"#;
         let value: Value = serde_json::from_slice(text).unwrap();
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_text_what_may_have_been_one_is_told() {
+    fn without_the_text_possible_integers_are_reported() {
         let value = json!({ "n": 1e30, "m": 1e40, "k": 0.5, "i": u64::MAX });
         let mut notices = Vec::new();
         notice(&value, &mut String::new(), None, &mut notices);

@@ -1,6 +1,7 @@
-//! Plans under a name, and plans written down.
+//! Saved plans, and the export of plans.
 
 use async_graphql::{Context, ID, Object, Result};
+use engine::{Engine, as_input};
 use serde_json::Value;
 use shared::store;
 
@@ -11,80 +12,78 @@ use super::{
     plan::Plan,
     scalar::DateTime,
 };
-use crate::engine::{Engine, as_input};
 
-/// The saved plans of one list where nobody says.
+/// Default page size of `savedPlans`.
 const FIRST: i32 = 100;
 
-/// A plan under a name.
 pub(super) struct SavedPlan(store::SavedPlan);
 
-/// A plan under a name: `runSavedPlan` runs it, and a step can execute it.
+/// Plan with a name. `runSavedPlan` runs it, and steps of other plans can run it.
 #[Object]
 impl SavedPlan {
-    /// The name.
+    /// Name of the saved plan.
     async fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The plan that it means, `plan_…`.
+    /// Id of the plan, `plan_…`.
     async fn plan_id(&self) -> ID {
         ID(self.0.plan.to_string())
     }
 
-    /// The plan that it means.
+    /// Plan that has the name.
     async fn plan(&self, ctx: &Context<'_>) -> Result<Option<Plan>> {
         Ok(ctx.data::<Loaders>()?.plan(self.0.plan).await?.map(Plan))
     }
 
-    /// The JSON Schema of what it is given as `{{input.x}}`. Null where that is anything.
+    /// JSON Schema of the plan's input. Null if any input is allowed.
     async fn inputs(&self) -> Option<&Value> {
         self.0.inputs.as_ref()
     }
 
-    /// When it was saved.
+    /// Time at which the plan was saved under the name.
     async fn saved_at(&self) -> DateTime {
         self.0.at.into()
     }
 }
 
-/// What anybody may ask of saved plans.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SavedQuery;
 
-/// What anybody may ask of saved plans.
 #[Object]
 impl SavedQuery {
-    /// The plans that were saved under a name, by name.
+    /// Saved plans, ordered by name.
     async fn saved_plans(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "At most so many, 1 to 200.", default_with = "Some(100)")] first: Option<
+        #[graphql(desc = "Page size, from 1 to 200.", default_with = "Some(100)")] first: Option<
             i32,
         >,
-        #[graphql(desc = "Behind this name.")] after: Option<String>,
+        #[graphql(desc = "Returns the plans whose names come after this one.")] after: Option<
+            String,
+        >,
     ) -> Result<Vec<SavedPlan>> {
         let first = count("first", first.unwrap_or(FIRST), MOST)?;
         let found = ctx.data::<Engine>()?.plans.library.saved_plans(after.as_deref(), first).await;
         Ok(found.map_err(ApiError::from)?.into_iter().map(SavedPlan).collect())
     }
 
-    /// The plan that was saved under a name. Null where there is none.
+    /// One saved plan. Null if no plan has the name.
     async fn saved_plan(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The name, to the letter.")] name: String,
+        #[graphql(desc = "Name of the saved plan. Case matters.")] name: String,
     ) -> Result<Option<SavedPlan>> {
         let found = ctx.data::<Engine>()?.plans.library.saved_plan(&name).await;
         Ok(found.map_err(ApiError::from)?.map(SavedPlan))
     }
 
-    /// A plan written down as `createPlan` reads it, here or elsewhere: what it executes is written
-    /// inside. Null where there is no such plan.
+    /// Draft from which `createPlan` makes the same plan, here or in another installation.
+    /// Sub-plans are written inline. Null if there is no such plan.
     async fn export_plan(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "`plan_…`")] plan_id: ID,
+        #[graphql(desc = "Id of the plan, `plan_…`.")] plan_id: ID,
     ) -> Result<Option<Value>> {
         let Ok(id) = plan_id.parse() else { return Ok(None) };
         let draft = ctx.data::<Engine>()?.plans.library.export(id).await.map_err(ApiError::from)?;

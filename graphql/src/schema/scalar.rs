@@ -1,16 +1,14 @@
-//! Moments and JSON as the API writes them.
+//! Times and numbers as the API writes them.
 
 use async_graphql::{InputValueError, InputValueResult, Scalar, ScalarType, Value};
 use chrono::{DurationRound, SecondsFormat, TimeDelta};
 use shared::clock::Timestamp;
 
-/// A moment, to the microsecond, as RFC 3339 has it: `2026-01-02T03:04:05.000006Z`. On input any
-/// offset will do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DateTime(pub(super) Timestamp);
 
-/// A moment, to the microsecond, as RFC 3339 has it: `2026-01-02T03:04:05.000006Z`. On input any
-/// offset will do.
+/// Time with microseconds, in the format of RFC 3339: `2026-01-02T03:04:05.000006Z`. Input may have
+/// any offset, and digits after microseconds are ignored.
 #[Scalar(specified_by_url = "https://datatracker.ietf.org/doc/html/rfc3339")]
 impl ScalarType for DateTime {
     fn parse(value: Value) -> InputValueResult<Self> {
@@ -35,22 +33,20 @@ impl From<Timestamp> for DateTime {
     }
 }
 
-/// Writes a moment as the API does.
+/// Formats a time as the API does.
 pub(super) fn written(at: Timestamp) -> String {
     at.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
-/// Returns a whole number as GraphQL has them, the greatest where it is too large.
+/// Converts a number to a GraphQL integer. A number that is too large becomes the largest one.
 pub(super) fn int(number: impl TryInto<i64>) -> i64 {
     number.try_into().unwrap_or(i64::MAX)
 }
 
-/// Returns how long something took, in milliseconds.
 pub(super) fn milliseconds(from: Timestamp, to: Timestamp) -> f64 {
     in_milliseconds(to - from)
 }
 
-/// Returns a time in milliseconds.
 pub(super) fn in_milliseconds(time: TimeDelta) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a double counts microseconds for centuries")]
     let micros = time.num_microseconds().unwrap_or(i64::MAX) as f64;
@@ -62,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_read_with_any_offset_and_written_in_one_way() {
+    fn times_are_parsed_with_any_offset_and_written_in_utc() {
         for (text, expected) in [
             ("2026-01-02T03:04:05Z", Some("2026-01-02T03:04:05.000000Z")),
             ("2026-01-02T03:04:05.1234567+02:00", Some("2026-01-02T01:04:05.123456Z")),

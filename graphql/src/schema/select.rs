@@ -1,59 +1,60 @@
-//! Which tools a query needs, and which are wanted by the same sentences.
+//! Tool selection, and tools that the same sentences select.
 
 use async_graphql::{Context, Enum, Object, Result};
+use engine::{Chosen, Colliding, Engine, MAX_SELECTED, Wanted};
 use planner::select::{Criterion, Similarity};
 
 use super::{
     error::{ApiError, invalid},
     tool::Tool,
 };
-use crate::engine::{Chosen, Colliding, Engine, MAX_SELECTED, Wanted};
 
-/// Selection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SelectQuery;
 
-/// By what tools are chosen.
+/// Method to rank tools for a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "Criterion")]
 pub(super) enum SelectionCriterion {
-    /// The cosine to the middle of their examples. A hit is nearer than their least similar
-    /// example by `selection.margin`. Tools without examples take no part.
+    /// Cosine of the query to the centroid of the tool's examples. A hit scores at least as much as
+    /// the tool's least similar example plus `selection.margin` of the configuration. Tools without
+    /// examples are left out.
     Centroid,
-    /// The cosine to their description.
+    /// Cosine of the query to the tool's description. Tools without a description are left out.
     Description,
-    /// The words of their name, description, parameters and examples, by BM25.
+    /// BM25 over name, description, parameter names and examples. Tools that share no word with the
+    /// query are left out.
     Lexical,
-    /// Meaning and words together, each part of the query by itself: what planning uses.
+    /// Embedding and words together, for the whole query and each of its parts. Planning uses it.
     Hybrid,
 }
 
-/// How the centroids of two tools are compared.
+/// Measure of how similar two centroids are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "Similarity")]
 pub(super) enum CollisionSimilarity {
-    /// The product of the two means as they are: tools whose examples scatter collide less.
+    /// Dot product of the centroids. It is lower for tools whose examples differ much.
     Dot,
-    /// Their cosine.
+    /// Cosine of the centroids.
     Cosine,
 }
 
-/// Selection.
 #[Object]
 impl SelectQuery {
-    /// The tools that a query needs, the best first: those that are no hits, too.
+    /// Tools for a query, best first. Tools that are no hits are returned, too, and count for
+    /// `limit`. Without an embedder, `CENTROID` and `DESCRIPTION` are `PLANNER_UNAVAILABLE`.
     async fn select_tools(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "What a tool is wanted for, in words.")] query: String,
-        #[graphql(desc = "By what.", default_with = "Some(SelectionCriterion::Centroid)")]
-        by: Option<SelectionCriterion>,
+        #[graphql(desc = "Query in words.")] query: String,
         #[graphql(
-            desc = "At most so many, 1 to 1000. Hits are judged afterwards.",
-            default_with = "Some(5)"
+            desc = "Method to rank the tools.",
+            default_with = "Some(SelectionCriterion::Centroid)"
         )]
+        by: Option<SelectionCriterion>,
+        #[graphql(desc = "Maximum number of tools, from 1 to 1000.", default_with = "Some(5)")]
         limit: Option<i32>,
-        #[graphql(desc = "Only those that plans may use.", default_with = "Some(true)")]
+        #[graphql(desc = "True: tools of active toolsets only.", default_with = "Some(true)")]
         active_only: Option<bool>,
     ) -> Result<Vec<ToolMatch>> {
         let limit = usize::try_from(limit.unwrap_or(5))
@@ -70,16 +71,15 @@ impl SelectQuery {
         Ok(chosen.into_iter().map(ToolMatch).collect())
     }
 
-    /// Every pair of tools that the same sentences want: those whose examples have similar
-    /// centroids. Tools without examples take no part.
+    /// Pairs of tools that the same sentences select, because their examples have similar
+    /// centroids. Tools without examples are left out. At most 100000 pairs.
     async fn tool_collisions(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "How similar at least.", default_with = "Some(0.3)")] threshold: Option<
-            f64,
-        >,
+        #[graphql(desc = "Lowest similarity of a pair.", default_with = "Some(0.3)")]
+        threshold: Option<f64>,
         #[graphql(
-            desc = "How they are compared.",
+            desc = "Measure of how similar two centroids are.",
             default_with = "Some(CollisionSimilarity::Dot)"
         )]
         similarity: Option<CollisionSimilarity>,
@@ -91,63 +91,64 @@ impl SelectQuery {
     }
 }
 
-/// A tool that was chosen.
 pub(super) struct ToolMatch(Chosen);
 
-/// A tool that was chosen.
+/// Tool that was ranked for a query.
 #[Object]
 impl ToolMatch {
-    /// The tool.
+    /// Tool.
     async fn tool(&self) -> Tool {
         Tool::new(&self.0.tool, &self.0.set)
     }
 
-    /// How well it fits: a cosine by CENTROID and DESCRIPTION, else points of which only the order
-    /// counts.
+    /// Score of the tool: a cosine for `CENTROID` and `DESCRIPTION`. For other criteria, only the
+    /// order is meaningful.
     async fn score(&self) -> f64 {
         self.0.score
     }
 
-    /// Whether it fits well enough. By CENTROID, whether `score` is at least `leastSimilar` and
-    /// the margin.
+    /// True if the tool fits well enough. For `CENTROID`, `score` must be at least `leastSimilar`
+    /// plus `selection.margin`. For other criteria, always true.
     async fn hit(&self) -> bool {
         self.0.is_hit
     }
 
-    /// By CENTROID: the cosine of its least similar example to the centroid.
+    /// Cosine of the tool's least similar example to its centroid. Null unless the criterion is
+    /// `CENTROID`.
     async fn least_similar(&self) -> Option<f64> {
         self.0.least_similar
     }
 
-    /// By CENTROID: that example.
+    /// Example that is least similar to the tool's centroid. Null unless the criterion is
+    /// `CENTROID`.
     async fn least_similar_example(&self) -> Option<&str> {
         self.0.least_similar_example.as_deref()
     }
 
-    /// By HYBRID: what executions have taught of it for such queries, from -1 (it failed) to 1 (it
-    /// did well); null where nothing. A twentieth of it is part of `score`.
+    /// Verdict of earlier executions with similar queries, from -1 (the tool failed) to 1 (it
+    /// succeeded). `HYBRID` adds a twentieth of it to the score. Null without observations, and for
+    /// other criteria.
     async fn learned(&self) -> Option<f64> {
         self.0.learned
     }
 }
 
-/// Two tools that are wanted by the same sentences.
 pub(super) struct ToolCollision(Colliding);
 
-/// Two tools that are wanted by the same sentences.
+/// Two tools that the same sentences select.
 #[Object]
 impl ToolCollision {
-    /// The earlier tool.
+    /// First tool, in the order of the toolsets.
     async fn a(&self) -> &str {
         &self.0.a
     }
 
-    /// The later one.
+    /// Second tool.
     async fn b(&self) -> &str {
         &self.0.b
     }
 
-    /// How similar their centroids are.
+    /// Similarity of the two centroids.
     async fn similarity(&self) -> f64 {
         self.0.similarity
     }

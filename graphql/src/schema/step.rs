@@ -1,8 +1,9 @@
-//! Steps of an execution, their items, and what undoes them.
+//! Steps of an execution, their items, and their compensations.
 
 use std::sync::Arc;
 
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
+use engine::warnings_of;
 use executor::machine;
 use serde_json::Value;
 use shared::{
@@ -21,31 +22,30 @@ use super::{
     rounded,
     scalar::{DateTime, in_milliseconds, int, milliseconds},
 };
-use crate::engine::warnings_of;
 
-/// The most items that one field returns.
+/// Largest page of `items`.
 const ITEMS: usize = 10_000;
 
-/// Where a step is in its life.
+/// State of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 pub(super) enum StepState {
-    /// Not begun.
+    /// Not started.
     Pending,
-    /// An attempt is under way, or items of its list are.
+    /// An attempt is running, or items of the list are.
     Running,
-    /// An attempt failed or was interrupted; another will begin.
+    /// An attempt failed or was interrupted, and another one is scheduled.
     Retrying,
-    /// It waits for a person or a signal.
+    /// Waits for a person or a signal. See `waitsFor`.
     Waiting,
-    /// Over: the tool returned an output.
+    /// Finished with an output.
     Succeeded,
-    /// Over: the last attempt failed.
+    /// Finished with an error.
     Failed,
-    /// Over: it did not run.
+    /// Finished without running. See `skipReason`.
     Skipped,
-    /// Over: it was stopped, or did not run because the execution was.
+    /// Stopped, or kept from starting, by a cancellation.
     Cancelled,
-    /// Over: it succeeded, and then it was undone.
+    /// Succeeded, and then undone.
     Compensated,
 }
 
@@ -72,7 +72,7 @@ impl StepState {
     }
 }
 
-/// What a person said became of a call whose outcome was unknown.
+/// Outcome of a call that a person settled because it was unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "shared::event::Settled")]
 pub(super) enum SettledOutcome {
@@ -82,56 +82,55 @@ pub(super) enum SettledOutcome {
     Failed,
 }
 
-/// A call that undoes a step.
+/// Call that undoes a step.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct CompensatingCall {
-    /// The tool, as `set.name`.
+    /// Tool, as `set.name`.
     tool_name: String,
-    /// The parameters, with every template filled in.
+    /// Parameters of the call, with all templates rendered.
     parameters: Value,
 }
 
-/// How a step failed.
+/// Error of a step.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct StepError {
-    /// The step.
+    /// Id of the step within the plan.
     step_id: String,
-    /// Which item of its `forEach` it was, from 0. Null where the step has no items.
+    /// Index of the failed item in the step's `forEach` list, from 0. Null for a step without a
+    /// list.
     index: Option<u32>,
-    /// Its tool, as `set.name`.
+    /// Tool, as `set.name`.
     tool_name: String,
-    /// A stable code such as `tool.timeout`.
+    /// Stable code such as `tool.timeout`.
     code: String,
-    /// What happened and what to do.
+    /// Message that says what happened and what to do.
     message: String,
-    /// Which try it was, from 1.
+    /// Number of the failed attempt, from 1.
     attempt: u32,
-    /// Whether another try can help.
+    /// True if another attempt may succeed.
     retryable: bool,
 }
 
 impl StepError {
-    /// Returns whether it is that the execution's time was up.
     pub(super) fn is_deadline(&self) -> bool {
         self.code == ErrorCode::DEADLINE.as_str()
     }
 
-    /// Returns the step and the code.
     #[cfg(test)]
     pub(super) fn named(&self) -> (String, String) {
         (self.step_id.clone(), self.code.clone())
     }
 }
 
-/// How far a tool is, by its own account.
+/// Progress of an attempt, as its tool reports it.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct Progress {
-    /// How much is done, in a measure of the tool's own.
+    /// Amount of work that is done, in the tool's own unit.
     #[graphql(name = "progress")]
     done: f64,
-    /// How much there is to do, where the tool knows.
+    /// Total amount of work, in the same unit. Null if the tool does not know it.
     total: Option<f64>,
-    /// What it is doing, in words.
+    /// Current activity, in words, at most 512 bytes.
     message: Option<String>,
 }
 
@@ -142,24 +141,24 @@ impl From<&tool::Progress> for Progress {
     }
 }
 
-/// How many items of a `forEach` are where.
+/// Number of items of a `forEach` list, by state.
 #[derive(Clone, Copy, Debug, Default, SimpleObject)]
 pub(super) struct ItemTally {
-    /// All of them.
+    /// All items.
     total: i64,
-    /// Not begun.
+    /// Items that have not started.
     pending: i64,
-    /// Under way, or to be tried again.
+    /// Items that are running or will be retried.
     running: i64,
-    /// Waiting for a person or a signal.
+    /// Items that wait for a person or a signal.
     waiting: i64,
-    /// Those that returned something.
+    /// Items that succeeded, including items that were compensated later.
     successful: i64,
-    /// Those whose last attempt failed.
+    /// Items that failed.
     failed: i64,
-    /// Those that did not run because another failed.
+    /// Items that did not run because another item failed.
     skipped: i64,
-    /// Those that were stopped, or did not run because the execution was.
+    /// Items that a cancellation stopped or kept from starting.
     cancelled: i64,
 }
 
@@ -182,7 +181,6 @@ impl ItemTally {
     }
 }
 
-/// A step as it now stands, an item of one, or what undoes either.
 pub(super) struct StepStatus {
     execution: Arc<State>,
     task: Task,
@@ -197,7 +195,6 @@ impl StepStatus {
             .collect()
     }
 
-    /// Returns the step called `name`, if there is one.
     pub(super) fn find(execution: &Arc<State>, name: &str) -> Option<Self> {
         let number = execution.plan().step_number(&name.parse().ok()?)?;
         Some(Self { execution: Arc::clone(execution), task: number.into() })
@@ -216,8 +213,8 @@ impl StepStatus {
         self.execution.plan().step(self.task.step)
     }
 
-    /// Returns how it failed, if it is over and did; then how its items did where that does not
-    /// fail the step.
+    /// Returns the error of a failed step, followed by the errors of its items if `onError` allows
+    /// these.
     pub(super) fn failures(&self) -> Vec<StepError> {
         let own = self.failure().into_iter();
         let is_lenient =
@@ -229,19 +226,18 @@ impl StepStatus {
             .collect()
     }
 
-    /// Returns whether the step never began, because the execution came to its end before.
+    /// Returns `true` if the step never started because the execution failed before.
     pub(super) fn is_left_out(&self) -> bool {
         matches!(self.now().state, execution::StepState::Skipped(SkipReason::ExecutionFailed))
     }
 
-    /// Returns whether the step failed.
     pub(super) fn has_failed(&self) -> bool {
         matches!(self.now().state, execution::StepState::Failed(_))
     }
 
-    /// Says of the step that the execution's time was up.
+    /// Returns the error of a step that the execution's deadline kept from succeeding.
     pub(super) fn overdue(&self) -> StepError {
-        self.described(&ToolError::new(ErrorCode::DEADLINE, "the execution's time was up"))
+        self.described(&ToolError::new(ErrorCode::DEADLINE, "the deadline of the execution passed"))
     }
 
     fn failure(&self) -> Option<StepError> {
@@ -263,7 +259,7 @@ impl StepStatus {
         }
     }
 
-    /// Returns which item an error is about: this one, or the one that failed the step.
+    /// Returns the index of this item, or of the item that failed the step.
     fn failed_index(&self) -> Option<u32> {
         let must_succeed = matches!(self.planned().policy.on_error, OnError::Fail | OnError::Wait);
         let first = || self.now().items.as_deref().filter(|_| must_succeed)?.first_failed();
@@ -271,73 +267,75 @@ impl StepStatus {
     }
 }
 
-/// A step as it now stands; also an item of its `forEach`, and the call that undoes either.
+/// State of a step, of an item of its `forEach` list, or of the call that undoes either.
 #[Object]
 impl StepStatus {
-    /// The step's name within the plan.
+    /// Id of the step within the plan.
     async fn step_id(&self) -> &str {
         self.planned().id.as_str()
     }
 
-    /// Which item of the step's `forEach` it is, from 0. Null for the step itself.
+    /// Index of the item in the step's `forEach` list, from 0. Null for the step itself.
     async fn index(&self) -> Option<u32> {
         self.task.part.item
     }
 
-    /// The tool, as `set.name`.
+    /// Tool, as `set.name`.
     async fn tool_name(&self) -> &str {
         self.planned().call_of_part(self.task.part).tool.as_str()
     }
 
-    /// Where it is in its life.
+    /// State of the step.
     async fn state(&self) -> StepState {
         StepState::of(self.now())
     }
 
-    /// How many attempts began.
+    /// Number of attempts that started.
     async fn attempts(&self) -> u32 {
         self.now().attempts
     }
 
-    /// When the first attempt, or the wait before it, began.
+    /// Time at which the first attempt started, or the wait before it. Null before that.
     async fn started_at(&self) -> Option<DateTime> {
         self.now().started_at.map(DateTime)
     }
 
-    /// When it was over.
+    /// Time at which the step finished. Null before that.
     async fn finished_at(&self) -> Option<DateTime> {
         self.now().finished_at.map(DateTime)
     }
 
-    /// The milliseconds from `startedAt` to `finishedAt`: work, waits and the pauses between
-    /// attempts. Null until it is over.
+    /// Time from `startedAt` to `finishedAt` in milliseconds: attempts, waits, and delays between
+    /// attempts. Null until the step has finished.
     async fn duration_ms(&self) -> Option<f64> {
         let step = self.now();
         Some(milliseconds(step.started_at?, step.finished_at?))
     }
 
-    /// The milliseconds that its attempts took together. Null until it is over.
+    /// Total time of all attempts in milliseconds. Null until the step has finished.
     async fn work_ms(&self) -> Option<f64> {
         self.now().finished_at.map(|_| in_milliseconds(self.now().spent.worked))
     }
 
-    /// The milliseconds that it waited for a person or a signal. Null until it is over.
+    /// Time in milliseconds for which the step waited for a person or a signal. Null until it has
+    /// finished.
     async fn waited_ms(&self) -> Option<f64> {
         self.now().finished_at.map(|_| in_milliseconds(self.now().spent.waited))
     }
 
-    /// The parameters of the last attempt, with every template filled in.
+    /// Parameters of the last attempt, with all templates rendered. Null before the first attempt.
     async fn resolved_parameters(&self) -> Option<&Value> {
         self.now().parameters.as_deref()
     }
 
-    /// What the tool returned: for a step with `forEach`, the list of what it returned for its
-    /// items; for one that executes a plan, that execution's outputs.
+    /// Output of the tool. For a step with `forEach`, the list of the items' outputs. For a step
+    /// that runs a plan, the outputs of the child execution. Null until the step has succeeded.
     async fn output(&self) -> Option<&Value> {
         self.now().output()
     }
 
-    /// How it failed; while it waits for another try or for a decision, how the last attempt did.
+    /// Error of a failed step. While the step waits for another attempt or for a decision, the
+    /// error of its last attempt. Null otherwise.
     async fn error(&self) -> Option<StepError> {
         match &self.now().state {
             execution::StepState::Failed(error)
@@ -349,8 +347,8 @@ impl StepStatus {
         }
     }
 
-    /// What is worth knowing about its parameters and its output: templates that found nothing,
-    /// numbers beyond 64 bits.
+    /// Warnings about parameters and output, such as unresolved templates and numbers that 64 bits
+    /// cannot hold.
     async fn warnings(&self) -> Vec<String> {
         let now = self.now();
         let parameters =
@@ -360,14 +358,14 @@ impl StepStatus {
         warnings_of(now).iter().cloned().chain(rounded).collect()
     }
 
-    /// Whether its output is not of a call of its own: it was taken over from the execution that
-    /// this one does again, or an earlier call with the same parameters had returned it.
+    /// True if the output comes from an earlier call: of the execution that this one retries, or
+    /// from the output cache.
     async fn reused(&self) -> bool {
         self.now().is_reused
     }
 
-    /// Why it did not run: `condition`, `dependency`, `execution_failed` or `dry_run`. Null unless
-    /// it is SKIPPED.
+    /// Reason why the step did not run: `condition`, `dependency`, `execution_failed` or `dry_run`.
+    /// Null unless the state is `SKIPPED`.
     async fn skip_reason(&self) -> Option<&'static str> {
         match &self.now().state {
             execution::StepState::Skipped(reason) => Some(super::event::skipped(*reason)),
@@ -375,8 +373,8 @@ impl StepStatus {
         }
     }
 
-    /// What it waits for: `approval`, `decision`, or the name of a signal behind `signal:`. Null
-    /// unless it is WAITING.
+    /// Reason for the wait: `approval`, `decision`, or `signal:` followed by the name of the
+    /// signal. Null unless the state is `WAITING`.
     async fn waits_for(&self) -> Option<String> {
         let execution::StepState::Waiting(reason) = &self.now().state else { return None };
         Some(match reason {
@@ -386,7 +384,8 @@ impl StepStatus {
         })
     }
 
-    /// When it goes on: the next attempt, or the end of a sleep. Null where no time is known.
+    /// Time of the next attempt, of the end of a sleep, or of the end of the wait for a signal.
+    /// Null if there is none.
     async fn until(&self) -> Option<DateTime> {
         match &self.now().state {
             execution::StepState::Waiting(WaitReason::Signal { until: Some(until), .. })
@@ -398,19 +397,21 @@ impl StepStatus {
         }
     }
 
-    /// How far the tool says the last attempt is. Null where it says nothing.
+    /// Last progress report of the current attempt. Null if the tool has reported none.
     async fn progress(&self) -> Option<Progress> {
         self.now().progress.as_deref().map(Progress::from)
     }
 
-    /// The items of its `forEach`, in order, once the list is known.
+    /// Items of the step's `forEach` list, in order. Empty until the list is known.
     #[expect(clippy::unused_async, reason = "fields of the API are asynchronous")]
     async fn items(
         &self,
-        #[graphql(desc = "At most so many, 1 to 10000.", default_with = "Some(10_000)")]
+        #[graphql(desc = "Page size, from 1 to 10000.", default_with = "Some(10_000)")]
         first: Option<i32>,
-        #[graphql(desc = "Only items behind this one.")] after_index: Option<i64>,
-        #[graphql(desc = "Only items in one of these states.")] state: Option<Vec<StepState>>,
+        #[graphql(desc = "Returns items whose index is greater than this one.")]
+        after_index: Option<i64>,
+        #[graphql(desc = "Returns items in one of these states. Default: all states.")]
+        state: Option<Vec<StepState>>,
     ) -> Result<Vec<Self>> {
         let most = count("first", first.unwrap_or(10_000), ITEMS)?;
         let begin = begin_behind(after_index)?;
@@ -423,52 +424,52 @@ impl StepStatus {
         Ok(all.filter(is_wanted).take(most).collect())
     }
 
-    /// How many items of its `forEach` are where. Null where it has none, or none yet.
+    /// Number of items by state. Null for a step without a list, and until the list is known.
     async fn item_tally(&self) -> Option<ItemTally> {
         self.now().items.as_deref().map(ItemTally::of)
     }
 
-    /// The execution that it began last, `exec_…`, where it executes a plan.
+    /// Id of the last child execution that the step started, `exec_…`. Null for a step that calls a
+    /// tool.
     async fn child_execution_id(&self) -> Option<ID> {
         self.now().child.map(|id| ID(id.to_string()))
     }
 
-    /// The execution that it began last, where it executes a plan.
+    /// Last child execution that the step started. Null for a step that calls a tool.
     async fn child(&self, ctx: &Context<'_>) -> Result<Option<Execution>> {
         let Some(id) = self.now().child else { return Ok(None) };
         Ok(ctx.data::<Loaders>()?.execution(id).await?.map(Execution))
     }
 
-    /// What a person said became of its call, whose outcome was unknown. In an execution that had
-    /// ended, the state of the step stays as it was.
+    /// Outcome that a person recorded with `settleStep`. Null if nobody settled the step. The state
+    /// of a step that had failed stays `FAILED`.
     async fn settled(&self) -> Option<SettledOutcome> {
         self.now().settled().map(SettledOutcome::from)
     }
 
-    /// The output that a person gave when the step was settled as SUCCEEDED.
+    /// Output that was recorded with the outcome `SUCCEEDED`. Null otherwise.
     async fn settled_output(&self) -> Option<&Value> {
         self.now().settlement.as_ref()?.output.as_deref()
     }
 
-    /// The comment of the person who settled the step.
+    /// Comment that was recorded with the outcome. Null without a comment.
     async fn settled_comment(&self) -> Option<&str> {
         self.now().settlement.as_ref()?.comment.as_deref()
     }
 
-    /// The call that would undo it and that was not made, because the step was settled as SUCCEEDED
-    /// after its execution had compensated.
+    /// Compensation that Faber did not call, because the step was settled as `SUCCEEDED` after the
+    /// execution had compensated. Null otherwise.
     async fn missing_compensation(&self) -> Option<CompensatingCall> {
         let (tool, parameters) = machine::missing_compensation(&self.execution, self.task)?;
         Some(CompensatingCall { tool_name: tool.to_string(), parameters })
     }
 
-    /// The call that undoes it. Null until that has begun.
+    /// Call that undoes the step. Null until it has started.
     async fn compensation(&self) -> Option<Self> {
         self.of(self.task.compensation()).filter(|_| !self.task.part.undo)
     }
 }
 
-/// Returns the first index behind another.
 fn begin_behind(after: Option<i64>) -> Result<u32> {
     let Some(after) = after else { return Ok(0) };
     let begin = u32::try_from(after).ok().and_then(|index| index.checked_add(1));

@@ -1,6 +1,7 @@
-//! What anybody may watch.
+//! Subscriptions of the API.
 
 use async_graphql::{Context, ID, Result, Subscription as GraphqlSubscription};
+use engine::Engine;
 use futures::{Stream, StreamExt};
 use shared::id::ExecutionId;
 
@@ -10,23 +11,22 @@ use super::{
     execution::{Execution, position},
     request_events::{self, RequestEvent},
 };
-use crate::engine::Engine;
 
-/// What anybody may watch.
 #[derive(Clone, Copy, Debug)]
 pub struct Subscription;
 
-/// What anybody may watch. It does not matter which process executes.
+/// Live updates. They cover executions in any process that shares the store.
 #[GraphqlSubscription]
 impl Subscription {
-    /// Every event of an execution: first the past, then the live ones, without gap or repeat.
-    /// Ends after `finished`.
+    /// Every event of an execution: past events first, then live ones, without gaps or repetitions.
+    /// Ends after the event `finished`.
     async fn execution_events(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "`exec_…`")] execution_id: ID,
+        #[graphql(desc = "Id of the execution, `exec_…`. An unknown id is `NOT_FOUND`.")]
+        execution_id: ID,
         #[graphql(
-            desc = "Only events behind this one: whoever comes back misses nothing.",
+            desc = "Returns events after this `seq`. To reconnect, pass the last `seq` that you saw.",
             default_with = "Some(0)"
         )]
         after_seq: Option<i64>,
@@ -41,12 +41,13 @@ impl Subscription {
         }))
     }
 
-    /// An execution as it now stands: at once, and again at every change of its state or that of a
-    /// step, none left out. Ends with the execution.
+    /// State of an execution: once at the start, and again after each change of its state, of a
+    /// step's state, or of a step's progress. Ends when the execution finishes.
     async fn execution_status(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "`exec_…`")] execution_id: ID,
+        #[graphql(desc = "Id of the execution, `exec_…`. An unknown id is `NOT_FOUND`.")]
+        execution_id: ID,
     ) -> Result<impl Stream<Item = Result<Execution>> + use<>> {
         let engine = ctx.data::<Engine>()?;
         let missing = || not_found("execution", &execution_id);
@@ -56,12 +57,13 @@ impl Subscription {
         Ok(states.map(|state| Ok(Execution(state.map_err(ApiError::from)?))))
     }
 
-    /// Everything that happens under a request: how its plans come to be, then each execution's
-    /// events, those of later executions included. It goes on until the client leaves.
+    /// Everything that happens under a request: planning, then the events of all its executions,
+    /// including later ones. Does not end until the client unsubscribes.
     async fn request_events(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "`req_…`")] request_id: ID,
+        #[graphql(desc = "Id of the request, `req_…`. An unknown id is `NOT_FOUND`.")]
+        request_id: ID,
     ) -> Result<impl Stream<Item = Result<RequestEvent>> + use<>> {
         let engine = ctx.data::<Engine>()?;
         let missing = || not_found("request", &request_id);

@@ -1,4 +1,4 @@
-//! The golden copy of the schema, and what clients may rely on in it.
+//! The golden copy of the schema, and the parts on which clients rely.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -6,6 +6,8 @@ use async_graphql::parser::{
     parse_schema,
     types::{InputValueDefinition, TypeKind, TypeSystemDefinition},
 };
+use engine::access::{Role, required_role};
+use expect_test::expect;
 
 use super::*;
 
@@ -15,7 +17,7 @@ fn the_golden_copy_is_the_schema() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema.graphql");
     let sdl = sdl();
     #[expect(clippy::disallowed_methods, reason = "a test asks whether to bless its golden file")]
-    let bless = std::env::var("FABER_BLESS").is_ok_and(|it| it == "1");
+    let bless = std::env::var("FABER_BLESS").is_ok_and(|value| value == "1");
     if bless {
         fs::write(&path, &sdl).unwrap();
     }
@@ -24,35 +26,32 @@ fn the_golden_copy_is_the_schema() {
     assert!(golden == sdl, "the schema has changed, see `FABER_BLESS`; first at {differs:?}");
 }
 
-/// Returns the type of every field, argument and input field of a schema, defaults included, by
-/// `Type.field` or `Type.field(argument)`; and every `Enum.VALUE` and scalar.
+/// Returns the type and default of every field, argument and input field, by `Type.field` or
+/// `Type.field(argument)`. Values of enums and scalars have an empty type.
 fn members(sdl: &str) -> BTreeMap<String, String> {
     let mut members = BTreeMap::new();
     for definition in parse_schema(sdl).unwrap().definitions {
-        let TypeSystemDefinition::Type(it) = definition else { continue };
-        let name = &it.node.name.node;
-        match &it.node.kind {
+        let TypeSystemDefinition::Type(ty) = definition else { continue };
+        let name = &ty.node.name.node;
+        match &ty.node.kind {
             TypeKind::Object(object) => {
-                for it in &object.fields {
-                    let field = format!("{name}.{}", it.node.name.node);
-                    for argument in &it.node.arguments {
-                        let place = format!("{field}({})", argument.node.name.node);
-                        members.insert(place, input(&argument.node));
+                for field in &object.fields {
+                    let path = format!("{name}.{}", field.node.name.node);
+                    for argument in &field.node.arguments {
+                        let place = format!("{path}({})", argument.node.name.node);
+                        members.insert(place, describe_input(&argument.node));
                     }
-                    members.insert(field, it.node.ty.node.to_string());
+                    members.insert(path, field.node.ty.node.to_string());
                 }
             }
-            TypeKind::InputObject(object) => members.extend(
-                object
-                    .fields
-                    .iter()
-                    .map(|it| (format!("{name}.{}", it.node.name.node), input(&it.node))),
-            ),
+            TypeKind::InputObject(object) => members.extend(object.fields.iter().map(|field| {
+                (format!("{name}.{}", field.node.name.node), describe_input(&field.node))
+            })),
             TypeKind::Enum(values) => members.extend(
                 values
                     .values
                     .iter()
-                    .map(|it| (format!("{name}.{}", it.node.value.node), String::new())),
+                    .map(|value| (format!("{name}.{}", value.node.value.node), String::new())),
             ),
             _ => drop(members.insert(name.to_string(), String::new())),
         }
@@ -60,13 +59,13 @@ fn members(sdl: &str) -> BTreeMap<String, String> {
     members
 }
 
-fn input(it: &InputValueDefinition) -> String {
-    let default = it.default_value.as_ref().map(|it| format!(" = {}", it.node));
-    format!("{}{}", it.ty.node, default.unwrap_or_default())
+fn describe_input(input: &InputValueDefinition) -> String {
+    let default = input.default_value.as_ref().map(|value| format!(" = {}", value.node));
+    format!("{}{}", input.ty.node, default.unwrap_or_default())
 }
 
 #[test]
-fn what_clients_rely_on_is_there() {
+fn the_fixed_schema_members_are_unchanged() {
     let ours = members(&sdl());
     for (name, shape) in members(FIXED) {
         assert_eq!(ours.get(&name), Some(&shape), "{name}");
@@ -74,18 +73,19 @@ fn what_clients_rely_on_is_there() {
 }
 
 #[test]
-fn everything_is_described() {
+fn every_type_and_member_has_a_description() {
     for definition in parse_schema(sdl()).unwrap().definitions {
-        let TypeSystemDefinition::Type(it) = definition else { continue };
-        let name = &it.node.name.node;
-        assert!(it.node.description.is_some(), "{name}");
-        match &it.node.kind {
+        let TypeSystemDefinition::Type(ty) = definition else { continue };
+        let name = &ty.node.name.node;
+        assert!(ty.node.description.is_some(), "{name}");
+        match &ty.node.kind {
             TypeKind::Object(object) => {
                 for field in &object.fields {
                     let at = format!("{name}.{}", field.node.name.node);
                     assert!(field.node.description.is_some(), "{at}");
-                    for it in &field.node.arguments {
-                        assert!(it.node.description.is_some(), "{at}({})", it.node.name.node);
+                    for argument in &field.node.arguments {
+                        let name = &argument.node.name.node;
+                        assert!(argument.node.description.is_some(), "{at}({name})");
                     }
                 }
             }
@@ -104,7 +104,8 @@ fn everything_is_described() {
     }
 }
 
-/// What clients may rely on. Fields, arguments and values may be added; nothing here may change.
+/// The parts on which clients rely. Fields, arguments and values may be added, but nothing here may
+/// change.
 const FIXED: &str = "
 scalar JSON
 scalar DateTime
@@ -469,3 +470,23 @@ type RequestEdge { cursor: String! node: Request! }
 type PlanEdge { cursor: String! node: Plan! }
 type ExecutionEdge { cursor: String! node: Execution! }
 ";
+
+#[test]
+fn every_mutation_has_a_role() {
+    let sdl = sdl();
+    let (_, mutation) = sdl.split_once("\ntype Mutation {").unwrap();
+    let (mutation, _) = mutation.split_once("\n}").unwrap();
+    let fields = mutation.lines().filter_map(|line| line.strip_prefix("  "));
+    // Lines of descriptions have leading spaces.
+    let is_name = |name: &&str| name.chars().all(|name| name.is_ascii_alphanumeric());
+    let names: Vec<&str> =
+        fields.filter_map(|line| Some(line.split_once(['(', ':'])?.0)).filter(is_name).collect();
+    assert!(names.len() > 20, "{names:?}");
+    let admins: Vec<&str> = names
+        .into_iter()
+        .filter(|name| required_role("Mutation", name) != Role::Operator)
+        .collect();
+    // A new mutation changes this list, so its author decides on the role.
+    expect!["savePlan removeSavedPlan bulkControl registerTool removeTool addToolSet removeToolSet activateToolSets deactivateToolSets setContext addAction connectTool updateToolkit removeAction disconnectTool setScore prune"]
+    .assert_eq(&admins.join(" "));
+}

@@ -1,9 +1,10 @@
-//! Everything that happened under a request, in order of time.
+//! The timeline of a request: everything that happened under it, by time.
 
 use std::collections::BTreeMap;
 
 use async_graphql::{ID, SimpleObject};
 use chrono::TimeDelta;
+use engine::{Engine, EventBudget, cause_line};
 use serde_json::Value;
 use shared::{
     clock::Timestamp,
@@ -19,41 +20,42 @@ use super::{
     event::{data, ended},
     scalar::{DateTime, int, milliseconds, written},
 };
-use crate::engine::{Engine, EventBudget, cause_line};
 
-/// The executions of a request that a timeline tells of, the newest.
+/// Executions in one timeline: the newest of the request.
 const EXECUTIONS: usize = 1_000;
-/// The events that it tells of, those of the newest executions.
+/// Events in one timeline, over all its executions.
 const EVENTS: usize = 200_000;
 
-/// Something that happened under a request.
+/// Entry of a request's timeline.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct TimelineEntry {
-    /// When, by the clock of the machine that recorded it.
+    /// Time of the event, by the clock of the machine that recorded it.
     at: DateTime,
-    /// What kind of thing: `request`, `transcript`, `plan_created`, or the type of an event.
+    /// Kind of the entry: `request`, `transcript`, `plan_created`, or a type of `ExecutionEvent`.
     kind: String,
-    /// The execution that it happened to.
+    /// Id of the execution, `exec_…`. Null unless the entry belongs to an execution.
     execution_id: Option<ID>,
-    /// The step that it is about.
+    /// Id of the step. Null if the entry is not about a step.
     step_id: Option<String>,
-    /// Which try of the step.
+    /// Number of the attempt, from 1. Null if the entry is not about an attempt.
     attempt: Option<u32>,
-    /// The machine that had the execution then.
+    /// Name of the machine whose worker owned the execution at that time. Null if none did.
     node: Option<String>,
-    /// What happened, in words.
+    /// Description of the event, in one line.
     message: String,
-    /// All that is recorded of it.
+    /// Content of the event. Its form depends on the kind.
     detail: Option<Value>,
-    /// The milliseconds that the attempt took that ends here, or the execution.
+    /// Duration in milliseconds of the attempt or execution that this event ends. Null for other
+    /// events.
     duration_ms: Option<f64>,
-    /// The milliseconds that the wait for a person, a signal or the next attempt took that ends here.
+    /// Duration in milliseconds of the wait that this event ends: for a person, a signal or the
+    /// next attempt. Null for other events.
     waited_ms: Option<f64>,
 }
 
-/// Returns everything that happened under a request, in order of time.
+/// Returns the timeline of a request.
 ///
-/// Clocks of machines differ, so within one execution the log's own order always holds.
+/// Clocks of machines differ, so entries of one execution stay in the order of its log.
 pub(super) async fn of(engine: &Engine, request: &Request) -> ApiResult<Vec<TimelineEntry>> {
     let mut entries = vec![of_request(request)];
     let transcript = engine.store().transcript(request.id).await?;
@@ -73,7 +75,7 @@ pub(super) async fn of(engine: &Engine, request: &Request) -> ApiResult<Vec<Time
             break;
         }
     }
-    // Nothing under a request came before it, whatever the clocks say.
+    // Nothing under a request precedes it, whatever the clocks say.
     let begin = request.created_at;
     let mut dated: Vec<(Timestamp, TimelineEntry)> =
         entries.into_iter().map(|entry| (entry.at.0.max(begin), entry)).collect();
@@ -124,7 +126,6 @@ fn of_plan(plan: &Plan) -> TimelineEntry {
     entry(about.created_at, "plan_created", message, Some(about_json(plan)))
 }
 
-/// Returns what there is to say of a plan without its steps.
 pub(super) fn about_json(plan: &Plan) -> Value {
     let about = plan.info();
     serde_json::json!({
@@ -135,25 +136,25 @@ pub(super) fn about_json(plan: &Plan) -> Value {
     })
 }
 
-/// Reads a log as people do: with the worker that had the execution, and how long things took.
+/// Folds a log into entries. Keeps track of the owner, and of attempts and waits that have not
+/// ended.
 #[derive(Default)]
 struct Reading {
-    /// The last claim of the worker that has the execution.
     owner: Option<Claimed>,
-    /// The last claim of the worker that had it before.
+    /// Last claim of the worker that owned the execution before.
     previous: Option<Claimed>,
     started: Option<Timestamp>,
-    /// When the event before this one was recorded.
+    /// Time of the previous event.
     last: Option<Timestamp>,
-    /// The attempts and waits that are under way.
+    /// Attempts and waits that have started and not ended.
     open: BTreeMap<(StepId, Part), Begun>,
 }
 
-/// When an attempt or a wait began.
+/// Start of an attempt or a wait.
 #[derive(Clone, Copy)]
 enum Begun {
     Attempt(Timestamp),
-    /// A sleep or an execution of its own, which goes on without a worker.
+    /// A sleep or a child execution, which needs no worker.
     Detached(Timestamp),
     Wait(Timestamp),
 }
@@ -209,7 +210,7 @@ impl Reading {
         self.open.insert((step.clone(), *part), begun);
     }
 
-    /// Leaves the time without a worker out of the attempts that the lost worker was at.
+    /// Takes the time without a worker out of the running attempts, after their worker was lost.
     fn leave_out(&mut self, now: Timestamp) {
         let Some(last) = self.last else { return };
         for begun in self.open.values_mut() {
@@ -219,7 +220,7 @@ impl Reading {
         }
     }
 
-    /// Returns what ends with the event.
+    /// Removes and returns what the event ends.
     fn end(&mut self, event: &Event) -> Option<Begun> {
         match event {
             Event::StepSucceeded { step, part, .. }
@@ -239,7 +240,7 @@ impl Reading {
         }
     }
 
-    /// Says what an event is, and of a loss which worker was lost.
+    /// Describes an event. For an interruption by a lost worker, names that worker.
     fn message(&self, event: &Event) -> String {
         match (event, &self.previous) {
             (Event::StepInterrupted { attempt, error: None, .. }, Some(lost)) => {
@@ -254,7 +255,7 @@ impl Reading {
     }
 }
 
-/// Returns what an event is about, for people: `` `step` ``, an item of it, or what undoes either.
+/// Names the step or item that an event is about, with "the compensation of" where it applies.
 fn subject(event: &Event) -> String {
     let Some(step) = event.step() else { return String::new() };
     let Part { item, undo } = event.part();
@@ -267,36 +268,36 @@ fn subject(event: &Event) -> String {
 fn message(event: &Event) -> String {
     let step = subject(event);
     match event {
-        Event::Created(created) => format!("execution of `{}` asked for", created.plan),
+        Event::Created(created) => format!("execution of `{}` created", created.plan),
         Event::Claimed(it) if it.renewed => {
             format!(
-                "kept by `{}` on {}, whose lease had run out, claim {}",
+                "claimed again by `{}` on {}, whose lease had expired, claim {}",
                 it.worker,
                 it.node,
                 int(it.epoch.0)
             )
         }
         Event::Claimed(it) => {
-            format!("taken by `{}` on {}, claim {}", it.worker, it.node, int(it.epoch.0))
+            format!("claimed by `{}` on {}, claim {}", it.worker, it.node, int(it.epoch.0))
         }
         Event::StepStarted(StepStarted { items: Some(n), .. }) => {
-            format!("{step} began, for {n} items")
+            format!("{step} started, with {n} items")
         }
         Event::StepStarted(StepStarted { attempt, child: Some(child), .. }) => {
-            format!("{step} began `{child}`, attempt {attempt}")
+            format!("{step} started `{child}`, attempt {attempt}")
         }
         Event::StepStarted(it) => format!("{step} started, attempt {}", it.attempt),
         Event::StepSucceeded { cached: true, .. } => format!("{step} succeeded, from the cache"),
         Event::StepSucceeded { .. } => format!("{step} succeeded"),
-        Event::StepProgress { progress, .. } => format!("{step} is at {}", far(progress)),
+        Event::StepProgress { progress, .. } => format!("{step} reports {}", far(progress)),
         Event::StepChecked { .. } => format!("{step} was checked"),
         Event::StepRetryScheduled { attempt, error, until, .. } => {
             let (next, until) = (attempt.next(), written(*until));
             let error = failure(error);
-            format!("attempt {attempt} of {step} failed: {error}; attempt {next} begins at {until}")
+            format!("attempt {attempt} of {step} failed: {error}; attempt {next} starts at {until}")
         }
         Event::StepInterrupted { attempt, error: Some(error), .. } => {
-            format!("attempt {attempt} of {step} called nothing: {}", failure(error))
+            format!("attempt {attempt} of {step} ended before its call: {}", failure(error))
         }
         Event::StepInterrupted { attempt, .. } => {
             format!("attempt {attempt} of {step} was interrupted: its worker was lost")
@@ -304,40 +305,43 @@ fn message(event: &Event) -> String {
         Event::StepFailed { error, .. } => format!("{step} failed: {}", failure(error)),
         Event::StepSkipped { .. } => format!("{step} was skipped"),
         Event::StepWaiting { reason, .. } => match reason {
-            WaitReason::Approval => format!("{step} waits for somebody's consent"),
+            WaitReason::Approval => format!("{step} waits for approval"),
             WaitReason::Signal { name, .. } => format!("{step} waits for the signal `{name}`"),
             WaitReason::Decision { error } => {
-                format!("{step} failed and waits for somebody's decision: {}", failure(error))
+                format!("{step} failed and waits for a decision: {}", failure(error))
             }
         },
-        Event::StepApproved { .. } => format!("somebody let {step} go on"),
+        Event::StepApproved { .. } => format!("{step} was approved"),
         Event::StepSettled { outcome, .. } => {
-            format!("somebody settled {step} as {}", outcome.as_str())
+            format!("{step} was settled as {}", outcome.as_str())
         }
         Event::StepCancelled { .. } => format!("{step} was cancelled"),
         Event::SignalRefused { name, .. } => {
-            format!("the signal `{name}` was refused: too many are kept")
+            format!("the signal `{name}` was refused: too many signals are waiting")
         }
         Event::CommandIgnored { asked, .. } => {
-            format!("somebody asked it to {asked}, which changed nothing")
+            format!("the command to {asked} changed nothing")
         }
-        Event::CompensationStarted => "what was done is undone".to_owned(),
-        Event::SignalReceived { name, .. } => format!("the signal `{name}` came"),
+        Event::CompensationStarted => "compensation started".to_owned(),
+        Event::SignalReceived { name, .. } => format!("the signal `{name}` arrived"),
         Event::CancelRequested { reason: Some(reason) } => {
-            format!("somebody asked it to stop: {reason}")
+            format!("cancellation requested: {reason}")
         }
-        Event::CancelRequested { reason: None } => "somebody asked it to stop".to_owned(),
+        Event::CancelRequested { reason: None } => "cancellation requested".to_owned(),
         Event::ExecutionFailed { error } => {
-            format!("it cannot go on: {}", cause_line(&error.message))
+            format!("the execution fails: {}", cause_line(&error.message))
         }
-        Event::DeadlinePassed => "its time was up".to_owned(),
+        Event::DeadlinePassed => "the deadline passed".to_owned(),
         Event::WaitsShortened { ahead_ms } => {
             let seconds = ahead_ms / 1_000;
-            format!("a clock was {seconds} s ahead, so waits were shortened to their own length")
+            format!(
+                "a clock was {seconds} s ahead, so the waits that it had made too long were \
+                 shortened"
+            )
         }
         Event::Paused { .. } => "paused".to_owned(),
         Event::Resumed { .. } => "resumed".to_owned(),
-        Event::Finished { outcome } => format!("ended: {}", ended(*outcome).as_str()),
+        Event::Finished { outcome } => format!("finished: {}", ended(*outcome).as_str()),
     }
 }
 

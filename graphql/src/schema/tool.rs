@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_graphql::{Context, Object, Result};
+use engine::{DirectCall, Engine};
 use planner::calls;
 use serde_json::{Value, json};
 use shared::{id::ToolName, store::Usage, tool::ToolDefinition};
@@ -15,15 +16,13 @@ use super::{
     rounded,
     scalar::{DateTime, int},
 };
-use crate::engine::{DirectCall, Engine};
 
-/// What tools belong to that only the toolkit knows.
+/// Toolset and source of tools that only the toolkit knows.
 const TOOLKIT: &str = "toolkit";
-/// What is said of a set that was added under a condition that does not hold.
+/// Error of an added toolset whose condition is false.
 const HIDDEN: &str = "it is not there while its `condition` does not hold: `setContext` changes the data that the \
                       condition asks for";
 
-/// Something that a plan can call.
 pub(super) struct Tool {
     definition: Arc<ToolDefinition>,
     source: String,
@@ -36,13 +35,12 @@ impl Tool {
         set.tools.iter().map(|tool| Self::new(tool.definition(), set)).collect()
     }
 
-    /// Returns a tool of a set.
     pub(super) fn new(definition: &Arc<ToolDefinition>, set: &Set) -> Self {
         let definition = Arc::clone(definition);
         Self { definition, source: set.source.clone(), is_active: set.is_active }
     }
 
-    /// Returns a tool as the toolkit calls it.
+    /// Gives a tool the name that the toolkit uses for it.
     pub(super) fn called(mut self, name: ToolName) -> Self {
         if self.definition.name != name {
             Arc::make_mut(&mut self.definition).name = name;
@@ -50,7 +48,7 @@ impl Tool {
         self
     }
 
-    /// Returns what is known of a tool that the toolkit names and nobody has registered.
+    /// Returns a tool that the toolkit names and that is not registered.
     pub(super) fn unregistered(name: ToolName, description: &str) -> Self {
         let definition = ToolDefinition {
             name,
@@ -73,8 +71,8 @@ impl Tool {
         self.is_active
     }
 
-    /// Returns whether every word occurs in the tool's name, description or examples. The words
-    /// are in lower case.
+    /// Returns `true` if each word, in lower case, occurs in the tool's name, description or
+    /// examples.
     pub(super) fn has_words(&self, words: &[String]) -> bool {
         let definition = &self.definition;
         let mut text =
@@ -87,78 +85,79 @@ impl Tool {
     }
 }
 
-/// Something that a plan can call.
+/// Function that a plan can call.
 #[Object]
 impl Tool {
-    /// The name that its source gives it.
+    /// Name of the tool within its toolset.
     async fn name(&self) -> &str {
         self.definition.name.as_str()
     }
 
-    /// The name that always means this tool and that plans store: `set.name`.
+    /// Qualified name, `set.name`. It always means this tool, and plans store it.
     async fn qualified_name(&self) -> String {
         self.definition.qualified_name().to_string()
     }
 
-    /// The tool, as `set.name`, that the plain name means instead, because an earlier set has it.
-    /// Null where it means this one, or nothing.
+    /// Qualified name of the tool that `name` means instead, because an earlier toolset has a tool
+    /// with this name. Null if `name` means this tool, or nothing.
     async fn shadowed_by(&self, ctx: &Context<'_>) -> Option<String> {
         let meant = ctx.data_unchecked::<Engine>().tools.find_shadowing(&self.definition);
         meant.map(|tool| tool.to_string())
     }
 
-    /// What it does, in words.
+    /// Description of what the tool does.
     async fn description(&self) -> &str {
         &self.definition.description
     }
 
-    /// The toolset that it belongs to.
+    /// Name of the toolset that the tool belongs to.
     async fn tool_set(&self) -> &str {
         self.definition.set.as_str()
     }
 
-    /// Where it comes from: `mcp`, `local`, `builtin`, `openapi`, `graphql`, or a context's name; `toolkit` where only the toolkit knows it.
+    /// Source of the tool: `mcp`, `local`, `builtin`, `openapi`, `graphql`, or the name of a
+    /// context. `toolkit` if only the toolkit names the tool.
     async fn source(&self) -> &str {
         &self.source
     }
 
-    /// Whether its toolset is switched on, so that plans may use it.
+    /// True if the toolset is active. Only tools of active toolsets can be planned and called.
     async fn active(&self) -> bool {
         self.is_active
     }
 
-    /// Whether it can be called. One that cannot is known for selection only.
+    /// True if the tool can be called. A tool without `run` can be selected, but not called.
     async fn callable(&self) -> bool {
         self.definition.is_callable
     }
 
-    /// What a second call does.
+    /// Effect of the tool: what a second call does.
     async fn effect(&self) -> Effect {
         self.definition.effect.into()
     }
 
-    /// The JSON Schema of its parameters.
+    /// JSON Schema of the parameters.
     async fn input_schema(&self) -> &Value {
         &self.definition.input_schema
     }
 
-    /// The JSON Schema of its output, where its source says.
+    /// JSON Schema of the output. Null if the source declares none.
     async fn output_schema(&self) -> Option<&Value> {
         self.definition.output_schema.as_ref()
     }
 
-    /// Sentences that people would say when they want it.
+    /// Sentences with which people ask for the tool. Tool selection uses them.
     async fn examples(&self) -> &[String] {
         &self.definition.examples
     }
 
-    /// How often it was called, in plans and outside, by every node.
+    /// Usage of the tool, in plans and outside plans, on all nodes.
     async fn usage(&self, ctx: &Context<'_>) -> Result<ToolUsage> {
-        // The toolkit may call it otherwise.
+        // The toolkit may know the tool by another name.
         let (name, toolbox) =
             (self.definition.qualified_name(), ctx.data::<Engine>()?.tools.inventory.toolbox());
         let name = match toolbox.find(&name) {
-            Found::Tool(tool) | Found::Inactive(tool) => toolbox.shown(tool.definition()),
+            Found::Tool(tool) | Found::Inactive(tool) => toolbox.display_name(tool.definition()),
             _ => name,
         };
         let usage = ctx.data::<Loaders>()?.usage(&name).await?;
@@ -166,7 +165,6 @@ impl Tool {
     }
 }
 
-/// How often a tool was called.
 pub(super) struct ToolUsage {
     tool: ToolName,
     counted: Option<Usage>,
@@ -179,7 +177,7 @@ impl From<Usage> for ToolUsage {
 }
 
 impl ToolUsage {
-    /// Returns that of a tool that was never called.
+    /// Returns the usage of a tool that was never called.
     fn none(tool: &ToolName) -> Self {
         Self { tool: tool.clone(), counted: None }
     }
@@ -189,16 +187,16 @@ impl ToolUsage {
     }
 }
 
-/// How often a tool was called.
+/// Usage of a tool: calls in plans and outside plans, on all nodes.
 #[Object]
 impl ToolUsage {
-    /// The tool: `set.name`, or a name such as `file_tools.glob` where that means it.
+    /// Tool, as `set.name`. Tools of a built-in toolset have names such as `file_tools.glob`.
     async fn tool_name(&self) -> &str {
         self.tool.as_str()
     }
 
-    /// The name that always means it: `set.name`. That by which it was counted, if it is not there any
-    /// more.
+    /// Qualified name of the tool, `set.name`. If the tool was removed, the name under which its
+    /// calls were counted.
     async fn qualified_name(&self, ctx: &Context<'_>) -> String {
         match ctx.data_unchecked::<Engine>().tools.inventory.toolbox().find(&self.tool) {
             Found::Tool(tool) | Found::Inactive(tool) => {
@@ -208,45 +206,44 @@ impl ToolUsage {
         }
     }
 
-    /// Calls that have ended, failed ones included.
+    /// Number of finished calls, including failed calls.
     async fn calls(&self) -> i64 {
         self.counted.as_ref().map_or(0, |usage| int(usage.calls))
     }
 
-    /// Those that failed.
+    /// Number of failed calls.
     async fn failures(&self) -> i64 {
         self.counted.as_ref().map_or(0, |usage| int(usage.failures))
     }
 
-    /// When the last one ended.
+    /// Time at which the last call finished. Null if the tool was never called.
     async fn last_called_at(&self) -> Option<DateTime> {
         self.counted.as_ref().map(|usage| usage.last.into())
     }
 
-    /// Half of the calls took no longer, to a tenth.
+    /// Median duration of a call in milliseconds, within 10 %. Null without calls.
     async fn p50_ms(&self) -> Option<f64> {
         self.quantile(0.5)
     }
 
-    /// All but one in a hundred took no longer, to a tenth.
+    /// 99th percentile of the duration of a call in milliseconds, within 10 %. Null without calls.
     async fn p99_ms(&self) -> Option<f64> {
         self.quantile(0.99)
     }
 }
 
-/// What came of a call outside any plan.
 pub(super) struct ToolResult(pub(super) DirectCall);
 
-/// What came of a call outside any plan.
+/// Result of one tool call outside plans.
 #[Object]
 impl ToolResult {
-    /// `call_…`
+    /// Id of the call, `call_…`.
     async fn call_id(&self) -> &str {
         &self.0.id
     }
 
-    /// The tool: `set.name`, or a name such as `file_tools.glob` where that means it, or what was asked
-    /// for where there is no such tool.
+    /// Tool, as `set.name`. Tools of a built-in toolset have names such as `file_tools.glob`. If no
+    /// tool has the name, the name as it was given.
     async fn tool(&self) -> &str {
         &self.0.tool
     }
@@ -256,130 +253,127 @@ impl ToolResult {
         if self.0.result.is_ok() { "success" } else { "error" }
     }
 
-    /// What it was given.
+    /// Parameters of the call. `toolHistory` shortens values above 64 KiB.
     async fn parameters(&self) -> &Value {
         &self.0.parameters
     }
 
-    /// What it returned.
+    /// Output of the tool. Null after an error. `toolHistory` shortens values above 64 KiB.
     async fn result(&self) -> Option<&Value> {
         self.0.result.as_ref().ok()
     }
 
-    /// Why it failed.
+    /// Error message. Null after a success.
     async fn error(&self) -> Option<&str> {
         self.0.result.as_ref().err().map(String::as_str)
     }
 
-    /// What is worth knowing about its parameters and its result: numbers beyond 64 bits.
+    /// Warnings about parameters and result, such as numbers that 64 bits cannot hold.
     async fn warnings(&self) -> Vec<String> {
         let parameters = rounded::warnings(&self.0.parameters, "parameters");
         let result = self.0.result.as_ref().map(|output| rounded::warnings(output, "result"));
         parameters.into_iter().chain(result.unwrap_or_default()).collect()
     }
 
-    /// How long it took.
+    /// Duration of the call in milliseconds.
     async fn duration_ms(&self) -> f64 {
         self.0.duration_ms
     }
 
-    /// When it began.
+    /// Time at which the call started.
     async fn at(&self) -> DateTime {
         self.0.at.into()
     }
 }
 
-/// A call that a model's reply asks for.
 pub(super) struct ToolCall(pub(super) calls::ToolCall);
 
-/// A call that a model's reply asks for.
+/// Tool call that a model's reply contains.
 #[Object]
 impl ToolCall {
-    /// The tool, by the name that is registered.
+    /// Name of the registered tool.
     async fn tool(&self) -> &str {
         self.0.tool.as_str()
     }
 
-    /// What it is to be given, exactly as written.
+    /// Parameters of the call, as the model wrote them.
     async fn args(&self) -> Value {
         Value::Object(self.0.args.clone())
     }
 
-    /// How it was written: `json`, `function_call`, `simple`, `natural_language`, `xml`, `openai`
+    /// Format of the call: `json`, `function_call`, `simple`, `natural_language`, `xml`, `openai`
     /// or `anthropic`.
     async fn format(&self) -> &str {
         self.0.format.as_str()
     }
 
-    /// The text that it was read from.
+    /// Part of the reply that contains the call.
     async fn raw(&self) -> &str {
         &self.0.raw
     }
 }
 
-/// What became of toolsets that were to be switched on or off.
 pub(super) struct ToolSetChange {
     pub(super) switched: Switched,
     pub(super) tool_sets: Vec<ToolSet>,
 }
 
-/// What became of toolsets that were to be switched on or off.
+/// Result of activating or deactivating toolsets.
 #[Object]
 impl ToolSetChange {
-    /// Those that were not as asked for, and are now.
+    /// Names of the toolsets that were changed.
     async fn changed(&self) -> &[String] {
         &self.switched.changed
     }
 
-    /// Names of no toolset.
+    /// Names that no toolset has.
     async fn not_found(&self) -> &[String] {
         &self.switched.not_found
     }
 
-    /// Those that are always switched on.
+    /// Names of toolsets that cannot be deactivated, because they are always active.
     async fn refused(&self) -> &[String] {
         &self.switched.refused
     }
 
-    /// Every toolset as it now is.
+    /// All toolsets after the change.
     async fn tool_sets(&self) -> &[ToolSet] {
         &self.tool_sets
     }
 }
 
-/// A named group of tools from one source.
 pub(super) struct ToolSet(pub(super) Set);
 
-/// A named group of tools from one source.
+/// Named group of tools from one source.
 #[Object]
 impl ToolSet {
-    /// Its name.
+    /// Name of the toolset.
     async fn name(&self) -> &str {
         self.0.name.as_str()
     }
 
-    /// What it is for, in words.
+    /// Purpose of the toolset, in words.
     async fn description(&self) -> &str {
         &self.0.description
     }
 
-    /// Whether plans may use it.
+    /// True if the toolset is active. Only tools of active toolsets can be planned and called.
     async fn active(&self) -> bool {
         self.0.is_active
     }
 
-    /// Where its tools come from: `mcp`, `local`, `builtin`, `openapi`, `graphql`, or a context's name.
+    /// Source of the tools: `mcp`, `local`, `builtin`, `openapi`, `graphql`, or the name of a context.
     async fn source(&self) -> &str {
         &self.0.source
     }
 
-    /// Its tools, in the order of their source.
+    /// Tools of the toolset, in the order of their source.
     async fn tools(&self) -> Vec<Tool> {
         Tool::of(&self.0)
     }
 
-    /// Whether its tools are known: `connecting`, `ready` or `failed`; `hidden` where it was added and
-    /// is not there yet, as its condition does not hold.
+    /// Status of the source: `connecting`, `ready` or `failed`. `hidden` if the toolset was added
+    /// through the API and its condition is false.
     async fn status(&self) -> &'static str {
         match self.0.status {
             SetStatus::Connecting => "connecting",
@@ -389,8 +383,8 @@ impl ToolSet {
         }
     }
 
-    /// Why its source could not be asked, which of its tools are left out and why, or why it is
-    /// hidden; and what to do.
+    /// Reason why the source failed, tools are left out, or the toolset is hidden, with what to do.
+    /// Null if all is well.
     async fn error(&self) -> Option<String> {
         match &self.0.status {
             SetStatus::Failed { error } => Some(error.clone()),

@@ -1,6 +1,7 @@
-//! What anybody may ask of tools, and do with them.
+//! Queries and mutations on tools and toolsets.
 
 use async_graphql::{Context, InputObject, Object, Result};
+use engine::{Engine, EngineError};
 use serde_json::{Value, json};
 use toolbox::{Found, Toolbox};
 
@@ -10,23 +11,21 @@ use super::{
     plan::Effect,
     tool::{Tool, ToolCall, ToolResult, ToolSet, ToolSetChange, ToolUsage},
 };
-use crate::engine::{Engine, EngineError};
 
-/// Tools and toolsets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ToolQuery;
 
-/// Tools and toolsets.
 #[Object]
 impl ToolQuery {
-    /// Tools, in the order in which their sets were registered.
+    /// Tools, in the order of their toolsets.
     async fn tools(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Only those of this toolset.")] tool_set: Option<String>,
-        #[graphql(desc = "Only those with all of these words in name, description or examples.")]
+        #[graphql(desc = "Returns tools of this toolset only. Default: all toolsets.")]
+        tool_set: Option<String>,
+        #[graphql(desc = "Words that name, description or examples contain, ignoring case.")]
         search: Option<String>,
-        #[graphql(desc = "Only those that plans may use.", default_with = "Some(false)")]
+        #[graphql(desc = "True: tools of active toolsets only.", default_with = "Some(false)")]
         active_only: Option<bool>,
     ) -> Result<Vec<Tool>> {
         let engine = ctx.data::<Engine>()?;
@@ -40,11 +39,11 @@ impl ToolQuery {
         Ok(tools.filter(|tool| tool.has_words(&words)).collect())
     }
 
-    /// One tool.
+    /// One tool. Null if no tool has the name.
     async fn tool(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Its name, or `set.name`.")] name: String,
+        #[graphql(desc = "Name of the tool, or `set.name`.")] name: String,
     ) -> Result<Option<Tool>> {
         let engine = ctx.data::<Engine>()?;
         if let Ok(name) = name.parse() {
@@ -54,27 +53,29 @@ impl ToolQuery {
             .filter(|tool| engine.grant().allows(&tool.qualified())))
     }
 
-    /// Every toolset, in the order in which they were registered.
+    /// All toolsets, in the order in which a plain tool name is looked up.
     async fn tool_sets(&self, ctx: &Context<'_>) -> Vec<ToolSet> {
         let engine = ctx.data_unchecked::<Engine>();
-        // Those that are connecting are shown as such.
+        // Does not wait for sets that are connecting.
         engine.tools.inventory.catch_up().await;
         engine.tools.sets().into_iter().map(ToolSet).collect()
     }
 
-    /// How often each tool was called, in plans and outside, by every node. Tools that were never
-    /// called are not here.
+    /// Usage of each tool, in plans and outside plans, on all nodes. Tools that were never called
+    /// are missing.
     async fn tool_usage(&self, ctx: &Context<'_>) -> Result<Vec<ToolUsage>> {
         let usage = ctx.data::<Engine>()?.tools.usage().await.map_err(ApiError::from)?;
         Ok(usage.into_iter().map(ToolUsage::from).collect())
     }
 
-    /// Calls outside plans, the newest first. What plans call is in the events of their executions.
+    /// Calls outside plans, newest first. Faber keeps 10000. The events of an execution have the
+    /// calls of its plan.
     async fn tool_history(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Only calls of this tool.")] tool_name: Option<String>,
-        #[graphql(desc = "At most so many, 1 to 1000.", default_with = "Some(100)")] first: Option<
+        #[graphql(desc = "Returns calls of this tool only, by its name or as `set.name`.")]
+        tool_name: Option<String>,
+        #[graphql(desc = "Page size, from 1 to 1000.", default_with = "Some(100)")] first: Option<
             i32,
         >,
     ) -> Result<Vec<ToolResult>> {
@@ -88,27 +89,26 @@ impl ToolQuery {
         Ok(calls.map_err(ApiError::from)?.into_iter().map(ToolResult).collect())
     }
 
-    /// What models are told of tools, by the tools' names: of those that go with capabilities
+    /// Tools in the form in which models read them, by name: the tools for some capabilities
     /// (`code_writing`, `debugging`, `research`, `planning`, `system_operations`, `security`), or
-    /// of all where none is named.
+    /// all tools.
     async fn tool_schemas(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The capabilities. An unknown one has no tools.")] capabilities: Option<
-            Vec<String>,
-        >,
+        #[graphql(desc = "Capabilities. An unknown one adds no tools. Default: all tools.")]
+        capabilities: Option<Vec<String>>,
     ) -> Result<Value> {
         let capabilities = capabilities.unwrap_or_default();
         let names: Vec<&str> = capabilities.iter().map(String::as_str).collect();
         Ok(Value::Object(ctx.data::<Engine>()?.tools.tool_schemas(&names).await))
     }
 
-    /// The calls that a model's reply asks for, in whatever format, in their order. Only registered
-    /// tools count.
+    /// Tool calls that a model's reply contains, in their order and in any supported format. Names
+    /// that are not registered are ignored.
     async fn parse_tool_calls(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The reply.")] text: String,
+        #[graphql(desc = "Reply of the model, at most 4 MiB.")] text: String,
     ) -> Result<Vec<ToolCall>> {
         let calls =
             ctx.data::<Engine>()?.tools.parse_tool_calls(&text).await.map_err(ApiError::from)?;
@@ -116,18 +116,16 @@ impl ToolQuery {
     }
 }
 
-/// Tools and toolsets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ToolMutation;
 
-/// Tools and toolsets.
 #[Object]
 impl ToolMutation {
-    /// Registers a tool, on every node and for good. One that exists is not overwritten.
+    /// Registers a tool permanently, on all nodes. A name that is taken is `CONFLICT`.
     async fn register_tool(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The tool.")] input: ToolInput,
+        #[graphql(desc = "Tool to register.")] input: ToolInput,
     ) -> Result<Tool> {
         let engine = ctx.data::<Engine>()?;
         let set = input.tool_set.clone();
@@ -138,70 +136,70 @@ impl ToolMutation {
         Ok(tool.ok_or_else(missing).map_err(ApiError::from)?)
     }
 
-    /// Removes a tool that was registered; false where there is none.
+    /// Removes a registered tool. Returns false if no tool has the name. A tool that was not
+    /// registered through the API is `CONFLICT`.
     async fn remove_tool(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Its name, or `set.name`.")] name: String,
+        #[graphql(desc = "Name of the tool, or `set.name`.")] name: String,
     ) -> Result<bool> {
         let Ok(name) = name.parse() else { return Ok(false) };
         let registry = ctx.data::<Engine>()?.tools.inventory.registry();
         Ok(registry.unregister(&name).await.map_err(ApiError::from)?)
     }
 
-    /// Adds a toolset, on every node and for good. It connects in its own time: ask for its
-    /// `status`. Where its condition does not hold yet it is not active and has no tools.
+    /// Adds a toolset permanently, on all nodes. It connects in the background, see its `status`. A
+    /// name that is taken is `CONFLICT`.
     async fn add_tool_set(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The toolset.")] input: ToolSetInput,
+        #[graphql(desc = "Toolset to add.")] input: ToolSetInput,
     ) -> Result<ToolSet> {
         let engine = ctx.data::<Engine>()?;
         let set = engine.tools.add_tool_set(input.into_written()).await.map_err(ApiError::from)?;
         Ok(ToolSet(set))
     }
 
-    /// Removes a toolset that was added, with the tools that were registered into it; false where
-    /// there is none.
+    /// Removes an added toolset and the tools that were registered in it. Returns false if no
+    /// toolset has the name. A configured toolset is `CONFLICT`.
     async fn remove_tool_set(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Its name.")] name: String,
+        #[graphql(desc = "Name of the toolset.")] name: String,
     ) -> Result<bool> {
         let Ok(name) = name.parse() else { return Ok(false) };
         let registry = ctx.data::<Engine>()?.tools.inventory.registry();
         Ok(registry.remove_set(&name).await.map_err(ApiError::from)?)
     }
 
-    /// Switches toolsets on, so that plans may use their tools. Unknown names are reported, and
-    /// the rest is done.
+    /// Activates toolsets on all nodes, so that plans may use their tools. Unknown names are
+    /// returned in `notFound`.
     async fn activate_tool_sets(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Their names.")] names: Vec<String>,
+        #[graphql(desc = "Names of the toolsets.")] names: Vec<String>,
     ) -> Result<ToolSetChange> {
         switch(ctx.data::<Engine>()?, &names, true).await
     }
 
-    /// Switches toolsets off: their tools can neither be planned nor called. Unknown names are
-    /// reported, and the rest is done.
+    /// Deactivates toolsets on all nodes. Their tools can then neither be planned nor called.
+    /// Unknown names are returned in `notFound`.
     async fn deactivate_tool_sets(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Their names.")] names: Vec<String>,
+        #[graphql(desc = "Names of the toolsets.")] names: Vec<String>,
     ) -> Result<ToolSetChange> {
         switch(ctx.data::<Engine>()?, &names, false).await
     }
 
-    /// Calls a tool once, outside any plan, and waits for what it returns. The call is kept in the
-    /// history.
+    /// Calls one tool outside plans, and returns when the call has finished. An error of the tool
+    /// is part of the result. The history records the call.
     async fn call_tool(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Its name, or `set.name`.")] name: String,
-        #[graphql(desc = "What it is given; nothing, where it is left out.")] parameters: Option<
-            Value,
-        >,
+        #[graphql(desc = "Name of the tool, or `set.name`.")] name: String,
+        #[graphql(desc = "Parameters of the call, a JSON object. Default: `{}`.")]
+        parameters: Option<Value>,
     ) -> Result<ToolResult> {
         let left = ctx.data_opt::<ClientGone>().map(|gone| gone.0.clone()).unwrap_or_default();
         let parameters =
@@ -210,13 +208,14 @@ impl ToolMutation {
         Ok(ToolResult(called.map_err(ApiError::from)?))
     }
 
-    /// Changes the data of a context: fields are replaced, those that are null removed. Toolsets
-    /// with a condition appear or go as it then says.
+    /// Changes the data of a context by JSON Merge Patch, on all nodes: fields are replaced, and
+    /// null removes a field. Toolsets with a condition on the context appear or disappear. Always
+    /// returns true.
     async fn set_context(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The context.")] name: String,
-        #[graphql(desc = "Its new data, an object.")] data: Value,
+        #[graphql(desc = "Name of the context.")] name: String,
+        #[graphql(desc = "Patch for the data, a JSON object.")] data: Value,
     ) -> Result<bool> {
         let registry = ctx.data::<Engine>()?.tools.inventory.registry();
         registry.set_context(&name, &data).await.map_err(ApiError::from)?;
@@ -238,30 +237,30 @@ async fn switch(engine: &Engine, names: &[String], on: bool) -> Result<ToolSetCh
     Ok(ToolSetChange { switched, tool_sets })
 }
 
-/// A tool to be registered.
+/// Tool to register.
 #[derive(InputObject)]
 pub(super) struct ToolInput {
-    /// Its name within its toolset.
+    /// Name of the tool within its toolset.
     name: String,
-    /// What it does, in words.
+    /// Description of what the tool does.
     description: String,
-    /// The JSON Schema of its parameters.
+    /// JSON Schema of the parameters.
     parameters: Value,
-    /// The toolset it goes into: a new one, or one whose tools are written down. `local` where it
-    /// is left out; then nothing may have the name yet.
+    /// Toolset that gets the tool: a new one, or one whose source is a list of tools. Default:
+    /// `local`, and then the name must not mean another tool.
     tool_set: Option<String>,
-    /// What a second call does. Where it is left out an HTTP call is what its method says (GET and
-    /// HEAD: READ, PUT and DELETE: IDEMPOTENT), and everything else ONCE.
+    /// Effect of the tool: what a second call does. Default: by the method for an HTTP call (`READ`
+    /// for `GET`, `HEAD` and `OPTIONS`, `IDEMPOTENT` for `PUT` and `DELETE`), otherwise `ONCE`.
     effect: Option<Effect>,
-    /// Sentences that people would say when they want it.
+    /// Sentences with which people ask for the tool. Tool selection uses them.
     examples: Option<Vec<String>>,
-    /// What it runs, as in the configuration: `{"command": ["date", "-u"]}`. With `{}` it can be
-    /// selected, but neither planned nor called.
+    /// Command or HTTP call of the tool, as in the configuration, such as
+    /// `{"command": ["date", "-u"]}`. With `{}`, the tool can be selected, but not called.
     run: Value,
 }
 
 impl ToolInput {
-    /// Returns it as the configuration has it.
+    /// Returns the tool as the configuration writes it.
     fn into_written(self) -> Value {
         let effect = self.effect.map(shared::tool::Effect::from);
         let is_callable = self.run.as_object().is_none_or(|fields| !fields.is_empty());
@@ -276,28 +275,28 @@ impl ToolInput {
     }
 }
 
-/// A toolset to be added.
+/// Toolset to add.
 #[derive(InputObject)]
 pub(super) struct ToolSetInput {
-    /// Its name.
+    /// Name of the toolset.
     name: String,
-    /// What it is for, in words.
+    /// Purpose of the toolset, in words.
     description: String,
-    /// Whether plans may use it at first.
+    /// True if plans may use the toolset at once.
     #[graphql(default_with = "Some(true)")]
     active: Option<bool>,
-    /// Where its tools come from, as in the configuration: `{"mcp": {"command": "…"}}`.
+    /// Source of the tools, as in the configuration, such as `{"mcp": {"command": "…"}}`.
     source: Value,
-    /// The context that it comes from, whose data its condition asks for; all contexts, where it is
-    /// left out.
+    /// Name of the context that `condition` reads. Default: each field is read from the first
+    /// context that has it.
     context: Option<String>,
-    /// When it is there: CEL over the data of its context, such as `adminMode == true`. Always,
-    /// where it is left out.
+    /// Condition in CEL over the data of the context, such as `adminMode == true`. The toolset
+    /// exists while it is true. Default: always.
     condition: Option<String>,
 }
 
 impl ToolSetInput {
-    /// Returns it as the configuration has it.
+    /// Returns the toolset as the configuration writes it.
     fn into_written(self) -> Value {
         let mut written = json!({
             "name": self.name,

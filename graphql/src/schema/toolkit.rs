@@ -1,8 +1,9 @@
-//! The toolkit graph: which tools go with which actions.
+//! Queries and mutations on the toolkit, the graph of actions and tools.
 
 use std::{str::FromStr, sync::Arc};
 
 use async_graphql::{Context, InputObject, Object, Result, SimpleObject};
+use engine::{Engine, EngineError, Link, NewAction, ToolkitChange as Change, yaml};
 use planner::toolkit::{self as graph, Node, NodeKind, Reach, draw, written};
 use shared::{id::NodeName, limits};
 use tokio::task;
@@ -12,72 +13,67 @@ use super::{
     layout::{self, Graph, Layout, LayoutDirection, Wish},
     tool::Tool,
 };
-use crate::{
-    config::yaml,
-    engine::{Engine, EngineError, Link, NewAction, ToolkitChange as Change},
-};
 
-/// The toolkit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ToolkitQuery;
 
-/// The toolkit.
 #[Object]
 impl ToolkitQuery {
-    /// All actions and tools, and how they are connected.
+    /// Whole toolkit.
     async fn toolkit(&self, ctx: &Context<'_>) -> Result<Toolkit> {
         let toolkit = ctx.data::<Engine>()?.selection.toolkit().await.map_err(ApiError::from)?;
         Ok(Toolkit(toolkit))
     }
 
-    /// Some actions and tools, and every edge between them. Unknown names are left out.
+    /// Part of the toolkit: the named actions and tools, and the edges between them.
     async fn toolkit_subgraph(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The names of actions and tools.")] names: Vec<String>,
+        #[graphql(desc = "Names of actions and tools. Unknown names are ignored.")] names: Vec<
+            String,
+        >,
     ) -> Result<Toolkit> {
         let part =
             ctx.data::<Engine>()?.selection.toolkit_part(&names).await.map_err(ApiError::from)?;
         Ok(Toolkit(Arc::new(part)))
     }
 
-    /// The score of an edge; 1.0 where there is none.
+    /// Score of an edge, or 1.0 if there is no such edge.
     async fn toolkit_score(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "An action.")] from: String,
-        #[graphql(desc = "An action that may follow it, or a tool that it calls.")] to: String,
+        #[graphql(desc = "Name of the action from which the edge leads.")] from: String,
+        #[graphql(desc = "Name of the action or tool to which the edge leads.")] to: String,
     ) -> Result<f64> {
         let score = ctx.data::<Engine>()?.selection.toolkit_score(&from, &to).await;
         Ok(score.map_err(ApiError::from)?)
     }
 
-    /// What is near some actions: those at most so many `next` edges away, the tools that any of
-    /// them calls, and the edges between all these, wherever a score is at least the threshold.
+    /// Part of the toolkit near some actions: actions that are at most `hops` edges away, the tools
+    /// that these actions call, and the edges between them. Edges with a score below `threshold` do
+    /// not count.
     async fn recommend_subgraph(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The names of actions. Unknown ones are left out.")] actions: Vec<String>,
-        #[graphql(desc = "The least score that counts.", default_with = "Some(0.5)")]
+        #[graphql(desc = "Names of the actions to start from. Unknown names are ignored.")] actions: Vec<String>,
+        #[graphql(desc = "Lowest score of an edge that counts.", default_with = "Some(0.5)")]
         threshold: Option<f64>,
-        #[graphql(desc = "How many `next` edges away.", default_with = "Some(0)")] hops: Option<
-            i32,
-        >,
+        #[graphql(desc = "Maximum number of `next` edges to follow.", default_with = "Some(0)")]
+        hops: Option<i32>,
     ) -> Result<Toolkit> {
         let found = recommended(ctx, &actions, threshold, hops).await?;
         Ok(Toolkit(Arc::new(found)))
     }
 
-    /// The tools and actions of `recommendSubgraph`, each in topological order.
+    /// Tools and actions of `recommendSubgraph`, each in topological order.
     async fn recommend_tools_actions(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The names of actions. Unknown ones are left out.")] actions: Vec<String>,
-        #[graphql(desc = "The least score that counts.", default_with = "Some(0.5)")]
+        #[graphql(desc = "Names of the actions to start from. Unknown names are ignored.")] actions: Vec<String>,
+        #[graphql(desc = "Lowest score of an edge that counts.", default_with = "Some(0.5)")]
         threshold: Option<f64>,
-        #[graphql(desc = "How many `next` edges away.", default_with = "Some(0)")] hops: Option<
-            i32,
-        >,
+        #[graphql(desc = "Maximum number of `next` edges to follow.", default_with = "Some(0)")]
+        hops: Option<i32>,
     ) -> Result<ToolsAndActions> {
         let found = recommended(ctx, &actions, threshold, hops).await?;
         let engine = ctx.data::<Engine>()?;
@@ -85,15 +81,13 @@ impl ToolkitQuery {
         Ok(ToolsAndActions { tools: tools(engine, &found), actions: actions_of(&found) })
     }
 
-    /// The tools that usually come after one, the likeliest first, as executions that succeeded
-    /// have taught.
+    /// Tools that often come after a tool in executions that succeeded, most likely first.
     async fn tool_followers(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Its name, or `set.name`.")] name: String,
-        #[graphql(desc = "At most so many, 1 to 100.", default_with = "Some(5)")] first: Option<
-            i32,
-        >,
+        #[graphql(desc = "Name of the tool, or `set.name`.")] name: String,
+        #[graphql(desc = "Maximum number of tools, from 1 to 100.", default_with = "Some(5)")]
+        first: Option<i32>,
     ) -> Result<Vec<ToolFollower>> {
         let first = first.unwrap_or(5);
         let most = usize::try_from(first).ok().filter(|first| (1..=100).contains(first));
@@ -103,7 +97,7 @@ impl ToolkitQuery {
         engine.tools.inventory.settled().await;
         let found = engine.selection.followers(&name, most).await.map_err(ApiError::from)?;
         let follower = |follower: graph::learned::Follower| ToolFollower {
-            tool_name: engine.tools.inventory.toolbox().shown_of(&follower.tool).to_string(),
+            tool_name: engine.tools.inventory.toolbox().display_name_of(&follower.tool).to_string(),
             score: follower.score,
         };
         Ok(found.into_iter().map(follower).collect())
@@ -117,39 +111,36 @@ async fn recommended(
     hops: Option<i32>,
 ) -> Result<graph::Toolkit> {
     let default = Reach::default();
-    // Fewer than none is none.
     let hops = usize::try_from(hops.unwrap_or(0)).unwrap_or(0);
     let reach = Reach { threshold: threshold.unwrap_or(default.threshold), hops };
     let found = ctx.data::<Engine>()?.selection.recommend(actions, reach).await;
     Ok(found.map_err(ApiError::from)?)
 }
 
-/// The toolkit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ToolkitMutation;
 
-/// The toolkit.
 #[Object]
 impl ToolkitMutation {
-    /// Adds an action to the toolkit, on every node and for good. One that is there stays as it
-    /// is; its edges are added, and those that are there get the new scores.
+    /// Adds an action to the toolkit permanently, on all nodes. If the action exists, its
+    /// description stays, missing edges are added, and existing edges get the new scores.
     async fn add_action(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The action.")] input: ActionInput,
+        #[graphql(desc = "Action to add.")] input: ActionInput,
     ) -> Result<ToolkitChange> {
         let action = input.into_action()?;
         let change = ctx.data::<Engine>()?.selection.add_action(&action).await;
         Ok(ToolkitChange(change.map_err(ApiError::from)?))
     }
 
-    /// Connects a tool with the actions that call it, and adds it to the toolkit where it is not
-    /// there. Actions that are not there are left out, and so is a tool that none would call.
+    /// Connects a tool with the actions that call it. Adds the tool to the toolkit if it is
+    /// missing. Unknown actions are left out with a warning, and so is a tool without any action.
     async fn connect_tool(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Its name, or `set.name`. It need not be registered yet.")] name: String,
-        #[graphql(desc = "The actions.")] actions: Vec<EdgeInput>,
+        #[graphql(desc = "Name of the tool, or `set.name`. The tool need not be registered.")] name: String,
+        #[graphql(desc = "Actions that call the tool, with scores.")] actions: Vec<EdgeInput>,
     ) -> Result<ToolkitChange> {
         let change = ctx
             .data::<Engine>()?
@@ -159,45 +150,45 @@ impl ToolkitMutation {
         Ok(ToolkitChange(change.map_err(ApiError::from)?))
     }
 
-    /// Takes in a toolkit as chat2graph's files have it (`tools`, `actions` and chains of actions
-    /// under `toolkit`): what is not there is added, what is there is described anew, and an edge
-    /// that is there keeps its score.
+    /// Merges a toolkit file in chat2graph's format: `tools`, `actions`, and chains of actions in
+    /// `toolkit`. Adds what is missing and replaces descriptions. Existing edges keep their scores.
     async fn update_toolkit(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The file.")] yaml: String,
+        #[graphql(desc = "Content of the file, as YAML.")] yaml: String,
     ) -> Result<ToolkitChange> {
         let file = yaml::value(&yaml).and_then(|file| written::read(&file)).map_err(unfit)?;
         let change = ctx.data::<Engine>()?.selection.update_toolkit(file).await;
         Ok(ToolkitChange(change.map_err(ApiError::from)?))
     }
 
-    /// Removes an action from the toolkit, with the tools that only it calls; false where there is
-    /// none. The tools stay registered.
+    /// Removes an action from the toolkit, with the tools that only it calls. The tools stay
+    /// registered. Returns false if there is no such action.
     async fn remove_action(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Its name.")] name: String,
+        #[graphql(desc = "Name of the action.")] name: String,
     ) -> Result<bool> {
         removed(ctx, &name, NodeKind::Action).await
     }
 
-    /// Removes a tool from the toolkit; false where it is not there. It stays registered.
+    /// Removes a tool from the toolkit. The tool stays registered. Returns false if the toolkit
+    /// does not have it.
     async fn disconnect_tool(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Its name, or `set.name`.")] name: String,
+        #[graphql(desc = "Name of the tool, or `set.name`.")] name: String,
     ) -> Result<bool> {
         removed(ctx, &name, NodeKind::Tool).await
     }
 
-    /// Gives an edge a score; false where there is no such edge.
+    /// Sets the score of an edge. Returns false if there is no such edge.
     async fn set_score(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "An action.")] from: String,
-        #[graphql(desc = "An action that may follow it, or a tool that it calls.")] to: String,
-        #[graphql(desc = "The score; 0 to 1 where nothing else is meant.")] score: f64,
+        #[graphql(desc = "Name of the action from which the edge leads.")] from: String,
+        #[graphql(desc = "Name of the action or tool to which the edge leads.")] to: String,
+        #[graphql(desc = "New score. Any number is accepted, and 0 to 1 is usual.")] score: f64,
     ) -> Result<bool> {
         let (Ok(from), Ok(to)) = (from.parse(), to.parse()) else { return Ok(false) };
         let set = ctx.data::<Engine>()?.selection.set_score(&from, &to, score).await;
@@ -224,18 +215,18 @@ fn links(edges: Option<Vec<EdgeInput>>) -> ApiResult<Vec<Link>> {
     edges.unwrap_or_default().into_iter().map(link).collect()
 }
 
-/// An action to be added.
+/// Action to add to the toolkit.
 #[derive(InputObject)]
 pub(super) struct ActionInput {
-    /// Its name.
+    /// Name of the action.
     name: String,
-    /// What it is for, in words.
+    /// Purpose of the action, in words.
     description: String,
-    /// The actions that may follow it.
+    /// Actions that may follow this one.
     next: Option<Vec<EdgeInput>>,
-    /// The actions that it may follow.
+    /// Actions that this one may follow.
     prev: Option<Vec<EdgeInput>>,
-    /// The tools that it calls.
+    /// Tools that the action calls.
     tools: Option<Vec<EdgeInput>>,
 }
 
@@ -254,38 +245,36 @@ impl ActionInput {
     }
 }
 
-/// An edge, from or to something.
+/// Edge of a new action, or of a tool.
 #[derive(InputObject)]
 pub(super) struct EdgeInput {
-    /// The other end.
+    /// Name of the action or tool at the other end.
     name: String,
-    /// How strong the connection is.
+    /// Weight of the edge. Any number is accepted, and 0 to 1 is usual.
     #[graphql(default_with = "Some(1.0)")]
     score: Option<f64>,
 }
 
-/// A graph of actions and tools. Everything comes in topological order: generation by generation,
-/// and within one as it was added; on a cycle all as it was added.
 pub(super) struct Toolkit(Arc<graph::Toolkit>);
 
-/// A graph of actions and tools. Everything comes in topological order: generation by generation,
-/// and within one as it was added; on a cycle all as it was added.
+/// Graph of actions and tools. Lists are in topological order. Within a generation, and on a cycle,
+/// they are in the order in which elements were added.
 #[Object]
 impl Toolkit {
-    /// What can be done.
+    /// Actions of the graph.
     async fn actions(&self) -> Vec<Action> {
         actions_of(&self.0)
     }
 
-    /// What actions call, by the names that the graph has for them. One that is not registered is
-    /// of the source `toolkit`.
+    /// Tools of the graph, by the names that it uses. A tool that is not registered has the source
+    /// `toolkit`.
     async fn tools(&self, ctx: &Context<'_>) -> Result<Vec<Tool>> {
         let engine = ctx.data::<Engine>()?;
         engine.tools.inventory.settled().await;
         Ok(tools(engine, &self.0))
     }
 
-    /// Which action may follow which, and which tools each calls.
+    /// Edges of the graph.
     async fn edges(&self, ctx: &Context<'_>) -> Result<Vec<ToolkitEdge>> {
         let engine = ctx.data::<Engine>()?;
         let learned = if ctx.look_ahead().field("learned").exists() {
@@ -301,41 +290,41 @@ impl Toolkit {
         Ok(self.0.ordered_edges().into_iter().map(edge).collect())
     }
 
-    /// The graph as a Mermaid flowchart.
+    /// Drawing of the graph as a Mermaid flowchart.
     #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn mermaid(&self) -> Result<String> {
         self.check_drawn()?;
         Ok(draw::mermaid(&self.0))
     }
 
-    /// The graph for Graphviz.
+    /// Drawing of the graph in Graphviz DOT.
     #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn dot(&self) -> Result<String> {
         self.check_drawn()?;
         Ok(draw::dot(&self.0))
     }
 
-    /// The graph as an SVG image.
+    /// Drawing of the graph as an SVG image.
     async fn svg(
         &self,
-        #[graphql(desc = "What stands above it.", default_with = "Some(\"Toolkit\".to_owned())")]
+        #[graphql(desc = "Title of the drawing.", default_with = "Some(\"Toolkit\".to_owned())")]
         title: Option<String>,
     ) -> Result<String> {
         self.check_drawn()?;
         let (toolkit, title) = (Arc::clone(&self.0), title.unwrap_or_default());
-        // A large one takes a while, in which others want to be answered.
+        // A large drawing takes a while, so it must not block other requests.
         let drawn = task::spawn_blocking(move || draw::svg(&toolkit, &title)).await;
         Ok(drawn.map_err(|err| unfit(format!("the graph cannot be drawn: {err}")))?)
     }
 
-    /// Where everything is drawn, for clients that draw it themselves.
+    /// Positions for clients that draw the graph themselves.
     async fn layout(
         &self,
-        #[graphql(desc = "Which way edges lead.", default_with = "Some(LayoutDirection::Right)")]
+        #[graphql(desc = "Direction of the edges.", default_with = "Some(LayoutDirection::Right)")]
         direction: Option<LayoutDirection>,
-        #[graphql(desc = "How wide a node is, 1 to 2000.", default_with = "Some(200.0)")]
+        #[graphql(desc = "Node width in pixels, from 1 to 2000.", default_with = "Some(200.0)")]
         node_width: Option<f64>,
-        #[graphql(desc = "How high a node is, 1 to 2000.", default_with = "Some(52.0)")]
+        #[graphql(desc = "Node height in pixels, from 1 to 2000.", default_with = "Some(52.0)")]
         node_height: Option<f64>,
     ) -> Result<Layout> {
         self.check_drawn()?;
@@ -346,7 +335,7 @@ impl Toolkit {
         Ok(layout::draw(graph, wish).await?)
     }
 
-    /// The graph as `toolkit_files` and `updateToolkit` take it.
+    /// Graph as YAML, as `updateToolkit` and the configuration's `toolkit_files` read it.
     #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn yaml(&self) -> Result<String> {
         Ok(yaml::text(&written::write(&self.0)).map_err(unfit)?)
@@ -370,27 +359,28 @@ impl Toolkit {
     }
 }
 
-/// Something that can be done.
+/// Action of the toolkit: a goal that tools serve.
 #[derive(SimpleObject)]
 pub(super) struct Action {
-    /// Its name.
+    /// Name of the action.
     name: String,
-    /// What it is for, in words.
+    /// Purpose of the action, in words.
     description: String,
 }
 
-/// An edge of the toolkit.
+/// Edge of the toolkit.
 #[derive(SimpleObject)]
 pub(super) struct ToolkitEdge {
-    /// The action that it leads from.
+    /// Name of the action from which the edge leads.
     from: String,
-    /// The action or tool that it leads to.
+    /// Name of the action or tool to which the edge leads.
     to: String,
-    /// `next`, to an action that may follow, or `call`, to a tool.
+    /// Kind of the edge: `next` leads to an action that may follow, and `call` leads to a tool.
     kind: String,
-    /// How strong the connection is, as it was configured. Recommendations go by it.
+    /// Weight of the edge, as it was set. Recommendations use it.
     score: f64,
-    /// How often executions that succeeded went this way, as a share; null where none came near.
+    /// Share of executions' calls or transitions that took this edge, from 0 to 1. Null without
+    /// observations.
     learned: Option<f64>,
 }
 
@@ -406,36 +396,35 @@ impl ToolkitEdge {
     }
 }
 
-/// A tool that usually comes after another.
+/// Tool that often comes after another tool.
 #[derive(SimpleObject)]
 pub(super) struct ToolFollower {
-    /// Its name, `set.name`.
+    /// Tool, as `set.name`. Tools of a built-in toolset have names such as `file_tools.glob`.
     tool_name: String,
-    /// How likely it is.
+    /// Estimated probability that the tool comes next, from 0 to 1.
     score: f64,
 }
 
-/// What is recommended, each in topological order.
+/// Recommended tools and actions, each in topological order.
 #[derive(SimpleObject)]
 pub(super) struct ToolsAndActions {
-    /// Tools.
+    /// Recommended tools.
     tools: Vec<Tool>,
-    /// Actions.
+    /// Recommended actions.
     actions: Vec<Action>,
 }
 
-/// The toolkit after it was changed.
 pub(super) struct ToolkitChange(Change);
 
-/// The toolkit after it was changed.
+/// Result of a change of the toolkit.
 #[Object]
 impl ToolkitChange {
-    /// All of it.
+    /// Whole toolkit after the change.
     async fn toolkit(&self) -> Toolkit {
         Toolkit(Arc::clone(&self.0.toolkit))
     }
 
-    /// What was missing, and was left out.
+    /// Elements that were left out because something is missing, such as an unknown action.
     async fn warnings(&self) -> &[String] {
         &self.0.warnings
     }

@@ -1,32 +1,32 @@
-//! What an execution waits for: the findings of this kind, in the form of earlier versions.
+//! Waits: the findings of kind `WAIT`, in the form of earlier versions of the API.
 
 use async_graphql::{ID, SimpleObject};
+use engine::{Finding, FindingKind};
 
 use super::scalar::DateTime;
-use crate::engine::{Finding, FindingKind};
 
-/// A reason why an execution does not go on by itself, now. `findings` has more of it.
+/// Reason why an execution is not progressing now. `Execution.findings` has more details.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct Wait {
-    /// What kind of reason: `approval`, `decision`, `signal`, `retry`, `sleep`, `child`, `limit`,
+    /// Kind of the wait: `approval`, `decision`, `signal`, `retry`, `sleep`, `child`, `limit`,
     /// `call`, `items`, `paused`, `start`, `tool` or `worker`.
     kind: String,
-    /// The step that waits.
+    /// Id of the waiting step. Null if the whole execution waits.
     step_id: Option<String>,
-    /// The item of its `forEach`, from 0.
+    /// Index of the item in the step's `forEach` list, from 0. Null if the step itself waits.
     index: Option<u32>,
-    /// What it waits for: the name of a signal, or the key of a limit.
+    /// Name of the awaited signal, or key of the limit on calls. Null for other kinds.
     name: Option<String>,
-    /// The execution that it waits for, `exec_…`.
+    /// Id of the awaited execution, `exec_…`. Null for other kinds.
     execution_id: Option<ID>,
-    /// Until when, where that is known.
+    /// Time at which the wait ends without an action. Null if there is no such time.
     until: Option<DateTime>,
-    /// All of it in words.
+    /// Explanation of the wait, in one line.
     message: String,
 }
 
 impl Wait {
-    /// Returns the wait that a finding tells, if it tells one.
+    /// Returns `None` for findings that are no waits.
     pub(super) fn of(finding: Finding) -> Option<Self> {
         let kind = finding.code.strip_prefix("wait.")?.to_owned();
         (finding.kind == FindingKind::Wait).then(|| Self {

@@ -16,7 +16,6 @@ use super::connections::Connection;
 /// If a peer reads nothing for this time, its connection may be closed for others.
 const STALL: Duration = Duration::from_secs(30);
 
-/// The bytes of a connection.
 pub(super) struct AnswerStream<T> {
     bytes: T,
     connection: Arc<Connection>,

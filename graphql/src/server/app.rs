@@ -3,6 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use axum::http::HeaderMap;
+use engine::access::Grant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -11,7 +12,6 @@ use super::{
     nursery::Nursery,
     options::{Hooks, ServerOptions},
 };
-use crate::access::Grant;
 
 /// The address of a connection, an extension of every request.
 #[derive(Debug, Clone, Copy)]
@@ -24,11 +24,9 @@ pub struct Caller {
     pub headers: HeaderMap,
     /// The payload of `connection_init`, for an operation over a WebSocket.
     pub init: Option<serde_json::Value>,
-    /// The caller's permissions.
     pub grant: Grant,
 }
 
-/// Schema, options and bookkeeping of a running server.
 pub(super) struct App<E> {
     pub(super) schema: E,
     pub(super) options: ServerOptions,
@@ -36,6 +34,6 @@ pub(super) struct App<E> {
     pub(super) metrics: Arc<Metrics>,
     pub(super) connections: Arc<Connections>,
     pub(super) nursery: Nursery,
-    /// Cancelled when the server shuts down. Endless streams end then.
+    /// Cancelled when the server shuts down, so that endless streams end.
     pub(super) stopping: CancellationToken,
 }

@@ -29,18 +29,14 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time in which a peer may exceed its share of new connections, because a burst of them is normal.
 const BURST: Duration = Duration::from_secs(1);
 
-/// Limits on connections.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConnectionLimits {
-    /// The most connections, WebSockets included.
     pub(super) total: usize,
     /// The most connections of one peer that have not sent a whole request.
     pub(super) new_per_peer: usize,
-    /// Timeout for the head of a request.
     pub(super) header_timeout: Duration,
 }
 
-/// All connections of a server.
 #[derive(Debug)]
 pub(super) struct Connections {
     limits: ConnectionLimits,
@@ -74,7 +70,6 @@ struct Waiting {
     close: CancellationToken,
 }
 
-/// One open connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     connections: Arc<Connections>,
@@ -87,10 +82,8 @@ pub(super) struct Connection {
     answer: Mutex<Answer>,
 }
 
-/// How much of a response is on its way to the peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Answer {
-    /// No response, or all of it is written.
     #[default]
     None,
     /// The body is still being made.
@@ -107,7 +100,7 @@ impl Connections {
 
     /// Accepts a connection. Returns `None` if even the reserve is full of requests in progress.
     pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Arc<Connection>> {
-        let peer = network(peer);
+        let peer = peer_network(peer);
         let mut table = self.table();
         let total = self.limits.total;
         let is_reserve = table.ordinary.open >= total && !self.evict_from(&mut table, false);
@@ -135,7 +128,6 @@ impl Connections {
         Some(Arc::new(connection))
     }
 
-    /// Returns whether another connection would be accepted.
     pub(super) fn has_room(&self) -> bool {
         let table = self.table();
         table.ordinary.open < self.limits.total
@@ -144,7 +136,6 @@ impl Connections {
             || !table.reserve.waiting.is_empty()
     }
 
-    /// Formats the counters for `/metrics`.
     pub(super) fn figures(&self) -> String {
         format!(
             "# HELP faber_connections_open Connections open now, WebSockets included.\n\
@@ -206,7 +197,6 @@ impl Table {
         if is_reserve { &mut self.reserve } else { &mut self.ordinary }
     }
 
-    /// Records that a connection waits for a whole request.
     fn wait(&mut self, connection: &Connection, is_new: bool) -> u64 {
         let place = self.next;
         self.next += 1;
@@ -232,7 +222,6 @@ impl Table {
 }
 
 impl Connection {
-    /// Returns whether the connection serves health checks only.
     pub(super) fn is_reserve(&self) -> bool {
         self.is_reserve
     }
@@ -241,17 +230,14 @@ impl Connection {
         self.header_timeout
     }
 
-    /// Waits until the connection must close.
     pub(super) async fn closed(&self) {
         self.close.cancelled().await;
     }
 
-    /// Returns whether a request is in progress.
     pub(super) fn is_answering(&self) -> bool {
         self.place().is_none()
     }
 
-    /// Records that a whole request has arrived.
     pub(super) fn request_arrived(&self) {
         let mut answer = self.answer();
         if *answer == Answer::Buffered {
@@ -334,7 +320,7 @@ impl Drop for Connection {
 }
 
 /// Returns the network that identifies a peer: a host with IPv6 has a whole network of addresses.
-fn network(peer: IpAddr) -> IpAddr {
+fn peer_network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => {
             let [a, b, c, d, ..] = address.segments();
@@ -374,7 +360,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_gives_way_only_after_its_answer_is_written() {
+    async fn a_connection_is_evicted_only_after_its_answer_is_written() {
         let connections = connections();
         let all: Vec<_> = (0..TOTAL).map(|n| connections.admit(peer(n)).unwrap()).collect();
         all[0].request_arrived();
@@ -391,7 +377,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_came_before_the_last_answer_was_written_does_not_give_way() {
+    async fn a_connection_with_a_pipelined_request_is_not_evicted() {
         let connections = connections();
         let connection = connections.admit(peer(1)).unwrap();
         connection.request_arrived();
@@ -403,7 +389,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_that_becomes_idle_makes_room() {
+    async fn an_idle_connection_is_evicted_for_a_new_one() {
         let connections = connections();
         let all: Vec<_> = (0..TOTAL + RESERVE)
             .map(|n| {
@@ -420,7 +406,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn connections_without_a_whole_request_give_way_to_newer_ones() {
+    async fn a_connection_without_a_whole_request_is_evicted() {
         let connections = connections();
         let all: Vec<_> = (0..TOTAL).map(|n| connections.admit(peer(n)).unwrap()).collect();
         all[0].request_arrived();
@@ -437,7 +423,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn where_all_are_busy_some_more_may_ask_for_the_servers_health() {
+    async fn reserve_connections_serve_health_checks_when_all_are_busy() {
         let connections = connections();
         let all: Vec<_> = (0..TOTAL).map(|n| connections.admit(peer(n)).unwrap()).collect();
         for connection in &all {
@@ -458,7 +444,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_peer_has_a_few_connections_that_have_sent_nothing_yet() {
+    async fn new_connections_of_one_peer_are_limited() {
         let connections = connections();
         let mut all: Vec<_> = (0..=PER_PEER).map(|_| connections.admit(peer(1)).unwrap()).collect();
         assert!(closed(&all).is_empty(), "many may come at once");
@@ -472,8 +458,8 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_told_from_others_by_its_network() {
-        let of = |text: &str| network(text.parse().unwrap());
+    fn a_peer_is_identified_by_its_network() {
+        let of = |text: &str| peer_network(text.parse().unwrap());
         assert_eq!(of("2001:db8:1:2:3::4"), of("2001:db8:1:2:9::9"));
         assert_ne!(of("2001:db8:1:2::4"), of("2001:db8:1:3::4"));
         assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));

@@ -6,13 +6,13 @@ use axum::{
     extract::Request,
     http::{HeaderMap, header, request::Parts},
 };
+use engine::access::{Access, Denied, Grant};
 use serde_json::{Map, Value};
 
 use super::{
     app::{Caller, Peer},
     refusal::Refusal,
 };
-use crate::access::{Access, Denied, Grant};
 
 /// Paths of health checks, which need no token.
 const HEALTH: &str = "/health/";
@@ -26,7 +26,6 @@ impl From<Denied> for Refusal {
     }
 }
 
-/// Returns whether a path is a health check.
 pub(super) fn is_health(path: &str) -> bool {
     path.starts_with(HEALTH)
 }
@@ -44,10 +43,9 @@ pub(super) fn admit(access: &Access, request: &Request) -> Result<(), Refusal> {
 }
 
 pub(super) fn enter(access: &Access, headers: &HeaderMap, peer: Peer) -> Result<Grant, Refusal> {
-    Ok(access.enter(bearer(headers), peer.0)?)
+    Ok(access.enter(bearer_token(headers), peer.0)?)
 }
 
-/// Identifies the caller of a request.
 pub(super) fn caller(access: &Access, parts: &Parts) -> Result<Caller, Refusal> {
     let grant = enter(access, &parts.headers, peer(parts)?)?;
     Ok(Caller { headers: without_token(&parts.headers), init: None, grant })
@@ -65,7 +63,7 @@ pub(super) struct Opening {
 /// later. A wrong token is rejected.
 pub(super) fn opening(access: &Access, parts: &Parts) -> Result<Opening, Refusal> {
     let peer = peer(parts)?;
-    let grant = match access.enter(bearer(&parts.headers), peer.0) {
+    let grant = match access.enter(bearer_token(&parts.headers), peer.0) {
         Ok(grant) => Some(grant),
         Err(Denied::NoToken) => None,
         Err(denied) => return Err(denied.into()),
@@ -90,14 +88,13 @@ impl Opening {
     }
 }
 
-/// Rejects a request whose address is unknown.
 fn peer(parts: &Parts) -> Result<Peer, Refusal> {
     let peer = parts.extensions.get::<Peer>().copied();
-    peer.ok_or_else(|| Refusal::forbidden("it is not known where this request comes from"))
+    peer.ok_or_else(|| Refusal::forbidden("the origin of this request is unknown"))
 }
 
-/// Returns the bearer token. Other schemes may belong to a proxy.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+/// Returns the bearer token, and nothing for other schemes, which may belong to a proxy.
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     values.find_map(|value| scheme(value.to_str().ok()?))
 }
@@ -135,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_token_is_found_where_clients_put_it() {
+    fn the_token_is_read_from_the_header_or_payload() {
         for (value, expected) in [
             ("Bearer abc", Some("abc")),
             ("bearer  abc ", Some("abc")),
@@ -145,7 +142,7 @@ mod tests {
         ] {
             let value = HeaderValue::from_static(value);
             let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value.clone())]);
-            assert_eq!(bearer(&headers), expected, "{value:?}");
+            assert_eq!(bearer_token(&headers), expected, "{value:?}");
             assert!(without_token(&headers).is_empty());
         }
         for (init, expected) in [

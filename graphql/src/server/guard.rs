@@ -8,6 +8,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use engine::access::Access;
 
 use super::{
     entry,
@@ -15,12 +16,10 @@ use super::{
     metrics::{Metrics, RequestKind},
     refusal::Refusal,
 };
-use crate::access::Access;
 
 /// Time in seconds for which a browser caches a preflight.
 const PREFLIGHT_MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// The checks before every route.
 #[derive(Debug)]
 pub(super) struct Gate {
     pub(super) policy: HostPolicy,
@@ -28,10 +27,9 @@ pub(super) struct Gate {
     pub(super) metrics: Arc<Metrics>,
 }
 
-/// Rejects foreign requests and answers preflights.
 pub(super) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     let admitted =
-        entry::admit(&gate.access, &request).and_then(|()| admit(&gate.policy, &request));
+        entry::admit(&gate.access, &request).and_then(|()| check_origin(&gate.policy, &request));
     let origin = match admitted {
         Ok(origin) => origin,
         Err(refusal) => {
@@ -39,16 +37,16 @@ pub(super) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next:
             return refusal.into_response();
         }
     };
-    let mut response = match preflight(&request) {
+    let mut response = match answer_preflight(&request) {
         Some(response) => response,
         None => next.run(request).await,
     };
-    decorate(response.headers_mut(), origin);
+    add_headers(response.headers_mut(), origin);
     response
 }
 
 /// Returns the origin of an allowed request, if it has one.
-fn admit(policy: &HostPolicy, request: &Request) -> Result<Option<HeaderValue>, Refusal> {
+fn check_origin(policy: &HostPolicy, request: &Request) -> Result<Option<HeaderValue>, Refusal> {
     let name = host_of(request)?;
     let host = Place::parse(name).filter(|host| policy.accepts_host(host)).ok_or_else(|| {
         Refusal::forbidden(format!(
@@ -90,7 +88,7 @@ fn sent_by_a_program(headers: &HeaderMap) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn preflight(request: &Request) -> Option<Response> {
+fn answer_preflight(request: &Request) -> Option<Response> {
     let headers = request.headers();
     let asks = request.method() == Method::OPTIONS
         && headers.contains_key(header::ORIGIN)
@@ -119,7 +117,7 @@ fn preflight(request: &Request) -> Option<Response> {
 }
 
 /// Adds the headers that allow the origin and forbid frames.
-fn decorate(headers: &mut HeaderMap, origin: Option<HeaderValue>) {
+fn add_headers(headers: &mut HeaderMap, origin: Option<HeaderValue>) {
     if let Some(origin) = origin {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     }

@@ -104,7 +104,6 @@ fn domain(host: &str) -> Option<Name> {
     (!name.is_empty()).then_some(Name::Domain(name))
 }
 
-/// The origin of a web page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Origin {
     scheme: String,
@@ -123,7 +122,6 @@ impl Origin {
     }
 }
 
-/// The hosts and origins that may use the server.
 #[derive(Debug, Clone)]
 pub(super) struct HostPolicy {
     listen: IpAddr,
@@ -179,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn own_names_are_hosts() {
+    fn the_servers_own_names_are_accepted() {
         for name in [
             "localhost",
             "LOCALHOST:4000",
@@ -202,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_names_are_not() {
+    fn foreign_host_names_are_rejected() {
         for name in [
             "evil.example",
             "localhost.evil.example",
@@ -225,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn own_pages_are_origins() {
+    fn the_servers_own_origins_are_accepted() {
         let here = "127.0.0.1:4000";
         for page in [
             "http://127.0.0.1:4000",
@@ -241,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_pages_are_not() {
+    fn foreign_origins_are_rejected() {
         for page in [
             "null",
             "http://evil.example",
@@ -259,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_without_a_host_says_so() {
+    fn an_allowed_host_without_a_name_is_an_error() {
         assert_eq!(
             "https://".parse::<AllowedHost>().unwrap_err().to_string(),
             "`https://` names no host; write `name`, `name:port` or `https://name`"

@@ -27,11 +27,10 @@ use super::{
 /// that write first would otherwise see a broken connection instead of the response.
 const DRAIN: usize = 8;
 
-/// Larger bodies are read and executed on threads of their own. Megabytes of JSON take seconds, and
-/// other requests would wait.
+/// Larger bodies are read and executed on their own threads, because megabytes of JSON take seconds
+/// and would delay other requests.
 const LARGE_BYTES: u64 = 256 << 10;
 
-/// Handles every request to `/graphql`.
 pub(super) async fn handle<E: Executor>(
     State(app): State<Arc<App<E>>>,
     request: HttpRequest,
@@ -62,7 +61,7 @@ fn is_large(body: &Body) -> bool {
 async fn answer_counted<E: Executor>(app: &Arc<App<E>>, parts: &Parts, body: Body) -> Response {
     let answered = AssertUnwindSafe(answer(app, parts, body)).catch_unwind().await;
     let (kind, response) = answered.unwrap_or_else(|panic| {
-        (RequestKind::Invalid, operation::crashed(panic.as_ref()).into_response())
+        (RequestKind::Invalid, operation::report_panic(panic.as_ref()).into_response())
     });
     app.metrics.count(kind, response.status());
     response
@@ -84,7 +83,7 @@ pub(super) async fn admit<E: Executor>(
             response
         }
         Err(refusal) => {
-            discard(&app, body).await;
+            discard_body(&app, body).await;
             app.metrics.count(RequestKind::Forbidden, refusal.status);
             refusal.into_response()
         }
@@ -99,7 +98,7 @@ async fn answer<E: Executor>(
     let caller = match entry::caller(&app.options.access, parts) {
         Ok(caller) => Arc::new(caller),
         Err(refusal) => {
-            discard(app, body).await;
+            discard_body(app, body).await;
             return (RequestKind::Forbidden, stop_at_the_door(refusal, &parts.headers));
         }
     };
@@ -126,7 +125,6 @@ async fn answer<E: Executor>(
     }
 }
 
-/// Executes an operation if method and format allow it.
 async fn run<E: Executor>(
     app: &Arc<App<E>>,
     parts: &Parts,
@@ -140,7 +138,7 @@ async fn run<E: Executor>(
         return Err(Refusal::invalid(StatusCode::METHOD_NOT_ALLOWED, message));
     }
     let subscribes = kind == OperationType::Subscription;
-    if subscribes && !accepts_stream(&accept(&parts.headers)) {
+    if subscribes && !accepts_stream(&accept_header(&parts.headers)) {
         let message = "subscriptions need a WebSocket, or a request that accepts \
                        `text/event-stream`";
         return Err(Refusal::invalid(StatusCode::NOT_ACCEPTABLE, message));
@@ -171,7 +169,7 @@ fn stop_at_the_door(refusal: Refusal, headers: &HeaderMap) -> Response {
 }
 
 /// Drops a body, so that a client that writes first still reads the response.
-async fn discard<E>(app: &App<E>, body: Body) {
+async fn discard_body<E>(app: &App<E>, body: Body) {
     let mut left = app.options.max_body_bytes;
     let dropping = async {
         let mut chunks = body.into_data_stream();
@@ -186,13 +184,13 @@ async fn discard<E>(app: &App<E>, body: Body) {
     let _ = tokio::time::timeout(app.options.body_timeout, dropping).await;
 }
 
-fn accept(headers: &HeaderMap) -> String {
+fn accept_header(headers: &HeaderMap) -> String {
     let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     values.collect::<Vec<_>>().join(",")
 }
 
 fn format(headers: &HeaderMap) -> Result<Format, Refusal> {
-    negotiate(&accept(headers)).ok_or_else(|| {
+    negotiate(&accept_header(headers)).ok_or_else(|| {
         Refusal::invalid(
             StatusCode::NOT_ACCEPTABLE,
             "answers are `application/graphql-response+json`, `application/json` or \
@@ -201,13 +199,12 @@ fn format(headers: &HeaderMap) -> Result<Format, Refusal> {
     })
 }
 
-/// Reads the parameters of a request.
 async fn read<E>(app: &App<E>, parts: &Parts, body: Body) -> Result<Request, Refusal> {
     match parts.method {
         Method::GET => params::from_uri(&parts.uri),
         Method::POST => {
             is_json(&parts.headers)?;
-            params::from_json(&receive(app, &parts.headers, body).await?)
+            params::from_json(&receive_body(app, &parts.headers, body).await?)
         }
         _ => Err(Refusal::invalid(
             StatusCode::METHOD_NOT_ALLOWED,
@@ -233,7 +230,11 @@ fn is_json(headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 /// Reads a body within the limits of size and time.
-async fn receive<E>(app: &App<E>, headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Refusal> {
+async fn receive_body<E>(
+    app: &App<E>,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Vec<u8>, Refusal> {
     let limit = app.options.max_body_bytes;
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let announced: Option<u64> = announced.and_then(|length| length.parse().ok());
@@ -242,17 +243,17 @@ async fn receive<E>(app: &App<E>, headers: &HeaderMap, body: Body) -> Result<Vec
     if asks && announced.is_some_and(|length| length > limit as u64) {
         return Err(too_large(limit));
     }
-    let receiving = collect(body, limit);
+    let receiving = collect_body(body, limit);
     tokio::time::timeout(app.options.body_timeout, receiving).await.unwrap_or_else(|_| {
         Err(Refusal::limit(StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive"))
     })
 }
 
-async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
+async fn collect_body(body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
     let mut chunks = body.into_data_stream();
     let (mut bytes, mut length) = (Vec::new(), 0_usize);
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|_| Refusal::malformed("the body broke off"))?;
+        let chunk = chunk.map_err(|_| Refusal::malformed("the body is incomplete"))?;
         length = length.saturating_add(chunk.len());
         if length > limit.saturating_mul(DRAIN) {
             break;

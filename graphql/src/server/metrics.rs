@@ -11,7 +11,6 @@ use std::{
 
 use axum::http::StatusCode;
 
-/// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RequestKind {
     Query,
@@ -20,7 +19,6 @@ pub(super) enum RequestKind {
     WebSocket,
     /// A route of [`Hooks::members`](super::Hooks::members).
     Member,
-    /// An invalid request.
     Invalid,
     /// A request that the access checks rejected.
     Forbidden,
@@ -40,7 +38,6 @@ impl RequestKind {
     }
 }
 
-/// Counters of the transport.
 #[derive(Debug, Default)]
 pub(super) struct Metrics {
     requests: Mutex<BTreeMap<(RequestKind, u16), u64>>,
@@ -66,7 +63,7 @@ impl Metrics {
 
     pub(super) fn render(&self) -> String {
         let mut text = String::from(
-            "# HELP faber_http_requests_total Requests answered, by what they wanted.\n\
+            "# HELP faber_http_requests_total Requests answered, by kind.\n\
              # TYPE faber_http_requests_total counter\n",
         );
         for ((kind, status), count) in
@@ -90,7 +87,6 @@ impl Metrics {
     }
 }
 
-/// Increments a gauge until it is dropped.
 #[derive(Debug)]
 pub(super) struct Open {
     metrics: Arc<Metrics>,
@@ -117,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_come_out_as_text() {
+    fn metrics_are_rendered_as_text() {
         let metrics = Arc::new(Metrics::default());
         metrics.count(RequestKind::Query, StatusCode::OK);
         metrics.count(RequestKind::Query, StatusCode::OK);
@@ -125,7 +121,7 @@ mod tests {
         let open = metrics.websocket();
         drop(metrics.subscription());
         expect![[r#"
-            # HELP faber_http_requests_total Requests answered, by what they wanted.
+            # HELP faber_http_requests_total Requests answered, by kind.
             # TYPE faber_http_requests_total counter
             faber_http_requests_total{kind="query",status="200"} 2
             faber_http_requests_total{kind="forbidden",status="403"} 1

@@ -1,6 +1,5 @@
 //! Chooses the format of a response by the `Accept` header.
 
-/// The formats of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     /// `application/json`: a well-formed request gets status 200 even if it fails.
@@ -35,7 +34,7 @@ pub(super) fn negotiate(accept: &str) -> Option<Format> {
     }
     let mut best: Option<(u16, Precision, Format)> = None;
     for format in Format::ALL {
-        let Some((precision, weight)) = weigh(&ranges, format) else { continue };
+        let Some((precision, weight)) = best_weight(&ranges, format) else { continue };
         if weight > 0 && best.is_none_or(|(w, p, _)| (weight, precision) > (w, p)) {
             best = Some((weight, precision, format));
         }
@@ -46,10 +45,10 @@ pub(super) fn negotiate(accept: &str) -> Option<Format> {
 /// Returns whether the client accepts an event stream with any weight.
 pub(super) fn accepts_stream(accept: &str) -> bool {
     let ranges: Vec<Range<'_>> = accept.split(',').filter_map(Range::parse).collect();
-    weigh(&ranges, Format::EventStream).is_some_and(|(_, weight)| weight > 0)
+    best_weight(&ranges, Format::EventStream).is_some_and(|(_, weight)| weight > 0)
 }
 
-/// How precisely a range names a format.
+/// The precision with which a range names a format, ascending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Precision {
     /// `*/*` for a format other than JSON.
@@ -60,7 +59,7 @@ enum Precision {
 }
 
 /// Returns the weight of the most precise range that names `format`.
-fn weigh(ranges: &[Range<'_>], format: Format) -> Option<(Precision, u16)> {
+fn best_weight(ranges: &[Range<'_>], format: Format) -> Option<(Precision, u16)> {
     let named = ranges.iter().filter_map(|range| Some((range.precision(format)?, range.weight)));
     named.max()
 }
@@ -82,7 +81,7 @@ impl<'a> Range<'a> {
             if let Some((name, value)) = parameter.split_once('=')
                 && name.trim().eq_ignore_ascii_case("q")
             {
-                weight = thousandths(value.trim())?;
+                weight = parse_weight(value.trim())?;
             }
         }
         Some(Self { kind: kind.trim(), subtype: subtype.trim(), weight })
@@ -105,7 +104,7 @@ impl<'a> Range<'a> {
 }
 
 /// Parses a weight from `0` to `1` with at most three decimals.
-fn thousandths(text: &str) -> Option<u16> {
+fn parse_weight(text: &str) -> Option<u16> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     if decimals.len() > 3 || !decimals.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_liked_format_wins() {
+    fn the_format_with_the_highest_weight_wins() {
         use Format::{EventStream, GraphqlResponse, Json};
         check("", Some(Json));
         check("*/*", Some(Json));
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_serve_is_refused() {
+    fn an_unsupported_accept_header_is_rejected() {
         check("text/html", None);
         check("text/*", None);
         check("application/json;q=0", None);
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_must_be_asked_for_by_name() {
+    fn an_event_stream_must_be_requested_by_name() {
         assert!(accepts_stream("text/event-stream"));
         assert!(accepts_stream("application/json, text/event-stream;q=0.1"));
         assert!(!accepts_stream("text/event-stream;q=0"));

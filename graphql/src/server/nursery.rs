@@ -24,7 +24,6 @@ pub(super) struct Nursery {
     tasks: mpsc::Sender<Task>,
 }
 
-/// Returns a sender and the receiver for the loop.
 pub(super) fn nursery() -> (Nursery, mpsc::Receiver<Task>) {
     let (tasks, adoptions) = mpsc::channel(WAITING);
     (Nursery { tasks }, adoptions)

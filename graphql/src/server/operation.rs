@@ -25,12 +25,11 @@ const REFERENCE_LENGTH: usize = 12;
 /// The response of an operation. The error is a defect of the server.
 pub(super) type Outcome = Result<Response, Refusal>;
 
-/// A parsed operation.
 #[derive(Debug)]
 pub(super) struct Operation {
     request: Request,
     kind: OperationType,
-    /// Whether it runs on the threads of large requests.
+    /// Runs on the threads of large requests.
     pub(super) is_large: bool,
 }
 
@@ -43,7 +42,7 @@ pub(super) fn prepare(mut request: Request) -> Result<Operation, Box<Response>> 
     }
     let name = request.operation_name.clone();
     let document = request.parsed_query().map_err(|error| refuse(vec![error]))?.clone();
-    let Some(operation) = select(&document, name.as_deref()) else {
+    let Some(operation) = select_operation(&document, name.as_deref()) else {
         // The executor reports the wrong name and runs nothing.
         return Ok(Operation { request, kind: OperationType::Query, is_large: false });
     };
@@ -74,7 +73,7 @@ impl Operation {
         let request = sent_by(self.request, caller).data(leaving);
         let run = async move {
             let answer = AssertUnwindSafe(schema.execute(request)).catch_unwind().await;
-            answer.map_err(|panic| crashed(panic.as_ref()))
+            answer.map_err(|panic| report_panic(panic.as_ref()))
         };
         match self.kind {
             OperationType::Mutation => match app.nursery.finish(run, self.is_large).await {
@@ -101,13 +100,12 @@ impl Operation {
             .catch_unwind()
             .map(move |answer| {
                 let _counted_until_dropped = &running;
-                answer.map_err(|panic| crashed(panic.as_ref()))
+                answer.map_err(|panic| report_panic(panic.as_ref()))
             })
             .boxed()
     }
 }
 
-/// Attaches the caller and its permissions to a request.
 fn sent_by(request: Request, caller: &Arc<Caller>) -> Request {
     request.data(caller.grant.clone()).data(Arc::clone(caller))
 }
@@ -120,15 +118,8 @@ pub(super) fn request_kind(kind: OperationType) -> RequestKind {
     }
 }
 
-/// Returns whether a response means that the operation never started.
-pub(super) fn is_request_error(response: &Response) -> bool {
-    response.data == Value::Null
-        && !response.errors.is_empty()
-        && response.errors.iter().all(|error| error.path.is_empty())
-}
-
 /// Logs a panic with a new reference and returns an error with that reference.
-pub(super) fn crashed(panic: &(dyn Any + Send)) -> Refusal {
+pub(super) fn report_panic(panic: &(dyn Any + Send)) -> Refusal {
     let reason = panic
         .downcast_ref::<&str>()
         .copied()
@@ -140,7 +131,7 @@ pub(super) fn crashed(panic: &(dyn Any + Send)) -> Refusal {
 }
 
 /// Returns the operation that the executor would run.
-fn select<'a>(
+fn select_operation<'a>(
     document: &'a ExecutableDocument,
     name: Option<&str>,
 ) -> Option<&'a OperationDefinition> {
@@ -200,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operation_that_would_run_is_found() {
+    fn the_selected_operation_is_found() {
         check("{ a }", None, expect!["query"]);
         check("mutation { a }", None, expect!["mutation"]);
         check("subscription S { a }", None, expect!["subscription"]);
@@ -211,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn required_variables_are_required() {
+    fn a_missing_required_variable_is_an_error() {
         check("query($given: ID!) { a }", None, expect!["query"]);
         check("query($x: ID) { a }", None, expect!["query"]);
         check("query($x: ID! = 7) { a }", None, expect!["query"]);

@@ -7,17 +7,15 @@ use axum::{
     http::{HeaderMap, Uri},
     response::Response,
 };
+use engine::access::Access;
 use futures::future::BoxFuture;
 
 use super::hosts::AllowedHost;
-use crate::access::Access;
 
-/// Limits and timeouts of a server. Every value is valid.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     /// Hosts and origins that may use the server besides this machine's own names.
     pub allowed_hosts: Vec<AllowedHost>,
-    /// The access tokens.
     pub access: Access,
     /// The largest request body and WebSocket message, in bytes.
     pub max_body_bytes: usize,
@@ -25,15 +23,11 @@ pub struct ServerOptions {
     pub max_connections: usize,
     /// The most connections of one peer that have not sent a whole request.
     pub max_new_connections: usize,
-    /// The most operations that run on one WebSocket.
     pub max_operations: usize,
     /// Timeout for the head of a request and for idle connections.
     pub header_timeout: Duration,
-    /// Timeout for the body of a request.
     pub body_timeout: Duration,
-    /// Timeout for `connection_init`.
     pub init_timeout: Duration,
-    /// Interval of keep-alive messages.
     pub keep_alive: Duration,
     /// Time after which a WebSocket client that reads nothing is disconnected.
     pub stall_timeout: Duration,
@@ -69,18 +63,15 @@ pub type Figures = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
 /// Handles unknown paths. `None` means the server's own 404.
 pub type Elsewhere = fn(&Uri, &HeaderMap) -> Option<Response>;
 
-/// The parts that the owner of a server adds.
 #[derive(Clone)]
 pub struct Hooks {
-    /// Answers `/health/ready`.
     pub ready: Readiness,
     /// Metrics that precede the server's own.
     pub figures: Figures,
     /// Routes that need no token. The host check applies.
     pub pages: Router,
-    /// Handles unknown paths.
     pub elsewhere: Elsewhere,
-    /// Routes for callers with a token. Their requests carry a [`Grant`](crate::access::Grant) as
+    /// Routes for callers with a token. Their requests carry a [`Grant`](engine::access::Grant) as
     /// extension and no token.
     pub members: Router,
 }

@@ -29,16 +29,13 @@ use super::{
     refusal::Refusal,
 };
 
-/// Timeout of the readiness check.
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A smaller response fits into one packet, so it is not compressed.
-const SMALL: u16 = 1_400;
+const MIN_COMPRESSED_BYTES: u16 = 1_400;
 
-/// The media type of metrics.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Returns every route of the server behind the host check.
 pub(super) fn router<E: Executor>(app: Arc<App<E>>, gate: Gate) -> Router {
     let pages = app.hooks.pages.clone();
     let elsewhere = app.hooks.elsewhere;
@@ -60,7 +57,7 @@ pub(super) fn router<E: Executor>(app: Arc<App<E>>, gate: Gate) -> Router {
 /// Compresses responses for clients that accept it. Event streams stay uncompressed, and pages have
 /// compressed copies.
 fn compression() -> CompressionLayer<impl Predicate> {
-    let is_worth_it = SizeAbove::new(SMALL).and(NotForContentType::SSE);
+    let is_worth_it = SizeAbove::new(MIN_COMPRESSED_BYTES).and(NotForContentType::SSE);
     // The fastest level saves most of the bytes and little of the CPU time.
     CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(is_worth_it)
 }

@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 use super::refusal::Refusal;
 use crate::schema::Written;
 
-/// Reads the body of a POST request.
 pub(super) fn from_json(body: &[u8]) -> Result<Request, Refusal> {
     if body.is_empty() {
         return Err(Refusal::malformed("the body is empty; send {\"query\": \"…\"}"));
@@ -32,22 +31,21 @@ pub(super) fn from_value(value: Value) -> Result<Request, Refusal> {
             return Err(Refusal::malformed(format!("expected an object, found {kind}")));
         }
     };
-    let query = string(&mut fields, "query")?.ok_or_else(missing_query)?;
-    let operation_name = string(&mut fields, "operationName")?;
-    let variables = object(&mut fields, "variables")?;
-    let extensions = object(&mut fields, "extensions")?;
-    Ok(request(query, operation_name, variables, extensions))
+    let query = take_string(&mut fields, "query")?.ok_or_else(missing_query)?;
+    let operation_name = take_string(&mut fields, "operationName")?;
+    let variables = take_object(&mut fields, "variables")?;
+    let extensions = take_object(&mut fields, "extensions")?;
+    Ok(build_request(query, operation_name, variables, extensions))
 }
 
-/// Reads the query string of a GET request.
 pub(super) fn from_uri(uri: &Uri) -> Result<Request, Refusal> {
     let Query(parameters) = Query::<UriParameters>::try_from_uri(uri)
         .map_err(|error| Refusal::malformed(format!("the URL cannot be read: {error}")))?;
     let query = parameters.query.ok_or_else(missing_query)?;
-    let variables = embedded(parameters.variables, "variables")?;
-    let extensions = embedded(parameters.extensions, "extensions")?;
+    let variables = parse_embedded(parameters.variables, "variables")?;
+    let extensions = parse_embedded(parameters.extensions, "extensions")?;
     let operation_name = parameters.operation_name.filter(|name| !name.is_empty());
-    Ok(request(query, operation_name, variables, extensions))
+    Ok(build_request(query, operation_name, variables, extensions))
 }
 
 #[derive(Deserialize)]
@@ -59,7 +57,7 @@ struct UriParameters {
     extensions: Option<String>,
 }
 
-fn request(
+fn build_request(
     query: String,
     operation_name: Option<String>,
     variables: Map<String, Value>,
@@ -80,32 +78,31 @@ fn missing_query() -> Refusal {
     )
 }
 
-fn string(fields: &mut Map<String, Value>, name: &str) -> Result<Option<String>, Refusal> {
+fn take_string(fields: &mut Map<String, Value>, name: &str) -> Result<Option<String>, Refusal> {
     match fields.remove(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(other) => Err(mistyped(name, "a string", &other)),
+        Some(other) => Err(wrong_type(name, "a string", &other)),
     }
 }
 
-fn object(fields: &mut Map<String, Value>, name: &str) -> Result<Map<String, Value>, Refusal> {
+fn take_object(fields: &mut Map<String, Value>, name: &str) -> Result<Map<String, Value>, Refusal> {
     match fields.remove(name) {
         None | Some(Value::Null) => Ok(Map::new()),
         Some(Value::Object(map)) => Ok(map),
-        Some(other) => Err(mistyped(name, "an object", &other)),
+        Some(other) => Err(wrong_type(name, "an object", &other)),
     }
 }
 
-/// Parses a parameter of a URL that contains JSON.
-fn embedded(text: Option<String>, name: &str) -> Result<Map<String, Value>, Refusal> {
+fn parse_embedded(text: Option<String>, name: &str) -> Result<Map<String, Value>, Refusal> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(Map::new()) };
     let value = serde_json::from_str(&text).map_err(|error| {
         Refusal::malformed(format!("the parameter `{name}` is not JSON: {error}"))
     })?;
-    object(&mut Map::from_iter([(name.to_owned(), value)]), name)
+    take_object(&mut Map::from_iter([(name.to_owned(), value)]), name)
 }
 
-fn mistyped(name: &str, expected: &str, found: &Value) -> Refusal {
+fn wrong_type(name: &str, expected: &str, found: &Value) -> Refusal {
     let found = kind(found);
     Refusal::malformed(format!("the parameter `{name}` must be {expected}, not {found}"))
 }
@@ -147,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies() {
+    fn request_bodies_are_parsed_or_rejected() {
         check(
             r#"{"query":"{a}","operationName":"A","variables":{"n":9007199254740993,"x":0.1}}"#,
             expect![[r#"{a} Some("A") {"n":9007199254740993,"x":0.1} {}"#]],
@@ -183,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn urls() {
+    fn query_strings_are_parsed_or_rejected() {
         let read = |text: &str| show(from_uri(&text.parse().unwrap()));
         expect![[r#"{a b} None {"x":1} {}"#]]
             .assert_eq(&read("/graphql?query=%7Ba%20b%7D&variables=%7B%22x%22:1%7D"));

@@ -16,27 +16,22 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// Rejects a malformed request.
     pub(super) fn malformed(message: impl Into<String>) -> Self {
         Self::invalid(StatusCode::BAD_REQUEST, message)
     }
 
-    /// Rejects a request with a status of its own.
     pub(super) fn invalid(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, code: "INVALID_ARGUMENT", message: message.into() }
     }
 
-    /// Rejects a caller without permission.
     pub(super) fn forbidden(message: impl Into<String>) -> Self {
         Self { status: StatusCode::FORBIDDEN, code: "FORBIDDEN", message: message.into() }
     }
 
-    /// Rejects a caller without a valid token.
     pub(super) fn unauthenticated(message: impl Into<String>) -> Self {
         Self { status: StatusCode::UNAUTHORIZED, code: "UNAUTHENTICATED", message: message.into() }
     }
 
-    /// Rejects a request that exceeds a limit.
     pub(super) fn limit(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, code: "LIMIT_EXCEEDED", message: message.into() }
     }
@@ -50,13 +45,12 @@ impl Refusal {
         }
     }
 
-    /// Reports that the server is shutting down.
     pub(super) fn stopping() -> Self {
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,
             code: "INTERNAL",
-            message: "the server is shutting down; look whether the operation happened, then try \
-                      again"
+            message: "the server is shutting down; check whether the operation took effect, then \
+                      try again"
                 .to_owned(),
         }
     }

@@ -8,7 +8,7 @@ use axum::{
 };
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
-use super::{negotiate::Format, operation::is_request_error};
+use super::negotiate::Format;
 
 /// The media type of older clients.
 pub(super) const JSON: &str = "application/json; charset=utf-8";
@@ -19,17 +19,23 @@ pub(super) const GRAPHQL_RESPONSE: &str = "application/graphql-response+json; ch
 /// The code of an error without a code: the operation is wrong.
 const DEFAULT_CODE: &str = "INVALID_ARGUMENT";
 
-/// Makes the HTTP response of an operation.
+/// Returns whether a response means that the operation never started.
+fn is_request_error(response: &Response) -> bool {
+    response.data == Value::Null
+        && !response.errors.is_empty()
+        && response.errors.iter().all(|error| error.path.is_empty())
+}
+
 pub(super) fn reply(response: Response, format: Format) -> HttpResponse {
     let (status, content_type) = match format {
-        Format::GraphqlResponse => (status(&response), GRAPHQL_RESPONSE),
+        Format::GraphqlResponse => (http_status(&response), GRAPHQL_RESPONSE),
         Format::Json | Format::EventStream => (StatusCode::OK, JSON),
     };
     let mut answer = if is_request_error(&response) {
         // The stock response would contain `data: null`, which means that the operation ran.
         let headers = response.http_headers.clone();
         let mut answer = encode(response).into_response();
-        extend(answer.headers_mut(), headers);
+        merge_headers(answer.headers_mut(), headers);
         answer
     } else {
         GraphQLResponse::from(response).into_response()
@@ -40,7 +46,6 @@ pub(super) fn reply(response: Response, format: Format) -> HttpResponse {
     answer
 }
 
-/// Serializes a response. If nothing was executed, it has no `data`.
 pub(super) fn encode(response: Response) -> String {
     serde_json::to_string(&Body::from(response)).expect("GraphQL values are always valid JSON")
 }
@@ -56,7 +61,7 @@ impl From<Response> for Body {
     fn from(mut response: Response) -> Self {
         let executed = !is_request_error(&response);
         if !executed {
-            response.errors.iter_mut().for_each(classify);
+            response.errors.iter_mut().for_each(add_code);
         }
         Self { executed, response }
     }
@@ -85,15 +90,14 @@ impl Serialize for Body {
     }
 }
 
-fn classify(error: &mut ServerError) {
+fn add_code(error: &mut ServerError) {
     let extensions = error.extensions.get_or_insert_with(ErrorExtensionValues::default);
     if extensions.get("code").is_none() {
         extensions.set("code", DEFAULT_CODE);
     }
 }
 
-/// Returns the status for `application/graphql-response+json`.
-fn status(response: &Response) -> StatusCode {
+fn http_status(response: &Response) -> StatusCode {
     if !is_request_error(response) {
         return StatusCode::OK;
     }
@@ -111,7 +115,7 @@ fn status(response: &Response) -> StatusCode {
     }
 }
 
-fn extend(headers: &mut HeaderMap, more: HeaderMap) {
+fn merge_headers(headers: &mut HeaderMap, more: HeaderMap) {
     for (name, value) in more {
         if let Some(name) = name {
             headers.append(name, value);
@@ -129,7 +133,7 @@ mod tests {
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
     fn check(response: Response, expected: Expect) {
-        expected.assert_eq(&format!("{} {}", status(&response).as_u16(), encode(response)));
+        expected.assert_eq(&format!("{} {}", http_status(&response).as_u16(), encode(response)));
     }
 
     fn coded(code: &str) -> ServerError {
@@ -139,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_there_only_if_something_was_executed() {
+    fn an_answer_has_data_only_if_something_was_executed() {
         check(Response::new(value!({ "a": 1 })), expect![[r#"200 {"data":{"a":1}}"#]]);
         let field = ServerError::new("no", None).with_path(vec![PathSegment::Field("a".into())]);
         check(
@@ -155,8 +159,8 @@ mod tests {
     }
 
     #[test]
-    fn codes_have_their_statuses() {
-        let of = |code| status(&Response::from_errors(vec![coded(code)])).as_u16();
+    fn each_error_code_has_its_http_status() {
+        let of = |code| http_status(&Response::from_errors(vec![coded(code)])).as_u16();
         assert_eq!(of("UNAUTHENTICATED"), 401);
         assert_eq!(of("FORBIDDEN"), 403);
         assert_eq!(of("STORE_UNAVAILABLE"), 503);

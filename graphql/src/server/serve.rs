@@ -44,14 +44,13 @@ use super::{
     refusal::Refusal,
 };
 
-/// The largest head of a request. A longer query belongs into a body.
+/// The largest head of a request, because a longer query belongs into a body.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
-/// Threads for large requests.
 const LARGE_THREADS: usize = 1;
 
-/// Time that long checks of schemas have after the start of the shutdown. Their tasks cannot see that
-/// the client has left.
+/// Time that long checks of schemas have after the start of the shutdown, because their tasks
+/// cannot see that the client has left.
 const CHECK_GRACE: Duration = Duration::from_millis(500);
 
 /// Pause after a failed accept, for example with too many open files.
@@ -109,8 +108,8 @@ pub async fn serve<E: Executor>(
 /// The tasks of a server and the parts that new tasks need.
 struct House {
     tasks: JoinSet<()>,
-    /// An event wakes all its subscribers at once. Threads of their own keep them from delaying
-    /// requests.
+    /// An event wakes all its subscribers at once, so they have their own threads and delay no
+    /// request.
     subscriptions: Threads,
     /// One large request computes at a time.
     large: Threads,
@@ -121,7 +120,6 @@ struct House {
     checks: CheckStop,
 }
 
-/// A runtime besides that of the requests.
 struct Threads(Option<Runtime>);
 
 impl Threads {
@@ -143,11 +141,9 @@ impl Drop for Threads {
     }
 }
 
-/// An input of the server's loop.
 enum Input {
     Accepted(io::Result<(TcpStream, SocketAddr)>),
     Adopted(Task),
-    /// A task or a connection has ended.
     Ended,
     Shutdown,
 }
@@ -161,7 +157,7 @@ impl House {
             let input = tokio::select! {
                 () = &mut shutdown => Input::Shutdown,
                 Some(task) = self.adoptions.recv() => Input::Adopted(task),
-                Some(ended) = self.tasks.join_next() => report(ended),
+                Some(ended) = self.tasks.join_next() => log_panic(ended),
                 accepted = listener.accept(), if has_room => Input::Accepted(accepted),
                 () = self.connections.ended.notified(), if !has_room => Input::Ended,
             };
@@ -181,7 +177,7 @@ impl House {
     fn admit(&mut self, stream: TcpStream, peer: Peer) {
         let Some(connection) = self.connections.admit(peer.0) else { return };
         let (router, stopping) = (self.router.clone(), self.stopping.clone());
-        let visit = Visit { peer, connection, router }.speak(stream, stopping);
+        let visit = Visit { peer, connection, router }.serve_http(stream, stopping);
         self.tasks.spawn(self.checks.watch(visit));
     }
 
@@ -206,7 +202,10 @@ impl House {
             self.checks.stop_checks();
         }
         if timeout(grace.saturating_sub(begun.elapsed()), self.drain()).await.is_err() {
-            tracing::warn!(tasks = self.tasks.len(), "the shutdown's grace is over; dropping");
+            tracing::warn!(
+                tasks = self.tasks.len(),
+                "the grace period of the shutdown has passed; dropping"
+            );
         }
         self.tasks.shutdown().await;
     }
@@ -218,7 +217,7 @@ impl House {
                 biased;
                 Some(task) = self.adoptions.recv() => self.spawn(task),
                 ended = self.tasks.join_next() => match ended {
-                    Some(ended) => drop(report(ended)),
+                    Some(ended) => drop(log_panic(ended)),
                     None => return,
                 },
             }
@@ -226,14 +225,13 @@ impl House {
     }
 }
 
-fn report(ended: Result<(), tokio::task::JoinError>) -> Input {
+fn log_panic(ended: Result<(), tokio::task::JoinError>) -> Input {
     if let Err(error) = ended {
         tracing::error!(%error, "a connection's task panicked");
     }
     Input::Ended
 }
 
-/// A connection and the router for its requests.
 struct Visit {
     peer: Peer,
     connection: Arc<Connection>,
@@ -242,7 +240,7 @@ struct Visit {
 
 impl Visit {
     /// Serves HTTP until the connection ends. A WebSocket leaves it as a task of its own.
-    async fn speak(self, stream: TcpStream, stopping: CancellationToken) {
+    async fn serve_http(self, stream: TcpStream, stopping: CancellationToken) {
         // Each response is one write, so delaying it gains nothing.
         let _ = stream.set_nodelay(true);
         let mut builder = http1::Builder::new();
@@ -251,7 +249,7 @@ impl Visit {
             .header_read_timeout(self.connection.header_timeout())
             .max_buf_size(MAX_HEAD_BYTES);
         let connection = Arc::clone(&self.connection);
-        let service = service_fn(move |request| self.answer(request));
+        let service = service_fn(move |request| self.answer_request(request));
         let stream = AnswerStream::new(TokioIo::new(stream), Arc::clone(&connection));
         let speaking = builder.serve_connection(stream, service).with_upgrades();
         let mut speaking = pin!(speaking);
@@ -276,7 +274,7 @@ impl Visit {
     }
 
     /// Answers one request and reports its progress to the connection.
-    fn answer(
+    fn answer_request(
         &self,
         mut request: Request<Incoming>,
     ) -> impl Future<Output = Result<Response, Infallible>> + use<> {

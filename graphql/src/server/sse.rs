@@ -21,7 +21,6 @@ use super::{
     reply,
 };
 
-/// Ends a stream.
 const COMPLETE: &str = "event: complete\ndata:\n\n";
 
 /// A comment that keeps a connection open and detects closed ones.
@@ -35,7 +34,7 @@ pub(super) async fn serve<E: Executor>(
     operation: Operation,
     caller: &Arc<Caller>,
 ) -> HttpResponse {
-    let events = events(operation.stream(app, caller));
+    let events = format_events(operation.stream(app, caller));
     let lively = keep_alive(events, app.options.keep_alive);
     let stopping = app.stopping.clone();
     let lively = lively.take_until(async move { stopping.cancelled().await }).boxed();
@@ -60,7 +59,7 @@ async fn send_all(mut events: BoxStream<'static, String>, sender: mpsc::Sender<S
 
 /// Streams the response of an operation that cannot run.
 pub(super) fn refuse(response: Response) -> HttpResponse {
-    respond(events(stream::once(async { Ok(response) }).boxed()).boxed())
+    respond(format_events(stream::once(async { Ok(response) }).boxed()).boxed())
 }
 
 fn respond(events: BoxStream<'static, String>) -> HttpResponse {
@@ -76,7 +75,9 @@ fn respond(events: BoxStream<'static, String>) -> HttpResponse {
 }
 
 /// Formats outcomes as events and ends with `complete`.
-fn events(outcomes: BoxStream<'static, Outcome>) -> impl Stream<Item = String> + Send + 'static {
+fn format_events(
+    outcomes: BoxStream<'static, Outcome>,
+) -> impl Stream<Item = String> + Send + 'static {
     let next = outcomes.map(|outcome| {
         let response =
             outcome.unwrap_or_else(|refusal| Response::from_errors(vec![refusal.into_error()]));
@@ -108,9 +109,9 @@ mod tests {
     use super::{super::refusal::Refusal, *};
 
     #[tokio::test]
-    async fn answers_become_events() {
+    async fn responses_become_server_sent_events() {
         let outcomes = [Ok(Response::new(value!({ "tick": 0 }))), Err(Refusal::internal("r1"))];
-        let events = events(stream::iter(outcomes).boxed());
+        let events = format_events(stream::iter(outcomes).boxed());
         let lively = keep_alive(events, Duration::from_mins(1));
         let text: Vec<String> = lively.collect().await;
         expect![[r#"
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn quiet_streams_say_that_they_are_alive() {
+    async fn a_quiet_stream_sends_keep_alive_comments() {
         let lively = keep_alive(stream::pending(), Duration::from_millis(1));
         let text: Vec<String> = lively.take(3).collect().await;
         assert_eq!(text, [":\n\n", ":\n\n", ":\n\n"]);

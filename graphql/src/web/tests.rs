@@ -1,4 +1,4 @@
-//! What a browser gets.
+//! Responses that a browser gets.
 
 use super::*;
 
@@ -10,7 +10,6 @@ fn header_of(response: &Response, name: header::HeaderName) -> Option<&str> {
     response.headers().get(name).and_then(|it| it.to_str().ok())
 }
 
-/// The files that a page names.
 fn named_in(page: &str) -> Vec<String> {
     let index = DIST.get_file(page).and_then(File::contents_utf8).unwrap();
     let names = index.split('"').filter_map(|it| it.strip_prefix("/assets/"));
@@ -22,7 +21,7 @@ fn named() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_page_and_all_it_names_are_there() {
+async fn the_page_and_its_files_are_served() {
     let response = page(HeaderMap::new()).await;
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(header_of(&response, header::CACHE_CONTROL), Some("no-cache"));
@@ -30,14 +29,14 @@ async fn the_page_and_all_it_names_are_there() {
     assert!(!policy.contains("unsafe"), "{policy}");
     assert!(named().len() >= 2, "a script and a style");
     for name in named().into_iter().chain(named_in("graphiql.html")) {
-        let response = asset(Path(name.clone()), HeaderMap::new()).await;
+        let response = serve_asset(Path(name.clone()), HeaderMap::new()).await;
         assert_eq!(response.status(), StatusCode::OK, "{name}");
         assert!(header_of(&response, header::CACHE_CONTROL).unwrap().contains("immutable"));
     }
 }
 
 #[test]
-fn nothing_stands_in_the_pages_that_their_policies_forbid() {
+fn pages_contain_nothing_their_policies_forbid() {
     for page in ["index.html", "graphiql.html"] {
         let text = DIST.get_file(page).and_then(File::contents_utf8).unwrap();
         for forbidden in ["<style", "style=", "onload=", "<script>", "https://"] {
@@ -47,7 +46,7 @@ fn nothing_stands_in_the_pages_that_their_policies_forbid() {
 }
 
 #[tokio::test]
-async fn files_come_in_the_form_that_the_client_understands() {
+async fn files_are_compressed_if_the_client_accepts_it() {
     let name = named().into_iter().find(|it| it.contains(".js")).unwrap();
     for (accepted, encoding) in [
         ("gzip, deflate, br, zstd", Some("br")),
@@ -58,7 +57,7 @@ async fn files_come_in_the_form_that_the_client_understands() {
         ("identity", None),
     ] {
         let headers = asked(&[(header::ACCEPT_ENCODING, accepted)]);
-        let response = asset(Path(name.clone()), headers).await;
+        let response = serve_asset(Path(name.clone()), headers).await;
         assert_eq!(header_of(&response, header::CONTENT_ENCODING), encoding, "{accepted}");
         assert_eq!(header_of(&response, header::VARY), Some("accept-encoding"));
         let kind = header_of(&response, header::CONTENT_TYPE);
@@ -67,9 +66,9 @@ async fn files_come_in_the_form_that_the_client_understands() {
 }
 
 #[tokio::test]
-async fn what_is_known_is_not_sent_again() {
+async fn a_known_entity_tag_is_answered_with_not_modified() {
     let name = named().into_iter().find(|it| it.contains(".js")).unwrap();
-    let file = async |headers| asset(Path(name.clone()), headers).await;
+    let file = async |headers| serve_asset(Path(name.clone()), headers).await;
     let response = file(HeaderMap::new()).await;
     let tag = response.headers()[header::ETAG].clone();
     let mut headers = HeaderMap::from_iter([(header::IF_NONE_MATCH, tag)]);
@@ -79,15 +78,15 @@ async fn what_is_known_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn nothing_else_is_there() {
+async fn unknown_files_are_not_found() {
     for name in ["../index.html", "..", "", "no.js", "../../Cargo.toml", "index.html"] {
-        let response = asset(Path(name.to_owned()), HeaderMap::new()).await;
+        let response = serve_asset(Path(name.to_owned()), HeaderMap::new()).await;
         assert_eq!(response.status(), StatusCode::NOT_FOUND, "{name}");
     }
 }
 
 #[test]
-fn a_browser_that_is_lost_gets_the_page_and_a_program_does_not() {
+fn an_unknown_path_serves_the_page_to_browsers_only() {
     let browser = asked(&[(header::ACCEPT, "text/html,application/xhtml+xml,*/*;q=0.8")]);
     for path in ["/foo", "/requests", "/requests/x/y", "//evil.example/"] {
         let response = elsewhere(&path.parse().unwrap(), &browser).unwrap();
@@ -103,7 +102,7 @@ fn a_browser_that_is_lost_gets_the_page_and_a_program_does_not() {
 }
 
 #[test]
-fn a_slash_too_many_leads_to_the_same_place() {
+fn a_trailing_slash_serves_the_same_page() {
     for (path, to) in [
         ("/executions/", Some("/executions")),
         ("/tools/?view=selection", Some("/tools?view=selection")),

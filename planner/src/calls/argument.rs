@@ -6,17 +6,13 @@ use super::{KnownTool, lenient, source::Source, word};
 
 pub(super) type Args = Map<String, Value>;
 
-/// The result of reading a value.
 pub(super) enum Given {
-    /// A value, and its end.
     Value(Value, usize),
     /// No value. Reading continues at this place.
     None(usize),
-    /// The text ends inside the value.
     Cut,
 }
 
-/// Reads the string, list or object at `at`.
 pub(super) fn read_quoted(source: &Source<'_>, at: usize) -> Option<Given> {
     if let Some((quote, is_raw)) = word::quote_at(source, at) {
         return Some(match word::read_string(source, quote, is_raw) {

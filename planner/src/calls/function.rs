@@ -18,14 +18,12 @@ const MAY_DEFINE: [&str; 2] = ["function", "class"];
 /// Words after the brackets that add arguments.
 const CONTINUES: [&str; 6] = ["with", "using", "passing", "where", "given", "except"];
 
-/// The reason why no arguments could be read.
 enum Misfit {
     /// The text contains no arguments. Reading continues at this place.
     At(usize),
     Cut,
 }
 
-/// Reads a call whose name is `start..open` and whose bracket opens at `open`.
 pub(super) fn read(reading: &Reading<'_>, start: usize, open: usize) -> Attempt {
     let source = &reading.source;
     let Some(tool) = reading.tool(source.slice(start..open)) else {
@@ -91,7 +89,6 @@ struct Arguments<'s, 'a> {
     source: &'s Source<'a>,
     tool: &'s KnownTool,
     args: Args,
-    /// Positional values.
     given: Vec<Value>,
 }
 
@@ -108,7 +105,6 @@ impl<'a> Arguments<'_, 'a> {
         self.place_positional().map(|args| (args, end)).ok_or(Misfit::At(end))
     }
 
-    /// Reads one argument and the comma behind it.
     fn read_argument(&mut self, at: usize) -> Result<usize, Misfit> {
         let name = self.name(at)?;
         let value_at = name.map_or(at, |name| name.2);
@@ -193,7 +189,6 @@ impl<'a> Arguments<'_, 'a> {
         (!is_given_twice).then_some(args)
     }
 
-    /// Returns whether an object can hold all arguments.
     fn is_all(&self, object: &Args) -> bool {
         self.tool.parameters.is_empty() || object.keys().all(|name| self.tool.has(name))
     }

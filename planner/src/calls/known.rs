@@ -14,23 +14,19 @@ use crate::catalog::Catalog;
 /// The part of a tool's definition that the parser needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownTool {
-    /// The registered name.
     pub name: ToolName,
     /// The parameters in the order of the schema. Empty if the schema does not list them.
     pub parameters: Vec<Parameter>,
 }
 
-/// A parameter of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// The name.
     pub name: String,
     /// The value is always a string, so an unquoted `42` means `"42"`.
     pub is_text: bool,
 }
 
 impl KnownTool {
-    /// Takes the needed part of a definition.
     pub fn of(definition: &ToolDefinition) -> Self {
         let properties = definition.input_schema.get("properties").and_then(Value::as_object);
         let parameters = properties.into_iter().flatten().map(|(name, schema)| Parameter {
@@ -75,7 +71,7 @@ pub struct CatalogNames<'a> {
     catalog: &'a Catalog,
     folded: OnceCell<BTreeMap<String, Folded>>,
     plain: OnceCell<BTreeMap<String, Folded>>,
-    /// Earlier lookups. A text may contain a name a million times.
+    /// Earlier lookups, because a text may contain a name a million times.
     found: RefCell<BTreeMap<ToolName, Arc<KnownTool>>>,
 }
 
@@ -83,7 +79,6 @@ pub struct CatalogNames<'a> {
 type Folded = Option<Arc<ToolDefinition>>;
 
 impl<'a> CatalogNames<'a> {
-    /// Looks names up in `catalog`.
     pub fn new(catalog: &'a Catalog) -> Self {
         Self { catalog, folded: OnceCell::new(), plain: OnceCell::new(), found: RefCell::default() }
     }

@@ -13,7 +13,6 @@ use super::{
     word,
 };
 
-/// A value, with the places of its objects.
 #[derive(Debug)]
 pub(super) enum Tree {
     Leaf(Value),
@@ -31,9 +30,7 @@ pub(super) struct Object {
 #[derive(Debug)]
 pub(super) struct Stuck {
     pub(super) at: usize,
-    /// The place where another call may begin.
     pub(super) resume: usize,
-    /// The text ended inside the value.
     pub(super) is_cut: bool,
     /// The open lists and objects, outermost first.
     pub(super) open: Vec<Open>,
@@ -74,7 +71,6 @@ impl Object {
     }
 }
 
-/// Reads the list or the object that begins at `at`.
 pub(super) fn read(source: &Source<'_>, at: usize) -> Result<(Tree, usize), Stuck> {
     let mut reader = Reader { source, at, open: Vec::new(), last_string: None };
     match reader.read() {
@@ -83,7 +79,6 @@ pub(super) fn read(source: &Source<'_>, at: usize) -> Result<(Tree, usize), Stuc
     }
 }
 
-/// Reads a text that is an object and nothing else.
 pub(super) fn whole_object(text: &str) -> (Option<Object>, usize) {
     let source = Source::new(text);
     let start = source.skip_markup(0);
@@ -108,7 +103,6 @@ struct Reader<'s, 'a> {
     source: &'s Source<'a>,
     at: usize,
     open: Vec<Open>,
-    /// The start of the last value, if it is a string.
     last_string: Option<usize>,
 }
 

@@ -2,7 +2,7 @@
 
 use super::source::Source;
 
-/// Words for arguments. A longer word comes before its prefix.
+/// Words for arguments. A longer word comes before its prefix, so that it is found first.
 const NOUNS: [&str; 11] = [
     "arguments",
     "argument",
@@ -29,7 +29,6 @@ pub(super) fn tool_marker_end(source: &Source<'_>, at: usize) -> Option<(usize, 
     marked("tool").map(|end| (end, true)).or_else(|| marked("action").map(|end| (end, false)))
 }
 
-/// Returns the end of the argument marker at `at`.
 pub(super) fn argument_marker_end(source: &Source<'_>, at: usize) -> Option<usize> {
     let first = source.byte(at)?.to_ascii_lowercase();
     if !NOUNS.iter().chain(&WHOSE).any(|word| word.as_bytes().first() == Some(&first)) {
@@ -85,7 +84,6 @@ pub(super) fn skip_layout(source: &Source<'_>, at: usize) -> usize {
     }
 }
 
-/// Returns the end of the bullet or list number at `at`.
 pub(super) fn bullet_end(source: &Source<'_>, at: usize) -> Option<usize> {
     let end = match source.byte(at)? {
         b'-' | b'+' => source.skip(at, |byte| matches!(byte, b'-' | b'+' | b'>')),

@@ -6,16 +6,12 @@ use super::{
     source::{Attempt, Broken, Reading, Source, Why},
 };
 
-/// Tokens that begin a call.
 const BEGINS: [&str; 3] = ["[TOOL_CALLS]", "<|tool_call_begin|>", "<｜tool▁call▁begin｜>"];
-/// Tokens between the name and the arguments.
 const BETWEEN: [&str; 3] = ["[ARGS]", "<|tool_call_argument_begin|>", "<｜tool▁sep｜>"];
 /// A token that may come before them, followed by an id.
 const ID: &str = "[CALL_ID]";
-/// Tokens that end a call.
 const ENDS: [&str; 2] = ["<|tool_call_end|>", "<｜tool▁call▁end｜>"];
 
-/// Reads the call that begins with a token at `at`.
 pub(super) fn read(reading: &Reading<'_>, at: usize) -> Option<Attempt> {
     let source = &reading.source;
     // The second bytes of these tokens.
@@ -52,7 +48,6 @@ pub(super) fn read(reading: &Reading<'_>, at: usize) -> Option<Attempt> {
     })
 }
 
-/// Returns the start of the arguments after a name that ends at `at`.
 fn arguments_start(source: &Source<'_>, at: usize) -> usize {
     // Kimi numbers its calls: `functions.name:0`.
     let at = match source.byte(at) {

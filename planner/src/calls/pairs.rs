@@ -10,16 +10,13 @@ use super::{
 };
 
 pub(super) enum Pairs {
-    /// The arguments, and the end of the last one.
     Read(Args, usize),
     Absent,
     /// A pair begins here, but the end of a value is ambiguous. Reading continues at this place.
     Unclear(usize),
-    /// The text ends inside a value.
     Cut,
 }
 
-/// The name of a pair, and the start of its value.
 #[derive(Clone, Copy)]
 struct Key<'a> {
     name: &'a str,
@@ -110,7 +107,6 @@ fn next<'a>(source: &Source<'a>, end: usize) -> Option<Key<'a>> {
     (comma > start || and.is_some()).then(|| key_at(source, at)).flatten()
 }
 
-/// Reads a value of one word.
 fn read_word(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> Given {
     let mut end = key.value;
     while let Some(byte) = source.byte(end) {
@@ -147,7 +143,6 @@ fn closes_brackets(word: &str) -> bool {
         .all(|(open, close)| word.matches(*open).count() == word.matches(*close).count())
 }
 
-/// Reads an unquoted value in a text that contains only arguments.
 fn read_phrase(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> Given {
     let mut end = key.value;
     while let Some(byte) = source.byte(end) {

@@ -7,22 +7,17 @@ use shared::{id::ToolName, schema::Schema, tool::ToolDefinition};
 
 use super::{
     known,
-    sample::{flat, resolved, sample},
+    sample::{flatten_schema, resolve_schema, sample},
 };
 
 /// Levels of a parameter that are described.
-const DEPTH: usize = 2;
-/// Fields of one object that are described.
-const FIELDS: usize = 24;
-/// Lines about the parameters of one tool.
-const LINES: usize = 2_000;
-/// Tools and choices that are tried for an example.
-const TRIED: usize = 16;
+const MAX_DEPTH: usize = 2;
+const MAX_FIELDS: usize = 24;
+const MAX_PARAMETER_LINES: usize = 2_000;
+const MAX_EXAMPLES_TRIED: usize = 16;
 const CHOICES: usize = 4;
 
-/// The beginning of the report of a success.
 pub(super) const SUCCESSFUL: &str = "Tool execution successful:";
-/// The beginning of the report of a failure.
 pub(super) const FAILED: &str = "Tool execution failed:";
 /// The beginning of the last line of a report.
 pub(super) const PLEASE: &str = "\nPlease provide a";
@@ -57,7 +52,6 @@ pub fn tool_prompt<'a>(
     prompt
 }
 
-/// Writes the result of a call for a model.
 pub fn format_tool_result(tool: &str, result: Result<&str, &str>) -> String {
     match result {
         Ok(result) => format!(
@@ -78,13 +72,12 @@ fn describe_tool(prompt: &mut String, name: &ToolName, tool: &ToolDefinition) {
         let _ = writeln!(prompt, "  {line}");
     }
     let root = &tool.input_schema;
-    let mut left = LINES;
+    let mut left = MAX_PARAMETER_LINES;
     for (name, schema, is_required) in parameters(tool) {
         describe_parameter(prompt, (root, name, schema), is_required, 0, &mut left);
     }
 }
 
-/// Writes a line about a parameter and about its fields, while the budget of lines lasts.
 fn describe_parameter(
     prompt: &mut String,
     (root, name, schema): (&Value, &str, &Value),
@@ -94,7 +87,7 @@ fn describe_parameter(
 ) {
     let Some(rest) = left.checked_sub(1) else { return };
     *left = rest;
-    let target = resolved(root, schema);
+    let target = resolve_schema(root, schema);
     let types = describe_types(root, target).unwrap_or_else(|| "any".to_owned());
     let said = |key: &str| schema.get(key).or_else(|| target.get(key));
     let need = match said("default") {
@@ -110,10 +103,10 @@ fn describe_parameter(
     let words = said("description").and_then(Value::as_str).unwrap_or_default();
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
     let _ = writeln!(prompt, "{}{words}", if words.is_empty() { "" } else { ": " });
-    if depth >= DEPTH {
+    if depth >= MAX_DEPTH {
         return;
     }
-    let whole = flat(root, schema, 0);
+    let whole = flatten_schema(root, schema, 0);
     if let Some(items) = whole
         .get("items")
         .filter(|items| items.as_object().is_some_and(|fields| !fields.is_empty()))
@@ -122,7 +115,7 @@ fn describe_parameter(
     }
     let required = whole.get("required").and_then(Value::as_array);
     let fields = whole.get("properties").and_then(Value::as_object).into_iter().flatten();
-    for (name, field) in fields.take(FIELDS) {
+    for (name, field) in fields.take(MAX_FIELDS) {
         let is_required =
             required.is_some_and(|required| required.iter().any(|field| field == name));
         describe_parameter(prompt, (root, name, field), is_required, depth + 1, left);
@@ -136,11 +129,11 @@ fn describe_types(root: &Value, schema: &Value) -> Option<String> {
     }
     let choices = ["anyOf", "oneOf"].iter().find_map(|key| schema.get(key)?.as_array());
     let mut types: Vec<&str> = if let Some(choices) = choices {
-        let types = choices.iter().map(|choice| known::schema_types(resolved(root, choice)));
+        let types = choices.iter().map(|choice| known::schema_types(resolve_schema(root, choice)));
         types.collect::<Option<Vec<_>>>()?.concat()
     } else {
         let all = schema.get("allOf")?.as_array()?;
-        all.iter().find_map(|part| known::schema_types(resolved(root, part)))?
+        all.iter().find_map(|part| known::schema_types(resolve_schema(root, part)))?
     };
     types.dedup();
     (!types.is_empty()).then(|| types.join(" or "))
@@ -167,7 +160,7 @@ fn example_call(tools: &[(ToolName, &ToolDefinition)]) -> Option<String> {
         parameters(tool).any(|(_, _, is_required)| is_required)
     };
     let rest = tools.iter().filter(|tool| !needs(tool));
-    let tried = tools.iter().filter(needs).chain(rest).take(TRIED);
+    let tried = tools.iter().filter(needs).chain(rest).take(MAX_EXAMPLES_TRIED);
     tried.into_iter().find_map(|(name, tool)| {
         let schema = &tool.input_schema;
         let valid = Schema::new(schema).ok();
@@ -180,7 +173,6 @@ fn example_call(tools: &[(ToolName, &ToolDefinition)]) -> Option<String> {
     })
 }
 
-/// Writes a call in the format of the prompt, with spaces after separators.
 fn call(tool: &str, args: &Value) -> String {
     let fields = args.as_object().into_iter().flatten();
     let fields: Vec<String> =

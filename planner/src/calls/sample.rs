@@ -5,13 +5,11 @@ use std::cell::Cell;
 use serde_json::{Map, Value, json};
 
 /// References that are followed in a row, and the depth of a sample.
-const DEEP: usize = 8;
-/// The most parts of a sample. Recursive schemas could ask for any number.
-const PARTS: usize = 1_000;
-/// The budget that trying texts against a pattern costs.
-const PATTERN: usize = 50;
-/// The most items of a sample list.
-const ITEMS: u64 = 8;
+const MAX_DEPTH: usize = 8;
+/// Recursive schemas could ask for any number of parts.
+const MAX_PARTS: usize = 1_000;
+const PATTERN_COST: usize = 50;
+const MAX_ITEMS: u64 = 8;
 /// Texts that fit common patterns.
 const TEXTS: [&str; 12] = [
     "a",
@@ -28,10 +26,9 @@ const TEXTS: [&str; 12] = [
     "#336699",
 ];
 
-/// Resolves a schema that is only a reference.
-pub(super) fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+pub(super) fn resolve_schema<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     let mut at = schema;
-    for _ in 0..DEEP {
+    for _ in 0..MAX_DEPTH {
         let Some(place) = at.get("$ref").and_then(Value::as_str) else { break };
         let Some(target) = place.strip_prefix('#').and_then(|pointer| root.pointer(pointer)) else {
             break;
@@ -43,9 +40,9 @@ pub(super) fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
 
 /// Returns a schema with its references resolved, `allOf` merged and one choice of each
 /// alternative.
-pub(super) fn flat(root: &Value, schema: &Value, choice: usize) -> Map<String, Value> {
+pub(super) fn flatten_schema(root: &Value, schema: &Value, choice: usize) -> Map<String, Value> {
     let mut all = Map::new();
-    merge_schema(root, schema, (choice, DEEP), &mut all);
+    merge_schema(root, schema, (choice, MAX_DEPTH), &mut all);
     all
 }
 
@@ -55,7 +52,7 @@ fn merge_schema(
     (choice, depth): (usize, usize),
     all: &mut Map<String, Value>,
 ) {
-    let target = resolved(root, schema);
+    let target = resolve_schema(root, schema);
     for part in [schema, target].into_iter().take(if std::ptr::eq(schema, target) { 1 } else { 2 })
     {
         for (key, value) in part.as_object().into_iter().flatten() {
@@ -89,17 +86,15 @@ fn merge_schema(
     }
 }
 
-/// Returns a value that fits the most common parts of a schema.
 pub(super) fn sample(root: &Value, name: &str, schema: &Value, choice: usize) -> Value {
-    let sampler = Sampler { root, choice, left: Cell::new(PARTS) };
-    sampler.make_value(name, schema, DEEP)
+    let sampler = Sampler { root, choice, left: Cell::new(MAX_PARTS) };
+    sampler.make_value(name, schema, MAX_DEPTH)
 }
 
 struct Sampler<'a> {
     root: &'a Value,
     /// The branch of each choice.
     choice: usize,
-    /// The remaining budget.
     left: Cell<usize>,
 }
 
@@ -115,7 +110,7 @@ impl Sampler<'_> {
         if !self.take_budget(1) {
             return Value::Null;
         }
-        let schema = flat(self.root, schema, self.choice);
+        let schema = flatten_schema(self.root, schema, self.choice);
         let given = |key: &str| schema.get(key).filter(|value| !value.is_null()).cloned();
         let first = |key: &str| {
             let list = schema.get(key).and_then(Value::as_array);
@@ -134,7 +129,8 @@ impl Sampler<'_> {
             "number" => sample_number(&schema, false),
             "boolean" => json!(true),
             "array" => {
-                let least = schema.get("minItems").and_then(Value::as_u64).unwrap_or(0).min(ITEMS);
+                let least =
+                    schema.get("minItems").and_then(Value::as_u64).unwrap_or(0).min(MAX_ITEMS);
                 let items = schema.get("items").cloned().unwrap_or_default();
                 let first = |at| schema.get("prefixItems").and_then(|items: &Value| items.get(at));
                 let least = usize::try_from(least).unwrap_or(0);
@@ -159,7 +155,7 @@ impl Sampler<'_> {
                 let fields = fields.into_iter().flatten().filter(|field| is_needed(field.0));
                 fields.map(|(name, schema)| (name.clone(), deeper(name, schema))).collect()
             }
-            _ => sample_text(&schema, name, || self.take_budget(PATTERN)),
+            _ => sample_text(&schema, name, || self.take_budget(PATTERN_COST)),
         }
     }
 }

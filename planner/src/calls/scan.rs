@@ -33,7 +33,7 @@ struct Scan<'r, 'a> {
     /// The tags of the text, after the first one was met.
     tags: Option<Tags>,
     calls: Vec<ToolCall>,
-    /// An unreadable call of a registered tool was met. Later functions and sentences may be its
+    /// An unreadable call of a registered tool was met, so later functions and sentences may be its
     /// arguments.
     has_broken: bool,
     /// No later report of a result has the usual end.
@@ -71,7 +71,6 @@ impl Scan<'_, '_> {
         self.has_broken = false;
     }
 
-    /// Reads the word at this place, and a call that begins with it.
     fn scan_word(&mut self) {
         let source = &self.reading.source;
         let start = source.skip(self.at, |byte| matches!(byte, b'-' | b'.'));

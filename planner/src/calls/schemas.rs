@@ -61,7 +61,7 @@ pub fn schema(name: &ToolName, tool: &ToolDefinition) -> Value {
     })
 }
 
-/// Returns the type without `null`, or `any`. `required` already tells about `null`.
+/// Returns the type without `null`, because `required` already tells about it, or `any`.
 fn kind(schema: &Value) -> Value {
     match super::known::schema_types(schema).as_deref() {
         Some([one]) => Value::from(*one),

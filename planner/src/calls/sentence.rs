@@ -11,7 +11,6 @@ use super::{
     source::{Attempt, Reading, Source, Why, is_name_byte},
 };
 
-/// The verb of a call in prose.
 const USE: &str = "use";
 /// Verbs of calls that are only reported as missed.
 const OTHER_VERBS: [&str; 6] = ["using", "call", "calling", "run", "invoke", "execute"];
@@ -66,7 +65,6 @@ pub(super) fn read(reading: &Reading<'_>, verb: Range<usize>) -> Attempt {
     }
 }
 
-/// Returns the tool whose name begins at `at`, and the end of the name.
 fn find_tool(reading: &Reading<'_>, at: usize) -> Option<(Arc<KnownTool>, usize)> {
     let source = &reading.source;
     let plain = source.name_end(at);
@@ -109,7 +107,6 @@ fn call(reading: &Reading<'_>, tool: &KnownTool, args: Args, span: Range<usize>)
     Attempt::Read { calls: vec![call], end }
 }
 
-/// Skips a word and the blanks after it.
 fn skip_word(source: &Source<'_>, at: usize, word: &str) -> usize {
     let end = source.word_at(at, word).map(|end| (end, source.skip_space(end)));
     end.filter(|(end, next)| next > end).map_or(at, |(_, next)| next)

@@ -17,7 +17,6 @@ use super::{
 const TOOL: [&str; 2] = ["tool", "tool_name"];
 /// Fields that hold the name of a tool if arguments stand next to them.
 const NAME: [&str; 4] = ["name", "function", "action", "recipient_name"];
-/// Fields that hold arguments.
 const ARGS: [&str; 8] =
     ["args", "arguments", "parameters", "params", "input", "tool_input", "action_input", "kwargs"];
 /// Fields that hold arguments if the object can only be a call.
@@ -54,7 +53,6 @@ const ASIDE: [&str; 24] = [
 /// The place of an object. It decides which fields a call needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Anywhere.
     Prose,
     /// In `tool_calls`, `tool_uses` or `function_call`.
     ToolCalls,
@@ -102,7 +100,6 @@ pub(super) fn is_call(reading: &Reading<'_>, object: &Object) -> bool {
     named && (object.get(&TOOL).is_some() || object.get(&ARGS).is_some())
 }
 
-/// Returns the call of an object in the tags of a call.
 pub(super) fn in_tags(
     reading: &Reading<'_>,
     object: Object,
@@ -112,7 +109,6 @@ pub(super) fn in_tags(
     call(reading, Shape { format: CallFormat::Xml, span, ..shape })
 }
 
-/// Returns whether the open values form a call of a registered tool.
 pub(super) fn is_known_open(reading: &Reading<'_>, open: Vec<Open>) -> bool {
     collect_open(reading, open, &mut Vec::new()).is_some_and(|wanted| wanted.is_known)
 }
@@ -146,7 +142,6 @@ fn place_of(key: &str) -> Place {
     }
 }
 
-/// A call that was begun and not finished.
 struct Wanted {
     name: String,
     is_known: bool,
@@ -234,7 +229,6 @@ fn is_definition(object: &Object) -> bool {
         || is_described && (has_properties || fields.iter().all(|(_, tree)| is_schema(tree)))
 }
 
-/// Takes a call apart, or returns the object unchanged.
 fn take_shape(mut object: Object, place: Place) -> Result<Shape, Object> {
     let span = object.span.clone();
     let kind = object.get(&["type"]).and_then(Tree::as_str).unwrap_or_default();

@@ -22,7 +22,6 @@ const NONE: [&str; 2] = ["none", "()"];
 const NEW_LINES: [&str; 4] = ["thought", "observation", "result", "answer"];
 const LABEL_BYTES: usize = 32;
 
-/// Reads the call whose `TOOL:` or `Action:` begins at `start`.
 pub(super) fn read(reading: &Reading<'_>, start: usize) -> Option<Attempt> {
     let source = &reading.source;
     let (marked, is_sure) = marker::tool_marker_end(source, start)?;
@@ -53,8 +52,8 @@ pub(super) fn read(reading: &Reading<'_>, start: usize) -> Option<Attempt> {
     })
 }
 
-/// Returns the tool whose name fills the text from `at` to the argument marker or the end of the
-/// line, and the end of the name. Names may contain spaces and letters of any script.
+/// The name fills the text from `at` to the argument marker or the end of the line. It may contain
+/// spaces and letters of any script.
 fn whole_name(reading: &Reading<'_>, at: usize) -> Option<(Arc<KnownTool>, usize)> {
     let source = &reading.source;
     // Every marker ends with a colon, like the next `TOOL:`, so no byte is read twice.
@@ -81,7 +80,6 @@ struct Call<'r, 'a> {
 }
 
 impl Call<'_, '_> {
-    /// Reads the arguments after a marker that ends at `marked`.
     fn read_marked(self, marked: usize) -> Attempt {
         let source = &self.reading.source;
         let at = marker::skip_layout(source, marked);

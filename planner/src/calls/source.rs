@@ -13,8 +13,7 @@ use super::{CallFormat, KnownTool, Missed, ToolCall};
 const NAMESPACES: [&str; 2] = ["functions.", "default_api."];
 /// The longest name that is looked up, which is the limit of tools' names.
 const NAME_BYTES: usize = 256;
-/// The most missed calls that are reported.
-const MISSED: usize = 32;
+const MAX_MISSED: usize = 32;
 
 /// The text. Positions are bytes.
 pub(super) struct Source<'a> {
@@ -37,12 +36,11 @@ impl<'a> Source<'a> {
         Self { text, steps: Cell::new(0), comments_never_end: Cell::new(false) }
     }
 
-    /// Returns the number of bytes that were read, counting repetitions.
+    /// Counts repeated reads, too.
     pub(super) fn steps(&self) -> usize {
         self.steps.get()
     }
 
-    /// Counts reads of a copy of the text.
     pub(super) fn add_steps(&self, steps: usize) {
         self.steps.set(self.steps.get() + steps);
     }
@@ -77,7 +75,6 @@ impl<'a> Source<'a> {
         self.skip(at, |byte| byte == b' ' || byte == b'\t')
     }
 
-    /// Skips blanks within a line, and closing marks of code.
     pub(super) fn skip_marks(&self, at: usize) -> usize {
         self.skip(at, |byte| matches!(byte, b' ' | b'\t' | b'`' | b'*'))
     }
@@ -149,7 +146,6 @@ impl<'a> Source<'a> {
         self.skip(at, is_name_byte)
     }
 
-    /// Returns the end of the identifier at `at`.
     pub(super) fn key_end(&self, at: usize) -> Option<usize> {
         let is_start = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_' || byte == b'$';
         self.byte(at).filter(|byte| is_start(*byte))?;
@@ -157,7 +153,6 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Returns whether a byte may occur in an unquoted name.
 pub(super) fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b'/')
 }
@@ -185,22 +180,21 @@ impl<'a> Reading<'a> {
         (self.known)(name).or_else(plain)
     }
 
-    /// Records a call that cannot be called.
     pub(super) fn miss(&self, name: &str, why: Why) {
         let mut missed = self.missed.borrow_mut();
         let name = name.trim();
         let is_name = !name.is_empty() && name.len() <= NAME_BYTES;
-        if is_name && missed.len() < MISSED {
+        if is_name && missed.len() < MAX_MISSED {
             missed.push(Missed { tool: name.to_owned(), why });
         }
     }
 
-    /// Returns the number of missed calls so far.
     pub(super) fn missed(&self) -> usize {
         self.missed.borrow().len()
     }
 
-    /// Forgets missed calls after the first `from`. They are part of a thought or a negation.
+    /// Forgets missed calls after the first `from`, because they are part of a thought or a
+    /// negation.
     pub(super) fn forget_missed(&self, from: usize) {
         self.missed.borrow_mut().truncate(from);
     }
@@ -231,14 +225,11 @@ pub(super) enum Attempt {
     Broken(Broken),
 }
 
-/// A call that cannot be read. The following text may belong to its arguments.
+/// A call that cannot be read, so the following text may belong to its arguments.
 pub(super) struct Broken {
     pub(super) calls: Vec<ToolCall>,
-    /// The end of the part that was read.
     pub(super) at: usize,
-    /// The text ends inside the call.
     pub(super) is_cut: bool,
-    /// The tool is registered.
     pub(super) is_known: bool,
 }
 

@@ -4,22 +4,17 @@ use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 
 use super::source::Source;
 
-/// Tags of thoughts.
 const THOUGHTS: [&str; 4] = ["think", "thinking", "thought", "reasoning"];
-/// Tags of tool results.
 const RESULTS: [&str; 4] = ["tool_response", "tool_result", "function_results", "function_result"];
-/// Tags of calls.
 const CALLS: [&str; 4] = ["tool_call", "function_call", "invoke", "function"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Its content is skipped.
     PassedOver,
     Call,
     Other,
 }
 
-/// An opening tag.
 #[derive(Debug)]
 pub(super) struct Tag<'a> {
     /// The name without a prefix such as `antml:`.
@@ -35,7 +30,6 @@ pub(super) struct Tag<'a> {
 }
 
 impl<'a> Tag<'a> {
-    /// Reads the tag at `at`. It must be on one line.
     pub(super) fn at(source: &Source<'a>, at: usize) -> Option<Self> {
         if source.byte(at) != Some(b'<') {
             return None;
@@ -128,7 +122,6 @@ pub(super) fn is_quoted(source: &Source<'_>, at: usize) -> bool {
     before == Some(b'`') && fence != Some(b'`')
 }
 
-/// Pairs of opening and closing tags.
 #[derive(Debug, Default)]
 pub(super) struct Tags {
     closes: BTreeMap<usize, Range<usize>>,
@@ -190,7 +183,6 @@ impl Tags {
         })
     }
 
-    /// Returns the start of the next relevant tag after `at`.
     pub(super) fn next(&self, at: usize) -> Option<usize> {
         self.opens.get(self.opens.partition_point(|open| *open <= at)).copied()
     }

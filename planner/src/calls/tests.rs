@@ -1,4 +1,4 @@
-//! Texts with calls, texts without calls, and the time to read them.
+//! Tests of reading calls from text, and of the time that it takes.
 
 mod forms;
 mod linear;
@@ -18,23 +18,21 @@ fn calls(text: &str) -> Vec<ToolCall> {
     parse_tool_calls(text, &|name| names.find(name)).expect("the text is small")
 }
 
-/// The calls of a text as JSON: tool, arguments, format.
+/// Returns the calls of a text as JSON: tool, arguments, format.
 fn read(text: &str) -> Value {
     calls(text).iter().map(|call| json!([call.tool, call.args, call.format.as_str()])).collect()
 }
 
-/// Expects one call.
 fn check(text: &str, tool: &str, args: Value, format: CallFormat) {
     let expected = vec![Value::from(tool), args, Value::from(format.as_str())];
     assert_eq!(read(text), Value::from(vec![Value::from(expected)]), "{text}");
 }
 
-/// Expects no call.
 fn check_none(text: &str) {
     assert_eq!(read(text), json!([]), "{text}");
 }
 
-/// Reads a text and returns the calls, and how often a byte was looked at.
+/// Returns the calls of a text, and how often each byte was read on average.
 fn read_counting(text: &str) -> (Result<Vec<ToolCall>, TooMuch>, usize) {
     let names = CatalogNames::new(tools::catalog());
     let known = |name: &str| names.find(name);

@@ -140,7 +140,6 @@ pub(super) fn word_end(source: &Source<'_>, at: usize, ends: &[u8]) -> Result<us
     Ok(end)
 }
 
-/// Returns the end of simple brackets that open at `at`.
 pub(super) fn group_end(source: &Source<'_>, at: usize) -> Option<usize> {
     let close = match source.byte(at)? {
         b'{' => b'}',

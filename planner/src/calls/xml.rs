@@ -65,14 +65,12 @@ struct Text {
     is_exact: bool,
 }
 
-/// Arguments before the tool is known.
 enum Given {
     Object(Args),
     Fields(Vec<(String, Text)>),
     Text(String),
 }
 
-/// The element has an unexpected child.
 struct Misfit;
 
 struct Element<'r, 'a> {
@@ -82,7 +80,6 @@ struct Element<'r, 'a> {
     body: Range<usize>,
     end: usize,
     is_closed: bool,
-    /// The element or its arguments are closed, so nothing is missing.
     is_whole: bool,
 }
 
@@ -213,7 +210,6 @@ impl<'a> Element<'_, 'a> {
         }
     }
 
-    /// Reads a child and returns its end.
     fn read_child(&mut self, child: &Tag<'a>, given: &mut Option<Given>) -> Result<usize, Misfit> {
         if let Some(key) = &child.attribute {
             let (text, end) = self.field(child)?;
@@ -273,7 +269,6 @@ impl<'a> Element<'_, 'a> {
         Ok((Given::Text(text(source, content).text), end))
     }
 
-    /// Reads the object at `at` as arguments, and decodes XML entities.
     fn given_object(&self, at: usize) -> Option<(Args, usize)> {
         let source = &self.reading.source;
         let Ok((Tree::Object(object), end)) = lenient::read(source, at) else { return None };
@@ -392,7 +387,6 @@ fn field(source: &Source<'_>, tag: &Tag<'_>, limit: usize) -> Result<(Text, usiz
     }
 }
 
-/// Reads a sequence of `<key>value</key>`.
 fn read_fields(source: &Source<'_>, range: Range<usize>) -> Result<Vec<(String, Text)>, Misfit> {
     let mut fields = Vec::new();
     let mut at = range.start;

@@ -13,7 +13,6 @@ use shared::{
 use super::{names::clip, report::Report};
 use crate::suggest::did_you_mean;
 
-/// The parameter with the expression.
 const EXPRESSION: &str = "expression";
 const VALUES: &str = "values";
 
@@ -50,10 +49,10 @@ pub(super) fn check(
     };
     if !report.may_have_patterns(0) {
         return report.error(at, || {
-            let why = "the patterns of the expressions and conditions before it are as many and as \
-                       large as those of a plan may be";
+            let why = "the patterns of earlier expressions and conditions have reached the limit \
+                       of a plan";
             Diagnostic::error("plan.too_large", place(), why)
-                .with_help("match fewer of them, or repeat less in them")
+                .with_help("use fewer patterns, or repeat less in them")
         });
     }
     let none = Map::new();
@@ -75,7 +74,7 @@ pub(super) fn check(
 }
 
 fn with_template(place: String) -> Diagnostic {
-    let message = "an expression has no templates";
+    let message = "an expression cannot contain templates";
     let help = "name the value in the expression, and write the template into `values`: \
                 `{\"expression\": \"sum(prices)\", \"values\": {\"prices\": \"{{list.prices}}\"}}`";
     Diagnostic::error("plan.invalid_template", place, message).with_help(help)

@@ -35,7 +35,6 @@ pub(super) fn find(
     }
 }
 
-/// Formats a cycle. Leaves out the middle of a long one.
 fn format_cycle(cycle: &[StepNumber], steps: &[Step<'_>]) -> String {
     let name = |number: &StepNumber| steps[number.get()].id.to_string();
     let left_out = cycle.len().saturating_sub(2 * NAMES);
@@ -56,7 +55,6 @@ const NONE: u32 = u32::MAX;
 
 /// The strongly connected components that have a cycle, by Tarjan's algorithm without recursion.
 struct Components {
-    /// The component of each step.
     of: Vec<u32>,
     /// The first step of each component, in draft order.
     firsts: Vec<StepNumber>,
@@ -166,7 +164,6 @@ impl<'a> Tarjan<'a> {
     }
 }
 
-/// Breadth-first search inside components.
 struct Search<'a> {
     of: &'a [u32],
     edges: &'a [Vec<StepNumber>],

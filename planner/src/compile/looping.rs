@@ -5,18 +5,17 @@ use shared::diagnostic::Diagnostic;
 
 use super::{names::clip, place};
 
-const EXAMPLE: &str = "write one template that gives a list, such as `{{listAuthors.items}}`";
+const EXAMPLE: &str = "write one template whose value is a list, such as `{{listAuthors.items}}`";
 
-/// Reports a `forEach` that is not text.
 pub(super) fn not_a_template(place: String, value: &Value) -> Diagnostic {
     let message =
-        format!("`forEach` must be one template that gives a list, not {}", place::kind(value));
+        format!("`forEach` must be one template whose value is a list, not {}", place::kind(value));
     Diagnostic::error("plan.invalid_for_each", place, message).with_help(list_help(value))
 }
 
 /// Reports a `forEach` that is not one whole template.
 pub(super) fn not_whole(at: usize, written: &str) -> Diagnostic {
-    let message = format!("`{}` is not one whole template", clip(written));
+    let message = format!("`{}` is not a whole template", clip(written));
     let is_list = written.trim_start().starts_with('[');
     let help = if is_list { list_help(&Value::Array(Vec::new())) } else { EXAMPLE.to_owned() };
     Diagnostic::error("plan.invalid_for_each", place::field_path(at, "forEach"), message)
@@ -25,7 +24,7 @@ pub(super) fn not_whole(at: usize, written: &str) -> Diagnostic {
 
 fn list_help(value: &Value) -> String {
     match value {
-        Value::Array(_) => "give the list to the execution and write `{{input.list}}`, or let a \
+        Value::Array(_) => "pass the list as input and write `{{input.list}}`, or let a \
                             `flow.echo` step return it and write `{{thatStep.list}}`"
             .to_owned(),
         _ => EXAMPLE.to_owned(),
@@ -34,18 +33,21 @@ fn list_help(value: &Value) -> String {
 
 /// Reports `{{item}}` or `{{index}}` outside of a loop.
 pub(super) fn no_item(place: String, text: &str) -> Diagnostic {
-    let message = format!("`{}` means something only in a step with `forEach`", clip(text));
+    let message = format!("`{}` has a value only in a step with `forEach`", clip(text));
     Diagnostic::error("plan.unknown_step_in_template", place, message).with_help(
-        "give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is each of the \
-         items in turn, and `{{index}}` its place from 0; use them in `parameters` and `compensate`",
+        "give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is the \
+         current item, and `{{index}}` its index from 0; use them in `parameters` and `compensate`",
     )
 }
 
 /// Reports a list that refers to its own items.
 pub(super) fn no_item_yet(place: String, text: &str) -> Diagnostic {
-    let message = format!("`{}`: the list is taken before there is an item", clip(text));
+    let message = format!(
+        "`{}` has no value here, because the list is read before the first item",
+        clip(text)
+    );
     Diagnostic::error("plan.unknown_step_in_template", place, message).with_help(
-        "for lists inside lists let the step execute a plan (`plan`) whose own step goes through \
+        "for lists inside lists, let the step execute a plan (`plan`) with a `forEach` over \
          `{{input.list}}`",
     )
 }

@@ -51,7 +51,6 @@ fn parse(at: usize, id: &str, report: &mut Report) -> Option<StepId> {
     None
 }
 
-/// The used ids, and the start of the search for a free one.
 #[derive(Debug, Default)]
 struct Ids {
     taken: IndexMap<StepId, usize>,
@@ -100,14 +99,13 @@ impl Ids {
     }
 }
 
-/// Replaces characters that ids cannot contain. The result may be a reserved name.
+/// The result may be a reserved name.
 fn base_id(name: &str) -> String {
     let chars = name.chars().take(STEP_ID_LEN);
     let base: String = chars.map(|c| if is_step_id_char(c) { c } else { '_' }).collect();
     if base.is_empty() { "step".to_owned() } else { base }
 }
 
-/// Resolves names, and explains names that it cannot resolve.
 pub(super) struct Naming<'a> {
     pub(super) names: StepNames,
     /// The steps that set a variable, in draft order.
@@ -177,7 +175,6 @@ impl<'a> Naming<'a> {
     }
 }
 
-/// Shortens an author's text for a message.
 pub(super) fn clip(text: &str) -> String {
     const MOST: usize = 200;
     match text.char_indices().nth(MOST) {

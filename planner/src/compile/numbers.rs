@@ -4,13 +4,12 @@ use shared::diagnostic::Diagnostic;
 
 use super::{names::clip, place};
 
-/// The most numbers that are reported.
-const SHOWN: usize = 100;
+const MAX_SHOWN: usize = 100;
 
 /// Returns a warning for each, with its path below `root`. `text` must be JSON.
 pub(super) fn find_rounded(text: &str, root: &str) -> Vec<Diagnostic> {
     let mut scanner = Scanner { text, root, at: 0, levels: Vec::new(), found: Vec::new() };
-    while scanner.found.len() < SHOWN
+    while scanner.found.len() < MAX_SHOWN
         && let Some(byte) = text.as_bytes().get(scanner.at)
     {
         scanner.read_token(*byte);
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_above_64_bits_are_found_where_they_are() {
+    fn integers_above_64_bits_are_reported_with_their_path() {
         check(
             r#"{"a": [1, {"b\"}": 18446744073709551616}], "c d": -9223372036854775809}"#,
             &expect![[r#"

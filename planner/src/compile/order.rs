@@ -10,8 +10,7 @@ use super::{
     report::{Report, WHOLE},
 };
 
-/// Differences that are reported one by one.
-const TOLD: usize = 8;
+const MAX_DIFFERENCES: usize = 8;
 
 /// Returns the order. Repeatedly takes the first step in draft order whose dependencies are placed.
 /// Steps on cycles and their dependents are left out.
@@ -81,7 +80,7 @@ pub(super) fn check_order(
     for (name, _) in given.iter().zip(&found).filter(|(_, step)| step.is_none()) {
         let (why, help) = naming.why_not(name, name);
         complaints.push(format!("it names `{}`, but {why} ({help})", clip(name)));
-        if complaints.len() > TOLD {
+        if complaints.len() > MAX_DIFFERENCES {
             break;
         }
     }
@@ -91,25 +90,25 @@ pub(super) fn check_order(
     }
     let left_out = is_named.iter().zip(steps).filter(|(is_named, _)| !**is_named);
     let left_out = left_out.map(|(_, step)| format!("it leaves out `{}`", step.id));
-    complaints.extend(left_out.take(TOLD + 1));
+    complaints.extend(left_out.take(MAX_DIFFERENCES + 1));
     let is_complete = order.len() == steps.len();
     if complaints.is_empty() && is_complete {
         complaints.extend(order_differences(&found, order, steps));
     }
     if !complaints.is_empty() {
-        if complaints.len() > TOLD {
-            complaints.truncate(TOLD);
+        if complaints.len() > MAX_DIFFERENCES {
+            complaints.truncate(MAX_DIFFERENCES);
             complaints.push("and more".to_owned());
         }
         report.warning(WHOLE, || {
-            let message = format!("the order is not the one found: {}", complaints.join("; "));
+            let message = format!("it differs from the computed order: {}", complaints.join("; "));
             Diagnostic::warning("plan.order_differs", "executionOrder", message)
-                .with_help("the order is always computed; leave `executionOrder` out")
+                .with_help("leave `executionOrder` out, because Faber always computes the order")
         });
     }
 }
 
-/// Returns the places that differ, at most one more than [`TOLD`].
+/// Returns the places that differ, at most one more than [`MAX_DIFFERENCES`].
 fn order_differences(
     found: &[Option<StepNumber>],
     order: &[StepNumber],
@@ -122,7 +121,7 @@ fn order_differences(
     let differs = places.filter(|(_, (given, found))| given != found);
     let told = differs.map(|(at, (given, found))| {
         let (given, found) = (&steps[given.get()].id, &steps[found.get()].id);
-        format!("at {} it has `{given}` where `{found}` belongs", at + 1)
+        format!("position {} has `{given}`, not `{found}`", at + 1)
     });
-    told.take(TOLD + 1).collect()
+    told.take(MAX_DIFFERENCES + 1).collect()
 }

@@ -21,13 +21,11 @@ const BESIDE: &str = "$content";
 /// The known shape of an output, or of a part of one.
 #[derive(Clone, Copy)]
 enum Shape<'a> {
-    /// The schema, if there is one.
     Of(Option<&'a Value>),
     /// The output of a loop: a list of this shape.
     ListOf(Option<&'a Value>),
 }
 
-/// The end of a path.
 enum End<'a> {
     Found(Shape<'a>),
     /// This part cannot exist, because of the shape.
@@ -105,7 +103,6 @@ fn looked_at<'a>(
     }
 }
 
-/// Returns the known shape of the items of a step's list.
 fn item_shape<'a>(steps: &'a [Step<'_>], list: &'a Reference) -> Option<Shape<'a>> {
     let Target::Step(target) = list.target else { return None };
     match steps[target.get()].output_shape().walk_path(list.path.segments()) {
@@ -120,7 +117,6 @@ fn item_shape<'a>(steps: &'a [Step<'_>], list: &'a Reference) -> Option<Shape<'a
 }
 
 impl Step<'_> {
-    /// Returns the known shape of the step's output.
     fn output_shape(&self) -> Shape<'_> {
         let schema = self.choice.output_schema();
         if self.for_each.is_some() { Shape::ListOf(schema) } else { Shape::Of(schema) }
@@ -144,8 +140,8 @@ impl<'a> Shape<'a> {
 
     fn suggest_field(self, missing: &str) -> String {
         let Self::Of(Some(schema)) = self else {
-            return "it is the list of what each item gave: take one of them, such as `[0]`, or go \
-                    through it with `forEach`"
+            return "it is the list of the items' outputs: take one of them, such as `[0]`, or \
+                    loop over it with `forEach`"
                 .to_owned();
         };
         did_you_mean(missing, declared_fields(schema)).unwrap_or_else(|| {

@@ -23,15 +23,12 @@ use super::{
 };
 use crate::suggest::did_you_mean;
 
-/// The parameters of a call.
 pub(super) struct Given {
-    /// An object.
     pub(super) parameters: Arc<Value>,
     /// The parameters are the author's and not a substitute, so they can be checked.
     pub(super) is_sound: bool,
 }
 
-/// The bytes of parameters that a plan may still have.
 pub(super) struct Room {
     left: usize,
     is_full: bool,
@@ -44,7 +41,6 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Reads parameters from a field of a step, and reports errors.
     pub(super) fn read(
         &mut self,
         at: usize,
@@ -61,13 +57,12 @@ impl Room {
         Given { parameters: Arc::new(value), is_sound: true }
     }
 
-    /// Reports parameters beyond the limit.
     pub(super) fn check(&self, report: &mut Report) {
         if self.is_full {
             report.error(WHOLE, || {
                 let message = format!("the plan has more than {} bytes", limits::PLAN_BYTES);
                 Diagnostic::error("plan.too_large", "tools", message)
-                    .with_help("put large data into files and name those")
+                    .with_help("put large data into files and pass their names")
             });
         }
     }
@@ -82,7 +77,14 @@ fn read_one(at: usize, field: &str, written: Option<&Value>, report: &mut Report
                 read_from_text(at, field, text, report);
                 value
             }
-            _ => return not_an_object(at, field, "text that is not the JSON of one", report),
+            _ => {
+                return not_an_object(
+                    at,
+                    field,
+                    "a string that is not the JSON of an object",
+                    report,
+                );
+            }
         },
         Some(value @ Value::Object(_)) if json::is_deeper_than(value, limits::JSON_DEPTH) => {
             report.error(at, || too_deep(place()));
@@ -100,7 +102,7 @@ fn read_one(at: usize, field: &str, written: Option<&Value>, report: &mut Report
 
 fn read_from_text(at: usize, field: &str, text: &str, report: &mut Report) {
     report.warning(at, || {
-        let message = "the parameters are text that holds the JSON of an object";
+        let message = "the parameters are a string, which was read as the JSON of an object";
         Diagnostic::warning("plan.parameters_as_text", place::field_path(at, field), message)
             .with_help("write the object itself")
     });
@@ -112,7 +114,7 @@ fn read_from_text(at: usize, field: &str, text: &str, report: &mut Report) {
 fn too_deep(place: String) -> Diagnostic {
     let message = format!("the parameters nest deeper than {} levels", limits::JSON_DEPTH);
     Diagnostic::error("plan.too_large", place, message)
-        .with_help("put such data into a file and name it")
+        .with_help("put such data into a file and pass its name")
 }
 
 fn not_an_object(at: usize, field: &str, what: &str, report: &mut Report) -> Option<Value> {
@@ -124,7 +126,6 @@ fn not_an_object(at: usize, field: &str, what: &str, report: &mut Report) -> Opt
     None
 }
 
-/// Checks all parameters against the known schemas.
 pub(super) fn check(steps: &[Step<'_>], naming: &Naming<'_>, report: &mut Report) {
     // An invalid schema is reported by its source.
     let mut schemas: Schemas<'_> = BTreeMap::new();
@@ -143,7 +144,7 @@ pub(super) fn check(steps: &[Step<'_>], naming: &Naming<'_>, report: &mut Report
                 let parameters = &*given.parameters;
                 let names = &naming.names;
                 let judge = Judge { at, field, choice, schema, parameters, names };
-                judge.judge(&mut schemas, &mut budget, report);
+                judge.check_call(&mut schemas, &mut budget, report);
             }
         }
     }
@@ -152,7 +153,6 @@ pub(super) fn check(steps: &[Step<'_>], naming: &Naming<'_>, report: &mut Report
 /// The compiled schemas, by the name of the tool or plan.
 type Schemas<'a> = BTreeMap<(bool, &'a str), Option<Schema>>;
 
-/// The check of one call's parameters.
 struct Judge<'a> {
     at: usize,
     field: &'static str,
@@ -163,7 +163,7 @@ struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    fn judge(&self, schemas: &mut Schemas<'a>, budget: &mut Budget, report: &mut Report) {
+    fn check_call(&self, schemas: &mut Schemas<'a>, budget: &mut Budget, report: &mut Report) {
         let compiled =
             schemas.entry((self.choice.plan.is_some(), self.choice.tool.as_str())).or_insert_with(
                 || Schema::without_large_patterns(self.schema).ok().map(|(schema, _)| schema),
@@ -248,7 +248,7 @@ impl<'a> Judge<'a> {
 
     fn unexpected(&self, misfit: &SchemaViolation, property: &str) -> Diagnostic {
         let place = format!("{}{}", self.place(&misfit.at), place::key_path(property));
-        let message = format!("`{}` knows no `{}`", self.choice.tool, clip(property));
+        let message = format!("`{}` has no parameter `{}`", self.choice.tool, clip(property));
         let known = schema_at(self.schema, &misfit.at)
             .and_then(|schema| schema.get("properties")?.as_object());
         let known =
@@ -279,7 +279,6 @@ fn schema_at<'a>(schema: &'a Value, pointer: &str) -> Option<&'a Value> {
     })
 }
 
-/// Describes a schema in words.
 fn description(schema: &Value) -> Option<String> {
     let kind = schema.get("type").and_then(Value::as_str);
     let text = schema.get("description").and_then(Value::as_str).map(clip);

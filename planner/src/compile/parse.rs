@@ -44,7 +44,7 @@ const RETRY_FIELDS: [&str; 5] =
 pub fn parse(text: &str) -> Result<Draft, Vec<Diagnostic>> {
     if text.len() > limits::PLAN_BYTES {
         let message = format!("the plan has more than {} bytes", limits::PLAN_BYTES);
-        let help = "put large data into files and name those";
+        let help = "put large data into files and pass their names";
         return Err(vec![Diagnostic::error("plan.too_large", "", message).with_help(help)]);
     }
     let value = serde_json::from_str(text).map_err(|err| vec![not_json(&err)])?;
@@ -68,7 +68,6 @@ fn read(value: Value, level: u32) -> Result<Draft, Vec<Diagnostic>> {
     }
 }
 
-/// Reads a compensation and reports its errors.
 pub(super) fn compensation(
     at: usize,
     value: &Value,
@@ -85,7 +84,7 @@ fn not_json(err: &serde_json::Error) -> Diagnostic {
     // `serde_json` has no error category for this, only these words.
     if err.to_string().starts_with("recursion limit exceeded") {
         return Diagnostic::error("plan.too_large", "", format!("the JSON nests too deep: {err}"))
-            .with_help("put such data into a file and name it");
+            .with_help("put such data into a file and pass its name");
     }
     Diagnostic::error("plan.invalid_json", "", format!("the plan is not JSON: {err}"))
         .with_help("write `{\"tools\": [{\"name\": …, \"parameters\": {…}}]}`")
@@ -93,13 +92,11 @@ fn not_json(err: &serde_json::Error) -> Diagnostic {
 
 struct Reader<'a> {
     report: &'a mut Report,
-    /// The current step.
     step: usize,
     /// The number of drafts around this one.
     level: u32,
 }
 
-/// The fields of an object, and its path with a trailing `.`.
 struct Fields {
     place: String,
     fields: Map<String, Value>,
@@ -117,7 +114,6 @@ impl Fields {
 }
 
 impl Reader<'_> {
-    /// Reads a draft. Returns `None` if its steps cannot be read.
     fn read_draft(&mut self, value: Value) -> Option<Draft> {
         let mut fields = self.read_object("", value)?;
         self.report_unknown(&mut fields, &DRAFT_FIELDS);
@@ -138,7 +134,6 @@ impl Reader<'_> {
         Some(Draft { query, request_id, tools, execution_order, notices: Vec::new() })
     }
 
-    /// Reads a step. Returns `None` if its tool cannot be read.
     fn read_step(&mut self, at: usize, value: Value) -> Option<DraftStep> {
         self.step = at;
         let mut fields = self.read_object(&format!("tools[{at}]"), value)?;

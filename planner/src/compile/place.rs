@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pointers_become_places() {
+    fn json_pointers_become_diagnostic_paths() {
         let value = json!({ "tags": [0, { "any key": { "a/b~": 1 } }], "0": [1] });
         for (text, expected) in [
             ("", ""),

@@ -17,12 +17,9 @@ use crate::{
 
 /// The longest timeout and the longest wait between attempts: a year, in milliseconds.
 const MOST_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
-/// The largest factor between two waits.
 const MOST_MULTIPLIER: f64 = 1_000.0;
-/// The values of `onError`.
 const ON_ERROR: [OnError; 4] = [OnError::Fail, OnError::Continue, OnError::Ignore, OnError::Wait];
 
-/// The largest `maxParallel`.
 const MOST_PARALLEL: u64 = 10_000;
 
 /// Reads a step's policy. A value out of range is reported and replaced by its default.
@@ -54,7 +51,6 @@ pub(super) fn read(
     }
 }
 
-/// Reads the policy of a compensation.
 pub(super) fn read_undo(
     at: usize,
     undo: &DraftCompensation,
@@ -78,10 +74,11 @@ pub(super) fn read_undo(
 fn read_parallel(at: usize, step: &DraftStep, report: &mut Report) -> Option<u32> {
     if step.max_parallel.is_some() && step.for_each.is_none() {
         report.warning(at, || {
-            let message = "`maxParallel` is about the items of a list, and there is no `forEach`";
+            let message = "`maxParallel` limits the items of a `forEach`, which this step does \
+                           not have";
             let place = place::field_path(at, "maxParallel");
             Diagnostic::warning("plan.max_parallel_unused", place, message)
-                .with_help("leave it out; how many steps run at once is an option of the execution")
+                .with_help("leave it out; the execution has an option `maxParallel` for its steps")
         });
         return None;
     }
@@ -118,7 +115,7 @@ fn why_not_cached(choice: &Choice<'_>) -> Option<String> {
     }
     let effect = match choice.definition?.effect {
         Effect::Read if StepKind::of_tool(tool) == StepKind::Call => return None,
-        Effect::Read => return Some(format!("`{tool}` only waits: there is nothing to keep")),
+        Effect::Read => return Some(format!("`{tool}` only waits, so it has no output to cache")),
         Effect::Idempotent => "IDEMPOTENT",
         Effect::Once => "ONCE",
     };

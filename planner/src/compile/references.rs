@@ -24,7 +24,6 @@ use crate::suggest::did_you_mean;
 /// draft can have a very large number.
 const DEPENDENCIES: usize = 16_000_000;
 
-/// The dependencies and templates of all steps.
 #[derive(Default)]
 pub(super) struct Links {
     /// The dependencies of each step, as sorted draft numbers without repetition.
@@ -36,7 +35,6 @@ pub(super) struct Links {
 pub(super) struct Looks {
     pub(super) template: Template,
     pub(super) list: Option<Reference>,
-    /// The parameters of the compensation.
     pub(super) undo: Option<Template>,
 }
 
@@ -73,10 +71,9 @@ pub(super) fn collect_links<'a>(
 fn too_many() -> Diagnostic {
     let message = format!("the steps have more than {DEPENDENCIES} dependencies");
     Diagnostic::error("plan.too_large", "tools", message)
-        .with_help("let one step gather what the others need, and depend on that")
+        .with_help("let one step collect the outputs that the others need, and depend on that step")
 }
 
-/// A value of a step that may contain templates.
 #[derive(Clone, Copy)]
 pub(super) struct Site<'a> {
     pub(super) at: usize,
@@ -102,7 +99,6 @@ impl<'a> Site<'a> {
         sites.map(move |(field, value)| Self { at, field, value })
     }
 
-    /// Returns the path of the string that contains `text`.
     pub(super) fn place(&self, text: &str) -> String {
         place::template_path(self.at, self.field, self.value, text)
     }
@@ -113,12 +109,10 @@ impl<'a> Site<'a> {
     }
 }
 
-/// Collects the references of one step.
 struct Looking<'a, 'r> {
     at: usize,
     steps: &'a [Step<'a>],
     naming: &'r Naming<'a>,
-    /// The dependencies of the step.
     on: Vec<StepNumber>,
     /// The variables so far, so that each is looked up once.
     variables: BTreeSet<Arc<str>>,
@@ -131,7 +125,6 @@ impl<'a> Looking<'a, '_> {
         &self.steps[self.at]
     }
 
-    /// Returns the templates of the parameters and of the compensation.
     fn all(&mut self) -> (Template, Option<Template>) {
         let step = self.current_step();
         add_named(self.at, step, self.naming, &mut self.on, self.report);
@@ -226,7 +219,6 @@ impl<'a> Looking<'a, '_> {
         Some(list)
     }
 
-    /// Adds the steps that set a variable.
     fn add_variable(&mut self, name: &Arc<str>, text: &str, place: &dyn Fn(&str) -> String) {
         if !self.variables.insert(Arc::clone(name)) {
             return;
@@ -248,10 +240,9 @@ impl<'a> Looking<'a, '_> {
     fn add_condition(&mut self, written: &str) {
         let place = || place::field_path(self.at, "when");
         if !self.report.may_have_patterns(0) {
-            let why = "the patterns of the conditions before it are as many and as large as those of \
-                       a plan may be";
+            let why = "the patterns of earlier conditions have reached the limit of a plan";
             self.report.error(self.at, || {
-                let help = "match fewer of them, or repeat less in them";
+                let help = "use fewer patterns, or repeat less in them";
                 Diagnostic::error("plan.too_large", place(), why).with_help(help)
             });
             return;
@@ -292,24 +283,24 @@ fn wrong_condition(
     const CODE: &str = "plan.invalid_condition";
     let (why, help) = match err {
         ConditionError::Unknown { name } if matches!(name.as_str(), "item" | "index") => (
-            format!("there is no `{name}`: a condition is asked once, for the whole step"),
-            "`{{item}}` and `{{index}}` belong into `parameters` and `compensate`".to_owned(),
+            format!(
+                "`{name}` has no value here: a condition is evaluated once, for the whole step"
+            ),
+            "use `{{item}}` and `{{index}}` in `parameters` and `compensate`".to_owned(),
         ),
         ConditionError::Unknown { name } => naming.why_not(name, name),
         _ if written.contains("{{") => (
             clip(&err.to_string()),
-            "a condition has no templates: write the names without braces".to_owned(),
+            "a condition cannot contain templates: write the names without braces".to_owned(),
         ),
         _ => (
             clip(&err.to_string()),
-            "write CEL over the steps before it, such as `steps[\"createAuthor\"].age > 17`"
-                .to_owned(),
+            "write CEL over earlier steps, such as `steps[\"createAuthor\"].age > 17`".to_owned(),
         ),
     };
     Diagnostic::error(CODE, place, why).with_help(help)
 }
 
-/// Adds the steps of `dependsOn`.
 fn add_named(
     at: usize,
     step: &Step<'_>,
@@ -367,7 +358,7 @@ fn template_diagnostic(site: &Site<'_>, error: &TemplateError, naming: &Naming<'
 fn each_good(value: &Value, names: &StepNames, visit: &mut dyn FnMut(&Reference)) {
     each_string(value, &mut |text| {
         let template = Template::parse(text, names);
-        let mended = || mended(text.as_str()?, template.as_ref().err()?, names);
+        let mended = || parse_without_errors(text.as_str()?, template.as_ref().err()?, names);
         match &template {
             Ok(template) => template.visit_references(visit),
             Err(_) => mended().iter().for_each(|template| template.visit_references(visit)),
@@ -376,8 +367,12 @@ fn each_good(value: &Value, names: &StepNames, visit: &mut dyn FnMut(&Reference)
 }
 
 /// Parses a string again without its wrong templates.
-fn mended(text: &str, errors: &[TemplateError], names: &StepNames) -> Option<Template> {
-    /// Errors of one string that are removed. The others are reported after the next repair.
+fn parse_without_errors(
+    text: &str,
+    errors: &[TemplateError],
+    names: &StepNames,
+) -> Option<Template> {
+    /// Errors of one string that are removed. The next repair reports the others.
     const MOST: usize = 20;
     let wrong = errors.iter().take(MOST).map(|error| match &error.kind {
         TemplateErrorKind::Invalid { text, .. } | TemplateErrorKind::Unknown { text, .. } => text,
@@ -429,12 +424,11 @@ pub(super) fn explain_dependency(
         if let Some(text) = looking {
             let place = site.place(&text);
             let text = clip(&text);
-            let help =
-                format!("for example, take `{text}`, which looks at `{id}`, out of `{place}`");
+            let help = format!("for example, take `{text}`, which reads `{id}`, out of `{place}`");
             return (place, help);
         }
     }
     let place = place::field_path(from.get(), "when");
-    let help = format!("for example, do not look at `{id}` in `{place}`");
+    let help = format!("for example, do not read `{id}` in `{place}`");
     (place, help)
 }

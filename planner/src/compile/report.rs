@@ -37,7 +37,6 @@ impl Report {
         report
     }
 
-    /// Adds a diagnostic that prevents a plan.
     pub(super) fn error(&mut self, step: usize, write: impl FnOnce() -> Diagnostic) {
         self.errors.add_diagnostic(step, write);
     }
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_beyond_the_limit_is_counted() {
+    fn diagnostics_beyond_the_limit_are_counted() {
         let mut report = Report::default();
         for at in (0..250).rev() {
             report.error(at, || Diagnostic::error("a", format!("{at}"), ""));
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_have_a_bound_that_all_of_a_plan_share() {
+    fn all_patterns_of_a_plan_share_one_budget() {
         let mut report = Report::default();
         let largest = limits::PLAN_PATTERNS / limits::PATTERN_COST;
         let allowed =

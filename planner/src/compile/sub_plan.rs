@@ -28,9 +28,7 @@ pub(super) type Inline = BTreeMap<usize, Result<SubPlan, Vec<Diagnostic>>>;
 /// The inputs that a draft shares with its inline drafts.
 pub(super) struct Tree<'a> {
     pub(super) catalog: &'a Catalog,
-    /// The saved plans that steps may name.
     pub(super) plans: &'a SubPlans,
-    /// Returns the properties of an inline plan.
     pub(super) about: &'a mut dyn FnMut(&Draft) -> PlanInfo,
     /// The inline plans, innermost first.
     pub(super) done: Vec<Plan>,
@@ -124,8 +122,7 @@ pub(super) fn choose_plan<'a>(
 
 fn unknown_plan(at: usize, name: &str, plans: &SubPlans) -> Diagnostic {
     let help = did_you_mean(name, plans.known()).unwrap_or_else(|| {
-        "write the id of a plan, the name that one was saved under, or a plan: `{\"tools\": […]}`"
-            .to_owned()
+        "write the id of a plan, the name of a saved plan, or a plan: `{\"tools\": […]}`".to_owned()
     });
     let message = format!("no plan is called `{}`", clip(name));
     Diagnostic::error("plan.unknown_plan", place::field_path(at, "plan"), message).with_help(help)
@@ -137,11 +134,10 @@ fn not_here(at: usize) -> Diagnostic {
         .with_help("create that plan first, and write its id")
 }
 
-/// Reports plans that are nested too deep.
 pub(super) fn too_deep(at: usize) -> Diagnostic {
-    let message = format!("more than {} plans are inside one another", limits::DEPTH);
+    let message = format!("more than {} plans are nested", limits::DEPTH);
     Diagnostic::error("plan.too_deep", place::field_path(at, "plan"), message)
-        .with_help("let fewer plans execute others, or write the steps of one into the other")
+        .with_help("nest fewer plans, or copy the steps of one into another")
 }
 
 /// Moves the path of a diagnostic of an inline draft into the outer draft.

@@ -1,4 +1,4 @@
-//! What the contract says of plans, sentence by sentence.
+//! Tests of the contract's sentences about plans.
 
 #![expect(clippy::needless_raw_string_hashes, reason = "`expect-test` writes them")]
 
@@ -116,7 +116,7 @@ fn ids(plan: &Plan) -> Vec<String> {
     plan.steps().iter().map(|it| it.id.to_string()).collect()
 }
 
-/// Returns what each step depends on, as `step: a b`.
+/// Returns the dependencies of each step as `step: a b`.
 fn dependencies(plan: &Plan) -> Vec<String> {
     let steps = plan.steps().iter();
     let on = |on: &[shared::id::StepNumber]| {
@@ -129,12 +129,11 @@ fn lines(diagnostics: &[Diagnostic]) -> String {
     diagnostics.iter().flat_map(|it| [it.to_string(), "\n".to_owned()]).collect()
 }
 
-/// Returns code and path of each diagnostic.
 fn codes(diagnostics: &[Diagnostic]) -> Vec<String> {
     diagnostics.iter().map(|it| format!("{} {}", it.code, it.path)).collect()
 }
 
-/// Returns a draft of `flow.echo` steps: an id, and what it depends on.
+/// Returns a draft of `flow.echo` steps from ids and dependencies.
 fn chain(steps: &[(&str, &[&str])]) -> Value {
     let steps = steps
         .iter()

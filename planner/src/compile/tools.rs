@@ -70,13 +70,11 @@ impl<'a> Choice<'a> {
         Self { tool, definition, plan: None }
     }
 
-    /// Returns the JSON Schema of the parameters, if known.
     pub(super) fn input_schema(&self) -> Option<&'a Value> {
         let of_tool = self.definition.map(|tool| &tool.input_schema);
         of_tool.or_else(|| self.plan.and_then(|plan| plan.inputs.as_deref()))
     }
 
-    /// Returns the JSON Schema of one call's output, if known.
     pub(super) fn output_schema(&self) -> Option<&'a Value> {
         self.definition.and_then(|tool| tool.output_schema.as_ref())
     }
@@ -88,7 +86,6 @@ pub(super) fn tool_name(written: &str) -> ToolName {
     written.parse().unwrap_or_else(|_| unnamed())
 }
 
-/// A step or a compensation, as written.
 struct Call<'a> {
     at: usize,
     /// A prefix of the field names: empty, or `compensate.`.
@@ -111,7 +108,6 @@ impl<'a> Call<'a> {
         self.name.or(self.tool_name)
     }
 
-    /// Returns the path of the field with the tool's name.
     fn place(&self) -> String {
         let field =
             if self.name.is_none() && self.tool_name.is_some() { "toolName" } else { "name" };
@@ -168,23 +164,22 @@ impl<'a> Call<'a> {
         let set = &definition.set;
         if !is_active {
             report.error(self.at, || {
-                let message = format!("`{}` belongs to the inactive set `{set}`", definition.name);
+                let message =
+                    format!("`{}` belongs to the inactive toolset `{set}`", definition.name);
                 Diagnostic::error("plan.inactive_tool", self.place(), message)
-                    .with_help(format!("switch it on: `faber toolsets activate {set}`"))
+                    .with_help(format!("activate it: `faber toolsets activate {set}`"))
             });
         } else if !definition.is_callable {
             report.error(self.at, || {
                 let message = format!("`{}` can be selected but not called", definition.name);
-                Diagnostic::error("plan.not_callable", self.place(), message).with_help(
-                    "its description says why, or it has no `run`: `faber tools show` shows it",
-                )
+                Diagnostic::error("plan.not_callable", self.place(), message)
+                    .with_help("see its description with `faber tools show`, or add `run` to it")
             });
         }
     }
 }
 
-/// Failed toolsets that a message names.
-const SUSPECTS: usize = 3;
+const MAX_SUSPECTS: usize = 3;
 /// Stands between a failed toolset and the reason.
 const FAILED: &str = ", which failed: ";
 
@@ -193,7 +188,7 @@ fn describe_suspects(written: &str, catalog: &Catalog) -> Option<String> {
     let suspects = catalog.suspects(written);
     let first = suspects.first()?;
     let names: Vec<_> =
-        suspects.iter().take(SUSPECTS).map(|set| format!("`{}`", set.name)).collect();
+        suspects.iter().take(MAX_SUSPECTS).map(|set| format!("`{}`", set.name)).collect();
     Some(format!("{}{FAILED}{}", names.join(" or "), first.error))
 }
 
@@ -219,14 +214,14 @@ fn unknown_tool(place: String, written: &str, catalog: &Catalog) -> Diagnostic {
     let so_called = catalog.tools().iter().find(|tool| tool.definition.name.as_str() == written);
     let so_called = so_called.map(|tool| tool.definition.qualified_name());
     let near = so_called
-        .map(|name| format!("did you mean `{name}`? Its own name begins like that of another set"))
+        .map(|name| {
+            format!("did you mean `{name}`? The name begins with the name of another toolset")
+        })
         .or_else(|| did_you_mean(written, plain()))
         .or_else(|| did_you_mean(written, qualified.iter().map(ToolName::as_str)))
         .or_else(|| did_you_mean(after_set?, plain()));
     let help = match (near, describe_suspects(written, catalog)) {
-        (near, None) => {
-            near.unwrap_or_else(|| "`faber tools list` shows the tools that there are".to_owned())
-        }
+        (near, None) => near.unwrap_or_else(|| "`faber tools list` lists the tools".to_owned()),
         (None, Some(suspects)) => format!("perhaps in {suspects}"),
         (Some(near), Some(suspects)) => format!("{near} Or perhaps in {suspects}"),
     };

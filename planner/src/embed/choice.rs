@@ -16,18 +16,13 @@ use tokio::time::Instant;
 use self::slot::Slot;
 use super::{EmbedError, Embedder, server::ServerConfig};
 
-/// A source of vectors.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A model directory.
     Directory(PathBuf),
-    /// A server.
     Server(ServerConfig),
-    /// The built-in model.
     Builtin,
     /// An embedder of a program that uses this library.
     Own(Arc<dyn Embedder>),
-    /// A source with an invalid configuration, and the error.
     Wrong(String),
 }
 
@@ -43,7 +38,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// The embedders of a process. They are opened on first use.
+/// Each embedder is opened on its first use.
 #[derive(Debug)]
 pub struct Embedders {
     store: Arc<dyn Vectors>,
@@ -59,19 +54,16 @@ struct Chosen {
     again: Option<Instant>,
 }
 
-/// The current embedder, and the sources that were skipped.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
     /// The embedder. Without one, tools are selected by words.
     pub embedding: Option<Embedding>,
-    /// The sources that were skipped, and the reasons.
     pub passed_over: Vec<PassedOver>,
 }
 
 /// One model: an embedder for stored texts, and one for queries.
 #[derive(Clone, Debug)]
 pub struct Embedding {
-    /// The source, in words.
     pub source: String,
     /// For descriptions and examples. Its vectors are stored.
     pub texts: Arc<dyn Embedder>,
@@ -79,12 +71,9 @@ pub struct Embedding {
     pub queries: Arc<dyn Embedder>,
 }
 
-/// A source that does not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassedOver {
-    /// The source, in words.
     pub source: String,
-    /// The reason, and what to do.
     pub why: EmbedError,
 }
 
@@ -96,7 +85,7 @@ impl Embedding {
 }
 
 impl Embedders {
-    /// Uses the first of these sources that works. Vectors are kept in `store`.
+    /// Uses the first of these sources that works, and keeps its vectors in `store`.
     pub fn new(wanted: Vec<Source>, store: Arc<dyn Vectors>) -> Self {
         let slots = wanted.into_iter().map(Slot::new).collect::<Vec<_>>().into();
         Self { store, slots, chosen: Mutex::default() }
@@ -126,8 +115,8 @@ impl Embedders {
         self.keep_choice(&slots)
     }
 
-    /// Reports that the embedder of a choice failed, and returns the next one that works. A failed
-    /// source is skipped for a while. A source that only rejected a text is used for other texts.
+    /// Skips a failed embedder for a while, and returns the next source that works. A source that
+    /// only rejected a text is still used for other texts.
     pub async fn instead(&self, failed: &Choice, why: &EmbedError) -> Option<Arc<Choice>> {
         let failed = failed.embedding.as_ref()?;
         let mut slots = self.slots.lock().await;
@@ -150,7 +139,6 @@ impl Embedders {
         self.chosen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Stores the current choice and returns it.
     fn keep_choice(&self, slots: &[Slot]) -> Arc<Choice> {
         let at = slots.iter().position(Slot::is_ready);
         let before = &slots[..at.unwrap_or(slots.len())];

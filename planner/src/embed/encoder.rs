@@ -25,7 +25,6 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// Reads a model in a directory.
     pub(super) fn open(directory: &Path) -> Result<Self, Broken> {
         let shape = Shape::read(&shape::read_required(directory, CONFIG)?)?;
         let pooling = shape::read_pooling(directory)?;
@@ -114,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_vectors_of_tokens_become_one() {
+    fn token_vectors_are_pooled_into_one() {
         let tokens = array![[1.0, -2.0], [3.0, 0.0], [2.0, 2.0], [6.0, -4.0]];
         let pool = |way| pool_by(way, &tokens.view());
         assert_eq!(pool(Way::First), [1.0, -2.0]);

@@ -11,12 +11,10 @@ use shared::store::{TextHash, Vectors};
 
 use super::{EmbedError, Embedder};
 
-/// Texts that are embedded before their vectors are stored. A crash loses no more.
-const CHUNK: usize = 256;
-/// Texts in memory.
-const RECENT: usize = 512;
-/// The longest text that is kept in memory.
-const RECENT_BYTES: usize = 4 << 10;
+/// Texts that are embedded before their vectors are stored, so a crash loses no more.
+const CHUNK_TEXTS: usize = 256;
+const MAX_RECENT_TEXTS: usize = 512;
+const MAX_RECENT_BYTES: usize = 4 << 10;
 
 /// An embedder that reads vectors from the store if they exist there.
 #[derive(Debug)]
@@ -28,7 +26,6 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Stores the vectors of `inner`.
     pub fn new(inner: Arc<dyn Embedder>, store: Arc<dyn Vectors>) -> Self {
         Self { inner, store, turn: tokio::sync::Mutex::default() }
     }
@@ -41,7 +38,6 @@ impl Kept {
         })
     }
 
-    /// Embeds a few texts and stores their vectors.
     async fn make_vectors(&self, texts: &[(TextHash, &str)]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let _turn = self.turn.lock().await;
         let hashes: Vec<TextHash> = texts.iter().map(|(hash, _)| *hash).collect();
@@ -84,7 +80,7 @@ impl Embedder for Kept {
         }
         // Texts of similar length are embedded together, which saves padding.
         missing.sort_by_key(|(_, text)| text.len());
-        for texts in missing.chunks(CHUNK) {
+        for texts in missing.chunks(CHUNK_TEXTS) {
             let made = self.make_vectors(texts).await?;
             vectors.extend(texts.iter().map(|(hash, _)| *hash).zip(made));
         }
@@ -94,7 +90,6 @@ impl Embedder for Kept {
 }
 
 impl Kept {
-    /// Rejects vectors of different lengths.
     fn check_dimensions(&self, vectors: &BTreeMap<TextHash, Vec<f32>>) -> Result<(), EmbedError> {
         let len = vectors.values().next().map_or(0, Vec::len);
         let Some(other) = vectors.values().find(|vector| vector.len() != len) else {
@@ -114,8 +109,8 @@ fn hash(text: &str) -> TextHash {
     TextHash(Sha256::digest(text).into())
 }
 
-/// Keeps the latest vectors in memory. Users repeat queries, and planning repeats the query of the
-/// selection.
+/// Keeps the latest vectors in memory, because users repeat queries and planning repeats the query
+/// of the selection.
 #[derive(Debug)]
 pub struct Recent {
     inner: Arc<dyn Embedder>,
@@ -141,7 +136,7 @@ impl RecentTexts {
     }
 
     fn keep_vector(&mut self, text: &str, vector: Vec<f32>) {
-        if text.len() > RECENT_BYTES {
+        if text.len() > MAX_RECENT_BYTES {
             return;
         }
         self.now += 1;
@@ -149,7 +144,7 @@ impl RecentTexts {
             self.by_age.remove(&age);
         }
         self.by_age.insert(self.now, text.to_owned());
-        if self.vectors.len() > RECENT
+        if self.vectors.len() > MAX_RECENT_TEXTS
             && let Some((_, oldest)) = self.by_age.pop_first()
         {
             self.vectors.remove(&oldest);
@@ -158,7 +153,6 @@ impl RecentTexts {
 }
 
 impl Recent {
-    /// Keeps the vectors of `inner`.
     pub fn new(inner: Arc<dyn Embedder>) -> Self {
         Self { inner, texts: Mutex::default() }
     }
@@ -226,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_text_is_embedded_twice() {
+    async fn a_stored_vector_is_not_computed_again() {
         let store: Arc<Memory> = Arc::default();
         let lengths = Arc::new(Lengths::default());
         let kept = Kept::new(lengths.clone(), store.clone());
@@ -240,7 +234,7 @@ mod tests {
         let count = once.len();
         once.dedup();
         assert_eq!((count, once.len()), (201, 201));
-        // Another process, on the same store.
+        // Another process with the same store.
         let kept = Kept::new(lengths.clone(), store);
         assert_eq!(kept.embed(&texts).await.unwrap(), want);
         assert_eq!(kept.embed(&["new", "0"]).await.unwrap(), [vector("new"), vector("0")]);
@@ -249,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_model_that_is_another_under_the_same_name_is_found_out() {
+    async fn a_different_model_under_a_known_name_is_rejected() {
         let store: Arc<Memory> = Arc::default();
         let before = Kept::new(Arc::new(Lengths::default()), store.clone());
         before.embed(&["a"]).await.unwrap();
@@ -260,21 +254,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_latest_texts_are_remembered() {
+    async fn the_latest_query_vectors_stay_in_memory() {
         let lengths = Arc::new(Lengths::default());
         let recent = Recent::new(lengths.clone());
-        let long = "l".repeat(RECENT_BYTES + 1);
+        let long = "l".repeat(MAX_RECENT_BYTES + 1);
         for _ in 0..2 {
             let found = recent.embed(&["a", &long, "bb"]).await.unwrap();
             assert_eq!(found, ["a", &long, "bb"].map(vector));
         }
         assert_eq!(asked(&lengths), ["a", &long, "bb", &long]);
-        let many: Vec<String> = (0..RECENT).map(|n| format!("text {n}")).collect();
+        let many: Vec<String> = (0..MAX_RECENT_TEXTS).map(|n| format!("text {n}")).collect();
         for text in &many[1..] {
             recent.embed(&[text, "a"]).await.unwrap();
         }
         recent.embed(&["a", &many[1], "bb"]).await.unwrap();
         assert_eq!(asked(&lengths).last().unwrap(), "bb", "the longest unused went");
-        assert_eq!(recent.texts.lock().unwrap().by_age.len(), RECENT);
+        assert_eq!(recent.texts.lock().unwrap().by_age.len(), MAX_RECENT_TEXTS);
     }
 }

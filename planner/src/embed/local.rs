@@ -19,26 +19,24 @@ use super::{
     weights::{Broken, Weights},
 };
 
-/// Bytes of texts in one batch: some hundred tokens. Matrices are large enough for all cores and
-/// small enough for their caches.
+/// Bytes of texts in one batch: some hundred tokens, so that matrices are large enough for all
+/// cores and small enough for their caches.
 const BATCH_BYTES: usize = 4 << 10;
-/// The most texts in one batch.
-const BATCH: usize = 64;
+const MAX_BATCH_TEXTS: usize = 64;
 
-/// The name of the built-in model. Another quantisation needs another name.
+/// The name of the built-in model. Another quantisation needs another name, because vectors are
+/// stored under it.
 const BUILTIN: &str = "builtin/all-MiniLM-L6-v2-q4.1";
 /// The configuration of the built-in model. `builtin/README.md` describes its origin.
 const BUILTIN_CONFIG: &str = r#"{
     "model_type": "bert", "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12,
     "hidden_act": "gelu", "layer_norm_eps": 1e-12, "max_position_embeddings": 512
 }"#;
-/// Tokens of a text that the built-in model reads.
 const BUILTIN_TOKENS: usize = 256;
 
 static WEIGHTS: &[u8] = include_bytes!("builtin/model.safetensors");
 static TOKENIZER: &[u8] = include_bytes!("builtin/tokenizer.json");
 
-/// An encoder in this process.
 #[derive(Debug)]
 pub struct Local {
     model: String,
@@ -64,7 +62,6 @@ impl Local {
         Ok(Self::new(model, encoder))
     }
 
-    /// Opens the built-in model.
     pub async fn builtin() -> Result<Self, EmbedError> {
         let opened = spawn_blocking(open_builtin);
         let encoder = opened
@@ -86,7 +83,7 @@ fn unusable_model(model: &str, why: &Broken) -> EmbedError {
 }
 
 fn broken_off(model: &str, err: &JoinError) -> EmbedError {
-    EmbedError::Model { model: model.to_owned(), why: format!("encoding was broken off ({err})") }
+    EmbedError::Model { model: model.to_owned(), why: format!("encoding ended early ({err})") }
 }
 
 fn open_builtin() -> Result<Encoder, Broken> {
@@ -150,7 +147,7 @@ fn batch_ranges(lens: &[usize]) -> Vec<Range<usize>> {
     let mut batches = Vec::new();
     let (mut start, mut bytes) = (0, 0);
     for (at, len) in lens.iter().enumerate() {
-        if at > start && (bytes + len > BATCH_BYTES || at - start >= BATCH) {
+        if at > start && (bytes + len > BATCH_BYTES || at - start >= MAX_BATCH_TEXTS) {
             batches.push(start..at);
             (start, bytes) = (at, 0);
         }
@@ -167,10 +164,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batches_have_few_bytes_and_few_texts() {
+    fn batches_are_limited_in_bytes_and_texts() {
         assert!(batch_ranges(&[]).is_empty());
         assert_eq!(batch_ranges(&[1, 2, 10_000, 20_000]), [0..2, 2..3, 3..4]);
         assert_eq!(batch_ranges(&[1_500; 5]), [0..2, 2..4, 4..5]);
-        assert_eq!(batch_ranges(&[0; BATCH + 1]), [0..BATCH, BATCH..BATCH + 1]);
+        assert_eq!(
+            batch_ranges(&[0; MAX_BATCH_TEXTS + 1]),
+            [0..MAX_BATCH_TEXTS, MAX_BATCH_TEXTS..MAX_BATCH_TEXTS + 1]
+        );
     }
 }

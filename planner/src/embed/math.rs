@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, Slice, linalg::general_mat_mul};
 
-/// A dense layer: a matrix and a bias.
 #[derive(Debug)]
 pub(super) struct Linear {
     /// One row for each input, one column for each output. Products with contiguous rows are the
@@ -14,14 +13,12 @@ pub(super) struct Linear {
 }
 
 impl Linear {
-    /// Returns the product of each row.
     pub(super) fn apply(&self, rows: &Array2<f32>) -> Array2<f32> {
         let mut out = Array2::zeros((rows.nrows(), self.bias.len()));
         self.add_to(&mut out, rows);
         out
     }
 
-    /// Adds the product of each row.
     pub(super) fn add_to(&self, out: &mut Array2<f32>, rows: &Array2<f32>) {
         for_each_row(out, |row| add_assign(row, &self.bias));
         general_mat_mul(1.0, rows, &self.weight, 1.0, out);
@@ -55,14 +52,10 @@ impl Norm {
     }
 }
 
-/// The activation between the two dense layers of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activation {
-    /// The Gaussian error linear unit.
     Gelu,
-    /// GELU approximated with `tanh`.
     GeluTanh,
-    /// The rectified linear unit.
     Relu,
 }
 
@@ -116,7 +109,7 @@ pub(super) fn apply_softmax(row: &mut [f32]) {
     }
 }
 
-/// Scales a vector to length 1. A zero vector stays.
+/// A zero vector stays zero.
 pub(super) fn normalize_vector(vector: &mut [f32]) {
     let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
     if length > 0.0 {
@@ -130,7 +123,6 @@ pub(super) fn add_assign(to: &mut [f32], what: &[f32]) {
     to.iter_mut().zip(what).for_each(|(to, number)| *to += number);
 }
 
-/// Applies a function to each row of a contiguous matrix.
 pub(super) fn for_each_row(rows: &mut Array2<f32>, with: impl FnMut(&mut [f32])) {
     let len = rows.ncols().max(1);
     let all = rows.as_slice_mut().expect("rows that were just made lie in one piece");
@@ -168,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_function_is_that_of_the_tables() {
+    fn the_error_function_matches_published_tables() {
         for (x, want) in [
             (0.0, 0.0),
             (0.1, 0.112_462_916_018_285),
@@ -185,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn activations_are_those_of_the_papers() {
+    fn activations_match_their_papers() {
         near(apply_gelu(1.0), 0.841_344_746_068_543);
         near(apply_gelu(-1.0), -0.158_655_253_931_457);
         near(gelu_tanh(1.0), 0.841_191_990_608_304);
@@ -195,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_add_up_to_one_however_large_the_numbers() {
+    fn softmax_of_large_numbers_sums_to_one() {
         let mut row = [1_000.0, 1_000.0, f32::NEG_INFINITY];
         apply_softmax(&mut row);
         assert!(row.iter().zip([0.5, 0.5, 0.0]).all(|(it, share)| (it - share).abs() < 1e-6));
@@ -210,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_norm_scales_each_row_for_itself() {
+    fn a_norm_scales_each_row_independently() {
         let norm = Norm { scale: vec![1.0, 2.0], shift: vec![0.0, 1.0], epsilon: 0.0 };
         let mut rows = array![[1.0, 3.0], [-5.0, -5.5]];
         norm.apply(&mut rows);

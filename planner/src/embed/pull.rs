@@ -19,7 +19,6 @@ use super::{
     encoder::{CONFIG, TOKENIZER, WEIGHTS},
 };
 
-/// The default hub.
 pub const HUB: &str = "https://huggingface.co";
 /// The owner of models without an owner in their name.
 const OWNER: &str = "sentence-transformers";
@@ -37,75 +36,45 @@ const FILES: [(&str, bool); 6] = [
     ("1_Pooling/config.json", false),
     (WEIGHTS, true),
 ];
-/// The longest name of a model.
-const NAME_LEN: usize = 200;
+const MAX_NAME_LEN: usize = 200;
 
-/// The source and the target of downloads.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// The hub's URL.
     pub hub: String,
-    /// The directory of all models.
     pub models: PathBuf,
 }
 
-/// The progress of a download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The file.
     pub file: String,
-    /// Bytes on disk.
     pub bytes: u64,
-    /// The total, if the server tells it.
     pub of: Option<u64>,
 }
 
-/// A model on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pulled {
-    /// The directory of the model.
     pub path: PathBuf,
-    /// The name and the revision.
     pub model: String,
-    /// The source. None if the model existed already.
     pub from: Option<String>,
 }
 
-/// The reason why a download failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PullError {
-    /// The name is not valid.
     #[error(
-        "`{0}` is no name of a model: write it as the hub does, such as `all-MiniLM-L6-v2` or \
+        "`{0}` is not the name of a model: write it as the hub does, such as `all-MiniLM-L6-v2` or \
          `BAAI/bge-small-en-v1.5`"
     )]
     Name(String),
-    /// The given SHA-256 is malformed.
-    #[error("`{0}` is no SHA-256: write its 64 hexadecimal digits")]
+    #[error("`{0}` is not a SHA-256: write its 64 hexadecimal digits")]
     Checksum(String),
-    /// The server cannot be reached or failed.
     #[error("{place} cannot be reached: {why}; try again later, and the download resumes")]
-    Unreachable {
-        /// The server.
-        place: String,
-        /// The reason.
-        why: String,
-    },
-    /// The server does not have the model or the file.
+    Unreachable { place: String, why: String },
     #[error("{0}")]
     Missing(String),
-    /// The downloaded file is not the expected one.
     #[error("{0}")]
     Wrong(String),
-    /// The files cannot be written.
     #[error("`{path}` cannot be written: {why}")]
-    Disk {
-        /// The path.
-        path: String,
-        /// The reason.
-        why: String,
-    },
-    /// The downloaded model cannot be used.
+    Disk { path: String, why: String },
     #[error(transparent)]
     Unusable(#[from] EmbedError),
 }
@@ -116,10 +85,8 @@ impl PullError {
     }
 }
 
-/// A model to download.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The model's name on the hub.
     pub name: &'a str,
     /// The expected SHA-256 of its weights, in hexadecimal.
     pub sha256: Option<&'a str>,
@@ -139,7 +106,6 @@ impl Request<'_> {
     }
 }
 
-/// Downloads a model, unless it exists already.
 pub async fn pull(
     request: Request<'_>,
     places: &Places,
@@ -179,7 +145,7 @@ fn repository_name(name: &str) -> Result<String, PullError> {
         part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(is_fit)
     };
     let parts: Vec<&str> = name.split('/').collect();
-    let is_fit = name.len() <= NAME_LEN && parts.iter().all(|part| is_part(part));
+    let is_fit = name.len() <= MAX_NAME_LEN && parts.iter().all(|part| is_part(part));
     match (&parts[..], is_fit) {
         ([model], true) => Ok(format!("{OWNER}/{model}")),
         ([_, _], true) => Ok(name.to_owned()),
@@ -193,7 +159,6 @@ async fn check_model(directory: &Path) -> Result<String, EmbedError> {
     Ok(model.model().to_owned())
 }
 
-/// A model's repository on a hub.
 struct Source<'a> {
     client: Client,
     hub: &'a str,
@@ -203,7 +168,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Downloads the files of one revision. Returns the URL and the revision.
+    /// Returns the URL and the revision of the downloaded files.
     async fn download_files(
         &self,
         directory: &Path,
@@ -231,7 +196,7 @@ impl Source<'_> {
         let address = format!("{hub}/{}/resolve/{revision}/{file}", self.repository);
         address.parse::<Url>().map_err(|err| PullError::Unreachable {
             place: format!("`{hub}`"),
-            why: format!("it is no address ({err})"),
+            why: format!("it is not an address ({err})"),
         })
     }
 
@@ -288,11 +253,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_the_hub() {
+    fn a_model_name_is_a_repository_of_the_hub() {
         let of = |name: &str| repository_name(name).map_err(|_| ());
         assert_eq!(of("all-MiniLM-L6-v2").unwrap(), "sentence-transformers/all-MiniLM-L6-v2");
         assert_eq!(of("BAAI/bge-small-en-v1.5").unwrap(), "BAAI/bge-small-en-v1.5");
-        let long = "x".repeat(NAME_LEN + 1);
+        let long = "x".repeat(MAX_NAME_LEN + 1);
         for name in ["", "..", "../x", "a/..", "/a", "a/", "a/b/c", "a b", "a\\b", ".a", &long] {
             assert_eq!(of(name), Err(()), "{name}");
         }

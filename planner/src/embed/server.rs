@@ -18,34 +18,27 @@ use super::{EmbedError, Embedder};
 const BATCH: usize = 256;
 /// Bytes of the texts in one request. `OpenAI` allows 300,000 tokens, others a megabyte of JSON.
 const BATCH_BYTES: usize = 256 << 10;
-/// The connection timeout.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The timeout of one request. A request that took so long with all its attempts is not repeated.
 const TIMEOUT: Duration = Duration::from_mins(1);
-/// The timeout of the first request.
-const FIRST: Duration = Duration::from_secs(15);
-/// The texts of the first request. Some servers do not accept lists.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(15);
+/// The texts of the first request: two, because some servers do not accept lists.
 const PROBE: [&str; 2] = ["hello", "world"];
-/// Attempts of a request after temporary errors.
-const TRIES: u32 = 4;
+const MAX_ATTEMPTS: u32 = 4;
 /// The wait before the second attempt. It doubles with each further attempt.
 const PAUSE: Duration = Duration::from_millis(500);
 /// The longest wait that a server may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 /// Bytes of an answer: enough for the vectors of the largest models as text.
 const ANSWER_BYTES: usize = 64 << 20;
-/// Bytes of a server's error message that are repeated.
-const SAID: usize = 300;
+const MAX_ERROR_BYTES: usize = 300;
 const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 
-/// A server and its model.
 #[derive(Clone)]
 pub struct ServerConfig {
     /// The URL before `/embeddings`, such as `https://api.openai.com/v1`.
     pub base_url: String,
-    /// The model's name.
     pub model: String,
-    /// The bearer token.
     pub api_key: Option<String>,
 }
 
@@ -61,7 +54,6 @@ impl fmt::Debug for ServerConfig {
     }
 }
 
-/// An embedding server.
 #[derive(Debug)]
 pub struct Server {
     client: Client,
@@ -84,26 +76,25 @@ struct Entry {
     embedding: Vec<f32>,
 }
 
-/// The reason why an attempt failed.
 enum Failed {
     /// A retry may help, after the wait that the server asked for.
     Now(String, Option<Duration>),
-    /// A retry does not help.
     ForGood(String),
-    /// The server rejects these texts.
     Text(String),
 }
 
 impl Server {
-    /// Creates a client. Sends nothing.
     pub fn new(config: &ServerConfig) -> Result<Self, EmbedError> {
         let written = config.base_url.trim_end_matches('/');
         let refused = |why: String| EmbedError::Refused { url: written.to_owned(), why };
         let url: Url = format!("{written}/embeddings").parse().map_err(|err| {
-            refused(format!("`embedding.base_url` is no address ({err}): write `http://host/v1`"))
+            refused(format!(
+                "`embedding.base_url` is not an address ({err}): write `http://host/v1`"
+            ))
         })?;
         if !url.username().is_empty() || url.password().is_some() {
-            let why = "`embedding.base_url` has a password: name a variable by `api_key_env`";
+            let why = "`embedding.base_url` contains a password: remove it, and name a variable \
+                       with `api_key_env`";
             return Err(EmbedError::Refused { url: "…".to_owned(), why: why.to_owned() });
         }
         let key = config.api_key.as_ref().map(|key| {
@@ -115,7 +106,7 @@ impl Server {
         });
         // Another installed provider is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder().user_agent(AGENT).connect_timeout(CONNECT);
+        let client = Client::builder().user_agent(AGENT).connect_timeout(CONNECT_TIMEOUT);
         let client = client.redirect(reqwest::redirect::Policy::none()).build();
         let place = format!("{}{}", url.authority(), url.path().trim_end_matches("/embeddings"));
         Ok(Self {
@@ -128,7 +119,6 @@ impl Server {
         })
     }
 
-    /// Requests the vectors of a batch, with retries.
     async fn request_vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let url = || self.url.to_string();
         let (mut pause, began) = (self.pause, Instant::now());
@@ -137,7 +127,7 @@ impl Server {
                 Ok(vectors) => return Ok(vectors),
                 Err(Failed::ForGood(why)) => return Err(EmbedError::Refused { url: url(), why }),
                 Err(Failed::Text(why)) => return Err(EmbedError::Text { url: url(), why }),
-                Err(Failed::Now(why, _)) if tried == TRIES || began.elapsed() >= TIMEOUT => {
+                Err(Failed::Now(why, _)) if tried == MAX_ATTEMPTS || began.elapsed() >= TIMEOUT => {
                     let times = if tried == 1 { "once" } else { &format!("{tried} times") };
                     let why = format!("{why}, asked {times}: see that it runs");
                     return Err(EmbedError::Unavailable { url: url(), why });
@@ -169,7 +159,7 @@ impl Server {
             return parse_vectors(&body, texts.len()).map_err(Failed::ForGood);
         }
         let said = String::from_utf8_lossy(&body);
-        let said = said.trim().chars().take(SAID).collect::<String>();
+        let said = said.trim().chars().take(MAX_ERROR_BYTES).collect::<String>();
         let why = format!("it answered {status}: {said}");
         match status {
             StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
@@ -213,11 +203,13 @@ impl Embedder for Server {
         }
     }
 
-    /// Asks the server once. A server that rejects the texts is available.
+    /// Asks the server once. A server that rejects the texts counts as available, because it
+    /// answers.
     async fn probe(&self) -> Result<(), EmbedError> {
         let url = || self.url.to_string();
-        let slow = |_| Failed::Now(format!("it did not answer in {} s", FIRST.as_secs()), None);
-        let answered = timeout(FIRST, self.try_once(&PROBE)).await;
+        let slow =
+            |_| Failed::Now(format!("it did not answer in {} s", FIRST_TIMEOUT.as_secs()), None);
+        let answered = timeout(FIRST_TIMEOUT, self.try_once(&PROBE)).await;
         match answered.unwrap_or_else(|elapsed| Err(slow(elapsed))) {
             // Zero vectors would make every score 0.
             Ok(vectors) if vectors.iter().flatten().all(|number| *number == 0.0) => {
@@ -234,7 +226,6 @@ impl Embedder for Server {
     }
 }
 
-/// Returns the number of texts in the next request.
 fn batch_len(texts: &[&str]) -> usize {
     let mut bytes = 0;
     let fit = texts.iter().take(BATCH).take_while(|text| {
@@ -305,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_has_few_texts_and_few_bytes() {
+    fn a_request_is_limited_in_texts_and_bytes() {
         assert_eq!(batch_len(&["a"; 3]), 3);
         assert_eq!(batch_len(&["a"; BATCH + 1]), BATCH);
         let half = "x".repeat(BATCH_BYTES / 2);
@@ -314,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_come_in_any_order() {
+    fn vectors_are_accepted_in_any_order() {
         let read = |body: &str| parse_vectors(body.as_bytes(), 2);
         let body = r#"{"object": "list", "data": [
             {"object": "embedding", "index": 1, "embedding": [3, 4.5]},
@@ -344,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_shown_nowhere() {
+    fn debug_output_hides_the_key() {
         let config = ServerConfig {
             base_url: "http://127.0.0.1:1/v1/".to_owned(),
             model: "m".to_owned(),

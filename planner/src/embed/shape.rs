@@ -6,8 +6,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{math::Activation, weights::Broken};
 
-/// The largest configuration file.
-const CONFIG_BYTES: u64 = 1 << 20;
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// The default number of tokens of a text: BERT's.
 const TOKENS: usize = 512;
 
@@ -21,10 +20,8 @@ struct Architecture {
     model_type: String,
 }
 
-/// The transformer, as `config.json` describes it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Shape {
-    /// The length of a vector.
     pub(super) hidden_size: usize,
     pub(super) num_hidden_layers: usize,
     pub(super) num_attention_heads: usize,
@@ -32,7 +29,6 @@ pub(super) struct Shape {
     hidden_act: String,
     #[serde(default = "default_epsilon")]
     pub(super) layer_norm_eps: f32,
-    /// The most tokens of a text.
     pub(super) max_position_embeddings: usize,
     #[serde(default)]
     position_embedding_type: Option<String>,
@@ -80,7 +76,6 @@ impl Shape {
     }
 }
 
-/// The pooling of token vectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pooling {
     /// Several poolings are concatenated.
@@ -91,22 +86,17 @@ pub(super) struct Pooling {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// The vector of the first token.
     First,
-    /// The maximum of each dimension.
     Largest,
-    /// The mean.
     Mean,
     /// The sum, divided by the square root of the number of tokens.
     MeanOfRoot,
 }
 
-/// The preparation of a text before its tokens are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reading {
     /// Tokens of a text. The rest is ignored.
     pub(super) tokens: usize,
-    /// Converts the text to lower case.
     pub(super) is_lowered: bool,
 }
 
@@ -207,7 +197,6 @@ pub(super) fn read_pooling(directory: &Path) -> Result<Pooling, Broken> {
     Ok(pooling)
 }
 
-/// Reads the preparation of texts for a model in a directory.
 pub(super) fn read_limits(directory: &Path, shape: &Shape) -> Result<Reading, Broken> {
     let module: TransformerModule =
         read_optional(directory, "sentence_bert_config.json")?.unwrap_or_default();
@@ -223,8 +212,10 @@ pub(super) fn read_required(directory: &Path, name: &str) -> Result<String, Brok
     let unreadable =
         |err: &dyn std::fmt::Display| Broken(format!("`{}` cannot be read: {err}", path.display()));
     let len = fs::metadata(&path).map_err(|err| unreadable(&err))?.len();
-    if len > CONFIG_BYTES {
-        return Err(unreadable(&format_args!("it has {len} bytes, {CONFIG_BYTES} is the most")));
+    if len > MAX_CONFIG_BYTES {
+        return Err(unreadable(&format_args!(
+            "it has {len} bytes, {MAX_CONFIG_BYTES} is the most"
+        )));
     }
     fs::read_to_string(&path).map_err(|err| unreadable(&err))
 }

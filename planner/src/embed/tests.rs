@@ -1,4 +1,4 @@
-//! Encoders against an independent forward pass (numpy, 64 bits), whose vectors are here.
+//! Compares encoders with the vectors of an independent implementation (numpy, 64 bits).
 
 use std::{fs, path::Path};
 
@@ -13,14 +13,14 @@ use super::{
     weights::{Broken, Weights},
 };
 
-/// A text, and what a model makes of it.
+/// A text, and the vector that a model should return.
 #[derive(Deserialize)]
 struct Golden {
     text: String,
     vector: Vec<f32>,
 }
 
-/// Returns the numbers of a tensor: some that everybody can make, and that are no pattern.
+/// Returns reproducible numbers without a pattern for a tensor.
 fn numbers(name: &str, len: usize) -> Vec<f32> {
     let seed: u64 = name.bytes().map(u64::from).sum();
     let shift = if name.ends_with("orm.weight") { 1.0 } else { 0.0 };
@@ -31,7 +31,6 @@ fn numbers(name: &str, len: usize) -> Vec<f32> {
     (0..len).map(number).collect()
 }
 
-/// Writes a file of tensors.
 fn write(path: &Path, tensors: &[(String, Vec<usize>)]) {
     let (mut header, mut data) = (Map::new(), Vec::new());
     for (name, shape) in tensors {
@@ -46,7 +45,6 @@ fn write(path: &Path, tensors: &[(String, Vec<usize>)]) {
     fs::write(path, [&len, header.as_bytes(), &data].concat()).unwrap();
 }
 
-/// The tensors of a small transformer.
 fn tensors() -> Vec<(String, Vec<usize>)> {
     let parts = [
         ("attention.self.query", 8, 8),
@@ -105,14 +103,14 @@ fn a_transformer_computes_the_same_as_numpy() {
         let is_near = row.iter().zip(&want).all(|(number, want)| (number - want).abs() < 2e-5);
         assert!(is_near, "{row} is not {want:?}");
     }
-    // Texts beside it do not change a text's vector.
+    // The vector of a text does not depend on the other texts of its batch.
     let alone = transformer.run(&[vec![4, 2]]).unwrap();
     let beside = rows.rows().into_iter().skip(20);
     assert!(alone.iter().zip(beside.flatten()).all(|(a, b)| (a - b).abs() < 1e-5));
 }
 
 #[test]
-fn prefixes_and_old_names_are_known() {
+fn tensor_prefixes_and_old_names_are_supported() {
     let renamed = |name: &str| {
         let name = name.replace("LayerNorm.weight", "LayerNorm.gamma");
         format!("bert.{}", name.replace("LayerNorm.bias", "LayerNorm.beta"))
@@ -122,7 +120,7 @@ fn prefixes_and_old_names_are_known() {
 }
 
 #[test]
-fn what_is_wrong_with_a_model_is_said() {
+fn a_broken_model_is_explained() {
     let without = |name: &str| {
         let all = tensors().into_iter();
         all.filter(|(it, _)| it != name).collect::<Vec<_>>()
@@ -157,7 +155,7 @@ fn what_is_wrong_with_a_model_is_said() {
 }
 
 #[test]
-fn files_that_are_no_tensors_are_refused() {
+fn a_file_without_tensors_is_rejected() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("model.safetensors");
     write(&path, &tensors());
@@ -177,7 +175,7 @@ fn files_that_are_no_tensors_are_refused() {
 }
 
 #[tokio::test]
-async fn the_built_in_encoder_is_what_it_was_made_to_be() {
+async fn the_built_in_encoder_returns_its_reference_vectors() {
     let golden: Vec<Golden> = serde_json::from_str(include_str!("builtin/golden.json")).unwrap();
     let embedder = Local::builtin().await.unwrap();
     let texts: Vec<&str> = golden.iter().map(|it| &*it.text).collect();
@@ -191,7 +189,7 @@ async fn the_built_in_encoder_is_what_it_was_made_to_be() {
 }
 
 #[tokio::test]
-async fn a_directory_that_is_no_model_is_refused() {
+async fn a_directory_without_a_model_is_rejected() {
     let folder = TempDir::new().unwrap();
     let open = async || match Local::open(folder.path()).await {
         Err(EmbedError::Model { model, why }) => {

@@ -11,8 +11,8 @@ use super::{
     weights::{Broken, Weights},
 };
 
-/// The most layers of a transformer. Published models have up to 48.
-const LAYERS: usize = 256;
+/// Published models have up to 48.
+const MAX_LAYERS: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct Transformer {
@@ -24,7 +24,6 @@ pub(super) struct Transformer {
     heads: usize,
 }
 
-/// A layer: attention, then two dense layers.
 #[derive(Debug)]
 struct Layer {
     /// Query, key and value side by side. The query is scaled already.
@@ -38,9 +37,8 @@ struct Layer {
 }
 
 impl Transformer {
-    /// Loads the weights of a transformer.
     pub(super) fn load(shape: &Shape, weights: &Weights) -> Result<Self, Broken> {
-        if shape.num_hidden_layers > LAYERS {
+        if shape.num_hidden_layers > MAX_LAYERS {
             return Err(Broken(format!("it has {} layers", shape.num_hidden_layers)));
         }
         let size = shape.hidden_size;
@@ -180,7 +178,6 @@ impl Layer {
     }
 }
 
-/// Joins dense layers with the same input.
 fn beside(layers: &[Linear; 3]) -> Result<Linear, Broken> {
     let weights: Vec<ArrayView2<'_, f32>> =
         layers.iter().map(|layer| layer.weight.view()).collect();

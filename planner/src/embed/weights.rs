@@ -26,7 +26,6 @@ const FIRST: &str = "embeddings.word_embeddings.weight";
 /// The largest header of a file. A large model has a few hundred tensors.
 const HEADER_BYTES: u64 = 16 << 20;
 
-/// The reason why a model's files cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Broken(pub(super) String);
@@ -37,16 +36,13 @@ impl Broken {
     }
 }
 
-/// The entry of a tensor in a file.
 #[derive(Debug, Deserialize)]
 struct Tensor {
     dtype: Kind,
     shape: Vec<usize>,
-    /// The range of its bytes, after the header.
     data_offsets: (u64, u64),
 }
 
-/// The encoding of a tensor's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 enum Kind {
     F32,
@@ -67,7 +63,6 @@ impl Kind {
     }
 }
 
-/// The location of the bytes.
 #[derive(Debug)]
 enum Source {
     File(Mutex<File>),
@@ -107,7 +102,9 @@ impl Weights {
 
     fn new(header: &[u8], size: u64, len: u64, source: Source) -> Result<Self, Broken> {
         let is_none = |why: &dyn std::fmt::Display| {
-            Broken(format!("its weights are no whole `safetensors` file ({why}): fetch it again"))
+            Broken(format!(
+                "its weights are not a complete `safetensors` file ({why}): fetch it again"
+            ))
         };
         let all: BTreeMap<String, Value> =
             serde_json::from_slice(header).map_err(|err| is_none(&err))?;
@@ -146,7 +143,6 @@ impl Weights {
         }
     }
 
-    /// Returns a matrix with one row for each output.
     pub(super) fn matrix(&self, name: &str) -> Result<Array2<f32>, Broken> {
         let Some(info) = self.find_tensor(name) else {
             return self.small_matrix(name);
@@ -271,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_16_bits_are_what_they_were() {
+    fn half_precision_numbers_are_converted_exactly() {
         for (bits, want) in [
             (0x0000, 0.0),
             (0x3c00, 1.0),

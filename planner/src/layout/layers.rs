@@ -5,15 +5,13 @@ use super::PartEdge;
 /// Places of edges for each node. Beyond this limit, long edges are drawn straight, so that a dense
 /// graph stays cheap.
 const PLACES_PER_NODE: usize = 16;
-/// The least limit of places.
-const PLACES: usize = 4_000;
+const MIN_PLACES_LIMIT: usize = 4_000;
 
 /// A graph whose edges connect adjacent layers.
 ///
 /// The places of edges that pass layers follow the real nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Layered {
-    /// The number of real nodes.
     pub(super) real: usize,
     pub(super) layer_of: Vec<usize>,
     /// The nodes of each layer, in order.
@@ -27,12 +25,20 @@ pub(super) struct Layered {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EdgePath {
-    /// An edge from a node to itself.
     Loop,
     /// From the upper end to the lower one through these places.
-    Through { upper: usize, places: Vec<usize>, lower: usize, is_reversed: bool },
+    Through {
+        upper: usize,
+        places: Vec<usize>,
+        lower: usize,
+        is_reversed: bool,
+    },
     /// Straight from end to end, because the graph is too dense for places.
-    Straight { upper: usize, lower: usize, is_reversed: bool },
+    Straight {
+        upper: usize,
+        lower: usize,
+        is_reversed: bool,
+    },
 }
 
 impl Layered {
@@ -75,7 +81,7 @@ impl Layered {
         };
         let mut spans: Vec<usize> = down.iter().map(passes).collect();
         spans.sort_unstable();
-        let most = (self.real * PLACES_PER_NODE).max(PLACES);
+        let most = (self.real * PLACES_PER_NODE).max(MIN_PLACES_LIMIT);
         let mut sum = 0;
         let too_long = spans.iter().find(|span| {
             sum += **span;
@@ -118,7 +124,6 @@ impl Layered {
         self.above[lower].push(upper);
     }
 
-    /// Returns whether a node is a place of an edge.
     pub(super) fn is_place(&self, node: usize) -> bool {
         node >= self.real
     }

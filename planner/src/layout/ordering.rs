@@ -2,10 +2,8 @@
 
 use super::layers::Layered;
 
-/// Rounds over all layers.
 const SWEEPS: usize = 24;
-/// Rounds in a row without an improvement.
-const PATIENCE: usize = 4;
+const MAX_SWEEPS_WITHOUT_GAIN: usize = 4;
 
 /// Orders the layers. Sweeps down and up put every node at the mean of its neighbours. The order with
 /// the fewest crossings wins.
@@ -16,7 +14,7 @@ pub(super) fn reduce_crossings(graph: &mut Layered) {
     let mut best = (count_all_crossings(graph, &places), graph.layers.clone());
     let mut in_vain = 0;
     for sweep in 0..SWEEPS {
-        if best.0 == 0 || in_vain == PATIENCE {
+        if best.0 == 0 || in_vain == MAX_SWEEPS_WITHOUT_GAIN {
             break;
         }
         let is_down = sweep % 2 == 0;

@@ -5,20 +5,17 @@ use super::{
     layers::{EdgePath, Layered},
 };
 
-/// Rounds over all layers.
 const SWEEPS: usize = 12;
 /// The space of an edge that passes a layer, as a share of the gap between nodes.
 const PASSAGE: f64 = 0.5;
-/// The pull between places of one edge. It keeps long edges straight.
+/// The pull between places of one edge, which keeps long edges straight.
 const EDGE_PULL: f64 = 6.0;
 /// The pull of a node without neighbours towards its current place.
 const LOOSE: f64 = 0.01;
 /// The share of a node's side that its edges use.
 const SPREAD: f64 = 0.7;
-/// The most space between two edges at a node's side.
-const PORT: f64 = 14.0;
-/// The extent of a loop.
-const LOOP: f64 = 16.0;
+const MAX_PORT_GAP: f64 = 14.0;
+const LOOP_SIZE: f64 = 16.0;
 /// The distance up to which a point counts as on a line.
 const STRAIGHT: f64 = 0.05;
 
@@ -59,7 +56,6 @@ pub(super) fn draw_layers(
     Drawing { width, height, nodes, edges }
 }
 
-/// The points where edges leave and reach nodes.
 struct Ports {
     upper: Vec<Point>,
     lower: Vec<Point>,
@@ -98,11 +94,10 @@ impl Ports {
     }
 }
 
-/// Spreads edges over the side of a node, ordered by their other ends.
 fn spread_ports(edges: &mut [(f64, usize)], middle: f64, width: f64) -> Vec<(f64, usize)> {
     edges.sort_by(|(a, at), (b, other)| a.total_cmp(b).then(at.cmp(other)));
     let count = f64::from(u32::try_from(edges.len()).unwrap_or(u32::MAX));
-    let step = PORT.min(width * SPREAD / count.max(1.0));
+    let step = MAX_PORT_GAP.min(width * SPREAD / count.max(1.0));
     let mut x = middle - step * (count - 1.0) / 2.0;
     let placed = edges.iter().map(|(_, at)| {
         let port = (x, *at);
@@ -112,10 +107,9 @@ fn spread_ports(edges: &mut [(f64, usize)], middle: f64, width: f64) -> Vec<(f64
     placed.collect()
 }
 
-/// Returns a path around the right side of a node.
 fn self_loop(Point { x, y }: Point, Size { width, height }: Size) -> Vec<Point> {
     let (right, up, down) = (x + width / 2.0, y - height / 4.0, y + height / 4.0);
-    [(right, up), (right + LOOP, up), (right + LOOP, down), (right, down)]
+    [(right, up), (right + LOOP_SIZE, up), (right + LOOP_SIZE, down), (right, down)]
         .map(|(x, y)| Point { x, y })
         .into()
 }
@@ -139,7 +133,6 @@ fn straighten_path(points: Vec<Point>, is_reversed: bool) -> Vec<Point> {
     kept
 }
 
-/// The positions of all nodes.
 struct PlacedNodes {
     /// The centre of each node and of each place of an edge.
     middle: Vec<Point>,
@@ -147,14 +140,12 @@ struct PlacedNodes {
     width: f64,
 }
 
-/// The vertical range of a layer.
 #[derive(Clone, Copy)]
 struct LayerBand {
     top: f64,
     bottom: f64,
 }
 
-/// The neighbours that pull.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Above,
@@ -227,7 +218,6 @@ fn node_offsets(graph: &Layered, layer: &[usize], sizes: &[Size], style: &Style)
 
 /// Adjacent nodes at minimal distance.
 struct Block {
-    /// The position of the first node at offset zero.
     at: f64,
     weight: f64,
     count: usize,

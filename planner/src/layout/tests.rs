@@ -1,4 +1,4 @@
-//! What must hold for every drawing, and how good some are.
+//! Rules for every drawing, and the quality of some.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ fn draw(nodes: usize, edges: &[(usize, usize)]) -> Drawing {
     layout_graph(&vec![SIZE; nodes], edges, &Style::default())
 }
 
-/// Returns how often the straight lines between the middles of nodes cross.
+/// Returns the number of crossings between straight lines from centre to centre.
 fn crossings(drawing: &Drawing, edges: &[(usize, usize)]) -> usize {
     let side = |a: Point, b: Point, c: Point| (b.x - a.x) * (c.y - a.y) - (b.y - a.y) * (c.x - a.x);
     let lines: Vec<(Point, Point)> =
@@ -26,7 +26,7 @@ fn crossings(drawing: &Drawing, edges: &[(usize, usize)]) -> usize {
 }
 
 #[test]
-fn nothing_is_drawn_as_nothing() {
+fn an_empty_graph_has_an_empty_drawing() {
     assert_eq!(draw(0, &[]), Drawing::default());
     let one = draw(1, &[]);
     assert_eq!((one.width, one.height), (SIZE.width, SIZE.height));
@@ -49,14 +49,14 @@ fn a_chain_is_a_straight_line_down() {
 fn trees_and_ladders_have_no_crossings() {
     let tree: Vec<(usize, usize)> = (1..31).map(|it| ((it - 1) / 2, it)).collect();
     assert_eq!(crossings(&draw(31, &tree), &tree), 0);
-    // Written in an order that crosses everywhere.
+    // The order of the edges makes all of them cross at first.
     let ladder: Vec<(usize, usize)> =
         (0..8).map(|it| (it, 15 - it)).chain((0..7).map(|it| (it, 14 - it))).collect();
     assert_eq!(crossings(&draw(16, &ladder), &ladder), 0);
 }
 
 #[test]
-fn parts_lie_side_by_side() {
+fn unconnected_parts_are_placed_side_by_side() {
     let edges: Vec<(usize, usize)> = (0..20).map(|it| (2 * it, 2 * it + 1)).collect();
     let drawing = draw(40, &edges);
     let ratio = drawing.width / drawing.height;
@@ -64,16 +64,17 @@ fn parts_lie_side_by_side() {
 }
 
 #[test]
-fn a_tangle_has_a_bound() {
-    // One long chain, and edges from its beginning to all over it: far more places than there are.
+fn a_dense_graph_is_drawn_with_bounded_work() {
+    // One long chain, and edges from its beginning to every part of it, which need more places
+    // than the limit.
     let chain = (1..1_500).map(|it| (it - 1, it));
     let edges: Vec<(usize, usize)> = chain.chain((2..1_500).map(|it| (it % 7, it))).collect();
     let drawing = draw(1_500, &edges);
     check(&drawing, 1_500, &edges);
 }
 
-/// Checks what must hold: nodes do not overlap, everything is on the paper, edges begin and end at
-/// their nodes.
+/// Asserts that nodes do not overlap, that everything is inside the drawing, and that edges start
+/// and end at their nodes.
 fn check(drawing: &Drawing, nodes: usize, edges: &[(usize, usize)]) {
     let mut places: Vec<Point> = drawing.nodes.clone();
     places.sort_by(|a, b| a.y.total_cmp(&b.y).then(a.x.total_cmp(&b.x)));
@@ -104,7 +105,7 @@ fn node_at_infinity() -> Point {
 
 proptest! {
     #[test]
-    fn every_drawing_is_one(
+    fn random_graphs_are_drawn_validly_and_deterministically(
         nodes in 1..40_usize,
         ends in prop::collection::vec((0..40_usize, 0..40_usize), 0..80),
     ) {

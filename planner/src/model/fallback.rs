@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{Model, ModelError, Question, Reply};
 
-/// A model with a fallback, which is asked when the model fails.
+/// Asks the second model when the first one fails.
 #[derive(Debug)]
 pub struct Fallback {
     first: Arc<dyn Model>,
@@ -14,7 +14,6 @@ pub struct Fallback {
 }
 
 impl Fallback {
-    /// Adds a fallback to a model.
     pub fn new(first: Arc<dyn Model>, second: Arc<dyn Model>) -> Self {
         Self { first, second }
     }
@@ -62,7 +61,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn the_second_answers_where_the_first_does_not() {
+    async fn the_fallback_answers_after_a_failure() {
         for (first, second, expected) in [
             (says("one"), says("two"), Ok(("one", 0))),
             (busy(None), says("two"), Ok(("two", 1))),

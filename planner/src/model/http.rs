@@ -6,11 +6,8 @@ use reqwest::{Client, RequestBuilder, StatusCode, header::HeaderMap, redirect::P
 
 /// Bytes of an answer: many times the longest that models write.
 pub(super) const ANSWER_BYTES: usize = 16 << 20;
-/// Bytes of an answer that is an error. The rest is not read.
-const ERROR_BYTES: usize = 64 << 10;
-/// The connection timeout.
+const MAX_ERROR_BYTES: usize = 64 << 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The name that Faber sends with each request.
 const USER_AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 
 #[derive(Debug)]
@@ -20,14 +17,11 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
 }
 
-/// The reason why there is no answer.
 #[derive(Debug)]
 pub(super) enum ExchangeError {
-    /// The provider cannot be reached, for this reason.
     Unreachable(String),
     /// The connection was lost within the answer, for this reason.
     Lost(String),
-    /// The answer exceeds [`ANSWER_BYTES`].
     TooLong,
 }
 
@@ -48,7 +42,7 @@ pub(super) async fn send_request(request: RequestBuilder) -> Result<Answer, Exch
     let mut response = response.map_err(|err| ExchangeError::Unreachable(innermost_cause(&err)))?;
     let status = response.status();
     let headers = std::mem::take(response.headers_mut());
-    let limit = if status.is_success() { ANSWER_BYTES } else { ERROR_BYTES };
+    let limit = if status.is_success() { ANSWER_BYTES } else { MAX_ERROR_BYTES };
     let mut body = Vec::new();
     while let Some(chunk) =
         response.chunk().await.map_err(|err| ExchangeError::Lost(innermost_cause(&err)))?

@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::OfferedTool;
 
-/// The most characters of a name.
-const LENGTH: usize = 64;
+const MAX_LENGTH: usize = 64;
 
-/// The provider's name of each offered tool.
 #[derive(Debug, Default)]
 pub(super) struct WireNames {
     to: BTreeMap<String, String>,
@@ -35,7 +33,7 @@ impl WireNames {
                     break;
                 }
                 let suffix = format!("_{n}");
-                let room = plain.len().min(LENGTH - suffix.len());
+                let room = plain.len().min(MAX_LENGTH - suffix.len());
                 wire = format!("{}{suffix}", &plain[..room]);
             }
             names.to.insert(name.to_owned(), wire.clone());
@@ -46,7 +44,7 @@ impl WireNames {
 
     /// Returns the provider's name of a tool. A tool that is no longer offered also gets an allowed
     /// name.
-    pub(super) fn wire(&self, tool: &str) -> String {
+    pub(super) fn wire_name(&self, tool: &str) -> String {
         self.to.get(tool).cloned().unwrap_or_else(|| allowed_name(tool))
     }
 
@@ -62,7 +60,7 @@ fn is_allowed(name: &str) -> bool {
 
 fn allowed_name(name: &str) -> String {
     let one = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
-    let name: String = name.chars().take(LENGTH).map(one).collect();
+    let name: String = name.chars().take(MAX_LENGTH).map(one).collect();
     if name.is_empty() { "_".to_owned() } else { name }
 }
 
@@ -81,13 +79,13 @@ mod tests {
         let offered: Vec<_> = tools.iter().map(offered).collect();
         let names = WireNames::of(&offered);
         for tool in tools {
-            assert_eq!(names.tool(&names.wire(tool)), *tool);
+            assert_eq!(names.tool(&names.wire_name(tool)), *tool);
         }
-        tools.iter().map(|tool| names.wire(tool)).collect()
+        tools.iter().map(|tool| names.wire_name(tool)).collect()
     }
 
     #[test]
-    fn every_tool_has_a_name_of_its_own_that_is_allowed() {
+    fn each_tool_gets_a_distinct_valid_provider_name() {
         assert_eq!(names(&["blog.createAuthor", "x-y"]), ["blog_createAuthor", "x-y"]);
         assert_eq!(names(&["a.b", "a_b", "a:b"]), ["a_b_2", "a_b", "a_b_3"]);
         let long = "l".repeat(100);
@@ -97,9 +95,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_made_up_is_what_it_wrote() {
+    fn an_invented_tool_name_is_returned_unchanged() {
         let names = WireNames::default();
         assert_eq!(names.tool("nothing"), "nothing");
-        assert_eq!(names.wire("was.there"), "was_there");
+        assert_eq!(names.wire_name("was.there"), "was_there");
     }
 }

@@ -14,10 +14,8 @@ use tokio::time::sleep;
 
 use super::{Model, ModelError, Question, Reply};
 
-/// The number of retries, and the waits between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// The most retries.
     pub retries: u32,
     /// The wait before the first retry. It doubles with each retry. Each wait is shortened by up to half
     /// at random, so that clients that failed together do not retry together.
@@ -36,7 +34,6 @@ impl Default for Patience {
     }
 }
 
-/// Retries questions after temporary errors.
 #[derive(Debug)]
 pub struct Patient {
     model: Arc<dyn Model>,
@@ -45,7 +42,6 @@ pub struct Patient {
 }
 
 impl Patient {
-    /// Adds retries to a model.
     pub fn new(model: Arc<dyn Model>, patience: Patience) -> Self {
         Self::with_seed(model, patience, RandomState::new().hash_one(0))
     }
@@ -140,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_waits_longer_each_time() {
+    async fn the_wait_grows_with_each_retry() {
         let script = vec![busy(None), busy(None), says("well")];
         let (answer, took, asked) = ask(script, 3).await;
         let answer = answer.unwrap();
@@ -153,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_spread_over_their_second_half() {
+    fn a_wait_is_random_between_half_and_all_of_it() {
         let whole = Duration::from_secs(1);
         let part = |seed: u64| {
             let model = Arc::new(Scripted::default());
@@ -169,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_waits_as_long_as_it_is_told() {
+    async fn a_retry_waits_as_long_as_the_provider_asks() {
         let (answer, took, _) = ask(vec![busy(Some(7)), says("well")], 3).await;
         assert!(answer.is_ok());
         let (least, most) = (Duration::from_secs(7), Duration::from_millis(7_250));
@@ -184,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_gives_up() {
+    async fn a_question_fails_after_the_last_retry() {
         let script = vec![busy(None), busy(None), busy(None), says("never asked")];
         let (answer, _, asked) = ask(script, 2).await;
         let why = answer.unwrap_err().to_string();

@@ -25,7 +25,6 @@ use super::{
     names::WireNames, providers::Format,
 };
 
-/// A model of a provider.
 #[derive(Debug)]
 pub struct Provider {
     client: Client,
@@ -37,7 +36,6 @@ pub struct Provider {
     refuses_form: AtomicBool,
 }
 
-/// An answer, read from the format of its provider.
 #[derive(Debug, Default)]
 struct Answer {
     text: String,
@@ -90,7 +88,6 @@ impl Provider {
         Ok(Reply { text, calls, stop, tokens, cost, model: self.name.clone(), missed: Vec::new() })
     }
 
-    /// Sends a request with the key, and returns the JSON of the answer.
     async fn exchange_json(&self, request: RequestBuilder) -> Result<Value, ModelError> {
         let request = match self.settings.provider.format {
             Format::OpenAi => request,
@@ -185,13 +182,14 @@ fn base_url(settings: &Settings) -> Result<String, String> {
         };
     };
     let url: Url = written.parse().map_err(|err| {
-        format!("`planner.base_url` is no address ({err}): write `https://host/v1`")
+        format!("`planner.base_url` is not an address ({err}): write `https://host/v1`")
     })?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err("`planner.base_url` is neither `http://…` nor `https://…`".to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        let why = "`planner.base_url` has a password: name a variable by `planner.api_key_env`";
+        let why = "`planner.base_url` contains a password: remove it, and name a variable with \
+                   `planner.api_key_env`";
         return Err(why.to_owned());
     }
     Ok(format!("{}/", written.trim_end_matches('/')))
@@ -214,7 +212,6 @@ fn object_schema(schema: &Value) -> Value {
     }
 }
 
-/// Reads the arguments of a call: an object, or its text.
 fn read_arguments(written: &Value) -> Value {
     match written {
         Value::Null => json!({}),

@@ -4,16 +4,12 @@ use crate::suggest::did_you_mean;
 
 use Format::{Anthropic, OpenAi};
 
-/// The format of a provider's requests and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// `OpenAI`'s chat completions.
     OpenAi,
-    /// Anthropic's messages.
     Anthropic,
 }
 
-/// A provider of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProviderKind {
     name: &'static str,
@@ -24,7 +20,6 @@ pub struct ProviderKind {
     key_variable: &'static str,
 }
 
-/// Every provider: its name, its format, its address and the variable with its key.
 #[rustfmt::skip]
 const PROVIDERS: [ProviderKind; 31] = [
     kind("openai", OpenAi, "https://api.openai.com/v1/", "OPENAI_API_KEY"),
@@ -70,7 +65,6 @@ const fn kind(
 }
 
 impl ProviderKind {
-    /// Every provider.
     pub(super) const ALL: &'static [Self] = &PROVIDERS;
 
     /// Returns the provider with a name, such as `openai`. The error lists the names.
@@ -90,7 +84,6 @@ impl ProviderKind {
         Err(format!("there is no provider `{name}`: {help}"))
     }
 
-    /// Returns its name.
     pub fn name(self) -> &'static str {
         self.name
     }

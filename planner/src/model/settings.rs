@@ -6,44 +6,31 @@ use super::{Fallback, Model, ModelError, Patience, Patient, Price, Provider, Pro
 
 /// The default time limit of one answer. Slow models think for a minute.
 pub const TIMEOUT: Duration = Duration::from_mins(2);
-/// The default number of retries.
 pub const RETRIES: u32 = 3;
-/// The most retries that can be configured.
 pub const MOST_RETRIES: u32 = 20;
 
-/// The settings of a model.
 #[derive(Clone, PartialEq)]
 pub struct Settings {
-    /// The provider, which decides the format and the URL.
     pub provider: ProviderKind,
-    /// The URL, if not the provider's.
     pub base_url: Option<String>,
-    /// The name of the model at its provider.
     pub model: String,
-    /// The key for the provider.
     pub key: Key,
-    /// The time limit of one answer.
     pub timeout: Duration,
-    /// Retries of a question after a temporary error.
     pub retries: u32,
     /// The most tokens of an answer. Without one the provider decides.
     pub max_tokens: Option<u32>,
     /// The temperature. Without one the provider decides.
     pub temperature: Option<f64>,
-    /// The price of tokens, if it is known.
     pub price: Option<Price>,
     /// Asks the provider to keep plans to their schema.
     pub structured: bool,
     /// Offers tools through the interface of the provider. Otherwise they are described in words.
     pub native_tools: bool,
-    /// The model that is asked when this one fails.
     pub fallback: Option<Box<Settings>>,
 }
 
-/// The key for a provider.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Key {
-    /// The provider needs no key.
     None,
     /// The name of an environment variable, and its value. A question fails if the variable has no value.
     Variable(String, Option<String>),

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_about_is_asked_about_under_any_name() {
+    fn an_approval_is_carried_over_under_any_tool_name() {
         let earlier =
             || json!({ "id": "pay", "name": "blog.createAuthor", "requiresApproval": true });
         for written in [
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_keeps_what_is_not_said_of_it() {
+    fn a_replanned_step_keeps_the_settings_it_does_not_name() {
         let undo = json!({ "name": "createBlog", "parameters": {} });
         let earlier = || {
             json!({

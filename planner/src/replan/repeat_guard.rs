@@ -30,7 +30,6 @@ pub const MAX_EXECUTIONS: usize = 1_000;
 pub const MAX_COMPARED_BYTES: usize = 32 << 20;
 /// The fixed part of a compared call's size.
 pub const CALL_BYTES: usize = 64;
-/// The tool whose output is its parameters.
 const ECHO: &str = "flow.echo";
 
 /// Steps by the parameters of their calls. Only looked up, never iterated.
@@ -45,15 +44,12 @@ pub struct RepeatGuard<'a> {
     calls: BTreeMap<ToolName, Calls>,
     /// The steps that called a tool for items of a list.
     lists: BTreeMap<ToolName, Vec<StepId>>,
-    /// Child executions that were not added yet.
     children: Vec<ExecutionId>,
     /// Some executions were not read, so their calls are unknown.
     is_truncated: bool,
 }
 
-/// An effect that a step would repeat.
 enum Repeat<'a> {
-    /// The effect of this step.
     Step(&'a StepId),
     /// The effect of this step for some items of its list, perhaps.
     SomeItems(&'a StepId),
@@ -63,9 +59,7 @@ enum Repeat<'a> {
     Unread,
 }
 
-/// A new plan and the steps that it does not run again.
 struct NewPlan<'a> {
-    /// The execution of the plan as it would start.
     begun: &'a Execution,
     reusable: &'a [bool],
     /// Bytes of calls that may still be compared.
@@ -73,7 +67,6 @@ struct NewPlan<'a> {
 }
 
 impl<'a> RepeatGuard<'a> {
-    /// Collects the effects of a finished execution.
     pub fn new(ended: &'a Execution) -> Self {
         let (calls, lists, children) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         let mut guard = Self { ended, calls, lists, children, is_truncated: false };
@@ -92,7 +85,6 @@ impl<'a> RepeatGuard<'a> {
         });
     }
 
-    /// Adds the effects of a child execution.
     pub fn add_child(&mut self, child: &Execution) {
         let steps = child.plan().steps().iter().zip(child.steps());
         steps.for_each(|(planned, step)| self.add_step(planned, step));
@@ -103,12 +95,10 @@ impl<'a> RepeatGuard<'a> {
         self.children.pop()
     }
 
-    /// Returns whether some executions were not read.
     pub fn is_truncated(&self) -> bool {
         self.is_truncated
     }
 
-    /// Sets whether some executions were not read.
     pub fn set_truncated(&mut self, is_truncated: bool) {
         self.is_truncated = is_truncated;
     }
@@ -177,7 +167,6 @@ impl<'a> RepeatGuard<'a> {
         same.or_else(|| self.find_call(new, step)).or_else(unread)
     }
 
-    /// Returns the step that made the same call.
     fn find_call(&self, new: &NewPlan<'_>, step: &ToolExecution) -> Option<Repeat<'_>> {
         let calls = self.calls.get(&step.tool)?;
         let begun = new.begun;
@@ -215,11 +204,9 @@ impl<'a> RepeatGuard<'a> {
 
 /// The parameters of a call before its plan runs.
 enum Rendered {
-    /// All of them, with normalized numbers.
     Known(Value),
     /// A template refers to an output that does not exist yet.
     Unknown,
-    /// They exceed the budget.
     TooLarge,
 }
 
@@ -247,7 +234,7 @@ impl NewPlan<'_> {
 
 /// Returns the execution of a new plan as it would start.
 fn create_execution(ended: &Execution, plan: &Arc<Plan>) -> Option<Execution> {
-    let event = Event::Created(create_replan(ended, plan).ok()?);
+    let event = Event::Created(Box::new(create_replan(ended, plan).ok()?));
     let created = RecordedEvent { seq: Seq::START.next(), at: ended.created_at(), event };
     Execution::create(ended.id(), Arc::clone(plan), &created).ok()
 }
@@ -332,31 +319,34 @@ fn repeat_diagnostic(draft: &Draft, id: &str, repeat: &Repeat<'_>) -> Diagnostic
     let path = draft.tools.iter().position(is_step).map(|at| format!("tools[{at}]"));
     let (message, help) = match repeat {
         Repeat::Step(was) if was.as_str() == id => (
-            format!("`{id}` was done, or may have been, and would be done a second time"),
-            "keep it, and what it depends on, as it is in the plan, if it succeeded; otherwise \
+            format!("`{id}` has taken effect, or may have, and would run a second time"),
+            "if it succeeded, keep it and its dependencies as they are in the plan; otherwise \
              leave it out. A step that does something else needs another `id`",
         ),
         Repeat::Step(was) => (
-            format!("`{id}` would do what `{was}` did, or may have done, a second time"),
-            "keep that step as it is in the plan, if it succeeded, and leave this one out",
+            format!("`{id}` would repeat the call of `{was}`, which has taken effect or may have"),
+            "leave this step out; if the earlier step succeeded, keep it as it is in the plan",
         ),
         Repeat::SomeItems(was) => (
-            format!("`{id}` may do again what `{was}` did for some items: its list is not known"),
-            "write what is left to be done where it can be seen: let a `flow.echo` step return the \
-             list, with nothing in it to be filled in, or write a step for each item",
+            format!(
+                "`{id}` may repeat calls that `{was}` made for some items, because its list is \
+                 not known"
+            ),
+            "write a list that Faber can compare: let a `flow.echo` step return the remaining \
+             items, without templates, or write a step for each item",
         ),
         Repeat::TooLarge => (
-            format!("`{id}` may do again what was done: what it would call is too much to compare"),
-            "write smaller parameters: what is large goes into a file whose name is given, and a \
-             list has only what is left to be done",
+            format!("`{id}` may repeat an earlier call: its calls are too large to compare"),
+            "write smaller parameters: put large data into a file and pass its name, and list \
+             only the remaining items",
         ),
         Repeat::Unread => (
             format!(
-                "`{id}` may do again what was done: there were more than {MAX_EXECUTIONS} executions before, \
-                 and the others were not looked at"
+                "`{id}` may repeat an earlier call: the request has more than {MAX_EXECUTIONS} \
+                 earlier executions, and Faber compares no more than that"
             ),
-            "keep steps as they are in the plan, and leave out what does something new: a person \
-             who knows what was done can run that as a plan of its own",
+            "keep the steps of the plan as they are, and leave out new steps: a person who knows \
+             the earlier calls can run these as a separate plan",
         ),
     };
     Diagnostic::error("plan.done_twice", path.unwrap_or_default(), message).with_help(help)

@@ -8,24 +8,18 @@ const BLOCK: usize = 32;
 /// The most pairs that are reported. A threshold near 0 would return all pairs.
 pub const COLLISIONS: usize = 100_000;
 
-/// Two tools with similar examples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Collision {
-    /// The place of the earlier tool.
     pub a: usize,
-    /// The place of the later one.
     pub b: usize,
-    /// The similarity of their centroids.
     pub similarity: f64,
 }
 
-/// The comparison of two centroids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Similarity {
     /// The product of the two means. Scattered examples collide less.
     #[default]
     Dot,
-    /// Their cosine.
     Cosine,
 }
 

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 /// The first tools that count for recall.
 const RECALL: usize = 5;
 
-/// Sums over queries, and their means.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
     queries: u32,
@@ -30,12 +29,10 @@ impl Figures {
         self.reciprocal += place.map_or(0.0, |place| ratio(1, place + 1));
     }
 
-    /// Returns the number of queries.
     pub fn queries(&self) -> u32 {
         self.queries
     }
 
-    /// Returns the share of queries whose first tool was right.
     pub fn hit_at_1(&self) -> f64 {
         self.mean_of(self.hits)
     }

@@ -17,16 +17,14 @@ use super::{
 };
 use crate::embed::EmbedError;
 
-/// The weight of words. Cosines have weight 1.
-const WORDS: f32 = 0.18;
-/// The weight of the name.
-const NAME: f32 = 0.05;
+/// Cosines have weight 1.
+const WORDS_WEIGHT: f32 = 0.18;
+const NAME_WEIGHT: f32 = 0.05;
 /// The weight of learned outcomes, which are between -1 and 1.
-const LEARNED: f64 = 0.05;
+const LEARNED_WEIGHT: f64 = 0.05;
 /// The weight of the best part. The whole query has the rest.
-const PART: f64 = 0.5;
+const PART_WEIGHT: f64 = 0.5;
 
-/// The vectors of texts and of tools.
 struct Meaning {
     tools: Arc<Rows>,
     /// One for each text.
@@ -110,16 +108,14 @@ fn lexical_scores(words: &Lexical, text: &str, allowed: &[bool]) -> Vec<f32> {
     let (mut said, names) = words.scores_and_names(text);
     let most =
         said.iter().zip(allowed).filter(|score| *score.1).map(|score| *score.0).fold(0.0, f32::max);
-    let share = if most > 0.0 { WORDS / most } else { 0.0 };
+    let share = if most > 0.0 { WORDS_WEIGHT / most } else { 0.0 };
     for (said, name) in said.iter_mut().zip(names) {
-        *said = share * *said + NAME * name;
+        *said = share * *said + NAME_WEIGHT * name;
     }
     said
 }
 
-/// The inputs of a tool's score.
 struct Field<'a> {
-    /// The lexical scores, for the query and for each of its parts.
     said: &'a [Vec<f32>],
     meaning: Option<&'a Meaning>,
     learned: &'a BTreeMap<usize, f64>,
@@ -139,7 +135,7 @@ impl Field<'_> {
             |tool: usize| combine_points(quick.iter().map(|points| f64::from(points[tool])));
         let mut scores: Vec<f64> = (0..allowed.len()).map(score).collect();
         for (tool, verdict) in self.learned {
-            scores[*tool] += LEARNED * verdict;
+            scores[*tool] += LEARNED_WEIGHT * verdict;
         }
         let slack = self.meaning.map_or(0.0, |meaning| meaning.tools.slack());
         let places = best::candidate_places(&scores, most, slack, |tool| allowed[tool]);
@@ -157,7 +153,8 @@ impl Field<'_> {
                 .map_or(0.0, |meaning| meaning.tools.cosine(tool, &meaning.texts[text]));
             f64::from(points[tool]) + cosine
         });
-        combine_points(points) + LEARNED * self.learned.get(&tool).copied().unwrap_or_default()
+        combine_points(points)
+            + LEARNED_WEIGHT * self.learned.get(&tool).copied().unwrap_or_default()
     }
 }
 
@@ -165,5 +162,5 @@ impl Field<'_> {
 fn combine_points(mut points: impl Iterator<Item = f64>) -> f64 {
     let whole = points.next().unwrap_or_default();
     let Some(part) = points.reduce(f64::max) else { return whole };
-    (1.0 - PART) * whole + PART * part
+    (1.0 - PART_WEIGHT) * whole + PART_WEIGHT * part
 }

@@ -38,7 +38,6 @@ pub struct Centroid {
     pub mean: Vec<f32>,
     /// The place of the least similar example.
     pub least: usize,
-    /// Its cosine to the mean.
     pub least_similar: f64,
 }
 
@@ -57,14 +56,12 @@ impl Centroid {
     }
 }
 
-/// A part of the index, and its tools.
 #[derive(Debug)]
 struct Part<T> {
     tools: Tools,
     known: Arc<T>,
 }
 
-/// The centroids of all tools with examples.
 #[derive(Clone, Debug, Default)]
 pub struct Centroids {
     pub(super) rows: Rows,
@@ -104,7 +101,6 @@ impl Index {
         text_rows(&mut self.descriptions, tools, embedder, text).await
     }
 
-    /// Returns the vectors of names and descriptions.
     pub(super) async fn meanings(
         &mut self,
         tools: &Tools,
@@ -267,7 +263,6 @@ fn tool_key(tool: &ToolDefinition) -> Key<'_> {
     (&tool.set, &tool.name)
 }
 
-/// Returns whether two definitions are indexed alike.
 fn is_same(a: &Arc<ToolDefinition>, b: &Arc<ToolDefinition>) -> bool {
     Arc::ptr_eq(a, b)
         || (a.description == b.description
@@ -275,7 +270,6 @@ fn is_same(a: &Arc<ToolDefinition>, b: &Arc<ToolDefinition>) -> bool {
             && a.input_schema == b.input_schema)
 }
 
-/// Returns the examples that are not blank.
 pub(super) fn examples(tool: &ToolDefinition) -> impl Iterator<Item = &str> {
     tool.examples.iter().map(String::as_str).filter(|example| !example.trim().is_empty())
 }

@@ -16,23 +16,18 @@ const SATURATION: f32 = 1.2;
 const LENGTH: f32 = 0.75;
 /// Names are short and precise.
 const NAME: f32 = 2.0;
-/// The weight of the description.
 const DESCRIPTION: f32 = 1.0;
 /// The weight of parameters. Queries rarely name them.
 const PARAMETER: f32 = 0.5;
 /// Examples resemble queries.
 const EXAMPLE: f32 = 0.5;
-/// The most parameter names of a tool.
-const PARAMETERS: usize = 256;
-/// The most examples of a tool.
-const EXAMPLES: usize = 256;
+const MAX_PARAMETERS: usize = 256;
+const MAX_EXAMPLES: usize = 256;
 
-/// The words of a tool, with their weighted frequencies.
 #[derive(Debug, Default)]
 pub(super) struct Document {
     words: BTreeMap<String, f32>,
     length: f32,
-    /// The distinct words of its name.
     name: Vec<String>,
 }
 
@@ -42,10 +37,8 @@ pub(super) struct Lexical {
     words: BTreeMap<String, Word>,
 }
 
-/// The entry of a word.
 #[derive(Debug, Default)]
 struct Word {
-    /// The weight of the word.
     weight: f32,
     /// The tools with the word, and its weight for each.
     postings: Vec<Posting>,
@@ -58,7 +51,6 @@ struct Word {
 type Posting = (u32, f32);
 
 impl Lexical {
-    /// Reads tools. Reuses the entries of `known`, by place.
     pub(super) fn new(
         tools: &[Arc<ToolDefinition>],
         known: impl Fn(usize) -> Option<Arc<Document>>,
@@ -112,7 +104,6 @@ impl Lexical {
         Arc::clone(&self.documents[at])
     }
 
-    /// Returns the score of each tool for a query.
     pub(super) fn scores(&self, query: &str) -> Vec<f32> {
         self.score_words(&query_words(query))
     }
@@ -168,7 +159,7 @@ impl Document {
         for name in parameter_names(&tool.input_schema) {
             document.add(words::of(name), PARAMETER);
         }
-        for example in tool.examples.iter().take(EXAMPLES) {
+        for example in tool.examples.iter().take(MAX_EXAMPLES) {
             document.add(words::of(example), EXAMPLE);
         }
         document
@@ -191,7 +182,7 @@ pub(super) fn description(tool: &ToolDefinition) -> &str {
 
 fn parameter_names(schema: &Value) -> impl Iterator<Item = &str> {
     let properties = schema.get("properties").and_then(Value::as_object);
-    properties.into_iter().flatten().map(|(name, _)| name.as_str()).take(PARAMETERS)
+    properties.into_iter().flatten().map(|(name, _)| name.as_str()).take(MAX_PARAMETERS)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "there are fewer tools than an `f32` can count")]

@@ -17,12 +17,9 @@ use crate::toolkit::learned::{AGES, ages, drop_least};
 pub const NEAR: f64 = 0.75;
 /// The weight of the prior expectation, which is 0.
 const PRIOR: f64 = 2.0;
-/// The most kinds.
 pub(super) const KINDS: usize = 256;
-/// The most tools that a kind remembers.
-const TOOLS: usize = 32;
-/// The longest query of a kind.
-const BYTES: usize = 1_000;
+const MAX_TOOLS: usize = 32;
+const MAX_QUERY_BYTES: usize = 1_000;
 
 /// The learned outcomes of queries.
 ///
@@ -34,11 +31,9 @@ pub struct Outcomes {
     kinds: Vec<Kind>,
 }
 
-/// A kind of queries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kind {
-    /// The first query.
     query: String,
     /// The time of the last change. None in entries of earlier versions.
     #[serde(default)]
@@ -46,7 +41,6 @@ struct Kind {
     tools: BTreeMap<ToolName, Outcome>,
 }
 
-/// The weights of a tool's successes and failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Outcome {
@@ -55,12 +49,10 @@ struct Outcome {
 }
 
 impl Outcomes {
-    /// Returns whether nothing was learned yet.
     pub fn is_empty(&self) -> bool {
         self.kinds.is_empty()
     }
 
-    /// Returns the first query of each kind.
     pub fn queries(&self) -> impl ExactSizeIterator<Item = &str> {
         self.kinds.iter().map(|kind| kind.query.as_str())
     }
@@ -86,7 +78,7 @@ impl Outcomes {
             let counted = if *did_well { &mut outcome.well } else { &mut outcome.failed };
             *counted += weight;
         }
-        drop_least(known, TOOLS, Outcome::weight);
+        drop_least(known, MAX_TOOLS, Outcome::weight);
     }
 
     /// Removes kinds without queries since a time, and returns their number.
@@ -98,7 +90,7 @@ impl Outcomes {
 
     /// Starts a kind. It replaces the kind with the least weight if there are too many.
     fn begin_kind(&mut self, query: &str) -> usize {
-        let query = query[..query.floor_char_boundary(BYTES)].to_owned();
+        let query = query[..query.floor_char_boundary(MAX_QUERY_BYTES)].to_owned();
         let kind = Kind { query, at: None, tools: BTreeMap::new() };
         if self.kinds.len() < KINDS {
             self.kinds.push(kind);
@@ -110,7 +102,6 @@ impl Outcomes {
         least
     }
 
-    /// Returns the weight of a new outcome.
     fn weight(&mut self, at: Timestamp) -> f64 {
         let since = *self.since.get_or_insert(at);
         let ages = ages(since, at);
@@ -177,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_well_is_told_from_what_failed() {
+    fn successes_and_failures_change_the_learned_score() {
         let (mut outcomes, at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
         for _ in 0..6 {
             let kind = (!outcomes.is_empty()).then_some(0);
@@ -195,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_for_any_more_is_forgotten() {
+    fn unused_kinds_of_queries_are_removed() {
         let (mut outcomes, at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
         let tools = [(tool("s.t"), true)];
         let later = at + TimeDelta::days(1);
@@ -213,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_counts_less() {
+    fn older_outcomes_count_less() {
         let (mut outcomes, mut at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
         outcomes.learn(None, "q", &[(tool("s.t"), true), (tool("s.t"), true)], at);
         assert!((verdict(&outcomes, 0, "s.t", at) - 0.5).abs() < 1e-12);
@@ -230,17 +221,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn learned_outcomes_are_limited() {
         let (mut outcomes, at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
         let often = [(tool("s.often"), true), (tool("s.often"), true)];
         outcomes.learn(None, "often", &often, at);
         for n in 0..KINDS + 20 {
-            outcomes.learn(None, &format!("{n} {}", "é".repeat(BYTES)), &often[..1], at);
+            outcomes.learn(None, &format!("{n} {}", "é".repeat(MAX_QUERY_BYTES)), &often[..1], at);
         }
         assert_eq!(outcomes.queries().len(), KINDS);
         assert_eq!(outcomes.queries().next(), Some("often"), "the least goes");
-        assert!(outcomes.queries().all(|it| it.len() <= BYTES));
-        for n in 0..2 * TOOLS {
+        assert!(outcomes.queries().all(|it| it.len() <= MAX_QUERY_BYTES));
+        for n in 0..2 * MAX_TOOLS {
             outcomes.learn(
                 Some(0),
                 "often",
@@ -248,12 +239,12 @@ mod tests {
                 at + TimeDelta::zero(),
             );
         }
-        assert_eq!(outcomes.verdicts(0, at).count(), TOOLS);
+        assert_eq!(outcomes.verdicts(0, at).count(), MAX_TOOLS);
         assert!(verdict(&outcomes, 0, "s.often", at) > 0.0);
     }
 
     #[test]
-    fn a_query_is_of_the_nearest_kind() {
+    fn a_query_belongs_to_the_nearest_kind() {
         for (cosines, expected) in [
             (&[0.2, 0.8, 0.9, 0.9][..], Some(2)),
             (&[0.75], Some(0)),

@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
-/// The most parts of a query that are scored.
-pub(super) const PARTS: usize = 16;
-/// The fewest words of a part.
-const WORDS: usize = 2;
+pub(super) const MAX_PARTS: usize = 16;
+const MIN_WORDS: usize = 2;
 
 /// Words that begin a clause with a request of its own.
 const BEGINNINGS: &str = "\
@@ -60,11 +58,11 @@ pub(super) fn parts(query: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     for sentence in split_sentences(query) {
         split_clauses(sentence, &mut parts);
-        if parts.len() >= PARTS {
+        if parts.len() >= MAX_PARTS {
             break;
         }
     }
-    parts.truncate(PARTS);
+    parts.truncate(MAX_PARTS);
     if parts.len() < 2 {
         parts.clear();
     }
@@ -131,7 +129,7 @@ fn keep_part<'a>(words: &[Word<'_>], sentence: &'a str, parts: &mut Vec<&'a str>
     let words = &words[said..];
     let count = words.iter().filter(|word| !word.lower.is_empty()).count();
     if let [first, .., last] = words
-        && count >= WORDS
+        && count >= MIN_WORDS
     {
         let part = &sentence[first.start..last.start + last.text.len()];
         parts.push(part.trim_matches(|c: char| c.is_whitespace() || ".,;:!?\"“”".contains(c)));
@@ -159,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_asks_for_something_is_a_part() {
+    fn each_request_in_a_query_is_a_part() {
         for (query, expected) in [
             ("What time is it?", &[][..]),
             ("", &[]),
@@ -184,8 +182,8 @@ mod tests {
     }
 
     #[test]
-    fn there_are_not_too_many() {
-        let query = "list all pets. ".repeat(PARTS * 2);
-        assert_eq!(parts(&query).len(), PARTS);
+    fn the_number_of_parts_is_limited() {
+        let query = "list all pets. ".repeat(MAX_PARTS * 2);
+        assert_eq!(parts(&query).len(), MAX_PARTS);
     }
 }

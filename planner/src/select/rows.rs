@@ -39,7 +39,6 @@ impl Rows {
         rows
     }
 
-    /// Returns the length of the vectors.
     pub(super) fn dimensions(&self) -> Option<usize> {
         (!self.owners.is_empty()).then_some(self.dimensions)
     }

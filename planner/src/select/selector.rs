@@ -68,7 +68,6 @@ impl Kinds {
     }
 }
 
-/// The last error that was logged.
 #[derive(Debug, Default)]
 pub struct Told(Plain<Option<EmbedError>>);
 
@@ -92,14 +91,10 @@ pub(super) struct Pair {
     pub(super) queries: Arc<dyn Embedder>,
 }
 
-/// A question to a selector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ask<'a> {
-    /// The query.
     pub query: &'a str,
-    /// The method of selection.
     pub by: Criterion,
-    /// The most tools to return.
     pub limit: usize,
     /// The margin of a hit: see [`MARGIN`].
     pub margin: f64,
@@ -107,19 +102,15 @@ pub struct Ask<'a> {
     pub taught: Option<(&'a Outcomes, Timestamp)>,
 }
 
-/// The selected tools.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
-    /// The tools, best first.
     pub matches: Vec<Match>,
     /// The reason why a hybrid selection used words only.
     pub without_meaning: Option<EmbedError>,
 }
 
-/// A selected tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Match {
-    /// The tool's place in the list of tools.
     pub at: usize,
     /// The score: a cosine, or points of which only the order is comparable.
     pub score: f64,
@@ -127,26 +118,21 @@ pub struct Match {
     pub is_hit: bool,
     /// The cosine of the least similar example to the centroid. Set by selection by centroids.
     pub least_similar: Option<f64>,
-    /// The example.
     pub least_similar_example: Option<String>,
     /// The learned score for similar queries, from -1 to 1. None if it was not used.
     pub learned: Option<f64>,
 }
 
-/// The reason why no tools were selected.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SelectError {
-    /// No embedder is configured.
     #[error(
         "choosing tools {0} needs an embedding model, and none is configured: set `embedding` to \
          `{{ model: DIR }}`, `{{ base_url: URL, model: NAME }}` or `{{ builtin: true }}`, or choose by \
          LEXICAL or HYBRID"
     )]
     NoEmbedder(&'static str),
-    /// The embedder failed.
     #[error(transparent)]
     Embed(#[from] EmbedError),
-    /// There are too many collisions.
     #[error(transparent)]
     TooManyPairs(#[from] TooManyPairs),
 }
@@ -174,8 +160,7 @@ impl Selector {
         self.embedders.as_ref()
     }
 
-    /// Selects from `tools` those that a query needs. `may` filters them. The limit applies before
-    /// hits are judged.
+    /// Selects tools for a query. `may` filters them. The limit applies before hits are judged.
     pub async fn select(
         &self,
         tools: &Tools,
@@ -236,7 +221,6 @@ impl Selector {
         best.into_iter().map(Match::plain).collect()
     }
 
-    /// Returns the centroids of tools.
     pub async fn centroids(&self, tools: &Tools) -> Result<Arc<Centroids>, SelectError> {
         let Pair { texts, .. } = self.required_embedders("that collide")?;
         Ok(self.index().await.centroids(tools, &**texts).await?)
@@ -269,7 +253,6 @@ impl Selector {
         Ok(outcomes::kind(cosines).map(|row| rows.owner(row)))
     }
 
-    /// Locks the index.
     pub(super) async fn index(&self) -> MutexGuard<'_, Index> {
         self.index.lock().await
     }
@@ -286,7 +269,6 @@ impl Match {
     }
 }
 
-/// Judges whether a near tool is a hit.
 fn judge_match(
     tools: &Tools,
     centroids: &Centroids,

@@ -1,4 +1,4 @@
-//! Tables and properties of selection, over an embedder that makes vectors of words.
+//! Tables and properties of selection, with an embedder of known vectors.
 
 mod centroids;
 mod growing;
@@ -25,7 +25,7 @@ use shared::{
 use super::{Ask, Criterion, Match, Outcomes, SelectError, Selector, Tools};
 use crate::embed::{EmbedError, Embedder};
 
-/// An embedder that knows some texts, and counts what it is asked.
+/// An embedder that knows some texts and records its calls.
 #[derive(Debug, Default)]
 struct Known {
     vectors: BTreeMap<&'static str, Vec<f32>>,
@@ -38,7 +38,7 @@ impl Known {
         Arc::new(Self { vectors: vectors.into_iter().collect(), ..Self::default() })
     }
 
-    /// Returns what was asked since the last time.
+    /// Returns the texts that were embedded since the last call.
     fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -97,7 +97,7 @@ fn list(tools: impl IntoIterator<Item = Arc<ToolDefinition>>) -> Tools {
     tools.into_iter().collect()
 }
 
-/// Asks for five tools with the margin of the configuration's default.
+/// Returns a question for five tools with the default margin.
 fn ask(query: &str, by: Criterion) -> Ask<'_> {
     Ask { query, by, limit: 5, margin: 0.01, taught: None }
 }

@@ -29,7 +29,6 @@ impl Compared {
         self.numbers.len()
     }
 
-    /// Returns the cosine to a vector with a known norm.
     pub(super) fn cosine(&self, other: &[f32], norm: f64) -> f64 {
         let norms = self.norm * norm;
         if norms > 0.0 { dot_product(&self.numbers, other) / norms } else { 0.0 }
@@ -43,7 +42,6 @@ impl Compared {
     }
 }
 
-/// Returns the dot product in full precision.
 pub(super) fn dot_product(a: &[f32], b: &[f32]) -> f64 {
     let mut sums = [0.0_f64; LANES];
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
@@ -60,7 +58,6 @@ pub(super) fn vector_norm(a: &[f32]) -> f64 {
     dot_product(a, a).sqrt()
 }
 
-/// Returns the cosine, or 0 for a zero vector.
 pub fn cosine(a: &[f32], b: &[f32]) -> f64 {
     let norms = vector_norm(a) * vector_norm(b);
     if norms > 0.0 { dot_product(a, b) / norms } else { 0.0 }

@@ -9,7 +9,6 @@ const BYTES: usize = 64 << 10;
 /// The longest word. Longer ones are data.
 const LENGTH: usize = 64;
 
-/// Stop words.
 const IDLE: &str = "\
     a about all also an and any are as at be been being but by can could did do does for from had has \
     have he help her here his how i if in into is it its let like may me might must my need no not of \
@@ -19,7 +18,6 @@ const IDLE: &str = "\
 static IDLE_WORDS: LazyLock<BTreeSet<&str>> = LazyLock::new(|| IDLE.split_whitespace().collect());
 static STEMMER: LazyLock<Stemmer> = LazyLock::new(|| Stemmer::create(Algorithm::English));
 
-/// Returns the stemmed words of a sentence or a name.
 pub(super) fn of(text: &str) -> Vec<String> {
     let words = split_words(&text[..text.floor_char_boundary(BYTES)]);
     let words = words.into_iter().filter(|word| !IDLE_WORDS.contains(word.as_str()));
@@ -68,7 +66,6 @@ enum Kind {
     Lower,
     Upper,
     Digit,
-    /// A word of one character.
     Whole,
     /// Separates words.
     Other,
@@ -93,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_sentences_share_their_words() {
+    fn names_and_sentences_have_the_same_stemmed_words() {
         for (text, expected) in [
             ("createBlogPost", "creat blog post"),
             ("list_pets-by.status", "list pet status"),
@@ -109,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_no_word() {
+    fn long_data_is_not_a_word() {
         assert!(of(&"x".repeat(LENGTH + 1)).is_empty());
         assert_eq!(of(&"word ".repeat(BYTES)).len(), BYTES / 5 + 1);
     }

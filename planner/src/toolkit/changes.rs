@@ -11,7 +11,6 @@ use shared::id::NodeName;
 
 use super::{Node, Toolkit};
 
-/// Changes of a graph.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Changes {
@@ -23,20 +22,16 @@ pub struct Changes {
     edges: BTreeMap<NodeName, BTreeMap<NodeName, f64>>,
 }
 
-/// The change of an action or a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NodeChange {
-    /// The configured one was removed, with its edges.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_removed: bool,
-    /// The new description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     node: Option<Node>,
 }
 
 impl Changes {
-    /// Returns whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty() && self.edges.is_empty()
     }
@@ -101,7 +96,6 @@ impl Changes {
         }
     }
 
-    /// Drops the changes of a vertex and of its edges.
     fn forget_node(&mut self, name: &NodeName) {
         self.nodes.shift_remove(name);
         self.edges.remove(name);

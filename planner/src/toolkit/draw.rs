@@ -12,7 +12,6 @@ use crate::escape;
 
 pub use self::svg::svg;
 
-/// Fill and border colours.
 const ACTION: (&str, &str) = ("#dbeafe", "#1d4ed8");
 const TOOL: (&str, &str) = ("#fef3c7", "#b45309");
 
@@ -41,7 +40,6 @@ pub fn mermaid(toolkit: &Toolkit) -> String {
     text
 }
 
-/// Draws a toolkit as a graph for Graphviz.
 pub fn dot(toolkit: &Toolkit) -> String {
     let mut text = String::from("digraph toolkit {\n    rankdir=TB;\n    node [style=filled];\n");
     let numbers = node_numbers(toolkit);
@@ -69,7 +67,6 @@ pub fn dot(toolkit: &Toolkit) -> String {
     text
 }
 
-/// Numbers the nodes in the order of [`Toolkit::ordered`].
 fn node_numbers(toolkit: &Toolkit) -> BTreeMap<&NodeName, usize> {
     toolkit.ordered().into_iter().enumerate().map(|(at, (name, _))| (name, at)).collect()
 }

@@ -79,7 +79,6 @@ impl Toolkit {
         Ok(warnings)
     }
 
-    /// Sets the score of an edge. Returns whether the edge exists.
     pub fn set_score(
         &mut self,
         from: &NodeName,
@@ -147,7 +146,6 @@ impl Toolkit {
         graph
     }
 
-    /// Adds a vertex, or replaces its description.
     pub(super) fn put(&mut self, name: &NodeName, node: &Node) {
         match self.vertices.get_mut(name) {
             Some(there) => there.node = node.clone(),
@@ -160,7 +158,6 @@ impl Toolkit {
         self.vertices.insert(name, vertex);
     }
 
-    /// Adds an edge between two vertices, or sets its score.
     pub(super) fn connect(&mut self, from: &NodeName, to: &NodeName, score: f64) {
         if !self.vertices.contains_key(to) {
             return;
@@ -175,7 +172,6 @@ impl Toolkit {
         }
     }
 
-    /// Removes one vertex with its edges.
     pub(super) fn take(&mut self, name: &str) {
         let Some(gone) = self.vertices.shift_remove(name) else { return };
         let loops = usize::from(gone.next.contains_key(name));

@@ -21,10 +21,8 @@ pub const HALF_LIFE: TimeDelta = TimeDelta::days(30);
 pub const FLOOR: f64 = 0.05;
 /// The weight of the prior expectation, in calls.
 const PRIOR: f64 = 2.0;
-/// The most tools.
-const TOOLS: usize = 5_000;
-/// The most followers of a tool.
-const FOLLOWERS: usize = 200;
+const MAX_TOOLS: usize = 5_000;
+const MAX_FOLLOWERS: usize = 200;
 /// Half-lives after which all weights are rescaled, before they overflow.
 pub(crate) const AGES: f64 = 30.0;
 
@@ -37,15 +35,12 @@ pub(crate) const AGES: f64 = 30.0;
 pub struct Learned {
     /// The reference time: the time of the first observation.
     since: Option<Timestamp>,
-    /// The tools that were called.
     tools: BTreeMap<ToolName, Seen>,
 }
 
-/// The counts of one tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Seen {
-    /// Calls.
     calls: f64,
     /// Calls that were followed by another one.
     left: f64,
@@ -53,17 +48,13 @@ struct Seen {
     next: BTreeMap<ToolName, f64>,
 }
 
-/// A usual follower.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Follower {
-    /// The tool.
     pub tool: ToolName,
-    /// The likelihood.
     pub score: f64,
 }
 
 impl Learned {
-    /// Returns whether nothing was learned yet.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }
@@ -80,13 +71,12 @@ impl Learned {
             if let Some(seen) = self.tools.get_mut(from) {
                 seen.left += weight;
                 *seen.next.entry(to.clone()).or_default() += weight;
-                drop_least(&mut seen.next, FOLLOWERS, |count| *count);
+                drop_least(&mut seen.next, MAX_FOLLOWERS, |count| *count);
             }
         }
-        drop_least(&mut self.tools, TOOLS, |tool| tool.calls);
+        drop_least(&mut self.tools, MAX_TOOLS, |tool| tool.calls);
     }
 
-    /// Returns the weight of a new observation.
     fn lesson_weight(&mut self, at: Timestamp) -> f64 {
         let since = *self.since.get_or_insert(at);
         let ages = ages(since, at);
@@ -108,7 +98,6 @@ impl Learned {
         self.since.map_or(1.0, |since| (-ages(since, at)).exp2())
     }
 
-    /// Returns whether the tool was ever followed by another.
     pub fn is_followed(&self, tool: &ToolName) -> bool {
         self.tools.get(tool).is_some_and(|seen| !seen.next.is_empty())
     }

@@ -6,10 +6,8 @@ use shared::id::NodeName;
 
 use super::{Node, NodeKind, Toolkit};
 
-/// The extent of a recommendation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reach {
-    /// The least score of an edge.
     pub threshold: f64,
     /// The most `next` edges between a given action and a recommended one.
     pub hops: usize,
@@ -24,9 +22,7 @@ impl Default for Reach {
 /// Recommended tools and actions, each in the order of the graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolsAndActions<'a> {
-    /// The tools.
     pub tools: Vec<(&'a NodeName, &'a Node)>,
-    /// The actions.
     pub actions: Vec<(&'a NodeName, &'a Node)>,
 }
 
@@ -39,7 +35,7 @@ impl Toolkit {
     }
 
     /// Returns the graph near some actions: the actions within reach, their tools, and the edges
-    /// between them, as far as each score reaches the threshold. Scores do not add up along a path.
+    /// between them. Each edge must reach the threshold, because scores do not add up along a path.
     ///
     /// Unknown actions are ignored.
     #[must_use]
@@ -73,7 +69,6 @@ impl Toolkit {
         self.strong_part(&kept, reach.threshold)
     }
 
-    /// Returns the tools and the actions, each in topological order.
     pub fn tools_and_actions(&self) -> ToolsAndActions<'_> {
         let (tools, actions) =
             self.ordered().into_iter().partition(|(_, node)| node.kind == NodeKind::Tool);

@@ -1,4 +1,4 @@
-//! The seed's test graph and its table, and what must hold for every graph.
+//! The test graph of Faber's predecessor with its table, and rules for every graph.
 
 mod learned;
 mod properties;
@@ -17,7 +17,7 @@ fn links(of: &[(&str, f64)]) -> Vec<(NodeName, f64)> {
     of.iter().map(|(it, score)| (name(it), *score)).collect()
 }
 
-/// Returns the graph of the seed's tests: four actions with a tool each.
+/// Returns the predecessor's test graph: four actions with a tool each.
 fn seed() -> Toolkit {
     let mut graph = Toolkit::default();
     for at in 1..=4 {

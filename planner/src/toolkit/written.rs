@@ -17,23 +17,19 @@ use shared::id::NodeName;
 
 use super::{DEFAULT_SCORE, Edge, EdgeKind, Node, NodeKind, Origin, Toolkit, ToolkitError};
 
-/// A toolkit that was read from a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Written {
-    /// The graph.
     pub toolkit: Toolkit,
     /// The parts that were left out, and the reasons.
     pub warnings: Vec<String>,
 }
 
-/// An action of a file.
 struct Action {
     node: Node,
     /// The names of its tools, with the scores of the edges.
     tools: Vec<(String, f64)>,
 }
 
-/// Reads a graph from a whole file.
 pub fn read(file: &Value) -> Result<Written, String> {
     let Some(file) = file.as_object() else {
         return Err("a toolkit is a map with `tools`, `actions` and `toolkit`".to_owned());
@@ -77,7 +73,6 @@ pub fn read(file: &Value) -> Result<Written, String> {
     Ok(Written { toolkit, warnings })
 }
 
-/// Puts vertices in an order. Other vertices come last, in their order.
 fn arrange_nodes(
     toolkit: &mut Toolkit,
     order: &[Value],
@@ -97,7 +92,6 @@ fn arrange_nodes(
     Ok(())
 }
 
-/// Returns the known tools that an action calls.
 fn called_tools<'a>(
     name: &NodeName,
     action: &Action,
@@ -174,7 +168,6 @@ fn list_field<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<&'a [Valu
     }
 }
 
-/// Returns the name and the score of an entry.
 fn named_entry(entry: &Value, place: &str) -> Result<(String, f64), String> {
     let Some(fields) = entry.as_object() else {
         return Err(format!("`{place}` must be a map with a `name`"));
@@ -296,7 +289,6 @@ fn list_chains(toolkit: &Toolkit) -> (Vec<Value>, IndexSet<&NodeName>) {
     (chains, told)
 }
 
-/// Adds an action and its tools to the order.
 fn note_action<'a>(told: &mut IndexSet<&'a NodeName>, action: &'a NodeName, calls: &[Edge<'a>]) {
     if told.insert(action) {
         told.extend(calls.iter().map(|edge| edge.to));

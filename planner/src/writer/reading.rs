@@ -16,8 +16,7 @@ use crate::{
     draft::Draft,
 };
 
-/// Names of the list of steps.
-const STEPS: [&str; 8] =
+const STEP_LIST_NAMES: [&str; 8] =
     ["tools", "steps", "tool_calls", "toolCalls", "calls", "selectedTools", "tasks", "actions"];
 /// Names of a plan inside an answer.
 const PLANS: [&str; 5] = ["plan", "answer", "result", "response", "output"];
@@ -46,13 +45,10 @@ const OTHER_FIELDS: [&str; 7] = [
     "strictTemplates",
 ];
 
-/// An answer of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Written {
     Draft(Box<Draft>),
-    /// The reason why the request cannot be fulfilled.
     Impossible(String),
-    /// An answer without JSON.
     Words(String),
 }
 
@@ -132,7 +128,7 @@ fn is_nested(value: &Value) -> bool {
 }
 
 fn steps_of(fields: &Map<String, Value>) -> Option<&'static str> {
-    STEPS.into_iter().find(|name| fields.get(*name).is_some_and(Value::is_array))
+    STEP_LIST_NAMES.into_iter().find(|name| fields.get(*name).is_some_and(Value::is_array))
 }
 
 fn is_step(value: &Value) -> bool {
@@ -193,7 +189,6 @@ fn is_order(order: &Value) -> bool {
     order.as_array().is_some_and(|ids| ids.iter().all(Value::is_string))
 }
 
-/// Returns the plan inside an answer.
 fn unwrap_plan(mut fields: Map<String, Value>) -> Map<String, Value> {
     for _ in 0..PLANS.len() {
         if steps_of(&fields).is_some() {
@@ -327,7 +322,7 @@ mod tests {
         }
     }
 
-    /// Every reply that means this plan, and says it badly.
+    /// Replies that mean this plan in various wrong forms.
     const REPLIES: [(&str, &str); 14] = [
         ("as it should be", include_str!("replies/plain.txt")),
         ("in a fence, amid prose", include_str!("replies/fenced.txt")),
@@ -346,7 +341,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_plan_is_understood_however_it_is_written() {
+    fn a_plan_is_read_in_every_accepted_shape() {
         for (how, reply) in REPLIES {
             let about = crate::writer::tests::about();
             let plan = compile::compile(&draft(reply), about, &catalog());
@@ -367,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plan_is_said() {
+    fn an_answer_without_a_plan_is_reported() {
         for (text, code) in [
             ("", "plan.invalid_json"),
             ("…", "plan.invalid_json"),
@@ -391,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn it_may_say_that_it_cannot_be_done() {
+    fn an_answer_may_say_that_the_request_is_impossible() {
         for text in [
             r#"{"impossible": "no tool sends mail"}"#,
             r#"{"tools": [], "impossible": " no tool sends mail "}"#,
@@ -405,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_is_no_plan() {
+    fn prose_is_not_read_as_a_plan() {
         for text in ["I cannot do that.", " Das kann ich nicht [siehe oben]. "] {
             let expected = Written::Words(text.trim().to_owned());
             assert_eq!(read(text, &catalog(), &BTreeSet::new()), Ok(expected), "{text}");
@@ -413,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn other_plans_are_executed_only_where_they_were() {
+    fn sub_plans_are_kept_only_if_the_earlier_plan_had_them() {
         let text = r#"{"tools": [{"id": "a", "plan": "nightly"}, {"id": "b", "plan": {"tools": []}},
             {"name": "listAuthors", "plan": "first of all"}]}"#;
         let plans = |known: &[&str]| {
@@ -435,14 +430,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_survive() {
+    fn numbers_of_an_answer_are_kept_exactly() {
         let text = r#"{"tools": [{"name": "listAuthors", "parameters": {"n": 9007199254740993, "x": 0.1}}]}"#;
         let parameters = draft(text).tools.remove(0).parameters.unwrap();
         assert_eq!(parameters.to_string(), r#"{"n":9007199254740993,"x":0.1}"#);
     }
 
     #[test]
-    fn what_was_done_is_noticed() {
+    fn corrections_of_an_answer_become_warnings() {
         let read = draft(
             r#"{"steps": [{"step": 1, "tool": "CREATEAUTHOR", "args": "{'a': 1}", "why": "x"}]}"#,
         );

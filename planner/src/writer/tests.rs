@@ -1,4 +1,4 @@
-//! A model that says this and that, and what becomes of it.
+//! The conversation with a model that answers from a script.
 
 use std::sync::Arc;
 
@@ -17,7 +17,6 @@ use crate::{
     model::scripted::{Scripted, busy, says},
 };
 
-/// Returns what a plan is about.
 pub(super) fn about() -> PlanInfo {
     let (id, request) =
         (PlanId::draw(Timestamp::UNIX_EPOCH), RequestId::draw(Timestamp::UNIX_EPOCH));
@@ -25,7 +24,7 @@ pub(super) fn about() -> PlanInfo {
     PlanInfo { id, request, version: 1, query, planner, created_at: Timestamp::UNIX_EPOCH }
 }
 
-/// Returns a blog, and a tool that is switched off.
+/// A blog, and an inactive tool.
 pub(crate) fn catalog() -> Catalog {
     let tool = |name: &str, set: &str, required: &[&str], is_active: bool| {
         let properties: serde_json::Map<_, _> =
@@ -60,7 +59,7 @@ pub(crate) fn catalog() -> Catalog {
     ])
 }
 
-/// Compiles what it is shown.
+/// Compiles proposed drafts.
 struct Compiling;
 
 #[async_trait]
@@ -91,7 +90,7 @@ fn kinds(notes: &[Note]) -> Vec<&'static str> {
 }
 
 #[tokio::test]
-async fn a_good_plan_needs_one_question() {
+async fn a_valid_plan_needs_one_question() {
     let (proposed, asked) = propose(vec![says(GOOD)], 3).await;
     let proposed = proposed.unwrap().proposal;
     assert_eq!(proposed.draft.tools[0].name.as_deref(), Some("createAuthor"));
@@ -103,7 +102,7 @@ async fn a_good_plan_needs_one_question() {
 }
 
 #[tokio::test]
-async fn all_that_is_wrong_goes_back_to_the_model() {
+async fn all_errors_are_sent_back_to_the_model() {
     let (proposed, asked) = propose(vec![says("What?"), says(UNKNOWN), says(GOOD)], 3).await;
     let notes = proposed.unwrap().proposal.notes;
     let expected =
@@ -119,7 +118,7 @@ async fn all_that_is_wrong_goes_back_to_the_model() {
     assert_eq!(said(2, 4), UNKNOWN);
     let complaint = said(2, 5);
     assert!(complaint.contains("did you mean `createAuthor`?"), "{complaint}");
-    // Nothing is noted twice.
+    // No message is noted twice.
     let prompts: Vec<_> = notes.iter().filter(|it| it.kind == "prompt").collect();
     let counts: Vec<_> =
         prompts.iter().map(|it| it.content["messages"].as_array().unwrap().len()).collect();
@@ -127,7 +126,7 @@ async fn all_that_is_wrong_goes_back_to_the_model() {
 }
 
 #[tokio::test]
-async fn it_gives_up_and_says_what_was_tried() {
+async fn planning_fails_after_the_last_repair_and_lists_the_attempts() {
     let (proposed, asked) = propose(vec![says(UNKNOWN), says(UNKNOWN), says(GOOD)], 1).await;
     assert_eq!(asked.len(), 2);
     let Err(PlanningError::Invalid { diagnostics, notes }) = proposed else { panic!() };
@@ -137,7 +136,7 @@ async fn it_gives_up_and_says_what_was_tried() {
 }
 
 #[tokio::test]
-async fn tools_that_are_switched_off_are_out_of_reach() {
+async fn a_model_cannot_plan_inactive_tools() {
     let reaching = r#"{"tools": [{"name": "secret.hidden", "parameters": {}}]}"#;
     let (proposed, _) = propose(vec![says(reaching)], 0).await;
     let Err(PlanningError::Invalid { diagnostics, .. }) = proposed else { panic!() };
@@ -145,7 +144,7 @@ async fn tools_that_are_switched_off_are_out_of_reach() {
 }
 
 #[tokio::test]
-async fn other_plans_are_out_of_reach() {
+async fn a_model_cannot_plan_sub_plans() {
     let reaching = r#"{"tools": [{"id": "x", "plan": "nightly-wipe"}]}"#;
     let (proposed, _) = propose(vec![says(reaching)], 0).await;
     let Err(PlanningError::Invalid { diagnostics, .. }) = proposed else { panic!() };
@@ -153,7 +152,7 @@ async fn other_plans_are_out_of_reach() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_cut_off_is_to_be_shorter() {
+async fn a_truncated_answer_is_requested_in_a_shorter_form() {
     let cut = says(&GOOD[..40]).map(|it| Reply { stop: Stop::Length, ..it });
     let (proposed, asked) = propose(vec![cut, says(GOOD)], 1).await;
     assert!(proposed.is_ok());
@@ -162,7 +161,7 @@ async fn an_answer_that_was_cut_off_is_to_be_shorter() {
 }
 
 #[tokio::test]
-async fn notes_have_an_end() {
+async fn long_texts_in_notes_are_cut() {
     let long = "ä".repeat(NOTED);
     let (proposed, asked) = propose(vec![says(&long), says(GOOD)], 1).await;
     let text = proposed.unwrap().proposal.notes[1].content["text"].as_str().unwrap().to_owned();
@@ -172,7 +171,7 @@ async fn notes_have_an_end() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_is_said_as_the_model_says_it() {
+async fn an_impossible_request_returns_the_models_reason() {
     let (proposed, _) = propose(vec![says(r#"{"impossible": "nothing sends mail"}"#)], 3).await;
     let Err(PlanningError::NoPlan { message, notes, .. }) = proposed else { panic!() };
     assert_eq!(message, "no plan for `create Al`: nothing sends mail");
@@ -182,7 +181,7 @@ async fn what_cannot_be_done_is_said_as_the_model_says_it() {
 }
 
 #[tokio::test]
-async fn a_model_that_declines_in_words_is_quoted() {
+async fn an_answer_in_words_is_quoted_in_the_error() {
     let words = "I am sorry,\nbut no tool sends mail.";
     for (answers, repairs, questions) in [
         (vec![says(words)], 0, 1),
@@ -204,7 +203,7 @@ async fn a_model_that_declines_in_words_is_quoted() {
 }
 
 #[tokio::test]
-async fn a_plan_is_its_author_s() {
+async fn a_plan_names_the_fallback_model_that_wrote_it() {
     let second = says(GOOD).map(|reply| Reply { model: "second".to_owned(), ..reply });
     let (proposed, _) = propose(vec![says(UNKNOWN), second], 1).await;
     let ProposedPlan { compiled, proposal } = proposed.unwrap();
@@ -221,7 +220,7 @@ async fn a_draft_with_an_unknown_field_goes_back_to_the_model() {
 }
 
 #[tokio::test]
-async fn a_model_that_does_not_answer_is_said_to_be_unavailable() {
+async fn a_model_without_an_answer_is_reported_as_unavailable() {
     let (proposed, _) = propose(vec![says(UNKNOWN), busy(None)], 3).await;
     let Err(PlanningError::Unavailable { message, notes }) = proposed else { panic!() };
     assert!(message.contains("the model `scripted` is not available: busy"), "{message}");
@@ -229,7 +228,7 @@ async fn a_model_that_does_not_answer_is_said_to_be_unavailable() {
 }
 
 #[tokio::test]
-async fn without_tools_nobody_is_asked() {
+async fn no_model_is_asked_without_tools() {
     let model = Arc::new(Scripted::new(vec![says(GOOD)]));
     let planner = ModelPlanner::new(Arc::clone(&model) as _, 3);
     let proposed = planner.plan("x", &Catalog::default(), &Compiling).await;

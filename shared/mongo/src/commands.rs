@@ -1,7 +1,7 @@
-//! Write commands as the server understands them.
+//! Builds and runs raw write commands.
 //!
-//! The driver's own `insert_many` encodes every document twice and keeps every `_id`; the journal
-//! writes thousands of documents a second and needs neither.
+//! The journal writes thousands of documents a second. The driver's `insert_many` would encode
+//! every document twice and return every `_id`, so these functions send raw BSON instead.
 
 use mongodb::{
     Database,
@@ -9,76 +9,85 @@ use mongodb::{
 };
 use shared::{limits, store::StoreError};
 
-use super::connection::{CONFIRMATION, DUPLICATE_KEY, TOO_LARGE, failed};
+use super::connection::{DUPLICATE_KEY, MAJORITY_TIMEOUT, TOO_LARGE, to_store_error};
 
-/// How safe a write is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Safety {
-    /// On the disks of a majority.
+    /// The write is on the disks of a majority before the command returns.
     Durable,
-    /// In the primary's memory: for what can be rebuilt.
+    /// The write is in the primary's memory. Use it for data that can be computed again.
     Cached,
 }
 
-/// Makes a command that inserts documents, each for itself.
-pub(super) fn insert(collection: &str, documents: RawArrayBuf) -> RawDocumentBuf {
+/// Replaces the document that `query` finds.
+pub(super) struct Replacement {
+    pub(super) query: RawDocumentBuf,
+    pub(super) document: RawDocumentBuf,
+}
+
+/// Builds an insert of several documents. A document whose key exists does not stop the others.
+pub(super) fn insert_command(collection: &str, documents: RawArrayBuf) -> RawDocumentBuf {
     let mut command = RawDocumentBuf::new();
     command.append(cstr!("insert"), collection);
-    finish(command, Safety::Durable, |it| it.append(cstr!("documents"), documents))
+    finish_command(command, Safety::Durable, |command| {
+        command.append(cstr!("documents"), documents);
+    })
 }
 
-/// Makes a command that replaces documents, or inserts them: `(query, replacement)` each.
-pub(super) fn replace(
+/// Builds replacements that insert the document if the query finds none.
+pub(super) fn upsert_command(
     collection: &str,
-    documents: impl IntoIterator<Item = (RawDocumentBuf, RawDocumentBuf)>,
+    replacements: impl IntoIterator<Item = Replacement>,
     safety: Safety,
 ) -> RawDocumentBuf {
-    let update = |(query, with)| rawdoc! { "q": query, "u": with, "upsert": true };
-    updates(collection, documents.into_iter().map(update), safety)
+    let update = |Replacement { query, document }| {
+        rawdoc! { "q": query, "u": document, "upsert": true }
+    };
+    raw_update_command(collection, replacements.into_iter().map(update), safety)
 }
 
-/// Makes a command that replaces documents that are there: `(query, replacement)` each.
-pub(super) fn overwrite(
+/// Builds replacements that do nothing if the query finds no document.
+pub(super) fn replace_command(
     collection: &str,
-    documents: impl IntoIterator<Item = (RawDocumentBuf, RawDocumentBuf)>,
+    replacements: impl IntoIterator<Item = Replacement>,
     safety: Safety,
 ) -> RawDocumentBuf {
-    let update = |(query, with)| rawdoc! { "q": query, "u": with };
-    updates(collection, documents.into_iter().map(update), safety)
+    let update = |Replacement { query, document }| rawdoc! { "q": query, "u": document };
+    raw_update_command(collection, replacements.into_iter().map(update), safety)
 }
 
-fn updates(
+fn raw_update_command(
     collection: &str,
     updates: impl Iterator<Item = RawDocumentBuf>,
     safety: Safety,
 ) -> RawDocumentBuf {
     let mut list = RawArrayBuf::new();
-    updates.for_each(|it| list.push(it));
+    updates.for_each(|update| list.push(update));
     let mut command = RawDocumentBuf::new();
     command.append(cstr!("update"), collection);
-    finish(command, safety, |it| it.append(cstr!("updates"), list))
+    finish_command(command, safety, |command| command.append(cstr!("updates"), list))
 }
 
-/// Makes a command that changes documents: `{ q, u }` each, with what else it needs.
-pub(super) fn update(
+/// Builds an update from documents `{ q, u }`, which may also have `upsert` and `multi`.
+pub(super) fn update_command(
     collection: &str,
     updates: &[Document],
     safety: Safety,
 ) -> Result<RawDocumentBuf, StoreError> {
-    many("update", collection, "updates", updates, safety)
+    list_command("update", collection, "updates", updates, safety)
 }
 
-/// Makes a command that removes whatever queries find.
-pub(super) fn remove_where(
+/// Builds a removal of all documents that one of the queries finds.
+pub(super) fn remove_where_command(
     collection: &str,
     queries: impl IntoIterator<Item = Document>,
 ) -> Result<RawDocumentBuf, StoreError> {
-    let deletes = queries.into_iter().map(|it| doc! { "q": it, "limit": 0 });
+    let deletes = queries.into_iter().map(|query| doc! { "q": query, "limit": 0 });
     let deletes: Vec<Document> = deletes.collect();
-    many("delete", collection, "deletes", &deletes, Safety::Durable)
+    list_command("delete", collection, "deletes", &deletes, Safety::Durable)
 }
 
-fn many(
+fn list_command(
     name: &str,
     collection: &str,
     field: &str,
@@ -88,63 +97,68 @@ fn many(
     let command = doc! { name: collection, field: rows, "ordered": false };
     let command = RawDocumentBuf::try_from(&command);
     let mut command = command.map_err(|err| StoreError::Unavailable(err.to_string()))?;
-    command.append(cstr!("writeConcern"), concern(safety));
+    command.append(cstr!("writeConcern"), write_concern(safety));
     Ok(command)
 }
 
-/// Makes a command that removes documents by their `_id`.
-pub(super) fn remove(collection: &str, ids: impl IntoIterator<Item = String>) -> RawDocumentBuf {
+/// Builds a removal of the documents with these values of `_id`.
+pub(super) fn remove_command(
+    collection: &str,
+    ids: impl IntoIterator<Item = String>,
+) -> RawDocumentBuf {
     let mut list = RawArrayBuf::new();
-    ids.into_iter().for_each(|it| list.push(it));
+    ids.into_iter().for_each(|id| list.push(id));
     let mut deletes = RawArrayBuf::new();
     deletes.push(rawdoc! { "q": { "_id": { "$in": list } }, "limit": 0 });
     let mut command = RawDocumentBuf::new();
     command.append(cstr!("delete"), collection);
-    finish(command, Safety::Durable, |it| it.append(cstr!("deletes"), deletes))
+    finish_command(command, Safety::Durable, |command| command.append(cstr!("deletes"), deletes))
 }
 
-fn finish(
+fn finish_command(
     mut command: RawDocumentBuf,
     safety: Safety,
-    payload: impl FnOnce(&mut RawDocumentBuf),
+    append_payload: impl FnOnce(&mut RawDocumentBuf),
 ) -> RawDocumentBuf {
-    payload(&mut command);
+    append_payload(&mut command);
     command.append(cstr!("ordered"), false);
-    command.append(cstr!("writeConcern"), concern(safety));
+    command.append(cstr!("writeConcern"), write_concern(safety));
     command
 }
 
-fn concern(safety: Safety) -> RawDocumentBuf {
+fn write_concern(safety: Safety) -> RawDocumentBuf {
     match safety {
         Safety::Durable => {
-            let wait = i32::try_from(CONFIRMATION.as_millis()).unwrap_or(i32::MAX);
-            rawdoc! { "w": "majority", "j": true, "wtimeout": wait }
+            let timeout = i32::try_from(MAJORITY_TIMEOUT.as_millis()).unwrap_or(i32::MAX);
+            rawdoc! { "w": "majority", "j": true, "wtimeout": timeout }
         }
         Safety::Cached => rawdoc! { "w": 1 },
     }
 }
 
-/// Runs a write command and returns the places of the documents whose keys were there.
-pub(super) async fn run(
+/// Runs a write command. Returns the indexes of documents that were not written because their key
+/// exists.
+pub(super) async fn run_write(
     database: &Database,
     command: RawDocumentBuf,
 ) -> Result<Vec<usize>, StoreError> {
-    let reply = database.run_raw_command(command).await.map_err(|err| failed(&err))?;
-    duplicates(&reply)
+    let reply = database.run_raw_command(command).await.map_err(|err| to_store_error(&err))?;
+    read_duplicates(&reply)
 }
 
-/// Runs a write command and returns how many documents it found.
-pub(super) async fn run_counting(
+/// Runs a write command. Returns the number of documents that its queries found.
+pub(super) async fn run_counted_write(
     database: &Database,
     command: RawDocumentBuf,
 ) -> Result<i32, StoreError> {
-    let reply = database.run_raw_command(command).await.map_err(|err| failed(&err))?;
-    duplicates(&reply)?;
-    let unclear = |err| StoreError::Unavailable(format!("MongoDB does not say what it did: {err}"));
-    reply.get_i32("n").map_err(unclear)
+    let reply = database.run_raw_command(command).await.map_err(|err| to_store_error(&err))?;
+    read_duplicates(&reply)?;
+    let invalid =
+        |err| StoreError::Unavailable(format!("the reply of MongoDB has no count: {err}"));
+    reply.get_i32("n").map_err(invalid)
 }
 
-fn duplicates(reply: &Document) -> Result<Vec<usize>, StoreError> {
+fn read_duplicates(reply: &Document) -> Result<Vec<usize>, StoreError> {
     let unavailable = |why: &str| StoreError::Unavailable(format!("MongoDB did not write: {why}"));
     if let Ok(concern) = reply.get_document("writeConcernError") {
         let why = concern.get_str("errmsg").unwrap_or("the write is not confirmed");
@@ -152,14 +166,14 @@ fn duplicates(reply: &Document) -> Result<Vec<usize>, StoreError> {
     }
     let Ok(errors) = reply.get_array("writeErrors") else { return Ok(Vec::new()) };
     let mut duplicates = Vec::with_capacity(errors.len());
-    for error in errors.iter().filter_map(|it| it.as_document()) {
-        let index = error.get_i32("index").ok().and_then(|it| usize::try_from(it).ok());
+    for error in errors.iter().filter_map(|error| error.as_document()) {
+        let index = error.get_i32("index").ok().and_then(|index| usize::try_from(index).ok());
         match (error.get_i32("code"), index) {
             (Ok(DUPLICATE_KEY), Some(index)) => duplicates.push(index),
             (Ok(TOO_LARGE), _) => {
                 return Err(StoreError::TooLarge { bytes: limits::DOCUMENT_BYTES });
             }
-            _ => return Err(unavailable(error.get_str("errmsg").unwrap_or("it does not say why"))),
+            _ => return Err(unavailable(error.get_str("errmsg").unwrap_or("it gives no reason"))),
         }
     }
     Ok(duplicates)

@@ -1,4 +1,4 @@
-//! The connection, and what MongoDB's errors mean for a person.
+//! Connects to MongoDB, and translates its errors into messages with a next step.
 
 use std::time::Duration;
 
@@ -13,74 +13,73 @@ use mongodb::{
 };
 use shared::{limits, store::StoreError};
 
-/// The database where the URL names none.
-const DATABASE: &str = "faber";
-/// How long a primary is looked for where the URL does not say.
-const SELECTION: Duration = Duration::from_secs(5);
-/// How long a majority may take to confirm a write.
-pub(super) const CONFIRMATION: Duration = Duration::from_secs(10);
+/// Used if the URL names no database.
+const DEFAULT_DATABASE: &str = "faber";
+/// Used if the URL has no `serverSelectionTimeoutMS`.
+const DEFAULT_SELECTION_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time in which a majority must confirm a write.
+pub(super) const MAJORITY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The server's code for a key that is there.
+/// The server's error code for an insert whose key exists.
 pub(super) const DUPLICATE_KEY: i32 = 11_000;
-/// The server's code for a document above 16 MB.
+/// The server's error code for a document above 16 MB.
 pub(super) const TOO_LARGE: i32 = 10_334;
 
 /// Connects to the primary of a replica set.
 pub(super) async fn connect(url: &str) -> Result<Database, StoreError> {
-    let mut options = ClientOptions::parse(url).await.map_err(|err| refused(url, &err))?;
+    let mut options = ClientOptions::parse(url).await.map_err(|err| to_open_error(url, &err))?;
     options.app_name.get_or_insert_with(|| "faber".to_owned());
-    options.server_selection_timeout.get_or_insert(SELECTION);
+    options.server_selection_timeout.get_or_insert(DEFAULT_SELECTION_TIMEOUT);
     options.retry_writes = Some(false);
     options.read_concern = Some(ReadConcern::majority());
-    options.write_concern = Some(majority());
+    options.write_concern = Some(majority_write_concern());
     options.selection_criteria = Some(SelectionCriteria::ReadPreference(ReadPreference::Primary));
-    let client = Client::with_options(options).map_err(|err| refused(url, &err))?;
-    let database = client.default_database().unwrap_or_else(|| client.database(DATABASE));
-    let hello = database.run_command(doc! { "hello": 1 }).await.map_err(|err| failed(&err))?;
-    let is_set =
-        hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|it| it == "isdbgrid");
-    if !is_set {
+    let client = Client::with_options(options).map_err(|err| to_open_error(url, &err))?;
+    let database = client.default_database().unwrap_or_else(|| client.database(DEFAULT_DATABASE));
+    let hello = database.run_command(doc! { "hello": 1 }).await;
+    let hello = hello.map_err(|err| to_store_error(&err))?;
+    let is_sharded = hello.get_str("msg").is_ok_and(|message| message == "isdbgrid");
+    if !is_sharded && !hello.contains_key("setName") {
         return Err(StoreError::Unavailable(
-            "the MongoDB server is no replica set, so it can neither confirm writes by majority \
-             nor tell of changes: start it with `--replSet rs0` and run `rs.initiate()` once"
+            "the MongoDB server is not a replica set, so it can neither confirm writes by \
+             majority nor report changes: start it with `--replSet rs0` and run `rs.initiate()` \
+             once"
                 .to_owned(),
         ));
     }
     Ok(database)
 }
 
-/// Returns the write concern of whatever counts.
-pub(super) fn majority() -> WriteConcern {
+fn majority_write_concern() -> WriteConcern {
     let mut concern = WriteConcern::majority();
     concern.journal = Some(true);
-    concern.w_timeout = Some(CONFIRMATION);
+    concern.w_timeout = Some(MAJORITY_TIMEOUT);
     concern
 }
 
-/// Returns a collection as the primary has it.
-pub(super) fn caches(database: &Database, name: &str) -> Collection<Document> {
+/// Returns a collection whose reads see writes that no majority has confirmed yet.
+pub(super) fn local_collection(database: &Database, name: &str) -> Collection<Document> {
     let options = CollectionOptions::builder().read_concern(ReadConcern::local()).build();
     database.collection_with_options(name, options)
 }
 
-/// Returns a collection that no majority confirms, because it is a cache.
-pub(super) fn unconfirmed(database: &Database, name: &str) -> Collection<Document> {
+/// Returns a collection whose writes wait for the primary only. Use it for data that may be lost.
+pub(super) fn unconfirmed_collection(database: &Database, name: &str) -> Collection<Document> {
     let options = CollectionOptions::builder().read_concern(ReadConcern::local());
     let options = options.write_concern(WriteConcern::nodes(1)).build();
     database.collection_with_options(name, options)
 }
 
-fn refused(url: &str, err: &Error) -> StoreError {
+fn to_open_error(url: &str, err: &Error) -> StoreError {
     match &*err.kind {
         ErrorKind::InvalidArgument { message, .. } => {
-            StoreError::Address { url: without_password(url), why: message.clone() }
+            StoreError::Address { url: hide_password(url), why: message.clone() }
         }
-        _ => failed(err),
+        _ => to_store_error(err),
     }
 }
 
-/// Returns a URL as it may be shown.
-fn without_password(url: &str) -> String {
+fn hide_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     match rest.rsplit_once('@') {
         Some((_, host)) => format!("{scheme}://…@{host}"),
@@ -88,8 +87,7 @@ fn without_password(url: &str) -> String {
     }
 }
 
-/// Says what an error of the driver means, and what to do.
-pub(super) fn failed(err: &Error) -> StoreError {
+pub(super) fn to_store_error(err: &Error) -> StoreError {
     if is_too_large(err) {
         return StoreError::TooLarge { bytes: limits::DOCUMENT_BYTES };
     }
@@ -104,35 +102,35 @@ pub(super) fn failed(err: &Error) -> StoreError {
         ErrorKind::DnsResolve { message, .. } => {
             format!("the address of MongoDB cannot be resolved: check it ({message})")
         }
-        other => format!("MongoDB could not do it: {}", reason(other)),
+        other => format!("the MongoDB operation failed: {}", describe_kind(other)),
     })
 }
 
-/// Returns what the server or the system said. The driver itself writes its types as a debugger
-/// shows them, which goes to the log.
-fn reason(kind: &ErrorKind) -> String {
+/// Returns the message of the server or the system. It is not the `Display` text of the driver,
+/// which prints the driver's types as `Debug` does. That text goes to the log.
+fn describe_kind(kind: &ErrorKind) -> String {
     use mongodb::error::WriteFailure;
-    tracing::debug!(?kind, "MongoDB refused an operation");
+    tracing::debug!(?kind, "MongoDB rejected an operation");
     match kind {
-        ErrorKind::Command(err) => said(&err.code_name, &err.message),
+        ErrorKind::Command(err) => join_code_name(&err.code_name, &err.message),
         ErrorKind::Write(WriteFailure::WriteError(err)) => {
-            said(err.code_name.as_deref().unwrap_or_default(), &err.message)
+            join_code_name(err.code_name.as_deref().unwrap_or_default(), &err.message)
         }
         ErrorKind::Write(WriteFailure::WriteConcernError(err)) => {
-            said(&err.code_name, &err.message)
+            join_code_name(&err.code_name, &err.message)
         }
         ErrorKind::Io(err) => format!("the connection failed ({err})"),
         ErrorKind::ConnectionPoolCleared { .. } => "the connection was lost".to_owned(),
         ErrorKind::InvalidArgument { message, .. } => message.clone(),
-        _ => "`FABER_LOG=mongo=debug` logs what the driver says".to_owned(),
+        _ => "`FABER_LOG=mongo=debug` logs the driver's message".to_owned(),
     }
 }
 
-fn said(name: &str, message: &str) -> String {
+fn join_code_name(name: &str, message: &str) -> String {
     if name.is_empty() { message.to_owned() } else { format!("{message} ({name})") }
 }
 
-/// Returns whether a document was refused for its size, by the server or by the driver.
+/// Returns `true` if the server or the driver rejected a document because of its size.
 fn is_too_large(err: &Error) -> bool {
     use mongodb::error::WriteFailure;
     match &*err.kind {
@@ -143,14 +141,13 @@ fn is_too_large(err: &Error) -> bool {
     }
 }
 
-/// Returns whether the key was there.
-pub(super) fn is_duplicate(err: &Error) -> bool {
+pub(super) fn is_duplicate_key(err: &Error) -> bool {
     use mongodb::error::WriteFailure;
     match &*err.kind {
         ErrorKind::Write(WriteFailure::WriteError(err)) => err.code == DUPLICATE_KEY,
         ErrorKind::Command(err) => err.code == DUPLICATE_KEY,
         ErrorKind::InsertMany(err) => {
-            err.write_errors.iter().flatten().any(|it| it.code == DUPLICATE_KEY)
+            err.write_errors.iter().flatten().any(|error| error.code == DUPLICATE_KEY)
         }
         _ => false,
     }
@@ -161,16 +158,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_driver_says_is_no_text_of_a_debugger() {
+    fn an_error_of_the_driver_has_a_readable_message() {
         let reset = std::io::Error::new(std::io::ErrorKind::ConnectionReset, "reset by peer");
-        let StoreError::Unavailable(why) = failed(&Error::from(reset)) else { panic!("reached") };
-        assert_eq!(why, "MongoDB could not do it: the connection failed (reset by peer)");
+        let err = to_store_error(&Error::from(reset));
+        let StoreError::Unavailable(why) = err else { panic!("{err:?}") };
+        assert_eq!(why, "the MongoDB operation failed: the connection failed (reset by peer)");
     }
 
     #[test]
-    fn passwords_are_not_shown() {
-        let shown = without_password("mongodb://me:se@cret@host:1/x");
+    fn errors_show_the_url_without_user_and_password() {
+        let shown = hide_password("mongodb://me:se@cret@host:1/x");
         assert_eq!(shown, "mongodb://…@host:1/x");
-        assert_eq!(without_password("mongodb://host"), "mongodb://host");
+        assert_eq!(hide_password("mongodb://host"), "mongodb://host");
     }
 }

@@ -1,4 +1,4 @@
-//! The indexes, and the version that says how the collections are to be understood.
+//! Creates the indexes, and brings a database of an older schema version up to date.
 
 use std::time::Duration;
 
@@ -10,61 +10,63 @@ use mongodb::{
 use shared::store::StoreError;
 
 use super::{
-    connection::{failed, is_duplicate},
+    connection::{is_duplicate_key, to_store_error},
     records::{CALL, RECORDS},
 };
 
-/// The version that this program writes, and the newest that it reads.
-const VERSION: i32 = 5;
+/// The schema version that this program writes, and the newest that it reads.
+const SCHEMA_VERSION: i32 = 5;
 
-/// Makes what the database lacks, and refuses what a newer version wrote. Returns `true` if heads
-/// may lack fields that this version writes.
-pub(super) async fn prepare(database: &Database) -> Result<bool, StoreError> {
+/// Creates missing indexes, and rejects a database that a newer version wrote. Returns `true` if
+/// heads may lack fields that this version writes.
+pub(super) async fn prepare_database(database: &Database) -> Result<bool, StoreError> {
     let meta = database.collection::<Document>("meta");
-    let found = meta.find_one(doc! { "_id": "schema" }).await.map_err(|err| failed(&err))?;
+    let found =
+        meta.find_one(doc! { "_id": "schema" }).await.map_err(|err| to_store_error(&err))?;
     let has_old_heads = found.as_ref().is_some_and(|found| found.contains_key("oldWorkers"));
     let found = match found {
         Some(found) => found.get_i32("version").map_err(|err| StoreError::corrupt("meta", err))?,
-        None => match meta.insert_one(doc! { "_id": "schema", "version": VERSION }).await {
-            Ok(_) => VERSION,
-            // Another process was faster; it has our version or we are told next time.
-            Err(err) if is_duplicate(&err) => VERSION,
-            Err(err) => return Err(failed(&err)),
+        None => match meta.insert_one(doc! { "_id": "schema", "version": SCHEMA_VERSION }).await {
+            Ok(_) => SCHEMA_VERSION,
+            // Another process was faster. If it is newer, the next start finds its version.
+            Err(err) if is_duplicate_key(&err) => SCHEMA_VERSION,
+            Err(err) => return Err(to_store_error(&err)),
         },
     };
     match u32::try_from(found) {
-        Ok(found) if found > VERSION.unsigned_abs() => {
-            return Err(StoreError::TooNew { found, known: VERSION.unsigned_abs() });
+        Ok(found) if found > SCHEMA_VERSION.unsigned_abs() => {
+            return Err(StoreError::TooNew { found, known: SCHEMA_VERSION.unsigned_abs() });
         }
         Ok(1..) => (),
         _ => return Err(StoreError::corrupt("meta", format!("schema version {found}"))),
     }
     if found < 2 {
-        // First what makes them readable: another process may have only just begun.
-        second(database).await?;
+        // Before the new version is stored, because then other processes read these fields.
+        upgrade_to_2(database).await?;
     }
-    for (collection, indexes) in indexes() {
+    for (collection, indexes) in index_models() {
         let collection = database.collection::<Document>(collection);
-        collection.create_indexes(indexes).await.map_err(|err| failed(&err))?;
+        collection.create_indexes(indexes).await.map_err(|err| to_store_error(&err))?;
     }
-    if found < VERSION {
-        // Versions 3 and 4 have collections and an index more. Version 5 has a field more in heads,
-        // which `fill_after_upgrade` adds.
-        let mut version = doc! { "$max": { "version": VERSION } };
+    if found < SCHEMA_VERSION {
+        // Versions 3 and 4 added collections and an index. Version 5 added a field to heads, which
+        // `fill_after_upgrade` writes.
+        let mut version = doc! { "$max": { "version": SCHEMA_VERSION } };
         if found < 5 {
             let workers = database.collection::<Document>("workers");
-            let workers = workers.distinct("_id", doc! {}).await.map_err(|err| failed(&err))?;
+            let workers =
+                workers.distinct("_id", doc! {}).await.map_err(|err| to_store_error(&err))?;
             version.insert("$set", doc! { "oldWorkers": workers });
         }
         let schema = meta.update_one(doc! { "_id": "schema" }, version).await;
-        schema.map_err(|err| failed(&err))?;
+        schema.map_err(|err| to_store_error(&err))?;
     }
     Ok(has_old_heads || found < 5)
 }
 
-/// Makes version 2 of version 1. Executions that were over already count as ended now, so that
-/// none is removed too early.
-async fn second(database: &Database) -> Result<(), StoreError> {
+/// Version 2 added `finishedAt`. Finished executions get the current time, so that none is pruned
+/// too early.
+async fn upgrade_to_2(database: &Database) -> Result<(), StoreError> {
     let ended = doc! {
         "state": { "$in": ["COMPLETED", "FAILED", "CANCELLED"] },
         "finishedAt": { "$exists": false },
@@ -72,10 +74,10 @@ async fn second(database: &Database) -> Result<(), StoreError> {
     let now = doc! { "$multiply": [{ "$toLong": "$$NOW" }, 1_000_i64] };
     let heads = database.collection::<Document>("executions");
     let update = vec![doc! { "$set": { "finishedAt": now } }, doc! { "$unset": "wake" }];
-    heads.update_many(ended, update).await.map_err(|err| failed(&err)).map(drop)
+    heads.update_many(ended, update).await.map_err(|err| to_store_error(&err)).map(drop)
 }
 
-fn indexes() -> [(&'static str, Vec<IndexModel>); 9] {
+fn index_models() -> [(&'static str, Vec<IndexModel>); 9] {
     let plain = |keys| IndexModel::builder().keys(keys).build();
     let only_with = |keys, field: &str| {
         let filter = doc! { field: { "$exists": true } };

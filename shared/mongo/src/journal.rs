@@ -1,8 +1,10 @@
-//! Group commit: while one batch is on its way to the majority the next one gathers.
+//! Group commit: collects appends into a batch while earlier batches are sent.
 //!
-//! No batch has two documents of one execution, and no two batches on their way have: a log never
-//! has two appends under way. With two, the first could be refused and the second land in the
-//! middle of somebody else's.
+//! At any time, at most one append of each event log is being written. If there were two, MongoDB
+//! could reject the first and store the second after the events of another worker.
+//!
+//! A batch is written in two steps: first the events, then the heads and the inbox. The next batch
+//! is sent after the first step already.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -11,7 +13,7 @@ use std::{
 
 use mongodb::{
     Database,
-    bson::{RawArrayBuf, RawDocumentBuf, rawdoc},
+    bson::{RawArrayBuf, rawdoc},
 };
 use shared::{
     id::ExecutionId,
@@ -24,87 +26,86 @@ use tokio::{
 };
 
 use super::{
-    commands::{self, Safety},
+    commands::{self, Replacement, Safety},
     rows,
 };
 
-/// Appends that may wait; then callers do.
-const QUEUE: usize = 8_192;
-/// Batches on their way at the same time: one that the server works on, one that travels.
-const FLIGHTS: usize = 2;
-/// A batch of so many bytes is on its way.
-const BATCH_BYTES: usize = 4 << 20;
-/// The most bytes of one batch: the command stays below the 16 MiB of a document.
-const COMMAND_BYTES: usize = limits::DOCUMENT_BYTES;
+/// Appends that may wait. Further callers wait until there is room.
+const QUEUE_LEN: usize = 8_192;
+/// Batches that are sent at the same time: the server works on one while the other travels.
+const MAX_BATCHES: usize = 2;
+/// A batch of this size is sent, even if more appends wait.
+const FULL_BATCH_BYTES: usize = 4 << 20;
+/// Limit for a batch, unless it has one append only. The command stays below the 16 MiB of a
+/// document.
+const MAX_BATCH_BYTES: usize = limits::DOCUMENT_BYTES;
 
-type Answer = Result<(), AppendError>;
+type AppendResult = Result<(), AppendError>;
 
-/// Where appends go.
 #[derive(Debug)]
 pub(super) struct Journal {
     queue: mpsc::Sender<Entry>,
 }
 
-/// An append, and who waits for it.
 #[derive(Debug)]
 struct Entry {
     append: Append,
-    reply: oneshot::Sender<Answer>,
+    reply: oneshot::Sender<AppendResult>,
 }
 
 impl Journal {
-    /// Starts the task that writes; it ends with the journal.
+    /// Starts the task that writes. It ends when the journal is dropped.
     pub(super) fn start(
         tasks: &mut JoinSet<()>,
         database: Database,
         hints: Arc<Hints>,
         by: &str,
     ) -> Self {
-        let (queue, entries) = mpsc::channel(QUEUE);
-        let pen = Pen { database, hints, by: by.to_owned() };
-        tasks.spawn(run(entries, Arc::new(pen)));
+        let (queue, entries) = mpsc::channel(QUEUE_LEN);
+        let writer = BatchWriter { database, hints, by: by.to_owned() };
+        tasks.spawn(run_journal(entries, Arc::new(writer)));
         Self { queue }
     }
 
-    /// Writes an append durably.
-    pub(super) async fn append(&self, append: Append) -> Answer {
-        let (reply, answer) = oneshot::channel();
-        let ended = || StoreError::Unavailable("the store is closed".to_owned());
-        self.queue.send(Entry { append, reply }).await.map_err(|_| ended())?;
-        answer.await.map_err(|_| ended())?
+    /// Returns when the events, the head and the inbox are stored by a majority.
+    pub(super) async fn append(&self, append: Append) -> AppendResult {
+        let (reply, result) = oneshot::channel();
+        let closed = || StoreError::Unavailable("the store is closed".to_owned());
+        self.queue.send(Entry { append, reply }).await.map_err(|_| closed())?;
+        result.await.map_err(|_| closed())?
     }
 }
 
-/// What has become of a batch, or of the heads that follow it.
-struct Landed {
-    /// The logs that have no append under way any more.
-    free: BTreeSet<ExecutionId>,
-    /// Appends that are written, but whose heads are not.
-    rest: Vec<Entry>,
+/// The result of one step of a batch.
+struct StepResult {
+    /// Logs whose appends are finished, so that their next append may be sent.
+    finished: BTreeSet<ExecutionId>,
+    /// Appends whose events are written and whose heads or inbox commands are not.
+    without_heads: Vec<Entry>,
 }
 
-async fn run(mut entries: mpsc::Receiver<Entry>, pen: Arc<Pen>) {
-    let (mut waiting, mut busy) = (VecDeque::new(), BTreeSet::new());
-    let mut flights: JoinSet<Landed> = JoinSet::new();
-    let mut followers: JoinSet<Landed> = JoinSet::new();
+async fn run_journal(mut entries: mpsc::Receiver<Entry>, writer: Arc<BatchWriter>) {
+    let (mut waiting, mut busy_logs) = (VecDeque::new(), BTreeSet::new());
+    let mut event_tasks: JoinSet<StepResult> = JoinSet::new();
+    let mut head_tasks: JoinSet<StepResult> = JoinSet::new();
     loop {
-        let landed = tokio::select! {
-            entry = entries.recv(), if waiting.len() < QUEUE => match entry {
+        let ended_task = tokio::select! {
+            entry = entries.recv(), if waiting.len() < QUEUE_LEN => match entry {
                 Some(entry) => {
                     waiting.push_back(entry);
                     None
                 }
                 None => return,
             },
-            Some(landed) = flights.join_next() => Some(landed),
-            Some(landed) = followers.join_next() => Some(landed),
+            Some(ended) = event_tasks.join_next() => Some(ended),
+            Some(ended) = head_tasks.join_next() => Some(ended),
         };
-        match landed {
-            Some(Ok(Landed { free, rest })) => {
-                busy.retain(|it| !free.contains(it));
-                if !rest.is_empty() {
-                    let pen = Arc::clone(&pen);
-                    followers.spawn(async move { pen.follow(rest).await });
+        match ended_task {
+            Some(Ok(StepResult { finished, without_heads })) => {
+                busy_logs.retain(|log| !finished.contains(log));
+                if !without_heads.is_empty() {
+                    let writer = Arc::clone(&writer);
+                    head_tasks.spawn(async move { writer.write_heads(without_heads).await });
                 }
             }
             Some(Err(err)) => {
@@ -113,98 +114,96 @@ async fn run(mut entries: mpsc::Receiver<Entry>, pen: Arc<Pen>) {
             }
             None => (),
         }
-        while waiting.len() < QUEUE
+        while waiting.len() < QUEUE_LEN
             && let Ok(entry) = entries.try_recv()
         {
             waiting.push_back(entry);
         }
-        while flights.len() < FLIGHTS {
-            let batch = gather(&mut waiting, &mut busy);
+        while event_tasks.len() < MAX_BATCHES {
+            let batch = take_batch(&mut waiting, &mut busy_logs);
             if batch.is_empty() {
                 break;
             }
-            let pen = Arc::clone(&pen);
-            flights.spawn(async move { pen.commit(batch).await });
+            let writer = Arc::clone(&writer);
+            event_tasks.spawn(async move { writer.write_batch(batch).await });
         }
     }
 }
 
-/// Takes what may be written now, oldest first, and says that its logs are busy.
-fn gather(waiting: &mut VecDeque<Entry>, busy: &mut BTreeSet<ExecutionId>) -> Vec<Entry> {
-    let (mut batch, mut left, mut bytes) = (Vec::new(), VecDeque::new(), 0);
+/// Takes appends of logs that are not busy, oldest first, and marks their logs as busy.
+fn take_batch(waiting: &mut VecDeque<Entry>, busy_logs: &mut BTreeSet<ExecutionId>) -> Vec<Entry> {
+    let (mut batch, mut skipped, mut bytes) = (Vec::new(), VecDeque::new(), 0);
     while let Some(entry) = waiting.pop_front() {
-        let len = entry.append.documents.first().map_or(0, |it| it.json.len());
-        if !batch.is_empty() && bytes + len > COMMAND_BYTES {
-            left.push_back(entry);
+        let len = entry.append.documents.first().map_or(0, |document| document.json.len());
+        if !batch.is_empty() && bytes + len > MAX_BATCH_BYTES {
+            skipped.push_back(entry);
             break;
         }
-        if !busy.insert(entry.append.execution) {
-            left.push_back(entry);
+        if !busy_logs.insert(entry.append.execution) {
+            skipped.push_back(entry);
             continue;
         }
         bytes += len;
         batch.push(entry);
-        if batch.len() >= COMMIT_OPERATIONS || bytes >= BATCH_BYTES {
+        if batch.len() >= COMMIT_OPERATIONS || bytes >= FULL_BATCH_BYTES {
             break;
         }
     }
-    left.append(waiting);
-    *waiting = left;
+    skipped.append(waiting);
+    *waiting = skipped;
     batch
 }
 
-/// What a batch is written with.
 #[derive(Debug)]
-struct Pen {
+struct BatchWriter {
     database: Database,
     hints: Arc<Hints>,
     by: String,
 }
 
-impl Pen {
-    /// Writes a batch and answers those that have nothing but events. The others wait for their
-    /// heads, which the next batch need not.
-    async fn commit(&self, batch: Vec<Entry>) -> Landed {
-        let appends: Vec<&Append> = batch.iter().map(|it| &it.append).collect();
-        let mut answers = match self.put_events(&appends).await {
-            Ok(answers) => answers,
+impl BatchWriter {
+    /// Writes the events of a batch. Answers appends that failed or consist of events only.
+    async fn write_batch(&self, batch: Vec<Entry>) -> StepResult {
+        let appends: Vec<&Append> = batch.iter().map(|entry| &entry.append).collect();
+        let mut results = match self.put_events(&appends).await {
+            Ok(results) => results,
             Err(err) => appends.iter().map(|_| Err(err.clone().into())).collect(),
         };
         self.hints.count_commit();
-        for (append, answer) in appends.iter().zip(&mut answers) {
-            if answer.is_ok() {
-                *answer = self.put_more_events(append).await;
+        for (append, result) in appends.iter().zip(&mut results) {
+            if result.is_ok() {
+                *result = self.put_more_events(append).await;
             }
         }
-        let (mut free, mut rest) = (BTreeSet::new(), Vec::new());
-        for (entry, answer) in batch.into_iter().zip(answers) {
+        let (mut finished, mut without_heads) = (BTreeSet::new(), Vec::new());
+        for (entry, result) in batch.into_iter().zip(results) {
             let has_more = entry.append.head.is_some() || !entry.append.heard.is_empty();
-            if answer.is_ok() && has_more {
-                rest.push(entry);
+            if result.is_ok() && has_more {
+                without_heads.push(entry);
             } else {
-                free.insert(entry.append.execution);
-                self.answer(entry, answer);
+                finished.insert(entry.append.execution);
+                self.send_result(entry, result);
             }
         }
-        Landed { free, rest }
+        StepResult { finished, without_heads }
     }
 
-    /// Writes what follows from events that are written, and answers. A head never runs ahead of
-    /// its log, not even when the process dies in between.
-    async fn follow(&self, rest: Vec<Entry>) -> Landed {
-        let appends: Vec<&Append> = rest.iter().map(|it| &it.append).collect();
-        let put = self.put_caches(&appends).await;
-        let free = appends.iter().map(|it| it.execution).collect();
-        for entry in rest {
-            self.answer(entry, put.clone().map_err(AppendError::from));
+    /// Writes heads and inbox changes of appends whose events are written, and answers them. In
+    /// this order a head is never ahead of its log, even if the process dies between the two.
+    async fn write_heads(&self, entries: Vec<Entry>) -> StepResult {
+        let appends: Vec<&Append> = entries.iter().map(|entry| &entry.append).collect();
+        let result = self.put_heads_and_inbox(&appends).await;
+        let finished = appends.iter().map(|append| append.execution).collect();
+        for entry in entries {
+            self.send_result(entry, result.clone().map_err(AppendError::from));
         }
-        Landed { free, rest: Vec::new() }
+        StepResult { finished, without_heads: Vec::new() }
     }
 
-    fn answer(&self, Entry { append, reply }: Entry, answer: Answer) {
-        let is_written = answer.is_ok();
-        // Whoever went away reads again when he comes back.
-        let _ = reply.send(answer);
+    fn send_result(&self, Entry { append, reply }: Entry, result: AppendResult) {
+        let is_written = result.is_ok();
+        // A caller that was cancelled reads the log before its next append.
+        let _ = reply.send(result);
         if is_written {
             self.hints.wake_log(append.execution);
             if append.head.as_ref().is_some_and(ExecutionHead::is_claimable) {
@@ -213,90 +212,92 @@ impl Pen {
         }
     }
 
-    /// Writes the first document of each append: the server refuses those that are there.
-    async fn put_events(&self, appends: &[&Append]) -> Result<Vec<Answer>, StoreError> {
+    /// Writes the first document of each append. A document whose position is taken is a conflict.
+    async fn put_events(&self, appends: &[&Append]) -> Result<Vec<AppendResult>, StoreError> {
         let mut rows = RawArrayBuf::new();
-        let mut owners = Vec::with_capacity(appends.len());
+        let mut indexes = Vec::with_capacity(appends.len());
         for (n, append) in appends.iter().enumerate() {
             if let Some(document) = append.documents.first() {
-                rows.push(rows::event(&append.execution.to_string(), document, &self.by));
-                owners.push(n);
+                rows.push(rows::event_row(&append.execution.to_string(), document, &self.by));
+                indexes.push(n);
             }
         }
-        let mut answers = vec![Ok(()); appends.len()];
-        if owners.is_empty() {
-            return Ok(answers);
+        let mut results = vec![Ok(()); appends.len()];
+        if indexes.is_empty() {
+            return Ok(results);
         }
-        for refused in commands::run(&self.database, commands::insert("events", rows)).await? {
-            if let Some(answer) = owners.get(refused).and_then(|it| answers.get_mut(*it)) {
-                *answer = Err(AppendError::Conflict);
+        let insert = commands::insert_command("events", rows);
+        for duplicate in commands::run_write(&self.database, insert).await? {
+            if let Some(result) = indexes.get(duplicate).and_then(|n| results.get_mut(*n)) {
+                *result = Err(AppendError::Conflict);
             }
         }
-        Ok(answers)
+        Ok(results)
     }
 
     /// Writes the other documents of a large append, one after another.
-    async fn put_more_events(&self, append: &Append) -> Answer {
+    async fn put_more_events(&self, append: &Append) -> AppendResult {
         let id = append.execution.to_string();
         for document in append.documents.iter().skip(1) {
             let mut rows = RawArrayBuf::new();
-            rows.push(rows::event(&id, document, &self.by));
-            let refused = commands::run(&self.database, commands::insert("events", rows)).await?;
-            if !refused.is_empty() {
+            rows.push(rows::event_row(&id, document, &self.by));
+            let insert = commands::insert_command("events", rows);
+            if !commands::run_write(&self.database, insert).await?.is_empty() {
                 return Err(AppendError::Conflict);
             }
         }
         Ok(())
     }
 
-    /// Writes the heads of new logs, and returns those that were there.
+    /// Inserts the heads of new logs. Returns the executions that have a head already.
     async fn put_first_heads(
         &self,
         appends: &[&Append],
     ) -> Result<BTreeSet<ExecutionId>, StoreError> {
         let mut rows = RawArrayBuf::new();
         let mut new = Vec::new();
-        for append in appends.iter().filter(|it| is_first(it)) {
+        for append in appends.iter().filter(|append| is_first(append)) {
             if let Some(head) = &append.head {
-                rows.push(rows::put_head(head, &self.by));
+                rows.push(rows::head_row(head, &self.by));
                 new.push(append.execution);
             }
         }
         if new.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let there = commands::run(&self.database, commands::insert("executions", rows)).await?;
-        Ok(there.into_iter().filter_map(|it| new.get(it).copied()).collect())
+        let insert = commands::insert_command("executions", rows);
+        let duplicates = commands::run_write(&self.database, insert).await?;
+        Ok(duplicates.into_iter().filter_map(|n| new.get(n).copied()).collect())
     }
 
-    /// Writes what follows from events that are written: heads, and the inbox.
-    async fn put_caches(&self, appends: &[&Append]) -> Result<(), StoreError> {
-        let heard = appends.iter().flat_map(|it| &it.heard).map(ToString::to_string);
+    async fn put_heads_and_inbox(&self, appends: &[&Append]) -> Result<(), StoreError> {
+        let heard = appends.iter().flat_map(|append| &append.heard).map(ToString::to_string);
         let heard: Vec<String> = heard.collect();
-        let discard = async {
+        let remove_heard = async {
             if heard.is_empty() {
                 return Ok(());
             }
-            commands::run(&self.database, commands::remove("inbox", heard)).await.map(drop)
+            let remove = commands::remove_command("inbox", heard);
+            commands::run_write(&self.database, remove).await.map(drop)
         };
-        let (put, discarded) = tokio::join!(self.put_all_heads(appends), discard);
-        put.and(discarded)
+        let (put, removed) = tokio::join!(self.put_all_heads(appends), remove_heard);
+        put.and(removed)
     }
 
     async fn put_all_heads(&self, appends: &[&Append]) -> Result<(), StoreError> {
-        let others = |it: &&&Append| !is_first(it);
-        let others = appends.iter().filter(others).filter_map(|it| it.head.as_ref()).collect();
-        let (there, put) = tokio::join!(
+        let later_appends = appends.iter().filter(|append| !is_first(append));
+        let later_heads = later_appends.filter_map(|append| append.head.as_ref()).collect();
+        let (existing, put) = tokio::join!(
             self.put_first_heads(appends),
-            put_heads(&self.database, others, &self.by)
+            put_heads(&self.database, later_heads, &self.by)
         );
-        let there = there?;
-        // Somebody knew of the log before this was told that it is written.
-        let late = appends.iter().filter(|it| is_first(it) && there.contains(&it.execution));
-        put.and(
-            put_heads(&self.database, late.filter_map(|it| it.head.as_ref()).collect(), &self.by)
-                .await,
-        )
+        let existing = existing?;
+        // Another process read the new log and wrote its head before this process did.
+        let to_replace = appends
+            .iter()
+            .filter(|append| is_first(append) && existing.contains(&append.execution))
+            .filter_map(|append| append.head.as_ref());
+        put.and(put_heads(&self.database, to_replace.collect(), &self.by).await)
     }
 }
 
@@ -304,7 +305,7 @@ fn is_first(append: &Append) -> bool {
     append.after == shared::id::Seq::START
 }
 
-/// Writes heads, each unless a newer one is there, also those of which there is none.
+/// Inserts or replaces heads. Keeps a stored head that is newer.
 pub(super) async fn put_heads(
     database: &Database,
     heads: Vec<&ExecutionHead>,
@@ -313,29 +314,32 @@ pub(super) async fn put_heads(
     if heads.is_empty() {
         return Ok(());
     }
-    let safety = safety(&heads);
-    let rows = heads.into_iter().map(|it| row(it, by));
-    commands::run(database, commands::replace("executions", rows, safety)).await.map(drop)
+    let safety = required_safety(&heads);
+    let replacements = heads.into_iter().map(|head| to_replacement(head, by));
+    let command = commands::upsert_command("executions", replacements, safety);
+    commands::run_write(database, command).await.map(drop)
 }
 
-/// Writes a head over one that is there and not newer. Returns whether there was one.
-pub(super) async fn put_head(
+/// Replaces a stored head that is not newer. Returns `false` if there is no such head.
+pub(super) async fn replace_head(
     database: &Database,
     head: &ExecutionHead,
 ) -> Result<bool, StoreError> {
-    let command = commands::overwrite("executions", [row(head, "")], safety(&[head]));
-    commands::run_counting(database, command).await.map(|it| it > 0)
+    let replacements = [to_replacement(head, "")];
+    let command = commands::replace_command("executions", replacements, required_safety(&[head]));
+    commands::run_counted_write(database, command).await.map(|found| found > 0)
 }
 
-/// That an execution is over may be lost with the primary: the log says it. Whatever else is lost
-/// would leave an execution that nobody looks for.
-fn safety(heads: &[&ExecutionHead]) -> Safety {
-    let is_over = heads.iter().all(|it| it.state.is_finished());
-    if is_over { Safety::Cached } else { Safety::Durable }
+/// Heads of finished executions may be lost when the primary fails, because the logs say the same.
+/// If the head of an unfinished execution were lost, no worker would find that execution.
+fn required_safety(heads: &[&ExecutionHead]) -> Safety {
+    let are_finished = heads.iter().all(|head| head.state.is_finished());
+    if are_finished { Safety::Cached } else { Safety::Durable }
 }
 
-fn row(head: &ExecutionHead, by: &str) -> (RawDocumentBuf, RawDocumentBuf) {
+/// The query finds no newer head. An upsert then tries to insert and fails, because the id exists.
+fn to_replacement(head: &ExecutionHead, by: &str) -> Replacement {
     let (id, seq) = (head.execution.to_string(), head.seq.0.cast_signed());
-    // Where a newer one is there, this finds nothing and then cannot insert.
-    (rawdoc! { "_id": id, "seq": { "$lte": seq } }, rows::put_head(head, by))
+    let query = rawdoc! { "_id": id, "seq": { "$lte": seq } };
+    Replacement { query, document: rows::head_row(head, by) }
 }

@@ -1,34 +1,36 @@
 //! The store for more than one machine: a MongoDB replica set.
 //!
-//! *Fence.* One document for each append, with the log and the first position as its `_id`. Events
-//! are only ever inserted, so the duplicate-key error *is* the conflict. An append is tried only
-//! behind a position at which a document is known to end; documents never change, so what was
-//! known once stays true, and most appends need no question.
+//! *Fence.* Each append is one document whose `_id` is the log and the first position. Events are
+//! only inserted and never changed, so two workers that append at the same position get a
+//! duplicate-key error, and that error is the conflict. The store appends only after a position at
+//! which it knows that a document ends. It [remembers](known_ends) such positions, so most appends
+//! need no query.
 //!
-//! *Durability.* Whatever counts is written with `{ w: "majority", j: true }` and read from the
-//! primary with read concern majority, whatever the URL says. Heads are caches: those that only
-//! say that an execution is over may be lost.
+//! *Durability.* Events are written with `{ w: "majority", j: true }` and read from the primary with
+//! read concern majority, whatever the URL says. Heads are caches. A head of a finished execution may
+//! be lost, because the log says the same.
 //!
-//! *Honesty.* Writes are not retried: who asked reads again and decides again.
+//! *No hidden retries.* The driver of MongoDB does not retry writes. The caller reads the log again
+//! and decides again, because a write that failed may have been stored.
 //!
-//! *Throughput.* A [`journal`] gathers what waits while others are on their way.
+//! *Throughput.* The [`journal`] collects appends into a batch while earlier batches are sent.
 
+mod change_stream;
 mod commands;
 mod connection;
 mod documents;
-mod ends;
 mod indexes;
 mod journal;
+mod known_ends;
 mod lists;
 mod log;
+mod log_reader;
 mod needs_person;
 mod permits;
-mod reading;
 mod records;
 mod removal;
 mod rows;
-mod streams;
-mod texts;
+mod text_parts;
 mod vectors;
 
 use std::sync::{Arc, atomic::AtomicU64};
@@ -40,57 +42,61 @@ use mongodb::{
 use shared::store::{Hints, StoreError, backend::PlanCache};
 use tokio::task::JoinSet;
 
-use self::{ends::Ends, journal::Journal};
+use self::{journal::Journal, known_ends::KnownEnds};
 
 /// A store in a MongoDB replica set. Dropping it ends its tasks.
 #[derive(Debug)]
 pub struct Mongo {
-    /// Reads with read concern majority.
+    /// Has read concern majority.
     database: Database,
-    /// Reads what the primary has: for caches, so that one sees one's own writes.
-    caches: Collection<Document>,
-    /// Cached outputs.
+    /// Has read concern local, so that a process sees the heads that it has just written.
+    heads: Collection<Document>,
     outputs: Collection<Document>,
     journal: Journal,
-    ends: Arc<Ends>,
+    known_ends: Arc<KnownEnds>,
     plans: PlanCache,
-    rounds: Rounds,
+    cleanup_counters: CleanupCounters,
     hints: Arc<Hints>,
     _tasks: JoinSet<()>,
 }
 
-/// What is done once in a while, counted by what is done often.
+/// Count frequent operations. Every few hundred of them, the store cleans up once.
 #[derive(Debug, Default)]
-struct Rounds {
+struct CleanupCounters {
     heartbeats: AtomicU64,
     outputs: AtomicU64,
     calls: AtomicU64,
 }
 
 impl Mongo {
-    /// Connects to the store and makes what it lacks.
+    /// Connects to the store, and creates missing collections and indexes.
     ///
     /// # Errors
     ///
-    /// If no primary answers within seconds, if it is a standalone server, or if a newer version
-    /// wrote the store.
+    /// If no primary answers within 5 seconds, if the server is not in a replica set, or if a newer
+    /// version of Faber wrote the store.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let database = connection::connect(url).await?;
-        let must_fill = indexes::prepare(&database).await?;
-        let (hints, ends) = (Arc::new(Hints::default()), Arc::new(Ends::default()));
+        let must_fill = indexes::prepare_database(&database).await?;
+        let (hints, known_ends) = (Arc::new(Hints::default()), Arc::new(KnownEnds::default()));
         let mut tasks = JoinSet::new();
-        let writer = rows::writer();
+        let writer = rows::new_writer_name();
         let journal = Journal::start(&mut tasks, database.clone(), Arc::clone(&hints), &writer);
-        let streams = streams::watch(&database, &writer).await?;
-        tasks.spawn(streams::follow(streams, database.clone(), Arc::clone(&hints), writer));
+        let stream = change_stream::open_stream(&database, &writer).await?;
+        tasks.spawn(change_stream::follow_stream(
+            stream,
+            database.clone(),
+            Arc::clone(&hints),
+            writer,
+        ));
         let store = Self {
-            caches: connection::caches(&database, "executions"),
-            outputs: connection::unconfirmed(&database, "outputs"),
+            heads: connection::local_collection(&database, "executions"),
+            outputs: connection::unconfirmed_collection(&database, "outputs"),
             database,
             journal,
-            ends,
+            known_ends,
             plans: PlanCache::default(),
-            rounds: Rounds::default(),
+            cleanup_counters: CleanupCounters::default(),
             hints,
             _tasks: tasks,
         };
@@ -104,7 +110,7 @@ impl Mongo {
         self.database.collection(name)
     }
 
-    fn raw(&self, name: &str) -> Collection<RawDocumentBuf> {
+    fn raw_collection(&self, name: &str) -> Collection<RawDocumentBuf> {
         self.database.collection(name)
     }
 }

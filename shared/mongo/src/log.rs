@@ -1,4 +1,11 @@
-//! Logs, claims and inboxes in MongoDB.
+//! Event logs, leases, permits and inboxes in MongoDB.
+//!
+//! Appends go through the [`journal`], which writes the events first and the head after them. A
+//! process that dies in between leaves a log without its newest head, or with none. `put_head` then
+//! inserts the head, unless the log is being removed.
+//!
+//! Claims search the heads by the field `wake`. Only heads that a worker may claim have it, so the
+//! index contains no other executions.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +27,7 @@ use shared::{
 
 use super::{
     Mongo, commands,
-    connection::{failed, is_duplicate},
+    connection::{is_duplicate_key, to_store_error},
     journal, lists, removal, rows,
 };
 
@@ -29,23 +36,24 @@ impl Log for Mongo {
     async fn append(&self, append: Append) -> Result<(), AppendError> {
         append.check()?;
         let (id, after, end) = (append.execution, append.after, append.end());
-        if !self.ends.knows(id, after)
-            && self.logs().last_before(id, after.next()).await? != Some(after)
+        if !self.known_ends.contains(id, after)
+            && self.log_reader().find_end_before(id, after.next()).await? != Some(after)
         {
             return Err(AppendError::Conflict);
         }
-        let is_over = append.head.as_ref().is_some_and(|it| it.state.is_finished());
+        let is_finished = append.head.as_ref().is_some_and(|head| head.state.is_finished());
         self.journal.append(append).await?;
-        if is_over {
-            self.ends.forget(id);
+        if is_finished {
+            self.known_ends.remove(id);
         } else {
-            self.ends.note(id, end);
+            self.known_ends.insert(id, end);
         }
         Ok(())
     }
 
     async fn put_head(&self, head: ExecutionHead) -> Result<(), StoreError> {
-        if !journal::put_head(&self.database, &head).await? && self.has_lost_head(&head).await? {
+        if !journal::replace_head(&self.database, &head).await? && self.has_lost_head(&head).await?
+        {
             journal::put_heads(&self.database, vec![&head], "").await?;
         }
         if head.is_claimable() {
@@ -55,7 +63,7 @@ impl Log for Mongo {
     }
 
     async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<RecordedEvent>, StoreError> {
-        self.logs().read(id, after).await
+        self.log_reader().read_events(id, after).await
     }
 
     async fn find_heads(
@@ -66,15 +74,17 @@ impl Log for Mongo {
         if most == 0 {
             return Ok(Vec::new());
         }
-        let (which, order) = match query {
-            HeadQuery::Due { now } => return self.due(now, most).await,
-            HeadQuery::DueAfter { now, after } => (queue(now, after), doc! { "wake": 1, "_id": 1 }),
+        let (filter, order) = match query {
+            HeadQuery::Due { now } => return self.find_due(now, most).await,
+            HeadQuery::DueAfter { now, after } => {
+                (due_after_filter(now, after), doc! { "wake": 1, "_id": 1 })
+            }
             HeadQuery::Orphans { now } => {
-                let gone = self.gone_owners(now).await?;
-                if gone.is_empty() {
+                let lost = self.find_owners_without_lease(now).await?;
+                if lost.is_empty() {
                     return Ok(Vec::new());
                 }
-                (doc! { "owner": { "$in": gone } }, doc! { "_id": 1 })
+                (doc! { "owner": { "$in": lost } }, doc! { "_id": 1 })
             }
             HeadQuery::OwnedBy(worker) => (doc! { "owner": worker.to_string() }, doc! { "_id": 1 }),
             HeadQuery::Finished { after, until } => {
@@ -83,8 +93,8 @@ impl Log for Mongo {
                 (between, doc! { "finishedAt": 1, "_id": 1 })
             }
         };
-        let found = self.caches.find(which).sort(order).limit(lists::limit(most));
-        lists::heads_of(found.await).await
+        let found = self.heads.find(filter).sort(order).limit(lists::to_limit(most));
+        lists::read_heads(found.await).await
     }
 
     async fn renew_lease(&self, lease: Lease) -> Result<(), StoreError> {
@@ -97,14 +107,14 @@ impl Log for Mongo {
         };
         let workers = self.collection("workers");
         let put = workers.replace_one(id, row).upsert(true);
-        put.await.map_err(|err| failed(&err))?;
-        self.bury(lease.until).await
+        put.await.map_err(|err| to_store_error(&err))?;
+        self.remove_old_workers(lease.until).await
     }
 
     async fn remove_worker(&self, worker: WorkerId) -> Result<(), StoreError> {
         let id = doc! { "_id": worker.to_string() };
-        self.collection("workers").delete_one(id).await.map_err(|err| failed(&err))?;
-        self.evict(worker).await?;
+        self.collection("workers").delete_one(id).await.map_err(|err| to_store_error(&err))?;
+        self.release_worker(worker).await?;
         self.hints.wake_work();
         Ok(())
     }
@@ -112,8 +122,8 @@ impl Log for Mongo {
     async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
         let live = doc! { "until": { "$gt": now.timestamp_micros() } };
         let found = self.collection("workers").find(live).sort(doc! { "_id": 1 }).await;
-        let rows = lists::all_rows(found).await?;
-        lists::good(rows.iter().map(|it| rows::parse(it, "_id", "a worker")))
+        let rows = lists::read_all(found).await?;
+        lists::skip_damaged_items(rows.iter().map(|row| rows::parse_field(row, "_id", "a worker")))
     }
 }
 
@@ -124,11 +134,11 @@ impl Permits for Mongo {
         ask: &PermitAsk,
         now: Timestamp,
     ) -> Result<Permission, StoreError> {
-        self.take_all(ask, now).await
+        self.take_all_permits(ask, now).await
     }
 
     async fn release_permits(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
-        self.give_back(&permits).await?;
+        self.release_all(&permits).await?;
         self.hints.wake_work();
         Ok(())
     }
@@ -137,15 +147,15 @@ impl Permits for Mongo {
 #[async_trait]
 impl Store for Mongo {
     async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
-        self.remove_old(before, most).await
+        self.remove_old_documents(before, most).await
     }
 
     async fn shared_time(&self) -> Result<Timestamp, StoreError> {
         let hello = self.database.run_command(doc! { "hello": 1 }).await;
-        let hello = hello.map_err(|err| failed(&err))?;
+        let hello = hello.map_err(|err| to_store_error(&err))?;
         let time = hello.get_datetime("localTime").ok().map(|time| time.timestamp_millis());
         let time = time.and_then(Timestamp::from_timestamp_millis);
-        time.ok_or_else(|| StoreError::Unavailable("the server does not tell its time".to_owned()))
+        time.ok_or_else(|| StoreError::Unavailable("the reply of MongoDB has no time".to_owned()))
     }
 
     fn hints(&self) -> &Hints {
@@ -159,13 +169,14 @@ impl Inbox for Mongo {
         let row = doc! {
             "_id": envelope.id.to_string(),
             "executionId": envelope.execution.to_string(),
-            // The server fills it in: it counts up, so it is the order of arrival.
+            // The server replaces it by a time that only increases, which gives the order of
+            // arrival.
             "n": Arrival { time: 0, increment: 0 },
             "json": serde_json::to_string(&envelope).expect("envelopes are JSON"),
         };
-        self.check_room(&envelope).await?;
+        self.check_inbox_room(&envelope).await?;
         match self.collection("inbox").insert_one(row).await {
-            Err(err) if !is_duplicate(&err) => return Err(failed(&err)),
+            Err(err) if !is_duplicate_key(&err) => return Err(to_store_error(&err)),
             _ => (),
         }
         self.hints.wake_inbox();
@@ -173,11 +184,11 @@ impl Inbox for Mongo {
     }
 
     async fn list_commands(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
-        let Some(of) = of else { return self.oldest_commands().await };
+        let Some(of) = of else { return self.find_oldest_commands().await };
         let filter = doc! { "executionId": of.to_string() };
         let found = self.collection("inbox").find(filter).sort(doc! { "n": 1 }).await;
-        let rows = lists::all_rows(found).await?;
-        lists::good(rows.iter().map(envelope))
+        let rows = lists::read_all(found).await?;
+        lists::skip_damaged_items(rows.iter().map(read_command))
     }
 
     async fn remove_commands(&self, commands: Vec<CommandId>) -> Result<(), StoreError> {
@@ -185,23 +196,28 @@ impl Inbox for Mongo {
             return Ok(());
         }
         let ids = commands.iter().map(ToString::to_string);
-        commands::run(&self.database, commands::remove("inbox", ids)).await.map(drop)
+        commands::run_write(&self.database, commands::remove_command("inbox", ids)).await.map(drop)
     }
 }
 
 impl Mongo {
-    /// Takes one priority after another, then the longest due.
-    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<ExecutionHead>, StoreError> {
-        let first = most - aged_places(most);
-        let (mut heads, mut looks, mut last) = (Vec::new(), 0, None);
-        while heads.len() < first && looks < limits::PRIORITIES {
-            let Some(priority) = self.next_priority(last).await? else { return Ok(heads) };
+    /// Finds due executions, the highest priority first. The last places are for those that have
+    /// been due longest, so that a low priority does not wait forever.
+    async fn find_due(
+        &self,
+        now: Timestamp,
+        most: usize,
+    ) -> Result<Vec<ExecutionHead>, StoreError> {
+        let by_priority = most - aged_places(most);
+        let (mut heads, mut priorities, mut last) = (Vec::new(), 0, None);
+        while heads.len() < by_priority && priorities < limits::PRIORITIES {
+            let Some(priority) = self.find_next_priority(last).await? else { return Ok(heads) };
             let wake = doc! { "$lte": now.timestamp_micros() };
-            let found = self.caches.find(doc! { "priority": priority.clone(), "wake": wake });
+            let found = self.heads.find(doc! { "priority": priority.clone(), "wake": wake });
             let found = found.sort(doc! { "wake": 1, "_id": 1 });
-            let found = found.limit(lists::limit(first - heads.len())).await;
-            heads.append(&mut lists::heads_of(found).await?);
-            (looks, last) = (looks + 1, Some(priority));
+            let found = found.limit(lists::to_limit(by_priority - heads.len())).await;
+            heads.append(&mut lists::read_heads(found).await?);
+            (priorities, last) = (priorities + 1, Some(priority));
         }
         if heads.len() < most {
             let longest = self.find_heads(HeadQuery::DueAfter { now, after: None }, most).await?;
@@ -210,73 +226,74 @@ impl Mongo {
         Ok(heads)
     }
 
-    /// Returns the owners of executions that have no lease.
-    async fn gone_owners(&self, now: Timestamp) -> Result<Vec<Bson>, StoreError> {
+    async fn find_owners_without_lease(&self, now: Timestamp) -> Result<Vec<Bson>, StoreError> {
         let live: BTreeSet<String> =
             self.list_workers(now).await?.iter().map(ToString::to_string).collect();
-        // The index alone answers this, one look for each owner.
-        let some = doc! { "owner": { "$gt": "" } };
-        let owners = self.caches.distinct("owner", some).await.map_err(|err| failed(&err))?;
-        let is_gone = |owner: &Bson| owner.as_str().is_some_and(|owner| !live.contains(owner));
-        Ok(owners.into_iter().filter(is_gone).collect())
+        // The server answers from the index alone, with one access for each owner.
+        let has_owner = doc! { "owner": { "$gt": "" } };
+        let owners = self.heads.distinct("owner", has_owner).await;
+        let owners = owners.map_err(|err| to_store_error(&err))?;
+        let is_lost = |owner: &Bson| owner.as_str().is_some_and(|owner| !live.contains(owner));
+        Ok(owners.into_iter().filter(is_lost).collect())
     }
 
-    /// Returns whether a log is there and its head is not, as a crash between the two leaves it. A
-    /// removal takes the head first and the log last, and is noted from before to after: asked for
-    /// in this order, what is being removed is never taken for what lost its head.
+    /// Returns `true` if a log has no head because a process died between writing the two.
+    ///
+    /// The order of the queries matters. A removal is noted in `going`, removes the head first and
+    /// the log last, and then deletes its note. So this function never reports a log that is being
+    /// removed.
     async fn has_lost_head(&self, head: &ExecutionHead) -> Result<bool, StoreError> {
         let id = head.execution;
-        if self.head(id).await?.is_some() || removal::is_going(&self.database, id).await? {
+        if self.head(id).await?.is_some() || removal::is_being_removed(&self.database, id).await? {
             return Ok(false);
         }
-        Ok(self.logs().last_before(id, Seq::START.advance_by(2)).await?.is_some())
+        Ok(self.log_reader().find_end_before(id, Seq::START.advance_by(2)).await?.is_some())
     }
 
-    /// Refuses a command for an inbox that is full, unless it waits there already.
-    async fn check_room(&self, envelope: &SentCommand) -> Result<(), StoreError> {
+    /// Fails if the inbox is full, unless the command is in it already.
+    async fn check_inbox_room(&self, envelope: &SentCommand) -> Result<(), StoreError> {
         let inbox = self.collection("inbox");
         let of = doc! { "executionId": envelope.execution.to_string() };
         let waiting = inbox.count_documents(of).limit(limits::INBOX as u64).await;
-        if waiting.map_err(|err| failed(&err))? < limits::INBOX as u64 {
+        if waiting.map_err(|err| to_store_error(&err))? < limits::INBOX as u64 {
             return Ok(());
         }
-        let there = inbox.find_one(doc! { "_id": envelope.id.to_string() }).await;
-        match there.map_err(|err| failed(&err))? {
+        let existing = inbox.find_one(doc! { "_id": envelope.id.to_string() }).await;
+        match existing.map_err(|err| to_store_error(&err))? {
             Some(_) => Ok(()),
             None => Err(inbox_full_error(envelope.execution)),
         }
     }
 
-    /// Returns the commands that have waited the longest, as many as one look may have.
-    async fn oldest_commands(&self) -> Result<Vec<SentCommand>, StoreError> {
+    /// Returns the oldest commands of all inboxes, up to the limits of one read.
+    async fn find_oldest_commands(&self) -> Result<Vec<SentCommand>, StoreError> {
         let inbox = self.collection("inbox");
         let found = inbox.find(doc! {}).sort(doc! { "n": 1 });
-        let found = found.limit(lists::limit(limits::INBOX_LOOK)).batch_size(256).await;
-        let mut found = found.map_err(|err| failed(&err))?;
+        let found = found.limit(lists::to_limit(limits::INBOX_LOOK)).batch_size(256).await;
+        let mut found = found.map_err(|err| to_store_error(&err))?;
         let (mut waiting, mut bytes) = (Vec::new(), 0);
         while bytes < limits::INBOX_BYTES
-            && let Some(row) = found.try_next().await.map_err(|err| failed(&err))?
+            && let Some(row) = found.try_next().await.map_err(|err| to_store_error(&err))?
         {
             bytes += row.get_str("json").map_or(0, str::len);
-            waiting.extend(skip_damaged(envelope(&row))?);
+            waiting.extend(skip_damaged(read_command(&row))?);
         }
         Ok(waiting)
     }
 
-    /// Returns the highest priority that something free has, below the last one: one look into the
-    /// index. Only numbers are found; a head with anything else is damaged, and is said to be
-    /// where it is read.
-    async fn next_priority(&self, last: Option<Bson>) -> Result<Option<Bson>, StoreError> {
-        let below = last.map_or(doc! { "$lte": f64::INFINITY }, |it| doc! { "$lt": it });
+    /// Returns the highest priority of a claimable execution below `last`, with one access to the
+    /// index. Priorities that are not numbers are left out, because their heads are damaged.
+    async fn find_next_priority(&self, last: Option<Bson>) -> Result<Option<Bson>, StoreError> {
+        let below = last.map_or(doc! { "$lte": f64::INFINITY }, |last| doc! { "$lt": last });
         let next = doc! { "priority": below, "wake": { "$exists": true } };
-        let found = self.caches.find_one(next).sort(doc! { "priority": -1, "wake": 1 });
-        let found = found.projection(doc! { "priority": 1 }).await.map_err(|err| failed(&err))?;
-        Ok(found.and_then(|mut it| it.remove("priority")))
+        let found = self.heads.find_one(next).sort(doc! { "priority": -1, "wake": 1 });
+        let found =
+            found.projection(doc! { "priority": 1 }).await.map_err(|err| to_store_error(&err))?;
+        Ok(found.and_then(|mut head| head.remove("priority")))
     }
 }
 
-/// Selects due executions after a position, by due time.
-fn queue(now: Timestamp, after: Option<QueuePosition>) -> Row {
+fn due_after_filter(now: Timestamp, after: Option<QueuePosition>) -> Row {
     let now = now.timestamp_micros();
     let Some(QueuePosition { due, execution }) = after else {
         return doc! { "wake": { "$lte": now } };
@@ -288,8 +305,8 @@ fn queue(now: Timestamp, after: Option<QueuePosition>) -> Row {
     }
 }
 
-fn envelope(row: &Row) -> Result<SentCommand, StoreError> {
+fn read_command(row: &Row) -> Result<SentCommand, StoreError> {
     let id = row.get_str("_id").unwrap_or("a command");
-    let json = rows::text(row, "json", id)?;
+    let json = rows::read_text(row, "json", id)?;
     serde_json::from_str(json).map_err(|err| StoreError::corrupt(id, err))
 }

@@ -1,7 +1,9 @@
-//! Permits: one small document a limit, changed by one atomic update each.
+//! Permits in MongoDB. Each limit on calls is one small document, which lists the holders of its
+//! permits and the time of the next call that the rate allows.
 //!
-//! An update that grants nothing changes nothing, so the server writes nothing: whoever waits may
-//! ask often. Rates go by the server's clock: nodes whose clocks differ agree.
+//! One atomic update takes a permit if the limit allows it. An update that grants nothing changes
+//! nothing, so the server writes nothing, and waiting steps can ask often. Rates use the server's
+//! clock, so that nodes with different clocks agree.
 
 use std::sync::atomic::Ordering;
 
@@ -21,22 +23,21 @@ use shared::{
 use super::{
     Mongo,
     commands::{self, Safety},
-    connection::{failed, is_duplicate},
+    connection::{is_duplicate_key, to_store_error},
     lists, rows,
 };
 
-/// Where permits are.
 const PERMITS: &str = "permits";
-/// Every so many heartbeats of a process it buries the dead.
-const BURY_EVERY: u64 = 16;
-/// The row of a worker stays for so many microseconds after its lease: nodes' clocks differ a little.
-const LONG: i64 = 60_000_000;
-/// A limit that counts nothing is forgotten after so many milliseconds.
-const FORGET: i64 = 60_000;
+/// Every 16th renewal of a lease removes workers that are gone.
+const HEARTBEATS_PER_CLEANUP: u64 = 16;
+/// Time for which the entry of a worker outlives its lease, because the clocks of nodes differ.
+const KEEP_WORKER_MICROS: i64 = 60_000_000;
+/// Time after which the document of an unused limit is removed.
+const KEEP_UNUSED_LIMIT_MS: i64 = 60_000;
 
 impl Mongo {
-    /// Takes all limits of a call or none, as [`take_all`](shared::store::backend::take_all) does.
-    pub(super) async fn take_all(
+    /// Takes a permit of each limit of a call, or none.
+    pub(super) async fn take_all_permits(
         &self,
         ask: &PermitAsk,
         now: Timestamp,
@@ -44,210 +45,223 @@ impl Mongo {
         let limits = ask.ordered_limits();
         if limits.len() > 1
             && ask.has_holders()
-            && let Some(answer) = self.look_first(ask, now).await?
+            && let Some(permission) = self.check_holders(ask, now).await?
         {
-            return Ok(answer);
+            return Ok(permission);
         }
         for (n, limit) in limits.iter().enumerate() {
-            let taken = self.take(limit, &ask.permit, now).await?;
-            if taken != Permission::Granted {
-                self.undo(&limits[..n], &ask.permit).await?;
+            let permission = self.take_permit(limit, &ask.permit, now).await?;
+            if permission != Permission::Granted {
+                self.undo_takes(&limits[..n], &ask.permit).await?;
                 if limits.len() > 1 {
-                    self.give_back(std::slice::from_ref(&ask.permit)).await?;
+                    self.release_all(std::slice::from_ref(&ask.permit)).await?;
                 }
-                return Ok(taken);
+                return Ok(permission);
             }
         }
         Ok(Permission::Granted)
     }
 
-    /// Looks whether everything is held already, or something has no place.
-    async fn look_first(
+    /// Answers without a write if the call holds all permits already, or if a limit is full. This
+    /// avoids taking the first permits and undoing that at the last one.
+    async fn check_holders(
         &self,
         ask: &PermitAsk,
         now: Timestamp,
     ) -> Result<Option<Permission>, StoreError> {
         let permit = &ask.permit;
-        let tallies = self.tallies(&ask.limits).await?;
-        let tally = |limit: &CallLimit| tallies.get(&limit.key).cloned().unwrap_or_default();
+        let states = self.find_limit_states(&ask.limits).await?;
+        let state_of = |limit: &CallLimit| states.get(&limit.key).cloned().unwrap_or_default();
         let limits = ask.ordered_limits();
-        let with_places: Vec<_> =
-            limits.iter().filter_map(|it| it.places().map(|places| (*it, places))).collect();
-        let holds = |it: &CallLimit| tally(it).holders.contains_key(&permit.holder);
-        if with_places.iter().all(|(it, _)| holds(it)) {
+        let with_places: Vec<_> = limits
+            .iter()
+            .filter_map(|limit| limit.places().map(|places| (*limit, places)))
+            .collect();
+        let is_held = |limit: &CallLimit| state_of(limit).holders.contains_key(&permit.holder);
+        if with_places.iter().all(|(limit, _)| is_held(limit)) {
             return Ok(Some(Permission::Granted));
         }
         for (limit, places) in with_places {
-            if holds(limit) || tally(limit).holders.len() < places {
+            if is_held(limit) || state_of(limit).holders.len() < places {
                 continue;
             }
-            let left = self.evict_dead(&limit.key, now).await?;
-            if left.holders.len() >= places {
-                self.give_back(std::slice::from_ref(permit)).await?;
+            let state = self.remove_dead_holders(&limit.key, now).await?;
+            if state.holders.len() >= places {
+                self.release_all(std::slice::from_ref(permit)).await?;
                 return Ok(Some(Permission::Full));
             }
         }
         Ok(None)
     }
 
-    /// Takes one limit; where it is full, looks whether its holders live.
-    async fn take(
+    /// Takes a permit of one limit. If the limit is full, removes dead holders and tries again.
+    async fn take_permit(
         &self,
         limit: &CallLimit,
         permit: &Permit,
         now: Timestamp,
     ) -> Result<Permission, StoreError> {
-        let taken = self.try_take(limit, permit).await?;
-        if taken != Permission::Full {
-            return Ok(taken);
+        let permission = self.try_take_permit(limit, permit).await?;
+        if permission != Permission::Full {
+            return Ok(permission);
         }
-        let left = self.evict_dead(&limit.key, now).await?;
-        if limit.places().is_none_or(|it| left.holders.len() >= it) {
+        let state = self.remove_dead_holders(&limit.key, now).await?;
+        if limit.places().is_none_or(|places| state.holders.len() >= places) {
             return Ok(Permission::Full);
         }
-        self.try_take(limit, permit).await
+        self.try_take_permit(limit, permit).await
     }
 
-    async fn try_take(&self, limit: &CallLimit, permit: &Permit) -> Result<Permission, StoreError> {
-        let row = self.change(&limit.key, taking(limit, permit)).await?;
-        let tally = tally(&row, &limit.key)?;
+    async fn try_take_permit(
+        &self,
+        limit: &CallLimit,
+        permit: &Permit,
+    ) -> Result<Permission, StoreError> {
+        let row = self.update_limit(&limit.key, take_stages(limit, permit)).await?;
+        let state = read_limit_state(&row, &limit.key)?;
         let is_held = match limit.places() {
-            Some(_) => tally.holders.contains_key(&permit.holder),
-            None => tally.last == permit.holder,
+            Some(_) => state.holders.contains_key(&permit.holder),
+            None => state.last == permit.holder,
         };
         Ok(match (limit.places(), limit.rate) {
             _ if is_held => Permission::Granted,
-            (Some(places), _) if tally.holders.len() >= places => Permission::Full,
-            (_, Some(rate)) => Permission::NotBefore(tally.not_before(rate)),
-            // Somebody let go between the update and now.
+            (Some(places), _) if state.holders.len() >= places => Permission::Full,
+            (_, Some(rate)) => Permission::NotBefore(state.not_before(rate)),
+            // A holder released its permit after the update had found the limit full.
             (_, None) => Permission::Full,
         })
     }
 
-    /// Removes the holders whose workers are gone, and returns what is left.
-    async fn evict_dead(&self, key: &str, now: Timestamp) -> Result<LimitState, StoreError> {
+    /// Removes holders whose workers have no lease, and returns the limit's new state.
+    async fn remove_dead_holders(
+        &self,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<LimitState, StoreError> {
         let live: Vec<String> =
             self.list_workers(now).await?.iter().map(ToString::to_string).collect();
-        let row = self.change(key, keeping(doc! { "$in": ["$$it.w", live] })).await?;
-        tally(&row, key)
+        let stages = keep_holders_stages(doc! { "$in": ["$$holder.w", live] });
+        let row = self.update_limit(key, stages).await?;
+        read_limit_state(&row, key)
     }
 
-    /// Changes the document of a limit, which is made if there is none.
-    async fn change(&self, key: &str, stages: Vec<Row>) -> Result<Row, StoreError> {
+    /// Updates the document of a limit, and creates it if it does not exist.
+    async fn update_limit(&self, key: &str, stages: Vec<Row>) -> Result<Row, StoreError> {
         let permits = self.collection(PERMITS);
-        let change = || {
+        let update = || {
             let id = doc! { "_id": key };
-            let change = permits.find_one_and_update(id, stages.clone()).upsert(true);
-            change.return_document(ReturnDocument::After)
+            let update = permits.find_one_and_update(id, stages.clone()).upsert(true);
+            update.return_document(ReturnDocument::After)
         };
-        let changed = match change().await {
-            // Another made it at the same time.
-            Err(err) if is_duplicate(&err) => change().await,
-            changed => changed,
+        let updated = match update().await {
+            // Another process created the document at the same time.
+            Err(err) if is_duplicate_key(&err) => update().await,
+            updated => updated,
         };
-        Ok(changed.map_err(|err| failed(&err))?.unwrap_or_default())
+        Ok(updated.map_err(|err| to_store_error(&err))?.unwrap_or_default())
     }
 
-    /// Takes back what limits have counted for a holder.
-    async fn undo(&self, limits: &[&CallLimit], permit: &Permit) -> Result<(), StoreError> {
+    /// Undoes [`take_permit`](Self::take_permit) for some limits, also in their rates.
+    async fn undo_takes(&self, limits: &[&CallLimit], permit: &Permit) -> Result<(), StoreError> {
         let holder = literal(&permit.holder);
         let updates: Vec<Row> = limits
             .iter()
             .map(|limit| {
                 let interval = limit.rate.map_or(0, shared::store::Rate::call_interval);
                 let is_last = doc! { "$eq": ["$last", &holder] };
-                let mut stages = keeping(doc! { "$ne": ["$$it.h", &holder] });
-                let counted = doc! { "$set": {
+                let mut stages = keep_holders_stages(doc! { "$ne": ["$$holder.h", &holder] });
+                let undo_rate = doc! { "$set": {
                     "next": { "$subtract": ["$next", interval] },
                     "last": { "$cond": [is_last, "", "$last"] },
                 } };
-                stages.insert(1, counted);
+                stages.insert(1, undo_rate);
                 doc! { "q": { "_id": &limit.key }, "u": stages }
             })
             .collect();
-        self.update(&updates).await
+        self.update_limits(&updates).await
     }
 
-    /// Lets holders go.
-    pub(super) async fn give_back(&self, permits: &[Permit]) -> Result<(), StoreError> {
-        let of_one = |permit: &Permit| {
-            let stages = keeping(doc! { "$ne": ["$$it.h", literal(&permit.holder)] });
+    pub(super) async fn release_all(&self, permits: &[Permit]) -> Result<(), StoreError> {
+        let updates_of = |permit: &Permit| {
+            let holder = literal(&permit.holder);
+            let stages = keep_holders_stages(doc! { "$ne": ["$$holder.h", holder] });
             let query = |key: &String| doc! { "_id": key, "holders.h": &permit.holder };
-            let updates = permit.limits.iter().map(|it| doc! { "q": query(it), "u": &stages });
+            let updates = permit.limits.iter().map(|key| doc! { "q": query(key), "u": &stages });
             updates.collect::<Vec<_>>()
         };
-        let updates: Vec<Row> = permits.iter().flat_map(of_one).collect();
+        let updates: Vec<Row> = permits.iter().flat_map(updates_of).collect();
         for updates in updates.chunks(1_000) {
-            self.update(updates).await?;
+            self.update_limits(updates).await?;
         }
         Ok(())
     }
 
-    /// Lets go whatever a worker holds.
-    pub(super) async fn evict(&self, worker: WorkerId) -> Result<(), StoreError> {
+    /// Releases all permits of a worker.
+    pub(super) async fn release_worker(&self, worker: WorkerId) -> Result<(), StoreError> {
         let worker = worker.to_string();
-        let stages = keeping(doc! { "$ne": ["$$it.w", &worker] });
-        let those = doc! { "holders.w": worker };
-        let evicted = self.collection(PERMITS).update_many(those, stages).await;
-        evicted.map_err(|err| failed(&err)).map(drop)
+        let stages = keep_holders_stages(doc! { "$ne": ["$$holder.w", &worker] });
+        let held = doc! { "holders.w": worker };
+        let released = self.collection(PERMITS).update_many(held, stages).await;
+        released.map_err(|err| to_store_error(&err)).map(drop)
     }
 
-    /// Once in a while forgets workers whose leases ended and to which no execution belongs any more.
-    pub(super) async fn bury(&self, until: Timestamp) -> Result<(), StoreError> {
-        if !self.rounds.heartbeats.fetch_add(1, Ordering::Relaxed).is_multiple_of(BURY_EVERY) {
+    /// Removes workers whose leases expired long before `until` and that own no execution. Call it
+    /// at each heartbeat: it does nothing most of the time.
+    pub(super) async fn remove_old_workers(&self, until: Timestamp) -> Result<(), StoreError> {
+        let heartbeat = self.cleanup_counters.heartbeats.fetch_add(1, Ordering::Relaxed);
+        if !heartbeat.is_multiple_of(HEARTBEATS_PER_CLEANUP) {
             return Ok(());
         }
-        let is_gone = doc! { "$lt": until.timestamp_micros().saturating_sub(LONG) };
+        let is_old = doc! { "$lt": until.timestamp_micros().saturating_sub(KEEP_WORKER_MICROS) };
         let workers = self.collection("workers");
-        let gone = workers.distinct("_id", doc! { "until": is_gone.clone() }).await;
-        let gone = gone.map_err(|err| failed(&err))?;
-        if gone.is_empty() {
+        let old = workers.distinct("_id", doc! { "until": is_old.clone() }).await;
+        let old = old.map_err(|err| to_store_error(&err))?;
+        if old.is_empty() {
             return Ok(());
         }
-        let owners = self.caches.distinct("owner", doc! { "owner": { "$in": &gone } }).await;
-        let owners = owners.map_err(|err| failed(&err))?;
-        let those = doc! { "_id": { "$in": gone, "$nin": owners }, "until": is_gone };
-        let removed = workers.delete_many(those).await.map_err(|err| failed(&err))?;
+        let owners = self.heads.distinct("owner", doc! { "owner": { "$in": &old } }).await;
+        let owners = owners.map_err(|err| to_store_error(&err))?;
+        let unused = doc! { "_id": { "$in": old, "$nin": owners }, "until": is_old };
+        let removed = workers.delete_many(unused).await.map_err(|err| to_store_error(&err))?;
         if removed.deleted_count > 0 {
-            self.sweep().await?;
+            self.remove_permits_of_unknown_workers().await?;
         }
         Ok(())
     }
 
-    /// Lets go what workers hold that nobody has heard of.
-    pub(super) async fn sweep(&self) -> Result<(), StoreError> {
+    pub(super) async fn remove_permits_of_unknown_workers(&self) -> Result<(), StoreError> {
         let known = self.collection("workers").distinct("_id", doc! {}).await;
-        let known: Vec<Bson> = known.map_err(|err| failed(&err))?;
-        let those = doc! { "holders": { "$elemMatch": { "w": { "$nin": &known } } } };
-        let stages = keeping(doc! { "$in": ["$$it.w", known] });
-        let swept = self.collection(PERMITS).update_many(those, stages).await;
-        swept.map_err(|err| failed(&err)).map(drop)
+        let known: Vec<Bson> = known.map_err(|err| to_store_error(&err))?;
+        let with_unknown = doc! { "holders": { "$elemMatch": { "w": { "$nin": &known } } } };
+        let stages = keep_holders_stages(doc! { "$in": ["$$holder.w", known] });
+        let removed = self.collection(PERMITS).update_many(with_unknown, stages).await;
+        removed.map_err(|err| to_store_error(&err)).map(drop)
     }
 
-    async fn tallies(&self, limits: &[CallLimit]) -> Result<Tallies, StoreError> {
-        let keys: Vec<&str> = limits.iter().map(|it| it.key.as_str()).collect();
+    async fn find_limit_states(&self, limits: &[CallLimit]) -> Result<Tallies, StoreError> {
+        let keys: Vec<&str> = limits.iter().map(|limit| limit.key.as_str()).collect();
         let found = self.collection(PERMITS).find(doc! { "_id": { "$in": keys } }).await;
-        let rows = lists::all_rows(found).await?;
-        let read = |row: &Row| {
-            let key = rows::text(row, "_id", "a limit")?;
-            Ok((key.to_owned(), tally(row, key)?))
+        let rows = lists::read_all(found).await?;
+        let read_entry = |row: &Row| {
+            let key = rows::read_text(row, "_id", "a limit")?;
+            Ok((key.to_owned(), read_limit_state(row, key)?))
         };
-        rows.iter().map(read).collect()
+        rows.iter().map(read_entry).collect()
     }
 
-    async fn update(&self, updates: &[Row]) -> Result<(), StoreError> {
+    async fn update_limits(&self, updates: &[Row]) -> Result<(), StoreError> {
         if updates.is_empty() {
             return Ok(());
         }
-        let command = commands::update(PERMITS, updates, Safety::Durable)?;
-        commands::run(&self.database, command).await.map(drop)
+        let command = commands::update_command(PERMITS, updates, Safety::Durable)?;
+        commands::run_write(&self.database, command).await.map(drop)
     }
 }
 
-/// Returns the stages that take a limit, if it allows that.
-fn taking(limit: &CallLimit, permit: &Permit) -> Vec<Row> {
+/// Returns the stages of an update that takes a permit if the limit allows it.
+fn take_stages(limit: &CallLimit, permit: &Permit) -> Vec<Row> {
     let holder = literal(&permit.holder);
-    let now = now();
+    let now = server_micros();
     let (holds, has_place) = match limit.places() {
         Some(places) => {
             let places = i64::try_from(places).unwrap_or(i64::MAX);
@@ -256,54 +270,55 @@ fn taking(limit: &CallLimit, permit: &Permit) -> Vec<Row> {
         }
         None => (doc! { "$eq": ["$last", &holder] }, doc! { "$literal": true }),
     };
-    let in_time = limit.rate.map_or(doc! { "$literal": true }, |it| {
-        doc! { "$lte": [{ "$subtract": ["$next", it.burst_tolerance()] }, &now] }
+    let in_time = limit.rate.map_or(doc! { "$literal": true }, |rate| {
+        doc! { "$lte": [{ "$subtract": ["$next", rate.burst_tolerance()] }, &now] }
     });
-    let mut taken = Row::new();
-    let mut take = |field: &str, value: Row| {
-        taken.insert(field, doc! { "$cond": ["$granted", value, format!("${field}")] });
+    let mut changes = Row::new();
+    let mut set_if_granted = |field: &str, value: Row| {
+        changes.insert(field, doc! { "$cond": ["$granted", value, format!("${field}")] });
     };
     if let Some(rate) = limit.rate {
-        take("next", doc! { "$add": [{ "$max": ["$next", &now] }, rate.call_interval()] });
+        let next = doc! { "$add": [{ "$max": ["$next", &now] }, rate.call_interval()] };
+        set_if_granted("next", next);
     }
     if limit.places().is_some() {
-        let place = doc! { "h": &holder, "w": permit.worker.to_string() };
-        take("holders", doc! { "$concatArrays": ["$holders", [place]] });
+        let entry = doc! { "h": &holder, "w": permit.worker.to_string() };
+        set_if_granted("holders", doc! { "$concatArrays": ["$holders", [entry]] });
     } else {
-        take("last", doc! { "$concat": [&holder] });
+        set_if_granted("last", doc! { "$concat": [&holder] });
     }
     let mut stages = vec![
-        begin(),
+        defaults_stage(),
         doc! { "$set": { "granted": { "$and": [{ "$not": [holds] }, has_place, in_time] } } },
     ];
-    if !taken.is_empty() {
-        stages.push(doc! { "$set": taken });
+    if !changes.is_empty() {
+        stages.push(doc! { "$set": changes });
     }
     stages.push(doc! { "$set": { "expires": { "$cond": [
         { "$gt": [{ "$size": "$holders" }, 0] },
         "$$REMOVE",
-        { "$cond": ["$granted", expiry(), { "$ifNull": ["$expires", expiry()] }] },
+        { "$cond": ["$granted", expiry_time(), { "$ifNull": ["$expires", expiry_time()] }] },
     ] } } });
     stages.push(doc! { "$unset": "granted" });
     stages
 }
 
-/// Returns the stages that keep some holders, each of which is `$$it`.
-fn keeping(condition: Row) -> Vec<Row> {
-    let kept = doc! { "$filter": { "input": "$holders", "as": "it", "cond": condition } };
+/// Returns the stages of an update that keeps the holders for which `condition` holds. The
+/// condition refers to a holder by `$$holder`.
+fn keep_holders_stages(condition: Row) -> Vec<Row> {
+    let kept = doc! { "$filter": { "input": "$holders", "as": "holder", "cond": condition } };
     vec![
-        begin(),
+        defaults_stage(),
         doc! { "$set": { "holders": kept } },
         doc! { "$set": { "expires": { "$cond": [
             { "$gt": [{ "$size": "$holders" }, 0] },
             "$$REMOVE",
-            { "$ifNull": ["$expires", expiry()] },
+            { "$ifNull": ["$expires", expiry_time()] },
         ] } } },
     ]
 }
 
-/// Returns the stage that makes a document whole.
-fn begin() -> Row {
+fn defaults_stage() -> Row {
     doc! { "$set": {
         "holders": { "$ifNull": ["$holders", []] },
         "next": { "$ifNull": ["$next", 0_i64] },
@@ -311,34 +326,32 @@ fn begin() -> Row {
     } }
 }
 
-/// Returns when a limit without holders counts nothing any more.
-fn expiry() -> Row {
-    let micros = doc! { "$max": ["$next", now()] };
+/// The server removes the document of a limit without holders at this time.
+fn expiry_time() -> Row {
+    let micros = doc! { "$max": ["$next", server_micros()] };
     let millis = doc! { "$toLong": { "$divide": [micros, 1_000_i64] } };
-    doc! { "$toDate": { "$add": [millis, FORGET] } }
+    doc! { "$toDate": { "$add": [millis, KEEP_UNUSED_LIMIT_MS] } }
 }
 
-/// Returns the server's time in microseconds.
-fn now() -> Row {
+fn server_micros() -> Row {
     doc! { "$multiply": [{ "$toLong": "$$NOW" }, 1_000_i64] }
 }
 
-/// Returns a text that is no expression, whatever it begins with.
+/// Without it, the server would read a text that begins with `$` as a field.
 fn literal(text: &str) -> Row {
     doc! { "$literal": text }
 }
 
-fn tally(row: &Row, key: &str) -> Result<LimitState, StoreError> {
-    let mut tally = LimitState {
-        next: rows::integer(row, "next", key)?,
-        last: rows::text(row, "last", key)?.to_owned(),
+fn read_limit_state(row: &Row, key: &str) -> Result<LimitState, StoreError> {
+    let mut state = LimitState {
+        next: rows::read_integer(row, "next", key)?,
+        last: rows::read_text(row, "last", key)?.to_owned(),
         ..LimitState::default()
     };
     let holders = row.get_array("holders").map_err(|err| StoreError::corrupt(key, err))?;
     for holder in holders.iter().filter_map(Bson::as_document) {
-        tally
-            .holders
-            .insert(rows::text(holder, "h", key)?.to_owned(), rows::parse(holder, "w", key)?);
+        let name = rows::read_text(holder, "h", key)?.to_owned();
+        state.holders.insert(name, rows::parse_field(holder, "w", key)?);
     }
-    Ok(tally)
+    Ok(state)
 }

@@ -1,5 +1,8 @@
-//! Records in MongoDB. What all nodes must agree on is written and counted in one transaction, so
-//! that neither a crash nor a caller that goes away leaves a change that nobody looks at.
+//! Records in MongoDB.
+//!
+//! Nodes read some kinds of records again when the revision of all records changes. Such a record
+//! and the revision are written in one transaction. Otherwise a crash, or a caller that is
+//! cancelled, could leave a change that no other node notices.
 
 use std::{collections::BTreeMap, io, ops::Bound, sync::atomic::Ordering};
 
@@ -23,33 +26,33 @@ use tokio::time::timeout;
 
 use super::{
     Mongo,
-    connection::{CONFIRMATION, failed, is_duplicate},
+    connection::{MAJORITY_TIMEOUT, is_duplicate_key, to_store_error},
     lists, rows,
 };
 
-/// The collection.
 pub(super) const RECORDS: &str = "records";
-/// Writes of a kind with a limit between two counts.
-const COUNT_EVERY: usize = 256;
-/// Records that are read or removed together.
-const BATCH: usize = 1_000;
-/// How often a record is written again that another wrote for the first time just then.
-const TRIES: usize = 3;
+/// A kind with a limit is counted after so many writes.
+const WRITES_PER_COUNT: usize = 256;
+/// Records in one batch of a read, and in one removal.
+const BATCH_LEN: usize = 1_000;
+/// Attempts to write a record while other processes insert the same record.
+const MAX_ATTEMPTS: usize = 3;
 
-/// What is done to one record. Each says whether it did anything.
+/// A write of one record.
 #[derive(Clone, Debug)]
-enum Writing {
+enum RecordWrite {
     Insert(Row),
     Replace(Row),
-    /// Only where `before` still finds the record.
-    Change {
-        before: Row,
+    /// Does nothing if `expected` finds no record.
+    ReplaceIf {
+        expected: Row,
         row: Row,
     },
     Remove(Row),
 }
 
-impl Writing {
+impl RecordWrite {
+    /// Returns `true` if a record was changed.
     async fn run(
         &self,
         records: &Collection<Row>,
@@ -58,37 +61,36 @@ impl Writing {
         match self {
             Self::Insert(row) => {
                 let insert = records.insert_one(row);
-                with(session, insert, InsertOne::session).await?;
+                in_session(session, insert, InsertOne::session).await?;
                 Ok(true)
             }
             Self::Replace(row) => {
                 let id = doc! { "_id": row.get("_id") };
                 let replace = records.replace_one(id, row).upsert(true);
-                with(session, replace, ReplaceOne::session).await?;
+                in_session(session, replace, ReplaceOne::session).await?;
                 Ok(true)
             }
-            Self::Change { before, row } => {
-                let replace = records.replace_one(before.clone(), row);
-                let replaced = with(session, replace, ReplaceOne::session).await?;
+            Self::ReplaceIf { expected, row } => {
+                let replace = records.replace_one(expected.clone(), row);
+                let replaced = in_session(session, replace, ReplaceOne::session).await?;
                 Ok(replaced.matched_count > 0)
             }
             Self::Remove(id) => {
                 let remove = records.delete_one(id.clone());
-                let removed = with(session, remove, Delete::session).await?;
+                let removed = in_session(session, remove, Delete::session).await?;
                 Ok(removed.deleted_count > 0)
             }
         }
     }
 }
 
-/// Does something inside a transaction, if there is one.
-fn with<'a, A>(
+fn in_session<'a, A>(
     session: Option<&'a mut ClientSession>,
     action: A,
-    inside: impl FnOnce(A, &'a mut ClientSession) -> A,
+    set_session: impl FnOnce(A, &'a mut ClientSession) -> A,
 ) -> A {
     match session {
-        Some(session) => inside(action, session),
+        Some(session) => set_session(action, session),
         None => action,
     }
 }
@@ -100,8 +102,8 @@ impl KeyValue for Mongo {
         kind: RecordKind,
         name: &str,
     ) -> Result<Option<Record>, StoreError> {
-        let found = self.records(kind).find_one(doc! { "_id": id(kind, name) }).await;
-        found.map_err(|err| failed(&err))?.map(|row| read(&row, kind)).transpose()
+        let found = self.records_of(kind).find_one(doc! { "_id": record_id(kind, name) }).await;
+        found.map_err(|err| to_store_error(&err))?.map(|row| read_record(&row, kind)).transpose()
     }
 
     async fn put_record(
@@ -109,20 +111,21 @@ impl KeyValue for Mongo {
         record: &Record,
         unless: WriteCondition,
     ) -> Result<bool, StoreError> {
-        let row = row(record)?;
-        let writing = match &unless {
-            WriteCondition::Never => Writing::Replace(row),
-            WriteCondition::Exists => Writing::Insert(row),
+        let row = record_row(record)?;
+        let write = match &unless {
+            WriteCondition::Never => RecordWrite::Replace(row),
+            WriteCondition::Exists => RecordWrite::Insert(row),
             WriteCondition::ChangedSince(at) => {
-                let before = doc! { "_id": row.get("_id"), Table::of_kind(record.kind).at: at.timestamp_micros() };
-                Writing::Change { before, row }
+                let time_field = Table::of_kind(record.kind).time_field;
+                let expected = doc! { "_id": row.get("_id"), time_field: at.timestamp_micros() };
+                RecordWrite::ReplaceIf { expected, row }
             }
         };
-        let put = self.write_record(record.kind, &writing).await?;
+        let is_changed = self.write_record(record.kind, &write).await?;
         if let Some(most) = record.kind.max_records() {
-            self.make_room(record.kind, most).await?;
+            self.remove_excess_records(record.kind, most).await?;
         }
-        Ok(put)
+        Ok(is_changed)
     }
 
     async fn list_records(
@@ -132,47 +135,54 @@ impl KeyValue for Mongo {
     ) -> Result<Vec<Record>, StoreError> {
         let Some(span) = page.span() else { return Ok(Vec::new()) };
         let order = if page.newest { -1 } else { 1 };
-        let records = self.records(kind);
-        let found = records.find(within(kind, span)).sort(doc! { "_id": order });
-        // Without the values the index alone answers.
+        let records = self.records_of(kind);
+        let found = records.find(name_range(kind, span)).sort(doc! { "_id": order });
+        // Names are in the index, so the server reads no documents.
         let found = if page.names_only { found.projection(doc! { "_id": 1 }) } else { found };
-        let most = u32::try_from(page.first.min(BATCH)).unwrap_or(u32::MAX);
-        let mut found = found.batch_size(most).await.map_err(|err| failed(&err))?;
+        let batch_len = u32::try_from(page.first.min(BATCH_LEN)).unwrap_or(u32::MAX);
+        let mut found = found.batch_size(batch_len).await.map_err(|err| to_store_error(&err))?;
         let mut records = Vec::new();
         while records.len() < page.first
-            && let Some(row) = found.try_next().await.map_err(|err| failed(&err))?
+            && let Some(row) = found.try_next().await.map_err(|err| to_store_error(&err))?
         {
-            let read = if page.names_only { read_name(&row, kind) } else { read(&row, kind) };
-            records.extend(skip_damaged(read)?);
+            let record =
+                if page.names_only { read_name_only(&row, kind) } else { read_record(&row, kind) };
+            records.extend(skip_damaged(record)?);
         }
         Ok(records)
     }
 
     async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError> {
-        self.write_record(kind, &Writing::Remove(doc! { "_id": id(kind, name) })).await
+        let id = doc! { "_id": record_id(kind, name) };
+        self.write_record(kind, &RecordWrite::Remove(id)).await
     }
 
     async fn records_revision(&self) -> Result<u64, StoreError> {
         let Some(row) = self.find("meta", RECORDS).await? else { return Ok(0) };
-        Ok(rows::integer(&row, "revision", "meta")?.cast_unsigned())
+        Ok(rows::read_integer(&row, "revision", "meta")?.cast_unsigned())
     }
 }
 
 impl Mongo {
-    async fn write_record(&self, kind: RecordKind, writing: &Writing) -> Result<bool, StoreError> {
-        let mut tries = 0;
+    async fn write_record(
+        &self,
+        kind: RecordKind,
+        write: &RecordWrite,
+    ) -> Result<bool, StoreError> {
+        let mut attempts = 0;
         loop {
-            tries += 1;
+            attempts += 1;
             let written = if kind.is_shared_by_nodes() {
-                self.write_and_count(writing).await
+                self.write_with_revision(write).await
             } else {
-                writing.run(&self.records(kind), None).await
+                write.run(&self.records_of(kind), None).await
             };
+            let is_insert = matches!(write, RecordWrite::Insert(_));
             let is_changed = match written {
                 Ok(is_changed) => is_changed,
-                Err(err) if is_duplicate(&err) && matches!(writing, Writing::Insert(_)) => false,
-                Err(err) if is_duplicate(&err) && tries < TRIES => continue,
-                Err(err) => return Err(failed(&err)),
+                Err(err) if is_duplicate_key(&err) && is_insert => false,
+                Err(err) if is_duplicate_key(&err) && attempts < MAX_ATTEMPTS => continue,
+                Err(err) => return Err(to_store_error(&err)),
             };
             if is_changed && kind.is_shared_by_nodes() {
                 self.hints.wake_records();
@@ -181,19 +191,19 @@ impl Mongo {
         }
     }
 
-    /// Writes in one transaction, and counts what all must agree on.
-    async fn write_and_count(&self, writing: &Writing) -> Result<bool, Error> {
+    /// Writes a record and increases the revision in one transaction.
+    async fn write_with_revision(&self, write: &RecordWrite) -> Result<bool, Error> {
         let (records, meta) = (self.collection(RECORDS), self.collection("meta"));
         let mut session = self.database.client().start_session().await?;
         let transaction = session.start_transaction().and_run(
-            (writing, records, meta),
-            |session, (writing, records, meta)| {
+            (write, records, meta),
+            |session, (write, records, meta)| {
                 async move {
-                    let is_changed = writing.run(records, Some(session)).await?;
+                    let is_changed = write.run(records, Some(session)).await?;
                     if is_changed {
-                        let more = doc! { "$inc": { "revision": 1_i64 } };
-                        let counted = meta.update_one(doc! { "_id": RECORDS }, more).upsert(true);
-                        counted.session(session).await?;
+                        let next = doc! { "$inc": { "revision": 1_i64 } };
+                        let update = meta.update_one(doc! { "_id": RECORDS }, next).upsert(true);
+                        update.session(session).await?;
                     }
                     Ok(is_changed)
                 }
@@ -201,68 +211,70 @@ impl Mongo {
             },
         );
         let too_long = |_| Error::from(io::Error::from(io::ErrorKind::TimedOut));
-        timeout(CONFIRMATION, transaction).await.map_err(too_long)?
+        timeout(MAJORITY_TIMEOUT, transaction).await.map_err(too_long)?
     }
 
-    /// Now and then removes the records with the earliest times, so that there is room until the
-    /// next count.
-    async fn make_room(&self, kind: RecordKind, most: usize) -> Result<(), StoreError> {
-        let round =
-            if kind == RecordKind::Call { &self.rounds.calls } else { &self.rounds.outputs };
-        if !round.fetch_add(1, Ordering::Relaxed).is_multiple_of(COUNT_EVERY as u64) {
+    /// Removes the oldest records above the limit of the kind, with room for the writes until the
+    /// next count. Call it at each write: it does nothing most of the time.
+    async fn remove_excess_records(&self, kind: RecordKind, most: usize) -> Result<(), StoreError> {
+        let counters = &self.cleanup_counters;
+        let counter = if kind == RecordKind::Call { &counters.calls } else { &counters.outputs };
+        let write = counter.fetch_add(1, Ordering::Relaxed);
+        if !write.is_multiple_of(WRITES_PER_COUNT as u64) {
             return Ok(());
         }
-        let records = self.records(kind);
+        let records = self.records_of(kind);
         let count = if Table::of_kind(kind).is_shared() {
-            records.count_documents(of_kind(kind)).await
+            records.count_documents(kind_filter(kind)).await
         } else {
             records.estimated_document_count().await
         };
-        let count = usize::try_from(count.map_err(|err| failed(&err))?).unwrap_or(usize::MAX);
-        let mut left = count.saturating_add(COUNT_EVERY).saturating_sub(most);
-        while left > 0 {
-            let removed = self.remove_earliest(kind, of_kind(kind), left.min(BATCH)).await?;
+        let count =
+            usize::try_from(count.map_err(|err| to_store_error(&err))?).unwrap_or(usize::MAX);
+        let mut excess = count.saturating_add(WRITES_PER_COUNT).saturating_sub(most);
+        while excess > 0 {
+            let batch_len = excess.min(BATCH_LEN);
+            let removed = self.remove_oldest(kind, kind_filter(kind), batch_len).await?;
             if removed == 0 {
                 break;
             }
-            left = left.saturating_sub(removed);
+            excess = excess.saturating_sub(removed);
         }
         Ok(())
     }
 
-    /// Removes all old records of a kind with a limit: calls before a time, and outputs that have
-    /// expired at it.
+    /// Removes calls before a time, and cached outputs that have expired at that time.
     pub(super) async fn remove_old_records(&self, before: Timestamp) -> Result<(), StoreError> {
         let before = before.timestamp_micros();
         let expired = doc! { "until": { "$lte": before } };
-        self.outputs.delete_many(expired).await.map_err(|err| failed(&err))?;
-        let mut old = of_kind(RecordKind::Call);
+        self.outputs.delete_many(expired).await.map_err(|err| to_store_error(&err))?;
+        let mut old = kind_filter(RecordKind::Call);
         old.insert("at", doc! { "$lt": before });
-        while self.remove_earliest(RecordKind::Call, old.clone(), BATCH).await? == BATCH {}
+        while self.remove_oldest(RecordKind::Call, old.clone(), BATCH_LEN).await? == BATCH_LEN {}
         Ok(())
     }
 
-    /// Removes the first few records that a query finds, by time, and returns how many it found.
-    async fn remove_earliest(
+    /// Removes the oldest records that a filter finds, and returns how many it found.
+    async fn remove_oldest(
         &self,
         kind: RecordKind,
-        which: Row,
+        filter: Row,
         most: usize,
     ) -> Result<usize, StoreError> {
-        let records = self.records(kind);
-        let found = records.find(which).sort(doc! { Table::of_kind(kind).at: 1 });
-        let found = found.projection(doc! { "_id": 1 }).limit(lists::limit(most)).await;
-        let found = lists::all_rows(found).await?;
+        let records = self.records_of(kind);
+        let found = records.find(filter).sort(doc! { Table::of_kind(kind).time_field: 1 });
+        let found = found.projection(doc! { "_id": 1 }).limit(lists::to_limit(most)).await;
+        let found = lists::read_all(found).await?;
         let ids: Vec<_> = found.into_iter().filter_map(|mut row| row.remove("_id")).collect();
         if ids.is_empty() {
             return Ok(0);
         }
-        let those = doc! { "_id": { "$in": &ids } };
-        records.delete_many(those).await.map_err(|err| failed(&err))?;
+        let oldest = doc! { "_id": { "$in": &ids } };
+        records.delete_many(oldest).await.map_err(|err| to_store_error(&err))?;
         Ok(ids.len())
     }
 
-    fn records(&self, kind: RecordKind) -> Collection<Row> {
+    fn records_of(&self, kind: RecordKind) -> Collection<Row> {
         match kind {
             RecordKind::Output => self.outputs.clone(),
             _ => self.collection(Table::of_kind(kind).name),
@@ -270,23 +282,22 @@ impl Mongo {
     }
 }
 
-/// The collection of a kind. The kinds of the first versions have collections of their own.
+/// The collection of a kind. Kinds of the first schema version have their own collections.
 struct Table {
     name: &'static str,
-    /// The field with the time of a record.
-    at: &'static str,
+    time_field: &'static str,
 }
 
 impl Table {
     fn of_kind(kind: RecordKind) -> Self {
-        let (name, at) = match kind {
+        let (name, time_field) = match kind {
             RecordKind::Output => ("outputs", "until"),
             RecordKind::Key => ("keys", "at"),
             RecordKind::SavedPlan => ("saved", "at"),
             RecordKind::Usage => ("usage", "calls"),
             _ => (RECORDS, "at"),
         };
-        Self { name, at }
+        Self { name, time_field }
     }
 
     /// Returns `true` if other kinds are in the same collection.
@@ -295,10 +306,10 @@ impl Table {
     }
 }
 
-/// The kind of calls as it is written; the partial index has the same.
+/// The stored name of [`RecordKind::Call`], which the partial index needs.
 pub(super) const CALL: &str = "call";
 
-fn of_kind(kind: RecordKind) -> Row {
+fn kind_filter(kind: RecordKind) -> Row {
     if Table::of_kind(kind).is_shared() {
         doc! { "_id.k": kind.as_str() }
     } else {
@@ -306,7 +317,7 @@ fn of_kind(kind: RecordKind) -> Row {
     }
 }
 
-fn id(kind: RecordKind, name: impl Into<Bson>) -> Bson {
+fn record_id(kind: RecordKind, name: impl Into<Bson>) -> Bson {
     if Table::of_kind(kind).is_shared() {
         doc! { "k": kind.as_str(), "n": name.into() }.into()
     } else {
@@ -314,38 +325,37 @@ fn id(kind: RecordKind, name: impl Into<Bson>) -> Bson {
     }
 }
 
-/// Returns the query for a range of names.
-/// Selects the settlements of an execution. Their names begin with its id and `/`.
-pub(super) fn settlements_of(execution: &str) -> Row {
-    let name = |end: &str| id(RecordKind::Settlement, format!("{execution}{end}"));
-    doc! { "_id": { "$gte": name("/"), "$lt": name("0") } }
+/// Selects the settlements of an execution. Their names begin with its id and `/`, and `0` is the
+/// character after `/`.
+pub(super) fn settlement_range(execution: &str) -> Row {
+    let id = |end: &str| record_id(RecordKind::Settlement, format!("{execution}{end}"));
+    doc! { "_id": { "$gte": id("/"), "$lt": id("0") } }
 }
 
-fn within(kind: RecordKind, (from, to): Span) -> Row {
-    let (from_is, from) = edge("$gte", "$gt", from, Bson::MinKey);
-    let (to_is, to) = edge("$lte", "$lt", to, Bson::MaxKey);
-    doc! { "_id": { from_is: id(kind, from), to_is: id(kind, to) } }
+fn name_range(kind: RecordKind, (from, to): Span) -> Row {
+    let (from_operator, from) = to_operand("$gte", "$gt", from, Bson::MinKey);
+    let (to_operator, to) = to_operand("$lte", "$lt", to, Bson::MaxKey);
+    doc! { "_id": { from_operator: record_id(kind, from), to_operator: record_id(kind, to) } }
 }
 
-/// Returns how a bound is asked for, and what for.
-fn edge(
+/// Returns the operator of a bound, and its operand.
+fn to_operand(
     inclusive: &'static str,
     exclusive: &'static str,
     bound: Bound<String>,
-    none: Bson,
+    unbounded: Bson,
 ) -> (&'static str, Bson) {
     match bound {
         Bound::Included(name) => (inclusive, name.into()),
         Bound::Excluded(name) => (exclusive, name.into()),
-        Bound::Unbounded => (exclusive, none),
+        Bound::Unbounded => (exclusive, unbounded),
     }
 }
 
-/// Returns the document of a record.
-fn row(record: &Record) -> Result<Row, StoreError> {
+fn record_row(record: &Record) -> Result<Row, StoreError> {
     let (kind, json, at) = (record.kind, record.encode()?, record.at.timestamp_micros());
     let text = |field: &str| record.value[field].as_str().unwrap_or_default();
-    let mut row = doc! { "_id": id(kind, record.name.as_str()) };
+    let mut row = doc! { "_id": record_id(kind, record.name.as_str()) };
     match kind {
         RecordKind::Output => row.extend(doc! {
             "until": at,
@@ -377,47 +387,47 @@ fn row(record: &Record) -> Result<Row, StoreError> {
     Ok(row)
 }
 
-fn name(row: &Row, kind: RecordKind) -> Result<&str, StoreError> {
+fn read_name(row: &Row, kind: RecordKind) -> Result<&str, StoreError> {
     if Table::of_kind(kind).is_shared() {
         let id = row.get_document("_id").map_err(|err| StoreError::corrupt("a record", err))?;
-        rows::text(id, "n", "a record")
+        rows::read_text(id, "n", "a record")
     } else {
-        rows::text(row, "_id", "a record")
+        rows::read_text(row, "_id", "a record")
     }
 }
 
-fn read_name(row: &Row, kind: RecordKind) -> Result<Record, StoreError> {
-    Ok(Record::new(kind, name(row, kind)?, &Value::Null, Timestamp::UNIX_EPOCH))
+fn read_name_only(row: &Row, kind: RecordKind) -> Result<Record, StoreError> {
+    Ok(Record::new(kind, read_name(row, kind)?, &Value::Null, Timestamp::UNIX_EPOCH))
 }
 
-fn read(row: &Row, kind: RecordKind) -> Result<Record, StoreError> {
-    let name = name(row, kind)?;
+fn read_record(row: &Row, kind: RecordKind) -> Result<Record, StoreError> {
+    let name = read_name(row, kind)?;
     let at = match kind {
         RecordKind::Key => Timestamp::UNIX_EPOCH,
-        _ => rows::time(row, Table::of_kind(kind).at, name)?,
+        _ => rows::read_time(row, Table::of_kind(kind).time_field, name)?,
     };
     let value = match kind {
         RecordKind::Key => json!({
-            "execution": rows::text(row, "execution", name)?,
-            "fingerprint": rows::text(row, "fingerprint", name)?,
+            "execution": rows::read_text(row, "execution", name)?,
+            "fingerprint": rows::read_text(row, "fingerprint", name)?,
         }),
         RecordKind::SavedPlan => {
             let inputs = row.get_str("inputs").ok().map(serde_json::from_str::<Value>).transpose();
             let inputs = inputs.map_err(|err| StoreError::corrupt(name, err))?;
-            json!({ "plan": rows::text(row, "planId", name)?, "inputs": inputs })
+            json!({ "plan": rows::read_text(row, "planId", name)?, "inputs": inputs })
         }
         RecordKind::Usage => {
             let times = row.get_document("times").map_err(|err| StoreError::corrupt(name, err))?;
             let times = times.iter().filter_map(|(bucket, n)| Some((bucket, n.as_i64()?)));
             json!({
                 "tool": name,
-                "calls": rows::integer(row, "calls", name)?,
-                "failures": rows::integer(row, "failures", name)?,
-                "last": rows::integer(row, "last", name)?,
+                "calls": rows::read_integer(row, "calls", name)?,
+                "failures": rows::read_integer(row, "failures", name)?,
+                "last": rows::read_integer(row, "last", name)?,
                 "times": times.collect::<BTreeMap<_, _>>(),
             })
         }
-        _ => return Record::decode(kind, name, at, rows::text(row, "json", name)?),
+        _ => return Record::decode(kind, name, at, rows::read_text(row, "json", name)?),
     };
     Ok(Record::new(kind, name, &value, at))
 }

@@ -1,8 +1,11 @@
-//! Removing what is over and old.
+//! Removes old executions that have finished, and plans and requests without references.
 //!
-//! What is going is written down before it goes, so that what a crash leaves is found again. The
-//! document that lists show goes first: nobody finds the half of anything. Whoever reads a log
-//! just then is told that it is not there, and not that it is damaged.
+//! An execution is stored in several documents, and MongoDB cannot cheaply remove them at once. So
+//! the store first writes the ids into the collection `going`, then removes the document that lists
+//! show, then the rest, and then the ids. If the process dies in between, a later call finds the
+//! ids and finishes the removal.
+//!
+//! A reader of a log whose id is in `going` gets no events, instead of an error about damage.
 
 use std::collections::BTreeSet;
 
@@ -20,19 +23,20 @@ use shared::{
 use super::{
     Mongo,
     commands::{self, Safety},
-    connection::failed,
-    documents::of_request,
+    connection::to_store_error,
+    documents::transcript_range,
     lists, records, rows,
 };
 
-/// What is removed or looked at together.
-const BATCH: usize = 64;
-/// What was left behind is finished by others after so many milliseconds.
-const LEFT: i64 = 60_000;
-/// So much that was left behind one call finishes.
-const MOST_LEFT: i64 = 1_024;
+/// Documents that are checked or removed by one command.
+const BATCH_LEN: usize = 64;
+/// After this time, another process finishes a removal.
+const ABANDONED_AFTER_MS: i64 = 60_000;
+/// Abandoned removals that one call finishes.
+const MAX_ABANDONED: i64 = 1_024;
 
-/// What is removed.
+const FINISHED_STATES: [&str; 3] = ["COMPLETED", "FAILED", "CANCELLED"];
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Executions,
@@ -43,7 +47,6 @@ enum Kind {
 impl Kind {
     const ALL: [Self; 3] = [Self::Executions, Self::Plans, Self::Requests];
 
-    /// Returns the collection that lists show.
     fn collection(self) -> &'static str {
         match self {
             Self::Executions => "executions",
@@ -52,7 +55,7 @@ impl Kind {
         }
     }
 
-    fn prefix(self) -> &'static str {
+    fn id_prefix(self) -> &'static str {
         match self {
             Self::Executions => "exec_",
             Self::Plans => "plan_",
@@ -61,39 +64,41 @@ impl Kind {
     }
 }
 
-/// Returns whether a log is being removed.
-pub(super) async fn is_going(database: &Database, id: ExecutionId) -> Result<bool, StoreError> {
-    let going = database.collection::<Row>("going");
-    let found = going.find_one(doc! { "_id": id.to_string() }).await;
-    Ok(found.map_err(|err| failed(&err))?.is_some())
+pub(super) async fn is_being_removed(
+    database: &Database,
+    id: ExecutionId,
+) -> Result<bool, StoreError> {
+    let removals = database.collection::<Row>("going");
+    let found = removals.find_one(doc! { "_id": id.to_string() }).await;
+    Ok(found.map_err(|err| to_store_error(&err))?.is_some())
 }
 
 impl Mongo {
-    /// Removes what is older than `before`, at most `most` of a kind.
-    pub(super) async fn remove_old(
+    /// Removes documents that are older than `before`, at most `most` of each kind.
+    pub(super) async fn remove_old_documents(
         &self,
         before: Timestamp,
         most: usize,
     ) -> Result<Pruned, StoreError> {
-        self.finish_what_was_left().await?;
+        self.finish_abandoned_removals().await?;
         self.remove_old_records(before).await?;
-        self.sweep().await?;
+        self.remove_permits_of_unknown_workers().await?;
         let mut pruned = Pruned::default();
         for kind in Kind::ALL {
             let mut old = self.find_old(kind, before, most.saturating_add(1)).await?;
             let more = old.len() > most;
             old.truncate(most);
-            let has_parts = old.iter().any(|it| it.contains_key("subPlans"));
-            let ids: Vec<String> = old.iter().map(id).collect();
-            for ids in ids.chunks(BATCH) {
-                self.remove(kind, ids).await?;
+            let has_sub_plans = old.iter().any(|row| row.contains_key("subPlans"));
+            let ids: Vec<String> = old.iter().map(row_id).collect();
+            for ids in ids.chunks(BATCH_LEN) {
+                self.remove_documents(kind, ids).await?;
             }
             match kind {
                 Kind::Executions => pruned.executions = ids.len(),
                 Kind::Plans => pruned.plans = ids.len(),
                 Kind::Requests => pruned.requests = ids.len(),
             }
-            pruned.more |= more || has_parts;
+            pruned.more |= more || has_sub_plans;
             if more {
                 break;
             }
@@ -101,7 +106,7 @@ impl Mongo {
         Ok(pruned)
     }
 
-    /// Finds the first few that may go.
+    /// Finds the oldest documents that nothing needs any more.
     async fn find_old(
         &self,
         kind: Kind,
@@ -109,13 +114,16 @@ impl Mongo {
         most: usize,
     ) -> Result<Vec<Row>, StoreError> {
         let before = doc! { "$lt": before.timestamp_micros() };
-        let (heads, fields) = (&self.caches, doc! { "_id": 1, "parent": 1, "subPlans": 1 });
+        let fields = doc! { "_id": 1, "parent": 1, "subPlans": 1 };
         let found = match kind {
             Kind::Executions => {
-                let over = doc! {
-                    "finishedAt": before, "owner": { "$exists": false }, "state": { "$in": OVER.to_vec() },
+                let finished = doc! {
+                    "finishedAt": before,
+                    "owner": { "$exists": false },
+                    "state": { "$in": FINISHED_STATES.to_vec() },
                 };
-                heads.find(over).sort(doc! { "finishedAt": 1, "_id": 1 }).projection(fields).await
+                let old = self.heads.find(finished).sort(doc! { "finishedAt": 1, "_id": 1 });
+                old.projection(fields).await
             }
             Kind::Plans | Kind::Requests => {
                 let all = self.collection(kind.collection());
@@ -123,13 +131,13 @@ impl Mongo {
                 old.projection(fields).await
             }
         };
-        let mut found = found.map_err(|err| failed(&err))?;
+        let mut found = found.map_err(|err| to_store_error(&err))?;
         let mut old = Vec::new();
         loop {
-            let some = next_rows(&mut found).await?;
-            let is_last = some.len() < BATCH;
-            let kept = self.still_needed(kind, &some).await?;
-            old.extend(some.into_iter().filter(|it| !kept.contains(&needed_by(kind, it))));
+            let batch = next_batch(&mut found).await?;
+            let is_last = batch.len() < BATCH_LEN;
+            let needed = self.find_needed(kind, &batch).await?;
+            old.extend(batch.into_iter().filter(|row| !needed.contains(&reason_id(kind, row))));
             if is_last || old.len() >= most {
                 old.truncate(most);
                 return Ok(old);
@@ -137,145 +145,145 @@ impl Mongo {
         }
     }
 
-    /// Returns what keeps some of these: parents that are not over, plans and requests in use.
-    async fn still_needed(&self, kind: Kind, some: &[Row]) -> Result<BTreeSet<String>, StoreError> {
-        let ids: Vec<String> = some.iter().map(|it| needed_by(kind, it)).collect();
-        let those = doc! { "$in": ids };
-        let over = OVER.to_vec();
+    /// Returns the ids for which documents of the batch must be kept: unfinished parents, and plans
+    /// and requests in use. See [`reason_id`].
+    async fn find_needed(&self, kind: Kind, batch: &[Row]) -> Result<BTreeSet<String>, StoreError> {
+        let ids: Vec<String> = batch.iter().map(|row| reason_id(kind, row)).collect();
+        let in_batch = doc! { "$in": ids };
+        let unfinished = doc! { "$nin": FINISHED_STATES.to_vec() };
         let lookups = match kind {
             Kind::Executions => {
-                vec![("executions", "_id", doc! { "_id": those, "state": { "$nin": over } })]
+                vec![("executions", "_id", doc! { "_id": in_batch, "state": unfinished })]
             }
             Kind::Plans => vec![
-                ("executions", "planId", doc! { "planId": &those }),
-                ("saved", "planId", doc! { "planId": &those }),
-                ("plans", "subPlans", doc! { "subPlans": those }),
+                ("executions", "planId", doc! { "planId": &in_batch }),
+                ("saved", "planId", doc! { "planId": &in_batch }),
+                ("plans", "subPlans", doc! { "subPlans": in_batch }),
             ],
             Kind::Requests => vec![
-                ("executions", "requestId", doc! { "requestId": &those }),
-                ("plans", "requestId", doc! { "requestId": those }),
+                ("executions", "requestId", doc! { "requestId": &in_batch }),
+                ("plans", "requestId", doc! { "requestId": in_batch }),
             ],
         };
         let mut needed = BTreeSet::new();
         for (collection, field, query) in lookups {
             let found = match collection {
-                "executions" => self.caches.distinct(field, query).await,
+                "executions" => self.heads.distinct(field, query).await,
                 other => self.collection(other).distinct(field, query).await,
             };
-            needed.append(&mut texts(&found.map_err(|err| failed(&err))?));
+            needed.append(&mut to_texts(&found.map_err(|err| to_store_error(&err))?));
         }
         Ok(needed)
     }
 
-    async fn remove(&self, kind: Kind, ids: &[String]) -> Result<(), StoreError> {
+    async fn remove_documents(&self, kind: Kind, ids: &[String]) -> Result<(), StoreError> {
         let updates: Vec<Row> = ids
             .iter()
             .map(|id| {
-                let going = doc! { "$currentDate": { "at": true } };
-                doc! { "q": { "_id": id }, "u": going, "upsert": true }
+                let begun = doc! { "$currentDate": { "at": true } };
+                doc! { "q": { "_id": id }, "u": begun, "upsert": true }
             })
             .collect();
-        self.run(commands::update("going", &updates, Safety::Durable)).await?;
+        self.run(commands::update_command("going", &updates, Safety::Durable)).await?;
         if kind == Kind::Executions {
-            // Before the head: a key must not stand for what is not there.
-            self.delete("keys", vec![doc! { "execution": { "$in": ids } }]).await?;
+            // Before the head, because an idempotency key must not name an execution that is gone.
+            self.remove_where("keys", vec![doc! { "execution": { "$in": ids } }]).await?;
         }
-        self.delete(kind.collection(), vec![doc! { "_id": { "$in": ids } }]).await?;
-        self.finish(kind, ids).await
+        self.remove_where(kind.collection(), vec![doc! { "_id": { "$in": ids } }]).await?;
+        self.finish_removal(kind, ids).await
     }
 
-    /// Removes what belongs to things that are gone.
-    async fn finish(&self, kind: Kind, ids: &[String]) -> Result<(), StoreError> {
+    /// Removes the remaining documents after those that lists show.
+    async fn finish_removal(&self, kind: Kind, ids: &[String]) -> Result<(), StoreError> {
         match kind {
             Kind::Executions => {
-                self.delete("inbox", vec![doc! { "executionId": { "$in": ids } }]).await?;
-                let logs = ids.iter().map(|it| rows::log_range(it, Bson::MinKey, Bson::MaxKey));
-                self.delete("events", logs.collect()).await?;
-                let settlements = ids.iter().map(|id| records::settlements_of(id));
-                self.delete("records", settlements.collect()).await?;
+                self.remove_where("inbox", vec![doc! { "executionId": { "$in": ids } }]).await?;
+                let logs = ids.iter().map(|id| rows::log_range(id, Bson::MinKey, Bson::MaxKey));
+                self.remove_where("events", logs.collect()).await?;
+                let settlements = ids.iter().map(|id| records::settlement_range(id));
+                self.remove_where("records", settlements.collect()).await?;
             }
             Kind::Plans => {
-                let parts = ids.iter().map(|it| of_plan(it));
-                self.delete("parts", parts.collect()).await?;
+                let parts = ids.iter().map(|id| plan_parts_range(id));
+                self.remove_where("parts", parts.collect()).await?;
             }
             Kind::Requests => {
-                let entries = ids.iter().map(|it| of_request(it));
-                self.delete("transcripts", entries.collect()).await?;
+                let entries = ids.iter().map(|id| transcript_range(id));
+                self.remove_where("transcripts", entries.collect()).await?;
             }
         }
-        for id in ids.iter().filter_map(|it| it.parse().ok()) {
-            self.ends.forget(id);
+        for id in ids.iter().filter_map(|id| id.parse().ok()) {
+            self.known_ends.remove(id);
         }
-        self.delete("going", vec![doc! { "_id": { "$in": ids } }]).await
+        self.remove_where("going", vec![doc! { "_id": { "$in": ids } }]).await
     }
 
-    /// Finishes what crashes left. What was not begun is left alone: somebody may need it again.
-    async fn finish_what_was_left(&self) -> Result<(), StoreError> {
-        let age = doc! { "$subtract": ["$$NOW", LEFT] };
-        let left = doc! { "$expr": { "$lt": ["$at", age] } };
-        let left = self.collection("going").find(left).limit(MOST_LEFT).await;
-        let left: Vec<String> = lists::all_rows(left).await?.iter().map(id).collect();
+    /// Finishes removals that a crash interrupted. A removal whose first document still exists is
+    /// dropped instead, because that document may be in use again.
+    async fn finish_abandoned_removals(&self) -> Result<(), StoreError> {
+        let latest = doc! { "$subtract": ["$$NOW", ABANDONED_AFTER_MS] };
+        let abandoned = doc! { "$expr": { "$lt": ["$at", latest] } };
+        let abandoned = self.collection("going").find(abandoned).limit(MAX_ABANDONED).await;
+        let abandoned: Vec<String> = lists::read_all(abandoned).await?.iter().map(row_id).collect();
         for kind in Kind::ALL {
-            let of_kind = left.iter().filter(|it| it.starts_with(kind.prefix()));
+            let of_kind = abandoned.iter().filter(|id| id.starts_with(kind.id_prefix()));
             let ids: Vec<String> = of_kind.cloned().collect();
             if ids.is_empty() {
                 continue;
             }
-            let all = self.collection(kind.collection());
-            let there = all.find(doc! { "_id": { "$in": &ids } });
-            let there = lists::all_rows(there.projection(doc! { "_id": 1 }).await).await?;
-            let there: BTreeSet<String> = there.iter().map(id).collect();
-            let (there, gone): (Vec<_>, Vec<_>) =
-                ids.into_iter().partition(|it| there.contains(it));
-            self.delete("going", vec![doc! { "_id": { "$in": there } }]).await?;
-            self.finish(kind, &gone).await?;
+            let collection = self.collection(kind.collection());
+            let existing = collection.find(doc! { "_id": { "$in": &ids } });
+            let existing = lists::read_all(existing.projection(doc! { "_id": 1 }).await).await?;
+            let existing: BTreeSet<String> = existing.iter().map(row_id).collect();
+            let (not_begun, begun): (Vec<_>, Vec<_>) =
+                ids.into_iter().partition(|id| existing.contains(id));
+            self.remove_where("going", vec![doc! { "_id": { "$in": not_begun } }]).await?;
+            self.finish_removal(kind, &begun).await?;
         }
         Ok(())
     }
 
-    async fn delete(&self, collection: &str, queries: Vec<Row>) -> Result<(), StoreError> {
+    async fn remove_where(&self, collection: &str, queries: Vec<Row>) -> Result<(), StoreError> {
         if queries.is_empty() {
             return Ok(());
         }
-        self.run(commands::remove_where(collection, queries)).await
+        self.run(commands::remove_where_command(collection, queries)).await
     }
 
     async fn run(
         &self,
         command: Result<mongodb::bson::RawDocumentBuf, StoreError>,
     ) -> Result<(), StoreError> {
-        commands::run(&self.database, command?).await.map(drop)
+        commands::run_write(&self.database, command?).await.map(drop)
     }
 }
 
-/// The states that nothing follows.
-const OVER: [&str; 3] = ["COMPLETED", "FAILED", "CANCELLED"];
-
-/// Returns what something is kept for, if that is still needed.
-fn needed_by(kind: Kind, row: &Row) -> String {
+/// Returns the id that decides whether the document is kept: the parent of an execution, otherwise
+/// the document's own id.
+fn reason_id(kind: Kind, row: &Row) -> String {
     let field = if kind == Kind::Executions { "parent" } else { "_id" };
     row.get_str(field).unwrap_or_default().to_owned()
 }
 
-fn id(row: &Row) -> String {
+fn row_id(row: &Row) -> String {
     row.get_str("_id").unwrap_or_default().to_owned()
 }
 
-fn of_plan(id: &str) -> Row {
+fn plan_parts_range(id: &str) -> Row {
     doc! { "_id": {
         "$gte": { "of": id, "n": Bson::MinKey },
         "$lt": { "of": id, "n": Bson::MaxKey },
     } }
 }
 
-fn texts(values: &[Bson]) -> BTreeSet<String> {
+fn to_texts(values: &[Bson]) -> BTreeSet<String> {
     values.iter().filter_map(Bson::as_str).map(str::to_owned).collect()
 }
 
-async fn next_rows(found: &mut Cursor<Row>) -> Result<Vec<Row>, StoreError> {
-    let mut rows = Vec::with_capacity(BATCH);
-    while rows.len() < BATCH
-        && let Some(row) = found.try_next().await.map_err(|err| failed(&err))?
+async fn next_batch(found: &mut Cursor<Row>) -> Result<Vec<Row>, StoreError> {
+    let mut rows = Vec::with_capacity(BATCH_LEN);
+    while rows.len() < BATCH_LEN
+        && let Some(row) = found.try_next().await.map_err(|err| to_store_error(&err))?
     {
         rows.push(row);
     }

@@ -1,5 +1,7 @@
-//! Documents and what they mean. Payloads are JSON text: BSON knows neither large unsigned
-//! integers nor every nesting, and a name with a NUL in it not at all.
+//! Converts events and heads to documents, and back.
+//!
+//! Payloads are stored as JSON text, because BSON has no large unsigned integers, limits nesting,
+//! and allows no field name with a NUL character.
 
 use std::{fmt::Display, str::FromStr};
 
@@ -13,17 +15,16 @@ use shared::{
     store::{EventDocument, ExecutionHead, StoreError},
 };
 
-/// Draws the name of a process, so that change streams can leave out its own writes.
-pub(super) fn writer() -> String {
+/// Draws a random name for this process, so that its change stream can leave out its own writes.
+pub(super) fn new_writer_name() -> String {
     nanoid::nanoid!(12)
 }
 
-/// Returns the document of an append.
-pub(super) fn event(id: &str, document: &EventDocument, by: &str) -> RawDocumentBuf {
+pub(super) fn event_row(id: &str, document: &EventDocument, by: &str) -> RawDocumentBuf {
     let mut row = RawDocumentBuf::new();
     row.append(cstr!("_id"), rawdoc! { "x": id, "s": document.first.0.cast_signed() });
     row.append(cstr!("n"), i64::try_from(document.len).unwrap_or(i64::MAX));
-    if let Some(at) = recorded_at(&document.json) {
+    if let Some(at) = read_first_time(&document.json) {
         row.append(cstr!("at"), at);
     }
     row.append(cstr!("by"), by);
@@ -31,8 +32,8 @@ pub(super) fn event(id: &str, document: &EventDocument, by: &str) -> RawDocument
     row
 }
 
-/// Returns the query for a part of a log. Where `events` is sharded the execution says on which
-/// shard; the range says where in the index.
+/// Returns a query for a part of a log. If `events` is sharded, the server finds the shard by
+/// `_id.x`. The range of `_id` uses the index.
 pub(super) fn log_range(id: impl Display, from: impl Into<Any>, to: impl Into<Any>) -> Bson {
     let id = id.to_string();
     doc! {
@@ -41,15 +42,18 @@ pub(super) fn log_range(id: impl Display, from: impl Into<Any>, to: impl Into<An
     }
 }
 
-/// Returns when the first event was recorded, for people: from the text, which begins with it.
-fn recorded_at(json: &str) -> Option<DateTime> {
+/// Returns the time of the first event, which people see when they look into the collection. Reads
+/// it from the beginning of the text, because parsing the whole text would be slow.
+fn read_first_time(json: &str) -> Option<DateTime> {
     let digits = json.strip_prefix(r#"[{"at":"#)?;
     let micros: i64 = digits.split_once(',')?.0.parse().ok()?;
     Some(DateTime::from_millis(micros / 1_000))
 }
 
-/// Reads the document of an append.
-pub(super) fn document(row: &RawDocument, id: ExecutionId) -> Result<EventDocument, StoreError> {
+pub(super) fn read_document(
+    row: &RawDocument,
+    id: ExecutionId,
+) -> Result<EventDocument, StoreError> {
     let read = || {
         let first = row.get_document("_id")?.get_i64("s")?;
         let (len, json) = (row.get_i64("n")?, row.get_str("events")?.to_owned());
@@ -65,8 +69,7 @@ pub(super) fn document(row: &RawDocument, id: ExecutionId) -> Result<EventDocume
     })
 }
 
-/// Returns the document of a head.
-pub(super) fn put_head(head: &ExecutionHead, by: &str) -> RawDocumentBuf {
+pub(super) fn head_row(head: &ExecutionHead, by: &str) -> RawDocumentBuf {
     let mut row = rawdoc! {
         "_id": head.execution.to_string(),
         "requestId": head.request.to_string(),
@@ -85,7 +88,7 @@ pub(super) fn put_head(head: &ExecutionHead, by: &str) -> RawDocumentBuf {
     }
     if let Some(due) = head.due {
         row.append(cstr!("due"), due.timestamp_micros());
-        // What claims ask for, and only what is free.
+        // Claims search for `wake`, so only executions that a worker may claim have it.
         if head.is_claimable() {
             row.append(cstr!("wake"), due.timestamp_micros());
         }
@@ -99,60 +102,58 @@ pub(super) fn put_head(head: &ExecutionHead, by: &str) -> RawDocumentBuf {
     row
 }
 
-/// Reads a head.
-pub(super) fn head(row: &Bson) -> Result<ExecutionHead, StoreError> {
+pub(super) fn read_head(row: &Bson) -> Result<ExecutionHead, StoreError> {
     let what = row.get_str("_id").unwrap_or("a head");
-    let time_of = |field| row.contains_key(field).then(|| time(row, field, what)).transpose();
-    let owner = row.contains_key("owner").then(|| parse(row, "owner", what)).transpose()?;
-    let parent = row.contains_key("parent").then(|| parse(row, "parent", what)).transpose()?;
-    let count = |field| Ok::<_, StoreError>(integer(row, field, what)?.cast_unsigned());
-    let state = state(text(row, "state", what)?, what)?;
-    // A node of an older version writes heads without the field.
+    let read_time_if_set =
+        |field| row.contains_key(field).then(|| read_time(row, field, what)).transpose();
+    let owner = row.contains_key("owner").then(|| parse_field(row, "owner", what)).transpose()?;
+    let parent =
+        row.contains_key("parent").then(|| parse_field(row, "parent", what)).transpose()?;
+    let read_count = |field| Ok::<_, StoreError>(read_integer(row, field, what)?.cast_unsigned());
+    let state = parse_state(read_text(row, "state", what)?, what)?;
+    // A node of an older version writes heads without `needsPerson`.
     let is_paused = state == ExecutionState::Paused;
     Ok(ExecutionHead {
-        execution: parse(row, "_id", what)?,
-        request: parse(row, "requestId", what)?,
-        plan: parse(row, "planId", what)?,
+        execution: parse_field(row, "_id", what)?,
+        request: parse_field(row, "requestId", what)?,
+        plan: parse_field(row, "planId", what)?,
         state,
-        created_at: time(row, "at", what)?,
-        seq: Seq(count("seq")?),
-        epoch: Epoch(count("epoch")?),
+        created_at: read_time(row, "at", what)?,
+        seq: Seq(read_count("seq")?),
+        epoch: Epoch(read_count("epoch")?),
         owner,
-        due: time_of("due")?,
+        due: read_time_if_set("due")?,
         priority: row.get_i32("priority").map_err(|err| StoreError::corrupt(what, err))?,
-        finished_at: time_of("finishedAt")?,
+        finished_at: read_time_if_set("finishedAt")?,
         parent,
         needs_person: row.get_bool("needsPerson").unwrap_or(is_paused),
     })
 }
 
-/// Reads an identifier.
-pub(super) fn parse<T: FromStr<Err: Display>>(
+/// Parses a text field. `what` names the document in the error, as in the other readers.
+pub(super) fn parse_field<T: FromStr<Err: Display>>(
     row: &Bson,
     field: &str,
     what: &str,
 ) -> Result<T, StoreError> {
-    text(row, field, what)?.parse().map_err(|err| StoreError::corrupt(what, err))
+    read_text(row, field, what)?.parse().map_err(|err| StoreError::corrupt(what, err))
 }
 
-/// Reads a text.
-pub(super) fn text<'a>(row: &'a Bson, field: &str, what: &str) -> Result<&'a str, StoreError> {
+pub(super) fn read_text<'a>(row: &'a Bson, field: &str, what: &str) -> Result<&'a str, StoreError> {
     row.get_str(field).map_err(|err| StoreError::corrupt(what, format!("`{field}`: {err}")))
 }
 
-/// Reads a number.
-pub(super) fn integer(row: &Bson, field: &str, what: &str) -> Result<i64, StoreError> {
+pub(super) fn read_integer(row: &Bson, field: &str, what: &str) -> Result<i64, StoreError> {
     row.get_i64(field).map_err(|err| StoreError::corrupt(what, format!("`{field}`: {err}")))
 }
 
-/// Reads a time.
-pub(super) fn time(row: &Bson, field: &str, what: &str) -> Result<Timestamp, StoreError> {
-    let micros = integer(row, field, what)?;
+pub(super) fn read_time(row: &Bson, field: &str, what: &str) -> Result<Timestamp, StoreError> {
+    let micros = read_integer(row, field, what)?;
     Timestamp::from_timestamp_micros(micros)
-        .ok_or_else(|| StoreError::corrupt(what, format!("`{field}`: {micros} µs is no time")))
+        .ok_or_else(|| StoreError::corrupt(what, format!("`{field}`: {micros} µs is not a time")))
 }
 
-fn state(word: &str, what: &str) -> Result<ExecutionState, StoreError> {
-    let found = ExecutionState::ALL.into_iter().find(|it| it.as_str() == word);
-    found.ok_or_else(|| StoreError::corrupt(what, format!("`{word}` is no state")))
+fn parse_state(word: &str, what: &str) -> Result<ExecutionState, StoreError> {
+    let found = ExecutionState::ALL.into_iter().find(|state| state.as_str() == word);
+    found.ok_or_else(|| StoreError::corrupt(what, format!("`{word}` is not a state")))
 }

@@ -1,32 +1,33 @@
-//! Connections to the file, and what SQLite's errors mean for a person.
+//! Opens connections to the file, and translates SQLite's errors into messages with a next step.
 
 use std::{fs, io, path::Path, time::Duration};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use shared::{limits, store::StoreError};
 
-/// How long a write waits for another process that writes.
-const BUSY: Duration = Duration::from_secs(5);
-/// Statements that a connection keeps prepared: more than there are.
-const STATEMENTS: usize = 192;
-/// The WAL grows to so many pages before a commit itself folds it into the file: 64 MiB, which the
-/// watcher never lets happen unless the disk cannot keep up.
+/// Time for which a write waits for a transaction of another process.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// More statements than the store has, so that a connection prepares each only once.
+const MAX_PREPARED_STATEMENTS: usize = 192;
+/// WAL size, in pages of 4 KiB, at which a commit itself does a checkpoint. The watcher does them
+/// earlier unless the disk is too slow.
 const CHECKPOINT_PAGES: i64 = 16_384;
 
-/// Makes the file if there is none. Only its owner may read it: outputs of tools are nobody else's
-/// business. A folder that is not there is more likely a typing error than a wish, so none is made.
+/// Creates the file if it does not exist. Only its owner may read it, because outputs of tools can
+/// be private. Does not create a folder, because a missing one is more likely a typing error.
 ///
-/// A file that is there is not touched: closing it would drop the locks that SQLite has on it in
+/// Does not open an existing file. Closing it again would drop the locks that SQLite holds on it in
 /// this process.
-pub(super) fn make_file(path: &Path) -> Result<(), StoreError> {
-    let refused = |err: &io::Error| {
+pub(super) fn create_file(path: &Path) -> Result<(), StoreError> {
+    let failed = |err: &io::Error| {
         StoreError::Unavailable(format!(
-            "`{}` cannot be made ({err}): check the path and its permissions, or choose another \
+            "`{}` cannot be created ({err}): check the path and its permissions, or choose another \
              file with `--store sqlite:PATH`",
             path.display()
         ))
     };
-    if let Some(folder) = path.parent().filter(|it| !it.as_os_str().is_empty() && !it.exists()) {
+    let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+    if let Some(folder) = path.parent().filter(is_missing) {
         return Err(StoreError::Unavailable(format!(
             "there is no folder `{}` for `{}`: create it, or correct the path of the store",
             folder.display(),
@@ -36,11 +37,11 @@ pub(super) fn make_file(path: &Path) -> Result<(), StoreError> {
     match private_file().open(path) {
         Ok(_) => Ok(()),
         Err(err) if err.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(err) => Err(refused(&err)),
+        Err(err) => Err(failed(&err)),
     }
 }
 
-/// Returns how folders are made that only their owner may enter.
+/// Returns a builder of folders that only their owner may enter.
 pub(super) fn private_folder() -> fs::DirBuilder {
     let mut folder = fs::DirBuilder::new();
     folder.recursive(true);
@@ -57,7 +58,6 @@ fn private_file() -> fs::OpenOptions {
     file
 }
 
-/// Opens a connection that writes.
 pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     let connect = || {
         let connection = connect(path)?;
@@ -68,10 +68,10 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
         connection.pragma_update(None, "cache_size", -65_536)?;
         Ok(connection)
     };
-    connect().map_err(|err| open_failed(path, &err))
+    connect().map_err(|err| to_open_error(path, &err))
 }
 
-/// Opens a connection that only reads.
+/// Opens a connection that cannot write.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let connect = || {
         let connection = connect(path)?;
@@ -79,10 +79,10 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
         connection.pragma_update(None, "cache_size", -16_384)?;
         Ok(connection)
     };
-    connect().map_err(|err| open_failed(path, &err))
+    connect().map_err(|err| to_open_error(path, &err))
 }
 
-/// Frees the page cache of a connection that is in no transaction.
+/// Frees the page cache. The connection must not be in a transaction.
 pub(super) fn free_cache(connection: &Connection) {
     if let Err(err) = connection.execute_batch("PRAGMA shrink_memory") {
         tracing::debug!(%err, "the page cache of a connection was not freed");
@@ -92,14 +92,14 @@ pub(super) fn free_cache(connection: &Connection) {
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(BUSY)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.set_prepared_statement_cache_capacity(MAX_PREPARED_STATEMENTS);
     Ok(connection)
 }
 
-fn open_failed(path: &Path, err: &rusqlite::Error) -> StoreError {
-    match failed(err) {
+fn to_open_error(path: &Path, err: &rusqlite::Error) -> StoreError {
+    match to_store_error(err) {
         StoreError::Unavailable(why) | StoreError::Corrupt { why, .. } => {
             StoreError::Unavailable(format!("`{}`: {why}", path.display()))
         }
@@ -107,10 +107,9 @@ fn open_failed(path: &Path, err: &rusqlite::Error) -> StoreError {
     }
 }
 
-/// Says what an error of SQLite means, and what to do.
-pub(super) fn failed(err: &rusqlite::Error) -> StoreError {
+pub(super) fn to_store_error(err: &rusqlite::Error) -> StoreError {
     use rusqlite::Error;
-    let what_to_do = match err.sqlite_error_code() {
+    let advice = match err.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => "the disk is full: make room and try again",
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
             "the file or its folder cannot be written: check the permissions"
@@ -124,7 +123,8 @@ pub(super) fn failed(err: &rusqlite::Error) -> StoreError {
         }
         Some(ErrorCode::SystemIoFailure) => "the disk reports an error: check it",
         Some(ErrorCode::NotADatabase) => {
-            let why = "the file is no SQLite database: choose another with `--store sqlite:PATH`";
+            let why = "the file is not a SQLite database: choose another with `--store \
+                       sqlite:PATH`";
             return StoreError::corrupt("the store", why);
         }
         Some(ErrorCode::DatabaseCorrupt) => {
@@ -135,15 +135,15 @@ pub(super) fn failed(err: &rusqlite::Error) -> StoreError {
         Some(ErrorCode::TooBig) => {
             return StoreError::TooLarge { bytes: limits::DOCUMENT_BYTES };
         }
-        Some(_) => "SQLite could not do it",
+        Some(_) => "the SQLite operation failed",
         None => match err {
             Error::QueryReturnedNoRows
             | Error::FromSqlConversionFailure(..)
             | Error::IntegralValueOutOfRange(..)
             | Error::Utf8Error(..)
             | Error::InvalidColumnType(..) => return StoreError::corrupt("a row", err),
-            _ => "SQLite could not do it",
+            _ => "the SQLite operation failed",
         },
     };
-    StoreError::Unavailable(format!("{what_to_do} ({err})"))
+    StoreError::Unavailable(format!("{advice} ({err})"))
 }

@@ -16,25 +16,25 @@ use shared::{
     },
 };
 
-use super::{Answer, Change, Sqlite, change::PlanRow, connection::failed, lists, rows};
+use super::{Answer, Change, Sqlite, change::PlanRow, connection::to_store_error, lists, rows};
 
 #[async_trait]
 impl Documents for Sqlite {
     async fn put_request(&self, request: &Request) -> Result<(), StoreError> {
-        let change = Change::Request {
+        let change = Change::PutRequest {
             id: request.id.to_string(),
             created_at: request.created_at.timestamp_micros(),
             query: request.query.clone(),
             folded: fold_case(&request.query),
         };
-        not_taken(&self.write(change).await?)
+        check_not_taken(&self.write(change).await?)
     }
 
     async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
         self.readers
             .read(move |connection| {
                 let sql = "SELECT id, created_at, query FROM requests WHERE id = ?1";
-                rows::find_row(connection, sql, [id.to_string()], lists::request)
+                rows::find_row(connection, sql, [id.to_string()], lists::read_request)
             })
             .await
     }
@@ -45,7 +45,7 @@ impl Documents for Sqlite {
         page: &Page,
     ) -> Result<Listing<Request>, StoreError> {
         let (filter, page) = (filter.clone(), page.clone());
-        self.readers.read(move |connection| lists::requests(connection, &filter, &page)).await
+        self.readers.read(move |connection| lists::list_requests(connection, &filter, &page)).await
     }
 
     async fn add_transcript(
@@ -53,8 +53,10 @@ impl Documents for Sqlite {
         id: RequestId,
         entries: &[TranscriptEntry],
     ) -> Result<(), StoreError> {
-        let json = entries.iter().map(|it| serde_json::to_string(it).expect("entries are JSON"));
-        let change = Change::Transcript { request: id, entries: json.collect() };
+        let to_json =
+            |entry: &TranscriptEntry| serde_json::to_string(entry).expect("entries are JSON");
+        let entries = entries.iter().map(to_json).collect();
+        let change = Change::AddTranscript { request: id, entries };
         self.write(change).await.map(drop)
     }
 
@@ -64,24 +66,25 @@ impl Documents for Sqlite {
         known: usize,
     ) -> Result<Vec<TranscriptEntry>, StoreError> {
         let known = i64::try_from(known).unwrap_or(i64::MAX);
-        let read = move |connection: &Connection| transcript(connection, &id.to_string(), known);
-        self.readers.read(read).await
+        self.readers
+            .read(move |connection| read_transcript(connection, &id.to_string(), known))
+            .await
     }
 
     async fn put_plan(&self, plan: &Plan) -> Result<(), StoreError> {
-        let about = plan.info();
-        let change = Change::Plan(PlanRow {
-            id: about.id.to_string(),
-            request: about.request.to_string(),
-            version: about.version,
-            created_at: about.created_at.timestamp_micros(),
-            folded: fold_case(&about.query),
+        let info = plan.info();
+        let change = Change::PutPlan(PlanRow {
+            id: info.id.to_string(),
+            request: info.request.to_string(),
+            version: info.version,
+            created_at: info.created_at.timestamp_micros(),
+            folded: fold_case(&info.query),
             json: plan.to_json(),
             tools: searched_tools(plan).into_iter().map(str::to_owned).collect(),
-            parts: sub_plans(plan).iter().map(ToString::to_string).collect(),
+            sub_plans: sub_plans(plan).iter().map(ToString::to_string).collect(),
         });
         let bytes = change.bytes();
-        not_taken(&self.write(change).await?)?;
+        check_not_taken(&self.write(change).await?)?;
         self.plans.insert(&Arc::new(plan.clone()), bytes);
         Ok(())
     }
@@ -90,13 +93,17 @@ impl Documents for Sqlite {
         match self.plans.get(id) {
             Cached::Fresh(plan) => return Ok(Some(plan)),
             Cached::Old(plan) => {
-                let is_there = self.readers.read(move |it| has_plan(it, &id.to_string())).await?;
-                return Ok(self.plans.confirm(plan, is_there));
+                let exists = self
+                    .readers
+                    .read(move |connection| has_plan(connection, &id.to_string()))
+                    .await?;
+                return Ok(self.plans.confirm(plan, exists));
             }
             Cached::Unknown => (),
         }
-        let read = self.readers.read(move |connection| plan(connection, &id.to_string())).await?;
-        let Some((plan, bytes)) = read else { return Ok(None) };
+        let found =
+            self.readers.read(move |connection| find_plan(connection, &id.to_string())).await?;
+        let Some((plan, bytes)) = found else { return Ok(None) };
         self.plans.insert(&plan, bytes);
         Ok(Some(plan))
     }
@@ -107,7 +114,7 @@ impl Documents for Sqlite {
         page: &Page,
     ) -> Result<Listing<PlanVersion>, StoreError> {
         let (filter, page) = (filter.clone(), page.clone());
-        self.readers.read(move |connection| lists::plans(connection, &filter, &page)).await
+        self.readers.read(move |connection| lists::list_plans(connection, &filter, &page)).await
     }
 
     async fn head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, StoreError> {
@@ -116,9 +123,9 @@ impl Documents for Sqlite {
                 let sql = format!(
                     "SELECT {} FROM heads WHERE number =
                      (SELECT number FROM logs WHERE execution = ?1)",
-                    rows::HEAD
+                    rows::HEAD_COLUMNS
                 );
-                rows::find_row(connection, &sql, [id.to_string()], rows::head)
+                rows::find_row(connection, &sql, [id.to_string()], rows::read_head)
             })
             .await
     }
@@ -129,37 +136,38 @@ impl Documents for Sqlite {
         page: &Page,
     ) -> Result<Listing<ExecutionHead>, StoreError> {
         let (filter, page) = (filter.clone(), page.clone());
-        self.readers.read(move |connection| lists::heads(connection, &filter, &page)).await
+        self.readers.read(move |connection| lists::list_heads(connection, &filter, &page)).await
     }
 }
 
-fn not_taken(answer: &Answer) -> Result<(), StoreError> {
+fn check_not_taken(answer: &Answer) -> Result<(), StoreError> {
     if matches!(answer, Answer::Taken) { Err(StoreError::Taken) } else { Ok(()) }
 }
 
-fn transcript(
+fn read_transcript(
     connection: &Connection,
     id: &str,
     known: i64,
 ) -> Result<Vec<TranscriptEntry>, StoreError> {
-    // Those that are known are counted in the index alone.
+    // The inner query skips known entries in the index, without reading them.
     let sql = "SELECT json FROM transcripts WHERE n IN (SELECT n FROM transcripts \
                WHERE request = ?1 ORDER BY n LIMIT -1 OFFSET ?2) ORDER BY n";
-    let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
-    let mut found = statement.query(params![id, known]).map_err(|err| failed(&err))?;
+    let mut statement = connection.prepare_cached(sql).map_err(|err| to_store_error(&err))?;
+    let mut found = statement.query(params![id, known]).map_err(|err| to_store_error(&err))?;
     let mut entries = Vec::new();
-    while let Some(row) = found.next().map_err(|err| failed(&err))? {
-        let json: String = rows::column(row, 0, id)?;
+    while let Some(row) = found.next().map_err(|err| to_store_error(&err))? {
+        let json: String = rows::read_column(row, 0, id)?;
         entries.push(serde_json::from_str(&json).map_err(|err| StoreError::corrupt(id, err))?);
     }
     Ok(entries)
 }
 
-fn plan(connection: &Connection, id: &str) -> Result<Option<(Arc<Plan>, usize)>, StoreError> {
+/// Returns a plan and the length of its JSON.
+fn find_plan(connection: &Connection, id: &str) -> Result<Option<(Arc<Plan>, usize)>, StoreError> {
     let sql = "SELECT json FROM plans WHERE id = ?1";
-    let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
+    let mut statement = connection.prepare_cached(sql).map_err(|err| to_store_error(&err))?;
     let json = statement.query_row([id], |row| row.get::<_, String>(0)).optional();
-    let json = json.map_err(|err| match failed(&err) {
+    let json = json.map_err(|err| match to_store_error(&err) {
         StoreError::Corrupt { why, .. } => StoreError::corrupt(id, why),
         other => other,
     })?;
@@ -170,5 +178,5 @@ fn plan(connection: &Connection, id: &str) -> Result<Option<(Arc<Plan>, usize)>,
 
 fn has_plan(connection: &Connection, id: &str) -> Result<bool, StoreError> {
     let found = connection.prepare_cached("SELECT 1 FROM plans WHERE id = ?1");
-    found.and_then(|mut it| it.exists([id])).map_err(|err| failed(&err))
+    found.and_then(|mut statement| statement.exists([id])).map_err(|err| to_store_error(&err))
 }

@@ -11,10 +11,10 @@ use std::{
 
 use shared::store::StoreError;
 
-use super::beside;
+use super::add_suffix;
 
-/// A writer under load looks at most this often.
-const INTERVAL: Duration = Duration::from_millis(10);
+/// Shortest time between two checks, because a busy writer commits thousands of times a second.
+const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The database file and its WAL, as they were when they were opened.
 #[derive(Clone, Debug)]
@@ -23,9 +23,11 @@ pub(super) struct FileIdentity {
     checked_at: Option<Instant>,
 }
 
-/// The device and the inode of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FileId(u64, u64);
+struct FileId {
+    device: u64,
+    inode: u64,
+}
 
 impl FileIdentity {
     /// Returns the identity of the file at `path`. Call it before the file is opened, and
@@ -39,14 +41,14 @@ impl FileIdentity {
     pub(super) fn add_wal(&mut self) {
         // SQLite puts it beside the file that a symbolic link leads to.
         let wal = self.files.first().and_then(|(path, _)| fs::canonicalize(path).ok());
-        let wal = wal.map(|path| beside(&path, "-wal"));
+        let wal = wal.map(|path| add_suffix(&path, "-wal"));
         self.files.extend(wal.and_then(|path| Some((path.clone(), file_id(&path).ok()?))));
     }
 
-    /// Refuses a file that is no longer the one that was opened. Does nothing if the last check was
-    /// a moment ago.
+    /// Like [`check_now`](Self::check_now), but does nothing if the last check is less than 10 ms
+    /// ago.
     pub(super) fn check(&mut self) -> Result<(), StoreError> {
-        if self.checked_at.is_some_and(|at| at.elapsed() < INTERVAL) {
+        if self.checked_at.is_some_and(|at| at.elapsed() < MIN_CHECK_INTERVAL) {
             return Ok(());
         }
         self.check_now()?;
@@ -54,18 +56,18 @@ impl FileIdentity {
         Ok(())
     }
 
-    /// Refuses a file that is no longer the one that was opened.
+    /// Fails if the path no longer leads to the file that was opened.
     pub(super) fn check_now(&self) -> Result<(), StoreError> {
         let is_same = |(path, id): &(PathBuf, FileId)| match file_id(path) {
             Ok(found) => found == *id,
-            // A folder that cannot be searched at the moment is no proof.
+            // Another error, such as a folder that cannot be read, does not prove that it is gone.
             Err(err) => err.kind() != io::ErrorKind::NotFound,
         };
         match self.files.iter().find(|file| !is_same(file)) {
             None => Ok(()),
             Some((path, _)) => Err(StoreError::Unavailable(format!(
                 "`{}` was removed or replaced while it was open, so further changes would be lost: \
-                 move the file back, or restart Faber to use the one that is there now",
+                 move the file back, or restart Faber to use the present file",
                 path.display()
             ))),
         }
@@ -75,11 +77,11 @@ impl FileIdentity {
 #[cfg(unix)]
 fn file_id(path: &Path) -> io::Result<FileId> {
     use std::os::unix::fs::MetadataExt;
-    fs::metadata(path).map(|file| FileId(file.dev(), file.ino()))
+    fs::metadata(path).map(|file| FileId { device: file.dev(), inode: file.ino() })
 }
 
-/// Other systems do not let a file be removed that is open.
+/// Other systems do not allow the removal of an open file.
 #[cfg(not(unix))]
 fn file_id(path: &Path) -> io::Result<FileId> {
-    fs::metadata(path).map(|_| FileId(0, 0))
+    fs::metadata(path).map(|_| FileId { device: 0, inode: 0 })
 }

@@ -1,24 +1,24 @@
-//! The embedded store: one SQLite file that a person can open.
+//! The embedded store: one SQLite file that people can open with the usual tools.
 //!
-//! *Durability.* WAL with `synchronous=FULL`: what was answered is on the disk. All writes of a
-//! process go through [one thread](writer) that takes whatever waits into one transaction, so that
-//! many appends share one `fdatasync`; a lone append never waits for company. Checkpoints run
-//! [beside it](watcher), so that commits do not pay for them.
+//! *Durability.* The file is in WAL mode with `synchronous=FULL`, so a write that returned is on the
+//! disk. All writes of a process go through [one thread](writer), which commits all waiting writes in
+//! one transaction. Many appends share one `fdatasync`, and a single append waits for no other.
+//! Checkpoints run in [another thread](watcher), so that they do not slow commits down.
 //!
-//! *Fence.* `events_fence` is unique over (log, first position), and every transaction begins with
-//! `BEGIN IMMEDIATE`: between the check that a log ends at `after` and the insert nobody else
-//! writes, in this process or another. A refused append leaves its neighbours alone.
+//! *Fence.* The index `events_fence` is unique over log and first position, and every transaction
+//! begins with `BEGIN IMMEDIATE`. So no process can write between the check that a log ends at
+//! `after` and the insert. An append that is a conflict does not affect others in its transaction.
 //!
-//! *Several processes* may share the file. `PRAGMA data_version` tells that another one wrote;
-//! then everybody looks again. A process that dies lets go of its [lock files](lives), so what its
-//! workers had is free at once, long before a lease runs out.
+//! *Several processes* may share the file. `PRAGMA data_version` shows that another process wrote,
+//! and then all waiting tasks read again. Each worker holds a [lock file](worker_locks). The kernel
+//! frees the lock when the process dies, so other workers can take over its executions at once,
+//! without waiting until the lease expires.
 
 mod change;
 mod connection;
 mod documents;
 mod identity;
 mod lists;
-mod lives;
 mod log;
 mod permits;
 mod readers;
@@ -29,6 +29,7 @@ mod schema;
 mod time;
 mod vectors;
 mod watcher;
+mod worker_locks;
 mod writer;
 
 use std::{
@@ -44,42 +45,43 @@ use shared::{
 use self::{
     change::{Answer, Change},
     identity::FileIdentity,
-    lives::Lives,
     readers::Readers,
     watcher::Watcher,
+    worker_locks::WorkerLocks,
     writer::Writer,
 };
 
-/// A store in one file. Dropping it writes what waits, folds the WAL into the file and ends its
+/// A store in one file. Dropping it commits waiting writes, checkpoints the WAL and ends the
 /// threads.
 ///
-/// The fields are dropped in this order: nobody may send to the writer any more, and no reader may
-/// keep the file open, when the writer closes it.
+/// The fields are dropped in this order, because the watcher must no longer send to the writer, and
+/// readers must no longer hold the file open, when the writer closes it.
 #[derive(Debug)]
 pub struct Sqlite {
     _watcher: Watcher,
     readers: Arc<Readers>,
     writer: Writer,
-    lives: Arc<Lives>,
-    /// The time that all processes over the file go by.
+    locks: Arc<WorkerLocks>,
+    /// Shared by all processes that use the file.
     time: SteadyClock,
     plans: PlanCache,
     hints: Arc<Hints>,
 }
 
 impl Sqlite {
-    /// Opens the store in the file at `path`; makes it if there is none.
+    /// Opens the store in the file at `path`, or creates the file.
     ///
     /// # Errors
     ///
     /// If the file cannot be opened or written, is no store, or was written by a newer version.
+    /// Also if its folder does not exist, because that is more likely a typing error.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        connection::make_file(path)?;
+        connection::create_file(path)?;
         let mut identity = FileIdentity::of(path);
         let connection = connection::open_writer(path)?;
-        let lives = Arc::new(Lives::new(beside(path, "-workers")));
-        schema::prepare(&connection, path, |worker| lives.is_alive(worker))?;
-        let time = time::agree(&connection, || lives.has_any());
+        let locks = Arc::new(WorkerLocks::new(add_suffix(path, "-workers")));
+        schema::prepare_schema(&connection, path, |worker| locks.is_alive(worker))?;
+        let time = time::open_clock(&connection, || locks.has_any_alive());
         let hints = Arc::new(Hints::default());
         identity.add_wal();
         let writer = Writer::start(connection, identity.clone(), Arc::clone(&hints))?;
@@ -89,7 +91,7 @@ impl Sqlite {
             _watcher: watcher,
             readers: Arc::new(Readers::new(path.to_owned(), identity)),
             writer,
-            lives,
+            locks,
             time,
             plans: PlanCache::default(),
             hints,
@@ -101,8 +103,7 @@ impl Sqlite {
     }
 }
 
-/// Returns the path of what stands beside the database file.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+fn add_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()

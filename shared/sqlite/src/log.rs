@@ -1,4 +1,9 @@
-//! Logs, claims and inboxes in the file.
+//! Event logs, leases, permits and inboxes in the file.
+//!
+//! Every method either reads in the [pool](super::readers), which sees the last commit, or sends a
+//! [`Change`] to the writer. A worker counts as gone when its lease has expired, or when its
+//! process no longer holds its lock file. Methods that need live workers check the locks first, so
+//! that dead workers lose their leases and permits at once.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,11 +23,11 @@ use shared::{
 
 use super::{
     Answer, Change, Sqlite,
-    connection::failed,
-    lives::Lives,
+    connection::to_store_error,
     permits,
-    removal::{self, BATCH, Kind, Removal},
+    removal::{self, BATCH_LEN, Kind, Removal},
     rows,
+    worker_locks::WorkerLocks,
 };
 
 #[async_trait]
@@ -36,11 +41,11 @@ impl Log for Sqlite {
     }
 
     async fn put_head(&self, head: ExecutionHead) -> Result<(), StoreError> {
-        self.write(Change::Head(head)).await.map(drop)
+        self.write(Change::PutHead(head)).await.map(drop)
     }
 
     async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<RecordedEvent>, StoreError> {
-        self.readers.read(move |connection| read(connection, id, after)).await
+        self.readers.read(move |connection| read_events(connection, id, after)).await
     }
 
     async fn find_heads(
@@ -49,37 +54,40 @@ impl Log for Sqlite {
         most: usize,
     ) -> Result<Vec<ExecutionHead>, StoreError> {
         let HeadQuery::Orphans { now } = query else {
-            return self.readers.read(move |connection| find(connection, query, most)).await;
+            return self.readers.read(move |connection| find_heads(connection, query, most)).await;
         };
-        let lives = Arc::clone(&self.lives);
-        let find = move |connection: &Connection| orphans(connection, now, most, &lives);
+        let locks = Arc::clone(&self.locks);
+        let find = move |connection: &Connection| find_orphans(connection, now, most, &locks);
         let (dead, heads) = self.readers.read(find).await?;
         if !dead.is_empty() {
-            self.write(Change::Retire(dead)).await?;
+            self.write(Change::RemoveWorkers(dead)).await?;
         }
         Ok(heads)
     }
 
     async fn renew_lease(&self, lease: Lease) -> Result<(), StoreError> {
-        self.lives.hold(lease.worker);
+        self.locks.acquire(lease.worker);
         self.plans.evict_idle();
         self.readers.free_caches();
-        self.write(Change::Lease(lease)).await.map(drop)
+        self.write(Change::PutLease(lease)).await.map(drop)
     }
 
     async fn remove_worker(&self, worker: WorkerId) -> Result<(), StoreError> {
-        self.write(Change::Retire(vec![worker])).await?;
-        self.lives.release(worker);
+        self.write(Change::RemoveWorkers(vec![worker])).await?;
+        self.locks.release(worker);
         Ok(())
     }
 
     async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
-        let leases = self.readers.read(|it| leases(it).map_err(|err| failed(&err))).await?;
+        let leases = self
+            .readers
+            .read(|connection| find_leases(connection).map_err(|err| to_store_error(&err)))
+            .await?;
         let live = leases.into_iter().filter(|(_, until)| *until > now.timestamp_micros());
-        let live: Result<Vec<WorkerId>, _> = live.map(|(it, _)| rows::parse(&it, &it)).collect();
-        let mut live = live?;
-        let dead = self.bury(live.iter().copied()).await?;
-        live.retain(|it| !dead.contains(it));
+        let live = live.map(|(worker, _)| rows::parse::<WorkerId>(&worker, &worker));
+        let mut live = live.collect::<Result<Vec<_>, _>>()?;
+        let dead = self.remove_dead_workers(live.iter().copied()).await?;
+        live.retain(|worker| !dead.contains(worker));
         Ok(live)
     }
 }
@@ -91,42 +99,48 @@ impl Permits for Sqlite {
         ask: &PermitAsk,
         now: Timestamp,
     ) -> Result<Permission, StoreError> {
-        let permission = self.take(ask, now).await?;
+        let permission = self.take_permits(ask, now).await?;
         if permission != Permission::Full {
             return Ok(permission);
         }
-        let keys = ask.limits.iter().map(|it| it.key.clone()).collect::<Vec<_>>();
-        let holders = self.readers.read(move |it| permits::holders(it, &keys)).await?;
-        if self.bury(holders).await?.is_empty() {
+        let keys = ask.limits.iter().map(|limit| limit.key.clone()).collect::<Vec<_>>();
+        let find = move |connection: &Connection| permits::find_holders(connection, &keys);
+        let holders = self.readers.read(find).await?;
+        if self.remove_dead_workers(holders).await?.is_empty() {
             return Ok(permission);
         }
-        self.take(ask, now).await
+        self.take_permits(ask, now).await
     }
 
     async fn release_permits(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
-        self.write(Change::Release(permits)).await.map(drop)
+        self.write(Change::ReleasePermits(permits)).await.map(drop)
     }
 }
 
 #[async_trait]
 impl Store for Sqlite {
     async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
-        self.write(Change::Remove(Removal::Rest { before })).await?;
+        self.write(Change::Prune(Removal::Expired { before })).await?;
         self.remove_all_old_calls(before).await?;
-        let (executions, more) = self.remove(Kind::Executions, before, most).await?;
+        let (executions, more) = self.remove_unused(Kind::Executions, before, most).await?;
         let mut pruned = Pruned { executions, more, ..Pruned::default() };
         if more {
             return Ok(pruned);
         }
-        let plans = self.readers.read(move |it| Kind::Plans.find(it, before, most)).await?;
-        let have_parts = self.readers.read(move |it| removal::have_parts(it, &plans)).await?;
-        let (plans, more) = self.remove(Kind::Plans, before, most).await?;
-        (pruned.plans, pruned.more) = (plans, more || have_parts);
+        let have_sub_plans = self
+            .readers
+            .read(move |connection| {
+                let plans = Kind::Plans.find_unused(connection, before, most)?;
+                removal::have_sub_plans(connection, &plans)
+            })
+            .await?;
+        let (plans, more) = self.remove_unused(Kind::Plans, before, most).await?;
+        (pruned.plans, pruned.more) = (plans, more || have_sub_plans);
         if more {
             return Ok(pruned);
         }
-        let (requests, more) = self.remove(Kind::Requests, before, most).await?;
-        (pruned.requests, pruned.more) = (requests, more || have_parts);
+        let (requests, more) = self.remove_unused(Kind::Requests, before, most).await?;
+        (pruned.requests, pruned.more) = (requests, more || have_sub_plans);
         Ok(pruned)
     }
 
@@ -142,57 +156,65 @@ impl Store for Sqlite {
 #[async_trait]
 impl Inbox for Sqlite {
     async fn send_command(&self, command: SentCommand) -> Result<(), StoreError> {
-        let of = command.execution;
-        match self.write(Change::Send(command)).await? {
-            Answer::Full => Err(inbox_full_error(of)),
+        let execution = command.execution;
+        match self.write(Change::SendCommand(command)).await? {
+            Answer::Full => Err(inbox_full_error(execution)),
             _ => Ok(()),
         }
     }
 
     async fn list_commands(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
-        self.readers.read(move |connection| inbox(connection, of)).await
+        self.readers.read(move |connection| read_commands(connection, of)).await
     }
 
     async fn remove_commands(&self, commands: Vec<CommandId>) -> Result<(), StoreError> {
-        self.write(Change::Discard(commands)).await.map(drop)
+        self.write(Change::RemoveCommands(commands)).await.map(drop)
     }
 }
 
 impl Sqlite {
-    async fn take(&self, ask: &PermitAsk, now: Timestamp) -> Result<Permission, StoreError> {
-        match self.write(Change::Acquire { ask: ask.clone(), now }).await? {
+    async fn take_permits(
+        &self,
+        ask: &PermitAsk,
+        now: Timestamp,
+    ) -> Result<Permission, StoreError> {
+        match self.write(Change::AcquirePermits { ask: ask.clone(), now }).await? {
             Answer::Permission(permission) => Ok(permission),
-            other => unreachable!("{other:?} answers no ask for permits"),
+            other => unreachable!("{other:?} is no answer to `AcquirePermits`"),
         }
     }
 
-    /// Retires those workers whose processes have ended, and returns them.
-    async fn bury(
+    /// Removes the workers whose processes have ended, and returns them.
+    async fn remove_dead_workers(
         &self,
         workers: impl IntoIterator<Item = WorkerId>,
     ) -> Result<Vec<WorkerId>, StoreError> {
-        let dead: Vec<_> = workers.into_iter().filter(|it| self.lives.is_dead(*it)).collect();
+        let dead: Vec<_> =
+            workers.into_iter().filter(|worker| self.locks.remove_if_dead(*worker)).collect();
         if !dead.is_empty() {
-            self.write(Change::Retire(dead.clone())).await?;
+            self.write(Change::RemoveWorkers(dead.clone())).await?;
         }
         Ok(dead)
     }
 
-    /// Removes the first few of what may go, and returns how many and whether there are more.
-    async fn remove(
+    /// Removes the oldest unused executions, plans or requests. Returns their number, and `true` if
+    /// there are more.
+    async fn remove_unused(
         &self,
         kind: Kind,
         before: Timestamp,
         most: usize,
     ) -> Result<(usize, bool), StoreError> {
-        let find = move |it: &Connection| kind.find(it, before, most.saturating_add(1));
-        let mut found = self.readers.read(find).await?;
+        let mut found = self
+            .readers
+            .read(move |connection| kind.find_unused(connection, before, most.saturating_add(1)))
+            .await?;
         let more = found.len() > most;
         found.truncate(most);
         let mut removed = 0;
-        for ids in found.chunks(BATCH) {
-            let removal = Removal::Old { kind, before, ids: ids.to_vec() };
-            if let Answer::Removed(n) = self.write(Change::Remove(removal)).await? {
+        for ids in found.chunks(BATCH_LEN) {
+            let removal = Removal::Unused { kind, before, ids: ids.to_vec() };
+            if let Answer::Removed(n) = self.write(Change::Prune(removal)).await? {
                 removed += n;
             }
         }
@@ -200,45 +222,47 @@ impl Sqlite {
     }
 }
 
-fn read(
+fn read_events(
     connection: &Connection,
     id: ExecutionId,
     after: Seq,
 ) -> Result<Vec<RecordedEvent>, StoreError> {
-    // From the document that has the next position, or the last one.
+    // Starts at the last document that begins at or before the next position.
     let sql = "SELECT first, len, json FROM logs JOIN events ON log = number
         WHERE execution = ?1 AND first >= COALESCE((SELECT max(first) FROM events
         WHERE log = number AND first <= ?2), 0) ORDER BY first";
     let mut assembly = Assembly::new(id, after);
-    let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
+    let mut statement = connection.prepare_cached(sql).map_err(|err| to_store_error(&err))?;
     let next = after.next().0.cast_signed();
-    let mut found = statement.query(params![id.to_string(), next]).map_err(|err| failed(&err))?;
-    while let Some(row) = found.next().map_err(|err| failed(&err))? {
-        if !assembly.push(document(row, id)) {
+    let mut found =
+        statement.query(params![id.to_string(), next]).map_err(|err| to_store_error(&err))?;
+    while let Some(row) = found.next().map_err(|err| to_store_error(&err))? {
+        if !assembly.push(read_document(row, id)) {
             break;
         }
     }
     assembly.finish()
 }
 
-fn document(row: &rusqlite::Row<'_>, id: ExecutionId) -> Result<EventDocument, StoreError> {
-    let what = id.to_string();
-    let (first, len): (i64, isize) = (rows::column(row, 0, &what)?, rows::column(row, 1, &what)?);
+fn read_document(row: &rusqlite::Row<'_>, id: ExecutionId) -> Result<EventDocument, StoreError> {
+    let id = id.to_string();
+    let first: i64 = rows::read_column(row, 0, &id)?;
+    let len: isize = rows::read_column(row, 1, &id)?;
     Ok(EventDocument {
-        first: Seq(u64::try_from(first).map_err(|err| StoreError::corrupt(&what, err))?),
-        len: usize::try_from(len).map_err(|err| StoreError::corrupt(&what, err))?,
-        json: rows::column(row, 2, &what)?,
+        first: Seq(u64::try_from(first).map_err(|err| StoreError::corrupt(&id, err))?),
+        len: usize::try_from(len).map_err(|err| StoreError::corrupt(&id, err))?,
+        json: rows::read_column(row, 2, &id)?,
     })
 }
 
-/// Reads the heads that a query selects. Orphans need more than one query.
-fn find(
+/// Answers every query but [`HeadQuery::Orphans`], which needs the locks. See [`find_orphans`].
+fn find_heads(
     connection: &Connection,
     query: HeadQuery,
     most: usize,
 ) -> Result<Vec<ExecutionHead>, StoreError> {
     match query {
-        HeadQuery::Due { now } => due(connection, now, most),
+        HeadQuery::Due { now } => find_due(connection, now, most),
         HeadQuery::DueAfter { now, after } => {
             let (due, id) = match after {
                 Some(after) => (after.due.timestamp_micros(), after.execution.to_string()),
@@ -247,26 +271,27 @@ fn find(
             let condition = format!(
                 "INDEXED BY heads_queue WHERE {} AND (due, execution) > (?1, ?2) AND due <= ?3
                  ORDER BY due, execution LIMIT ?4",
-                rows::FREE
+                rows::IS_CLAIMABLE
             );
-            let values = params![due, id, now.timestamp_micros(), limit(most)];
-            heads_where(connection, &condition, values)
+            let values = params![due, id, now.timestamp_micros(), to_limit(most)];
+            list_heads_where(connection, &condition, values)
         }
-        HeadQuery::OwnedBy(worker) => owned(connection, &worker.to_string(), most),
+        HeadQuery::OwnedBy(worker) => find_owned(connection, &worker.to_string(), most),
         HeadQuery::Finished { after, until } => {
             let condition = "INDEXED BY heads_finished WHERE finished_at IS NOT NULL
                  AND finished_at > ?1 AND finished_at <= ?2
                  ORDER BY finished_at, execution LIMIT ?3";
-            let values = params![after.timestamp_micros(), until.timestamp_micros(), limit(most)];
-            heads_where(connection, condition, values)
+            let (after, until) = (after.timestamp_micros(), until.timestamp_micros());
+            list_heads_where(connection, condition, params![after, until, to_limit(most)])
         }
         HeadQuery::Orphans { .. } => Ok(Vec::new()),
     }
 }
 
-/// Takes one priority after another, so that sleepers of a high priority are never searched for
-/// those that are due; then the longest due.
-fn due(
+/// Finds due executions, the highest priority first. One query for each priority is fast, because
+/// it skips executions of higher priorities that are not due. The last places are for executions
+/// that have been due longest, so that a low priority does not wait forever.
+fn find_due(
     connection: &Connection,
     now: Timestamp,
     most: usize,
@@ -274,86 +299,88 @@ fn due(
     let by_priority = format!(
         "INDEXED BY heads_due WHERE {} AND priority = ?1 AND due <= ?2
          ORDER BY due, execution LIMIT ?3",
-        rows::FREE
+        rows::IS_CLAIMABLE
     );
-    let first = most - aged_places(most);
-    let (mut heads, mut looks, mut last) = (Vec::new(), 0, i64::MAX);
-    while heads.len() < first && looks < limits::PRIORITIES {
-        let next = next_priority(connection, last).map_err(|err| failed(&err))?;
+    let prioritized = most - aged_places(most);
+    let (mut heads, mut priorities, mut last) = (Vec::new(), 0, i64::MAX);
+    while heads.len() < prioritized && priorities < limits::PRIORITIES {
+        let next = find_next_priority(connection, last).map_err(|err| to_store_error(&err))?;
         let Some(priority) = next else { return Ok(heads) };
-        let values = params![priority, now.timestamp_micros(), limit(first - heads.len())];
-        heads.append(&mut heads_where(connection, &by_priority, values)?);
-        (looks, last) = (looks + 1, priority);
+        let missing = to_limit(prioritized - heads.len());
+        let values = params![priority, now.timestamp_micros(), missing];
+        heads.append(&mut list_heads_where(connection, &by_priority, values)?);
+        (priorities, last) = (priorities + 1, priority);
     }
     if heads.len() < most {
-        let longest = find(connection, HeadQuery::DueAfter { now, after: None }, most)?;
+        let longest = find_heads(connection, HeadQuery::DueAfter { now, after: None }, most)?;
         add_longest_due(&mut heads, longest, most);
     }
     Ok(heads)
 }
 
-/// Reads the heads that a condition selects.
-fn heads_where(
+fn list_heads_where(
     connection: &Connection,
     condition: &str,
     values: &[&dyn ToSql],
 ) -> Result<Vec<ExecutionHead>, StoreError> {
-    let sql = format!("SELECT {} FROM heads {condition}", rows::HEAD);
-    rows::list_rows(connection, &sql, values, rows::head)
+    let sql = format!("SELECT {} FROM heads {condition}", rows::HEAD_COLUMNS);
+    rows::list_rows(connection, &sql, values, rows::read_head)
 }
 
-/// Returns the highest priority below `last` that something free has: one look into the index.
-fn next_priority(connection: &Connection, last: i64) -> rusqlite::Result<Option<i64>> {
+/// Returns the highest priority of a claimable execution below `last`, with one access to the
+/// index.
+fn find_next_priority(connection: &Connection, last: i64) -> rusqlite::Result<Option<i64>> {
     let sql = format!(
         "SELECT priority FROM heads INDEXED BY heads_due WHERE {} AND priority < ?1
          ORDER BY priority DESC LIMIT 1",
-        rows::FREE
+        rows::IS_CLAIMABLE
     );
     connection.prepare_cached(&sql)?.query_row([last], |row| row.get(0)).optional()
 }
 
-/// Returns the workers that turn out to be dead, and the heads of all that are gone.
-fn orphans(
+/// Returns dead workers that still have a lease, and the heads of all orphans.
+fn find_orphans(
     connection: &Connection,
     now: Timestamp,
     most: usize,
-    lives: &Lives,
+    locks: &WorkerLocks,
 ) -> Result<(Vec<WorkerId>, Vec<ExecutionHead>), StoreError> {
-    let leases = leases(connection).map_err(|err| failed(&err))?;
+    let leases = find_leases(connection).map_err(|err| to_store_error(&err))?;
     let (mut dead, mut heads) = (Vec::new(), Vec::new());
-    for owner in owners(connection).map_err(|err| failed(&err))? {
+    for owner in find_owners(connection).map_err(|err| to_store_error(&err))? {
         let worker = skip_damaged(rows::parse::<WorkerId>(&owner, &owner))?;
         match (leases.get(&owner), worker) {
             (Some(until), Some(worker)) if *until > now.timestamp_micros() => {
-                if !lives.is_dead(worker) {
+                if !locks.remove_if_dead(worker) {
                     continue;
                 }
                 dead.push(worker);
             }
             _ => (),
         }
-        heads.extend(owned(connection, &owner, most.saturating_sub(heads.len()))?);
+        heads.extend(find_owned(connection, &owner, most.saturating_sub(heads.len()))?);
     }
     Ok((dead, heads))
 }
 
-fn owned(
+fn find_owned(
     connection: &Connection,
     owner: &str,
     most: usize,
 ) -> Result<Vec<ExecutionHead>, StoreError> {
     let condition = "INDEXED BY heads_owner WHERE owner = ?1 ORDER BY execution LIMIT ?2";
-    heads_where(connection, condition, params![owner, limit(most)])
+    list_heads_where(connection, condition, params![owner, to_limit(most)])
 }
 
-fn leases(connection: &Connection) -> rusqlite::Result<BTreeMap<String, i64>> {
+/// Returns the end of the lease of each worker.
+fn find_leases(connection: &Connection) -> rusqlite::Result<BTreeMap<String, i64>> {
     let mut statement = connection.prepare_cached("SELECT worker, until FROM workers")?;
     let leases = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     leases.collect()
 }
 
-/// Returns whoever has something: one look into the index for each.
-fn owners(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+/// Returns the owners of executions, with one access to the index for each.
+fn find_owners(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let sql = "SELECT owner FROM heads INDEXED BY heads_owner
         WHERE owner IS NOT NULL AND owner > ?1 ORDER BY owner LIMIT 1";
     let mut statement = connection.prepare_cached(sql)?;
@@ -368,7 +395,10 @@ fn owners(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     }
 }
 
-fn inbox(connection: &Connection, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
+fn read_commands(
+    connection: &Connection,
+    of: Option<ExecutionId>,
+) -> Result<Vec<SentCommand>, StoreError> {
     let (sql, of) = match of {
         Some(of) => {
             ("SELECT id, json FROM inbox WHERE execution = ?1 ORDER BY arrival", of.to_string())
@@ -379,27 +409,28 @@ fn inbox(connection: &Connection, of: Option<ExecutionId>) -> Result<Vec<SentCom
         "" => (limits::INBOX_LOOK, limits::INBOX_BYTES),
         _ => (usize::MAX, usize::MAX),
     };
-    let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
-    let mut found = statement.query([of]).map_err(|err| failed(&err))?;
+    let mut statement = connection.prepare_cached(sql).map_err(|err| to_store_error(&err))?;
+    let mut found = statement.query([of]).map_err(|err| to_store_error(&err))?;
     let (mut waiting, mut bytes) = (Vec::new(), 0);
     while waiting.len() < most
         && bytes < most_bytes
-        && let Some(row) = found.next().map_err(|err| failed(&err))?
+        && let Some(row) = found.next().map_err(|err| to_store_error(&err))?
     {
-        let Some((envelope, len)) = skip_damaged(envelope(row))? else { continue };
-        waiting.push(envelope);
+        let Some((command, len)) = skip_damaged(read_command(row))? else { continue };
+        waiting.push(command);
         bytes += len;
     }
     Ok(waiting)
 }
 
-fn envelope(row: &rusqlite::Row<'_>) -> Result<(SentCommand, usize), StoreError> {
-    let id: String = rows::column(row, 0, "a command")?;
-    let json: String = rows::column(row, 1, &id)?;
-    let envelope = serde_json::from_str(&json).map_err(|err| StoreError::corrupt(id, err))?;
-    Ok((envelope, json.len()))
+/// Returns a command and the length of its JSON.
+fn read_command(row: &rusqlite::Row<'_>) -> Result<(SentCommand, usize), StoreError> {
+    let id: String = rows::read_column(row, 0, "a command")?;
+    let json: String = rows::read_column(row, 1, &id)?;
+    let command = serde_json::from_str(&json).map_err(|err| StoreError::corrupt(id, err))?;
+    Ok((command, json.len()))
 }
 
-fn limit(most: usize) -> i64 {
+fn to_limit(most: usize) -> i64 {
     i64::try_from(most).unwrap_or(i64::MAX)
 }

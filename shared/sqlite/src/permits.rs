@@ -1,4 +1,5 @@
-//! Permits in the file: loaded, taken and written inside one transaction.
+//! Permits in the file. One transaction loads the state of the limits, takes the permits and writes
+//! the changes.
 
 use std::collections::BTreeSet;
 
@@ -12,49 +13,49 @@ use shared::{
     },
 };
 
-use super::{change::Answer, connection::failed, rows};
+use super::{change::Answer, connection::to_store_error, rows};
 
-/// Every ask forgets at most so many rates that count nothing any more: more than it adds.
-const SWEEP: i64 = 8;
+/// Unused rates that each call removes. It is more than a call adds, unless the call has many
+/// limits.
+const REMOVED_RATES: i64 = 8;
 
-pub(super) fn acquire(
+pub(super) fn acquire_permits(
     connection: &Connection,
     ask: &PermitAsk,
     now: Timestamp,
 ) -> rusqlite::Result<Answer> {
-    let keys: BTreeSet<&str> = ask.limits.iter().map(|it| it.key.as_str()).collect();
-    let before = load(connection, &keys)?;
+    let keys: BTreeSet<&str> = ask.limits.iter().map(|limit| limit.key.as_str()).collect();
+    let before = load_states(connection, &keys)?;
     let mut after = before.clone();
-    let live = live(connection, now)?;
-    let is_gone = |it: WorkerId| !live.contains(&it.to_string());
+    let live = find_live_workers(connection, now)?;
+    let is_gone = |worker: WorkerId| !live.contains(&worker.to_string());
     let permission = take_all(&mut after, ask, now, is_gone);
-    for (key, tally) in &after {
-        write(connection, key, before.get(key).unwrap_or(&LimitState::default()), tally)?;
+    for (key, state) in &after {
+        save_state(connection, key, before.get(key).unwrap_or(&LimitState::default()), state)?;
     }
     let sql = "DELETE FROM rates WHERE key IN
         (SELECT key FROM rates WHERE next <= ?1 ORDER BY next LIMIT ?2)";
-    let limit = SWEEP.max(2 * i64::try_from(keys.len()).unwrap_or(i64::MAX / 2));
+    let limit = REMOVED_RATES.max(2 * i64::try_from(keys.len()).unwrap_or(i64::MAX / 2));
     connection.prepare_cached(sql)?.execute(params![now.timestamp_micros(), limit])?;
     Ok(Answer::Permission(permission))
 }
 
-pub(super) fn release(connection: &Connection, permits: &[Permit]) -> rusqlite::Result<()> {
+pub(super) fn release_permits(connection: &Connection, permits: &[Permit]) -> rusqlite::Result<()> {
     let sql = "DELETE FROM permits WHERE key = ?1 AND holder = ?2";
     let mut delete = connection.prepare_cached(sql)?;
     for permit in permits {
-        permit.limits.iter().try_for_each(|it| delete.execute([it, &permit.holder]).map(drop))?;
+        permit.limits.iter().try_for_each(|key| delete.execute([key, &permit.holder]).map(drop))?;
     }
     Ok(())
 }
 
-/// Forgets what workers hold that nobody has heard of.
-pub(super) fn sweep(connection: &Connection) -> rusqlite::Result<()> {
+pub(super) fn remove_permits_of_unknown_workers(connection: &Connection) -> rusqlite::Result<()> {
     let sql = "DELETE FROM permits WHERE worker NOT IN (SELECT worker FROM workers)";
     connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
-/// Returns the workers that hold limits.
-pub(super) fn holders(
+/// Returns the workers that hold permits of these limits.
+pub(super) fn find_holders(
     connection: &Connection,
     keys: &[String],
 ) -> Result<BTreeSet<WorkerId>, StoreError> {
@@ -69,33 +70,34 @@ pub(super) fn holders(
         }
         Ok(workers)
     };
-    let found = find().map_err(|err| failed(&err))?;
-    found.iter().map(|it| rows::parse(it, it)).collect()
+    let found = find().map_err(|err| to_store_error(&err))?;
+    found.iter().map(|worker| rows::parse(worker, worker)).collect()
 }
 
-fn load(connection: &Connection, keys: &BTreeSet<&str>) -> rusqlite::Result<Tallies> {
+fn load_states(connection: &Connection, keys: &BTreeSet<&str>) -> rusqlite::Result<Tallies> {
     let mut holders =
         connection.prepare_cached("SELECT holder, worker FROM permits WHERE key = ?1")?;
     let mut rate = connection.prepare_cached("SELECT next, last FROM rates WHERE key = ?1")?;
-    let mut tallies = Tallies::new();
+    let mut states = Tallies::new();
     for key in keys {
-        let counted = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
-        let (next, last) = rate.query_row([key], counted).optional()?.unwrap_or_default();
-        let mut tally = LimitState { next, last, ..LimitState::default() };
+        let read_rate = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let (next, last) = rate.query_row([key], read_rate).optional()?.unwrap_or_default();
+        let mut state = LimitState { next, last, ..LimitState::default() };
         let mut found = holders.query([key])?;
         while let Some(row) = found.next()? {
             let worker: String = row.get(1)?;
-            // What cannot be read nobody holds.
+            // A damaged permit counts as free, otherwise no worker could release it.
             if let Ok(worker) = worker.parse() {
-                tally.holders.insert(row.get(0)?, worker);
+                state.holders.insert(row.get(0)?, worker);
             }
         }
-        tallies.insert((*key).to_owned(), tally);
+        states.insert((*key).to_owned(), state);
     }
-    Ok(tallies)
+    Ok(states)
 }
 
-fn write(
+/// Writes the difference between two states.
+fn save_state(
     connection: &Connection,
     key: &str,
     before: &LimitState,
@@ -103,8 +105,8 @@ fn write(
 ) -> rusqlite::Result<()> {
     let mut delete =
         connection.prepare_cached("DELETE FROM permits WHERE key = ?1 AND holder = ?2")?;
-    for gone in before.holders.keys().filter(|it| !after.holders.contains_key(*it)) {
-        delete.execute([key, gone])?;
+    for holder in before.holders.keys().filter(|holder| !after.holders.contains_key(*holder)) {
+        delete.execute([key, holder])?;
     }
     let mut insert = connection.prepare_cached("INSERT INTO permits VALUES (?1, ?2, ?3)")?;
     for (holder, worker) in &after.holders {
@@ -119,7 +121,10 @@ fn write(
     Ok(())
 }
 
-fn live(connection: &Connection, now: Timestamp) -> rusqlite::Result<BTreeSet<String>> {
+fn find_live_workers(
+    connection: &Connection,
+    now: Timestamp,
+) -> rusqlite::Result<BTreeSet<String>> {
     let mut statement = connection.prepare_cached("SELECT worker FROM workers WHERE until > ?1")?;
     let live = statement.query_map([now.timestamp_micros()], |row| row.get(0))?;
     live.collect()

@@ -1,8 +1,10 @@
-//! Connections that read. Each sees the last commit; none waits for the writer, nor it for them.
+//! A pool of connections that read. A reader sees the last commit. Readers and the writer do not
+//! wait for each other.
 //!
-//! A read that has been asked for is carried out in its turn whether or not somebody polls for its
-//! answer. Whoever follows many logs polls some of them at a time, and a client that does not read
-//! has nothing polled: were turns held by such futures, nobody else would ever get one.
+//! A read runs on a blocking thread, so it finishes even if its caller does not poll it. A caller
+//! that follows many logs polls only some of them at a time, and a subscription whose client stops
+//! reading polls nothing. If such a future held a connection, the pool would run empty and block
+//! every other caller.
 
 use std::{
     collections::VecDeque,
@@ -20,44 +22,42 @@ use super::{
     identity::FileIdentity,
 };
 
-/// Reads at the same time: as many as a small machine has cores for.
-const READERS: usize = 4;
+/// Reads at the same time, which is the number of cores of a small machine.
+const MAX_READERS: usize = 4;
 
-/// A few connections, opened when they are first needed.
 #[derive(Debug)]
 pub(super) struct Readers {
     path: PathBuf,
     identity: FileIdentity,
-    line: Mutex<Line>,
+    pool: Mutex<Pool>,
 }
 
-/// A read, and where its answer goes.
+/// Runs a query and sends its result to the caller.
 type Read = Box<dyn FnOnce(Result<&Connection, StoreError>) + Send>;
 
-/// Who reads, and who is to read next.
 #[derive(Default)]
-struct Line {
+struct Pool {
     idle: Vec<Connection>,
-    reading: usize,
+    running: usize,
     waiting: VecDeque<Read>,
 }
 
-impl Line {
-    /// Keeps a connection for later reads, unless there are enough: reads open others while the
-    /// caches of these are freed.
-    fn keep(&mut self, connection: Connection) {
-        if self.idle.len() < READERS {
+impl Pool {
+    /// Drops the connection if the pool is full. That happens when reads open connections while
+    /// [`Readers::free_caches`] holds the others.
+    fn put_back(&mut self, connection: Connection) {
+        if self.idle.len() < MAX_READERS {
             self.idle.push(connection);
         }
     }
 }
 
-impl std::fmt::Debug for Line {
+impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let waiting = self.waiting.len();
-        f.debug_struct("Line")
+        f.debug_struct("Pool")
             .field("idle", &self.idle)
-            .field("reading", &self.reading)
+            .field("running", &self.running)
             .field("waiting", &waiting)
             .finish()
     }
@@ -65,65 +65,64 @@ impl std::fmt::Debug for Line {
 
 impl Readers {
     pub(super) fn new(path: PathBuf, identity: FileIdentity) -> Self {
-        Self { path, identity, line: Mutex::default() }
+        Self { path, identity, pool: Mutex::default() }
     }
 
-    /// Reads on a thread that may block. Whoever goes away before the answer leaves a read that goes
-    /// on where it has begun, and that counts until it ends.
+    /// Runs a query on a blocking thread. If the caller is cancelled, a query that waits is
+    /// skipped, and a query that runs keeps its place in the pool until it ends.
     pub(super) async fn read<T: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (answer, answered) = oneshot::channel();
-        self.begin(Box::new(move |connection| {
-            if !answer.is_closed() {
-                // Whoever goes away meanwhile wants no answer.
-                let _ = answer.send(connection.and_then(read));
+        let (sender, result) = oneshot::channel();
+        self.start_or_queue(Box::new(move |connection| {
+            if !sender.is_closed() {
+                // The caller may be cancelled while the query runs.
+                let _ = sender.send(connection.and_then(read));
             }
         }));
-        let broken = |_| StoreError::Unavailable("a read was broken off".to_owned());
-        answered.await.map_err(broken)?
+        let panicked = |_| StoreError::Unavailable("a read was interrupted".to_owned());
+        result.await.map_err(panicked)?
     }
 
-    /// Begins a read, or puts it into the line where enough are under way.
-    fn begin(self: &Arc<Self>, read: Read) {
-        let mut line = self.line();
-        if line.reading == READERS {
-            line.waiting.push_back(read);
+    fn start_or_queue(self: &Arc<Self>, read: Read) {
+        let mut pool = self.lock_pool();
+        if pool.running == MAX_READERS {
+            pool.waiting.push_back(read);
             return;
         }
-        line.reading += 1;
-        drop(line);
+        pool.running += 1;
+        drop(pool);
         let readers = Arc::clone(self);
-        spawn_blocking(move || readers.carry_out(read));
+        spawn_blocking(move || readers.run_reads(read));
     }
 
-    /// Reads, and then whatever waits.
-    fn carry_out(&self, first: Read) {
+    /// Runs a read, and then waiting reads until there are none.
+    fn run_reads(&self, first: Read) {
         let mut next = Some(first);
         while let Some(read) = next {
-            let connection = self.take();
+            let connection = self.take_connection();
             let read = || match &connection {
                 Ok(connection) => read(Ok(connection)),
                 Err(err) => read(Err(err.clone())),
             };
-            // A connection on which something went wrong is not used again.
-            let is_well = catch_unwind(AssertUnwindSafe(read)).is_ok();
-            let mut line = self.line();
-            if let Some(connection) = connection.ok().filter(|_| is_well) {
-                line.keep(connection);
+            // A panic may leave the connection inside a statement, so it is not used again.
+            let is_usable = catch_unwind(AssertUnwindSafe(read)).is_ok();
+            let mut pool = self.lock_pool();
+            if let Some(connection) = connection.ok().filter(|_| is_usable) {
+                pool.put_back(connection);
             }
-            next = line.waiting.pop_front();
+            next = pool.waiting.pop_front();
             if next.is_none() {
-                line.reading -= 1;
+                pool.running -= 1;
             }
         }
     }
 
-    /// Frees the page caches of idle connections. Each holds up to 16 MiB after a large read, and the
+    /// Frees the page caches of idle connections. Each can hold 16 MiB after a large read, and the
     /// next commit makes its content worthless.
     pub(super) fn free_caches(self: &Arc<Self>) {
-        let idle = std::mem::take(&mut self.line().idle);
+        let idle = std::mem::take(&mut self.lock_pool().idle);
         if idle.is_empty() {
             return;
         }
@@ -131,24 +130,24 @@ impl Readers {
         spawn_blocking(move || {
             for connection in idle {
                 free_cache(&connection);
-                readers.line().keep(connection);
+                readers.lock_pool().put_back(connection);
             }
         });
     }
 
-    fn take(&self) -> Result<Connection, StoreError> {
-        let idle = self.line().idle.pop();
+    fn take_connection(&self) -> Result<Connection, StoreError> {
+        let idle = self.lock_pool().idle.pop();
         if let Some(idle) = idle {
             return Ok(idle);
         }
         let opened = open_reader(&self.path);
-        // Another file must not answer for this one.
+        // After opening, because the path may lead to another file since then.
         self.identity.check_now()?;
         opened
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -160,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    fn readers(folder: &tempfile::TempDir) -> Arc<Readers> {
+    fn open_readers(folder: &tempfile::TempDir) -> Arc<Readers> {
         let path = folder.path().join("faber.db");
         Connection::open(&path).unwrap().execute_batch("CREATE TABLE t (n)").unwrap();
         let identity = FileIdentity::of(&path);
@@ -168,43 +167,43 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_read_that_nobody_waits_for_counts_until_it_ends() {
+    async fn a_cancelled_read_keeps_its_place_until_it_ends() {
         let folder = tempfile::tempdir().unwrap();
-        let readers = readers(&folder);
-        let (begun, mut begins) = tokio::sync::mpsc::unbounded_channel();
+        let readers = open_readers(&folder);
+        let (started, mut starts) = tokio::sync::mpsc::unbounded_channel();
         let mut ends = Vec::new();
-        for _ in 0..READERS {
+        for _ in 0..MAX_READERS {
             let (end, ended) = mpsc::channel::<()>();
             ends.push(end);
-            let begun = begun.clone();
+            let started = started.clone();
             let read = readers.read(move |_| {
-                begun.send(()).unwrap();
+                started.send(()).unwrap();
                 Ok(ended.recv().is_ok())
             });
             tokio::select! {
                 _ = read => unreachable!("it waits"),
-                _ = begins.recv() => (),
+                _ = starts.recv() => (),
             }
         }
-        assert_eq!(readers.line().reading, READERS, "they still read");
-        let gone = readers.read(|_| -> Result<(), _> { unreachable!("nobody wants it") });
-        assert!(gone.now_or_never().is_none(), "it is in the line");
+        assert_eq!(readers.lock_pool().running, MAX_READERS, "they still read");
+        let cancelled = readers.read(|_| -> Result<(), _> { unreachable!("it was cancelled") });
+        assert!(cancelled.now_or_never().is_none(), "it waits");
         drop(ends);
-        while readers.line().reading > 0 {
+        while readers.lock_pool().running > 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(readers.line().idle.len(), READERS);
+        assert_eq!(readers.lock_pool().idle.len(), MAX_READERS);
     }
 
     #[tokio::test]
-    async fn a_connection_whose_cache_is_freed_reads_on() {
+    async fn a_connection_can_read_after_its_cache_was_freed() {
         let folder = tempfile::tempdir().unwrap();
-        let readers = readers(&folder);
+        let readers = open_readers(&folder);
         let count = || readers.read(|connection| Ok(connection.is_autocommit()));
         assert_eq!(count().await, Ok(true));
         readers.free_caches();
         assert_eq!(count().await, Ok(true));
-        while readers.line().reading > 0 || readers.line().idle.is_empty() {
+        while readers.lock_pool().running > 0 || readers.lock_pool().idle.is_empty() {
             tokio::task::yield_now().await;
         }
         readers.free_caches();
@@ -212,21 +211,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_read_that_is_not_polled_holds_up_nobody() {
+    async fn reads_that_are_not_polled_do_not_block_other_reads() {
         let folder = tempfile::tempdir().unwrap();
-        let readers = readers(&folder);
-        let mut asleep: Vec<_> =
-            (0..10 * READERS).map(|n| Box::pin(readers.read(move |_| Ok(n)))).collect();
-        for read in &mut asleep {
+        let readers = open_readers(&folder);
+        let mut unpolled: Vec<_> =
+            (0..10 * MAX_READERS).map(|n| Box::pin(readers.read(move |_| Ok(n)))).collect();
+        for read in &mut unpolled {
             let _ = read.now_or_never();
         }
         assert_eq!(readers.read(|_| Ok("here")).await.unwrap(), "here");
     }
 
     #[tokio::test]
-    async fn a_read_that_panics_is_broken_off_and_the_next_one_is_not() {
+    async fn a_read_that_panics_fails_and_the_next_one_succeeds() {
         let folder = tempfile::tempdir().unwrap();
-        let readers = readers(&folder);
+        let readers = open_readers(&folder);
         let broken = readers.read(|_| -> Result<(), _> { panic!("a test") }).await;
         assert!(matches!(broken, Err(StoreError::Unavailable(_))), "{broken:?}");
         assert_eq!(readers.read(|_| Ok(1)).await.unwrap(), 1);

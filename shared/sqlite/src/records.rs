@@ -12,22 +12,22 @@ use shared::{
     },
 };
 
-use super::{Answer, Change, Sqlite, connection::failed, removal::Removal, rows};
+use super::{Answer, Change, Sqlite, connection::to_store_error, removal::Removal, rows};
 
-/// Writes of a kind with a limit between two counts. A count costs as much as a hundred writes.
-const COUNT_EVERY: usize = 256;
-/// Records that one transaction removes, so that others write between two transactions.
-const BATCH: usize = 256;
+/// A kind with a limit is counted after so many writes, because a count costs as much as a hundred
+/// writes.
+const WRITES_PER_COUNT: usize = 256;
+/// Records that one transaction removes. Other operations get their turn after it.
+const BATCH_LEN: usize = 256;
 
-/// The table of a kind. The kinds of the first versions have tables of their own.
+/// SQL for the table of a kind. Kinds of the first schema version have their own tables.
 struct Table {
     name: &'static str,
     key: &'static str,
     at: &'static str,
-    /// The value as JSON.
     json: &'static str,
-    /// The columns and their values, from name (?1), time (?2) and JSON (?3).
     columns: &'static str,
+    /// Values of `columns`, made from name (?1), time (?2) and JSON (?3).
     values: String,
     /// Selects the rows of the kind.
     condition: String,
@@ -83,7 +83,6 @@ impl Table {
     }
 }
 
-/// A record as it is kept.
 #[derive(Debug)]
 pub(super) struct RecordRow {
     pub(super) kind: RecordKind,
@@ -93,7 +92,7 @@ pub(super) struct RecordRow {
 }
 
 impl RecordRow {
-    fn put(&self, connection: &Connection, unless: &WriteCondition) -> rusqlite::Result<usize> {
+    fn write(&self, connection: &Connection, unless: &WriteCondition) -> rusqlite::Result<usize> {
         let Self { kind, name, at, json } = self;
         let Table { name: table, key, at: time, columns, values, condition, .. } =
             Table::of_kind(*kind);
@@ -118,7 +117,7 @@ impl RecordRow {
         }
     }
 
-    /// Writes the histogram of a usage record. It has a table of its own.
+    /// Writes the histogram of a usage record into its own table.
     fn put_usage_times(&self, connection: &Connection) -> rusqlite::Result<()> {
         let sql = "DELETE FROM usage_times WHERE tool = ?1";
         connection.prepare_cached(sql)?.execute([&self.name])?;
@@ -127,48 +126,49 @@ impl RecordRow {
     }
 }
 
-/// Writes since the last count, of each kind with a limit.
+/// Writes since the last count, for each kind with a limit.
 #[derive(Debug, Default)]
-pub(super) struct Counts(BTreeMap<RecordKind, usize>);
+pub(super) struct WriteCounts(BTreeMap<RecordKind, usize>);
 
-impl Counts {
-    /// Writes a record, and makes room now and then if its kind has a limit.
-    pub(super) fn put(
+impl WriteCounts {
+    /// Writes a record. Every 256th write removes the oldest records above the limit of the kind.
+    pub(super) fn put_record(
         &mut self,
         connection: &Connection,
         row: &RecordRow,
         unless: &WriteCondition,
     ) -> rusqlite::Result<Answer> {
-        if row.put(connection, unless)? == 0 {
+        if row.write(connection, unless)? == 0 {
             return Ok(Answer::Taken);
         }
         if row.kind == RecordKind::Usage {
             row.put_usage_times(connection)?;
         }
         if let Some(most) = row.kind.max_records() {
-            let written = self.0.entry(row.kind).or_insert(COUNT_EVERY - 1);
-            *written += 1;
-            if *written >= COUNT_EVERY {
-                *written = 0;
-                make_room(connection, row.kind, most)?;
+            // The first write of a process counts, because an earlier process may not have done so.
+            let writes = self.0.entry(row.kind).or_insert(WRITES_PER_COUNT - 1);
+            *writes += 1;
+            if *writes >= WRITES_PER_COUNT {
+                *writes = 0;
+                remove_excess(connection, row.kind, most)?;
             }
         }
-        note_change(connection, row.kind)?;
+        increase_revision(connection, row.kind)?;
         Ok(Answer::Done)
     }
 }
 
-/// Removes the records with the earliest times, so that there is room until the next count.
-fn make_room(connection: &Connection, kind: RecordKind, most: usize) -> rusqlite::Result<()> {
+/// Removes the oldest records, with room for the writes until the next count.
+fn remove_excess(connection: &Connection, kind: RecordKind, most: usize) -> rusqlite::Result<()> {
     let Table { name, condition, .. } = Table::of_kind(kind);
     let sql = format!("SELECT count(*) FROM {name} WHERE {condition}");
     let count: i64 = connection.prepare_cached(&sql)?.query_row([], |row| row.get(0))?;
-    let excess = count - (most - COUNT_EVERY).cast_signed() as i64;
-    remove_earliest(connection, kind, i64::MAX, excess).map(drop)
+    let excess = count - (most - WRITES_PER_COUNT).cast_signed() as i64;
+    remove_oldest(connection, kind, i64::MAX, excess).map(drop)
 }
 
-/// Removes records of a kind before a time, the earliest first.
-fn remove_earliest(
+/// Removes records before a time, the oldest first.
+fn remove_oldest(
     connection: &Connection,
     kind: RecordKind,
     before: i64,
@@ -185,17 +185,16 @@ fn remove_earliest(
     connection.prepare_cached(&sql)?.execute([before, most])
 }
 
-/// Removes the first few old calls.
+/// Removes one batch of calls before a time.
 pub(super) fn remove_old_calls(
     connection: &Connection,
     before: Timestamp,
 ) -> rusqlite::Result<usize> {
-    let most = BATCH.cast_signed() as i64;
-    remove_earliest(connection, RecordKind::Call, before.timestamp_micros(), most)
+    let most = BATCH_LEN.cast_signed() as i64;
+    remove_oldest(connection, RecordKind::Call, before.timestamp_micros(), most)
 }
 
-/// Removes a record, if there is one.
-pub(super) fn remove(
+pub(super) fn remove_record(
     connection: &Connection,
     kind: RecordKind,
     name: &str,
@@ -205,11 +204,12 @@ pub(super) fn remove(
     if connection.prepare_cached(&sql)?.execute([name])? == 0 {
         return Ok(Answer::Absent);
     }
-    note_change(connection, kind)?;
+    increase_revision(connection, kind)?;
     Ok(Answer::Done)
 }
 
-fn note_change(connection: &Connection, kind: RecordKind) -> rusqlite::Result<()> {
+/// Other processes read their records again when the revision changes.
+fn increase_revision(connection: &Connection, kind: RecordKind) -> rusqlite::Result<()> {
     if !kind.is_shared_by_nodes() {
         return Ok(());
     }
@@ -218,11 +218,10 @@ fn note_change(connection: &Connection, kind: RecordKind) -> rusqlite::Result<()
 }
 
 impl Sqlite {
-    /// Removes all old calls, a few at a time.
     pub(super) async fn remove_all_old_calls(&self, before: Timestamp) -> Result<(), StoreError> {
         loop {
-            match self.write(Change::Remove(Removal::Calls { before })).await? {
-                Answer::Removed(BATCH) => (),
+            match self.write(Change::Prune(Removal::Calls { before })).await? {
+                Answer::Removed(BATCH_LEN) => (),
                 _ => return Ok(()),
             }
         }
@@ -237,7 +236,7 @@ impl KeyValue for Sqlite {
         name: &str,
     ) -> Result<Option<Record>, StoreError> {
         let name = name.to_owned();
-        self.readers.read(move |connection| find(connection, kind, &name)).await
+        self.readers.read(move |connection| find_record(connection, kind, &name)).await
     }
 
     async fn put_record(
@@ -247,7 +246,7 @@ impl KeyValue for Sqlite {
     ) -> Result<bool, StoreError> {
         let (name, at) = (record.name.clone(), record.at.timestamp_micros());
         let row = RecordRow { kind: record.kind, name, at, json: record.encode()? };
-        Ok(self.write(Change::Record { row, unless }).await?.is_done())
+        Ok(self.write(Change::PutRecord { row, unless }).await?.is_done())
     }
 
     async fn list_records(
@@ -255,7 +254,7 @@ impl KeyValue for Sqlite {
         kind: RecordKind,
         page: RecordPage,
     ) -> Result<Vec<Record>, StoreError> {
-        self.readers.read(move |connection| list(connection, kind, &page)).await
+        self.readers.read(move |connection| list_records(connection, kind, &page)).await
     }
 
     async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError> {
@@ -264,21 +263,21 @@ impl KeyValue for Sqlite {
     }
 
     async fn records_revision(&self) -> Result<u64, StoreError> {
-        self.readers.read(revision).await
+        self.readers.read(read_revision).await
     }
 }
 
-fn find(
+fn find_record(
     connection: &Connection,
     kind: RecordKind,
     name: &str,
 ) -> Result<Option<Record>, StoreError> {
     let Table { name: table, key, at, json, condition, .. } = Table::of_kind(kind);
     let sql = format!("SELECT {key}, {at}, {json} FROM {table} WHERE {condition} AND {key} = ?1");
-    rows::find_row(connection, &sql, [name], |row| read(row, kind))
+    rows::find_row(connection, &sql, [name], |row| read_record(row, kind))
 }
 
-fn list(
+fn list_records(
     connection: &Connection,
     kind: RecordKind,
     page: &RecordPage,
@@ -291,14 +290,15 @@ fn list(
     let sql = format!(
         "SELECT {key}, {at}, {json} FROM {table} WHERE {condition}{range} ORDER BY {key} {order}"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(|err| failed(&err))?;
-    let mut found = statement.query(params_from_iter(values)).map_err(|err| failed(&err))?;
+    let mut statement = connection.prepare_cached(&sql).map_err(|err| to_store_error(&err))?;
+    let mut found =
+        statement.query(params_from_iter(values)).map_err(|err| to_store_error(&err))?;
     let mut records = Vec::new();
-    // Damaged rows do not count: fewer records than asked for mean that there are no more.
+    // Damaged rows do not count, because a page with fewer records than wanted is the last one.
     while records.len() < page.first
-        && let Some(row) = found.next().map_err(|err| failed(&err))?
+        && let Some(row) = found.next().map_err(|err| to_store_error(&err))?
     {
-        records.extend(skip_damaged(read(row, kind))?);
+        records.extend(skip_damaged(read_record(row, kind))?);
     }
     Ok(records)
 }
@@ -318,18 +318,18 @@ fn key_range(key: &str, (from, to): Span) -> (String, Vec<Value>) {
     (sql, values)
 }
 
-fn read(row: &Row<'_>, kind: RecordKind) -> Result<Record, StoreError> {
-    let name: String = rows::column(row, 0, "a record")?;
-    let at = rows::time(rows::column(row, 1, &name)?, &name)?;
-    let json: String = rows::column(row, 2, &name)?;
+fn read_record(row: &Row<'_>, kind: RecordKind) -> Result<Record, StoreError> {
+    let name: String = rows::read_column(row, 0, "a record")?;
+    let at = rows::to_time(rows::read_column(row, 1, &name)?, &name)?;
+    let json: String = rows::read_column(row, 2, &name)?;
     Record::decode(kind, &name, at, &json)
 }
 
-fn revision(connection: &Connection) -> Result<u64, StoreError> {
+fn read_revision(connection: &Connection) -> Result<u64, StoreError> {
     let sql = "SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'records_revision'";
     let found = connection
         .prepare_cached(sql)
         .and_then(|mut statement| statement.query_row([], |row| row.get::<_, i64>(0)).optional());
-    let found = found.map_err(|err| failed(&err))?;
+    let found = found.map_err(|err| to_store_error(&err))?;
     Ok(found.unwrap_or_default().cast_unsigned())
 }

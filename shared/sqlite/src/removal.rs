@@ -1,31 +1,33 @@
-//! Removing what is over and old: found by a reader, checked again and removed by the writer.
+//! Removes old executions that have finished, and plans and requests without references.
+//!
+//! A reader finds them. The writer checks them again in its transaction, because they may be in use
+//! by then, and removes them.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use shared::{clock::Timestamp, store::StoreError};
 
-use super::{change::Ledger, connection::failed, permits, records};
+use super::{change::LogCache, connection::to_store_error, permits, records};
 
-/// Executions that one transaction removes: others write between two of them.
-pub(super) const BATCH: usize = 32;
+/// Removals in one transaction. Other operations get their turn after it.
+pub(super) const BATCH_LEN: usize = 32;
 
-/// Executions that are over and may go.
+/// Selects finished executions without an owner and without an unfinished parent.
 const OLD_EXECUTIONS: &str = "SELECT execution FROM heads INDEXED BY heads_finished
     WHERE finished_at IS NOT NULL AND finished_at < ?1 AND owner IS NULL
     AND state IN ('COMPLETED', 'FAILED', 'CANCELLED')
     AND NOT EXISTS (SELECT 1 FROM logs JOIN heads AS above ON above.number = logs.number
         WHERE logs.execution = heads.parent
         AND above.state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED'))";
-/// Plans that nothing refers to.
+/// Selects plans without executions, names and plans that contain them.
 const OLD_PLANS: &str = "SELECT id FROM plans WHERE created_at < ?1
     AND NOT EXISTS (SELECT 1 FROM heads WHERE plan = plans.id)
     AND NOT EXISTS (SELECT 1 FROM saved WHERE plan = plans.id)
     AND NOT EXISTS (SELECT 1 FROM plan_parts WHERE part = plans.id)";
-/// Requests that have nothing.
+/// Selects requests without plans and executions.
 const OLD_REQUESTS: &str = "SELECT id FROM requests WHERE created_at < ?1
     AND NOT EXISTS (SELECT 1 FROM plans WHERE request = requests.id)
     AND NOT EXISTS (SELECT 1 FROM heads WHERE request = requests.id)";
 
-/// What is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Executions,
@@ -33,19 +35,18 @@ pub(super) enum Kind {
     Requests,
 }
 
-/// Things that a reader found.
 #[derive(Debug)]
 pub(super) enum Removal {
-    /// Those that still may go.
-    Old { kind: Kind, before: Timestamp, ids: Vec<String> },
-    /// What nobody asks about any more.
-    Rest { before: Timestamp },
-    /// The first few calls that were made outside plans.
+    /// Removes those of `ids` that are still unused.
+    Unused { kind: Kind, before: Timestamp, ids: Vec<String> },
+    /// Removes unused rates, permits of unknown workers, and expired outputs.
+    Expired { before: Timestamp },
+    /// Removes one batch of calls that were made outside plans.
     Calls { before: Timestamp },
 }
 
 impl Kind {
-    fn sql(self, condition: &str) -> String {
+    fn to_sql(self, condition: &str) -> String {
         let (select, order) = match self {
             Self::Executions => (OLD_EXECUTIONS, "finished_at, execution"),
             Self::Plans => (OLD_PLANS, "created_at, id"),
@@ -54,29 +55,30 @@ impl Kind {
         format!("{select} {condition} ORDER BY {order}")
     }
 
-    /// Returns the first few that may go.
-    pub(super) fn find(
+    /// Returns the ids of the oldest unused executions, plans or requests.
+    pub(super) fn find_unused(
         self,
         connection: &Connection,
         before: Timestamp,
         most: usize,
     ) -> Result<Vec<String>, StoreError> {
         let find = || -> rusqlite::Result<Vec<String>> {
-            let mut statement = connection.prepare_cached(&format!("{} LIMIT ?2", self.sql("")))?;
+            let sql = format!("{} LIMIT ?2", self.to_sql(""));
+            let mut statement = connection.prepare_cached(&sql)?;
             let most = i64::try_from(most).unwrap_or(i64::MAX);
             let found =
                 statement.query_map(params![before.timestamp_micros(), most], |row| row.get(0))?;
             found.collect()
         };
-        find().map_err(|err| failed(&err))
+        find().map_err(|err| to_store_error(&err))
     }
 
-    fn still(self, connection: &Connection, before: i64, id: &str) -> rusqlite::Result<bool> {
+    fn is_unused(self, connection: &Connection, before: i64, id: &str) -> rusqlite::Result<bool> {
         let condition = match self {
             Self::Executions => "AND heads.number = (SELECT number FROM logs WHERE execution = ?2)",
             Self::Plans | Self::Requests => "AND id = ?2",
         };
-        let sql = self.sql(condition).replace("INDEXED BY heads_finished", "");
+        let sql = self.to_sql(condition).replace("INDEXED BY heads_finished", "");
         connection.prepare_cached(&sql)?.exists(params![before, id])
     }
 }
@@ -85,21 +87,21 @@ impl Removal {
     pub(super) fn apply(
         &self,
         connection: &Connection,
-        ledger: &mut Ledger,
+        logs: &mut LogCache,
     ) -> rusqlite::Result<usize> {
         let (kind, before, ids) = match self {
-            Self::Old { kind, before, ids } => (*kind, before.timestamp_micros(), ids),
-            Self::Rest { before } => return remove_rest(connection, *before),
+            Self::Unused { kind, before, ids } => (*kind, before.timestamp_micros(), ids),
+            Self::Expired { before } => return remove_expired(connection, *before),
             Self::Calls { before } => return records::remove_old_calls(connection, *before),
         };
         let mut removed = 0;
         for id in ids {
-            if !kind.still(connection, before, id)? {
+            if !kind.is_unused(connection, before, id)? {
                 continue;
             }
             match kind {
-                Kind::Executions => remove_execution(connection, ledger, id)?,
-                Kind::Plans => remove_all(
+                Kind::Executions => remove_execution(connection, logs, id)?,
+                Kind::Plans => run_deletes(
                     connection,
                     id,
                     &[
@@ -108,7 +110,7 @@ impl Removal {
                         "DELETE FROM plan_parts WHERE plan = ?1",
                     ],
                 )?,
-                Kind::Requests => remove_all(
+                Kind::Requests => run_deletes(
                     connection,
                     id,
                     &[
@@ -125,7 +127,7 @@ impl Removal {
 
 fn remove_execution(
     connection: &Connection,
-    ledger: &mut Ledger,
+    logs: &mut LogCache,
     id: &str,
 ) -> rusqlite::Result<()> {
     let sql = "SELECT number FROM logs WHERE execution = ?1";
@@ -134,40 +136,41 @@ fn remove_execution(
     for sql in ["DELETE FROM events WHERE log = ?1", "DELETE FROM heads WHERE number = ?1"] {
         connection.prepare_cached(sql)?.execute([number])?;
     }
-    remove_all(
+    run_deletes(
         connection,
         id,
         &[
             "DELETE FROM logs WHERE execution = ?1",
             "DELETE FROM inbox WHERE execution = ?1",
             "DELETE FROM keys WHERE execution = ?1",
-            // The names of an execution's settlements begin with its id and `/`, which is before `0`.
+            // Names of settlements begin with the execution's id and `/`. `0` is the next
+            // character.
             "DELETE FROM records WHERE kind = 'settlement' AND name > ?1 || '/' AND name < ?1 || '0'",
         ],
     )?;
     if let Ok(id) = id.parse() {
-        ledger.forget_log(id);
+        logs.remove_log(id);
     }
     Ok(())
 }
 
-fn remove_all(connection: &Connection, id: &str, deletes: &[&str]) -> rusqlite::Result<()> {
-    deletes.iter().try_for_each(|it| connection.prepare_cached(it)?.execute([id]).map(drop))
+fn run_deletes(connection: &Connection, id: &str, deletes: &[&str]) -> rusqlite::Result<()> {
+    deletes.iter().try_for_each(|sql| connection.prepare_cached(sql)?.execute([id]).map(drop))
 }
 
-fn remove_rest(connection: &Connection, before: Timestamp) -> rusqlite::Result<usize> {
+fn remove_expired(connection: &Connection, before: Timestamp) -> rusqlite::Result<usize> {
     let before = before.timestamp_micros();
     connection.prepare_cached("DELETE FROM rates WHERE next <= ?1")?.execute([before])?;
-    permits::sweep(connection)?;
+    permits::remove_permits_of_unknown_workers(connection)?;
     connection.prepare_cached("DELETE FROM outputs WHERE until <= ?1")?.execute([before])
 }
 
-/// Returns whether plans have parts that may go after them.
-pub(super) fn have_parts(connection: &Connection, ids: &[String]) -> Result<bool, StoreError> {
+/// Returns `true` if one of the plans has sub-plans, which are unused after the plan is removed.
+pub(super) fn have_sub_plans(connection: &Connection, ids: &[String]) -> Result<bool, StoreError> {
     let find = || -> rusqlite::Result<bool> {
         let sql = "SELECT 1 FROM plan_parts WHERE plan = ?1";
         let mut statement = connection.prepare_cached(sql)?;
-        ids.iter().try_fold(false, |found, it| Ok(found || statement.exists([it])?))
+        ids.iter().try_fold(false, |found, id| Ok(found || statement.exists([id])?))
     };
-    find().map_err(|err| failed(&err))
+    find().map_err(|err| to_store_error(&err))
 }

@@ -1,4 +1,4 @@
-//! Rows and what they mean.
+//! Converts rows to values, and heads to rows.
 
 use std::{fmt::Display, str::FromStr};
 
@@ -10,18 +10,19 @@ use shared::{
     store::{ExecutionHead, StoreError, backend::skip_damaged},
 };
 
-use super::connection::failed;
+use super::connection::to_store_error;
 
-/// The columns that [`head`] reads, in its order.
-pub(super) const HEAD: &str = "execution, request, plan, state, created_at, heads.seq, epoch, owner, due, priority, finished_at, parent,
+/// The columns that [`read_head`] expects, in its order.
+pub(super) const HEAD_COLUMNS: &str = "execution, request, plan, state, created_at, heads.seq, epoch, owner, due, priority, finished_at, parent,
     EXISTS (SELECT 1 FROM needs_person AS need WHERE need.number = heads.number AND need.seq = heads.seq)";
 
-/// The heads that a worker may take, now or later; the partial indexes have the same condition.
-pub(super) const FREE: &str = "owner IS NULL AND due IS NOT NULL
+/// Selects heads that a worker may claim, now or later. The partial indexes have the same
+/// condition.
+pub(super) const IS_CLAIMABLE: &str = "owner IS NULL AND due IS NOT NULL
     AND state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')";
 
-/// Writes a head unless a newer one is there. What an execution *is* never changes, so only what
-/// it *does* is written over.
+/// Inserts or updates a head. Keeps a stored head that is newer. Columns that never change, such as
+/// the plan, are not updated.
 pub(super) fn put_head(
     connection: &Connection,
     log: i64,
@@ -40,11 +41,11 @@ pub(super) fn put_head(
         head.created_at.timestamp_micros(),
         head.seq.0.cast_signed(),
         head.epoch.0.cast_signed(),
-        head.owner.map(|it| it.to_string()),
-        head.due.map(|it| it.timestamp_micros()),
+        head.owner.map(|owner| owner.to_string()),
+        head.due.map(|due| due.timestamp_micros()),
         head.priority,
-        head.finished_at.map(|it| it.timestamp_micros()),
-        head.parent.map(|it| it.to_string()),
+        head.finished_at.map(|time| time.timestamp_micros()),
+        head.parent.map(|parent| parent.to_string()),
     ];
     if connection.prepare_cached(sql)?.execute(row)? == 0 {
         return Ok(());
@@ -57,83 +58,85 @@ pub(super) fn put_head(
     connection.prepare_cached(sql)?.execute([log]).map(drop)
 }
 
-/// Reads a head.
-pub(super) fn head(row: &Row<'_>) -> Result<ExecutionHead, StoreError> {
-    let name: String = column(row, 0, "a head")?;
-    let owner: Option<String> = column(row, 7, &name)?;
-    let due: Option<i64> = column(row, 8, &name)?;
-    let finished_at: Option<i64> = column(row, 10, &name)?;
-    let parent: Option<String> = column(row, 11, &name)?;
-    let count = |at| Ok(u64::try_from(column::<i64>(row, at, &name)?).unwrap_or_default());
+pub(super) fn read_head(row: &Row<'_>) -> Result<ExecutionHead, StoreError> {
+    let id: String = read_column(row, 0, "a head")?;
+    let owner: Option<String> = read_column(row, 7, &id)?;
+    let due: Option<i64> = read_column(row, 8, &id)?;
+    let finished_at: Option<i64> = read_column(row, 10, &id)?;
+    let parent: Option<String> = read_column(row, 11, &id)?;
+    let read_count =
+        |index| Ok(u64::try_from(read_column::<i64>(row, index, &id)?).unwrap_or_default());
     Ok(ExecutionHead {
-        execution: parse(&name, &name)?,
-        request: parse(&text(row, 1, &name)?, &name)?,
-        plan: parse(&text(row, 2, &name)?, &name)?,
-        state: state(&text(row, 3, &name)?, &name)?,
-        created_at: time(column(row, 4, &name)?, &name)?,
-        seq: Seq(count(5)?),
-        epoch: Epoch(count(6)?),
-        owner: owner.map(|it| parse(&it, &name)).transpose()?,
-        due: due.map(|it| time(it, &name)).transpose()?,
-        priority: column(row, 9, &name)?,
-        finished_at: finished_at.map(|it| time(it, &name)).transpose()?,
-        parent: parent.map(|it| parse(&it, &name)).transpose()?,
-        needs_person: column(row, 12, &name)?,
+        execution: parse(&id, &id)?,
+        request: parse(&read_text(row, 1, &id)?, &id)?,
+        plan: parse(&read_text(row, 2, &id)?, &id)?,
+        state: parse_state(&read_text(row, 3, &id)?, &id)?,
+        created_at: to_time(read_column(row, 4, &id)?, &id)?,
+        seq: Seq(read_count(5)?),
+        epoch: Epoch(read_count(6)?),
+        owner: owner.map(|owner| parse(&owner, &id)).transpose()?,
+        due: due.map(|due| to_time(due, &id)).transpose()?,
+        priority: read_column(row, 9, &id)?,
+        finished_at: finished_at.map(|time| to_time(time, &id)).transpose()?,
+        parent: parent.map(|parent| parse(&parent, &id)).transpose()?,
+        needs_person: read_column(row, 12, &id)?,
     })
 }
 
-/// Reads the rows that a query finds, without the damaged ones.
+/// Reads all rows that a query finds, without the damaged ones.
 pub(super) fn list_rows<T>(
     connection: &Connection,
     sql: &str,
     values: impl Params,
     read: impl Fn(&Row<'_>) -> Result<T, StoreError>,
 ) -> Result<Vec<T>, StoreError> {
-    let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
-    let mut found = statement.query(values).map_err(|err| failed(&err))?;
+    let mut statement = connection.prepare_cached(sql).map_err(|err| to_store_error(&err))?;
+    let mut found = statement.query(values).map_err(|err| to_store_error(&err))?;
     let mut rows = Vec::new();
-    while let Some(row) = found.next().map_err(|err| failed(&err))? {
+    while let Some(row) = found.next().map_err(|err| to_store_error(&err))? {
         rows.extend(skip_damaged(read(row))?);
     }
     Ok(rows)
 }
 
-/// Reads the one row that a query finds, if it finds one.
+/// Reads the first row that a query finds.
 pub(super) fn find_row<T>(
     connection: &Connection,
     sql: &str,
     values: impl Params,
     read: impl Fn(&Row<'_>) -> Result<T, StoreError>,
 ) -> Result<Option<T>, StoreError> {
-    let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
-    let mut found = statement.query(values).map_err(|err| failed(&err))?;
-    found.next().map_err(|err| failed(&err))?.map(read).transpose()
+    let mut statement = connection.prepare_cached(sql).map_err(|err| to_store_error(&err))?;
+    let mut found = statement.query(values).map_err(|err| to_store_error(&err))?;
+    found.next().map_err(|err| to_store_error(&err))?.map(read).transpose()
 }
 
-/// Reads a column of the row that has `what`.
-pub(super) fn column<T: FromSql>(row: &Row<'_>, at: usize, what: &str) -> Result<T, StoreError> {
-    row.get(at).map_err(|err| match failed(&err) {
+/// Reads the column at `index`. `what` names the row in the error, as in the other readers.
+pub(super) fn read_column<T: FromSql>(
+    row: &Row<'_>,
+    index: usize,
+    what: &str,
+) -> Result<T, StoreError> {
+    row.get(index).map_err(|err| match to_store_error(&err) {
         StoreError::Corrupt { why, .. } => StoreError::corrupt(what, why),
         other => other,
     })
 }
 
-fn text(row: &Row<'_>, at: usize, what: &str) -> Result<String, StoreError> {
-    column(row, at, what)
+fn read_text(row: &Row<'_>, index: usize, what: &str) -> Result<String, StoreError> {
+    read_column(row, index, what)
 }
 
-/// Reads an identifier.
 pub(super) fn parse<T: FromStr<Err: Display>>(text: &str, what: &str) -> Result<T, StoreError> {
     text.parse().map_err(|err| StoreError::corrupt(what, err))
 }
 
-/// Reads a time.
-pub(super) fn time(micros: i64, what: &str) -> Result<Timestamp, StoreError> {
+pub(super) fn to_time(micros: i64, what: &str) -> Result<Timestamp, StoreError> {
     Timestamp::from_timestamp_micros(micros)
-        .ok_or_else(|| StoreError::corrupt(what, format!("{micros} µs is no time")))
+        .ok_or_else(|| StoreError::corrupt(what, format!("{micros} µs is not a time")))
 }
 
-fn state(word: &str, what: &str) -> Result<ExecutionState, StoreError> {
-    let found = ExecutionState::ALL.into_iter().find(|it| it.as_str() == word);
-    found.ok_or_else(|| StoreError::corrupt(what, format!("`{word}` is no state")))
+fn parse_state(word: &str, what: &str) -> Result<ExecutionState, StoreError> {
+    let found = ExecutionState::ALL.into_iter().find(|state| state.as_str() == word);
+    found.ok_or_else(|| StoreError::corrupt(what, format!("`{word}` is not a state")))
 }

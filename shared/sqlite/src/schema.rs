@@ -1,26 +1,28 @@
-//! The tables, and the version that says how they are to be understood.
+//! Creates the tables, and brings a file of an older schema version up to date.
 //!
-//! Identifiers, times (microseconds since 1970) and JSON are kept as a person expects them; the
-//! view `history` is the log with its identifiers. A log has a number because numbers are what
-//! makes the hot path short: the logs that grow at the same time have neighbouring numbers, so
-//! the appends of one commit touch a few pages at the end of the table and of its index, where
-//! textual keys would touch one page for each.
+//! People can read the tables: ids and JSON are text, and times are microseconds since 1970. The
+//! view `history` shows event logs with the ids of their executions.
+//!
+//! Each log also has a number, because numbers make appends fast. Logs that grow at the same time
+//! have neighbouring numbers, so the appends of one commit change a few pages at the end of the
+//! table and of its index. With ids as keys, each append would change another page.
 
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension};
 use shared::{id::WorkerId, store::StoreError};
 
-use super::connection::failed;
+use super::connection::to_store_error;
 
-/// The version that this program writes, and the newest that it reads.
-const VERSION: u32 = 5;
+/// The schema version that this program writes, and the newest that it reads.
+const SCHEMA_VERSION: u32 = 5;
 
-/// The tables of version 1. Never changed: later versions add to them, in new files and old.
-const TABLES: &str = "
+/// Creates version 1. Do not change it: new files get version 1 and then all upgrades, as old files
+/// do.
+const CREATE_VERSION_1: &str = "
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
--- What happened. One row for one append; `json` has `len` events, the first at position `first`.
+-- Event logs. One row for each append. `json` has `len` events, the first at position `first`.
 CREATE TABLE logs (number INTEGER PRIMARY KEY, execution TEXT NOT NULL UNIQUE) STRICT;
 CREATE TABLE events (
     id INTEGER PRIMARY KEY, log INTEGER NOT NULL, first INTEGER NOT NULL, len INTEGER NOT NULL,
@@ -30,7 +32,7 @@ CREATE UNIQUE INDEX events_fence ON events (log, first);
 CREATE VIEW history AS
     SELECT execution, first, len, json FROM events JOIN logs ON number = log ORDER BY id;
 
--- What the logs come to. A cache: the logs are right.
+-- Heads: a cached summary of each log.
 CREATE TABLE heads (
     number INTEGER PRIMARY KEY, execution TEXT NOT NULL, request TEXT NOT NULL, plan TEXT NOT NULL,
     state TEXT NOT NULL, created_at INTEGER NOT NULL, seq INTEGER NOT NULL, epoch INTEGER NOT NULL,
@@ -43,18 +45,18 @@ CREATE INDEX heads_plan ON heads (plan);
 CREATE INDEX heads_due ON heads (priority, due, execution) WHERE owner IS NULL AND due IS NOT NULL;
 CREATE INDEX heads_owner ON heads (owner, execution) WHERE owner IS NOT NULL;
 
--- Who works, until when.
+-- Leases of workers.
 CREATE TABLE workers (worker TEXT PRIMARY KEY, node TEXT NOT NULL, until INTEGER NOT NULL)
     STRICT, WITHOUT ROWID;
 
--- What outsiders ask, by arrival.
+-- Inbox commands in order of arrival.
 CREATE TABLE inbox (
     arrival INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, execution TEXT NOT NULL,
     json TEXT NOT NULL
 ) STRICT;
 CREATE INDEX inbox_execution ON inbox (execution);
 
--- What never changes. `folded` is the query as it is searched.
+-- Documents that never change. `folded` is the query as the search compares it.
 CREATE TABLE requests (
     id TEXT PRIMARY KEY, created_at INTEGER NOT NULL, query TEXT NOT NULL, folded TEXT NOT NULL
 ) STRICT;
@@ -73,9 +75,8 @@ CREATE TABLE keys (key TEXT PRIMARY KEY, execution TEXT NOT NULL, fingerprint TE
     STRICT, WITHOUT ROWID;
 ";
 
-/// What makes version 2 of version 1. Executions that were over already get the time at which
-/// their logs end.
-const SECOND: &str = "
+/// Executions that have finished get the time of their last event as `finished_at`.
+const UPGRADE_TO_2: &str = "
 ALTER TABLE heads ADD COLUMN finished_at INTEGER;
 ALTER TABLE heads ADD COLUMN parent TEXT;
 UPDATE heads SET finished_at = (SELECT json ->> '$[#-1].at' FROM events WHERE log = number
@@ -89,7 +90,7 @@ CREATE INDEX heads_queue ON heads (due, execution)
 CREATE INDEX heads_finished ON heads (finished_at, execution) WHERE finished_at IS NOT NULL;
 CREATE INDEX keys_execution ON keys (execution);
 
--- Who holds which limit, and when the next call would come if all came evenly.
+-- Holders of permits, and the time of the next call if calls came at an even rate.
 CREATE TABLE permits (
     key TEXT NOT NULL, holder TEXT NOT NULL, worker TEXT NOT NULL, PRIMARY KEY (key, holder)
 ) STRICT, WITHOUT ROWID;
@@ -98,11 +99,11 @@ CREATE TABLE rates (key TEXT PRIMARY KEY, next INTEGER NOT NULL, last TEXT NOT N
     STRICT, WITHOUT ROWID;
 CREATE INDEX rates_next ON rates (next);
 
--- What calls returned, for those that ask the same.
+-- The output cache.
 CREATE TABLE outputs (key TEXT PRIMARY KEY, until INTEGER NOT NULL, json TEXT NOT NULL) STRICT;
 CREATE INDEX outputs_until ON outputs (until);
 
--- Plans with names, and plans that are steps of plans.
+-- Saved plans, and sub-plans.
 CREATE TABLE saved (
     name TEXT PRIMARY KEY, plan TEXT NOT NULL, inputs TEXT, at INTEGER NOT NULL
 ) STRICT;
@@ -112,9 +113,8 @@ CREATE TABLE plan_parts (plan TEXT NOT NULL, part TEXT NOT NULL, PRIMARY KEY (pl
 CREATE INDEX plan_parts_part ON plan_parts (part);
 ";
 
-/// What makes version 3 of version 2.
-const THIRD: &str = "
--- Small documents by kind and name; how often those changed on which all processes must agree.
+const UPGRADE_TO_3: &str = "
+-- Records. The revision counts changes of records that all processes read again after a change.
 CREATE TABLE records (
     kind TEXT NOT NULL, name TEXT NOT NULL, at INTEGER NOT NULL, json TEXT NOT NULL,
     PRIMARY KEY (kind, name)
@@ -122,7 +122,7 @@ CREATE TABLE records (
 CREATE INDEX records_calls ON records (at, name) WHERE kind = 'call';
 INSERT INTO meta VALUES ('records_revision', '0');
 
--- How often tools were called, and how many calls took how long.
+-- Usage of tools: counts, and a histogram of durations.
 CREATE TABLE usage (
     tool TEXT PRIMARY KEY, calls INTEGER NOT NULL, failures INTEGER NOT NULL, last INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
@@ -131,9 +131,8 @@ CREATE TABLE usage_times (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// What makes version 4 of version 3.
-const FOURTH: &str = "
--- What models made of texts. A text is known by its SHA-256, a vector has four bytes a number.
+const UPGRADE_TO_4: &str = "
+-- Vectors of texts. `text` is the SHA-256 of the text. `numbers` has four bytes for each number.
 CREATE TABLE models (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
 CREATE TABLE vectors (
     id INTEGER PRIMARY KEY, model INTEGER NOT NULL, text BLOB NOT NULL, numbers BLOB NOT NULL
@@ -141,13 +140,11 @@ CREATE TABLE vectors (
 CREATE UNIQUE INDEX vectors_text ON vectors (model, text);
 ";
 
-/// What makes version 5 of version 4.
-///
-/// It leaves `heads` as it is: a process of an older version may have the file open, and its
+/// Adds no column to `heads`, because a process of an older version may have the file open, and its
 /// statement that writes a head names no columns.
-const FIFTH: &str = "
--- Heads of executions that need a person. A row counts only while it has the `seq` of its head:
--- processes of older versions write heads and leave this table alone.
+const UPGRADE_TO_5: &str = "
+-- Heads of executions that need a person. A row counts only while it has the `seq` of its head,
+-- because processes of older versions write heads and leave this table alone.
 CREATE TABLE needs_person (number INTEGER PRIMARY KEY, seq INTEGER NOT NULL) STRICT;
 CREATE TRIGGER heads_removed AFTER DELETE ON heads
     BEGIN DELETE FROM needs_person WHERE number = OLD.number; END;
@@ -155,11 +152,11 @@ INSERT INTO meta SELECT 'old_workers', COALESCE(group_concat(worker, ' '), '') F
     HAVING EXISTS (SELECT 1 FROM heads);
 ";
 
-/// What makes each version of the one before it.
-const STEPS: [&str; VERSION as usize] = [TABLES, SECOND, THIRD, FOURTH, FIFTH];
+const UPGRADES: [&str; SCHEMA_VERSION as usize] =
+    [CREATE_VERSION_1, UPGRADE_TO_2, UPGRADE_TO_3, UPGRADE_TO_4, UPGRADE_TO_5];
 
-/// Finds the executions that need a person in their logs. Only logs with a step that waited are
-/// taken apart: in those, the last event of a waiting step, item or compensation says so.
+/// Finds the executions that need a person. A step, item or compensation waits if its last event is
+/// `step_waiting`. Parses only logs that contain such an event, because parsing is slow.
 ///
 /// The search only reads, so that other processes can write during it.
 const FILL_NEEDS_PERSON: &str = "
@@ -182,35 +179,35 @@ INSERT OR REPLACE INTO needs_person SELECT heads.number, heads.seq FROM needing 
 DROP TABLE needing;
 ";
 
-/// Makes the tables if there are none, brings those of an older version up to date, and refuses
-/// those of a newer one. `is_alive` tells whether a worker's process runs.
-pub(super) fn prepare(
+/// Creates or upgrades the tables, and rejects a newer version. `is_alive` returns `true` if a
+/// worker's process runs.
+pub(super) fn prepare_schema(
     connection: &Connection,
     path: &Path,
     is_alive: impl Fn(WorkerId) -> bool,
 ) -> Result<(), StoreError> {
-    make_tables(connection, path)?;
+    create_tables(connection, path)?;
     if let Err(err) = fill_after_upgrade(connection, is_alive) {
-        let err = failed(&err);
+        let err = to_store_error(&err);
         tracing::warn!(%err, "lists of what needs a person are incomplete until the next start");
     }
     Ok(())
 }
 
-fn make_tables(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    let found = match found(connection).map_err(|err| failed(&err))? {
-        Some(found) if found == VERSION.to_string() => return Ok(()),
+fn create_tables(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let found = match find_version(connection).map_err(|err| to_store_error(&err))? {
+        Some(found) if found == SCHEMA_VERSION.to_string() => return Ok(()),
         Some(found) => found,
         None => "0".to_owned(),
     };
     let why = |_| StoreError::corrupt(path.display(), format!("schema version `{found}`"));
     match found.parse::<u32>().map_err(why)? {
-        0..VERSION => make(connection).map_err(|err| failed(&err)),
-        found => Err(StoreError::TooNew { found, known: VERSION }),
+        0..SCHEMA_VERSION => upgrade(connection).map_err(|err| to_store_error(&err)),
+        found => Err(StoreError::TooNew { found, known: SCHEMA_VERSION }),
     }
 }
 
-fn found(connection: &Connection) -> rusqlite::Result<Option<String>> {
+fn find_version(connection: &Connection) -> rusqlite::Result<Option<String>> {
     let has_meta = "SELECT 1 FROM sqlite_master WHERE name = 'meta'";
     if !connection.prepare(has_meta)?.exists([])? {
         return Ok(None);
@@ -219,29 +216,29 @@ fn found(connection: &Connection) -> rusqlite::Result<Option<String>> {
     connection.query_row(version, [], |row| row.get(0)).optional()
 }
 
-/// Makes what is lacking, all of it or nothing, unless another process was faster.
-fn make(connection: &Connection) -> rusqlite::Result<()> {
+/// Runs all missing upgrades in one transaction.
+fn upgrade(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    let made = found(connection).and_then(|found| {
-        let version = found.map_or(Some(0), |it| it.parse().ok());
-        match version.and_then(|it: usize| STEPS.get(it..)) {
+    let upgraded = find_version(connection).and_then(|found| {
+        let version = found.map_or(Some(0), |version| version.parse().ok());
+        match version.and_then(|version: usize| UPGRADES.get(version..)) {
             // Another process was faster.
             None | Some([]) => Ok(()),
-            Some(steps) => bring_up_to_date(connection, steps),
+            Some(missing) => run_upgrades(connection, missing),
         }
     });
-    let ended = connection.execute_batch(if made.is_ok() { "COMMIT" } else { "ROLLBACK" });
-    made.and(ended)
+    let ended = connection.execute_batch(if upgraded.is_ok() { "COMMIT" } else { "ROLLBACK" });
+    upgraded.and(ended)
 }
 
-fn bring_up_to_date(connection: &Connection, steps: &[&str]) -> rusqlite::Result<()> {
-    steps.iter().try_for_each(|it| connection.execute_batch(it))?;
+fn run_upgrades(connection: &Connection, upgrades: &[&str]) -> rusqlite::Result<()> {
+    upgrades.iter().try_for_each(|sql| connection.execute_batch(sql))?;
     let version = "INSERT OR REPLACE INTO meta VALUES ('schema_version', ?1)";
-    connection.execute(version, [VERSION.to_string()]).map(drop)
+    connection.execute(version, [SCHEMA_VERSION.to_string()]).map(drop)
 }
 
-/// Looks for executions that need a person after an upgrade, and again as long as workers of the
-/// older version run, because they may have written heads since.
+/// Finds executions that need a person after an upgrade. Runs at each start until no worker of the
+/// older version is alive, because such workers write heads without this mark.
 fn fill_after_upgrade(
     connection: &Connection,
     is_alive: impl Fn(WorkerId) -> bool,
@@ -250,10 +247,11 @@ fn fill_after_upgrade(
     let found = connection.query_row(sql, [], |row| row.get::<_, String>(0)).optional()?;
     let Some(workers) = found else { return Ok(()) };
     let mut workers = workers.split(' ').filter_map(|worker| worker.parse().ok());
-    // First, because a worker that ends during the search may have written a head before.
-    let is_over = !workers.any(is_alive);
+    // Before the search, because a worker that ends during it may have written a head that the
+    // search missed.
+    let is_last_search = !workers.any(is_alive);
     connection.execute_batch(FILL_NEEDS_PERSON)?;
-    if is_over {
+    if is_last_search {
         connection.execute("DELETE FROM meta WHERE name = 'old_workers'", [])?;
     }
     Ok(())

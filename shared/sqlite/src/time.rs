@@ -1,43 +1,44 @@
-//! The time that all processes over one file go by.
+//! A clock that all processes with the same file share.
 //!
-//! They share a machine, and so its time since boot. The file says what is added to that. While some
-//! worker lives, a process that joins takes the number that is there, even if the machine's clock says
-//! something else by now. So leases, retries and sleeps mean the same to all of them.
+//! They run on one machine, so they share its time since boot. The file stores an offset that turns
+//! this time into the time of day. While a worker lives, a new process uses the stored offset, even
+//! if the machine's clock was set in the meantime. So leases, retries and sleeps mean the same for
+//! all processes.
 
 use std::fs;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use shared::clock::{Clock, SteadyClock, WallClock};
 
-/// A file whose time differs by no more microseconds than this is left as it is.
-const SAME: i64 = 1_000_000;
+/// A stored offset that differs by less is kept, which saves a write at each start.
+const TOLERANCE_MICROS: i64 = 1_000_000;
 
-/// Returns the clock of a file. `others_live` tells whether a worker of another process lives.
-pub(super) fn agree(connection: &Connection, others_live: impl Fn() -> bool) -> SteadyClock {
+/// Returns the clock of a file. `others_live` returns `true` if a worker of another process lives.
+pub(super) fn open_clock(connection: &Connection, others_live: impl Fn() -> bool) -> SteadyClock {
     let own = SteadyClock::starting_at(WallClock.now());
-    try_agree(connection, others_live, own.offset()).map_or_else(
+    choose_offset(connection, others_live, own.offset()).map_or_else(
         |err| {
-            tracing::warn!(%err, "the file does not tell its time: the machine's clock must do");
+            tracing::warn!(%err, "cannot read the time of the file: using the machine's clock");
             own
         },
         SteadyClock::with_offset,
     )
 }
 
-fn try_agree(
+fn choose_offset(
     connection: &Connection,
     others_live: impl Fn() -> bool,
     own: i64,
 ) -> rusqlite::Result<i64> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let boot = boot.trim();
-    let known = known(connection, boot)?;
-    let is_same = |offset: i64| offset.abs_diff(own) <= SAME.unsigned_abs();
-    if let Some(offset) = known.filter(|offset| is_same(*offset) || others_live()) {
+    let stored = find_offset(connection, boot)?;
+    let is_same = |offset: i64| offset.abs_diff(own) <= TOLERANCE_MICROS.unsigned_abs();
+    if let Some(offset) = stored.filter(|offset| is_same(*offset) || others_live()) {
         return Ok(offset);
     }
-    if known.is_none_or(|offset| offset > own) {
-        wake_early(connection, SteadyClock::with_offset(own).now().timestamp_micros())?;
+    if stored.is_none_or(|offset| offset > own) {
+        shorten_future_waits(connection, SteadyClock::with_offset(own).now().timestamp_micros())?;
     }
     let sql = "INSERT INTO meta VALUES ('clock', ?1)
         ON CONFLICT (name) DO UPDATE SET value = excluded.value";
@@ -45,23 +46,23 @@ fn try_agree(
     Ok(own)
 }
 
-/// Makes executions due whose waits began after `now`, by a clock that was ahead. They may wait for
-/// a year otherwise. The worker that claims one shortens its waits.
+/// Makes executions due whose waits began after `now`, because the clock was ahead then. Otherwise
+/// they could wait for a year. The worker that claims one shortens its waits.
 ///
-/// Nobody works, so nobody writes these heads meanwhile.
-fn wake_early(connection: &Connection, now: i64) -> rusqlite::Result<()> {
+/// No worker lives, so no other process changes these heads.
+fn shorten_future_waits(connection: &Connection, now: i64) -> rusqlite::Result<()> {
     let has_future = "SELECT 1 FROM (SELECT json FROM events ORDER BY id DESC LIMIT 1)
         WHERE CASE WHEN json_valid(json) THEN json ->> '$[#-1].at' END > ?1";
-    if !connection.prepare(has_future)?.exists([now + SAME])? {
+    if !connection.prepare(has_future)?.exists([now + TOLERANCE_MICROS])? {
         return Ok(());
     }
-    let free = super::rows::FREE;
+    let free = super::rows::IS_CLAIMABLE;
     let last_event = "SELECT CASE WHEN json_valid(json) THEN json ->> '$[#-1].at' END FROM events
         WHERE log = number ORDER BY first DESC LIMIT 1";
     let sql =
         format!("UPDATE heads SET due = ?1 WHERE {free} AND due > ?1 AND ({last_event}) > ?2");
-    let executions = connection.execute(&sql, [now, now + SAME])?;
-    // A rate would refuse all calls until that time.
+    let executions = connection.execute(&sql, [now, now + TOLERANCE_MICROS])?;
+    // Otherwise these rates would allow no call until that time.
     connection.execute("DELETE FROM rates WHERE next > ?1", [now])?;
     tracing::warn!(
         executions,
@@ -71,13 +72,13 @@ fn wake_early(connection: &Connection, now: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Returns what the file says, unless the machine was started again since.
-fn known(connection: &Connection, boot: &str) -> rusqlite::Result<Option<i64>> {
+/// Returns the stored offset, or `None` if the machine was restarted since it was stored.
+fn find_offset(connection: &Connection, boot: &str) -> rusqlite::Result<Option<i64>> {
     let sql = "SELECT value FROM meta WHERE name = 'clock'";
     let value = connection.query_row(sql, [], |row| row.get::<_, String>(0)).optional()?;
     Ok(value.as_deref().and_then(|value| {
-        let (of, offset) = value.split_once(' ')?;
-        offset.parse().ok().filter(|_| of == boot)
+        let (stored_boot, offset) = value.split_once(' ')?;
+        offset.parse().ok().filter(|_| stored_boot == boot)
     }))
 }
 
@@ -86,29 +87,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_joins_goes_by_the_time_of_those_that_work() {
-        let connection = store();
+    fn a_new_process_uses_the_stored_offset_while_another_worker_lives() {
+        let connection = open_in_memory();
         let year = 365 * 24 * 3_600 * 1_000_000_i64;
-        let agree = |others_live, own| try_agree(&connection, || others_live, own).unwrap();
-        assert_eq!(agree(false, 5 * year), 5 * year);
-        assert_eq!(agree(true, 6 * year), 5 * year, "its clock is a year ahead of the others");
-        assert_eq!(agree(true, 4 * year), 5 * year);
-        assert_eq!(agree(false, 5 * year + SAME), 5 * year, "nobody writes for a second");
-        assert_eq!(agree(false, 6 * year), 6 * year, "nobody else works: the clock was corrected");
+        let choose = |others_live, own| choose_offset(&connection, || others_live, own).unwrap();
+        assert_eq!(choose(false, 5 * year), 5 * year);
+        assert_eq!(choose(true, 6 * year), 5 * year, "its clock is a year ahead of the others");
+        assert_eq!(choose(true, 4 * year), 5 * year);
+        let nearly_same = 5 * year + TOLERANCE_MICROS;
+        assert_eq!(choose(false, nearly_same), 5 * year, "the difference is small");
+        assert_eq!(choose(false, 6 * year), 6 * year, "no other worker lives");
         connection.execute("UPDATE meta SET value = 'another-boot 7'", []).unwrap();
-        assert_eq!(agree(true, year), year);
+        assert_eq!(choose(true, year), year, "the machine was restarted");
     }
 
-    fn store() -> Connection {
+    fn open_in_memory() -> Connection {
         let connection = Connection::open_in_memory().unwrap();
-        super::super::schema::prepare(&connection, "a file".as_ref(), |_| false).unwrap();
+        super::super::schema::prepare_schema(&connection, "a file".as_ref(), |_| false).unwrap();
         connection
     }
 
     #[test]
-    fn what_began_by_a_clock_that_was_ahead_becomes_due() {
+    fn executions_whose_waits_began_in_the_future_become_due() {
         let (hour, now) = (3_600_000_000_i64, 1_700_000_000_000_000_i64);
-        let connection = store();
+        let connection = open_in_memory();
         let put = |number: i64, state: &str, began: i64, due: Option<i64>, owner: Option<&str>| {
             let event = format!(r#"[{{"at":1,"type":"x"}},{{"at":{began},"type":"x"}}]"#);
             connection.execute("INSERT INTO logs VALUES (?1, ?1)", [number]).unwrap();
@@ -132,9 +134,9 @@ mod tests {
             due.collect::<Result<Vec<_>, _>>().unwrap()
         };
         let before = due();
-        wake_early(&connection, ahead).unwrap();
-        assert_eq!(due(), before, "nothing began after that");
-        wake_early(&connection, now).unwrap();
+        shorten_future_waits(&connection, ahead).unwrap();
+        assert_eq!(due(), before, "no wait began after that");
+        shorten_future_waits(&connection, now).unwrap();
         assert_eq!(due(), [Some(later), Some(now), Some(now), None, None, None]);
         let rates = "SELECT count(*) FROM rates";
         assert_eq!(connection.query_row(rates, [], |row| row.get::<_, i64>(0)).unwrap(), 0);

@@ -7,12 +7,12 @@ use shared::store::{
     backend::{check_vectors, decode_vector, encode_vector},
 };
 
-use super::{Change, Sqlite, connection::failed};
+use super::{Change, Sqlite, connection::to_store_error};
 
-/// Bytes that one transaction writes: others write between two of them.
+/// Bytes in one transaction. Other operations get their turn after it.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Vectors of one model, as they are kept.
+/// Encoded vectors of one model.
 #[derive(Debug)]
 pub(super) struct VectorRows {
     model: String,
@@ -20,16 +20,15 @@ pub(super) struct VectorRows {
 }
 
 impl VectorRows {
-    /// Returns about how many bytes there are to write.
     pub(super) fn bytes(&self) -> usize {
         self.rows.iter().map(|(text, numbers)| text.0.len() + numbers.len()).sum()
     }
 
-    /// Writes those that are not there.
+    /// Skips texts that have a vector already, because it is the same.
     pub(super) fn put(&self, connection: &Connection) -> rusqlite::Result<()> {
         let sql = "INSERT OR IGNORE INTO models (name) VALUES (?1)";
         connection.prepare_cached(sql)?.execute([&self.model])?;
-        let Some(model) = number(connection, &self.model)? else { return Ok(()) };
+        let Some(model) = find_model(connection, &self.model)? else { return Ok(()) };
         let sql = "INSERT OR IGNORE INTO vectors (model, text, numbers) VALUES (?1, ?2, ?3)";
         let mut insert = connection.prepare_cached(sql)?;
         for (text, numbers) in &self.rows {
@@ -39,7 +38,7 @@ impl VectorRows {
     }
 }
 
-fn number(connection: &Connection, model: &str) -> rusqlite::Result<Option<i64>> {
+fn find_model(connection: &Connection, model: &str) -> rusqlite::Result<Option<i64>> {
     let sql = "SELECT number FROM models WHERE name = ?1";
     connection.prepare_cached(sql)?.query_row([model], |row| row.get(0)).optional()
 }
@@ -52,7 +51,7 @@ impl Vectors for Sqlite {
         texts: &[TextHash],
     ) -> Result<Vec<Option<Vec<f32>>>, StoreError> {
         let (model, texts) = (model.to_owned(), texts.to_vec());
-        self.readers.read(move |connection| find(connection, &model, &texts)).await
+        self.readers.read(move |connection| find_vectors(connection, &model, &texts)).await
     }
 
     async fn put_vectors(
@@ -61,31 +60,32 @@ impl Vectors for Sqlite {
         vectors: &[(TextHash, Vec<f32>)],
     ) -> Result<(), StoreError> {
         check_vectors(model, vectors)?;
-        let longest = vectors.iter().map(|(_, it)| it.len() * size_of::<f32>()).max();
-        let together = (BATCH_BYTES / longest.unwrap_or_default().max(1)).max(1);
-        for vectors in vectors.chunks(together) {
-            let rows = vectors.iter().map(|(text, it)| (*text, encode_vector(it))).collect();
-            self.write(Change::Vectors(VectorRows { model: model.to_owned(), rows })).await?;
+        let longest = vectors.iter().map(|(_, vector)| vector.len() * size_of::<f32>()).max();
+        let batch_len = (BATCH_BYTES / longest.unwrap_or_default().max(1)).max(1);
+        for batch in vectors.chunks(batch_len) {
+            let rows = batch.iter().map(|(text, vector)| (*text, encode_vector(vector))).collect();
+            self.write(Change::PutVectors(VectorRows { model: model.to_owned(), rows })).await?;
         }
         Ok(())
     }
 }
 
-fn find(
+fn find_vectors(
     connection: &Connection,
     model: &str,
     texts: &[TextHash],
 ) -> Result<Vec<Option<Vec<f32>>>, StoreError> {
     let mut vectors = vec![None; texts.len()];
-    let Some(model) = number(connection, model).map_err(|err| failed(&err))? else {
+    let Some(model) = find_model(connection, model).map_err(|err| to_store_error(&err))? else {
         return Ok(vectors);
     };
     let sql = "SELECT numbers FROM vectors WHERE model = ?1 AND text = ?2";
-    let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
+    let mut statement = connection.prepare_cached(sql).map_err(|err| to_store_error(&err))?;
     for (vector, text) in vectors.iter_mut().zip(texts) {
-        let mut found = statement.query(params![model, text.0]).map_err(|err| failed(&err))?;
-        let Some(row) = found.next().map_err(|err| failed(&err))? else { continue };
-        let numbers = row.get_ref(0).map_err(|err| failed(&err))?.as_blob();
+        let mut found =
+            statement.query(params![model, text.0]).map_err(|err| to_store_error(&err))?;
+        let Some(row) = found.next().map_err(|err| to_store_error(&err))? else { continue };
+        let numbers = row.get_ref(0).map_err(|err| to_store_error(&err))?.as_blob();
         let numbers =
             numbers.map_err(|err| StoreError::corrupt(format_args!("text {text:?}"), err))?;
         *vector = Some(decode_vector(text, numbers)?);

@@ -1,5 +1,7 @@
-//! The thread that does what nobody waits for: it looks whether another process wrote, and folds
-//! the WAL into the file beside the writer, which neither stops for it nor pays for it.
+//! A thread that polls for writes of other processes and checkpoints the WAL.
+//!
+//! A checkpoint copies committed pages from the WAL into the file. Here it runs beside the writer,
+//! so that no commit waits for it.
 
 use std::{
     sync::{Arc, mpsc},
@@ -13,12 +15,11 @@ use tokio::sync::mpsc::Sender;
 
 use super::writer::{Message, Writer};
 
-/// How soon another process's commit is noticed.
-const LOOK: Duration = Duration::from_millis(50);
-/// Every so many looks the WAL is folded into the file, if it has grown.
-const LOOKS_PER_CHECKPOINT: u32 = 20;
+/// Time after which a commit of another process is noticed at the latest.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+const POLLS_PER_CHECKPOINT: u32 = 20;
 
-/// Owns the thread.
+/// Ends the thread when it is dropped.
 #[derive(Debug)]
 pub(super) struct Watcher {
     stop: Option<mpsc::Sender<()>>,
@@ -34,10 +35,10 @@ impl Watcher {
         let (stop, stopped) = mpsc::channel();
         let closed = || StoreError::Unavailable("the store is closed".to_owned());
         let queue = writer.queue().ok_or_else(closed)?.clone();
-        let rounds = Rounds { connection, queue, hints, folded: 0 };
+        let poller = Poller { connection, queue, hints, checkpointed_commits: 0 };
         let thread = thread::Builder::new()
             .name("sqlite-watcher".to_owned())
-            .spawn(move || rounds.run(&stopped))
+            .spawn(move || poller.run(&stopped))
             .map_err(|err| StoreError::Unavailable(format!("no thread to watch: {err}")))?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
@@ -54,38 +55,39 @@ impl Drop for Watcher {
     }
 }
 
-struct Rounds {
+struct Poller {
     connection: Connection,
     queue: Sender<Message>,
     hints: Arc<Hints>,
-    /// The commits that were there when the WAL was last folded.
-    folded: u64,
+    /// Number of commits at the last checkpoint.
+    checkpointed_commits: u64,
 }
 
-impl Rounds {
+impl Poller {
     fn run(mut self, stopped: &mpsc::Receiver<()>) {
-        let mut looks = 0;
-        while stopped.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
-            // A full queue means that the writer is about to look anyway.
-            let _ = self.queue.try_send(Message::Look);
-            looks += 1;
-            if looks == LOOKS_PER_CHECKPOINT {
-                looks = 0;
-                self.fold();
+        let mut polls = 0;
+        while stopped.recv_timeout(POLL_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
+            // If the queue is full, the writer checks for other processes with its next batch
+            // anyway.
+            let _ = self.queue.try_send(Message::CheckOthers);
+            polls += 1;
+            if polls == POLLS_PER_CHECKPOINT {
+                polls = 0;
+                self.checkpoint();
             }
         }
     }
 
-    fn fold(&mut self) {
+    fn checkpoint(&mut self) {
         let commits = self.hints.commits();
-        if commits == self.folded {
+        if commits == self.checkpointed_commits {
             return;
         }
-        self.folded = commits;
+        self.checkpointed_commits = commits;
         let checkpoint =
             self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         if let Err(err) = checkpoint {
-            tracing::debug!(%err, "the WAL stays as it is for now");
+            tracing::debug!(%err, "a checkpoint failed");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The one thread of a process that writes: group commit.
+//! The only thread of a process that writes. It does group commit.
 //!
-//! Operations come through a bounded queue, so that whoever is faster than the disk waits. The
-//! thread takes what waits into one transaction; while that is on its way to the disk others
-//! gather. It answers after the commit and not before.
+//! Operations come through a bounded queue, so callers that are faster than the disk wait. The
+//! thread writes all waiting operations in one transaction and answers after the commit. Meanwhile
+//! the next operations collect in the queue.
 
 use std::{
     sync::Arc,
@@ -14,32 +14,28 @@ use shared::store::{Hints, StoreError, journal::CommitSize};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    change::{Answer, Change, Ledger},
-    connection::{failed, free_cache},
+    change::{Answer, Change, LogCache},
+    connection::{free_cache, to_store_error},
     identity::FileIdentity,
 };
 
-/// Operations that may wait; then callers do.
-const QUEUE: usize = 8_192;
+/// Operations that may wait. Further callers wait until there is room.
+const QUEUE_LEN: usize = 8_192;
 
-/// Where operations go.
 #[derive(Debug)]
 pub(super) struct Writer {
     queue: Option<mpsc::Sender<Message>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread is asked to do.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly every message is a write")]
 pub(super) enum Message {
-    /// Write something and answer.
     Write(Operation),
-    /// Look whether another process wrote.
-    Look,
+    /// Check if another process wrote.
+    CheckOthers,
 }
 
-/// A change, and who waits for it.
 #[derive(Debug)]
 pub(super) struct Operation {
     change: Change,
@@ -52,29 +48,30 @@ impl Writer {
         identity: FileIdentity,
         hints: Arc<Hints>,
     ) -> Result<Self, StoreError> {
-        let (queue, messages) = mpsc::channel(QUEUE);
-        // From here on, whatever another process writes is noticed.
-        let mut ledger = Ledger::default();
-        ledger.is_stale(&connection).map_err(|err| failed(&err))?;
+        let (queue, messages) = mpsc::channel(QUEUE_LEN);
+        let mut logs = LogCache::default();
+        // Remembers the version of the data, so that every later write of another process is
+        // noticed.
+        logs.clear_if_stale(&connection).map_err(|err| to_store_error(&err))?;
         let usage = CacheUsage::default();
-        let mut desk = Desk { connection, identity, ledger, hints, usage };
+        let mut writer = WriterThread { connection, identity, logs, hints, usage };
         let thread = thread::Builder::new()
             .name("sqlite-writer".to_owned())
-            .spawn(move || desk.run(messages))
+            .spawn(move || writer.run(messages))
             .map_err(|err| StoreError::Unavailable(format!("no thread to write: {err}")))?;
         Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
 
-    /// Writes something durably.
+    /// Returns when the change is on the disk.
     pub(super) async fn write(&self, change: Change) -> Result<Answer, StoreError> {
         let (reply, answer) = oneshot::channel();
         let message = Message::Write(Operation { change, reply });
-        let ended = || StoreError::Unavailable("the store is closed".to_owned());
-        self.queue().ok_or_else(ended)?.send(message).await.map_err(|_| ended())?;
-        answer.await.map_err(|_| ended())?
+        let closed = || StoreError::Unavailable("the store is closed".to_owned());
+        self.queue().ok_or_else(closed)?.send(message).await.map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
     }
 
-    /// Returns the way to the thread. Whoever keeps it keeps the thread alive.
+    /// The thread ends after the last clone of the queue is dropped.
     pub(super) fn queue(&self) -> Option<&mpsc::Sender<Message>> {
         self.queue.as_ref()
     }
@@ -91,16 +88,15 @@ impl Drop for Writer {
     }
 }
 
-/// What the thread has.
-struct Desk {
+struct WriterThread {
     connection: Connection,
     identity: FileIdentity,
-    ledger: Ledger,
+    logs: LogCache,
     hints: Arc<Hints>,
     usage: CacheUsage,
 }
 
-/// Bytes written at the heartbeats of a worker. They tell when the page cache is of no use.
+/// Counts written bytes, to free a large page cache when writes have become rare.
 #[derive(Debug, Default)]
 struct CacheUsage {
     since_heartbeat: usize,
@@ -108,12 +104,13 @@ struct CacheUsage {
 }
 
 impl CacheUsage {
-    /// Bytes between two heartbeats that need a warm cache.
+    /// Writes between two heartbeats that still profit from a warm cache.
     const BUSY_BYTES: usize = 1 << 20;
-    /// Bytes after which the cache may be large.
+    /// Writes that can make the cache large.
     const LARGE_BYTES: usize = 8 << 20;
 
-    /// Counts a batch. Returns `true` if the cache may be large and little is written now.
+    /// Counts a batch. Returns `true` at a heartbeat if little was written since the last one and
+    /// much was written since the cache was freed.
     fn should_free(&mut self, bytes: usize, has_heartbeat: bool) -> bool {
         self.since_heartbeat = self.since_heartbeat.saturating_add(bytes);
         self.since_freed = self.since_freed.saturating_add(bytes);
@@ -129,26 +126,26 @@ impl CacheUsage {
     }
 }
 
-impl Desk {
+impl WriterThread {
     fn run(&mut self, mut messages: mpsc::Receiver<Message>) {
         let mut batch = Vec::new();
         while let Some(message) = messages.blocking_recv() {
-            let mut load = CommitSize::default();
+            let mut size = CommitSize::default();
             let mut next = Some(message);
             while let Some(message) = next {
                 match message {
                     Message::Write(operation) => {
-                        load.add(operation.change.bytes());
+                        size.add(operation.change.bytes());
                         batch.push(operation);
                     }
-                    Message::Look => self.look(),
+                    Message::CheckOthers => self.check_others(),
                 }
-                next = if load.is_full() { None } else { messages.try_recv().ok() };
+                next = if size.is_full() { None } else { messages.try_recv().ok() };
             }
             if !batch.is_empty() {
                 let bytes = batch.iter().map(|operation| operation.change.bytes()).sum();
                 let is_heartbeat =
-                    |operation: &Operation| matches!(operation.change, Change::Lease(_));
+                    |operation: &Operation| matches!(operation.change, Change::PutLease(_));
                 let should_free = self.usage.should_free(bytes, batch.iter().any(is_heartbeat));
                 self.commit(&mut batch);
                 if should_free {
@@ -158,28 +155,28 @@ impl Desk {
         }
     }
 
-    /// Writes everything in one transaction, answers, and wakes whoever may wait for it.
+    /// Writes a batch in one transaction, answers, and sends hints.
     fn commit(&mut self, batch: &mut Vec<Operation>) {
         let written = self.identity.check().and_then(|()| {
-            self.transact(batch).map_err(|err| {
-                self.ledger.forget();
-                failed(&err)
+            self.run_transaction(batch).map_err(|err| {
+                self.logs.clear();
+                to_store_error(&err)
             })
         });
         match written {
             Ok(answers) => {
                 self.hints.count_commit();
                 for (operation, answer) in batch.drain(..).zip(answers) {
-                    let woken = answer.as_ref().is_ok_and(Answer::is_done);
-                    // Whoever went away reads again when he comes back.
+                    let is_done = answer.as_ref().is_ok_and(Answer::is_done);
+                    // A caller that was cancelled reads the store before its next write.
                     let _ = operation.reply.send(answer);
-                    if woken {
-                        operation.change.wake(&self.hints);
+                    if is_done {
+                        operation.change.send_hints(&self.hints);
                     }
                 }
             }
             Err(err) => {
-                tracing::warn!(%err, operations = batch.len(), "a commit did not happen");
+                tracing::warn!(%err, operations = batch.len(), "a commit failed");
                 for operation in batch.drain(..) {
                     let _ = operation.reply.send(Err(err.clone()));
                 }
@@ -187,12 +184,12 @@ impl Desk {
         }
     }
 
-    fn transact(
+    fn run_transaction(
         &mut self,
         batch: &[Operation],
     ) -> rusqlite::Result<Vec<Result<Answer, StoreError>>> {
         self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        let applied = self.apply(batch);
+        let applied = self.apply_changes(batch);
         let end = if applied.is_ok() { "COMMIT" } else { "ROLLBACK" };
         let ended = self.connection.prepare_cached(end)?.execute([]);
         if ended.is_err() && !self.connection.is_autocommit() {
@@ -203,34 +200,37 @@ impl Desk {
         Ok(answers)
     }
 
-    fn apply(&mut self, batch: &[Operation]) -> rusqlite::Result<Vec<Result<Answer, StoreError>>> {
-        if self.ledger.is_stale(&self.connection)? {
+    fn apply_changes(
+        &mut self,
+        batch: &[Operation],
+    ) -> rusqlite::Result<Vec<Result<Answer, StoreError>>> {
+        if self.logs.clear_if_stale(&self.connection)? {
             self.hints.wake_all();
         }
         let mut answers = Vec::with_capacity(batch.len());
         for operation in batch {
-            let applied = operation.change.apply(&self.connection, &mut self.ledger);
+            let applied = operation.change.apply(&self.connection, &mut self.logs);
             answers.push(match applied {
                 Ok(answer) => Ok(answer),
-                // Its own fault; the others can be written.
-                Err(err) if is_refusal(&err) => Err(failed(&err)),
+                // Only this operation is wrong, so the others can be written.
+                Err(err) if is_rejection(&err) => Err(to_store_error(&err)),
                 Err(err) => return Err(err),
             });
         }
         Ok(answers)
     }
 
-    fn look(&mut self) {
-        match self.ledger.is_stale(&self.connection) {
+    fn check_others(&mut self) {
+        match self.logs.clear_if_stale(&self.connection) {
             Ok(true) => self.hints.wake_all(),
             Ok(false) => (),
-            Err(err) => tracing::debug!(%err, "cannot see whether another process wrote"),
+            Err(err) => tracing::debug!(%err, "cannot check if another process wrote"),
         }
     }
 }
 
-/// Returns whether one operation was refused before it changed anything.
-fn is_refusal(err: &rusqlite::Error) -> bool {
+/// Returns `true` if SQLite rejected one statement, which then has changed nothing.
+fn is_rejection(err: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{ConstraintViolation, TooBig};
     matches!(err.sqlite_error_code(), Some(ConstraintViolation | TooBig))
 }
@@ -249,22 +249,22 @@ mod tests {
     use super::*;
     use crate::{connection, schema};
 
-    /// Starts the writer of a new file, on a connection that something was done to.
-    fn writer(prepare: impl FnOnce(&Connection)) -> (TempDir, Writer) {
+    /// Starts the writer of a new file. `prepare` may change its connection first.
+    fn start_writer(prepare: impl FnOnce(&Connection)) -> (TempDir, Writer) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("faber.db");
-        connection::make_file(&path).unwrap();
+        connection::create_file(&path).unwrap();
         let mut identity = FileIdentity::of(&path);
         let connection = connection::open_writer(&path).unwrap();
-        schema::prepare(&connection, &path, |_| false).unwrap();
+        schema::prepare_schema(&connection, &path, |_| false).unwrap();
         identity.add_wal();
         prepare(&connection);
         (folder, Writer::start(connection, identity, Arc::default()).unwrap())
     }
 
-    fn large(n: usize) -> Change {
+    fn large_change(n: usize) -> Change {
         let payload = Arc::new(json!("x".repeat(64 << 10)));
-        Change::Send(SentCommand {
+        Change::SendCommand(SentCommand {
             id: format!("cmd_1_{n:09}").parse().unwrap(),
             execution: "exec_1_aaaaaaaaa".parse().unwrap(),
             at: Timestamp::UNIX_EPOCH,
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_is_freed_when_large_writes_have_ended() {
+    fn the_page_cache_is_freed_at_the_first_quiet_heartbeat_after_large_writes() {
         let mut usage = CacheUsage::default();
         let mut beat = |bytes| usage.should_free(bytes, true);
         assert!(!beat(100), "little was written");
@@ -287,15 +287,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_disk_is_said_to_be_and_room_is_used_again() {
-        let (_folder, writer) = writer(|it| {
-            let pages: i64 = it.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
-            let most = format!("PRAGMA max_page_count = {}", pages + 200);
-            it.query_row(&most, [], |_| Ok(())).unwrap();
+    async fn a_write_to_a_full_disk_fails_and_succeeds_after_rows_were_removed() {
+        let (_folder, writer) = start_writer(|connection| {
+            let count = "PRAGMA page_count";
+            let pages: i64 = connection.query_row(count, [], |row| row.get(0)).unwrap();
+            let limit = format!("PRAGMA max_page_count = {}", pages + 200);
+            connection.query_row(&limit, [], |_| Ok(())).unwrap();
         });
         let mut written = 0;
         let err = loop {
-            match writer.write(large(written)).await {
+            match writer.write(large_change(written)).await {
                 Ok(answer) => assert!(answer.is_done()),
                 Err(err) => break err,
             }
@@ -305,45 +306,47 @@ mod tests {
         assert!(written > 1, "there was room at first");
         let StoreError::Unavailable(why) = &err else { panic!("{err:?}") };
         assert!(why.contains("the disk is full: make room"), "{why}");
-        assert_eq!(writer.write(large(99)).await.unwrap_err(), err, "it stays full");
+        assert_eq!(writer.write(large_change(99)).await.unwrap_err(), err, "it stays full");
         let ids = (0..written).map(|n| format!("cmd_1_{n:09}").parse().unwrap()).collect();
-        assert!(writer.write(Change::Discard(ids)).await.unwrap().is_done(), "room is made");
-        assert!(writer.write(large(99)).await.unwrap().is_done(), "and used");
+        assert!(writer.write(Change::RemoveCommands(ids)).await.unwrap().is_done(), "room is made");
+        assert!(writer.write(large_change(99)).await.unwrap().is_done(), "and used");
     }
 
     #[tokio::test]
-    async fn a_file_that_cannot_be_written_is_said_to_be() {
-        let (_folder, writer) = writer(|it| it.pragma_update(None, "query_only", true).unwrap());
-        let err = writer.write(large(1)).await.unwrap_err();
+    async fn a_write_to_a_read_only_file_fails_with_advice() {
+        let (_folder, writer) = start_writer(|connection| {
+            connection.pragma_update(None, "query_only", true).unwrap();
+        });
+        let err = writer.write(large_change(1)).await.unwrap_err();
         let StoreError::Unavailable(why) = &err else { panic!("{err:?}") };
         assert!(why.contains("cannot be written: check the permissions"), "{why}");
     }
 
     #[tokio::test]
-    async fn nothing_is_written_into_a_file_that_was_removed_or_replaced() {
+    async fn a_write_fails_while_the_file_or_its_wal_is_removed_or_replaced() {
         use std::fs;
-        let (folder, writer) = writer(|_| ());
+        let (folder, writer) = start_writer(|_| ());
         let file = |name: &str| folder.path().join(name);
-        let refused = async |n| {
-            // A writer that has just looked does not look again.
+        let write_until_refused = async |n| {
+            // The writer checks the file every 10 ms only.
             let later = std::time::Instant::now() + std::time::Duration::from_secs(5);
             loop {
-                match writer.write(large(n)).await {
+                match writer.write(large_change(n)).await {
                     Err(StoreError::Unavailable(why)) => break why,
                     answer => assert!(std::time::Instant::now() < later, "{answer:?}"),
                 }
             }
         };
-        writer.write(large(0)).await.unwrap();
+        writer.write(large_change(0)).await.unwrap();
         for name in ["faber.db", "faber.db-wal"] {
             fs::rename(file(name), file("moved")).unwrap();
-            let why = refused(1).await;
+            let why = write_until_refused(1).await;
             assert!(why.contains(name) && why.contains("was removed or replaced"), "{why}");
             assert!(why.contains("move the file back, or restart Faber"), "{why}");
             fs::write(file(name), "another").unwrap();
-            refused(2).await;
+            write_until_refused(2).await;
             fs::rename(file("moved"), file(name)).unwrap();
-            writer.write(large(3)).await.expect("it is back");
+            writer.write(large_change(3)).await.expect("it is back");
         }
     }
 }

@@ -17,7 +17,6 @@ use cel::common::ast::{
 
 type Compiled = Result<Expr, ConditionError>;
 
-/// The meaning of the names in an expression.
 #[derive(Clone, Copy)]
 pub(super) enum Names<'a> {
     /// Steps, variables and the input of a plan.
@@ -46,7 +45,6 @@ impl<'a> Compiler<'a> {
         Self { names, targets: Vec::new(), patterns: Vec::new(), locals: Vec::new() }
     }
 
-    /// Returns the targets that the compiled expressions read, and their patterns.
     pub(super) fn into_parts(self) -> (Vec<Target>, Vec<Pattern>) {
         (self.targets, self.patterns)
     }
@@ -214,7 +212,6 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Compiles a comprehension, which the parser made from a macro.
     fn compile_loop(&mut self, comprehension: &ComprehensionExpr) -> Compiled {
         let Some(Macro { kind, test, make }) = recognize_macro(comprehension) else {
             return Err(unsupported_part("such loops"));
@@ -329,7 +326,6 @@ fn recognize_macro(comprehension: &ComprehensionExpr) -> Option<Macro<'_>> {
     })
 }
 
-/// Returns the item of `@result + [item]`.
 fn appended_item<'a>(operator: &str, arguments: &'a [IdedExpr]) -> Option<&'a IdedExpr> {
     match (operator, arguments) {
         (operators::ADD, [_, IdedExpr { expr: Tree::List(list), .. }]) => list.elements.first(),

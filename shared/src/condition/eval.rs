@@ -31,10 +31,8 @@ pub(super) struct Evaluation<'a> {
     targets: &'a [Target],
     values: &'a dyn LookUpValues,
     input: &'a Value,
-    /// The patterns. Each is compiled on its first use.
     patterns: Vec<(&'a Pattern, Option<Regex>)>,
     locals: Vec<Val<'a>>,
-    /// Operations that the evaluation may still take.
     operations_left: usize,
 }
 
@@ -260,11 +258,10 @@ impl<'a> Evaluation<'a> {
             }
             _ => return Ok(None),
         };
-        let why = "the result is beyond all time";
+        let why = "the result is outside the range of timestamps";
         result.map(Some).ok_or(Fault::Arithmetic { operator, why })
     }
 
-    /// Compares two values. Numbers of different kinds are compared by value.
     pub(super) fn are_equal(&mut self, left: &Val<'a>, right: &Val<'a>) -> Result<bool, Fault<'a>> {
         self.spend(1)?;
         match (left, right) {

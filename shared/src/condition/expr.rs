@@ -20,19 +20,12 @@ pub(super) enum Expr {
     Input,
     /// A macro's variable: the number of enclosing variables, and the name.
     Local(usize, Arc<str>),
-    /// `of.key` or `of["key"]`.
     Field(Box<Expr>, Key),
-    /// `has(of.key)`.
     Has(Box<Expr>, Key),
-    /// `of[index]`.
     Index(Box<Expr>, Box<Expr>),
-    /// `!of`.
     Not(Box<Expr>),
-    /// `-of`.
     Negate(Box<Expr>),
-    /// `left && right`.
     And(Box<Expr>, Box<Expr>),
-    /// `left || right`.
     Or(Box<Expr>, Box<Expr>),
     /// `when ? then : otherwise`.
     Choice(Box<[Expr; 3]>),
@@ -42,9 +35,7 @@ pub(super) enum Expr {
     Call(Function, Vec<Expr>),
     /// `of.matches("pattern")`: an index into the condition's patterns.
     Matches(Box<Expr>, usize),
-    /// `[…]`.
     List(Vec<Expr>),
-    /// `{key: value, …}`.
     Map(Vec<(Expr, Expr)>),
     /// A macro call, such as `range.all(name, body)`.
     Loop(Box<Loop>),

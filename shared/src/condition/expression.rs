@@ -10,20 +10,17 @@ use crate::template::{LookUpValues, Target};
 /// The name of the tool that evaluates an [`Expression`].
 pub const COMPUTE: &str = "flow.compute";
 
-/// A parsed expression whose names are the fields of one object.
 pub struct Expression(Parsed);
 
 /// The reason why a text is not a valid expression, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpressionError {
-    /// The reason.
     pub kind: ConditionError,
     /// The line and the column, counted from 1, if the reason concerns one place.
     pub place: Option<(usize, usize)>,
 }
 
 impl Expression {
-    /// Parses an expression. `is_field` tells the names that have a value.
     pub fn parse(source: &str, is_field: &dyn Fn(&str) -> bool) -> Result<Self, ExpressionError> {
         Parsed::parse(source, Names::Fields(is_field))
             .map(Self)
@@ -36,8 +33,8 @@ impl Expression {
         self.0.pattern_cost()
     }
 
-    /// Evaluates the expression over the fields of `values`. Returns a message for the plan's author
-    /// if that fails, or if the result is too large.
+    /// Evaluates the expression over the fields of `values`. Returns a message for the plan's
+    /// author if that fails, or if the result is too large.
     pub fn evaluate(&self, values: &Map<String, Value>) -> Result<Value, String> {
         let (fields, no_input) = (Fields(values), Value::Null);
         let mut evaluation = Evaluation::new(&self.0, &fields, &no_input);

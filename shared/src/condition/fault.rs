@@ -12,24 +12,50 @@ use crate::limits;
 pub(super) enum Fault<'a> {
     /// The operations are used up. Unlike other faults, `&&` and `||` never hide this one.
     Exhausted,
-    /// A variable that no output has filled.
     NotFilled(&'a Expr),
     /// An object without the field.
-    Missing { of: &'a Expr, key: Cow<'a, str>, dotted: bool },
+    Missing {
+        of: &'a Expr,
+        key: Cow<'a, str>,
+        dotted: bool,
+    },
     /// A value that is not an object, so it has no fields.
-    NoFields { of: &'a Expr, is: Kind, key: Cow<'a, str> },
+    NoFields {
+        of: &'a Expr,
+        is: Kind,
+        key: Cow<'a, str>,
+    },
     /// A list that is shorter than the index.
-    TooShort { of: &'a Expr, index: i128, length: usize },
-    /// A value of the wrong kind.
-    Kind { of: &'a Expr, is: Kind, needs: &'static str },
+    TooShort {
+        of: &'a Expr,
+        index: i128,
+        length: usize,
+    },
+    Kind {
+        of: &'a Expr,
+        is: Kind,
+        needs: &'static str,
+    },
     /// Operands that the operator does not take.
-    Operands { left: (&'a Expr, Kind), operator: Operator, right: (&'a Expr, Kind) },
-    /// A calculation without a result.
-    Arithmetic { operator: Operator, why: &'static str },
-    /// A function call without a result.
-    Call { name: &'static str, of: Option<&'a Expr>, why: String },
+    Operands {
+        left: (&'a Expr, Kind),
+        operator: Operator,
+        right: (&'a Expr, Kind),
+    },
+    Arithmetic {
+        operator: Operator,
+        why: &'static str,
+    },
+    Call {
+        name: &'static str,
+        of: Option<&'a Expr>,
+        why: String,
+    },
     /// A map with a duplicate key, or with a key of a wrong kind.
-    Key { is: Kind, twice: bool },
+    Key {
+        is: Kind,
+        twice: bool,
+    },
 }
 
 impl fmt::Display for Fault<'_> {
@@ -37,30 +63,30 @@ impl fmt::Display for Fault<'_> {
         match self {
             Self::Exhausted => write!(
                 f,
-                "it takes too many operations, more than {}; look at fewer items, or let a step \
+                "it takes too many operations, more than {}; use fewer items, or let a step \
                  prepare them",
                 limits::CONDITION_WORK
             ),
             Self::NotFilled(name) => {
-                write!(f, "`{name}` is not filled; ask `has({name})` first")
+                write!(f, "`{name}` has no value; check `has({name})` first")
             }
             Self::Missing { of, key, dotted: true } => {
-                write!(f, "`{of}` has no `{key}`; ask `has({of}.{key})` first")
+                write!(f, "`{of}` has no `{key}`; check `has({of}.{key})` first")
             }
             Self::Missing { of, key, dotted: false } => {
-                write!(f, "`{of}` has no `{key}`; ask `{key:?} in {of}` first")
+                write!(f, "`{of}` has no `{key}`; check `{key:?} in {of}` first")
             }
             Self::NoFields { of, is: Kind::Null, key } => {
                 write!(
                     f,
                     "`{of}` is null, as is the output of a skipped step, and has no `{key}`; "
                 )?;
-                write!(f, "ask `{of} != null` first")
+                write!(f, "check `{of} != null` first")
             }
             Self::NoFields { of, is, key } => write!(f, "`{of}` is {is} and has no `{key}`"),
             Self::TooShort { of, index, length } => {
                 write!(f, "`{of}` has no item {index}: there are {length}, counted from 0; ")?;
-                write!(f, "ask `size({of})` first")
+                write!(f, "check `size({of})` first")
             }
             Self::Kind { of, is, needs } => write!(f, "`{of}` is {is}, not {needs}"),
             Self::Operands { left: (left, is), operator, right: (right, other) } => {
@@ -81,7 +107,6 @@ impl fmt::Display for Fault<'_> {
     }
 }
 
-/// Two kinds without their articles.
 struct Pair(Kind, Kind);
 
 impl fmt::Display for Pair {

@@ -89,7 +89,6 @@ impl Function {
         FUNCTIONS.iter().find(|(_, function, ..)| *function == self).map_or("", |(name, ..)| name)
     }
 
-    /// Returns `true` if [`super::lists`] has the function.
     pub(super) fn is_about_lists(self) -> bool {
         matches!(
             self,
@@ -143,7 +142,6 @@ impl Function {
         }
     }
 
-    /// Converts a value, or returns `None` for a kind that has no conversion.
     fn convert<'a>(self, of: &Val<'a>) -> Option<Result<Val<'a>, String>> {
         Some(match (self, of) {
             (Self::Integer, of) => to_integer(of)?.map(Val::Integer),
@@ -169,21 +167,20 @@ impl Function {
             },
             (Self::Timestamp, Val::Text(text)) => DateTime::parse_from_rfc3339(text)
                 .map(|time| Val::Time(time.with_timezone(&Utc)))
-                .map_err(|_| describe_value(of, "no time such as `2026-01-31T08:00:00Z`")),
+                .map_err(|_| describe_value(of, "not a time such as `2026-01-31T08:00:00Z`")),
             (Self::Timestamp, Val::Integer(seconds)) => i64::try_from(*seconds)
                 .ok()
                 .and_then(|seconds| DateTime::from_timestamp(seconds, 0))
                 .map(Val::Time)
-                .ok_or_else(|| format!("`{seconds}` seconds are beyond all time")),
+                .ok_or_else(|| format!("`{seconds}` seconds are outside the range of timestamps")),
             (Self::Duration, Val::Text(text)) => parse_duration(text)
                 .map(Val::Span)
-                .ok_or_else(|| describe_value(of, "no duration such as `1h30m`")),
+                .ok_or_else(|| describe_value(of, "not a duration such as `1h30m`")),
             _ => return None,
         })
     }
 }
 
-/// Converts a value to a string, or returns `None` for a kind that has no conversion.
 pub(super) fn convert_to_text<'a>(of: &Val<'a>) -> Option<Val<'a>> {
     Some(match of {
         Val::Text(_) => of.clone(),
@@ -209,7 +206,6 @@ fn size_of<'a>(of: &Val<'a>) -> Result<Val<'a>, String> {
     Ok(Val::Integer(size as i128))
 }
 
-/// Converts a value to an integer, or returns `None` for a kind that has no conversion.
 fn to_integer(of: &Val<'_>) -> Option<Result<i128, String>> {
     let found = match of {
         Val::Integer(number) => Some(*number),
@@ -218,7 +214,7 @@ fn to_integer(of: &Val<'_>) -> Option<Result<i128, String>> {
         Val::Time(time) => Some(time.timestamp().into()),
         _ => return None,
     };
-    Some(found.ok_or_else(|| describe_value(of, "no integer of 64 bits")))
+    Some(found.ok_or_else(|| describe_value(of, "not a 64-bit integer")))
 }
 
 /// Parses a duration as Go and CEL write it: numbers with units, such as `1h30m`, `1.5s` or
@@ -256,7 +252,6 @@ fn conversion_error(of: &Val<'_>) -> String {
     format!("cannot convert {}", of.kind())
 }
 
-/// Describes a value with its first characters.
 fn describe_value(of: &Val<'_>, what: &str) -> String {
     match of {
         Val::Text(text) => {

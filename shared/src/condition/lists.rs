@@ -1,5 +1,5 @@
-//! Functions that calculate with whole lists: `sum`, `min`, `max`, `join`, `split`, `sort`, `distinct`
-//! and `flatten`.
+//! Functions that calculate with whole lists: `sum`, `min`, `max`, `join`, `split`, `sort`,
+//! `distinct` and `flatten`.
 //!
 //! Each one spends operations in proportion to the items and bytes that it reads, before or while
 //! it reads them. So none of them can block a worker for longer than other parts of an expression.
@@ -110,7 +110,7 @@ impl<'a> Evaluation<'a> {
                 best = Some(item);
             }
         }
-        best.ok_or_else(|| "the list is empty; ask `size(list) > 0` first".to_owned().into())
+        best.ok_or_else(|| "the list is empty; check `size(list) > 0` first".to_owned().into())
     }
 
     fn sort_items(&mut self, of: &Val<'a>) -> Attempt<'a, Val<'a>> {
@@ -125,7 +125,6 @@ impl<'a> Evaluation<'a> {
         Ok(Val::from_items(items))
     }
 
-    /// Returns an error unless every two items have an order.
     fn check_order(&mut self, list: &List<'a>) -> Attempt<'a, ()> {
         self.spend(list.len())?;
         let Some(first) = list.get(0) else { return Ok(()) };
@@ -183,7 +182,6 @@ impl<'a> Evaluation<'a> {
         Ok(Val::from_items(parts))
     }
 
-    /// Keeps the first of several equal items.
     fn drop_repetitions(&mut self, of: &Val<'a>) -> Attempt<'a, Val<'a>> {
         let list = as_list(of)?;
         let mut kept: Vec<Val<'a>> = Vec::new();

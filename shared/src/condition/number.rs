@@ -24,7 +24,6 @@ pub(super) fn compare_exactly(integer: i128, double: f64) -> Option<Ordering> {
     integer.cmp(&whole).then(0.0_f64.partial_cmp(&double.fract()).unwrap_or(Ordering::Equal)).into()
 }
 
-/// Calculates, or returns a message if there is no result.
 pub(super) fn calculate(
     operator: Operator,
     left: Number,
@@ -64,13 +63,11 @@ fn calculate_integers(operator: Operator, left: i128, right: i128) -> Result<Num
     result.and_then(checked_integer).map(Number::Integer).ok_or("the result is too large")
 }
 
-/// Returns `value` if it has at most 64 bits.
 pub(super) fn checked_integer(value: i128) -> Option<i128> {
     INTEGERS.contains(&value).then_some(value)
 }
 
 impl Number {
-    /// Returns the whole part if it has at most 64 bits.
     pub(super) fn whole_part(self) -> Option<i128> {
         match self {
             Self::Integer(value) => Some(value),
@@ -80,7 +77,6 @@ impl Number {
         }
     }
 
-    /// Returns the number if it is whole and has at most 64 bits.
     pub(super) fn as_integral(self) -> Option<i128> {
         match self {
             Self::Double(value) if value.fract() != 0.0 => None,

@@ -79,7 +79,6 @@ fn too_large() -> String {
     format!("the result has more than {} bytes; return less", limits::OUTPUT_BYTES)
 }
 
-/// Converts an integer of 64 bits, signed or unsigned.
 fn to_number(integer: i128) -> Number {
     let unsigned = || u64::try_from(integer).unwrap_or(u64::MAX);
     i64::try_from(integer).map_or_else(|_| unsigned().into(), Number::from)

@@ -27,7 +27,6 @@ struct Reader<'p, 'a> {
     found: Vec<(String, Option<&'a Value>)>,
 }
 
-/// A place of a value: its text, and the value if there is one.
 type Place<'a> = (String, Option<&'a Value>);
 
 impl<'a> Reader<'_, 'a> {

@@ -74,11 +74,11 @@ impl Scan<'_> {
             '.' | '+' | '-' | '*' | '/' | '%' | '<' | '>' | '!' | '?' => self.read_operator()?,
             '=' => return Err(self.syntax_error("`=` does not compare; write `==`")),
             '&' | '|' => {
-                return Err(
-                    self.syntax_error(&format!("`{first}` is no operator; write `{first}{first}`"))
-                );
+                return Err(self.syntax_error(&format!(
+                    "`{first}` is not an operator; write `{first}{first}`"
+                )));
             }
-            other => return Err(self.syntax_error(&format!("`{other}` cannot stand here"))),
+            other => return Err(self.syntax_error(&format!("`{other}` is not allowed here"))),
         }
         Ok(())
     }
@@ -154,7 +154,6 @@ impl Scan<'_> {
         ConditionError::Syntax { line, column, why: why.to_owned() }
     }
 
-    /// Returns the line and the column, counted from 1.
     fn place(&self) -> (usize, usize) {
         let before = &self.source[..self.source.len() - self.rest.len()];
         let line = before.matches('\n').count() + 1;

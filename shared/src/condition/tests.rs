@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::id::StepNumber;
 
-/// A test world: steps with outputs, found by their index, and two variables.
+/// Steps with outputs, found by their index, and two variables.
 struct World(Vec<(&'static str, Option<Value>)>);
 
 impl ResolveNames for World {
@@ -65,7 +65,7 @@ fn all_hold(sources: &[&str]) {
 }
 
 #[test]
-fn names_mean_steps_variables_and_the_input() {
+fn names_resolve_to_steps_variables_and_the_input() {
     all_hold(&[
         "author.name == \"Alice\"",
         "steps.author.name == 'Alice'",
@@ -97,7 +97,7 @@ fn a_step_without_output_is_null() {
 }
 
 #[test]
-fn numbers_are_compared_by_what_they_are_worth() {
+fn integers_and_doubles_compare_by_value() {
     all_hold(&[
         "author.one == 1 && 1 == author.one && author.one == 1u",
         "author.age == 42.0 && author.age > 41.5 && 42.5 > author.age",
@@ -139,7 +139,7 @@ fn standard_functions_work() {
 }
 
 #[test]
-fn times_are_compared_and_calculated_with() {
+fn times_can_be_compared_and_added() {
     all_hold(&[
         "timestamp(author.at) < timestamp('2026-02-01T00:00:00+01:00')",
         "timestamp(author.at) - timestamp('2026-01-31T06:30:00Z') == duration('1h30m')",
@@ -151,7 +151,7 @@ fn times_are_compared_and_calculated_with() {
 }
 
 #[test]
-fn macros_bring_names_of_their_own() {
+fn macro_variables_hide_other_names() {
     all_hold(&[
         "author.tags.all(it, it.size() == 1)",
         "list.exists(it, it.n == 2) && !list.exists(it, it.n == 4)",
@@ -167,7 +167,7 @@ fn macros_bring_names_of_their_own() {
 }
 
 #[test]
-fn one_deciding_side_is_enough() {
+fn a_logical_operator_ignores_an_error_if_the_other_side_decides() {
     all_hold(&[
         "author.missing || true",
         "true || author.missing",
@@ -181,7 +181,7 @@ fn one_deciding_side_is_enough() {
 }
 
 #[test]
-fn targets_are_what_it_looks_at_each_once() {
+fn targets_list_each_referenced_step_and_variable_once() {
     let step = |index| Target::Step(StepNumber::new(index));
     for (source, targets) in [
         ("author.age > 1 && steps.author.age < createAuthor.age", vec![step(0)]),
@@ -218,45 +218,48 @@ fn check(source: &str, expected: &Expect) {
 fn evaluation_errors_are_explained() {
     check(
         "author.missing == 1",
-        &expect!["`author` has no `missing`; ask `has(author.missing)` first"],
+        &expect!["`author` has no `missing`; check `has(author.missing)` first"],
     );
     check(
         "steps[\"flow.echo\"].done",
         &expect![[
-            r#"`steps["flow.echo"]` has no `done`; ask `has(steps["flow.echo"].done)` first"#
+            r#"`steps["flow.echo"]` has no `done`; check `has(steps["flow.echo"].done)` first"#
         ]],
     );
     check(
         "author['not there'] == 1",
-        &expect![[r#"`author` has no `not there`; ask `"not there" in author` first"#]],
+        &expect![[r#"`author` has no `not there`; check `"not there" in author` first"#]],
     );
     check(
         "author[author.name] == 1",
-        &expect![[r#"`author` has no `Alice`; ask `"Alice" in author` first"#]],
+        &expect![[r#"`author` has no `Alice`; check `"Alice" in author` first"#]],
     );
     check(
         "skipped.ok",
         &expect![
-            "`skipped` is null, as is the output of a skipped step, and has no `ok`; ask `skipped != null` first"
+            "`skipped` is null, as is the output of a skipped step, and has no `ok`; check `skipped != null` first"
         ],
     );
     check("author.name.first == 'A'", &expect!["`author.name` is a string and has no `first`"]);
     check(
         "author.tags[2] == 'c'",
         &expect![
-            "`author.tags` has no item 2: there are 2, counted from 0; ask `size(author.tags)` first"
+            "`author.tags` has no item 2: there are 2, counted from 0; check `size(author.tags)` first"
         ],
     );
     check(
         "author.tags[-1] == 'c'",
         &expect![
-            "`author.tags` has no item -1: there are 2, counted from 0; ask `size(author.tags)` first"
+            "`author.tags` has no item -1: there are 2, counted from 0; check `size(author.tags)` first"
         ],
     );
     check("author.tags['0'] == 'c'", &expect!["`author.tags` is a list and has no `0`"]);
     check("list[0.5] == 'c'", &expect!["`0.5` is a number, not a whole number"]);
-    check("vars.town == 'Rome'", &expect!["`vars.town` is not filled; ask `has(vars.town)` first"]);
-    check("author.name", &expect!["it gives a string, neither true nor false"]);
+    check(
+        "vars.town == 'Rome'",
+        &expect!["`vars.town` has no value; check `has(vars.town)` first"],
+    );
+    check("author.name", &expect!["its value is a string, neither true nor false"]);
     check("author.name && true", &expect!["`author.name` is a string, not true or false"]);
     check(
         "author.age > '41'",
@@ -283,11 +286,11 @@ fn evaluation_errors_are_explained() {
 fn calculation_errors_are_explained() {
     check("author.big + 1 > 0", &expect!["`+`: the result is too large"]);
     check("author.half % 2 == 0", &expect!["`%`: needs whole numbers"]);
-    check("int('12x') == 12", &expect![[r#"`int` of `"12x"`: `12x` is no integer of 64 bits"#]]);
+    check("int('12x') == 12", &expect![[r#"`int` of `"12x"`: `12x` is not a 64-bit integer"#]]);
     check(
         "timestamp('yesterday') == null",
         &expect![[
-            r#"`timestamp` of `"yesterday"`: `yesterday` is no time such as `2026-01-31T08:00:00Z`"#
+            r#"`timestamp` of `"yesterday"`: `yesterday` is not a time such as `2026-01-31T08:00:00Z`"#
         ]],
     );
     check(
@@ -301,13 +304,13 @@ fn calculation_errors_are_explained() {
 }
 
 #[test]
-fn syntax_and_name_errors_show_when_parsing() {
+fn syntax_and_name_errors_are_reported_when_parsing() {
     check("", &expect!["error: line 1, column 1: it ends too early"]);
     check("author.age >", &expect!["error: line 1, column 13: it ends too early"]);
     check("author.age = 1", &expect!["error: line 1, column 12: `=` does not compare; write `==`"]);
     check(
         "author.age == 1 & true",
-        &expect!["error: line 1, column 17: `&` is no operator; write `&&`"],
+        &expect!["error: line 1, column 17: `&` is not an operator; write `&&`"],
     );
     check("author.name == \"Alice", &expect!["error: line 1, column 22: a string is not closed"]);
     check(
@@ -326,12 +329,12 @@ fn syntax_and_name_errors_show_when_parsing() {
     check(
         "steps[author.name].ok",
         &expect![
-            "error: `steps[…]` needs a name in quotes, so that the plan shows what is looked at"
+            "error: `steps[…]` needs a name in quotes, so that the plan shows which value it reads"
         ],
     );
     check(
         "size(steps) == 1",
-        &expect![[r#"error: `steps` is nothing on its own; write `steps.x` or `steps["x"]`"#]],
+        &expect![[r#"error: `steps` has no value by itself; write `steps.x` or `steps["x"]`"#]],
     );
     check("has(vars)", &expect!["error: line 1, column 5: `has` needs a field, as in `has(a.b)`"]);
     check(
@@ -341,7 +344,7 @@ fn syntax_and_name_errors_show_when_parsing() {
 }
 
 #[test]
-fn call_errors_show_when_parsing() {
+fn wrong_calls_are_reported_when_parsing() {
     check(
         "package == 7",
         &expect![[
@@ -371,22 +374,25 @@ fn call_errors_show_when_parsing() {
     check("b'abc' == b'abc'", &expect!["error: expressions have no bytes"]);
     check("Author{name: 'x'} == 1", &expect!["error: expressions have no `Author {…}`"]);
     check("author.?name == 1", &expect!["error: line 1, column 7: unsupported syntax '.?'"]);
-    check("'Alice'", &expect!["error: it gives neither true nor false; compare it with something"]);
+    check(
+        "'Alice'",
+        &expect!["error: its value is neither true nor false; compare it with something"],
+    );
     check(
         "author.age + 1",
-        &expect!["error: it gives neither true nor false; compare it with something"],
+        &expect!["error: its value is neither true nor false; compare it with something"],
     );
     check(
         "author.name == {{author.name}}",
         &expect!["error: line 1, column 29: expected ':' in map entry"],
     );
-    check("author.name == ünknown", &expect!["error: line 1, column 16: `ü` cannot stand here"]);
+    check("author.name == ünknown", &expect!["error: line 1, column 16: `ü` is not allowed here"]);
     check(".author.active", &expect!["error: `.author` names no step of the plan"]);
     check("99999999999999999999 == 1", &expect!["error: line 1, column 1: invalid int literal"]);
 }
 
 #[test]
-fn patterns_cost_what_they_become() {
+fn the_cost_of_a_pattern_is_its_compiled_size() {
     let cost = |source: &str| Condition::parse(source, &world()).unwrap().pattern_cost();
     assert_eq!(cost("author.active"), 0);
     assert_eq!(cost("author.name.matches('a') && author.name.matches('b')"), 2_000);
@@ -397,7 +403,7 @@ fn patterns_cost_what_they_become() {
 }
 
 #[test]
-fn a_condition_names_the_values_that_it_reads() {
+fn a_condition_lists_the_values_that_it_read() {
     let world = world();
     let input = json!({ "dry": false });
     let read = |source: &str| {

@@ -114,7 +114,6 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Returns `true` if two values have kinds that can be ordered.
     pub(super) fn has_order_with(&self, other: &Self) -> bool {
         let is_number = |value: &Self| matches!(value, Self::Integer(_) | Self::Double(_));
         match (self, other) {
@@ -126,7 +125,6 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Returns the length of a string, or 0 for other values.
     pub(super) fn text_bytes(&self) -> usize {
         if let Self::Text(text) = self { text.len() } else { 0 }
     }
@@ -224,7 +222,6 @@ impl Kind {
         })
     }
 
-    /// Returns the name of the type in CEL.
     pub(super) fn type_name(self) -> &'static str {
         match self {
             Self::Null => "null_type",

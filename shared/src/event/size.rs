@@ -52,8 +52,14 @@ mod tests {
     use super::*;
     use crate::{clock::Timestamp, id::Seq};
 
+    /// Every event in memory takes this much. `created` is the largest, and there is one in a log.
     #[test]
-    fn values_from_people_count() {
+    fn an_event_is_small() {
+        assert!(size_of::<Event>() <= 200, "{}", size_of::<Event>());
+    }
+
+    #[test]
+    fn the_size_of_an_event_includes_the_payload_of_a_signal() {
         let large = Arc::new(Value::from("x".repeat(10_000)));
         let command = "cmd_1_aaaaaaaaa".parse().unwrap();
         let name = || "s".to_owned();

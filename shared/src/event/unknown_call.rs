@@ -36,9 +36,9 @@ impl Settled {
 }
 
 /// The decision of a person about a call whose outcome is unknown.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settlement {
-    /// The answer.
     pub outcome: Settled,
     /// The output of the call. Absent if the call had no effect.
     #[serde(
@@ -47,7 +47,6 @@ pub struct Settlement {
         deserialize_with = "deserialize_nullable"
     )]
     pub output: Option<Arc<Value>>,
-    /// The person's comment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
 }
@@ -60,9 +59,9 @@ impl Settlement {
 }
 
 /// The place of a call in an execution, or in a child execution.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallPlace {
-    /// The step of the execution.
     pub step: StepId,
     /// The item of the step's list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,21 +80,20 @@ impl CallPlace {
 }
 
 /// The idempotency key of a call whose outcome is unknown.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallKey {
-    /// The place of the call.
     #[serde(flatten)]
     pub place: CallPlace,
-    /// The key.
     pub key: Arc<str>,
     /// A hash of the rendered parameters. A call with other parameters is another call.
     pub parameters: String,
 }
 
 /// A call with an unknown outcome that a person settled as succeeded.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SettledCall {
-    /// The place of the call.
     #[serde(flatten)]
     pub place: CallPlace,
     /// The output that the person gave. Absent if it is among the reused outputs.
@@ -108,7 +106,6 @@ pub struct SettledCall {
     /// A hash of the rendered parameters. Empty for a step whose output is reused in any case.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub parameters: String,
-    /// The person's comment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
 }
@@ -139,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hash_ignores_the_order_of_fields_only() {
+    fn a_call_hash_ignores_only_the_order_of_fields() {
         let hash = |value: Value| hash_parameters(&value);
         let one = hash(json!({ "a": 1, "b": { "x": 1, "y": [1, 2] } }));
         assert_eq!(one, hash(json!({ "b": { "y": [1, 2], "x": 1 }, "a": 1 })));
@@ -149,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_calls_keep_null_outputs() {
+    fn a_settled_null_output_survives_storage() {
         let settlement =
             Settlement { outcome: Settled::Succeeded, output: Some(Arc::default()), comment: None };
         let text = serde_json::to_string(&settlement).unwrap();

@@ -16,7 +16,6 @@ use crate::{
 pub struct Agenda {
     /// Pending steps with a condition whose dependencies are finished.
     judging: BTreeSet<StepNumber>,
-    /// Pending tasks that may start a call, which takes a slot.
     ready: BTreeSet<Task>,
     /// Pending tasks that first wait for an approval or a signal, which takes no slot.
     asking: BTreeSet<Task>,
@@ -25,25 +24,18 @@ pub struct Agenda {
     /// Pending steps that will be skipped, because a dependency did not succeed.
     doomed: BTreeSet<StepNumber>,
     running: BTreeSet<Task>,
-    /// Running tasks that only wait for a time.
     sleeping: BTreeSet<(Timestamp, Task)>,
-    /// Running tasks whose work is done by a child execution.
     delegated: BTreeSet<Task>,
-    /// Tasks to retry, and the time from which they may.
     retrying: BTreeSet<(Timestamp, Task)>,
-    /// Tasks that wait for a person or a signal.
     waiting: BTreeSet<Task>,
     /// Waiting tasks that wait for a signal, by the signal's name.
     awaiting: BTreeMap<String, BTreeSet<Task>>,
-    /// Waiting tasks that wait for a signal for a limited time.
     expiring: BTreeSet<(Timestamp, Task)>,
     /// Steps whose items are running.
     gathering: BTreeSet<StepNumber>,
-    /// Of these steps, those whose items are all finished.
     gathered: BTreeSet<StepNumber>,
     /// The next task to undo, if it has not started.
     undoing: Option<Task>,
-    /// The number of tasks that are not finished.
     open: usize,
 }
 
@@ -132,7 +124,6 @@ impl Agenda {
         self.open -= usize::from(!task.part.undo);
     }
 
-    /// Adds the items of a list to the number of open tasks.
     pub(super) fn expect_items(&mut self, items: usize) {
         self.open += items;
     }
@@ -141,7 +132,6 @@ impl Agenda {
         self.gathered.insert(step);
     }
 
-    /// Adds a pending task whose dependencies allow it to start.
     pub(super) fn unblock_task(&mut self, task: Task, asks_first: bool) {
         if asks_first {
             self.asking.insert(task)
@@ -150,7 +140,6 @@ impl Agenda {
         };
     }
 
-    /// Adds a pending step whose condition can be evaluated.
     pub(super) fn add_judging(&mut self, step: StepNumber) {
         self.judging.insert(step);
     }

@@ -19,14 +19,12 @@ use crate::{
     tool::ErrorCode,
 };
 
-/// Calls that an execution takes over from earlier executions.
 #[derive(Debug, Default)]
 pub(super) struct CarriedCalls {
     /// Keys of this execution's own calls. A task has several if its parameters changed in between.
     keys: BTreeMap<Task, Vec<CallKey>>,
     /// Settled calls for items of lists. Settled steps are among the reused outputs.
     items: BTreeMap<Task, SettledCall>,
-    /// Calls of child executions, by the step that executes the plan.
     child_keys: BTreeMap<Task, Vec<CallKey>>,
     child_settled: BTreeMap<Task, Vec<SettledCall>>,
 }
@@ -43,13 +41,11 @@ pub enum CarriedKey {
 }
 
 /// The calls that a child execution takes over.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChildCalls {
-    /// Outputs of settled steps.
     pub reused: Vec<(StepId, Arc<Value>)>,
-    /// Keys of calls whose outcome is unknown.
     pub call_keys: Vec<CallKey>,
-    /// Settled calls.
     pub settled: Vec<SettledCall>,
 }
 
@@ -159,16 +155,37 @@ impl Execution {
         for (step, item, settlement) in settlements {
             let place = CallPlace { step, item, child: None };
             let Ok(task) = self.task_of_place(&place) else { continue };
+            let is_repeated = self.repeats_open_call(task);
             let Some(step) = super::find_task(&mut self.steps, task) else { continue };
-            if step.is_outcome_unknown() && step.settlement.is_none() {
+            if (step.is_outcome_unknown() || is_repeated) && step.settlement.is_none() {
                 step.settlement = Some(Box::new(settlement));
             }
         }
     }
 
-    /// Returns `true` if a finished step or item failed with an unknown outcome.
+    /// Returns `true` if a task repeated a call of an earlier execution whose outcome is unknown, and
+    /// failed for sure. The first call may have taken effect all the same.
+    pub fn repeats_open_call(&self, task: Task) -> bool {
+        let Some(step) = self.task(task) else { return false };
+        let is_failed = matches!(step.state, StepState::Failed(_)) && !step.is_outcome_unknown();
+        let mut carried = self.carried.keys.get(&task).into_iter().flatten();
+        is_failed && step.key.as_ref().is_some_and(|sent| carried.any(|call| call.key == *sent))
+    }
+
+    /// Returns the key of a call of an earlier execution at the place of a task, if its outcome is
+    /// still unknown.
+    pub fn open_earlier_key(&self, task: Task) -> Option<&CallKey> {
+        let step = self.task(task).filter(|step| step.is_outcome_known());
+        let id = &self.plan.step(task.step).id;
+        let known = step.map(|step| step.sent_key(self.id, id, task.part));
+        let mut carried = self.carried.keys.get(&task).into_iter().flatten();
+        carried.find(|call| known.as_deref() != Some(&*call.key))
+    }
+
+    /// Returns `true` if a person may settle a call of this finished execution.
     pub fn has_unknown_outcome(&self) -> bool {
-        self.steps.iter().any(|step| step.parts().any(Step::is_outcome_unknown))
+        !self.carried.keys.is_empty()
+            || self.steps.iter().any(|step| step.parts().any(Step::is_outcome_unknown))
     }
 
     /// Returns the keys of all calls whose outcome is unknown: of this execution and of earlier
@@ -286,12 +303,10 @@ impl Step {
         is_unknown && self.settlement.is_none()
     }
 
-    /// Returns `true` if the call succeeded, or a person settled it.
     fn is_outcome_known(&self) -> bool {
         matches!(self.state, StepState::Succeeded(_)) || self.settlement.is_some()
     }
 
-    /// Returns the key that the last attempt sent.
     fn sent_key(&self, execution: ExecutionId, step: &StepId, part: Part) -> Arc<str> {
         match &self.key {
             Some(key) => Arc::clone(key),

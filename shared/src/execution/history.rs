@@ -33,6 +33,8 @@ pub struct History {
     pub overran: Option<Occurrence>,
     /// The last pause, even if the execution was resumed since.
     pub paused: Option<Occurrence>,
+    /// When waits were shortened last, and by how many milliseconds a clock had been ahead.
+    pub shortened: Option<(Occurrence, u64)>,
     /// The last event.
     pub last: Option<Occurrence>,
 }

@@ -21,13 +21,12 @@ pub struct Items {
     returned: BTreeSet<u32>,
     /// The number of items that have a turn.
     held: u32,
-    /// The number of items that are not finished.
     open: u32,
-    /// The number of items that wait for a person or a signal.
     waiting: u32,
     pub(super) failed: Option<u32>,
 }
 
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl Items {
     pub(super) fn new(n: u32) -> Self {
         let tasks = (0..n).map(|_| Step::new(0)).collect();
@@ -42,12 +41,10 @@ impl Items {
         }
     }
 
-    /// Returns the items in order.
     pub fn as_slice(&self) -> &[Step] {
         &self.tasks
     }
 
-    /// Returns the item at an index.
     pub fn get(&self, index: u32) -> Option<&Step> {
         self.tasks.get(index as usize)
     }
@@ -57,12 +54,10 @@ impl Items {
         self.failed
     }
 
-    /// Returns the number of finished items.
     pub fn finished_count(&self) -> usize {
         self.tasks.len() - self.open as usize
     }
 
-    /// Returns `true` if all items are finished.
     pub fn is_finished(&self) -> bool {
         self.open == 0
     }
@@ -72,13 +67,11 @@ impl Items {
         !self.is_finished() && self.waiting == self.open
     }
 
-    /// Updates the number of waiting items when an item changes its state.
     pub(super) fn count_waiting(&mut self, before: &StepState, after: &StepState) {
         self.waiting += u32::from(matches!(after, StepState::Waiting(_)));
         self.waiting -= u32::from(matches!(before, StepState::Waiting(_)));
     }
 
-    /// Returns the list of the items' outputs when all are finished.
     pub(super) fn collect_outputs(&self, on_error: OnError) -> Option<Arc<Value>> {
         let returned = self.tasks.iter().filter_map(|item| match &item.state {
             StepState::Succeeded(output) => Some((**output).clone()),
@@ -110,7 +103,6 @@ impl Items {
         Some(next)
     }
 
-    /// Skips items that were stopped before their second turn.
     fn next_returned(&mut self) -> Option<u32> {
         while let Some(index) = self.returned.pop_first() {
             if self.get(index).is_some_and(|item| item.state == StepState::Pending) {

@@ -9,10 +9,10 @@ use super::ReplanOptions;
 use crate::{clock::Timestamp, limits, plan::StepPolicy, tool::Effect};
 
 /// Options of an execution.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExecutionOptions {
-    /// Sequential or parallel execution.
     pub mode: ExecutionMode,
     /// The maximum number of steps that run at the same time, in parallel mode.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,6 @@ pub struct ExecutionOptions {
     /// Set to check everything and call nothing.
     #[serde(skip_serializing_if = "is_default")]
     pub dry_run: bool,
-    /// The automatic replans.
     #[serde(skip_serializing_if = "is_default")]
     pub replans: ReplanOptions,
 }

@@ -26,6 +26,7 @@ pub enum Phase {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ExecutionState {
     /// No worker has started it.
@@ -33,17 +34,12 @@ pub enum ExecutionState {
     Pending,
     /// Steps run or are about to.
     InProgress,
-    /// The execution is paused.
     Paused,
     /// Nothing runs. The execution waits for a person, a signal or the time of a retry.
     Waiting,
-    /// Successful steps are being undone.
     Compensating,
-    /// The execution succeeded.
     Completed,
-    /// The execution failed.
     Failed,
-    /// The execution was cancelled.
     Cancelled,
 }
 

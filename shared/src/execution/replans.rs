@@ -178,7 +178,7 @@ mod tests {
         };
         let output = Some(Arc::new(json!({ "goal": "g" })));
         let (cached, stderr) = (false, None);
-        let mut events = vec![Event::Created(created)];
+        let mut events = vec![Event::Created(Box::new(created))];
         if !is_reused {
             events.push(Event::StepStarted(started));
             events.push(Event::StepSucceeded { step, part, attempt, output, cached, stderr });

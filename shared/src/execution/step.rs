@@ -14,27 +14,21 @@ use crate::{
 };
 
 /// The state of a step, an item, or a compensation at a position in the log.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The current state.
     pub state: StepState,
-    /// The number of attempts that started.
     pub attempts: u32,
     /// The number of attempts that failed. Attempts that a crash interrupted do not count.
     pub failures: u32,
     /// The number of attempts during which a worker was lost.
     pub interruptions: u32,
-    /// The start of the first attempt.
     pub started_at: Option<Timestamp>,
-    /// The time when the step finished.
     pub finished_at: Option<Timestamp>,
     /// The time that the step worked, and the time that it waited.
     pub spent: TimeSpent,
-    /// The rendered parameters of the last attempt.
     pub parameters: Option<Arc<Value>>,
-    /// Warnings about the parameters.
     pub warnings: Vec<String>,
-    /// Set if a person approved the step.
     pub is_approved: bool,
     /// Set if the output was reused from another call or another execution.
     pub is_reused: bool,
@@ -49,7 +43,6 @@ pub struct Step {
     /// The error of the last attempt that failed, even if a later one succeeded. `None` if that
     /// attempt was interrupted because its worker was lost.
     pub last_error: Option<Box<ToolError>>,
-    /// The child execution of the last attempt.
     pub child: Option<ExecutionId>,
     /// The child execution of the attempt before.
     pub earlier_child: Option<Box<ExecutionId>>,
@@ -78,7 +71,6 @@ pub struct TimeSpent {
     since: Option<(Activity, Timestamp)>,
 }
 
-/// The kind of time that passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Activity {
     Work,
@@ -120,58 +112,43 @@ impl TimeSpent {
 }
 
 /// The state of a step.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepState {
-    /// The step has not started.
     Pending,
     /// An attempt is running, or was when the worker died.
     Running {
-        /// The attempt.
         attempt: Attempt,
-        /// The way in which it is carried out.
         how: AttemptKind,
     },
-    /// The items are running.
     Gathering {
         /// The attempt. A list has only one.
         attempt: Attempt,
     },
     /// An attempt failed or was interrupted, and the next one may not start yet.
     Retrying {
-        /// The last attempt.
         attempt: Attempt,
         /// The earliest time of the next attempt.
         until: Timestamp,
         /// The error of the last attempt. `None` after a crash.
         error: Option<ToolError>,
     },
-    /// The step waits for a person or a signal.
     Waiting(WaitReason),
     /// Finished with this output.
     Succeeded(Arc<Value>),
-    /// Finished: the last attempt failed.
     Failed(ToolError),
-    /// Finished without running.
     Skipped(SkipReason),
     /// Finished: the step was stopped, or the execution was.
     Cancelled,
 }
 
 /// The way in which an attempt is carried out.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptKind {
-    /// A tool call.
     Calling,
-    /// A wait for a time.
-    Sleeping {
-        /// The end of the wait.
-        until: Timestamp,
-    },
-    /// A child execution.
-    Executing {
-        /// The child.
-        child: ExecutionId,
-    },
+    Sleeping { until: Timestamp },
+    Executing { child: ExecutionId },
 }
 
 impl AttemptKind {
@@ -184,6 +161,7 @@ impl AttemptKind {
     }
 }
 
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl Step {
     pub(super) fn new(unmet: usize) -> Self {
         Self {
@@ -213,12 +191,10 @@ impl Step {
         }
     }
 
-    /// Returns the number of the next attempt.
     pub fn next_attempt(&self) -> Attempt {
         Attempt::nth_after(self.attempts)
     }
 
-    /// Returns the output of a successful step.
     pub fn output(&self) -> Option<&Value> {
         match &self.state {
             StepState::Succeeded(output) => Some(output),
@@ -226,8 +202,8 @@ impl Step {
         }
     }
 
-    /// Returns `true` if a call of the step, or of one of its items, has the effect `ONCE`. `planned`
-    /// is the effect in the plan, which holds for calls that record no other.
+    /// Returns `true` if a call of the step, or of one of its items, has the effect `ONCE`.
+    /// `planned` is the effect in the plan, which holds for calls that record no other.
     pub fn has_once_call(&self, planned: Effect) -> bool {
         match &self.items {
             Some(items) => items.as_slice().iter().any(|item| item.has_once_call(planned)),
@@ -342,8 +318,8 @@ impl Step {
     }
 }
 
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl StepState {
-    /// Returns `true` if the step is finished.
     pub fn is_finished(&self) -> bool {
         matches!(self, Self::Succeeded(_) | Self::Failed(_) | Self::Skipped(_) | Self::Cancelled)
     }
@@ -360,7 +336,6 @@ impl StepState {
         state
     }
 
-    /// Returns the name of the state.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Pending => "pending",

@@ -166,7 +166,7 @@ fn table(gathered: Option<&Arc<Value>>) -> String {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "it is a table")]
-fn every_state_meets_every_event() {
+fn each_step_state_applies_each_event_as_in_the_table() {
     let list = Arc::new(json!([]));
     expect![[r"
         pending
@@ -250,7 +250,7 @@ fn every_state_meets_every_event() {
 }
 
 #[test]
-fn a_list_is_not_over_before_its_last_item() {
+fn a_loop_finishes_only_after_its_last_item() {
     let table = table(None);
     let (_, gathering) = table.split_once("\ngathering\n").unwrap();
     assert!(gathering.starts_with("retrying\n"), "{gathering}");
@@ -266,7 +266,7 @@ fn finished_states_never_change() {
 }
 
 #[test]
-fn events_about_no_step_change_no_step() {
+fn events_without_a_step_change_no_step() {
     let plan = PlanId::draw(Timestamp::UNIX_EPOCH);
     let request = RequestId::draw(Timestamp::UNIX_EPOCH);
     let created = Created::new(plan, request, ExecutionOptions::default());
@@ -275,7 +275,7 @@ fn events_about_no_step_change_no_step() {
     let payload = Arc::new(Value::Null);
     let signal = Event::SignalReceived { name: "go".to_owned(), payload, command: command() };
     let others = [
-        Event::Created(created),
+        Event::Created(Box::new(created)),
         Event::Claimed(claimed),
         signal,
         Event::CancelRequested { reason: None },
@@ -303,7 +303,7 @@ fn spent(states: &[(i64, StepState)]) -> (i64, i64) {
 }
 
 #[test]
-fn the_time_of_attempts_and_that_of_waits_are_counted_apart() {
+fn running_time_and_waiting_time_are_counted_separately() {
     let running = || StepState::Running { attempt: SECOND, how: AttemptKind::Calling };
     let retrying = || {
         let until = Timestamp::UNIX_EPOCH;
@@ -325,7 +325,7 @@ fn the_time_of_attempts_and_that_of_waits_are_counted_apart() {
 }
 
 #[test]
-fn a_list_waits_once_all_that_is_left_of_it_waits() {
+fn a_loop_counts_as_waiting_only_if_all_unfinished_items_wait() {
     let mut items = Items::new(2);
     let gathering = StepState::Gathering { attempt: SECOND };
     let waiting = StepState::Waiting(WaitReason::Approval);

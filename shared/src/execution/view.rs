@@ -16,28 +16,24 @@ use crate::{
     plan::{OnError, Plan},
 };
 
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl Execution {
-    /// Returns the execution's id.
     pub fn id(&self) -> ExecutionId {
         self.id
     }
 
-    /// Returns the plan.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 
-    /// Returns the request that the execution belongs to.
     pub fn request(&self) -> RequestId {
         self.request
     }
 
-    /// Returns the options.
     pub fn options(&self) -> &ExecutionOptions {
         &self.options
     }
 
-    /// Returns the position of the last event.
     pub fn seq(&self) -> Seq {
         self.seq
     }
@@ -57,7 +53,6 @@ impl Execution {
         self.owner.as_ref().map(|owner| owner.worker)
     }
 
-    /// Returns the time of creation.
     pub fn created_at(&self) -> Timestamp {
         self.created_at
     }
@@ -67,17 +62,14 @@ impl Execution {
         self.started_at
     }
 
-    /// Returns the time when the execution finished.
     pub fn finished_at(&self) -> Option<Timestamp> {
         self.finished_at
     }
 
-    /// Returns facts of the log that explain the state.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// Returns the phase.
     pub fn phase(&self) -> Phase {
         self.phase
     }
@@ -87,7 +79,6 @@ impl Execution {
         self.is_paused && self.phase == Phase::Open
     }
 
-    /// Returns the deadline.
     pub fn deadline(&self) -> Option<Timestamp> {
         let ms = i64::try_from(self.options.deadline_ms?).unwrap_or(i64::MAX);
         let from = self.deadline_from.or(self.started_at)?;
@@ -111,7 +102,6 @@ impl Execution {
         self.overran && failed.contains(&self.phase)
     }
 
-    /// Returns the state that people see.
     pub fn state(&self) -> ExecutionState {
         match self.phase {
             Phase::Finished(Outcome::Completed) => return ExecutionState::Completed,
@@ -140,7 +130,6 @@ impl Execution {
         !is_finished && (self.is_paused() || !self.agenda.waiting().is_empty())
     }
 
-    /// Returns the state of a step.
     pub fn step(&self, number: StepNumber) -> &Step {
         &self.steps[number.get()]
     }
@@ -219,12 +208,10 @@ impl Execution {
         }
     }
 
-    /// Returns all steps, in plan order.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// Returns the agenda.
     pub fn agenda(&self) -> &Agenda {
         &self.agenda
     }

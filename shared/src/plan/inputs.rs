@@ -10,7 +10,6 @@ use crate::schema::{Schema, fill_defaults};
 #[derive(Clone, Debug)]
 pub struct PlanInputs {
     schema: Arc<Value>,
-    /// Compiled on first use.
     compiled: OnceLock<Result<Schema, String>>,
 }
 

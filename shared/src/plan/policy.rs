@@ -8,16 +8,14 @@ use serde::{Deserialize, Serialize};
 use crate::{limits, tool::Effect};
 
 /// Retries, timeouts and error handling of a step.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StepPolicy {
-    /// The effect of a second call.
     pub effect: Effect,
     /// The time limit of one attempt, in milliseconds.
     pub timeout_ms: u64,
-    /// The retries after a failed attempt.
     pub retry: RetryPolicy,
-    /// The reaction to the step's failure.
     pub on_error: OnError,
     /// Set if a person must approve the step before it starts.
     pub requires_approval: bool,
@@ -51,8 +49,8 @@ impl Default for StepPolicy {
     }
 }
 
+#[expect(missing_docs, reason = "the other names need no comment")]
 impl StepPolicy {
-    /// Returns the time limit of one attempt.
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms)
     }
@@ -65,7 +63,6 @@ impl StepPolicy {
         (self.timeout() != limits::STEP_TIMEOUT).then_some(self.timeout_ms)
     }
 
-    /// Returns the maximum number of items that run at the same time.
     pub fn max_parallel(&self) -> u32 {
         self.max_parallel.unwrap_or(limits::MAX_PARALLEL).max(1)
     }

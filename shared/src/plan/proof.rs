@@ -88,7 +88,6 @@ fn collect_variables(steps: &[ToolExecution]) -> Variables {
     variables
 }
 
-/// A step and the plan in which it is checked.
 struct Proof<'a> {
     number: StepNumber,
     step: &'a ToolExecution,

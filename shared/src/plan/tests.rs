@@ -1,5 +1,3 @@
-//! Tests of valid and invalid plans.
-
 use chrono::TimeDelta;
 use serde_json::json;
 
@@ -35,7 +33,7 @@ fn plan(steps: &[(&str, &[&str], Value)]) -> Result<Plan, PlanError> {
 }
 
 #[test]
-fn a_plan_survives_the_store() {
+fn a_stored_plan_is_loaded_unchanged() {
     let parameters = json!({ "z": "{{a._id}}", "a": [1.5, 9_007_199_254_740_993_u64] });
     let plan = plan(&[("a", &[], json!({})), ("b", &["a"], parameters)]).unwrap();
     let again = Plan::from_json(&plan.to_json()).unwrap();
@@ -44,7 +42,7 @@ fn a_plan_survives_the_store() {
 }
 
 #[test]
-fn invalid_plans_are_refused() {
+fn invalid_plans_are_rejected() {
     assert_eq!(plan(&[]).unwrap_err(), PlanError::Empty);
     let cases: [Case<'_>; 6] = [
         (&[("a", &["b"], json!({})), ("b", &[], json!({}))], "`a` depends on `b`"),
@@ -61,7 +59,7 @@ fn invalid_plans_are_refused() {
 }
 
 #[test]
-fn layers_are_longest_paths() {
+fn the_layer_of_a_step_is_its_longest_path_from_a_start() {
     let none = json!({});
     let plan = plan(&[
         ("a", &[], none.clone()),
@@ -102,7 +100,7 @@ fn layers_keep_the_order_in_which_steps_were_written() {
 }
 
 #[test]
-fn waits_grow_up_to_a_limit() {
+fn retry_delays_grow_up_to_the_maximum() {
     let policy = RetryPolicy { max_attempts: 5, jitter: false, ..RetryPolicy::default() };
     let waits: Vec<_> = (1..=5).map(|failures| policy.delay(failures, 0)).collect();
     let ms = |delay| Some(TimeDelta::milliseconds(delay));

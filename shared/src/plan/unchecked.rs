@@ -15,28 +15,26 @@ use crate::{
 };
 
 /// A plan as stores keep it and as the compiler proposes it. It may be invalid.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UncheckedPlan {
-    /// The purpose and origin of the plan.
     pub about: PlanInfo,
     /// The steps in topological order.
     pub steps: Vec<UncheckedStep>,
     /// The numbers of the steps in the order of the draft. Empty if it is the same order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub written: Vec<StepNumber>,
-    /// Diagnostics for the plan's author.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub diagnostics: Vec<Diagnostic>,
 }
 
 /// A step as stores keep it and as the compiler proposes it.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UncheckedStep {
-    /// The step's name within the plan.
     pub id: StepId,
-    /// The tool, as `set.name`.
     pub tool: ToolName,
     /// The parameters as they were written.
     pub parameters: Arc<Value>,
@@ -46,7 +44,6 @@ pub struct UncheckedStep {
     /// Pairs of an output path and the variable that it fills.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output_mapping: Vec<(String, String)>,
-    /// Retries, timeouts and error handling.
     pub policy: StepPolicy,
     /// The plan that the step executes. The tool's name is then the author's name for that plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,76 +57,48 @@ pub struct UncheckedStep {
     /// The template of the list to repeat the step for, as written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_each: Option<String>,
-    /// The call that undoes the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compensate: Option<Box<UncheckedCompensation>>,
 }
 
 /// The call that undoes a step, as stores keep it and as the compiler proposes it.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UncheckedCompensation {
-    /// The tool, as `set.name`.
     pub tool: ToolName,
-    /// The parameters as they were written.
     pub parameters: Arc<Value>,
-    /// Retries, timeouts and error handling.
     pub policy: StepPolicy,
 }
 
 /// The reason why a plan cannot run.
+#[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// The plan has no steps.
     #[error("the plan has no steps")]
     Empty,
-    /// The plan has too many steps.
     #[error("the plan has {0} steps; the most is {max}", max = limits::PLAN_STEPS)]
     TooLarge(usize),
-    /// Two steps have the same name.
     #[error("two steps are called `{0}`")]
     Duplicate(StepId),
     /// The names do not match the steps.
-    #[error("the names are not those of the plan's steps")]
+    #[error("the names do not match the plan's steps")]
     Names,
     /// The order of the draft does not name each step exactly once.
     #[error("the order in which the steps were written does not name each step once")]
     Written,
     /// A step depends on itself, on a later step, or on an unknown one.
     #[error("step `{step}` depends on `{on}`, which does not come before it")]
-    Order {
-        /// The step.
-        step: StepId,
-        /// The dependency.
-        on: String,
-    },
-    /// A template is invalid.
+    Order { step: StepId, on: String },
     #[error("step `{step}`, at `{}`: {error}", error.at)]
-    Template {
-        /// The step.
-        step: StepId,
-        /// The template's error.
-        error: TemplateError,
-    },
-    /// A condition is invalid.
+    Template { step: StepId, error: TemplateError },
     #[error("the condition of step `{step}` is wrong: {error}")]
-    Condition {
-        /// The step.
-        step: StepId,
-        /// The condition's error.
-        error: ConditionError,
-    },
+    Condition { step: StepId, error: ConditionError },
     /// The list of a `forEach` is not a single whole template.
     #[error("`forEach` of step `{0}` must be one whole template, such as `{{{{list}}}}`")]
     ForEach(StepId),
-    /// An output mapping is invalid.
     #[error("step `{step}` maps `{path}`, which is not a path")]
-    Mapping {
-        /// The step.
-        step: StepId,
-        /// The path.
-        path: String,
-    },
+    Mapping { step: StepId, path: String },
 }
 
 /// The reason why a stored plan cannot be loaded.

@@ -26,10 +26,8 @@ const PATTERNS: usize = 2_000;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Figures {
     pub(super) bytes: usize,
-    /// The number of schemas in it, itself included.
     pub(super) schemas: usize,
     pub(super) patterns: usize,
-    /// Set if a subschema refers to another one.
     pub(super) has_references: bool,
     /// Set if a match of a pattern may take more than a moment.
     pub(super) has_slow_patterns: bool,
@@ -44,7 +42,6 @@ impl Figures {
     }
 }
 
-/// Measures a schema, or returns a message if it is refused.
 pub(super) fn measure_schema(schema: &Value) -> Result<Figures, String> {
     if json::is_deeper_than(schema, SCHEMA_DEPTH) {
         return Err(format!("it nests deeper than {SCHEMA_DEPTH} levels"));
@@ -71,7 +68,6 @@ struct Cost<'a> {
 }
 
 impl<'a> Cost<'a> {
-    /// Estimates each subschema of the document.
     fn visit_all(
         &mut self,
         schema: &'a Value,
@@ -165,7 +161,6 @@ fn is_slow(pattern: &str) -> bool {
     looks_around || refers_back || count_repetitions(pattern) > 1_000
 }
 
-/// Returns the product of the repetition counts in a pattern.
 pub(super) fn count_repetitions(pattern: &str) -> u64 {
     let mut product = 1_u64;
     for part in pattern.split('{').skip(1) {

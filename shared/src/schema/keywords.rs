@@ -5,10 +5,8 @@ use serde_json::Value;
 /// Keywords that name a schema or change how references are resolved.
 pub(super) const IDENTITY: [&str; 7] =
     ["$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary"];
-/// Keywords that refer to another schema.
 pub(super) const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// The kind of content that a keyword has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     /// A schema, or a list of schemas, for the same value.
@@ -19,9 +17,7 @@ pub(super) enum Content {
     Inside,
     /// A map of schemas. Each applies to a part of the value, or is only a target of references.
     Map,
-    /// Not a schema.
     Data,
-    /// Unknown content. References may point into it.
     Unknown,
 }
 
@@ -46,7 +42,6 @@ impl Content {
         }
     }
 
-    /// Returns the values in `content` at places where schemas are expected.
     pub(super) fn schemas(self, content: &Value) -> Vec<&Value> {
         match (self, content) {
             (Self::Data, _) => Vec::new(),
@@ -81,7 +76,6 @@ fn find_anchor<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     }
 }
 
-/// Decodes the percent encoding of a fragment.
 pub(super) fn decode_fragment(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

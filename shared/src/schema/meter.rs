@@ -21,7 +21,6 @@ use super::{
 };
 use crate::json;
 
-/// The keyword that counts.
 pub(super) const METER: &str = "faber:meter";
 /// Bytes of text that count as one evaluation.
 const BYTES: u64 = 16;
@@ -30,22 +29,17 @@ const ITEMS: u64 = 8;
 /// Evaluations between two readings of the clock.
 const CLOCK_INTERVAL: u32 = 64;
 
-/// The check used up its allowance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Exhausted;
 
-/// Resources that a check may use.
 #[derive(Clone, Debug)]
 pub(super) struct Allowance {
     pub(super) evaluations: u64,
     pub(super) time: Duration,
-    /// Bytes of the stack.
     pub(super) stack: usize,
-    /// Ends the check early.
     pub(super) stop: Option<CheckStop>,
 }
 
-/// The unused rest of an allowance.
 #[derive(Clone, Copy, Debug)]
 struct Left {
     evaluations: u64,
@@ -53,7 +47,6 @@ struct Left {
     /// The stack's address when the check began.
     bottom: usize,
     stack: usize,
-    /// Evaluations until the next reading of the clock.
     until_clock: u32,
 }
 
@@ -176,7 +169,6 @@ pub(super) fn add_meters(schema: &Value) -> Result<Value, String> {
     MeterBuilder { root: schema }.add_meter(schema)
 }
 
-/// Adds meters to the schemas of one resource.
 struct MeterBuilder<'a> {
     /// The schema to which JSON pointers are relative.
     root: &'a Value,
@@ -261,7 +253,7 @@ impl MeterBuilder<'_> {
         }
         let is_map = matches!(kind, Content::Map | Content::InPlaceMap);
         if target.is_object() && (is_map || kind == Content::Data) {
-            return Err(format!("`{reference}` leads to no schema"));
+            return Err(format!("`{reference}` does not refer to a schema"));
         }
         Ok(Some(moved))
     }
@@ -273,7 +265,6 @@ fn is_resource(fields: &Map<String, Value>) -> bool {
     ids.into_iter().any(|id| !id.starts_with('#'))
 }
 
-/// Percent-encodes the characters that a fragment may not contain.
 fn encode_fragment(token: &str) -> String {
     let mut text = String::with_capacity(token.len());
     for byte in token.bytes() {

@@ -59,7 +59,6 @@ fn is_usable(pattern: &str, bytes: usize) -> bool {
     build(&json!({ "pattern": pattern }), bytes).is_ok()
 }
 
-/// Visits every schema in a document.
 fn visit_schemas(schema: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
     match schema {
         Value::Array(all) => all.iter_mut().for_each(|item| visit_schemas(item, visit)),

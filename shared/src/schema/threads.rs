@@ -20,10 +20,8 @@ const MAX_RUNNING: usize = 2;
 pub(super) const MAX_WAITING: usize = 64;
 /// Stack size of a thread. It is only used if a value and its schema nest deeply.
 const STACK: usize = 64 << 20;
-/// Bytes of the stack that a check may use.
 pub(super) const USABLE_STACK: usize = STACK - (1 << 20);
 
-/// The message of a check that ended early.
 pub(super) const STOPPED: &str = "the check was stopped, because the server stops: try again later";
 
 tokio::task_local! {
@@ -52,7 +50,6 @@ impl CheckStop {
         FREED.notify_all();
     }
 
-    /// Returns the state of the current task, if it has one.
     pub(super) fn of_task() -> Option<Self> {
         STOP.try_with(Self::clone).ok()
     }
@@ -62,7 +59,6 @@ impl CheckStop {
     }
 }
 
-/// The numbers of running and waiting checks.
 #[derive(Debug)]
 struct Slots {
     running: usize,

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_become_events_from_any_position() {
+    fn events_are_read_from_any_position_in_a_document() {
         let log = || vec![document(1, 2), document(3, 3), document(6, 1)];
         assert_eq!(read(0, log()), Ok(vec![1, 2, 3, 4, 5, 6]));
         assert_eq!(read(3, log()), Ok(vec![4, 5, 6]));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_damage() {
+    fn a_gap_between_documents_is_reported_as_corruption() {
         assert!(read(0, vec![document(2, 1)]).is_err());
         assert!(read(1, vec![document(1, 1), document(3, 1)]).is_err());
         // The events before the gap are valid.

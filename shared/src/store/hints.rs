@@ -27,7 +27,6 @@ pub struct Hints {
     commits: AtomicU64,
 }
 
-/// A log that has followers in this process.
 #[derive(Debug, Default)]
 struct WatchedLog {
     hint: watch::Sender<()>,
@@ -76,17 +75,14 @@ impl Hints {
         self.work.subscribe()
     }
 
-    /// Returns a hint that commands may have arrived.
     pub fn subscribe_inbox(&self) -> watch::Receiver<()> {
         self.inbox.subscribe()
     }
 
-    /// Returns a hint that records shared by all nodes may have changed.
     pub fn subscribe_records(&self) -> watch::Receiver<()> {
         self.records.subscribe()
     }
 
-    /// Returns a hint that a log may have grown.
     pub fn subscribe_log(&self, id: ExecutionId) -> watch::Receiver<()> {
         self.with_log(id, |log| log.hint.subscribe())
     }
@@ -107,27 +103,22 @@ impl Hints {
         give(logs.entry(id).or_default())
     }
 
-    /// Counts a durable commit.
     pub fn count_commit(&self) {
         self.commits.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the number of durable commits of this process.
     pub fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }
 
-    /// Reports that executions may be due.
     pub fn wake_work(&self) {
         self.work.send_replace(());
     }
 
-    /// Reports that commands may have arrived.
     pub fn wake_inbox(&self) {
         self.inbox.send_replace(());
     }
 
-    /// Reports that records shared by all nodes may have changed.
     pub fn wake_records(&self) {
         self.records.send_replace(());
     }
@@ -140,7 +131,6 @@ impl Hints {
         }
     }
 
-    /// Reports that anything may have changed.
     pub fn wake_all(&self) {
         self.wake_work();
         self.wake_inbox();

@@ -4,12 +4,10 @@
 //! gather, and the next commit takes them all. Nothing waits for a timer: a single append is
 //! committed at once.
 
-/// Operations of one commit.
 pub const COMMIT_OPERATIONS: usize = 1_024;
 /// Bytes of one commit. A single operation may be larger.
 pub const COMMIT_BYTES: usize = 16 << 20;
 
-/// Measures the size of a commit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommitSize {
     operations: usize,
@@ -17,7 +15,6 @@ pub struct CommitSize {
 }
 
 impl CommitSize {
-    /// Adds an operation of `bytes`.
     pub fn add(&mut self, bytes: usize) {
         self.operations += 1;
         self.bytes += bytes;

@@ -8,14 +8,12 @@ use crate::{
     id::{ExecutionId, PlanId, RequestId, ToolName, WorkerId},
 };
 
-/// Selects requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestFilter {
     /// Words of the query. Case is ignored.
     pub search: Option<String>,
     /// Created at or after this time.
     pub from: Option<Timestamp>,
-    /// Created before this time.
     pub to: Option<Timestamp>,
     /// Has an execution in this state. A request whose planning failed counts as failed, too.
     pub state: Option<ExecutionState>,
@@ -23,31 +21,22 @@ pub struct RequestFilter {
     pub needs_person: Option<bool>,
 }
 
-/// Selects plans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanFilter {
-    /// Belongs to this request.
     pub request: Option<RequestId>,
-    /// Words of the query. Case is ignored.
     pub search: Option<String>,
 }
 
-/// Selects executions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecutionFilter {
     /// Is in one of these states. Empty means any state.
     pub states: Vec<ExecutionState>,
-    /// Belongs to this request.
     pub request: Option<RequestId>,
-    /// Runs this plan.
     pub plan: Option<PlanId>,
-    /// Has no parent.
     pub is_root: bool,
     /// Its plan uses this tool (`set.name`, or the plain name).
     pub tool: Option<ToolName>,
-    /// Created at or after this time.
     pub from: Option<Timestamp>,
-    /// Created before this time.
     pub to: Option<Timestamp>,
     /// Needs a person, or does not.
     ///
@@ -69,16 +58,13 @@ pub enum HeadQuery {
     /// Only the highest [`limits::PRIORITIES`](crate::limits::PRIORITIES) priorities of waiting
     /// executions are distinguished. All others are ordered by due time.
     Due {
-        /// The current time.
         now: Timestamp,
     },
     /// Due executions by due time only.
     ///
     /// A worker that cannot run the first executions uses it to see the others.
     DueAfter {
-        /// The current time.
         now: Timestamp,
-        /// Starts after this position.
         after: Option<QueuePosition>,
     },
     /// Executions whose worker is gone, finished ones included.
@@ -86,62 +72,44 @@ pub enum HeadQuery {
     /// A finished one may still have work to do, such as a message to its parent. A worker is gone
     /// if its lease expired or if the store knows that its process ended.
     Orphans {
-        /// The current time.
         now: Timestamp,
     },
     /// Executions that a worker owns, according to their heads.
     OwnedBy(WorkerId),
-    /// Executions that finished after `after` and not after `until`, in this order.
     Finished {
-        /// The time before the first execution.
         after: Timestamp,
-        /// The time of the last execution.
         until: Timestamp,
     },
 }
 
-/// A position in the queue of due executions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueuePosition {
-    /// The due time.
     pub due: Timestamp,
-    /// The execution. It orders executions with the same due time.
     pub execution: ExecutionId,
 }
 
-/// A plan in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanVersion {
-    /// The plan.
     pub id: PlanId,
-    /// Its version among the plans of its request.
     pub version: u32,
 }
 
-/// Selects a part of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// The maximum number of items.
     pub first: usize,
-    /// Starts after this position.
     pub after: Option<Cursor>,
 }
 
 /// A position in a list that is ordered by time, then by id, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// The item's time of creation.
     pub at: Timestamp,
-    /// The item's id.
     pub id: String,
 }
 
-/// A part of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing<T> {
-    /// The items with their positions.
     pub items: Vec<(Cursor, T)>,
-    /// Set if more items follow.
     pub has_more: bool,
 }
 

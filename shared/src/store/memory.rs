@@ -29,7 +29,6 @@ use super::{
 };
 use crate::clock::{Clock as _, Timestamp, WallClock};
 
-/// A store in memory.
 #[derive(Debug, Default)]
 pub struct Memory {
     state: Mutex<State>,
@@ -44,12 +43,10 @@ struct State {
     documents: StoredDocuments,
     permits: StoredPermits,
     records: StoredRecords,
-    /// Vectors by model and text, encoded as on a disk.
     vectors: BTreeMap<String, BTreeMap<TextHash, Vec<u8>>>,
 }
 
 impl Memory {
-    /// Makes an empty store.
     pub fn new() -> Self {
         Self::default()
     }
@@ -60,7 +57,6 @@ impl Memory {
     }
 }
 
-/// Returns one page of items, newest first.
 fn list_page<T>(items: impl Iterator<Item = (Cursor, T)>, page: &Page) -> Listing<T> {
     let is_after_cursor = |cursor: &Cursor| {
         page.after.as_ref().is_none_or(|after| (cursor.at, &cursor.id) < (after.at, &after.id))

@@ -11,54 +11,41 @@ use crate::{clock::Timestamp, id::WorkerId, limits};
 /// The longest period of a rate, about thirty years. Longer ones are cut to it.
 const LONGEST_MS: u64 = 1_000_000_000_000;
 
-/// A request for the permits of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermitAsk {
-    /// The permit to release later.
     pub permit: Permit,
     /// The limits that must all allow the call. Each key is listed once.
     pub limits: Vec<CallLimit>,
 }
 
-/// The right to one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permit {
     /// The holder. Each attempt has a different one.
     pub holder: String,
-    /// The worker that makes the call.
     pub worker: WorkerId,
-    /// The keys of the limits that count the call.
     pub limits: Vec<String>,
 }
 
-/// A limit on calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallLimit {
     /// Calls with the same key are counted together.
     pub key: String,
-    /// The maximum number of simultaneous calls.
     pub concurrency: Option<u32>,
-    /// The maximum rate of calls.
     pub rate: Option<Rate>,
 }
 
-/// A rate of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// The number of calls per period. After a pause, they may come all at once.
     pub calls: u32,
-    /// The period in milliseconds.
     pub per_ms: u64,
 }
 
-/// The answer to a request for permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
-    /// The call may be made now.
     Granted,
     /// The call must wait until another holder releases its permit.
     Full,
-    /// The call must wait until this time.
     NotBefore(Timestamp),
 }
 
@@ -80,7 +67,6 @@ impl PermitAsk {
 }
 
 impl CallLimit {
-    /// Returns the maximum number of holders.
     pub fn places(&self) -> Option<usize> {
         self.concurrency.map(|concurrency| concurrency.min(limits::HOLDERS) as usize)
     }
@@ -99,10 +85,8 @@ impl Rate {
     }
 }
 
-/// The state of one limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitState {
-    /// The holders and their workers.
     pub holders: BTreeMap<String, WorkerId>,
     /// The time of the next call at even intervals, in microseconds. Zero means long ago.
     pub next: i64,
@@ -111,13 +95,11 @@ pub struct LimitState {
 }
 
 impl LimitState {
-    /// Returns the earliest time at which the rate allows a call.
     pub fn not_before(&self, rate: Rate) -> Timestamp {
         let at = self.next.saturating_sub(rate.burst_tolerance());
         Timestamp::from_timestamp_micros(at).unwrap_or(Timestamp::MAX_UTC)
     }
 
-    /// Acquires the limit for a holder.
     fn acquire_limit(&mut self, limit: &CallLimit, permit: &Permit, now: i64) -> Permission {
         if limit.places().is_some() {
             if self.holders.contains_key(&permit.holder) {
@@ -140,7 +122,6 @@ impl LimitState {
         Permission::Granted
     }
 
-    /// Undoes [`acquire_limit`](Self::acquire_limit).
     fn undo_acquire(&mut self, limit: &CallLimit, permit: &Permit) {
         self.holders.remove(&permit.holder);
         self.next -= limit.rate.map_or(0, Rate::call_interval);
@@ -150,7 +131,6 @@ impl LimitState {
     }
 }
 
-/// The states of the limits of one request.
 pub type Tallies = BTreeMap<String, LimitState>;
 
 /// Acquires all limits of a call, or none.
@@ -200,7 +180,6 @@ pub fn take_all(
     Permission::Granted
 }
 
-/// Removes a holder from all limits.
 pub fn give_back(tallies: &mut Tallies, permit: &Permit) {
     for tally in tallies.values_mut() {
         tally.holders.remove(&permit.holder);
@@ -223,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_allows_a_burst_and_then_one_at_a_time() {
+    fn a_rate_allows_a_burst_and_then_single_calls_at_intervals() {
         let rate = Rate { calls: 3, per_ms: 3 };
         let limit = CallLimit { key: "k".to_owned(), concurrency: None, rate: Some(rate) };
         let mut tallies = Tallies::new();
@@ -246,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rate_is_beyond_arithmetic() {
+    fn extreme_rates_do_not_overflow() {
         let extremes = [(0, 0), (0, u64::MAX), (1, u64::MAX), (u32::MAX, 0), (u32::MAX, u64::MAX)];
         for (calls, per_ms) in extremes {
             let rate = Rate { calls, per_ms };

@@ -25,7 +25,6 @@ const LARGE_BYTES: usize = 2 << 20;
 /// themselves, so only the next one has to read it again.
 const LARGE_IDLE: Duration = Duration::from_secs(5);
 
-/// Recently used plans.
 #[derive(Debug, Default)]
 pub struct PlanCache {
     kept: Mutex<CachedPlans>,
@@ -54,19 +53,15 @@ impl Entry {
     }
 }
 
-/// The result of a lookup.
 #[derive(Debug)]
 pub enum Cached {
-    /// A copy that may be used.
     Fresh(Arc<Plan>),
     /// A copy that may be used if the plan still exists in the store.
     Old(Arc<Plan>),
-    /// Not in the cache.
     Unknown,
 }
 
 impl PlanCache {
-    /// Looks up a plan.
     pub fn get(&self, id: PlanId) -> Cached {
         let mut kept = self.lock_plans();
         kept.asked += 1;
@@ -161,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn unused_plans_are_evicted() {
+    async fn a_plan_that_is_not_used_is_evicted() {
         let cache = PlanCache::default();
         let [asked, idle] = [1, 2].map(plan);
         cache.insert(&asked, 1);
@@ -176,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_large_plan_leaves_the_cache_within_seconds() {
+    async fn a_large_idle_plan_is_evicted_within_seconds() {
         let cache = PlanCache::default();
         let [large, small] = [1, 2].map(plan);
         cache.insert(&large, LARGE_BYTES);
@@ -191,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_asked_for_is_forgotten() {
+    fn a_full_cache_evicts_the_least_recently_used_plan() {
         let cache = PlanCache::default();
         let plans: Vec<_> = (0..=PLANS).map(plan).collect();
         for plan in &plans[..PLANS] {
@@ -204,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_copy_is_not_trusted_for_ever() {
+    async fn an_old_cached_plan_must_be_confirmed_by_the_store() {
         let cache = PlanCache::default();
         let plan = plan(1);
         cache.insert(&plan, 1);
@@ -220,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn large_plans_make_room() {
+    fn a_large_plan_evicts_others_until_it_fits() {
         let cache = PlanCache::default();
         let (one, other) = (plan(1), plan(2));
         cache.insert(&one, BYTES);

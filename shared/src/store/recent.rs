@@ -72,7 +72,6 @@ enum Turn {
     Done(Found),
     /// Read at the end of the log, for all followers.
     Read(LastRead),
-    /// Wait for the follower that reads.
     Wait,
     /// Read another part of the log, for this follower only.
     ReadHistory,
@@ -223,7 +222,6 @@ impl Window {
         Found { events, is_over }
     }
 
-    /// Appends events to the cache, and drops old ones.
     fn append_events(&mut self, events: &[RecordedEvent]) {
         self.events.extend(events.iter().cloned());
         if let Some(last) = self.events.back() {
@@ -307,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_position_behind_the_end_and_a_window_left_behind_harm_nobody() {
+    async fn a_follower_outside_the_window_still_gets_its_events() {
         let (store, recent) = (Memory::new(), RecentEvents::default());
         append(&store, 1, 3).await;
         assert!(seqs(&recent, &store, 1_000).await.is_empty());
@@ -319,9 +317,10 @@ mod tests {
         assert_eq!(seqs(&recent, &store, 0).await.len(), 2_000);
     }
 
-    /// A follower whose client takes nothing is not polled, not even in the middle of a read.
+    /// A follower whose client reads nothing is not polled, not even in the middle of a read of the
+    /// store.
     #[tokio::test(start_paused = true)]
-    async fn a_follower_that_is_not_polled_holds_up_nobody() {
+    async fn a_follower_that_is_not_polled_delays_no_other() {
         let (store, recent) = (Memory::new(), RecentEvents::default());
         append(&store, 1, 3).await;
         let Turn::Read(stalled) = recent.next_turn(Seq(3), FRESH) else {

@@ -15,10 +15,8 @@ use crate::{
 /// Characters of a name that a message shows.
 const SHOWN: usize = 64;
 
-/// A small document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// The kind.
     pub kind: RecordKind,
     /// The name: 1 to [`limits::NAME_BYTES`] bytes without control characters.
     pub name: String,
@@ -28,7 +26,6 @@ pub struct Record {
     pub at: Timestamp,
 }
 
-/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum RecordKind {
@@ -40,7 +37,6 @@ pub enum RecordKind {
     Switch,
     /// Data that conditions of toolsets read.
     Context,
-    /// Data of the memory tools.
     Memory,
     /// Changes of the toolkit graph.
     Toolkit,
@@ -52,7 +48,6 @@ pub enum RecordKind {
     Call,
     /// The description of a [blob](crate::blob).
     Blob,
-    /// The content of a blob, or a part of it.
     BlobPart,
     /// An idempotency key. Any text is a name.
     Key,
@@ -63,7 +58,8 @@ pub enum RecordKind {
     ///
     /// Only [`limits::CACHE_ENTRIES`] are kept: those that expire last.
     Output,
-    /// The usage of a tool. Any text is a name, and the time is the number of calls in microseconds.
+    /// The usage of a tool. Any text is a name, and the time is the number of calls in
+    /// microseconds.
     Usage,
     /// The decision of a person about a call whose outcome is unknown. Retention removes it with
     /// its execution.
@@ -88,7 +84,6 @@ impl RecordKind {
         Self::Settlement,
     ];
 
-    /// Returns the name that stores use.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ToolSet => "toolset",
@@ -128,18 +123,15 @@ impl RecordKind {
         }
     }
 
-    /// Returns `true` if any text is a name.
     fn has_free_names(self) -> bool {
         matches!(self, Self::Key | Self::SavedPlan | Self::Output | Self::Usage)
     }
 }
 
-/// The condition that prevents a write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WriteCondition {
     /// None: the last write wins.
     Never,
-    /// A record with this name exists.
     Exists,
     /// The record with this name does not exist, or has another time.
     ///
@@ -164,7 +156,6 @@ impl WriteCondition {
 /// Selects records of a kind, in the order of their names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordPage {
-    /// Names that start with this prefix.
     pub prefix: Option<String>,
     /// Names after this one, in the requested order.
     pub after: Option<String>,
@@ -177,18 +168,15 @@ pub struct RecordPage {
 }
 
 impl RecordPage {
-    /// Selects the first records in ascending order.
     pub fn first_records(first: usize) -> Self {
         Self { prefix: None, after: None, first, newest: false, names_only: false }
     }
 
-    /// Restricts the selection to names with a prefix.
     #[must_use]
     pub fn with_prefix(self, prefix: impl Into<String>) -> Self {
         Self { prefix: Some(prefix.into()), ..self }
     }
 
-    /// Leaves out the values.
     #[must_use]
     pub fn names_only(self) -> Self {
         Self { names_only: true, ..self }
@@ -219,7 +207,6 @@ impl RecordPage {
     }
 }
 
-/// A range of names.
 pub type Span = (Bound<String>, Bound<String>);
 
 fn bound_text(bound: &Bound<String>) -> Option<&str> {
@@ -245,19 +232,16 @@ fn prefix_end(prefix: &str) -> Option<String> {
 }
 
 impl Record {
-    /// Makes a record from a value that is JSON.
     #[expect(clippy::missing_panics_doc, reason = "all callers give types that are JSON")]
     pub fn new(kind: RecordKind, name: &str, value: &impl Serialize, at: Timestamp) -> Self {
         let value = serde_json::to_value(value).expect("record values are JSON");
         Self { kind, name: name.to_owned(), value: Arc::new(value), at }
     }
 
-    /// Returns the value with its Rust type.
     pub(super) fn parse_value<T: DeserializeOwned>(&self) -> Result<T, StoreError> {
         T::deserialize(&*self.value).map_err(|err| self.corrupt(err))
     }
 
-    /// Makes the error for an invalid value.
     fn corrupt(&self, why: impl fmt::Display) -> StoreError {
         StoreError::corrupt(format_args!("{} {}", self.kind.as_str(), self.name), why)
     }
@@ -288,7 +272,6 @@ impl Record {
         Ok(text)
     }
 
-    /// Parses a stored record.
     pub fn decode(
         kind: RecordKind,
         name: &str,
@@ -315,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_no_store_can_keep_are_refused() {
+    fn a_record_with_an_invalid_name_or_size_is_rejected() {
         let deep = (0..=limits::RECORD_DEPTH).fold(json!(1), |inner, _| json!([inner]));
         let long = "x".repeat(limits::NAME_BYTES + 1);
         for (record, why) in [
@@ -337,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_have_words_of_their_own() {
+    fn each_record_kind_has_a_distinct_name() {
         let words: std::collections::BTreeSet<_> =
             RecordKind::DOCUMENTS.iter().map(|kind| kind.as_str()).collect();
         assert_eq!(words.len(), RecordKind::DOCUMENTS.len());
@@ -351,7 +334,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_span_has_what_is_selected(
+        fn the_key_range_of_a_page_contains_exactly_the_selected_names(
             names in prop::collection::btree_set(name(), 0..40),
             prefix in prop::option::of(name()),
             after in prop::option::of(name()),

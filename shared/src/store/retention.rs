@@ -2,14 +2,10 @@
 
 use crate::{id::PlanId, plan::Plan};
 
-/// The numbers of removed things.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// Removed executions.
     pub executions: usize,
-    /// Removed plans.
     pub plans: usize,
-    /// Removed requests.
     pub requests: usize,
     /// Set if there is more to remove.
     pub more: bool,

@@ -16,19 +16,14 @@ use crate::{
 /// Child executions of one tree that are read.
 const MAX_CHILDREN: usize = 1_000;
 
-/// Returns the prefix of the names of an execution's settlements.
 pub fn settlement_prefix(execution: ExecutionId) -> String {
     format!("{execution}/")
 }
 
-/// A call of a finished step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedCallId {
-    /// The execution.
     pub execution: ExecutionId,
-    /// The step.
     pub step: StepId,
-    /// The item of the step's list.
     pub item: Option<u32>,
 }
 
@@ -38,7 +33,6 @@ impl FinishedCallId {
         idempotency_key(self.execution, &self.step, part)
     }
 
-    /// Parses the name of a record.
     fn from_record_name(execution: ExecutionId, name: &str) -> Option<Self> {
         let name = name.strip_prefix(&settlement_prefix(execution))?;
         let (step, item) = match name.strip_suffix(']').and_then(|open| open.rsplit_once('[')) {
@@ -54,7 +48,6 @@ impl FinishedCallId {
 pub struct ChildPath {
     /// The steps that executed the plans, outermost first, with the item of a list.
     pub steps: Vec<(StepId, Option<u32>)>,
-    /// The child execution.
     pub execution: ExecutionId,
 }
 
@@ -132,7 +125,7 @@ impl dyn Store + '_ {
         let found = found.as_ref().map(Record::parse_value).transpose()?;
         found.map(Some).ok_or_else(|| {
             StoreError::Unavailable(format!(
-                "no majority confirms the decision `{name}`: ask again"
+                "no majority confirms the decision `{name}`: try again"
             ))
         })
     }
@@ -153,7 +146,6 @@ impl dyn Store + '_ {
         Ok(())
     }
 
-    /// Loads an execution with the decisions of people about its calls.
     pub async fn load_settled(&self, id: ExecutionId) -> Result<Option<Execution>, StoreError> {
         let Some(mut execution) = load::load_execution(self, id).await? else { return Ok(None) };
         self.add_settlements(&mut execution).await?;

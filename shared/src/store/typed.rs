@@ -25,33 +25,26 @@ const UNCONFIRMED: Duration = Duration::from_millis(20);
 const CONFIRMATIONS: usize = 500;
 /// Heads that are read to find the next due time, because some may be damaged.
 const NEXT_DUE: usize = 16;
-/// Plans that are listed at a time.
 const PLANS: usize = 1_000;
 
-/// An idempotency key and its execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     /// The key, as the caller gave it.
     #[serde(skip)]
     pub key: String,
-    /// The execution.
     pub execution: ExecutionId,
     /// A fingerprint of the request. The same key with another request is refused.
     pub fingerprint: String,
 }
 
-/// A plan with a name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedPlan {
-    /// The name.
     #[serde(skip)]
     pub name: String,
-    /// The plan.
     pub plan: PlanId,
     /// The JSON Schema of the plan's inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<Value>,
-    /// The time when it was saved.
     #[serde(skip)]
     pub at: Timestamp,
 }
@@ -68,7 +61,6 @@ impl SavedPlan {
     }
 }
 
-/// Leaves out damaged items.
 fn parse_all<T>(items: impl Iterator<Item = Result<T, StoreError>>) -> Result<Vec<T>, StoreError> {
     items.filter_map(|item| skip_damaged(item).transpose()).collect()
 }
@@ -87,11 +79,10 @@ impl dyn Store + '_ {
             // A replicated store may hold the key without a majority. It may still lose or keep it.
             time::sleep(UNCONFIRMED).await;
         }
-        let why = format!("no majority confirms who has the key `{}`: ask again", key.key);
+        let why = format!("no majority confirms the owner of the key `{}`: try again", key.key);
         Err(StoreError::Unavailable(why))
     }
 
-    /// Returns the reservation of a key.
     pub async fn find_reservation(&self, key: &str) -> Result<Option<Reservation>, StoreError> {
         self.find_record(RecordKind::Key, key)
             .await?
@@ -106,7 +97,6 @@ impl dyn Store + '_ {
         self.put_record(&record, WriteCondition::Never).await.map(drop)
     }
 
-    /// Returns the plan with a name.
     pub async fn find_saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError> {
         self.find_record(RecordKind::SavedPlan, name)
             .await?
@@ -142,7 +132,6 @@ impl dyn Store + '_ {
         Ok(found.filter(|record| record.at > now).map(|record| record.value))
     }
 
-    /// Caches an output until a time.
     pub async fn cache_output(
         &self,
         key: &str,
@@ -153,7 +142,6 @@ impl dyn Store + '_ {
         self.put_record(&record, WriteCondition::Never).await.map(drop)
     }
 
-    /// Adds calls to the usage of a tool.
     pub async fn add_usage(&self, usage: &Usage) -> Result<(), StoreError> {
         loop {
             let name = usage.tool.as_str();
@@ -193,12 +181,10 @@ impl dyn Store + '_ {
         Ok(self.list_records(kind, page).await?.len())
     }
 
-    /// Returns the transcript of a request, oldest entry first.
     pub async fn transcript(&self, id: RequestId) -> Result<Vec<TranscriptEntry>, StoreError> {
         self.transcript_after(id, 0).await
     }
 
-    /// Returns the plans of a request, oldest version first.
     pub async fn plan_versions(&self, id: RequestId) -> Result<Vec<PlanId>, StoreError> {
         let filter = PlanFilter { request: Some(id), search: None };
         let (mut plans, mut after) = (Vec::new(), None);
@@ -214,7 +200,6 @@ impl dyn Store + '_ {
         Ok(plans.into_iter().map(|plan| plan.id).collect())
     }
 
-    /// Returns the earliest due time of executions without an owner.
     pub async fn next_due_at(&self) -> Result<Option<Timestamp>, StoreError> {
         let all = HeadQuery::DueAfter { now: Timestamp::MAX_UTC, after: None };
         Ok(self.find_heads(all, NEXT_DUE).await?.first().and_then(|head| head.due))

@@ -11,16 +11,12 @@ const PER_DOUBLING: f64 = 8.0;
 /// The last bucket. It holds durations of days.
 const LAST: u16 = 320;
 
-/// The usage of a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// The tool, as `set.name`.
     pub tool: ToolName,
     /// The number of finished calls, failed ones included.
     pub calls: u64,
-    /// The number of failed calls.
     pub failures: u64,
-    /// The end of the last call.
     #[serde(with = "chrono::serde::ts_microseconds")]
     pub last: Timestamp,
     /// A histogram of durations: the number of calls by [`bucket`](Self::bucket).
@@ -61,7 +57,6 @@ impl Usage {
         Some(Duration::from_secs_f64(micros / 1e6))
     }
 
-    /// Adds calls of the same tool.
     pub fn add(&mut self, other: &Self) {
         self.calls = self.calls.saturating_add(other.calls);
         self.failures = self.failures.saturating_add(other.failures);
@@ -78,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_right_to_a_tenth() {
+    fn quantiles_have_an_error_below_ten_percent() {
         let mut usage = Usage {
             tool: "t".parse().unwrap(),
             calls: 0,
@@ -97,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn every_time_has_a_bucket() {
+    fn every_duration_has_a_bucket() {
         assert_eq!(Usage::bucket(Duration::ZERO), 0);
         assert_eq!(Usage::bucket(Duration::MAX), LAST);
         assert!(Usage::bucket(Duration::from_hours(24)) < LAST);

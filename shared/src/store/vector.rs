@@ -5,7 +5,6 @@ use std::fmt;
 use super::StoreError;
 use crate::limits;
 
-/// The SHA-256 of a text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TextHash(pub [u8; 32]);
 
@@ -35,7 +34,6 @@ pub fn encode_vector(vector: &[f32]) -> Vec<u8> {
     vector.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// Decodes a vector.
 pub fn decode_vector(text: &TextHash, bytes: &[u8]) -> Result<Vec<f32>, StoreError> {
     if let (numbers, []) = bytes.as_chunks() {
         Ok(numbers.iter().map(|number| f32::from_le_bytes(*number)).collect())

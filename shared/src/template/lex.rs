@@ -2,9 +2,7 @@
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
-    /// Literal text.
     Text(&'a str),
-    /// A pair of braces.
     Braces { whole: &'a str, inner: &'a str },
 }
 
@@ -147,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// Finds the end in the obvious way, however long that takes.
+    /// The same search in quadratic time, as a reference.
     fn find_end_plainly(text: &str) -> Option<usize> {
         let mut quote = None;
         let mut bytes = text.bytes().enumerate().skip(2).peekable();
@@ -174,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_looked_at_again_and_again() {
+    fn unclosed_braces_are_scanned_in_linear_time() {
         for piece in [r"{{[\'}}", "{{['}}'", r#"{{["\'}}"#, r#"{{[\"}}{{[\'}}"#, "{{[", "{{a}}"] {
             for tail in ["", "'", "\"", "}}"] {
                 let text = piece.repeat(2_000) + tail;
@@ -186,7 +184,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_end_is_where_a_person_finds_it(text in r#"([{}]{2}|[\[\]'"\\a{}ä]){0,40}"#) {
+        fn the_lexer_finds_the_same_ends_as_a_naive_search(text in r#"([{}]{2}|[\[\]'"\\a{}ä]){0,40}"#) {
             let (mut rest, mut lexer) = (text.as_str(), Lexer::new(&text));
             while let Some(open) = rest.find("{{") {
                 let begin = text.len() - rest.len() + open;

@@ -13,7 +13,6 @@ const NAME_BYTES: usize = 1 << 10;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Path(Vec<Segment>);
 
-/// One segment of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
     /// A key of an object, or an index of an array if it is a number.
@@ -22,10 +21,8 @@ pub enum Segment {
     Quoted(String),
 }
 
-/// The reason why a text is not a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// The text is empty.
     #[error("nothing is between the braces")]
     Empty,
     /// A name or field is missing, or has characters that need quotes.
@@ -52,12 +49,10 @@ impl Path {
         Ok(Self(segments))
     }
 
-    /// Returns the value at the path, if there is one.
     pub fn find<'a>(&self, value: &'a Value) -> Option<&'a Value> {
         self.0.iter().try_fold(value, |value, segment| segment.find(value))
     }
 
-    /// Returns the segments.
     pub fn segments(&self) -> &[Segment] {
         &self.0
     }
@@ -108,7 +103,6 @@ impl Segment {
     }
 }
 
-/// Formats a key as a path segment: `.key`, or `["any key"]` if it needs quotes.
 pub(super) fn format_key(key: &str) -> String {
     let is_plain = !key.is_empty() && key.chars().all(is_field_char);
     if is_plain { format!(".{key}") } else { format!("[{}]", Value::from(key)) }

@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-/// A test world: steps with an output each, found by their index.
+/// Steps with an output each, found by their index.
 struct World(Vec<(&'static str, Value)>);
 
 impl ResolveNames for World {
@@ -94,7 +94,7 @@ fn a_whole_reference_keeps_its_type() {
 }
 
 #[test]
-fn inside_text_a_value_is_converted() {
+fn a_value_inside_text_is_converted_to_text() {
     for (template, expected) in [
         (
             "Created by {{createAuthor.name}} ({{createAuthor.email}})",
@@ -145,7 +145,7 @@ fn references_without_a_value_stay_as_written() {
 }
 
 #[test]
-fn braces_around_anything_else_are_refused() {
+fn braces_around_an_invalid_reference_are_rejected() {
     let world = world();
     for (template, is_unknown) in [
         ("{{}}", false),

@@ -1,39 +1,39 @@
-//! Large binaries that tools return: kept beside the log, read through the API, given to other tools.
+//! Large binaries of tools: stored beside the log, returned by the API, and passed to other tools.
 
 use serde_json::{Value, json};
 
-use super::world::{World, worlds};
+use super::test_api::{TestApi, apis};
 
-async fn with_pictures(world: &World) {
+async fn add_picture_tools(api: &TestApi) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/it/mcp/hostile.mjs");
     let source = json!({ "mcp": { "command": "node", "args": [script, "normal", "/dev/null"] } });
     let add = "mutation ($input: ToolSetInput!) { addToolSet(input: $input) { name } }";
     let input = json!({ "name": "pictures", "description": "Pictures.", "source": source });
-    world.get(add, json!({ "input": input })).await;
-    // Asking for tools waits until the set is connected.
-    world.get("{ tools { name } }", json!({})).await;
+    api.get(add, json!({ "input": input })).await;
+    // A query for tools waits until the toolset is connected.
+    api.get("{ tools { name } }", json!({})).await;
 }
 
-async fn blob(world: &World, id: &Value) -> Value {
+async fn blob(api: &TestApi, id: &Value) -> Value {
     let query = "query ($id: ID!) { blob(id: $id) { id mimeType bytes sha256 data } }";
-    world.get(query, json!({ "id": id })).await
+    api.get(query, json!({ "id": id })).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_picture_is_referred_to_and_given_to_other_tools() {
-    for world in worlds().await {
-        with_pictures(&world).await;
+async fn a_large_picture_becomes_a_blob_and_other_tools_receive_its_bytes() {
+    for api in apis().await {
+        add_picture_tools(&api).await;
         let bytes = 3 << 20;
         let steps = json!([
             { "name": "picture", "parameters": { "bytes": bytes } },
             { "name": "measure", "parameters": { "data": "{{picture.data}}" } },
             { "name": "flow.echo", "parameters": { "all": "{{picture}}" } },
         ]);
-        let id = world.start(steps, json!({})).await;
-        let events = world.events(&id).await;
+        let id = api.start(steps, json!({})).await;
+        let events = api.events(&id).await;
         let log = Value::from(events).to_string();
         assert!(log.len() < 10_000, "{} bytes: {log:.1000}", log.len());
-        let outputs = world.execution(&id, "state outputs").await;
+        let outputs = api.execution(&id, "state outputs").await;
         assert_eq!(outputs["state"], "COMPLETED", "{outputs}");
         let outputs = &outputs["outputs"];
         let reference = &outputs["picture"]["data"];
@@ -44,9 +44,9 @@ async fn a_large_picture_is_referred_to_and_given_to_other_tools() {
         );
         assert_eq!(
             outputs["flow.echo"]["all"], outputs["picture"],
-            "what only passes on passes on"
+            "a step without need of the bytes passes the reference on"
         );
-        let blob = blob(&world, &reference["$blob"]).await;
+        let blob = blob(&api, &reference["$blob"]).await;
         assert_eq!((&blob["id"], &blob["bytes"]), (&reference["$blob"], &json!(bytes)));
         assert_eq!(outputs["measure"], json!({ "bytes": bytes, "sha256": blob["sha256"] }));
         assert!(reference["$blob"].as_str().unwrap().starts_with(&id));
@@ -54,17 +54,17 @@ async fn a_large_picture_is_referred_to_and_given_to_other_tools() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_picture_of_a_call_outside_plans_is_kept_too() {
-    let [world, _] = worlds().await;
-    with_pictures(&world).await;
+async fn a_large_picture_of_a_single_call_becomes_a_blob() {
+    let [api, _] = apis().await;
+    add_picture_tools(&api).await;
     let call = "mutation ($bytes: Int!) { callTool(name: \"picture\", parameters: { bytes: $bytes }) { result } }";
-    let small = world.get(call, json!({ "bytes": 300 })).await;
+    let small = api.get(call, json!({ "bytes": 300 })).await;
     assert_eq!(small["result"]["data"].as_str().map(str::len), Some(400));
-    let large = world.get(call, json!({ "bytes": 300_000 })).await;
+    let large = api.get(call, json!({ "bytes": 300_000 })).await;
     let reference = &large["result"]["data"]["$blob"];
     assert!(reference.as_str().unwrap().starts_with("call/"), "{large}");
-    assert_eq!(blob(&world, reference).await["data"].as_str().map(str::len), Some(400_000));
+    assert_eq!(blob(&api, reference).await["data"].as_str().map(str::len), Some(400_000));
     for unknown in [json!("call/00"), json!(format!("call/{}", "0".repeat(64)))] {
-        assert_eq!(blob(&world, &unknown).await, Value::Null);
+        assert_eq!(blob(&api, &unknown).await, Value::Null);
     }
 }

@@ -1,44 +1,44 @@
-//! Findings: what happened, why, and what helps.
+//! Findings: causes, waits, and their remedies.
 
 use serde_json::json;
 
-use super::world::{World, pluck, world, worlds};
+use super::test_api::{TestApi, api, apis, pluck};
 
 const FIELDS: &str = "code severity kind stepId index at until message causeSeq causeExecutionId
     remedies { label command mutation variables isDangerous }";
 
-async fn codes_at(world: &World, id: &str, seq: i64) -> Vec<String> {
+async fn codes_at(api: &TestApi, id: &str, seq: i64) -> Vec<String> {
     let fields = format!("findings(atSeq: {seq}) {{ {FIELDS} }}");
-    let found = world.execution(id, &fields).await;
+    let found = api.execution(id, &fields).await;
     pluck(found["findings"].as_array().unwrap(), "code")
 }
 
 #[tokio::test]
-async fn findings_of_a_position_are_those_of_that_time() {
-    for world in worlds().await {
+async fn findings_at_an_earlier_event_are_those_of_that_time() {
+    for api in apis().await {
         let tools = json!([
             { "name": "flow.noop", "id": "ask", "requiresApproval": true },
             { "name": "flow.fail", "id": "b", "parameters": { "message": "no", "code": "x.y" },
               "dependsOn": "ask" },
             { "name": "flow.noop", "id": "c", "dependsOn": "b" },
         ]);
-        let id = world.start(tools, json!({})).await;
-        world.until(&id, "ask", "WAITING").await;
+        let id = api.start(tools, json!({})).await;
+        api.wait_for_step(&id, "ask", "WAITING").await;
         let approve = "mutation ($id: ID!) {
             approveStep(executionId: $id, stepId: \"ask\", approved: true) { state } }";
-        world.get(approve, json!({ "id": id })).await;
-        let events = world.events(&id).await;
+        api.get(approve, json!({ "id": id })).await;
+        let events = api.events(&id).await;
         let seq_of = |kind: &str| {
             let event = events.iter().find(|event| event["type"] == kind).unwrap();
             event["seq"].as_i64().unwrap()
         };
-        assert!(codes_at(&world, &id, 1).await.is_empty());
-        assert_eq!(codes_at(&world, &id, seq_of("step_waiting")).await, ["wait.approval"]);
+        assert!(codes_at(&api, &id, 1).await.is_empty());
+        assert_eq!(codes_at(&api, &id, seq_of("step_waiting")).await, ["wait.approval"]);
         let last = seq_of("finished");
         let expected = ["x.y", "skip.execution_failed"];
-        assert_eq!(codes_at(&world, &id, last).await, expected);
-        assert_eq!(codes_at(&world, &id, last + 100).await, expected);
-        let found = world.execution(&id, &format!("findings(first: 1) {{ {FIELDS} }}")).await;
+        assert_eq!(codes_at(&api, &id, last).await, expected);
+        assert_eq!(codes_at(&api, &id, last + 100).await, expected);
+        let found = api.execution(&id, &format!("findings(first: 1) {{ {FIELDS} }}")).await;
         let finding = &found["findings"][0];
         assert_eq!(finding["causeSeq"], seq_of("step_failed"), "{finding:#}");
         assert_eq!((&finding["severity"], &finding["kind"]), (&json!("ERROR"), &json!("FAILURE")));
@@ -46,22 +46,22 @@ async fn findings_of_a_position_are_those_of_that_time() {
         let remedies = finding["remedies"].as_array().unwrap();
         let retry = remedies.iter().find(|remedy| remedy["mutation"] == "retryExecution");
         assert_eq!(retry.unwrap()["variables"], variables, "{finding:#}");
-        // The mutation can be sent as it stands.
+        // The mutation of the remedy can be sent as it is.
         let retry = "mutation ($executionId: ID!, $mode: RetryMode) {
             retryExecution(executionId: $executionId, mode: $mode) { state } }";
-        world.get(retry, variables).await;
+        api.get(retry, variables).await;
     }
 }
 
-/// A page of 200 rows asks each for its most severe finding.
+/// A page of 200 rows asks for the most severe finding of each.
 #[tokio::test]
-async fn a_page_of_rows_may_ask_for_reasons() {
-    let world = world().await;
-    world.start(json!([{ "name": "flow.noop" }]), json!({})).await;
+async fn a_page_of_200_rows_can_include_findings() {
+    let api = api().await;
+    api.start(json!([{ "name": "flow.noop" }]), json!({})).await;
     for (list, id) in [("executions", "executionId"), ("requests", "requestId")] {
         let row = format!("{id} findings(first: 1) {{ {FIELDS} }}");
         let query = format!("{{ {list}(first: 200) {{ nodes {{ {row} }} }} }}");
-        let found = world.get(&query, json!({})).await;
+        let found = api.get(&query, json!({})).await;
         assert_eq!(found["nodes"].as_array().unwrap().len(), 1, "{found:#}");
     }
 }

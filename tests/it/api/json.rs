@@ -1,56 +1,60 @@
-//! JSON goes through the API as it is: the order of keys, integers, doubles to the last bit.
+//! JSON passes the API unchanged: the order of keys, integers, and doubles to the last bit.
 
 use serde_json::{Value, json};
 
-use super::world::{World, worlds};
+use super::test_api::{TestApi, apis};
 
 const NUMBERS: &str = r#"{"z":1,"a":{"y":null,"b":[true,"ü\u0001\"\\",""]},"max":18446744073709551615,"min":-9223372036854775808,"beyond":9007199254740993,"tenth":0.1,"sum":0.30000000000000004,"one":1.0,"zero":-0.0,"tiny":5e-324,"huge":1.7976931348623157e308,"small":1e-7}"#;
 
-/// The same as a literal of GraphQL.
+/// The same value as a GraphQL literal.
 const LITERAL: &str = r#"{z:1,a:{y:null,b:[true,"ü\u0001\"\\",""]},max:18446744073709551615,min:-9223372036854775808,beyond:9007199254740993,tenth:0.1,sum:0.30000000000000004,one:1.0,zero:-0.0,tiny:5e-324,huge:1.7976931348623157e308,small:1e-7}"#;
 
 #[tokio::test]
-async fn json_goes_through_whole() {
+async fn json_passes_plans_executions_and_outputs_unchanged() {
     let value: Value = serde_json::from_str(NUMBERS).unwrap();
     let written = value.to_string();
-    for world in worlds().await {
+    for api in apis().await {
         let by_variable =
-            world.plan(json!([{ "name": "flow.echo", "id": "e", "parameters": value }]));
+            api.plan(json!([{ "name": "flow.echo", "id": "e", "parameters": value }]));
         let literal = format!(
             "mutation {{ createPlan(input: {{ tools: [{{ name: \"flow.echo\", id: \"e\",
                 parameters: {LITERAL} }}] }}) {{ plan {{ planId }} }} }}"
         );
-        let by_literal = world.get(&literal, json!({})).await;
+        let by_literal = api.get(&literal, json!({})).await;
         let plans = [json!(by_variable.await), by_literal["plan"]["planId"].clone()];
         for plan in plans {
-            goes_through(&world, &plan, &written).await;
+            assert_unchanged(&api, &plan, &written).await;
         }
     }
 }
 
-async fn goes_through(world: &World, plan: &Value, written: &str) {
+async fn assert_unchanged(api: &TestApi, plan: &Value, written: &str) {
     let query = "query ($id: ID!) { plan(planId: $id) { tools { parameters } } }";
-    let planned = world.get(query, json!({ "id": plan })).await;
+    let planned = api.get(query, json!({ "id": plan })).await;
     assert_eq!(planned["tools"][0]["parameters"].to_string(), written);
     let query = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
-    let id = world.get(query, json!({ "id": plan })).await["executionId"].clone();
-    let events = world.events(id.as_str().unwrap()).await;
-    let succeeded = events.iter().find(|it| it["type"] == "step_succeeded").unwrap();
+    let id = api.get(query, json!({ "id": plan })).await["executionId"].clone();
+    let events = api.events(id.as_str().unwrap()).await;
+    let succeeded = events.iter().find(|event| event["type"] == "step_succeeded").unwrap();
     assert_eq!(succeeded["data"]["output"].to_string(), written);
     let fields = "outputs step(stepId: \"e\") { output resolvedParameters }";
-    let it = world.execution(id.as_str().unwrap(), fields).await;
-    for value in [&it["outputs"]["e"], &it["step"]["output"], &it["step"]["resolvedParameters"]] {
+    let execution = api.execution(id.as_str().unwrap(), fields).await;
+    for value in [
+        &execution["outputs"]["e"],
+        &execution["step"]["output"],
+        &execution["step"]["resolvedParameters"],
+    ] {
         assert_eq!(value.to_string(), written);
     }
 }
 
 #[tokio::test]
 async fn an_integer_beyond_64_bits_becomes_a_double_with_a_warning() {
-    let [world, _] = worlds().await;
+    let [api, _] = apis().await;
     let query = "{ validatePlan(input: { tools: [{ name: \"flow.echo\",
         parameters: { a: [18446744073709551616], b: 18446744073709551615, c: 0.5 } }] }) {
         plan { tools { parameters } } diagnostics { severity code path } } }";
-    let payload = world.get(query, json!({})).await;
+    let payload = api.get(query, json!({})).await;
     let parameters = r#"{"a":[1.8446744073709552e+19],"b":18446744073709551615,"c":0.5}"#;
     assert_eq!(payload["plan"]["tools"][0]["parameters"].to_string(), parameters);
     let warning = json!([{

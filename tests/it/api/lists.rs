@@ -1,18 +1,18 @@
-//! Lists come in parts, the newest first.
+//! Lists are paged, newest first.
 
 use serde_json::{Value, json};
 use shared::limits;
 
-use super::world::{pluck, text, world, worlds};
+use super::test_api::{api, apis, pluck, text};
 
 #[tokio::test]
-async fn lists_come_in_parts() {
-    for world in worlds().await {
+async fn lists_are_paged_and_filtered() {
+    for api in apis().await {
         let mut ids = Vec::new();
         for n in 0..5 {
             let tool = if n == 2 { "flow.echo" } else { "flow.noop" };
-            let id = world.start(json!([{ "name": tool }]), json!({})).await;
-            world.events(&id).await;
+            let id = api.start(json!([{ "name": tool }]), json!({})).await;
+            api.events(&id).await;
             ids.push(id);
         }
         for list in ["executions", "plans", "requests"] {
@@ -23,7 +23,7 @@ async fn lists_come_in_parts() {
             );
             let (mut after, mut parts, mut seen) = (Value::Null, Vec::new(), Vec::new());
             loop {
-                let part = world.get(&query, json!({ "after": after })).await;
+                let part = api.get(&query, json!({ "after": after })).await;
                 let nodes = part["nodes"].as_array().unwrap();
                 let edges = part["edges"].as_array().unwrap();
                 assert_eq!(edges.len(), nodes.len());
@@ -32,7 +32,7 @@ async fn lists_come_in_parts() {
                 after = part["pageInfo"]["endCursor"].clone();
                 assert_eq!(edges.last().unwrap()["cursor"], after);
                 parts.push(nodes.len());
-                seen.extend(edges.iter().map(|it| text(&it["node"]["createdAt"])));
+                seen.extend(edges.iter().map(|edge| text(&edge["node"]["createdAt"])));
                 if part["pageInfo"]["hasNextPage"] == false {
                     break;
                 }
@@ -40,15 +40,15 @@ async fn lists_come_in_parts() {
             assert_eq!(parts, [2, 2, 1], "{list}");
             assert!(seen.is_sorted_by(|a, b| a >= b), "{list} {seen:?}");
         }
-        filters_choose(&world, &ids).await;
+        assert_filters(&api, &ids).await;
     }
 }
 
-async fn filters_choose(world: &super::world::World, ids: &[String]) {
+async fn assert_filters(api: &super::test_api::TestApi, ids: &[String]) {
     let query = "query ($filter: ExecutionFilter) {
         executions(filter: $filter) { nodes { executionId } } }";
     let newest_first: Vec<String> = ids.iter().rev().cloned().collect();
-    let created = world.execution(&ids[2], "createdAt requestId planId").await;
+    let created = api.execution(&ids[2], "createdAt requestId planId").await;
     let one = vec![ids[2].clone()];
     for (filter, expected) in [
         (json!(null), &newest_first),
@@ -63,53 +63,55 @@ async fn filters_choose(world: &super::world::World, ids: &[String]) {
         (json!({ "from": created["createdAt"] }), &newest_first[..3].to_vec()),
         (json!({ "to": created["createdAt"] }), &newest_first[3..].to_vec()),
     ] {
-        let found = world.get(query, json!({ "filter": filter })).await;
+        let found = api.get(query, json!({ "filter": filter })).await;
         assert_eq!(&pluck(found["nodes"].as_array().unwrap(), "executionId"), expected, "{filter}");
     }
     let query = "query ($filter: PlanFilter) { plans(filter: $filter) { nodes { planId } } }";
-    let found = world.get(query, json!({ "filter": { "search": "FLOW.ECHO" } })).await;
+    let found = api.get(query, json!({ "filter": { "search": "FLOW.ECHO" } })).await;
     assert_eq!(found["nodes"], json!([{ "planId": created["planId"] }]));
     let query = "query ($filter: RequestFilter) {
         requests(filter: $filter) { nodes { requestId } } }";
     for (filter, expected) in
         [(json!({ "search": "echo", "state": "COMPLETED" }), 1), (json!({ "state": "WAITING" }), 0)]
     {
-        let found = world.get(query, json!({ "filter": filter })).await;
+        let found = api.get(query, json!({ "filter": filter })).await;
         assert_eq!(found["nodes"].as_array().map(Vec::len), Some(expected), "{filter}");
     }
 }
 
 #[tokio::test]
-async fn what_is_damaged_does_not_hide_the_others() {
-    let [_, world] = worlds().await;
+async fn a_damaged_execution_does_not_hide_others_in_a_list() {
+    let [_, api] = apis().await;
     let mut ids = Vec::new();
     for _ in 0..3 {
-        let id = world.start(json!([{ "name": "flow.noop" }]), json!({})).await;
-        world.events(&id).await;
+        let id = api.start(json!([{ "name": "flow.noop" }]), json!({})).await;
+        api.events(&id).await;
         ids.push(id);
     }
-    let file = rusqlite::Connection::open(world.file().unwrap()).unwrap();
+    let file = rusqlite::Connection::open(api.file().unwrap()).unwrap();
     file.execute_batch("UPDATE events SET json = '[{]' WHERE log = 2").unwrap();
-    let list = world.get("{ executions { nodes { executionId } } }", json!({})).await;
+    let list = api.get("{ executions { nodes { executionId } } }", json!({})).await;
     let left: Vec<String> = pluck(list["nodes"].as_array().unwrap(), "executionId");
     assert_eq!(left, [ids[2].clone(), ids[0].clone()]);
     let one = json!({ "id": ids[1] });
-    let refused = world.refused("query ($id: ID!) { execution(executionId: $id) { state } }", one);
+    let refused =
+        api.expect_error("query ($id: ID!) { execution(executionId: $id) { state } }", one);
     assert_eq!(refused.await["code"], "INTERNAL");
 }
 
 #[tokio::test]
-async fn a_search_of_very_many_words_is_refused_with_a_reason() {
-    for world in worlds().await {
+async fn a_search_with_too_many_words_is_refused() {
+    for api in apis().await {
         let query = "query ($search: String!) {
             requests(filter: { search: $search }) { nodes { requestId } }
             plans(filter: { search: $search }) { nodes { planId } } }";
-        let words = |n: usize| (0..n).map(|it| format!("w{it}")).collect::<Vec<_>>().join(" ");
-        let most = world.ask(query, json!({ "search": words(64) })).await;
+        let words =
+            |n: usize| (0..n).map(|number| format!("w{number}")).collect::<Vec<_>>().join(" ");
+        let most = api.ask(query, json!({ "search": words(64) })).await;
         assert!(most.get("errors").is_none(), "{most:#}");
-        let same = world.ask(query, json!({ "search": "word WORD ".repeat(2_000) })).await;
+        let same = api.ask(query, json!({ "search": "word WORD ".repeat(2_000) })).await;
         assert!(same.get("errors").is_none(), "{same:#}");
-        let many = world.ask(query, json!({ "search": words(1_500) })).await;
+        let many = api.ask(query, json!({ "search": words(1_500) })).await;
         for error in many["errors"].as_array().unwrap() {
             assert_eq!(error["extensions"]["code"], "LIMIT_EXCEEDED", "{error:#}");
         }
@@ -117,26 +119,26 @@ async fn a_search_of_very_many_words_is_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn what_is_large_comes_in_smaller_parts() {
-    let world = world().await;
+async fn pages_of_large_events_are_smaller() {
+    let api = api().await;
     let large = "x".repeat(limits::OUTPUT_BYTES - 100);
     let tools: Vec<_> = (0..4)
         .map(|_| json!({ "name": "flow.echo", "parameters": { "x": "{{input}}" } }))
         .collect();
     let mut ids = Vec::new();
     for _ in 0..5 {
-        let id = world.start(json!(tools), json!({ "input": large })).await;
-        world.events(&id).await;
+        let id = api.start(json!(tools), json!({ "input": large })).await;
+        api.events(&id).await;
         ids.insert(0, id);
     }
-    // Each has nine of them: what it was given, and what each step was given and returned.
+    // Each has nine large values: its input, and the parameters and output of each step.
     let (mut found, mut after, mut parts) = (Vec::new(), Value::Null, 0);
     loop {
         let query = "query ($after: String) { executions(first: 5, after: $after) {
             nodes { executionId } pageInfo { hasNextPage endCursor } } }";
-        let part = world.get(query, json!({ "after": after })).await;
+        let part = api.get(query, json!({ "after": after })).await;
         let nodes = part["nodes"].as_array().unwrap();
-        found.extend(nodes.iter().map(|it| text(&it["executionId"])));
+        found.extend(nodes.iter().map(|node| text(&node["executionId"])));
         after = part["pageInfo"]["endCursor"].clone();
         parts += 1;
         if part["pageInfo"]["hasNextPage"] == false {
@@ -145,8 +147,8 @@ async fn what_is_large_comes_in_smaller_parts() {
     }
     assert_eq!((found, parts), (ids.clone(), 2));
     let first = &ids[0];
-    let whole = world.execution(first, "events(first: 10000) { seq }").await;
-    assert!(whole["events"].as_array().unwrap().len() > 9, "nine are not too many");
-    let request = world.execution(first, "request { timeline { kind } }").await;
+    let whole = api.execution(first, "events(first: 10000) { seq }").await;
+    assert!(whole["events"].as_array().unwrap().len() > 9, "nine large events fit into one page");
+    let request = api.execution(first, "request { timeline { kind } }").await;
     assert!(request["request"]["timeline"].is_array());
 }

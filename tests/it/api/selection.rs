@@ -1,4 +1,4 @@
-//! Selection through the API, over vectors that are known.
+//! Tool selection through the API, with known vectors.
 
 use std::sync::{
     Arc,
@@ -11,10 +11,10 @@ use chrono::TimeDelta;
 use planner::embed::{EmbedError, Embedder, ServerConfig, Source};
 use serde_json::{Value, json};
 
-use super::world::{World, pluck, world};
+use super::test_api::{TestApi, api, pluck};
 use crate::embed::server::serve;
 
-/// What texts mean; whatever else is said means nothing.
+/// Vectors of texts. All other texts have no meaning.
 const MEANINGS: [(&str, [f32; 3]); 11] = [
     ("what time is it", [1.0, 0.0, 0.0]),
     ("tell me the time", [0.8, 0.6, 0.0]),
@@ -29,12 +29,13 @@ const MEANINGS: [(&str, [f32; 3]); 11] = [
     ("place: Finds you.", [0.0, 0.0, 1.0]),
 ];
 
-/// Knows what a few texts mean, and that drafts, which the planner here takes for queries, are alike.
+/// An embedder that knows a few texts. All drafts have one vector, because the planner here takes a
+/// draft as query.
 #[derive(Debug)]
-struct Known;
+struct KnownVectors;
 
 #[async_trait]
-impl Embedder for Known {
+impl Embedder for KnownVectors {
     fn model(&self) -> &'static str {
         "known"
     }
@@ -49,9 +50,9 @@ impl Embedder for Known {
     }
 }
 
-/// Returns a world with two tools that have examples, one without, and one that is switched off.
-async fn with_tools() -> World {
-    let world = world().await.with(|it| it.with_embedders(vec![Source::Own(Arc::new(Known))]));
+/// Creates an API with two tools with examples, one without, and one that is inactive.
+async fn api_with_tools() -> TestApi {
+    let api = api().await.with(|api| api.with_embedders(vec![Source::Own(Arc::new(KnownVectors))]));
     let register = "mutation ($input: ToolInput!) { registerTool(input: $input) { name } }";
     for (name, set, description, examples) in [
         ("hour", "day", "Says the hour.", json!(["what time is it", "tell me the time", "clock"])),
@@ -61,11 +62,11 @@ async fn with_tools() -> World {
     ] {
         let input = json!({ "name": name, "toolSet": set, "description": description,
             "examples": examples, "parameters": { "type": "object" }, "run": {} });
-        world.get(register, json!({ "input": input })).await;
+        api.get(register, json!({ "input": input })).await;
     }
     let off = "mutation { deactivateToolSets(names: [\"off\"]) { changed } }";
-    assert_eq!(world.get(off, json!({})).await["changed"], json!(["off"]));
-    world
+    assert_eq!(api.get(off, json!({})).await["changed"], json!(["off"]));
+    api
 }
 
 const SELECT: &str =
@@ -73,16 +74,16 @@ const SELECT: &str =
     selectTools(query: $query, by: $by, limit: $limit, activeOnly: $active) {
         tool { name } score hit leastSimilar leastSimilarExample } }";
 
-async fn selected(world: &World, asked: Value) -> Vec<Value> {
-    world.get(SELECT, asked).await.as_array().unwrap().clone()
+async fn select_tools(api: &TestApi, asked: Value) -> Vec<Value> {
+    api.get(SELECT, asked).await.as_array().unwrap().clone()
 }
 
-fn names(matches: &[Value]) -> Vec<String> {
-    matches.iter().map(|it| it["tool"]["name"].as_str().unwrap().to_owned()).collect()
+fn names_of(matches: &[Value]) -> Vec<String> {
+    matches.iter().map(|found| found["tool"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
-fn hits(matches: &[Value]) -> Vec<bool> {
-    matches.iter().map(|it| it["hit"] == true).collect()
+fn hits_of(matches: &[Value]) -> Vec<bool> {
+    matches.iter().map(|found| found["hit"] == true).collect()
 }
 
 #[track_caller]
@@ -91,82 +92,88 @@ fn assert_near(value: &Value, expected: f64) {
 }
 
 #[tokio::test]
-async fn a_centroid_is_hit_from_within_the_examples() {
-    let world = with_tools().await;
-    // It is what the API chooses by where nothing is said.
-    let found = selected(&world, json!({ "query": "time please" })).await;
-    assert_eq!(names(&found), ["hour", "place"], "one without examples takes no part");
-    assert_eq!(hits(&found), [true, false], "what does not hit is returned, too");
+async fn a_query_within_the_examples_of_a_tool_is_a_hit() {
+    let api = api_with_tools().await;
+    // `CENTROID` is the default.
+    let found = select_tools(&api, json!({ "query": "time please" })).await;
+    assert_eq!(names_of(&found), ["hour", "place"], "a tool without examples is not ranked");
+    assert_eq!(hits_of(&found), [true, false], "tools that are no hit are returned, too");
     assert_near(&found[0]["score"], 0.995_511);
     assert_near(&found[0]["leastSimilar"], 0.907_959);
     assert_eq!(found[0]["leastSimilarExample"], "tell me the time");
     let every = json!({ "query": "time please", "active": false });
-    assert_eq!(names(&selected(&world, every).await), ["hour", "night", "place"]);
-    // Examples are as near to their own middle as they are; the margin keeps the farthest out.
-    let edge = selected(&world, json!({ "query": "tell me the time", "limit": 1 })).await;
-    assert_eq!((names(&edge), hits(&edge)), (vec!["hour".to_owned()], vec![false]));
-    let wider = world.with(|it| it.with_margin(-0.01));
-    let edge = selected(&wider, json!({ "query": "tell me the time", "limit": 1 })).await;
-    assert_eq!(hits(&edge), [true], "a negative margin is the first program's rule");
+    assert_eq!(names_of(&select_tools(&api, every).await), ["hour", "night", "place"]);
+    // The margin excludes even a query that is as far from the centroid as the farthest example.
+    let edge = select_tools(&api, json!({ "query": "tell me the time", "limit": 1 })).await;
+    assert_eq!((names_of(&edge), hits_of(&edge)), (vec!["hour".to_owned()], vec![false]));
+    let wider = api.with(|api| api.with_margin(-0.01));
+    let edge = select_tools(&wider, json!({ "query": "tell me the time", "limit": 1 })).await;
+    assert_eq!(hits_of(&edge), [true], "a negative margin includes the farthest example");
 }
 
 #[tokio::test]
-async fn the_limit_comes_before_the_hits() {
-    let world = with_tools().await.with(|it| it.with_margin(-0.2));
-    // `place` is nearest to it and `hour` near enough: only what is within the limit is judged.
-    let two = selected(&world, json!({ "query": "when", "by": "CENTROID" })).await;
-    assert_eq!((names(&two), hits(&two)), (vec!["place".into(), "hour".into()], vec![true, false]));
-    let world = world.with(|it| it.with_margin(-0.4));
-    let two = selected(&world, json!({ "query": "when", "by": "CENTROID" })).await;
-    assert_eq!(hits(&two), [true, true]);
-    let one = selected(&world, json!({ "query": "when", "by": "CENTROID", "limit": 1 })).await;
-    assert_eq!(names(&one), ["place"]);
+async fn only_tools_within_the_limit_can_be_hits() {
+    let api = api_with_tools().await.with(|api| api.with_margin(-0.2));
+    // `place` is nearest and `hour` near enough. Only tools within the limit are checked for hits.
+    let two = select_tools(&api, json!({ "query": "when", "by": "CENTROID" })).await;
+    assert_eq!(
+        (names_of(&two), hits_of(&two)),
+        (vec!["place".into(), "hour".into()], vec![true, false])
+    );
+    let api = api.with(|api| api.with_margin(-0.4));
+    let two = select_tools(&api, json!({ "query": "when", "by": "CENTROID" })).await;
+    assert_eq!(hits_of(&two), [true, true]);
+    let one = select_tools(&api, json!({ "query": "when", "by": "CENTROID", "limit": 1 })).await;
+    assert_eq!(names_of(&one), ["place"]);
     for limit in [0, -1, 1001] {
-        let refused = world.refused(SELECT, json!({ "query": "when", "limit": limit })).await;
+        let refused = api.expect_error(SELECT, json!({ "query": "when", "limit": limit })).await;
         assert_eq!(refused["code"], "INVALID_ARGUMENT", "{refused}");
     }
-    let refused = world.refused(SELECT, json!({ "query": " " })).await;
+    let refused = api.expect_error(SELECT, json!({ "query": " " })).await;
     assert_eq!(refused["code"], "INVALID_ARGUMENT", "{refused}");
 }
 
 #[tokio::test]
-async fn descriptions_and_words_need_no_examples() {
-    let world = with_tools().await;
+async fn selection_by_description_or_words_needs_no_examples() {
+    let api = api_with_tools().await;
     let asked = json!({ "query": "my place", "by": "DESCRIPTION", "limit": 2 });
-    let found = selected(&world, asked).await;
-    assert_eq!((names(&found), hits(&found)), (vec!["place".into(), "hour".into()], vec![true; 2]));
+    let found = select_tools(&api, asked).await;
+    assert_eq!(
+        (names_of(&found), hits_of(&found)),
+        (vec!["place".into(), "hour".into()], vec![true; 2])
+    );
     assert_near(&found[0]["score"], 0.8);
     assert_near(&found[1]["score"], 0.48);
     assert_eq!(found[0]["leastSimilar"], Value::Null);
-    let found = selected(&world, json!({ "query": "the weather", "by": "LEXICAL" })).await;
-    assert_eq!((names(&found), hits(&found)), (vec!["mute".to_owned()], vec![true]));
+    let found = select_tools(&api, json!({ "query": "the weather", "by": "LEXICAL" })).await;
+    assert_eq!((names_of(&found), hits_of(&found)), (vec!["mute".to_owned()], vec![true]));
     assert!(found[0]["score"].as_f64().unwrap() > 0.0);
-    assert!(selected(&world, json!({ "query": "zebra", "by": "LEXICAL" })).await.is_empty());
+    assert!(select_tools(&api, json!({ "query": "zebra", "by": "LEXICAL" })).await.is_empty());
 }
 
 #[tokio::test]
-async fn meaning_and_words_choose_together() {
-    let world = with_tools().await;
+async fn hybrid_selection_combines_meaning_and_words() {
+    let api = api_with_tools().await;
     let asked = |query: &str| json!({ "query": query, "by": "HYBRID", "limit": 1 });
     for (query, expected) in [("where am i", "place"), ("weather", "mute"), ("time please", "hour")]
     {
-        assert_eq!(names(&selected(&world, asked(query)).await), [expected], "{query}");
+        assert_eq!(names_of(&select_tools(&api, asked(query)).await), [expected], "{query}");
     }
-    // Each part finds its tool.
+    // Each part of the query finds its tool.
     let two =
         json!({ "query": "where am i. And then show me the weather", "by": "HYBRID", "limit": 2 });
-    let mut both = names(&selected(&world, two).await);
+    let mut both = names_of(&select_tools(&api, two).await);
     both.sort();
     assert_eq!(both, ["mute", "place"]);
 }
 
 #[tokio::test]
-async fn tools_collide_by_the_product_of_their_means() {
-    let world = with_tools().await;
+async fn tools_collide_by_the_dot_product_of_their_centroids() {
+    let api = api_with_tools().await;
     let query = "query ($threshold: Float, $similarity: CollisionSimilarity) {
         toolCollisions(threshold: $threshold, similarity: $similarity) { a b similarity } }";
-    let pairs = async |asked: Value| world.get(query, asked).await.as_array().unwrap().clone();
-    // The means are (0.933, 0.2, 0), (0, 0.3, 0.9), and (1, 0, 0) of the one that is switched off.
+    let pairs = async |asked: Value| api.get(query, asked).await.as_array().unwrap().clone();
+    // The centroids are (0.933, 0.2, 0), (0, 0.3, 0.9), and (1, 0, 0) of the inactive tool.
     let found = pairs(json!({})).await;
     assert_eq!(
         (pluck(&found, "a"), pluck(&found, "b")),
@@ -174,70 +181,74 @@ async fn tools_collide_by_the_product_of_their_means() {
     );
     assert_near(&found[0]["similarity"], 0.933_333);
     let found = pairs(json!({ "threshold": 0.05 })).await;
-    assert_eq!(pluck(&found, "b"), ["place", "night"], "in the order of the tools");
+    assert_eq!(pluck(&found, "b"), ["place", "night"], "pairs follow the order of tools");
     assert_near(&found[0]["similarity"], 0.06);
     let found = pairs(json!({ "threshold": 0.05, "similarity": "COSINE" })).await;
     assert_near(&found[0]["similarity"], 0.066_264);
 }
 
 #[tokio::test]
-async fn without_an_embedder_words_are_left() {
-    let world = with_tools().await.with(|it| it.with_embedders(Vec::new()));
+async fn selection_without_an_embedder_uses_words_only() {
+    let api = api_with_tools().await.with(|api| api.with_embedders(Vec::new()));
     for by in ["CENTROID", "DESCRIPTION"] {
-        let refused = world.refused(SELECT, json!({ "query": "when", "by": by })).await;
+        let refused = api.expect_error(SELECT, json!({ "query": "when", "by": by })).await;
         assert_eq!(refused["code"], "PLANNER_UNAVAILABLE", "{refused}");
         let message = refused["message"].as_str().unwrap();
         assert!(message.contains("`embedding`") && message.contains("builtin: true"), "{message}");
     }
-    let refused = world.refused("{ toolCollisions { a } }", json!({})).await;
+    let refused = api.expect_error("{ toolCollisions { a } }", json!({})).await;
     assert_eq!(refused["code"], "PLANNER_UNAVAILABLE", "{refused}");
     for by in ["LEXICAL", "HYBRID"] {
-        let found = selected(&world, json!({ "query": "the weather", "by": by })).await;
-        assert_eq!(names(&found), ["mute"], "{by}");
+        let found = select_tools(&api, json!({ "query": "the weather", "by": by })).await;
+        assert_eq!(names_of(&found), ["mute"], "{by}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_did_well_for_such_queries_is_learned() {
-    let world = with_tools().await;
+async fn a_tool_that_succeeded_for_similar_queries_gets_a_higher_score() {
+    let api = api_with_tools().await;
     let run = "mutation ($query: String!) { run(query: $query) { executionId } }";
     let good = r#"{"tools":[{"name":"flow.noop"}]}"#;
     let bad =
         r#"{"tools":[{"name":"flow.noop"},{"name":"flow.fail","parameters":{"message":"no"}}]}"#;
     for query in [good, good, good, bad] {
-        let id = world.get(run, json!({ "query": query })).await["executionId"].clone();
-        world.events(id.as_str().unwrap()).await;
+        let id = api.get(run, json!({ "query": query })).await["executionId"].clone();
+        api.events(id.as_str().unwrap()).await;
     }
-    // What nobody asked for in words teaches nothing about queries.
-    let id = world.start(json!([{ "name": "flow.echo" }]), json!({})).await;
-    world.events(&id).await;
-    let until = world.engine.clock().now() + TimeDelta::minutes(1);
-    assert_eq!(world.engine.selection.learning.learn(until).await.unwrap(), 5);
-    assert_eq!(world.engine.selection.learning.learn(until).await.unwrap(), 0, "each counts once");
+    // Executions without a query teach nothing.
+    let id = api.start(json!([{ "name": "flow.echo" }]), json!({})).await;
+    api.events(&id).await;
+    let until = api.engine.clock().now() + TimeDelta::minutes(1);
+    assert_eq!(api.engine.selection.learning.learn(until).await.unwrap(), 5);
+    assert_eq!(
+        api.engine.selection.learning.learn(until).await.unwrap(),
+        0,
+        "an execution counts once"
+    );
     let query = "query ($query: String!) { selectTools(query: $query, by: HYBRID) {
         tool { name } score learned } }";
-    let learned = async |world: &World, asked: &str| {
-        let found = world.get(query, json!({ "query": asked })).await;
+    let learned = async |api: &TestApi, asked: &str| {
+        let found = api.get(query, json!({ "query": asked })).await;
         let of = |name: &str| {
             let mut found = found.as_array().unwrap().iter();
-            let it = found.find(|it| it["tool"]["name"] == name).unwrap();
-            (it["score"].as_f64().unwrap(), it["learned"].as_f64())
+            let tool = found.find(|candidate| candidate["tool"]["name"] == name).unwrap();
+            (tool["score"].as_f64().unwrap(), tool["learned"].as_f64())
         };
         [of("flow.noop"), of("flow.fail")]
     };
-    let [noop, fail] = learned(&world, "{ noop, fail }").await;
+    let [noop, fail] = learned(&api, "{ noop, fail }").await;
     for (learned, expected) in [(noop.1, 0.6), (fail.1, -1.0 / 3.0)] {
         assert!((learned.unwrap() - expected).abs() < 1e-3, "{learned:?} is not {expected}");
     }
-    let [other, _] = learned(&world, "noop or fail").await;
-    assert_eq!(other.1, None, "that is another kind of query");
-    let off = world.with(|it| it.with_learning(false));
+    let [other, _] = learned(&api, "noop or fail").await;
+    assert_eq!(other.1, None, "the query is not similar");
+    let off = api.with(|api| api.with_learning(false));
     let [without, _] = learned(&off, "{ noop, fail }").await;
     assert_eq!(without.1, None);
     assert!((noop.0 - without.0 - 0.05 * 0.6).abs() < 1e-4, "{noop:?} {without:?}");
 }
 
-/// Answers, or does not.
+/// An embedder that can be switched off.
 #[derive(Debug, Default)]
 struct Flaky {
     is_away: AtomicBool,
@@ -254,50 +265,53 @@ impl Embedder for Flaky {
             let (url, why) = ("http://model".to_owned(), "it is away".to_owned());
             return Err(EmbedError::Unavailable { url, why });
         }
-        Known.embed(texts).await
+        KnownVectors.embed(texts).await
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn queries_wait_for_a_model_that_does_not_answer() {
+async fn learning_waits_for_an_embedder_that_does_not_answer() {
     let flaky = Arc::new(Flaky::default());
     let own: Arc<dyn Embedder> = flaky.clone();
-    let world = with_tools().await.with(|it| it.with_embedders(vec![Source::Own(own)]));
+    let api = api_with_tools().await.with(|api| api.with_embedders(vec![Source::Own(own)]));
     let run = "mutation ($query: String!) { run(query: $query) { executionId } }";
     let query = r#"{"tools":[{"name":"flow.noop"}]}"#;
-    let id = world.get(run, json!({ "query": query })).await["executionId"].clone();
-    world.events(id.as_str().unwrap()).await;
+    let id = api.get(run, json!({ "query": query })).await["executionId"].clone();
+    api.events(id.as_str().unwrap()).await;
     let select = "query { selectTools(query: \"{ noop }\", by: HYBRID) { tool { name } learned } }";
     let learned = async || {
-        let found = world.get(select, json!({})).await;
+        let found = api.get(select, json!({})).await;
         let mut found = found.as_array().unwrap().iter();
-        found.find(|it| it["tool"]["name"] == "flow.noop").and_then(|it| it["learned"].as_f64())
+        found
+            .find(|tool| tool["tool"]["name"] == "flow.noop")
+            .and_then(|tool| tool["learned"].as_f64())
     };
-    // All of it is known before the model goes away.
+    // The execution has finished before the model goes away.
     assert_eq!(learned().await, None);
     flaky.is_away.store(true, Ordering::SeqCst);
-    let until = world.engine.clock().now() + TimeDelta::seconds(1);
-    assert_eq!(world.engine.selection.learning.learn(until).await.unwrap(), 1);
+    let until = api.engine.clock().now() + TimeDelta::seconds(1);
+    assert_eq!(api.engine.selection.learning.learn(until).await.unwrap(), 1);
     assert_eq!(
-        world.engine.selection.learning.learn(until + TimeDelta::minutes(1)).await.unwrap(),
+        api.engine.selection.learning.learn(until + TimeDelta::minutes(1)).await.unwrap(),
         0
     );
     flaky.is_away.store(false, Ordering::SeqCst);
     assert_eq!(learned().await, None);
     assert_eq!(
-        world.engine.selection.learning.learn(until + TimeDelta::minutes(2)).await.unwrap(),
+        api.engine.selection.learning.learn(until + TimeDelta::minutes(2)).await.unwrap(),
         1
     );
     assert!((learned().await.unwrap() - 1.0 / 3.0).abs() < 1e-3);
     assert_eq!(
-        world.engine.selection.learning.learn(until + TimeDelta::minutes(3)).await.unwrap(),
+        api.engine.selection.learning.learn(until + TimeDelta::minutes(3)).await.unwrap(),
         0
     );
 }
 
-/// It failed the selection that met the failure, and lists whose places were doubled failed every one.
+/// A failed embedder once failed the selection that met it, and answers with duplicated indexes
+/// failed every selection.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_fails_in_use_is_left_for_the_next_embedder_at_once() {
+async fn the_next_embedder_replaces_a_server_that_fails_in_use() {
     const TWICE: &str =
         r#"{"data": [{"index": 0, "embedding": [1, 1]}, {"index": 0, "embedding": [1, 1]}]}"#;
     let busy = (StatusCode::SERVICE_UNAVAILABLE, "restarting");
@@ -308,38 +322,40 @@ async fn a_server_that_fails_in_use_is_left_for_the_next_embedder_at_once() {
         let (url, seen, _tasks) = serve(Vec::new()).await;
         let (model, api_key) = ("small".to_owned(), Some("sk-test".to_owned()));
         let server = Source::Server(ServerConfig { base_url: url, model, api_key });
-        let world = with_tools().await;
-        let world = world.with(|it| it.with_embedders(vec![server, Source::Own(Arc::new(Known))]));
-        // It goes by the lengths of texts: that of `place`'s examples is nine on average.
-        let found = selected(&world, json!({ "query": "xxxxxxxxx", "limit": 1 })).await;
-        assert_eq!(names(&found), ["place"]);
+        let api = api_with_tools().await;
+        let api =
+            api.with(|api| api.with_embedders(vec![server, Source::Own(Arc::new(KnownVectors))]));
+        // Requests are ordered by the length of texts. The examples of `place` have nine letters on
+        // average.
+        let found = select_tools(&api, json!({ "query": "xxxxxxxxx", "limit": 1 })).await;
+        assert_eq!(names_of(&found), ["place"]);
         assert_near(&found[0]["score"], 1.0);
         seen.lock().unwrap().first.clone_from(&answers);
-        let found = selected(&world, json!({ "query": "time please" })).await;
-        assert_eq!(names(&found), ["hour", "place"], "{answers:?}");
+        let found = select_tools(&api, json!({ "query": "time please" })).await;
+        assert_eq!(names_of(&found), ["hour", "place"], "{answers:?}");
         assert_near(&found[0]["score"], 0.995_511);
-        assert!(seen.lock().unwrap().first.is_empty(), "{answers:?} was met");
-        // The rest is asked of whoever works.
+        assert!(seen.lock().unwrap().first.is_empty(), "the requests reached {answers:?}");
+        // All other texts go to the next working embedder.
         let by_description = json!({ "query": "my place", "by": "DESCRIPTION", "limit": 1 });
-        let found = selected(&world, by_description).await;
+        let found = select_tools(&api, by_description).await;
         let known = (found[0]["score"].as_f64().unwrap() - 0.8).abs() < 1e-5;
         assert_eq!(known, !stays, "{answers:?}: {found:?}");
-        let pairs = world.get("{ toolCollisions { a b similarity } }", json!({})).await;
+        let pairs = api.get("{ toolCollisions { a b similarity } }", json!({})).await;
         let known = (pairs[0]["similarity"].as_f64().unwrap() - 0.933_333).abs() < 1e-5;
         assert_eq!(known, !stays, "{answers:?}: {pairs}");
     }
 }
 
-/// Meaning has a say as long as any embedder works.
+/// Meaning counts while any embedder works.
 #[tokio::test(flavor = "multi_thread")]
-async fn meaning_goes_on_with_the_next_embedder() {
+async fn selection_uses_the_next_embedder_when_the_first_fails() {
     let flaky = Arc::new(Flaky::default());
-    let wanted = vec![Source::Own(flaky.clone() as _), Source::Own(Arc::new(Known))];
-    let world = with_tools().await.with(|it| it.with_embedders(wanted));
+    let wanted = vec![Source::Own(flaky.clone() as _), Source::Own(Arc::new(KnownVectors))];
+    let api = api_with_tools().await.with(|api| api.with_embedders(wanted));
     flaky.is_away.store(true, Ordering::SeqCst);
-    // Not a word of it is the tool's.
+    // The tool has no word of the query.
     let asked = json!({ "query": "when", "by": "HYBRID", "limit": 1 });
-    let found = selected(&world, asked).await;
-    assert_eq!(names(&found), ["place"]);
+    let found = select_tools(&api, asked).await;
+    assert_eq!(names_of(&found), ["place"]);
     assert_near(&found[0]["score"], 0.8);
 }

@@ -1,10 +1,10 @@
-//! Steps that execute other plans, as the API shows them.
+//! Sub-plans through the API.
 
 use serde_json::{Value, json};
 
-use super::world::{text, world, worlds};
+use super::test_api::{api, apis, text};
 
-fn inner() -> Value {
+fn inner_steps() -> Value {
     json!([{ "name": "flow.echo", "id": "in", "parameters": { "twice": "{{input.x}}{{input.x}}" } }])
 }
 
@@ -14,12 +14,12 @@ const TREE: &str = "executionId state outputs parentExecutionId
             parent { executionId } } }";
 
 #[tokio::test]
-async fn a_child_is_an_execution_of_its_own_in_the_same_request() {
-    for world in worlds().await {
-        let child = world.plan(inner()).await;
+async fn a_sub_plan_runs_as_a_child_execution_in_the_same_request() {
+    for api in apis().await {
+        let child = api.plan(inner_steps()).await;
         let save = "mutation ($plan: ID!) { savePlan(name: \"twice\", planId: $plan) }";
-        world.get(save, json!({ "plan": child })).await;
-        let inline = json!({ "tools": inner() });
+        api.get(save, json!({ "plan": child })).await;
+        let inline = json!({ "tools": inner_steps() });
         for sub in
             [json!({ "plan": child }), json!({ "plan": "twice" }), json!({ "inlinePlan": inline })]
         {
@@ -28,13 +28,13 @@ async fn a_child_is_an_execution_of_its_own_in_the_same_request() {
             step["parameters"] = json!({ "x": "{{a.x}}" });
             let tools = json!([{ "name": "flow.echo", "id": "a", "parameters": { "x": "y" } }, step,
                 { "name": "flow.echo", "id": "z", "parameters": { "got": "{{sub.in.twice}}" } }]);
-            let id = world.start(tools, json!({})).await;
-            world.events(&id).await;
-            let it = world.execution(&id, TREE).await;
-            assert_eq!(it["state"], "COMPLETED", "{sub} {it:#}");
-            assert_eq!(it["outputs"]["sub"], json!({ "in": { "twice": "yy" } }));
-            assert_eq!(it["outputs"]["z"], json!({ "got": "yy" }));
-            let step = &it["steps"][1];
+            let id = api.start(tools, json!({})).await;
+            api.events(&id).await;
+            let execution = api.execution(&id, TREE).await;
+            assert_eq!(execution["state"], "COMPLETED", "{sub} {execution:#}");
+            assert_eq!(execution["outputs"]["sub"], json!({ "in": { "twice": "yy" } }));
+            assert_eq!(execution["outputs"]["z"], json!({ "got": "yy" }));
+            let step = &execution["steps"][1];
             let found = &step["child"];
             assert_eq!(step["childExecutionId"], found["executionId"]);
             assert_eq!(found["input"], json!({ "x": "y" }));
@@ -43,30 +43,30 @@ async fn a_child_is_an_execution_of_its_own_in_the_same_request() {
                 (&found["parentStepId"], &found["parentIndex"]),
                 (&json!("sub"), &Value::Null)
             );
-            let request = world.execution(&id, "requestId").await["requestId"].clone();
+            let request = api.execution(&id, "requestId").await["requestId"].clone();
             assert_eq!(found["requestId"], request);
             let list = "query ($filter: ExecutionFilter) {
                 executions(filter: $filter) { nodes { executionId } } }";
-            let (whole, part) = (&it["executionId"], &found["executionId"]);
+            let (whole, part) = (&execution["executionId"], &found["executionId"]);
             for (parts, expected) in [
                 (json!(null), json!([part, whole])),
                 (json!(true), json!([part, whole])),
                 (json!(false), json!([whole])),
             ] {
                 let filter = json!({ "filter": { "requestId": request, "parts": parts } });
-                let listed = world.get(list, filter).await;
+                let listed = api.get(list, filter).await;
                 let ids: Value = listed["nodes"]
                     .as_array()
                     .unwrap()
                     .iter()
-                    .map(|it| it["executionId"].clone())
+                    .map(|child_execution| child_execution["executionId"].clone())
                     .collect();
                 assert_eq!(ids, expected, "{parts}");
             }
             let query =
                 "query ($id: ID!) { plan(planId: $id) { tools { stepId plan timeoutMs } } }";
-            let plan = world.execution(&id, "planId").await["planId"].clone();
-            let planned = world.get(query, json!({ "id": plan })).await;
+            let plan = api.execution(&id, "planId").await["planId"].clone();
+            let planned = api.get(query, json!({ "id": plan })).await;
             assert_eq!(planned["tools"][1]["plan"], found["planId"]);
             if sub.get("plan").is_some() {
                 assert_eq!(found["planId"], json!(child));
@@ -75,86 +75,93 @@ async fn a_child_is_an_execution_of_its_own_in_the_same_request() {
     }
 }
 
-/// They held for `runSavedPlan` only.
+/// Inputs were once checked only by `runSavedPlan`.
 #[tokio::test]
-async fn inputs_of_a_saved_plan_hold_where_a_step_executes_it() {
-    let world = world().await;
+async fn a_step_that_executes_a_saved_plan_checks_its_inputs() {
+    let api = api().await;
     let echo = json!({ "s": "{{input.s}}", "n": "{{input.n}}" });
-    let plan = world.plan(json!([{ "name": "flow.echo", "id": "in", "parameters": echo }])).await;
+    let plan = api.plan(json!([{ "name": "flow.echo", "id": "in", "parameters": echo }])).await;
     let save = "mutation ($plan: ID!, $inputs: JSON) {
         savePlan(name: \"typed\", planId: $plan, inputs: $inputs) }";
     let inputs = json!({ "s": "string", "n": { "type": "integer", "default": 7 } });
-    world.get(save, json!({ "plan": plan, "inputs": inputs })).await;
+    api.get(save, json!({ "plan": plan, "inputs": inputs })).await;
     let tools = json!([{ "plan": "typed", "parameters": { "s": "{{input.s}}" } }]);
     let fields = "state outputs executionResults { errors { code } }";
     for (s, expected) in [(json!("x"), Some(7)), (json!([1]), None)] {
         for dry in [false, true] {
             let options = json!({ "input": { "s": s }, "dryRun": dry });
-            let id = world.start(tools.clone(), options).await;
-            world.events(&id).await;
-            let it = world.execution(&id, fields).await;
+            let id = api.start(tools.clone(), options).await;
+            api.events(&id).await;
+            let execution = api.execution(&id, fields).await;
             let state = if expected.is_some() { "COMPLETED" } else { "FAILED" };
-            assert_eq!(it["state"], state, "{s} {dry} {it}");
+            assert_eq!(execution["state"], state, "{s} {dry} {execution}");
             if expected.is_none() {
                 let codes = json!([{ "code": "tool.invalid_parameters" }]);
-                assert_eq!(it["executionResults"]["errors"], codes);
+                assert_eq!(execution["executionResults"]["errors"], codes);
             } else if !dry {
-                assert_eq!(it["outputs"]["typed"]["in"], json!({ "s": s, "n": 7 }));
+                assert_eq!(execution["outputs"]["typed"]["in"], json!({ "s": s, "n": 7 }));
             }
         }
     }
 }
 
 #[tokio::test]
-async fn whoever_asks_why_it_waits_is_told_of_the_child() {
-    let world = world().await;
+async fn waits_for_of_a_parent_names_the_child_and_its_reason() {
+    let api = api().await;
     let child =
-        world.plan(json!([{ "name": "flow.noop", "id": "n", "requiresApproval": true }])).await;
-    let id = world.start(json!([{ "plan": child, "id": "sub" }]), json!({})).await;
-    world.until(&id, "sub", "RUNNING").await;
+        api.plan(json!([{ "name": "flow.noop", "id": "n", "requiresApproval": true }])).await;
+    let id = api.start(json!([{ "plan": child, "id": "sub" }]), json!({})).await;
+    api.wait_for_step(&id, "sub", "RUNNING").await;
     let fields = "waitsFor { kind stepId executionId message }
         step(stepId: \"sub\") { childExecutionId }";
-    let it = world.execution(&id, fields).await;
-    let child = it["step"]["childExecutionId"].clone();
-    let wait = &it["waitsFor"][0];
+    let execution = api.execution(&id, fields).await;
+    let child = execution["step"]["childExecutionId"].clone();
+    let wait = &execution["waitsFor"][0];
     assert_eq!((&wait["kind"], &wait["stepId"]), (&json!("child"), &json!("sub")));
     assert_eq!(wait["executionId"], child);
-    world.until(&text(&child), "n", "WAITING").await;
-    let it = world.execution(&text(&child), "waitsFor { kind stepId message }").await;
+    api.wait_for_step(&text(&child), "n", "WAITING").await;
+    let execution = api.execution(&text(&child), "waitsFor { kind stepId message }").await;
     let expected = json!([{ "kind": "approval", "stepId": "n",
         "message": "needs approval of `n`, which calls `flow.noop`" }]);
-    assert_eq!(it["waitsFor"], expected);
+    assert_eq!(execution["waitsFor"], expected);
+    let fields = "findings(first: 1) { code severity message causeExecutionId remedies { mutation variables } }";
+    let execution = api.execution(&id, fields).await;
+    let found = &execution["findings"][0];
+    assert_eq!((&found["code"], &found["severity"]), (&json!("wait.child"), &json!("WARNING")));
+    assert!(text(&found["message"]).ends_with(": needs approval of `n`, which calls `flow.noop`"));
+    assert_eq!(found["causeExecutionId"], child);
+    assert_eq!(found["remedies"][0]["mutation"], "approveStep");
+    assert_eq!(found["remedies"][0]["variables"]["executionId"], child);
     let cancel = "mutation ($id: ID!) { cancelExecution(executionId: $id) { executionId } }";
-    world.get(cancel, json!({ "id": id })).await;
+    api.get(cancel, json!({ "id": id })).await;
     for id in [id, text(&child)] {
-        let events = world.events(&id).await;
-        assert_eq!(events.last().map(|it| &it["data"]["state"]), Some(&json!("CANCELLED")));
-        assert_eq!(world.execution(&id, "waitsFor { kind }").await["waitsFor"], json!([]));
+        let events = api.events(&id).await;
+        assert_eq!(events.last().map(|event| &event["data"]["state"]), Some(&json!("CANCELLED")));
+        assert_eq!(api.execution(&id, "waitsFor { kind }").await["waitsFor"], json!([]));
     }
 }
 
 #[tokio::test]
-async fn a_plan_that_is_not_there_is_a_diagnostic_and_validating_keeps_nothing() {
-    let world = world().await;
+async fn an_unknown_sub_plan_is_a_diagnostic_and_validation_stores_nothing() {
+    let api = api().await;
     let query = "query ($input: PlanInput!) { validatePlan(input: $input) {
         plan { planId } diagnostics { severity code path } } }";
     for name in ["plan_1_aaaaaaaaa", "nobody", ""] {
         let input = json!({ "tools": [{ "plan": name, "id": "s" }] });
-        let payload = world.get(query, json!({ "input": input })).await;
+        let payload = api.get(query, json!({ "input": input })).await;
         assert_eq!(payload["plan"], Value::Null, "{name}");
         assert!(!payload["diagnostics"].as_array().unwrap().is_empty(), "{name}");
     }
-    let both = json!({ "tools": [{ "plan": "x", "inlinePlan": { "tools": inner() } }] });
-    let payload = world.get(query, json!({ "input": both })).await;
+    let both = json!({ "tools": [{ "plan": "x", "inlinePlan": { "tools": inner_steps() } }] });
+    let payload = api.get(query, json!({ "input": both })).await;
     assert_eq!(payload["plan"], Value::Null);
-    let good =
-        json!({ "tools": [{ "inlinePlan": { "tools": inner() }, "parameters": { "x": 1 } }] });
-    let payload = world.get(query, json!({ "input": good })).await;
+    let good = json!({ "tools": [{ "inlinePlan": { "tools": inner_steps() }, "parameters": { "x": 1 } }] });
+    let payload = api.get(query, json!({ "input": good })).await;
     assert!(payload["plan"].is_object(), "{payload}");
-    let kept = world.get("{ plans { nodes { planId } } }", json!({})).await;
+    let kept = api.get("{ plans { nodes { planId } } }", json!({})).await;
     assert_eq!(kept["nodes"], json!([]));
     let wrong = json!({ "tools": [{ "inlinePlan": { "tools": [{ "name": "nothing" }] } }] });
-    let payload = world.get(query, json!({ "input": wrong })).await;
+    let payload = api.get(query, json!({ "input": wrong })).await;
     let path = text(&payload["diagnostics"][0]["path"]);
     assert!(path.starts_with("tools[0].plan.tools[0]"), "{payload}");
 }

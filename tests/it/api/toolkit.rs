@@ -1,20 +1,20 @@
-//! The toolkit graph through the API: what one process changes, another one has, and nothing that
-//! two change at once is lost.
+//! The toolkit through the API. Processes see the changes of others, and simultaneous changes are
+//! all kept.
 
 use chrono::TimeDelta;
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use super::world::{World, pluck, two_processes, world, worlds};
+use super::test_api::{TestApi, api, apis, pluck, two_processes};
 
 const GRAPH: &str = "{ actions { name } tools { name } edges { from to kind score } }";
 
-/// The graph of the seed's tests, from actions without edges on.
-async fn build(world: &World) {
+/// The graph of the original program's tests.
+async fn build_graph(api: &TestApi) {
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     for at in 1..=4 {
         let input = json!({ "name": format!("a{at}"), "description": format!("Action {at}.") });
-        let change = world.get(add, json!({ "input": input })).await;
+        let change = api.get(add, json!({ "input": input })).await;
         assert_eq!(change["warnings"], json!([]));
     }
     for (from, to, score) in [
@@ -26,42 +26,42 @@ async fn build(world: &World) {
     ] {
         let next = json!([{ "name": to, "score": score }]);
         let input = json!({ "name": from, "description": "other words", "next": next });
-        let change = world.get(add, json!({ "input": input })).await;
+        let change = api.get(add, json!({ "input": input })).await;
         assert_eq!(change["warnings"], json!([]));
     }
     for (at, score) in [(1, 0.9), (2, 0.8), (3, 0.9), (4, 0.8)] {
         let actions = json!([{ "name": format!("a{at}"), "score": score }]);
-        let change = connect(world, &format!("t{at}"), actions).await;
+        let change = connect_tool(api, &format!("t{at}"), actions).await;
         assert_eq!(change["warnings"], json!([]));
     }
 }
 
-async fn connect(world: &World, name: &str, actions: Value) -> Value {
+async fn connect_tool(api: &TestApi, name: &str, actions: Value) -> Value {
     let query = "mutation ($name: String!, $actions: [EdgeInput!]!) {
         connectTool(name: $name, actions: $actions) {
             warnings toolkit { actions { name } tools { name } } } }";
-    world.get(query, json!({ "name": name, "actions": actions })).await
+    api.get(query, json!({ "name": name, "actions": actions })).await
 }
 
-async fn graph(world: &World) -> Value {
-    world.get(&format!("{{ toolkit {GRAPH} }}"), json!({})).await
+async fn read_graph(api: &TestApi) -> Value {
+    api.get(&format!("{{ toolkit {GRAPH} }}"), json!({})).await
 }
 
-async fn score(world: &World, from: &str, to: &str) -> Value {
+async fn read_score(api: &TestApi, from: &str, to: &str) -> Value {
     let query = "query ($from: String!, $to: String!) { toolkitScore(from: $from, to: $to) }";
-    world.get(query, json!({ "from": from, "to": to })).await
+    api.get(query, json!({ "from": from, "to": to })).await
 }
 
-fn names(graph: &Value) -> [Vec<String>; 2] {
-    ["actions", "tools"].map(|it| pluck(graph[it].as_array().unwrap(), "name"))
+fn names_in(graph: &Value) -> [Vec<String>; 2] {
+    ["actions", "tools"].map(|part| pluck(graph[part].as_array().unwrap(), "name"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn recommendations_are_the_seeds() {
-    for world in worlds().await {
-        build(&world).await;
-        let all = graph(&world).await;
-        assert_eq!(names(&all), [vec!["a1", "a2", "a3", "a4"], vec!["t1", "t2", "t3", "t4"]]);
+async fn recommendations_follow_thresholds_and_hops() {
+    for api in apis().await {
+        build_graph(&api).await;
+        let all = read_graph(&api).await;
+        assert_eq!(names_in(&all), [vec!["a1", "a2", "a3", "a4"], vec!["t1", "t2", "t3", "t4"]]);
         assert_eq!(all["edges"].as_array().unwrap().len(), 9);
         let first = json!({ "from": "a1", "to": "a2", "kind": "next", "score": 0.8 });
         assert_eq!(all["edges"][0], first);
@@ -84,72 +84,76 @@ async fn recommendations_are_the_seeds() {
             (json!(["nope"]), json!(0.5), json!(9), "", 0),
         ] {
             let given = json!({ "actions": start, "threshold": threshold, "hops": hops });
-            let found = world.get(&query, given.clone()).await;
-            let near = (names(&found).concat().join(" "), found["edges"].as_array().unwrap().len());
+            let found = api.get(&query, given.clone()).await;
+            let near =
+                (names_in(&found).concat().join(" "), found["edges"].as_array().unwrap().len());
             assert_eq!(near, (vertices.to_owned(), edges), "{given}");
             let lists = query.replacen("recommendSubgraph", "recommendToolsActions", 1);
             let lists = lists.replacen(GRAPH, "{ actions { name } tools { name } }", 1);
-            assert_eq!(names(&world.get(&lists, given.clone()).await).concat().join(" "), vertices);
+            assert_eq!(
+                names_in(&api.get(&lists, given.clone()).await).concat().join(" "),
+                vertices
+            );
         }
         let query = "{ recommendToolsActions(actions: [\"a1\"], hops: 1) {
             tools { name source active } actions { name description } } }";
-        let found = world.get(query, json!({})).await;
-        assert_eq!(names(&found), [vec!["a1", "a2", "a3"], vec!["t1", "t2", "t3"]]);
-        assert_eq!(found["tools"][0]["source"], "toolkit", "nobody has registered it");
+        let found = api.get(query, json!({})).await;
+        assert_eq!(names_in(&found), [vec!["a1", "a2", "a3"], vec!["t1", "t2", "t3"]]);
+        assert_eq!(found["tools"][0]["source"], "toolkit", "the tool is not registered");
         assert_eq!(found["actions"][0]["description"], "Action 1.");
-        let part = world
+        let part = api
             .get(
                 &format!("{{ toolkitSubgraph(names: [\"t2\", \"a2\", \"x\"]) {GRAPH} }}"),
                 json!({}),
             )
             .await;
         assert_eq!(
-            (names(&part), part["edges"].as_array().unwrap().len()),
+            (names_in(&part), part["edges"].as_array().unwrap().len()),
             ([vec!["a2".into()], vec!["t2".into()]], 1)
         );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_is_called_nearly_as_another_is_warned_of() {
-    let world = world().await;
+async fn a_misspelled_tool_in_the_toolkit_is_a_warning() {
+    let api = api().await;
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     let misspelt = |name: &str, meant: &str| {
         json!([format!("no tool `{name}` is registered: did you mean `{meant}`?")])
     };
     let tools = json!([{ "name": "flow.ecko" }, { "name": "flow.noop" }, { "name": "later" }]);
     let input = json!({ "name": "say", "description": "", "tools": tools });
-    let change = world.get(add, json!({ "input": input })).await;
+    let change = api.get(add, json!({ "input": input })).await;
     assert_eq!(change["warnings"], misspelt("flow.ecko", "flow.echo"));
     let action = || json!([{ "name": "say" }]);
-    let change = connect(&world, "flow.slep", action()).await;
+    let change = connect_tool(&api, "flow.slep", action()).await;
     assert_eq!(change["warnings"], misspelt("flow.slep", "flow.sleep"));
-    assert_eq!(names(&change["toolkit"])[1], ["flow.ecko", "flow.noop", "later", "flow.slep"]);
-    assert_eq!(connect(&world, "flow.sleep", action()).await["warnings"], json!([]));
+    assert_eq!(names_in(&change["toolkit"])[1], ["flow.ecko", "flow.noop", "later", "flow.slep"]);
+    assert_eq!(connect_tool(&api, "flow.sleep", action()).await["warnings"], json!([]));
     let update = "mutation ($yaml: String!) { updateToolkit(yaml: $yaml) { warnings } }";
     let yaml = "tools:\n- &t\n  name: flow.wiat\n  type: MCP\nactions:\n- &a\n  name: pause\n  desc: d\n  tools: [*t]\ntoolkit:\n- [*a]\n";
-    let change = world.get(update, json!({ "yaml": yaml })).await;
+    let change = api.get(update, json!({ "yaml": yaml })).await;
     assert_eq!(change["warnings"], misspelt("flow.wiat", "flow.wait"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cycles_end_and_weak_tools_need_a_low_threshold() {
-    let world = world().await;
+async fn recommendations_end_on_cycles_and_skip_weak_tools() {
+    let api = api().await;
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     for (name, before) in [("c0", None), ("c1", Some("c0")), ("c2", Some("c1"))] {
-        let before = before.map(|it| json!([{ "name": it, "score": 0.9 }]));
+        let before = before.map(|name| json!([{ "name": name, "score": 0.9 }]));
         let input = json!({ "name": name, "description": "", "prev": before });
-        world.get(add, json!({ "input": input })).await;
+        api.get(add, json!({ "input": input })).await;
     }
     let close = json!({ "name": "c2", "description": "", "next": [{ "name": "c0", "score": 0.9 }],
         "tools": [{ "name": "weak", "score": 0.3 }] });
-    world.get(add, json!({ "input": close })).await;
+    api.get(add, json!({ "input": close })).await;
     let near = async |hops: i32, threshold: f64| {
         let query = format!(
             "{{ recommendSubgraph(actions: [\"c0\"], hops: {hops}, threshold: {threshold}) {GRAPH} }}"
         );
-        let found = world.get(&query, json!({})).await;
-        (names(&found).concat().join(" "), found["edges"].as_array().unwrap().len())
+        let found = api.get(&query, json!({})).await;
+        (names_in(&found).concat().join(" "), found["edges"].as_array().unwrap().len())
     };
     for (hops, threshold, vertices, edges) in [
         (1, 0.5, "c0 c1", 1),
@@ -162,69 +166,69 @@ async fn cycles_end_and_weak_tools_need_a_low_threshold() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_process_changes_another_has() {
+async fn toolkit_changes_are_visible_to_other_processes() {
     let [one, other] = two_processes().await;
-    build(&one).await;
-    assert_eq!(score(&other, "a1", "a2").await, 0.8);
+    build_graph(&one).await;
+    assert_eq!(read_score(&other, "a1", "a2").await, 0.8);
     let set =
         "mutation ($from: String!, $to: String!) { setScore(from: $from, to: $to, score: 0.3) }";
     assert_eq!(other.get(set, json!({ "from": "a1", "to": "a2" })).await, true);
     assert_eq!(other.get(set, json!({ "from": "a2", "to": "a1" })).await, false);
     assert_eq!(other.get(set, json!({ "from": "", "to": "\n" })).await, false);
-    assert_eq!(score(&one, "a1", "a2").await, 0.3);
-    assert_eq!(score(&one, "a2", "a1").await, 1.0);
+    assert_eq!(read_score(&one, "a1", "a2").await, 0.3);
+    assert_eq!(read_score(&one, "a2", "a1").await, 1.0);
     let remove = "mutation ($name: String!) { removeAction(name: $name) }";
     for (name, removed) in [("t1", false), ("a1", true), ("a1", false), ("nope", false)] {
         assert_eq!(other.get(remove, json!({ "name": name })).await, removed, "{name}");
     }
-    let left = graph(&one).await;
-    assert_eq!(names(&left), [vec!["a2", "a3", "a4"], vec!["t2", "t3", "t4"]]);
+    let left = read_graph(&one).await;
+    assert_eq!(names_in(&left), [vec!["a2", "a3", "a4"], vec!["t2", "t3", "t4"]]);
     assert_eq!(left["edges"].as_array().unwrap().len(), 6);
-    assert_eq!(score(&one, "a1", "a2").await, 1.0);
+    assert_eq!(read_score(&one, "a1", "a2").await, 1.0);
     let disconnect = "mutation ($name: String!) { disconnectTool(name: $name) }";
     for (name, removed) in [("a2", false), ("t2", true), ("t2", false)] {
         assert_eq!(one.get(disconnect, json!({ "name": name })).await, removed, "{name}");
     }
-    assert_eq!(names(&graph(&other).await)[1], ["t3", "t4"]);
+    assert_eq!(names_in(&read_graph(&other).await)[1], ["t3", "t4"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_two_change_at_once_is_not_lost() {
-    let worlds = two_processes().await;
+async fn simultaneous_toolkit_changes_are_all_kept() {
+    let apis = two_processes().await;
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     let hub = json!({ "name": "hub", "description": "" });
-    worlds[0].get(add, json!({ "input": hub })).await;
+    apis[0].get(add, json!({ "input": hub })).await;
     join_all((0..24).map(async |at| {
         let input = json!({
             "name": format!("a{at}"), "description": "", "prev": [{ "name": "hub" }],
             "tools": [{ "name": format!("t{at}"), "score": 0.5 }],
         });
-        let change = worlds[at % 2].get(add, json!({ "input": input })).await;
+        let change = apis[at % 2].get(add, json!({ "input": input })).await;
         assert_eq!(change["warnings"], json!([]));
     }))
     .await;
-    for world in &worlds {
-        let all = graph(world).await;
-        let [actions, tools] = names(&all);
+    for api in &apis {
+        let all = read_graph(api).await;
+        let [actions, tools] = names_in(&all);
         let edges = all["edges"].as_array().unwrap().len();
         assert_eq!((actions.len(), tools.len(), edges), (25, 24, 48));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_missing_is_told_and_what_clashes_is_refused() {
-    let world = world().await;
-    build(&world).await;
-    let change = connect(&world, "t9", json!([{ "name": "nope" }])).await;
+async fn missing_names_are_warnings_and_conflicting_names_are_refused() {
+    let api = api().await;
+    build_graph(&api).await;
+    let change = connect_tool(&api, "t9", json!([{ "name": "nope" }])).await;
     let expected = json!([
         "action `nope` is not in the toolkit: its edge with `t9` was left out",
         "tool `t9` has no connected actions and was left out",
     ]);
     assert_eq!(change["warnings"], expected);
-    assert_eq!(names(&change["toolkit"])[1].len(), 4);
+    assert_eq!(names_in(&change["toolkit"])[1].len(), 4);
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     let odd = json!({ "name": "a5", "description": "", "next": [{ "name": "nope" }] });
-    let change = world.get(add, json!({ "input": odd })).await;
+    let change = api.get(add, json!({ "input": odd })).await;
     let expected = json!(["action `nope` is not in the toolkit: its edge with `a5` was left out"]);
     assert_eq!(change["warnings"], expected);
     for (name, code) in [
@@ -234,146 +238,154 @@ async fn what_is_missing_is_told_and_what_clashes_is_refused() {
         ("  ", "INVALID_ARGUMENT"),
     ] {
         let input = json!({ "name": name, "description": "" });
-        let refused = world.refused(add, json!({ "input": input })).await;
+        let refused = api.expect_error(add, json!({ "input": input })).await;
         assert_eq!(refused["code"], code, "{refused}");
     }
     let query = "mutation { connectTool(name: \"a1\", actions: [{name: \"a2\"}]) { warnings } }";
-    assert_eq!(world.refused(query, json!({})).await["code"], "CONFLICT");
+    assert_eq!(api.expect_error(query, json!({})).await["code"], "CONFLICT");
     let register = "mutation ($input: ToolInput!) { registerTool(input: $input) { name } }";
     let tool = |name: &str| {
         json!({ "input": { "name": name, "description": "Says it again.",
             "parameters": { "type": "object" }, "run": { "command": ["cat"] } } })
     };
-    assert_eq!(world.refused(register, tool("a1")).await["code"], "CONFLICT");
+    assert_eq!(api.expect_error(register, tool("a1")).await["code"], "CONFLICT");
     let add_set = "mutation ($input: ToolSetInput!) { addToolSet(input: $input) { name } }";
     let source = json!({ "tools": [{ "name": "other" }, { "name": "a1" }] });
     let set = json!({ "input": { "name": "clash", "description": "", "source": source } });
-    assert_eq!(world.refused(add_set, set).await["code"], "CONFLICT");
-    // A tool that was only named becomes the registered one, and both its names mean it.
-    world.get(register, tool("t1")).await;
-    let change = connect(&world, "local.t1", json!([{ "name": "a2" }])).await;
-    assert_eq!(names(&change["toolkit"])[1], ["t1", "t2", "t3", "t4"]);
+    assert_eq!(api.expect_error(add_set, set).await["code"], "CONFLICT");
+    // A tool that was only named becomes the registered one, under both of its names.
+    api.get(register, tool("t1")).await;
+    let change = connect_tool(&api, "local.t1", json!([{ "name": "a2" }])).await;
+    assert_eq!(names_in(&change["toolkit"])[1], ["t1", "t2", "t3", "t4"]);
     let query = "{ toolkit { tools { name source description toolSet qualifiedName } } }";
-    let tools = world.get(query, json!({})).await;
+    let tools = api.get(query, json!({})).await;
     let expected = json!({ "name": "t1", "source": "local", "description": "Says it again.",
         "toolSet": "local", "qualifiedName": "local.t1" });
     assert_eq!(tools["tools"][0], expected);
     let gone = "mutation { removeAction(name: \"a1\") }";
-    world.get(gone, json!({})).await;
-    let still = world.get("{ tool(name: \"t1\") { name } }", json!({})).await;
-    assert_eq!(still["name"], "t1", "the graph is not the registry");
+    api.get(gone, json!({})).await;
+    let still = api.get("{ tool(name: \"t1\") { name } }", json!({})).await;
+    assert_eq!(still["name"], "t1", "removing a tool from the graph keeps it registered");
 }
 
-/// Only the name that it had got first found it.
+/// Only the name that was used first once found it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_is_found_by_every_name_that_means_it() {
-    let world = world().await;
+async fn the_toolkit_finds_a_tool_by_each_of_its_names() {
+    let api = api().await;
     let register = "mutation ($input: ToolInput!) { registerTool(input: $input) { name } }";
     let tool = json!({ "name": "brew", "toolSet": "kitchen", "description": "Brews.",
         "parameters": { "type": "object" }, "run": {} });
-    world.get(register, json!({ "input": tool })).await;
+    api.get(register, json!({ "input": tool })).await;
     for [first, second] in [["kitchen.brew", "brew"], ["brew", "kitchen.brew"]] {
         let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
         let tools = json!([{ "name": first, "score": 1.0 }, { "name": second, "score": 0.2 }]);
         let input = json!({ "name": "rest", "description": "", "tools": tools });
-        assert_eq!(world.get(add, json!({ "input": input })).await["warnings"], json!([]));
+        assert_eq!(api.get(add, json!({ "input": input })).await["warnings"], json!([]));
         let set = "mutation ($to: String!) { setScore(from: \"rest\", to: $to, score: 0.4) }";
         let part =
             format!("query ($names: [String!]!) {{ toolkitSubgraph(names: $names) {GRAPH} }}");
         for name in [first, second] {
-            assert_eq!(score(&world, "rest", name).await, 0.2, "{name}");
-            let found = world.get(&part, json!({ "names": ["rest", name, "nope"] })).await;
-            assert_eq!(names(&found), [vec!["rest"], vec![first]], "{name}");
+            assert_eq!(read_score(&api, "rest", name).await, 0.2, "{name}");
+            let found = api.get(&part, json!({ "names": ["rest", name, "nope"] })).await;
+            assert_eq!(names_in(&found), [vec!["rest"], vec![first]], "{name}");
             assert_eq!(found["edges"].as_array().map(Vec::len), Some(1));
         }
-        assert_eq!(world.get(set, json!({ "to": second })).await, true);
-        assert_eq!(score(&world, "rest", first).await, 0.4);
+        assert_eq!(api.get(set, json!({ "to": second })).await, true);
+        assert_eq!(read_score(&api, "rest", first).await, 0.4);
         // A file may use both names, too.
         let update = "mutation ($yaml: String!) { updateToolkit(yaml: $yaml) { warnings } }";
         let yaml = "tools: [&a { name: brew }, &b { name: kitchen.brew }]\nactions: \
             [&r { name: rest, tools: [*a] }, &s { name: sip, tools: [*b] }]\ntoolkit: [[*r, *s]]";
-        world.get(update, json!({ "yaml": yaml })).await;
-        assert_eq!(names(&graph(&world).await), [vec!["rest", "sip"], vec![first]]);
-        assert_eq!(score(&world, "rest", second).await, 0.4, "an edge keeps its score");
+        api.get(update, json!({ "yaml": yaml })).await;
+        assert_eq!(names_in(&read_graph(&api).await), [vec!["rest", "sip"], vec![first]]);
+        assert_eq!(read_score(&api, "rest", second).await, 0.4, "an edge keeps its score");
         let disconnect = "mutation ($name: String!) { disconnectTool(name: $name) }";
         for removed in [true, false] {
-            assert_eq!(world.get(disconnect, json!({ "name": second })).await, removed);
+            assert_eq!(api.get(disconnect, json!({ "name": second })).await, removed);
         }
-        world.get(update, json!({ "yaml": yaml })).await;
-        assert_eq!(names(&graph(&world).await)[1], ["brew"], "within a file the first name counts");
-        world.get("mutation { removeAction(name: \"rest\") }", json!({})).await;
-        world.get("mutation { removeAction(name: \"sip\") }", json!({})).await;
-        assert_eq!(names(&graph(&world).await)[1], [""; 0]);
+        api.get(update, json!({ "yaml": yaml })).await;
+        assert_eq!(
+            names_in(&read_graph(&api).await)[1],
+            ["brew"],
+            "within a file the first name counts"
+        );
+        api.get("mutation { removeAction(name: \"rest\") }", json!({})).await;
+        api.get("mutation { removeAction(name: \"sip\") }", json!({})).await;
+        assert_eq!(names_in(&read_graph(&api).await)[1], [""; 0]);
     }
 }
 
-/// Of more than two thousand only the newest counted: in a new store, and in one that was known.
+/// Of more than two thousand executions only the newest once counted, in new and in known stores.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_ends_faster_than_one_pass_reads_is_learned_all_the_same() {
-    let world = world().await;
-    let plan = world.plan(json!([{ "name": "flow.noop" }])).await;
+async fn learning_counts_every_execution_of_a_large_backlog() {
+    let api = api().await;
+    let plan = api.plan(json!([{ "name": "flow.noop" }])).await;
     let run = async |times: usize| {
         let query = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
         for _ in 0..times {
-            world.get(query, json!({ "id": plan })).await;
+            api.get(query, json!({ "id": plan })).await;
         }
         let open = "{ executions(filter: { state: [PENDING, IN_PROGRESS] }) { nodes { state } } }";
         let mut look = tokio::time::interval(std::time::Duration::from_millis(20));
-        while world.get(open, json!({})).await["nodes"] != json!([]) {
+        while api.get(open, json!({})).await["nodes"] != json!([]) {
             look.tick().await;
         }
-        world.engine.clock().now()
+        api.engine.clock().now()
     };
     for _ in 0..2 {
         let until = run(2_300).await;
-        assert_eq!(world.engine.selection.learning.learn(until).await.unwrap(), 2_300);
-        assert_eq!(world.engine.selection.learning.learn(until).await.unwrap(), 0);
+        assert_eq!(api.engine.selection.learning.learn(until).await.unwrap(), 2_300);
+        assert_eq!(api.engine.selection.learning.learn(until).await.unwrap(), 0);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_succeeds_is_learned_once() {
-    let [asking, world] = two_processes().await;
+async fn learning_counts_each_execution_once() {
+    let [asking, api] = two_processes().await;
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     for (name, tool) in [("say", "flow.echo"), ("rest", "flow.noop"), ("act", "flow.effect")] {
         let input = json!({ "name": name, "description": "", "tools": [{ "name": tool }] });
-        world.get(add, json!({ "input": input })).await;
+        api.get(add, json!({ "input": input })).await;
     }
     let next = json!([{ "name": "rest", "score": 0.5 }, { "name": "act", "score": 0.5 }]);
     let input = json!({ "name": "say", "description": "", "next": next });
-    world.get(add, json!({ "input": input })).await;
+    api.get(add, json!({ "input": input })).await;
     let edges = "{ toolkit { edges { from to score learned } } }";
     let learned = async |from: &str, to: &str| {
         let all = asking.get(edges, json!({})).await;
         let edges = all["edges"].as_array().unwrap();
-        let found = edges.iter().find(|it| it["from"] == from && it["to"] == to).unwrap();
+        let found = edges.iter().find(|edge| edge["from"] == from && edge["to"] == to).unwrap();
         (found["score"].as_f64(), found["learned"].as_f64())
     };
-    assert_eq!(learned("say", "rest").await, (Some(0.5), None), "nothing was seen");
+    assert_eq!(learned("say", "rest").await, (Some(0.5), None), "nothing is learned yet");
     let good = json!([{ "name": "flow.echo", "parameters": { "x": 1 } },
         { "name": "flow.noop", "dependsOn": "flow.echo" }]);
     for _ in 0..6 {
-        let id = world.start(good.clone(), json!({})).await;
-        world.events(&id).await;
+        let id = api.start(good.clone(), json!({})).await;
+        api.events(&id).await;
     }
     let bad = json!([{ "name": "flow.echo" },
         { "name": "flow.effect", "dependsOn": "flow.echo" },
         { "name": "flow.fail", "parameters": { "message": "no" }, "dependsOn": "flow.effect" }]);
     for (tools, options) in [(bad, json!({})), (good, json!({ "dryRun": true }))] {
-        let id = world.start(tools, options).await;
-        world.events(&id).await;
+        let id = api.start(tools, options).await;
+        api.events(&id).await;
     }
-    let until = world.engine.clock().now() + TimeDelta::minutes(1);
-    assert_eq!(world.engine.selection.learning.learn(until).await.unwrap(), 6);
-    assert_eq!(asking.engine.selection.learning.learn(until).await.unwrap(), 0, "each counts once");
+    let until = api.engine.clock().now() + TimeDelta::minutes(1);
+    assert_eq!(api.engine.selection.learning.learn(until).await.unwrap(), 6);
+    assert_eq!(
+        asking.engine.selection.learning.learn(until).await.unwrap(),
+        0,
+        "an execution counts once"
+    );
     let (score, rest) = learned("say", "rest").await;
     let (_, act) = learned("say", "act").await;
-    assert_eq!(score, Some(0.5), "what is configured stays");
+    assert_eq!(score, Some(0.5), "the configured score stays");
     assert!(rest > Some(0.8) && act < Some(0.2), "{rest:?} {act:?}");
     let query = "{ toolFollowers(name: \"echo\", first: 1) { toolName score } }";
     let followers = asking.get(query, json!({})).await;
     assert_eq!(followers[0]["toolName"], "flow.noop", "{followers}");
-    // What is called most was told of those that nothing ever followed, and of any name at all.
+    // A tool without followers once got the most called tools, and so did any unknown name.
     for name in ["flow.noop", "nope", "a b"] {
         let query = "query ($name: String!) { toolFollowers(name: $name) { toolName } }";
         assert_eq!(asking.get(query, json!({ "name": name })).await, json!([]), "{name}");
@@ -403,23 +415,23 @@ toolkit:
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_is_taken_in_and_given_out() {
-    let world = world().await;
+async fn a_toolkit_file_is_imported_and_exported() {
+    let api = api().await;
     let update = "mutation ($yaml: String!) { updateToolkit(yaml: $yaml) { warnings } }";
-    let change = world.get(update, json!({ "yaml": FILE })).await;
+    let change = api.get(update, json!({ "yaml": FILE })).await;
     let expected = json!(["`toolkit[1][1]`: there is no action `nobody`; it was left out"]);
     assert_eq!(change["warnings"], expected);
     let set = "mutation { setScore(from: \"look\", to: \"think\", score: 0.25) }";
-    assert_eq!(world.get(set, json!({})).await, true);
-    world.get(update, json!({ "yaml": FILE })).await;
-    assert_eq!(score(&world, "look", "think").await, 0.25, "an edge keeps its score");
-    let before = graph(&world).await;
-    assert_eq!(names(&before), [vec!["look", "say: ][ #1", "think"], vec!["Reader", "Writer"]]);
-    let yaml = world.get("{ toolkit { yaml } }", json!({})).await["yaml"].clone();
-    let other = self::world().await;
+    assert_eq!(api.get(set, json!({})).await, true);
+    api.get(update, json!({ "yaml": FILE })).await;
+    assert_eq!(read_score(&api, "look", "think").await, 0.25, "an edge keeps its score");
+    let before = read_graph(&api).await;
+    assert_eq!(names_in(&before), [vec!["look", "say: ][ #1", "think"], vec!["Reader", "Writer"]]);
+    let yaml = api.get("{ toolkit { yaml } }", json!({})).await["yaml"].clone();
+    let other = self::api().await;
     let change = other.get(update, json!({ "yaml": yaml })).await;
     assert_eq!(change["warnings"], json!([]));
-    assert_eq!(graph(&other).await, before);
+    assert_eq!(read_graph(&other).await, before);
     let again = other.get("{ toolkit { yaml } }", json!({})).await["yaml"].clone();
     assert_eq!(again, yaml);
     let query = "{ toolkit { mermaid dot svg(title: \"A & B\") actions { description } } }";
@@ -436,34 +448,34 @@ async fn a_file_is_taken_in_and_given_out() {
         ("tools: [{ name: x, type: y }]", "must be either LOCAL_TOOL or MCP"),
         ("[", "this is not YAML"),
     ] {
-        let refused = world.refused(update, json!({ "yaml": yaml })).await;
+        let refused = api.expect_error(update, json!({ "yaml": yaml })).await;
         assert_eq!(refused["code"], "INVALID_ARGUMENT");
         assert!(refused["message"].as_str().unwrap().contains(part), "{refused}");
     }
-    assert_eq!(graph(&world).await, before, "a refusal changes nothing");
+    assert_eq!(read_graph(&api).await, before, "a refusal changes nothing");
 }
 
-/// On a cycle everything comes as it was added, and a file did not say how that was.
+/// On a cycle the order of insertion decides, and exported files once lost it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_gives_the_order_again() {
-    let [world, other] = [world().await, world().await];
-    build(&world).await;
-    connect(&world, "t0", json!([{ "name": "a4" }])).await;
+async fn an_exported_toolkit_file_keeps_the_order_of_recommendations() {
+    let [api, other] = [api().await, api().await];
+    build_graph(&api).await;
+    connect_tool(&api, "t0", json!([{ "name": "a4" }])).await;
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     let back = json!({ "name": "a0", "description": "", "prev": [{ "name": "a4" }],
         "next": [{ "name": "a1" }] });
-    world.get(add, json!({ "input": back })).await;
-    let before = graph(&world).await;
-    assert_eq!(names(&before)[0], ["a1", "a2", "a3", "a4", "a0"]);
-    let yaml = world.get("{ toolkit { yaml } }", json!({})).await["yaml"].clone();
+    api.get(add, json!({ "input": back })).await;
+    let before = read_graph(&api).await;
+    assert_eq!(names_in(&before)[0], ["a1", "a2", "a3", "a4", "a0"]);
+    let yaml = api.get("{ toolkit { yaml } }", json!({})).await["yaml"].clone();
     let update = "mutation ($yaml: String!) { updateToolkit(yaml: $yaml) { warnings } }";
     other.get(update, json!({ "yaml": yaml })).await;
-    assert_eq!(graph(&other).await, before);
+    assert_eq!(read_graph(&other).await, before);
     for action in ["a1", "a2", "a3", "a4", "a0"] {
         let remove = "mutation ($name: String!) { removeAction(name: $name) }";
-        world.get(remove, json!({ "name": action })).await;
+        api.get(remove, json!({ "name": action })).await;
     }
-    assert_eq!(names(&graph(&world).await).concat(), [""; 0]);
-    world.get(update, json!({ "yaml": yaml })).await;
-    assert_eq!(graph(&world).await, before);
+    assert_eq!(names_in(&read_graph(&api).await).concat(), [""; 0]);
+    api.get(update, json!({ "yaml": yaml })).await;
+    assert_eq!(read_graph(&api).await, before);
 }

@@ -1,21 +1,21 @@
-//! Who may: the real binary, asked over HTTP and WebSockets with and without tokens.
+//! Access tokens: the real binary over HTTP and WebSockets, with and without tokens.
 
 use std::net::UdpSocket;
 
 use serde_json::{Value, json};
-use tests::toolset::PATIENCE;
+use tests::toolset::MAX_WAIT;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     time::timeout,
 };
 
-use super::{begun::Begun, home::Home};
+use super::{running_command::RunningCommand, workspace::Workspace};
 
 pub(super) const VIEWER: &str = "viewer-token-0123456789";
 const OPERATOR: &str = "operator-token-0123456789";
 pub(super) const ADMIN: &str = "admin-token-0123456789";
-/// An operator with one tool, and few calls of it.
+/// An operator with one tool and a low limit on calls.
 const NARROW: &str = "narrow-token-0123456789";
 
 const CONFIG: &str = r#"
@@ -33,23 +33,22 @@ access:
     - { name: narrow, token_env: T_NARROW, role: operator, tools: ["local.h*"], limits: { per_tool: 3/h } }
 "#;
 
-/// A server with tokens.
 pub(super) struct Server {
-    home: Home,
-    process: Begun,
+    workspace: Workspace,
+    process: RunningCommand,
     address: String,
 }
 
 impl Server {
     async fn new() -> Self {
-        Self::of(CONFIG).await
+        Self::with_config(CONFIG).await
     }
 
-    pub(super) async fn of(config: &str) -> Self {
-        let home = Home::new();
-        home.file("faber.yaml", config);
-        std::fs::create_dir_all(home.path("work")).unwrap();
-        let mut command = home.command(&["serve", "--listen", "127.0.0.1:0"]);
+    pub(super) async fn with_config(config: &str) -> Self {
+        let workspace = Workspace::new();
+        workspace.file("faber.yaml", config);
+        std::fs::create_dir_all(workspace.path("work")).unwrap();
+        let mut command = workspace.command(&["serve", "--listen", "127.0.0.1:0"]);
         for (name, token) in [
             ("T_VIEWER", VIEWER),
             ("T_OPERATOR", OPERATOR),
@@ -59,13 +58,13 @@ impl Server {
             command.env(name, token);
         }
         command.env("FABER_LOG", "debug");
-        let mut process = Begun::new(command.spawn().unwrap());
-        let line = process.line("listening on http://").await;
+        let mut process = RunningCommand::new(command.spawn().unwrap());
+        let line = process.wait_for_line("listening on http://").await;
         let address = line.rsplit('/').next().unwrap().to_owned();
-        Self { home, process, address }
+        Self { workspace, process, address }
     }
 
-    /// Carries an operation out and returns the status and the answer.
+    /// Runs an operation. Returns the status and the answer.
     pub(super) async fn graphql(&self, token: &str, query: &str, variables: Value) -> (u16, Value) {
         let body = json!({ "query": query, "variables": variables }).to_string();
         let answer = self.post(&format!("Authorization: Bearer {token}\r\n"), &body).await;
@@ -79,16 +78,16 @@ impl Server {
              Content-Length: {length}\r\n{headers}\r\n{body}",
             self.address
         );
-        send(&self.address, &head).await
+        send_request(&self.address, &head).await
     }
 
     pub(super) async fn get(&self, path: &str, headers: &str) -> Answer {
         let head = format!("GET {path} HTTP/1.0\r\nHost: {}\r\n{headers}\r\n", self.address);
-        send(&self.address, &head).await
+        send_request(&self.address, &head).await
     }
 
-    /// Carries an operation out that is refused, and returns why.
-    pub(super) async fn refused(&self, token: &str, query: &str) -> (String, String) {
+    /// Runs an operation that must be refused. Returns code and message.
+    pub(super) async fn expect_refusal(&self, token: &str, query: &str) -> (String, String) {
         let (_, answer) = self.graphql(token, query, json!({})).await;
         let error = &answer["errors"][0];
         let code = error["extensions"]["code"].as_str();
@@ -96,15 +95,15 @@ impl Server {
         (code.to_owned(), error["message"].as_str().unwrap().to_owned())
     }
 
-    pub(super) async fn data(&self, token: &str, query: &str, variables: Value) -> Value {
+    pub(super) async fn expect_data(&self, token: &str, query: &str, variables: Value) -> Value {
         let (status, mut answer) = self.graphql(token, query, variables).await;
         assert!(status == 200 && answer.get("errors").is_none(), "{query}: {answer}");
         answer["data"].take()
     }
 
-    pub(super) async fn end(self) -> String {
+    pub(super) async fn wait_for_exit(self) -> String {
         self.process.signal("-TERM");
-        self.process.end().await.err
+        self.process.wait_for_exit().await.err
     }
 }
 
@@ -114,8 +113,8 @@ pub(super) struct Answer {
     body: String,
 }
 
-/// Sends a request; with HTTP/1.0 the end of the connection is that of the answer.
-async fn send(address: &str, request: &str) -> Answer {
+/// Sends a request. With HTTP/1.0 the end of the connection ends the answer.
+async fn send_request(address: &str, request: &str) -> Answer {
     let talk = async {
         let mut connection = TcpStream::connect(address).await.unwrap();
         connection.write_all(request.as_bytes()).await.unwrap();
@@ -123,13 +122,13 @@ async fn send(address: &str, request: &str) -> Answer {
         connection.read_to_string(&mut answer).await.unwrap();
         answer
     };
-    let answer = timeout(PATIENCE, talk).await.expect("it answers");
+    let answer = timeout(MAX_WAIT, talk).await.expect("the server answers");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     Answer { status, head: head.to_lowercase(), body: body.to_owned() }
 }
 
-/// As the contract writes it.
+/// The example of the contract.
 const FILES: &str = r#"
 toolsets:
   - { name: files, source: { builtin: file_tools, root: ./work } }
@@ -139,28 +138,28 @@ access:
 "#;
 
 #[tokio::test]
-async fn tools_of_our_own_may_be_named_as_they_are_called() {
-    let mut server = Server::of(FILES).await;
-    let told = server.process.line("no tool matches").await;
-    assert!(told.contains("`nope.*` of the token `ci`") && !told.contains("file_tools"), "{told}");
-    let tools = server.data(OPERATOR, "{ tools { name } }", json!({})).await;
+async fn token_patterns_match_built_in_tools_by_the_names_that_callers_use() {
+    let mut server = Server::with_config(FILES).await;
+    let line = server.process.wait_for_line("no tool matches").await;
+    assert!(line.contains("`nope.*` of the token `ci`") && !line.contains("file_tools"), "{line}");
+    let tools = server.expect_data(OPERATOR, "{ tools { name } }", json!({})).await;
     assert_eq!(tools["tools"].as_array().map(Vec::len), Some(5), "{tools}");
     for name in ["file_tools.glob", "files.file_tools.glob", "glob"] {
         let call = "mutation($n: String!) { callTool(name: $n, parameters: { pattern: \"*\" }) { status } }";
-        let called = server.data(OPERATOR, call, json!({ "n": name })).await;
+        let called = server.expect_data(OPERATOR, call, json!({ "n": name })).await;
         assert_eq!(called["callTool"]["status"], "success", "{called}");
     }
     let other = r#"mutation { callTool(name: "flow.echo", parameters: {}) { status } }"#;
-    assert_eq!(server.refused(OPERATOR, other).await.0, "FORBIDDEN");
+    assert_eq!(server.expect_refusal(OPERATOR, other).await.0, "FORBIDDEN");
     let doctor =
-        server.home.command(&["doctor"]).env("T_OPERATOR", OPERATOR).output().await.unwrap();
+        server.workspace.command(&["doctor"]).env("T_OPERATOR", OPERATOR).output().await.unwrap();
     let said = String::from_utf8(doctor.stdout).unwrap();
     assert!(said.contains("no tool matches `nope.*` of the token `ci`"), "{said}");
-    server.end().await;
+    server.wait_for_exit().await;
 }
 
 #[tokio::test]
-async fn nobody_comes_in_without_a_token() {
+async fn requests_without_a_valid_token_are_unauthenticated() {
     let server = Server::new().await;
     let query = r#"{"query":"{ tools { name } }"}"#;
     for headers in
@@ -193,15 +192,15 @@ async fn nobody_comes_in_without_a_token() {
     }
     let figures = server.get("/metrics", &header).await.body;
     assert!(!figures.contains("faber_alerts_total{kind=\"bad_tokens\"} 0"), "{figures}");
-    let log = server.end().await;
-    assert!(log.contains("one peer sends access tokens that nobody has"), "{log}");
+    let log = server.wait_for_exit().await;
+    assert!(log.contains("one peer sends unknown access tokens"), "{log}");
     for token in [VIEWER, OPERATOR, ADMIN, "guessed-by-somebody"] {
         assert!(!log.contains(token), "{log}");
     }
 }
 
 #[tokio::test]
-async fn roles_say_what_may_be_done() {
+async fn an_operation_beyond_the_role_of_a_token_is_forbidden() {
     let server = Server::new().await;
     let plan = r#"mutation { createPlan(input: { tools: [{ name: "hello", parameters: {} }] }) { plan { planId } } }"#;
     let context = r#"mutation { setContext(name: "c", data: { n: 1 }) }"#;
@@ -216,38 +215,40 @@ async fn roles_say_what_may_be_done() {
         (OPERATOR, r#"mutation { deactivateToolSets(names: ["local"]) { changed } }"#, "admin"),
         (OPERATOR, r"mutation { bulkControl(filter: {}, action: CANCEL) }", "admin"),
     ] {
-        let (code, message) = server.refused(token, query).await;
+        let (code, message) = server.expect_refusal(token, query).await;
         assert_eq!(code, "FORBIDDEN", "{query}: {message}");
         assert!(message.contains(&format!("needs the role `{needed}`")), "{message}");
     }
-    let tools = server.data(VIEWER, "{ tools(toolSet: \"local\") { name } }", json!({})).await;
+    let tools =
+        server.expect_data(VIEWER, "{ tools(toolSet: \"local\") { name } }", json!({})).await;
     assert_eq!(tools["tools"].as_array().unwrap().len(), 2);
     for token in [OPERATOR, ADMIN] {
-        server.data(token, plan, json!({})).await;
-        server.data(token, reply, json!({})).await;
+        server.expect_data(token, plan, json!({})).await;
+        server.expect_data(token, reply, json!({})).await;
     }
-    server.data(ADMIN, context, json!({})).await;
-    // Switching by way of a tool is switching, too.
+    server.expect_data(ADMIN, context, json!({})).await;
+    // Activating a toolset by a tool needs the same role.
     let switch = r#"mutation { callTool(name: "ToolSet.activate_toolset", parameters: { name: "file_tools" }) { status } }"#;
-    assert_eq!(server.refused(OPERATOR, switch).await.0, "FORBIDDEN");
-    server.end().await;
+    assert_eq!(server.expect_refusal(OPERATOR, switch).await.0, "FORBIDDEN");
+    server.wait_for_exit().await;
 }
 
 #[tokio::test]
-async fn tools_and_limits_of_a_token() {
+async fn a_token_sees_and_calls_only_its_tools_within_its_limits() {
     let server = Server::new().await;
-    let names =
-        server.data(NARROW, "{ tools { qualifiedName } toolSets { name } }", json!({})).await;
+    let names = server
+        .expect_data(NARROW, "{ tools { qualifiedName } toolSets { name } }", json!({}))
+        .await;
     assert_eq!(names["tools"], json!([{ "qualifiedName": "local.hello" }]));
-    let hidden = server.data(NARROW, "{ tool(name: \"secret\") { name } }", json!({})).await;
+    let hidden = server.expect_data(NARROW, "{ tool(name: \"secret\") { name } }", json!({})).await;
     assert_eq!(hidden["tool"], Value::Null);
-    let schemas = server.data(NARROW, "{ toolSchemas }", json!({})).await;
+    let schemas = server.expect_data(NARROW, "{ toolSchemas }", json!({})).await;
     assert!(!schemas.to_string().contains("Says more"), "{schemas}");
 
     let create = "mutation($tools: [ToolExecutionInput!]!) { createPlan(input: { tools: $tools }) { \
                   plan { planId } diagnostics { code } } }";
     let plan = async |tools: Value| {
-        let made = server.data(ADMIN, create, json!({ "tools": tools })).await;
+        let made = server.expect_data(ADMIN, create, json!({ "tools": tools })).await;
         made["createPlan"]["plan"]["planId"].as_str().unwrap().to_owned()
     };
     let outside = plan(json!([{ "name": "secret", "parameters": {} }])).await;
@@ -264,39 +265,41 @@ async fn tools_and_limits_of_a_token() {
         format!(r#"mutation {{ executePlan(planId: "{undoing}") {{ state }} }}"#),
         format!(r#"mutation {{ createPlan(input: {{ tools: [{{ plan: "{outside}" }}] }}) {{ plan {{ planId }} }} }}"#),
     ] {
-        let (code, message) = server.refused(NARROW, &query).await;
+        let (code, message) = server.expect_refusal(NARROW, &query).await;
         assert_eq!(code, "FORBIDDEN", "{query}: {message}");
         assert!(message.contains("`local.secret`"), "{query}: {message}");
     }
     let call = r#"mutation { callTool(name: "hello") { status } }"#;
-    server.data(ADMIN, r#"mutation { callTool(name: "secret") { status } }"#, json!({})).await;
+    server
+        .expect_data(ADMIN, r#"mutation { callTool(name: "secret") { status } }"#, json!({}))
+        .await;
     for _ in 0..2 {
-        let called = server.data(NARROW, call, json!({})).await;
+        let called = server.expect_data(NARROW, call, json!({})).await;
         assert_eq!(called["callTool"]["status"], "success");
     }
-    let history = server.data(NARROW, "{ toolHistory { tool } }", json!({})).await;
+    let history = server.expect_data(NARROW, "{ toolHistory { tool } }", json!({})).await;
     assert_eq!(history["toolHistory"].as_array().unwrap().len(), 2, "{history}");
     let own = plan(json!([{ "name": "hello", "parameters": {} }])).await;
     let execute = format!(r#"mutation {{ executePlan(planId: "{own}") {{ executionId }} }}"#);
-    server.data(NARROW, &execute, json!({})).await;
+    server.expect_data(NARROW, &execute, json!({})).await;
     for query in [call, &execute] {
-        let (code, message) = server.refused(NARROW, query).await;
+        let (code, message) = server.expect_refusal(NARROW, query).await;
         assert_eq!(code, "LIMIT_EXCEEDED");
         assert!(message.contains("`per_tool` of `local.hello`"), "{message}");
     }
-    server.data(OPERATOR, call, json!({})).await;
+    server.expect_data(OPERATOR, call, json!({})).await;
     let figures = server.get("/metrics", &format!("Authorization: Bearer {ADMIN}\r\n")).await.body;
     for figure in ["{kind=\"forbidden_tool\"} 7", "{kind=\"limit\"} 2"] {
         assert!(figures.contains(&format!("faber_alerts_total{figure}")), "{figure}: {figures}");
     }
-    server.end().await;
+    server.wait_for_exit().await;
 }
 
-/// A WebSocket, as little of it as a test needs.
+/// A minimal WebSocket client.
 struct Socket(TcpStream);
 
 impl Socket {
-    /// Opens one; the error is the status.
+    /// Opens a WebSocket. The error is the HTTP status.
     async fn open(address: &str, protocol: &str, headers: &str) -> Result<Self, u16> {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let head = format!(
@@ -316,9 +319,10 @@ impl Socket {
         }
     }
 
-    async fn say(&mut self, message: &Value) {
+    async fn send(&mut self, message: &Value) {
         let text = message.to_string();
-        // A masked text frame with an extended length; a mask of zeros changes nothing.
+        // A masked text frame with an extended length. The mask is zero, so the text stays as it
+        // is.
         let mut frame = vec![0x81, 0x80 | 0x7e];
         frame.extend(u16::try_from(text.len()).unwrap().to_be_bytes());
         frame.extend([0; 4]);
@@ -326,8 +330,8 @@ impl Socket {
         self.0.write_all(&frame).await.unwrap();
     }
 
-    /// Returns the next message, or the code with which the server closes.
-    async fn hear(&mut self) -> Result<Value, u16> {
+    /// Returns the next message. The error is the close code of the server.
+    async fn receive(&mut self) -> Result<Value, u16> {
         let reading = async {
             let (kind, length) =
                 (self.0.read_u8().await.unwrap() & 0xf, self.0.read_u8().await.unwrap());
@@ -343,12 +347,12 @@ impl Socket {
                 kind => panic!("a frame of kind {kind}"),
             }
         };
-        timeout(PATIENCE, reading).await.expect("the server says something")
+        timeout(MAX_WAIT, reading).await.expect("the server sends a message")
     }
 }
 
 #[tokio::test]
-async fn websockets_show_their_token() {
+async fn a_websocket_needs_a_token_in_its_first_message_or_header() {
     const TODAY: &str = "graphql-transport-ws";
     let server = Server::new().await;
     let at = server.address.as_str();
@@ -360,44 +364,46 @@ async fn websockets_show_their_token() {
         json!({ "token": VIEWER }),
     ] {
         let mut socket = Socket::open(at, TODAY, "").await.unwrap();
-        socket.say(&init(payload)).await;
-        assert_eq!(socket.hear().await.unwrap()["type"], "connection_ack");
+        socket.send(&init(payload)).await;
+        assert_eq!(socket.receive().await.unwrap()["type"], "connection_ack");
         let query = "mutation { setContext(name: \"c\", data: {}) }";
-        socket.say(&json!({ "type": "subscribe", "id": "1", "payload": { "query": query } })).await;
-        let answer = socket.hear().await.unwrap();
+        socket
+            .send(&json!({ "type": "subscribe", "id": "1", "payload": { "query": query } }))
+            .await;
+        let answer = socket.receive().await.unwrap();
         assert!(answer.to_string().contains("FORBIDDEN"), "{answer}");
     }
     let header = format!("Authorization: {bearer}\r\n");
     let mut socket = Socket::open(at, TODAY, &header).await.unwrap();
-    socket.say(&json!({ "type": "connection_init" })).await;
-    assert_eq!(socket.hear().await.unwrap()["type"], "connection_ack");
+    socket.send(&json!({ "type": "connection_init" })).await;
+    assert_eq!(socket.receive().await.unwrap()["type"], "connection_ack");
     assert_eq!(Socket::open(at, TODAY, "Authorization: Bearer no\r\n").await.err(), Some(401));
     for payload in [json!({}), json!({ "token": "no" }), json!({ "token": 7 })] {
         let mut socket = Socket::open(at, TODAY, "").await.unwrap();
-        socket.say(&init(payload)).await;
-        assert_eq!(socket.hear().await, Err(4403));
+        socket.send(&init(payload)).await;
+        assert_eq!(socket.receive().await, Err(4403));
     }
     let mut socket = Socket::open(at, TODAY, "").await.unwrap();
     socket
-        .say(&json!({ "type": "subscribe", "id": "1", "payload": { "query": "{ __typename }" } }))
+        .send(&json!({ "type": "subscribe", "id": "1", "payload": { "query": "{ __typename }" } }))
         .await;
-    assert_eq!(socket.hear().await, Err(4401));
+    assert_eq!(socket.receive().await, Err(4401));
     let mut old = Socket::open(at, "graphql-ws", "").await.unwrap();
-    old.say(&init(json!({}))).await;
-    assert_eq!(old.hear().await.unwrap()["type"], "connection_error");
-    assert_eq!(old.hear().await, Err(4403));
-    server.end().await;
+    old.send(&init(json!({}))).await;
+    assert_eq!(old.receive().await.unwrap()["type"], "connection_error");
+    assert_eq!(old.receive().await, Err(4403));
+    server.wait_for_exit().await;
 }
 
 #[tokio::test]
-async fn commands_show_the_token_of_their_environment() {
+async fn commands_send_the_token_of_their_environment() {
     let server = Server::new().await;
     let url = format!("http://{}", server.address);
     let run = async |token: Option<&str>, arguments: &[&str]| {
         let arguments = [arguments, &["--json", "--server", &url]].concat();
-        let mut command = server.home.command(&arguments);
-        token.map(|it| command.env("FABER_TOKEN", it));
-        let output = timeout(PATIENCE, command.output()).await.expect("it ends").unwrap();
+        let mut command = server.workspace.command(&arguments);
+        token.map(|token| command.env("FABER_TOKEN", token));
+        let output = timeout(MAX_WAIT, command.output()).await.expect("the command ends").unwrap();
         let out = String::from_utf8(output.stdout).unwrap();
         (output.status.code(), serde_json::from_str::<Value>(&out).unwrap())
     };
@@ -406,25 +412,25 @@ async fn commands_show_the_token_of_their_environment() {
     assert!(answer.to_string().contains("FABER_TOKEN"), "{answer}");
     assert_eq!(run(Some(VIEWER), &["list", "executions"]).await.0, Some(0));
     let plan = r#"{"tools":[{"name":"hello","parameters":{}}]}"#;
-    let plan = server.home.file("plan.json", plan);
+    let plan = server.workspace.file("plan.json", plan);
     let (status, answer) = run(Some(VIEWER), &["run", "--plan", &plan]).await;
     assert_eq!((status, &answer["error"]["code"]), (Some(2), &json!("FORBIDDEN")));
-    // With a subscription, too.
+    // Also with a subscription.
     let (status, answer) = run(Some(OPERATOR), &["run", "--plan", &plan]).await;
     assert_eq!((status, &answer["state"]), (Some(0), &json!("COMPLETED")));
-    // Who sits at the machine needs no token, nor the variables of the server.
-    assert_eq!(server.home.run(&["list", "executions"]).await.status, 0);
-    server.end().await;
+    // Commands on the same machine open the store themselves and need no token.
+    assert_eq!(server.workspace.run(&["list", "executions"]).await.status, 0);
+    server.wait_for_exit().await;
 }
 
 #[tokio::test]
-async fn a_missing_token_is_an_error_and_none_is_shown() {
-    let home = Home::new();
-    home.file("faber.yaml", CONFIG);
-    let refused = home.run(&["serve", "--listen", "127.0.0.1:0"]).await;
+async fn an_unset_token_variable_is_an_error_and_config_hides_tokens() {
+    let workspace = Workspace::new();
+    workspace.file("faber.yaml", CONFIG);
+    let refused = workspace.run(&["serve", "--listen", "127.0.0.1:0"]).await;
     assert_eq!(refused.status, 2, "{refused:?}");
     assert!(refused.err.contains("set `T_VIEWER` in Faber's environment"), "{refused:?}");
-    let mut command = home.command(&["config", "--json"]);
+    let mut command = workspace.command(&["config", "--json"]);
     command.env("T_VIEWER", VIEWER).env("FABER_TOKEN", ADMIN);
     let shown = String::from_utf8(command.output().await.unwrap().stdout).unwrap();
     assert!(!shown.contains(VIEWER) && !shown.contains(ADMIN), "{shown}");
@@ -433,26 +439,27 @@ async fn a_missing_token_is_an_error_and_none_is_shown() {
     assert_eq!((&narrow["role"], &narrow["tools"]), (&json!("operator"), &json!(["local.h*"])));
 }
 
-/// Returns an address of this machine that others could use; nothing is sent.
+/// Returns an address that other machines could use. Sends nothing.
 fn own_address() -> Option<std::net::IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
-    Some(socket.local_addr().ok()?.ip()).filter(|it| !it.is_loopback() && !it.is_unspecified())
+    Some(socket.local_addr().ok()?.ip())
+        .filter(|address| !address.is_loopback() && !address.is_unspecified())
 }
 
 #[tokio::test]
-async fn without_tokens_other_machines_are_refused() {
-    let home = Home::new();
-    let mut server = home.begin(&["serve", "--listen", "0.0.0.0:0", "--store", "memory:"]);
-    let line = server.line("listening on http://").await;
+async fn a_server_without_tokens_refuses_other_machines() {
+    let workspace = Workspace::new();
+    let mut server = workspace.spawn(&["serve", "--listen", "0.0.0.0:0", "--store", "memory:"]);
+    let line = server.wait_for_line("listening on http://").await;
     let port = line.rsplit(':').next().unwrap();
     let get = async |address: &str, path: &str| {
-        send(address, &format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")).await
+        send_request(address, &format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")).await
     };
     let near = format!("127.0.0.1:{port}");
     let query = "/graphql?query=%7B__typename%7D";
     assert_eq!(get(&near, query).await.status, 200);
-    // A machine without any network has no such address, and nobody to refuse.
+    // A machine without network has no such address.
     if let Some(far) = own_address() {
         let far = format!("{far}:{port}");
         for path in [query, "/graphiql", "/metrics", "/"] {
@@ -463,5 +470,5 @@ async fn without_tokens_other_machines_are_refused() {
         assert_eq!(get(&far, "/health/live").await.status, 200);
     }
     server.signal("-TERM");
-    assert_eq!(server.end().await.status, 0);
+    assert_eq!(server.wait_for_exit().await.status, 0);
 }

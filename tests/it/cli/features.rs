@@ -1,58 +1,59 @@
-//! Retries, inputs, dry runs, loops, sub-plans and compensation from the command line.
+//! Retries, inputs, dry runs, loops, sub-plans and compensations from the command line.
 
 use serde_json::{Value, json};
 
-use super::home::Home;
+use super::workspace::Workspace;
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
 }
 
 #[tokio::test]
-async fn an_execution_is_done_again_from_a_step_on() {
-    let home = Home::new();
-    let plan = home.file(
+async fn retry_runs_an_execution_again_from_a_step() {
+    let workspace = Workspace::new();
+    let plan = workspace.file(
         "plan.json",
         r#"{"tools":[{"id":"a","name":"flow.echo","parameters":{"x":"{{input.x}}"}},
             {"id":"b","name":"flow.fail","parameters":{"message":"no {{a.x}}"}}]}"#,
     );
-    let input = home.file("input.json", r#"{"x":7}"#);
-    let failed = home.json(&["run", "--plan", &plan, "--input", &format!("@{input}")], 1).await;
+    let input = workspace.file("input.json", r#"{"x":7}"#);
+    let failed =
+        workspace.json(&["run", "--plan", &plan, "--input", &format!("@{input}")], 1).await;
     assert_eq!(failed["input"], json!({ "x": 7 }));
     assert_eq!(failed["executionResults"]["errors"][0]["message"], "no 7");
     let id = text(&failed["executionId"]);
-    let again = home.json(&["retry", id, "--from-step", "b"], 1).await;
+    let again = workspace.json(&["retry", id, "--from-step", "b"], 1).await;
     assert_eq!((&again["retryOf"], &again["steps"][0]["reused"]), (&json!(id), &json!(true)));
-    let failed = home.json(&["retry", id], 1).await;
-    assert_eq!(failed["steps"][0]["reused"], json!(true), "what succeeded is kept");
-    let all = home.json(&["retry", id, "--all"], 1).await;
+    let failed = workspace.json(&["retry", id], 1).await;
+    assert_eq!(failed["steps"][0]["reused"], json!(true), "a step that succeeded is reused");
+    let all = workspace.json(&["retry", id, "--all"], 1).await;
     assert_eq!(all["steps"][0]["reused"], json!(false));
-    let refused = home.json(&["retry", id, "--from-step", "c"], 2).await;
+    let refused = workspace.json(&["retry", id, "--from-step", "c"], 2).await;
     assert_eq!(refused["error"]["code"], "NOT_FOUND");
     let again = text(&again["executionId"]);
-    let told = home.run(&["debug", again]).await;
+    let shown = workspace.run(&["debug", again]).await;
     for part in ["again", id, "{\"message\":\"no 7\"}", &format!("faber retry {again}")] {
-        assert!(told.out.contains(part), "{part}: {}", told.out);
+        assert!(shown.out.contains(part), "{part}: {}", shown.out);
     }
-    let first = home.run(&["debug", id]).await;
+    let first = workspace.run(&["debug", id]).await;
     assert!(first.out.contains(&format!("as {again} (FAILED)")), "{}", first.out);
-    let watched = home.run(&["watch", id]).await;
+    let watched = workspace.run(&["watch", id]).await;
     assert!(watched.err.contains(&format!("retried as: {again}")), "{watched:?}");
-    let full = home.run(&["debug", again, "--full"]).await;
+    let full = workspace.run(&["debug", again, "--full"]).await;
     assert!(full.out.contains("reused"), "{}", full.out);
 }
 
 #[tokio::test]
-async fn a_dry_run_says_what_would_not_work() {
-    let home = Home::new();
-    let plan = home.file(
+async fn a_dry_run_reports_invalid_parameters_without_calling_tools() {
+    let workspace = Workspace::new();
+    let plan = workspace.file(
         "plan.json",
         r#"{"tools":[{"id":"s","name":"flow.sleep","parameters":{"ms":"{{input.ms}}"}}]}"#,
     );
     let run = |input: &'static str| {
         let arguments = ["run", "--plan", &plan, "--dry-run", "--input", input].map(str::to_owned);
-        let home = &home;
-        async move { home.run(&arguments.each_ref().map(String::as_str)).await }
+        let workspace = &workspace;
+        async move { workspace.run(&arguments.each_ref().map(String::as_str)).await }
     };
     let fits = run(r#"{"ms":60000}"#).await;
     assert_eq!(fits.status, 0, "{fits:?}");
@@ -66,64 +67,68 @@ async fn a_dry_run_says_what_would_not_work() {
 }
 
 #[tokio::test]
-async fn a_plan_is_saved_and_run_by_its_name() {
-    let home = Home::new();
-    let plan = home.file(
+async fn a_saved_plan_runs_by_its_name() {
+    let workspace = Workspace::new();
+    let plan = workspace.file(
         "plan.json",
         r#"{"tools":[{"id":"e","name":"flow.echo","parameters":{"hi":"{{input.name}}"}}]}"#,
     );
-    let done = home.json(&["run", "--plan", &plan, "--input", r#"{"name":"A"}"#], 0).await;
+    let done = workspace.json(&["run", "--plan", &plan, "--input", r#"{"name":"A"}"#], 0).await;
     let id = text(&done["planId"]);
-    let saved = home.json(&["save", "hello", id, "--inputs", r#"{"name":"string"}"#], 0).await;
+    let saved = workspace.json(&["save", "hello", id, "--inputs", r#"{"name":"string"}"#], 0).await;
     assert_eq!(saved, json!({ "name": "hello", "planId": id }));
-    let done = home.json(&["run", "--saved", "hello", "--input", r#"{"name":"B"}"#], 0).await;
+    let done = workspace.json(&["run", "--saved", "hello", "--input", r#"{"name":"B"}"#], 0).await;
     assert_eq!(done["outputs"], json!({ "e": { "hi": "B" } }));
-    let refused = home.json(&["run", "--saved", "hello"], 2).await;
+    let refused = workspace.json(&["run", "--saved", "hello"], 2).await;
     assert_eq!(refused["error"]["code"], "INVALID_ARGUMENT");
-    assert_eq!(home.json(&["run", "--saved", "nobody"], 2).await["error"]["code"], "NOT_FOUND");
+    assert_eq!(
+        workspace.json(&["run", "--saved", "nobody"], 2).await["error"]["code"],
+        "NOT_FOUND"
+    );
 }
 
-/// Sub-plans are watched as one tree, and a person is asked for a step of a child.
+/// The child is shown in one tree with its parent, and `approve` answers for its step.
 #[tokio::test]
-async fn a_child_that_waits_for_a_person_is_told_of() {
-    let home = Home::new();
-    // What waits is left at once: nothing of it is under way that would end soon.
-    home.file("faber.yaml", "limits: { drain_ms: 86400000 }\n");
-    let plan = home.file(
+async fn run_names_the_child_that_waits_for_an_approval() {
+    let workspace = Workspace::new();
+    // A waiting execution is left at once, whatever the drain limit, because no call runs.
+    workspace.file("faber.yaml", "limits: { drain_ms: 86400000 }\n");
+    let plan = workspace.file(
         "plan.json",
         r#"{"tools":[{"id":"sub","plan":{"tools":[{"id":"first","name":"flow.noop"},
             {"id":"ask","name":"flow.noop","requiresApproval":true,"dependsOn":"first"}]}}]}"#,
     );
-    let waits = home.run(&["run", "--plan", &plan]).await;
+    let waits = workspace.run(&["run", "--plan", &plan]).await;
     assert_eq!(waits.status, 4, "{waits:?}");
     assert!(waits.err.contains("✓ sub › first"), "{waits:?}");
-    let hint = waits.err.lines().find(|it| it.starts_with("faber approve exec_")).unwrap();
+    assert!(!waits.err.contains("waits for its execution"), "the child asks: {waits:?}");
+    let hint = waits.err.lines().find(|line| line.starts_with("faber approve exec_")).unwrap();
     let child = hint.split(' ').nth(2).unwrap();
-    let parent = home.json(&["list", "executions", "--state", "IN_PROGRESS"], 0).await;
+    let parent = workspace.json(&["list", "executions", "--state", "IN_PROGRESS"], 0).await;
     let parent = text(&parent[0]["executionId"]).to_owned();
     assert_ne!(child, parent);
-    let told = home.run(&["debug", &parent]).await;
-    assert!(told.out.contains(&format!("part of {parent}")), "{}", told.out);
-    let told = home.run(&["debug", &parent, "--full"]).await;
+    let shown = workspace.run(&["debug", &parent]).await;
+    assert!(shown.out.contains(&format!("part of {parent}")), "{}", shown.out);
+    let shown = workspace.run(&["debug", &parent, "--full"]).await;
     assert!(
-        told.out.contains("waits: needs approval of `ask`, which calls `flow.noop`"),
+        shown.out.contains("waits: needs approval of `ask`, which calls `flow.noop`"),
         "{}",
-        told.out
+        shown.out
     );
     assert!(
-        told.out.contains(&format!("waits: `sub` waits for its execution `{child}`")),
+        shown.out.contains(&format!("waits: `sub` waits for its execution `{child}`")),
         "{}",
-        told.out
+        shown.out
     );
-    assert_eq!(home.run(&["approve", child, "ask"]).await.status, 0);
-    let done = home.json(&["execute", &parent], 0).await;
+    assert_eq!(workspace.run(&["approve", child, "ask"]).await.status, 0);
+    let done = workspace.json(&["execute", &parent], 0).await;
     assert_eq!(done["outputs"], json!({ "sub": { "first": null, "ask": null } }));
 }
 
 #[tokio::test]
-async fn items_are_counted_and_what_is_undone_is_told() {
-    let home = Home::new();
-    let plan = home.file(
+async fn run_and_debug_print_counts_of_items_and_compensations() {
+    let workspace = Workspace::new();
+    let plan = workspace.file(
         "plan.json",
         r#"{"tools":[{"id":"done","name":"flow.echo","parameters":{"n":"{{item}}"},"forEach":"{{input}}",
               "compensate":{"name":"flow.noop"}},
@@ -132,7 +137,8 @@ async fn items_are_counted_and_what_is_undone_is_told() {
             {"id":"skip","name":"flow.noop","when":"input[0] == 5"},
             {"id":"end","name":"flow.fail","parameters":{"message":"end"},"dependsOn":["l"]}]}"#,
     );
-    let ended = home.run(&["run", "--plan", &plan, "--input", "[0,1,0]", "--compensate"]).await;
+    let ended =
+        workspace.run(&["run", "--plan", &plan, "--input", "[0,1,0]", "--compensate"]).await;
     assert_eq!(ended.status, 1, "{ended:?}");
     for part in [
         "✓ done",
@@ -145,26 +151,26 @@ async fn items_are_counted_and_what_is_undone_is_told() {
     ] {
         assert!(ended.err.contains(part), "{part}: {}", ended.err);
     }
-    let list = home.json(&["list", "executions"], 0).await;
+    let list = workspace.json(&["list", "executions"], 0).await;
     let id = text(&list[0]["executionId"]);
-    let told = home.run(&["debug", id]).await;
+    let shown = workspace.run(&["debug", id]).await;
     for part in
         ["2 of 3 items ✓, 1 failed", "undone by `flow.noop`: `done[0]`, `done[1]` and `done[2]`"]
     {
-        assert!(told.out.contains(part), "{part}: {}", told.out);
+        assert!(shown.out.contains(part), "{part}: {}", shown.out);
     }
-    let told = home.run(&["debug", id, "--full"]).await;
-    assert!(told.out.contains("[1]  FAILED  tool.failed: item"), "{}", told.out);
+    let shown = workspace.run(&["debug", id, "--full"]).await;
+    assert!(shown.out.contains("[1]  FAILED  tool.failed: item"), "{}", shown.out);
 }
 
 #[tokio::test]
-async fn nothing_that_is_young_is_pruned() {
-    let home = Home::new();
-    let plan = home.file("plan.json", r#"{"tools":[{"name":"flow.noop"}]}"#);
-    home.json(&["run", "--plan", &plan], 0).await;
-    let removed = home.json(&["prune", "--older-than", "1h"], 0).await;
+async fn prune_removes_only_executions_older_than_its_age() {
+    let workspace = Workspace::new();
+    let plan = workspace.file("plan.json", r#"{"tools":[{"name":"flow.noop"}]}"#);
+    workspace.json(&["run", "--plan", &plan], 0).await;
+    let removed = workspace.json(&["prune", "--older-than", "1h"], 0).await;
     assert_eq!(removed, json!({ "executions": 0, "plans": 0, "requests": 0 }));
-    let listed = home.json(&["list", "executions"], 0).await;
+    let listed = workspace.json(&["list", "executions"], 0).await;
     assert_eq!(listed.as_array().map(Vec::len), Some(1));
     for (field, expected) in
         [("steps", &json!("flow.noop")), ("plan", &json!("flow.noop")), ("outputs", &json!(null))]
@@ -177,64 +183,69 @@ async fn nothing_that_is_young_is_pruned() {
         assert_eq!(found, expected, "{field}: {listed:#}");
     }
     for age in ["30", "soon", "-1d"] {
-        let refused = home.json(&["prune", &format!("--older-than={age}")], 2).await;
+        let refused = workspace.json(&["prune", &format!("--older-than={age}")], 2).await;
         assert_eq!(refused["error"]["code"], "INVALID_ARGUMENT", "{age}");
     }
-    let shown = home.run(&["prune", "--older-than", "30d"]).await;
+    let shown = workspace.run(&["prune", "--older-than", "30d"]).await;
     assert_eq!(shown.out.trim(), "removed 0 executions, 0 plans, 0 requests");
-    let removed = home.json(&["prune", "--older-than", "0s"], 0).await;
-    assert_eq!(removed, json!({ "executions": 1, "plans": 1, "requests": 1 }), "what is asked for");
-    assert_eq!(home.json(&["list", "requests"], 0).await, json!([]));
+    let removed = workspace.json(&["prune", "--older-than", "0s"], 0).await;
+    assert_eq!(
+        removed,
+        json!({ "executions": 1, "plans": 1, "requests": 1 }),
+        "the newer one is removed on request"
+    );
+    assert_eq!(workspace.json(&["list", "requests"], 0).await, json!([]));
 }
 
 #[tokio::test]
-async fn tools_are_loaded_called_and_counted() {
-    let home = Home::new();
+async fn tools_can_be_loaded_and_called_and_their_usage_is_counted() {
+    let workspace = Workspace::new();
     let described =
         |name: &str| json!({ "name": name, "examples": [], "arguments": { "q": "A query." } });
     let mut cat = described("cat");
     cat["run"] = json!({ "command": ["cat"] });
     cat["effect"] = json!("read");
-    let file =
-        home.file("tools.json", &json!({ "tools_list": [described("find"), cat] }).to_string());
-    let loaded = home.json(&["tools", "load", &file], 0).await;
+    let file = workspace
+        .file("tools.json", &json!({ "tools_list": [described("find"), cat] }).to_string());
+    let loaded = workspace.json(&["tools", "load", &file], 0).await;
     let status = |status: &str| json!([{ "name": "find", "status": status }, { "name": "cat", "status": status }]);
     assert_eq!(loaded, status("OK"));
-    assert_eq!(home.json(&["tools", "load", &file], 0).await, status("ALREADY EXISTS"));
-    let called = home.json(&["tools", "call", "cat", r#"{"q":1}"#], 0).await;
+    assert_eq!(workspace.json(&["tools", "load", &file], 0).await, status("ALREADY EXISTS"));
+    let called = workspace.json(&["tools", "call", "cat", r#"{"q":1}"#], 0).await;
     assert_eq!((&called["tool"], &called["result"]), (&json!("tools.cat"), &json!({ "q": 1 })));
-    let failed = home.json(&["tools", "call", "tools.cat"], 1).await;
+    let failed = workspace.json(&["tools", "call", "tools.cat"], 1).await;
     assert_eq!(failed["status"], "error");
-    let plan = home.file("plan.json", r#"{"tools":[{"name":"find","parameters":{"q":"x"}}]}"#);
-    let error = home.json(&["run", "--plan", &plan], 2).await;
+    let plan = workspace.file("plan.json", r#"{"tools":[{"name":"find","parameters":{"q":"x"}}]}"#);
+    let error = workspace.json(&["run", "--plan", &plan], 2).await;
     assert_eq!(error["error"]["diagnostics"][0]["code"], "plan.not_callable");
-    let usage = home.json(&["tools", "usage"], 0).await;
+    let usage = workspace.json(&["tools", "usage"], 0).await;
     assert_eq!((&usage[0]["calls"], &usage[0]["failures"]), (&json!(2), &json!(1)), "{usage}");
-    let history = home.json(&["tools", "history", "cat", "--first", "1"], 0).await;
+    let history = workspace.json(&["tools", "history", "cat", "--first", "1"], 0).await;
     assert_eq!(history[0]["status"], "error");
-    let told = home.run(&["tools", "call", "nothing"]).await;
-    assert_eq!((told.status, told.out.as_str()), (2, ""));
-    assert!(told.err.contains("there is no tool `nothing`"), "{told:?}");
+    let shown = workspace.run(&["tools", "call", "nothing"]).await;
+    assert_eq!((shown.status, shown.out.as_str()), (2, ""));
+    assert!(shown.err.contains("there is no tool `nothing`"), "{shown:?}");
 }
 
 #[tokio::test]
-async fn toolsets_are_switched() {
-    let home = Home::new();
+async fn toolsets_can_be_activated_and_deactivated() {
+    let workspace = Workspace::new();
     let active = async |name: &str| {
-        let sets = home.json(&["toolsets", "list"], 0).await;
-        let set = sets.as_array().unwrap().iter().find(|it| it["name"] == name).cloned();
+        let sets = workspace.json(&["toolsets", "list"], 0).await;
+        let set = sets.as_array().unwrap().iter().find(|set| set["name"] == name).cloned();
         set.unwrap_or_else(|| panic!("no `{name}`"))["active"] == true
     };
     assert!(!active("file_tools").await);
-    let change = home.json(&["toolsets", "activate", "file_tools", "nope"], 2).await;
+    let change = workspace.json(&["toolsets", "activate", "file_tools", "nope"], 2).await;
     assert_eq!(change["changed"], json!(["file_tools"]));
     assert_eq!(change["notFound"], json!(["nope"]));
-    assert!(active("file_tools").await, "it is kept");
-    home.file("a.txt", "x");
-    let found = home.json(&["tools", "call", "file_tools.glob", r#"{"pattern":"*.txt"}"#], 0).await;
+    assert!(active("file_tools").await, "the state is stored");
+    workspace.file("a.txt", "x");
+    let found =
+        workspace.json(&["tools", "call", "file_tools.glob", r#"{"pattern":"*.txt"}"#], 0).await;
     assert!(found["result"].as_str().unwrap().contains("a.txt"), "{found}");
-    home.json(&["toolsets", "deactivate", "file_tools"], 0).await;
-    home.json(&["tools", "call", "file_tools.glob", r#"{"pattern":"*"}"#], 1).await;
-    let change = home.json(&["toolsets", "deactivate", "ToolSet"], 2).await;
+    workspace.json(&["toolsets", "deactivate", "file_tools"], 0).await;
+    workspace.json(&["tools", "call", "file_tools.glob", r#"{"pattern":"*"}"#], 1).await;
+    let change = workspace.json(&["toolsets", "deactivate", "ToolSet"], 2).await;
     assert_eq!(change["refused"], json!(["ToolSet"]));
 }

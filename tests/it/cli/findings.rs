@@ -1,14 +1,14 @@
-//! Commands say why an execution failed, waits or needs attention, and what helps.
+//! Findings on the command line: why an execution failed, waits or needs attention, and the
+//! remedies.
 
 use serde_json::{Value, json};
 
-use super::home::Home;
+use super::workspace::Workspace;
 
-/// Makes a home with a tool that runs a command.
-fn home_with(tool: &str, effect: &str, command: &[&str]) -> Home {
-    let home = Home::new();
+fn with_command_tool(tool: &str, effect: &str, command: &[&str]) -> Workspace {
+    let workspace = Workspace::new();
     let run = json!(command);
-    home.file(
+    workspace.file(
         "faber.yaml",
         &format!(
             "toolsets:\n  - name: local\n    active: true\n    source:\n      tools:\n        - \
@@ -16,7 +16,7 @@ fn home_with(tool: &str, effect: &str, command: &[&str]) -> Home {
              run: {{ command: {run} }} }}\n"
         ),
     );
-    home
+    workspace
 }
 
 fn codes(execution: &Value) -> Vec<&str> {
@@ -25,111 +25,111 @@ fn codes(execution: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn an_execution_whose_process_was_killed_has_no_worker() {
-    let home = home_with("label", "idempotent", &["sleep", "600"]);
-    let plan = home.file("plan.json", r#"{"tools":[{"name":"label"}]}"#);
-    let mut begun = home.begin(&["run", "--plan", &plan]);
-    begun.line("executing exec_").await;
+async fn an_execution_of_a_killed_process_is_reported_without_a_worker() {
+    let workspace = with_command_tool("label", "idempotent", &["sleep", "600"]);
+    let plan = workspace.file("plan.json", r#"{"tools":[{"name":"label"}]}"#);
+    let mut begun = workspace.spawn(&["run", "--plan", &plan]);
+    begun.wait_for_line("executing exec_").await;
     let running = loop {
-        let list = home.json(&["list", "executions"], 0).await;
+        let list = workspace.json(&["list", "executions"], 0).await;
         if list[0]["steps"][0]["state"] == "RUNNING" {
             break list;
         }
     };
     assert_eq!(codes(&running[0]), ["wait.call"], "{running:#}");
     begun.signal("-KILL");
-    begun.end().await;
+    begun.wait_for_exit().await;
     let id = running[0]["executionId"].as_str().unwrap();
-    let told = home.run(&["debug", id]).await.out;
+    let shown = workspace.run(&["debug", id]).await.out;
     let expected = "waits: no worker runs it: the worker `work_";
-    assert!(told.contains(expected) && told.contains("has stopped while `label` ran"), "{told}");
-    assert!(!told.contains("is being called"), "{told}");
-    // `debug` opens no toolsets, so it cannot know whether this node lacks the tool.
-    assert!(!told.contains("which this node lacks"), "{told}");
-    let (_, next) = told.split_once("\nNext\n").unwrap();
+    assert!(shown.contains(expected) && shown.contains("has stopped while `label` ran"), "{shown}");
+    assert!(!shown.contains("is being called"), "{shown}");
+    // `debug` opens no toolsets, so it does not know whether this node lacks the tool.
+    assert!(!shown.contains("which this node lacks"), "{shown}");
+    let (_, next) = shown.split_once("\nNext\n").unwrap();
     assert!(next.trim_start().starts_with(&format!("faber execute {id}")), "{next}");
-    let list = home.run(&["list", "executions"]).await.out;
+    let list = workspace.run(&["list", "executions"]).await.out;
     assert!(list.contains("no worker runs it"), "{list}");
 }
 
-/// The text stays, as the contract says, but nobody overlooks it.
+/// The contract keeps the text of the template, so only a warning makes it visible.
 #[tokio::test]
-async fn a_template_that_was_left_standing_is_a_warning() {
-    let home = Home::new();
-    let plan = home.file(
+async fn an_unresolved_template_is_a_warning() {
+    let workspace = Workspace::new();
+    let plan = workspace.file(
         "plan.json",
         r#"{"tools":[{"id":"p","name":"flow.echo","parameters":{"name":"Ada"}},
             {"id":"say","name":"flow.echo","parameters":{"text":"{{p.foo}}"}}]}"#,
     );
-    let ended = home.run(&["run", "--plan", &plan]).await;
+    let ended = workspace.run(&["run", "--plan", &plan]).await;
     assert_eq!(ended.status, 0, "{ended:?}");
     assert!(ended.err.contains("2 of 2 steps done"), "{ended:?}");
     assert!(ended.err.contains(", with 1 warning  exec_"), "{ended:?}");
-    let done = home.json(&["run", "--plan", &plan], 0).await;
+    let done = workspace.json(&["run", "--plan", &plan], 0).await;
     assert_eq!(done["outputs"]["say"]["text"], "{{p.foo}}");
     assert_eq!(codes(&done), ["warning.template"]);
     assert_eq!(done["findings"][0]["severity"], "WARNING");
     let id = done["executionId"].as_str().unwrap();
-    let told = home.run(&["debug", id]).await.out;
-    let expected = "warning[warning.template]: `say`: `{{p.foo}}` found nothing";
-    assert!(told.contains(expected), "{told}");
+    let shown = workspace.run(&["debug", id]).await.out;
+    let expected = "warning[warning.template]: `say`: `{{p.foo}}` has no value";
+    assert!(shown.contains(expected), "{shown}");
 
     // Braces in the output of a tool are data.
-    let plan = home.file(
+    let plan = workspace.file(
         "literal.json",
         r#"{"tools":[{"id":"p","name":"flow.echo","parameters":{"text":"{{{{p.foo}}"}},
             {"id":"say","name":"flow.echo","parameters":{"text":"{{p.text}}"}}]}"#,
     );
-    let done = home.json(&["run", "--plan", &plan], 0).await;
+    let done = workspace.json(&["run", "--plan", &plan], 0).await;
     assert_eq!(done["outputs"]["say"]["text"], "{{p.foo}}");
     assert!(codes(&done).is_empty(), "{done:#}");
 }
 
 #[tokio::test]
-async fn a_failed_command_is_told_by_the_cause_in_its_trace() {
+async fn a_failed_command_is_reported_with_the_cause_from_its_trace() {
     let trace = "Traceback (most recent call last):\n  File \"a.py\", line 3\n    \
                  export()\nValueError: unknown VAT code\n";
     let script = format!("printf '%s' '{trace}' >&2; exit 1");
-    let home = home_with("export", "once", &["sh", "-c", &script]);
-    let plan = home.file("plan.json", r#"{"tools":[{"name":"export"}]}"#);
-    let ended = home.run(&["run", "--plan", &plan]).await;
+    let workspace = with_command_tool("export", "once", &["sh", "-c", &script]);
+    let plan = workspace.file("plan.json", r#"{"tools":[{"name":"export"}]}"#);
+    let ended = workspace.run(&["run", "--plan", &plan]).await;
     assert_eq!(ended.status, 1, "{ended:?}");
     let expected = "error[tool.failed]: `export` failed: ValueError: unknown VAT code";
     assert!(ended.err.contains(expected), "{ended:?}");
-    let list = home.run(&["list", "executions"]).await.out;
+    let list = workspace.run(&["list", "executions"]).await.out;
     assert!(list.contains("`export` failed: ValueError: unknown VAT code"), "{list}");
 }
 
 #[tokio::test]
-async fn a_missing_input_is_asked_for_before_a_retry() {
-    let home = Home::new();
-    let plan = home.file(
+async fn a_missing_input_has_the_remedy_to_execute_with_an_input() {
+    let workspace = Workspace::new();
+    let plan = workspace.file(
         "plan.json",
         r#"{"tools":[{"name":"flow.effect","parameters":{"text":"{{input.article}}"}}]}"#,
     );
-    let ended = home.run(&["run", "--plan", &plan]).await;
+    let ended = workspace.run(&["run", "--plan", &plan]).await;
     assert_eq!(ended.status, 1, "{ended:?}");
     assert!(!ended.err.contains("faber retry"), "{ended:?}");
-    let done = home.json(&["list", "executions"], 0).await;
+    let done = workspace.json(&["list", "executions"], 0).await;
     let remedy = &done[0]["findings"][0]["remedies"][0];
     let plan = done[0]["planId"].as_str().unwrap();
     let command = format!("faber execute {plan} --input '{{\"article\":\"…\"}}'");
     assert_eq!(remedy["command"], command.as_str(), "{done:#}");
     assert_eq!(remedy["mutation"], "executePlan");
-    // A dry run does not say of the same template that it stands as it was written.
-    let file = home.path("plan.json").display().to_string();
-    let dry = home.json(&["run", "--plan", &file, "--dry-run"], 1).await;
+    // A dry run reports the template once, as unresolved.
+    let file = workspace.path("plan.json").display().to_string();
+    let dry = workspace.json(&["run", "--plan", &file, "--dry-run"], 1).await;
     assert_eq!(codes(&dry), ["template.unresolved"], "{dry:#}");
     assert_eq!(dry["steps"][0]["warnings"], json!([]));
 }
 
 #[tokio::test]
-async fn a_failed_planning_has_a_state_and_a_reason() {
-    let home = Home::new();
-    assert_eq!(home.run(&["run", "zzz qqq"]).await.status, 2);
-    let list = home.run(&["list", "requests"]).await.out;
+async fn a_request_whose_planning_failed_has_a_state_and_a_finding() {
+    let workspace = Workspace::new();
+    assert_eq!(workspace.run(&["run", "zzz qqq"]).await.status, 2);
+    let list = workspace.run(&["list", "requests"]).await.out;
     assert!(list.contains("PLANNING_FAILED"), "{list}");
-    let found = home.json(&["debug", &request_of(&list)], 0).await;
+    let found = workspace.json(&["debug", &request_of(&list)], 0).await;
     assert_eq!(found["findings"][0]["code"], "NO_PLAN_FOUND", "{found:#}");
     assert_eq!(found["findings"][0]["kind"], "FAILURE");
 }
@@ -139,16 +139,16 @@ fn request_of(list: &str) -> String {
     row.split(' ').next().unwrap().to_owned()
 }
 
-/// The log alone says what it said then.
+/// Findings are computed from the log up to the position.
 #[tokio::test]
-async fn findings_of_a_position_are_those_of_that_time() {
-    let home = Home::new();
-    let plan = home.file(
+async fn debug_at_an_earlier_event_shows_the_findings_of_that_time() {
+    let workspace = Workspace::new();
+    let plan = workspace.file(
         "plan.json",
         r#"{"tools":[{"id":"a","name":"flow.noop"},
             {"id":"b","name":"flow.fail","parameters":{"message":"no"},"dependsOn":"a"}]}"#,
     );
-    let failed = home.json(&["run", "--plan", &plan], 1).await;
+    let failed = workspace.json(&["run", "--plan", &plan], 1).await;
     assert_eq!(codes(&failed), ["tool.failed"]);
     let seq = failed["findings"][0]["causeSeq"].as_i64().unwrap();
     assert!(seq > 1 && seq < failed["seq"].as_i64().unwrap(), "{failed:#}");

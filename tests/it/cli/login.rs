@@ -1,26 +1,26 @@
-//! Logging in to a server, with the official SDK on the other side.
+//! Logins to an MCP server, with the official SDK as the server.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Stdio};
 
 use serde_json::{Value, json};
-use tests::toolset::PATIENCE;
+use tests::toolset::MAX_WAIT;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout, Command},
     time::timeout,
 };
 
-use super::home::{Ended, Home};
+use super::workspace::{CommandOutput, Workspace};
 
-/// A server that wants to know who calls.
-struct Guarded {
+/// An MCP server that requires OAuth.
+struct OAuthServer {
     _child: Child,
     input: ChildStdin,
     lines: Lines<BufReader<ChildStdout>>,
     url: String,
 }
 
-impl Guarded {
+impl OAuthServer {
     async fn start() -> Self {
         let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/mcp/node_modules").into();
         let modules = std::env::var_os("FABER_TEST_MCP_MODULES").map_or_else(own, PathBuf::from);
@@ -29,45 +29,45 @@ impl Guarded {
         command.arg(script).arg(modules).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let url = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
+        let url = timeout(MAX_WAIT, lines.next_line()).await.unwrap().unwrap().unwrap();
         Self { input: child.stdin.take().unwrap(), _child: child, lines, url }
     }
 
-    /// Tells the server something, and returns what happened so far.
-    async fn tell(&mut self, line: &str) -> Value {
+    /// Sends an instruction to the server. Returns what happened so far.
+    async fn send(&mut self, line: &str) -> Value {
         self.input.write_all(format!("{line}\n").as_bytes()).await.unwrap();
-        let told = timeout(PATIENCE, self.lines.next_line()).await.unwrap().unwrap().unwrap();
-        serde_json::from_str(&told).unwrap()
+        let reply = timeout(MAX_WAIT, self.lines.next_line()).await.unwrap().unwrap().unwrap();
+        serde_json::from_str(&reply).unwrap()
     }
 }
 
-/// A home whose configuration has the server as the toolset `s`.
-struct World {
-    home: Home,
-    server: Guarded,
-    /// All that was ever printed.
+/// A workspace whose configuration has the server as the toolset `s`.
+struct LoginTest {
+    workspace: Workspace,
+    server: OAuthServer,
+    /// All output of all commands.
     printed: String,
 }
 
-impl World {
+impl LoginTest {
     async fn new() -> Self {
-        let (home, server) = (Home::new(), Guarded::start().await);
+        let (workspace, server) = (Workspace::new(), OAuthServer::start().await);
         let mcp = json!({ "url": server.url, "auth": "oauth" });
         let set = json!({ "name": "s", "source": { "mcp": mcp } });
-        home.file("faber.yaml", &json!({ "toolsets": [set] }).to_string());
-        Self { home, server, printed: String::new() }
+        workspace.file("faber.yaml", &json!({ "toolsets": [set] }).to_string());
+        Self { workspace, server, printed: String::new() }
     }
 
-    /// Runs a command with a browser at hand, and with all there is to log.
-    async fn run(&mut self, arguments: &[&str]) -> Ended {
-        let mut command = self.home.command(arguments);
+    /// Runs a command with a browser and with the most detailed log.
+    async fn run(&mut self, arguments: &[&str]) -> CommandOutput {
+        let mut command = self.workspace.command(arguments);
         command.env("BROWSER", concat!(env!("CARGO_MANIFEST_DIR"), "/conformance/browser"));
-        command.env("FABER_LOG", "trace").envs(std::env::var_os("PATH").map(|it| ("PATH", it)));
-        let output = timeout(PATIENCE, command.output()).await;
+        command.env("FABER_LOG", "trace").envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+        let output = timeout(MAX_WAIT, command.output()).await;
         let output = output.unwrap_or_else(|_| panic!("{arguments:?} does not end")).unwrap();
         let (out, err) = (text(&output.stdout), text(&output.stderr));
         self.printed.extend([out.as_str(), "\n", err.as_str(), "\n"]);
-        Ended { status: output.status.code().unwrap_or(-1), out, err }
+        CommandOutput { status: output.status.code().unwrap_or(-1), out, err }
     }
 
     async fn login(&mut self) -> Value {
@@ -76,17 +76,17 @@ impl World {
         serde_json::from_str(&ended.out).unwrap()
     }
 
-    /// Calls a tool and returns its output, or what is printed instead.
+    /// Calls a tool. Returns its output, or the printed error.
     async fn call(&mut self, tool: &str) -> Result<String, String> {
         let ended = self.run(&["tools", "call", tool, "{}", "--json"]).await;
         if ended.status == 0 { Ok(ended.out) } else { Err(ended.out) }
     }
 
-    fn kept(&self) -> Vec<PathBuf> {
-        let folder = self.home.path(".local/share/faber/logins");
+    fn login_files(&self) -> Vec<PathBuf> {
+        let folder = self.workspace.path(".local/share/faber/logins");
         let Ok(files) = fs::read_dir(folder) else { return Vec::new() };
-        let files = files.map(|it| it.unwrap().path());
-        files.filter(|it| it.extension().is_some_and(|it| it == "json")).collect()
+        let files = files.map(|entry| entry.unwrap().path());
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect()
     }
 }
 
@@ -95,96 +95,99 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[track_caller]
-fn wants_login(called: &Result<String, String>) {
-    let told = called.as_ref().unwrap_err();
-    assert!(told.contains("`s` needs a login: type `faber login s`"), "{told}");
+fn assert_needs_login(called: &Result<String, String>) {
+    let shown = called.as_ref().unwrap_err();
+    assert!(shown.contains("`s` needs a login: run `faber login s`"), "{shown}");
 }
 
 #[tokio::test]
-async fn who_has_logged_in_calls_until_the_server_forgets_it() {
-    let mut world = World::new().await;
-    wants_login(&world.call("s.whoami").await);
-    let doctor = world.run(&["doctor"]).await;
+async fn a_login_is_used_and_refreshed_until_the_server_forgets_it() {
+    let mut test = LoginTest::new().await;
+    assert_needs_login(&test.call("s.whoami").await);
+    let doctor = test.run(&["doctor"]).await;
     assert_eq!(doctor.status, 3);
-    assert!(doctor.out.contains("type `faber login s`"), "{}", doctor.out);
+    assert!(doctor.out.contains("`s` needs a login: run `faber login s`"), "{}", doctor.out);
     assert!(doctor.out.contains("log in on this machine"), "{}", doctor.out);
 
-    let logged_in = world.login().await;
+    let logged_in = test.login().await;
     assert_eq!((&logged_in["scopes"], &logged_in["isRenewed"]), (&json!(["read"]), &json!(true)));
-    let [file] = world.kept().try_into().unwrap();
+    let [file] = test.login_files().try_into().unwrap();
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    // A server that repeats the token is not believed to mean it.
-    let called = world.call("s.whoami").await.unwrap();
+    // The token may be printed only masked, even if the server repeats it.
+    let called = test.call("s.whoami").await.unwrap();
     assert!(called.contains("whoami with ***ACCESS_TOKEN***"), "{called}");
-    let told = world.server.tell("tell").await;
-    assert_eq!((&told["logins"], &told["refreshed"]), (&json!(1), &json!(0)));
+    let reply = test.server.send("tell").await;
+    assert_eq!((&reply["logins"], &reply["refreshed"]), (&json!(1), &json!(0)));
 
-    world.server.tell("end access").await;
-    world.call("s.whoami").await.unwrap();
-    world.call("s.whoami").await.unwrap();
-    let told = world.server.tell("lasts 0").await;
-    assert_eq!(told["refreshed"], 1, "one renewal is enough");
-    world.server.tell("end access").await;
-    world.call("s.whoami").await.unwrap();
-    world.call("s.whoami").await.unwrap();
-    let told = world.server.tell("end all").await;
-    assert!(told["refreshed"].as_u64() >= Some(3), "what ends soon is renewed before: {told}");
+    test.server.send("end access").await;
+    test.call("s.whoami").await.unwrap();
+    test.call("s.whoami").await.unwrap();
+    let reply = test.server.send("lasts 0").await;
+    assert_eq!(reply["refreshed"], 1, "the token is refreshed once");
+    test.server.send("end access").await;
+    test.call("s.whoami").await.unwrap();
+    test.call("s.whoami").await.unwrap();
+    let reply = test.server.send("end all").await;
+    assert!(
+        reply["refreshed"].as_u64() >= Some(3),
+        "a token that expires soon is refreshed before: {reply}"
+    );
 
-    wants_login(&world.call("s.whoami").await);
-    wants_login(&world.call("s.whoami").await);
-    let all = world.server.tell("tell").await;
-    assert_eq!(all["refreshed"], told["refreshed"]);
+    assert_needs_login(&test.call("s.whoami").await);
+    assert_needs_login(&test.call("s.whoami").await);
+    let all = test.server.send("tell").await;
+    assert_eq!(all["refreshed"], reply["refreshed"]);
     let resources = all["resources"].as_array().unwrap();
-    assert!(resources.iter().all(|it| *it == world.server.url), "{resources:?}");
-    for secret in all["secrets"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()) {
-        assert!(!world.printed.contains(secret), "{secret} was printed");
+    assert!(resources.iter().all(|resource| *resource == test.server.url), "{resources:?}");
+    for secret in all["secrets"].as_array().unwrap().iter().map(|secret| secret.as_str().unwrap()) {
+        assert!(!test.printed.contains(secret), "{secret} was printed");
     }
 }
 
 #[tokio::test]
-async fn what_was_missing_is_asked_for_the_next_time() {
-    let mut world = World::new().await;
-    world.login().await;
-    let why = world.call("s.change").await.unwrap_err();
-    let expected = "`s` needs a login that allows `read write`: type `faber login s`";
+async fn a_login_after_a_missing_scope_asks_for_that_scope() {
+    let mut test = LoginTest::new().await;
+    test.login().await;
+    let why = test.call("s.change").await.unwrap_err();
+    let expected = "`s` needs a login that allows `read write`: run `faber login s`";
     assert!(why.contains(expected), "{why}");
-    world.call("s.whoami").await.unwrap();
-    assert_eq!(world.login().await["scopes"], json!(["read", "write"]));
-    world.call("s.change").await.unwrap();
-    let told = world.server.tell("tell").await;
-    assert_eq!(told["scopes"], json!([["read"], ["read", "write"]]));
-    let states = told["states"].as_array().unwrap();
+    test.call("s.whoami").await.unwrap();
+    assert_eq!(test.login().await["scopes"], json!(["read", "write"]));
+    test.call("s.change").await.unwrap();
+    let reply = test.server.send("tell").await;
+    assert_eq!(reply["scopes"], json!([["read"], ["read", "write"]]));
+    let states = reply["states"].as_array().unwrap();
     assert!(states[0] != states[1] && states[0].as_str().unwrap().len() > 15, "{states:?}");
 }
 
 #[tokio::test]
-async fn a_server_that_forgets_its_clients_gets_another_one() {
-    let mut world = World::new().await;
-    world.login().await;
-    world.server.tell("end access").await;
-    world.server.tell("forget clients").await;
-    wants_login(&world.call("s.whoami").await);
-    world.login().await;
-    world.call("s.whoami").await.unwrap();
-    assert_eq!(world.server.tell("tell").await["logins"], 2);
+async fn a_login_registers_a_new_client_when_the_server_forgot_the_old_one() {
+    let mut test = LoginTest::new().await;
+    test.login().await;
+    test.server.send("end access").await;
+    test.server.send("forget clients").await;
+    assert_needs_login(&test.call("s.whoami").await);
+    test.login().await;
+    test.call("s.whoami").await.unwrap();
+    assert_eq!(test.server.send("tell").await["logins"], 2);
 }
 
 #[tokio::test]
-async fn who_logs_out_is_forgotten_on_both_sides() {
-    let mut world = World::new().await;
-    world.login().await;
-    let out = world.run(&["logout", "s"]).await;
+async fn logout_revokes_the_token_and_removes_the_login_file() {
+    let mut test = LoginTest::new().await;
+    test.login().await;
+    let out = test.run(&["logout", "s"]).await;
     assert_eq!((out.status, out.out.trim()), (0, "the login to `s` was removed"));
-    assert_eq!(world.server.tell("tell").await["revoked"], 1);
-    assert!(world.kept().is_empty());
-    wants_login(&world.call("s.whoami").await);
-    let again = world.run(&["logout", "s"]).await;
+    assert_eq!(test.server.send("tell").await["revoked"], 1);
+    assert!(test.login_files().is_empty());
+    assert_needs_login(&test.call("s.whoami").await);
+    let again = test.run(&["logout", "s"]).await;
     assert_eq!((again.status, again.out.as_str()), (0, ""));
 }
 
 #[tokio::test]
-async fn who_cannot_log_in_is_told_why() {
-    let home = Home::new();
+async fn login_explains_why_it_cannot_log_in() {
+    let workspace = Workspace::new();
     let set = |name: &str, mcp: Value| json!({ "name": name, "source": { "mcp": mcp } });
     let program = json!({ "grant": "client_credentials", "client_id": "c", "client_secret": { "secret": "S" } });
     let sets = json!([
@@ -193,19 +196,19 @@ async fn who_cannot_log_in_is_told_why() {
         set("program", json!({ "url": "https://127.0.0.1:1/mcp", "auth": program })),
         set("gone", json!({ "url": "http://127.0.0.1:1/mcp", "auth": "oauth" })),
     ]);
-    home.file("faber.yaml", &json!({ "toolsets": sets }).to_string());
+    workspace.file("faber.yaml", &json!({ "toolsets": sets }).to_string());
     for (name, status, why) in [
         ("none", 2, "there is no toolset `none`"),
-        ("plain", 2, "nobody logs in to `plain`: its source has no `auth: oauth`"),
-        ("here", 2, "nobody logs in to `here`: it is started here"),
-        ("program", 2, "nobody logs in to `program`: its `grant` is for programs"),
+        ("plain", 2, "`plain` has no login: its source has no `auth: oauth`"),
+        ("here", 2, "`here` has no login: Faber starts it as a command"),
+        ("program", 2, "`program` has no login: its `grant` is for programs"),
         ("gone", 3, "`127.0.0.1:1` cannot be reached"),
     ] {
-        let failed = home.json(&["login", name], status).await;
+        let failed = workspace.json(&["login", name], status).await;
         let message = failed["error"]["message"].as_str().unwrap();
         assert!(message.starts_with(why), "{message}");
     }
-    let elsewhere = home.run(&["login", "gone", "--server", "http://127.0.0.1:1"]).await;
+    let elsewhere = workspace.run(&["login", "gone", "--server", "http://127.0.0.1:1"]).await;
     assert!(
         elsewhere.err.contains("a login is stored on the machine that calls the tools"),
         "{elsewhere:?}"

@@ -14,13 +14,14 @@ use tokio::{
     time::timeout,
 };
 
-use super::home::Home;
+use super::workspace::Workspace;
 
-/// How long an answer may take; the client itself gives up a little earlier.
-const PATIENCE: Duration = Duration::from_mins(5);
+/// Limit for one answer. The client gives up a little earlier.
+const MAX_WAIT: Duration = Duration::from_mins(5);
 
-/// What every execution answers with.
-const WAITS: &str = r#"{"tools":[{"id":"w","name":"flow.wait","parameters":{"name":"go"}}]}"#;
+/// A plan that waits for a signal.
+const WAITING_PLAN: &str =
+    r#"{"tools":[{"id":"w","name":"flow.wait","parameters":{"name":"go"}}]}"#;
 
 fn modules() -> PathBuf {
     let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/mcp/node_modules").into();
@@ -29,28 +30,27 @@ fn modules() -> PathBuf {
     modules
 }
 
-/// The official client.
 pub(super) struct Client {
     _process: Child,
     questions: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
-    /// What the server said of itself, or why there is no connection.
+    /// The server's description of itself, or the reason why the connection failed.
     greeting: Value,
 }
 
 impl Client {
-    /// Connects to `faber mcp` in a home.
-    pub(super) async fn of(home: &Home, arguments: &[&str]) -> Self {
+    /// Starts `faber mcp` in a workspace and connects to it.
+    pub(super) async fn start_in(workspace: &Workspace, arguments: &[&str]) -> Self {
         let arguments: Vec<&str> = ["mcp"].iter().chain(arguments).copied().collect();
-        let place = home.path(".");
+        let place = workspace.path(".");
         let environment = json!({ "HOME": place, "FABER_LOG": "info" });
-        Self::to(&json!({
+        Self::connect(&json!({
             "command": faber(), "args": arguments, "cwd": place, "env": environment,
         }))
         .await
     }
 
-    async fn to(server: &Value) -> Self {
+    async fn connect(server: &Value) -> Self {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/it/cli/mcp/client.mjs");
         let mut command = Command::new("node");
         command.arg(script).arg(modules());
@@ -65,34 +65,34 @@ impl Client {
 
     async fn ask(&mut self, question: &Value) -> Value {
         self.questions.write_all(format!("{question}\n").as_bytes()).await.unwrap();
-        let answer = timeout(PATIENCE, self.answers.next_line()).await;
+        let answer = timeout(MAX_WAIT, self.answers.next_line()).await;
         let answer = answer.unwrap_or_else(|_| panic!("no answer to {question}")).unwrap();
-        serde_json::from_str(&answer.expect("the client goes on")).unwrap()
+        serde_json::from_str(&answer.expect("the client is alive")).unwrap()
     }
 
-    /// Calls a tool. Returns everything about it.
+    /// Calls a tool. Returns everything about the call.
     async fn call(&mut self, name: &str, arguments: Value) -> Value {
         self.ask(&json!({ "do": "call", "name": name, "arguments": arguments })).await
     }
 
-    /// Calls a tool that must succeed. Returns what it answers, and its text.
-    pub(super) async fn done(&mut self, name: &str, arguments: Value) -> (Value, String) {
+    /// Calls a tool that must succeed. Returns its structured content and its text.
+    pub(super) async fn call_ok(&mut self, name: &str, arguments: Value) -> (Value, String) {
         let answer = self.call(name, arguments).await;
         assert_eq!(answer["result"]["isError"], false, "{answer:#}");
         (answer["result"]["structuredContent"].clone(), text(&answer))
     }
 
-    /// Calls a tool that must not succeed. Returns the error, and its text.
-    async fn refused(&mut self, name: &str, arguments: Value) -> (Value, String) {
+    /// Calls a tool that must fail. Returns the error and its text.
+    async fn call_refused(&mut self, name: &str, arguments: Value) -> (Value, String) {
         let answer = self.call(name, arguments).await;
         assert_eq!(answer["result"]["isError"], true, "{answer:#}");
         (answer["result"]["structuredContent"]["error"].clone(), text(&answer))
     }
 
-    /// Keeps a plan and returns its id.
-    async fn plan(&mut self, plan: &str) -> String {
+    /// Creates a plan and returns its id.
+    async fn create_plan(&mut self, plan: &str) -> String {
         let plan: Value = serde_json::from_str(plan).unwrap();
-        let (plan, _) = self.done("create_plan", json!({ "plan": plan })).await;
+        let (plan, _) = self.call_ok("create_plan", json!({ "plan": plan })).await;
         plan["planId"].as_str().unwrap().to_owned()
     }
 }
@@ -101,10 +101,10 @@ fn text(answer: &Value) -> String {
     answer["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Reports must grow, or clients drop them.
-fn check_reports(answer: &Value) -> Vec<f64> {
+/// Progress must grow, because clients drop other reports.
+fn progress_values(answer: &Value) -> Vec<f64> {
     let reports = answer["reports"].as_array().unwrap();
-    let far: Vec<f64> = reports.iter().map(|it| it["progress"].as_f64().unwrap()).collect();
-    assert!(far.windows(2).all(|it| it[0] < it[1]), "{reports:#?}");
+    let far: Vec<f64> = reports.iter().map(|report| report["progress"].as_f64().unwrap()).collect();
+    assert!(far.windows(2).all(|pair| pair[0] < pair[1]), "{reports:#?}");
     far
 }

@@ -1,10 +1,10 @@
-//! Plans in files and under names.
+//! Plans in files, and saved plans.
 
 use serde_json::{Value, json};
 
-use super::home::Home;
+use super::workspace::Workspace;
 
-/// A plan that says a bit of everything, with a plan inside.
+/// A plan that uses most features, with a sub-plan.
 const PLAN: &str = r#"{
   "query": "greet everybody",
   "tools": [
@@ -19,9 +19,9 @@ const PLAN: &str = r#"{
   ]
 }"#;
 
-/// Returns the steps of a plan, without what is made anew each time.
-async fn steps(home: &Home, plan: &str) -> Value {
-    let debug = home.json(&["debug", plan], 0).await;
+/// Returns the steps of a plan, without ids that differ each time.
+async fn steps(workspace: &Workspace, plan: &str) -> Value {
+    let debug = workspace.json(&["debug", plan], 0).await;
     let mut tools = debug["plans"][0]["tools"].clone();
     for step in tools.as_array_mut().unwrap() {
         if step["plan"].is_string() {
@@ -33,96 +33,108 @@ async fn steps(home: &Home, plan: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_plan_goes_through_a_file_and_stays_the_same() {
-    let home = Home::new();
-    let written = home.file("plan.json", PLAN);
-    let done = home.json(&["run", "--plan", &written], 0).await;
+async fn an_exported_plan_runs_again_unchanged() {
+    let workspace = Workspace::new();
+    let written = workspace.file("plan.json", PLAN);
+    let done = workspace.json(&["run", "--plan", &written], 0).await;
     let plan = done["planId"].as_str().unwrap();
     for (format, name) in [("yaml", "plan.yaml"), ("json", "again.json")] {
-        let exported = home.run(&["export", plan, "--format", format]).await;
+        let exported = workspace.run(&["export", plan, "--format", format]).await;
         assert_eq!(exported.status, 0, "{exported:?}");
         assert!(!exported.out.contains("timeoutMs: 300000"), "defaults are left out: {exported:?}");
-        let file = home.file(name, &exported.out);
-        let again = home.json(&["run", "--plan", &file], 0).await;
+        let file = workspace.file(name, &exported.out);
+        let again = workspace.json(&["run", "--plan", &file], 0).await;
         assert_eq!(again["outputs"], done["outputs"], "{}", exported.out);
         let other = again["planId"].as_str().unwrap();
-        assert_eq!(steps(&home, other).await, steps(&home, plan).await, "{}", exported.out);
+        assert_eq!(
+            steps(&workspace, other).await,
+            steps(&workspace, plan).await,
+            "{}",
+            exported.out
+        );
         assert_eq!(again["plan"]["query"], "greet everybody");
     }
-    // By its request, into a file.
-    let file = home.path("out.yaml").display().to_string();
+    // By its request, and into a file.
+    let file = workspace.path("out.yaml").display().to_string();
     let request = done["requestId"].as_str().unwrap();
-    assert_eq!(home.run(&["export", request, "-o", &file]).await.status, 0);
-    assert_eq!(home.json(&["export", request, "-o", &file], 0).await["output"], file.as_str());
-    assert_eq!(home.json(&["run", "--plan", &file], 0).await["outputs"], done["outputs"]);
-    assert_eq!(home.json(&["export", "plan_1_aaaaaaaaa"], 2).await["error"]["code"], "NOT_FOUND");
+    assert_eq!(workspace.run(&["export", request, "-o", &file]).await.status, 0);
+    assert_eq!(workspace.json(&["export", request, "-o", &file], 0).await["output"], file.as_str());
+    assert_eq!(workspace.json(&["run", "--plan", &file], 0).await["outputs"], done["outputs"]);
+    assert_eq!(
+        workspace.json(&["export", "plan_1_aaaaaaaaa"], 2).await["error"]["code"],
+        "NOT_FOUND"
+    );
 }
 
 #[tokio::test]
-async fn a_plan_that_was_printed_is_read_as_one_that_was_written() {
-    let home = Home::new();
+async fn a_plan_printed_as_json_runs_from_a_file() {
+    let workspace = Workspace::new();
     let query = "Create author Ada with email ada@test.com, then create blog by Ada titled Salt \
                  about the sea";
-    let printed = home.run(&["plan", query, "--format", "json"]).await;
+    let printed = workspace.run(&["plan", query, "--format", "json"]).await;
     assert_eq!(printed.status, 0, "{printed:?}");
     let plan: Value = serde_json::from_str(&printed.out).unwrap();
-    let file = home.file("plan.json", &printed.out);
-    let done = home.json(&["run", "--plan", &file], 0).await;
+    let file = workspace.file("plan.json", &printed.out);
+    let done = workspace.json(&["run", "--plan", &file], 0).await;
     assert_eq!(done["outputs"]["createBlog"]["title"], "Salt", "{done:#}");
-    assert_ne!(done["planId"], plan["planId"], "it is a plan of its own");
+    assert_ne!(done["planId"], plan["planId"], "the file becomes a new plan");
     assert_eq!(done["plan"]["query"], query);
     let other = done["planId"].as_str().unwrap();
-    assert_eq!(steps(&home, other).await, plan["tools"]);
+    assert_eq!(steps(&workspace, other).await, plan["tools"]);
 
-    // All that a plan can say, with a plan inside, and as YAML.
-    let written = home.file("written.json", PLAN);
-    let done = home.json(&["run", "--plan", &written], 0).await;
-    let printed = home.file("printed.yaml", &format!("# JSON is YAML\n{:#}", done["plan"]));
-    let again = home.json(&["run", "--plan", &printed], 0).await;
+    // A plan with most features and a sub-plan, as YAML too.
+    let written = workspace.file("written.json", PLAN);
+    let done = workspace.json(&["run", "--plan", &written], 0).await;
+    let printed = workspace.file("printed.yaml", &format!("# JSON is YAML\n{:#}", done["plan"]));
+    let again = workspace.json(&["run", "--plan", &printed], 0).await;
     assert_eq!(again["outputs"], done["outputs"]);
     let (one, other) = (done["planId"].as_str().unwrap(), again["planId"].as_str().unwrap());
-    assert_eq!(steps(&home, other).await, steps(&home, one).await);
+    assert_eq!(steps(&workspace, other).await, steps(&workspace, one).await);
 
-    let execution = home.file("execution.json", &done.to_string());
-    let refused = home.json(&["run", "--plan", &execution], 2).await;
+    let execution = workspace.file("execution.json", &done.to_string());
+    let refused = workspace.json(&["run", "--plan", &execution], 2).await;
     let why = refused["error"]["message"].as_str().unwrap();
     assert!(why.contains("this is an execution, not a plan: `faber export plan_"), "{why}");
 }
 
 #[tokio::test]
-async fn names_of_plans_are_given_listed_and_taken_away() {
-    let home = Home::new();
-    let plan = home
+async fn plans_can_be_saved_listed_and_unsaved_by_name() {
+    let workspace = Workspace::new();
+    let plan = workspace
         .file("plan.yaml", "tools:\n- name: flow.echo\n  parameters: { to: '{{input.who}}' }\n");
     let inputs = r#"{"who":"string","n":{"type":"integer","default":1}}"#;
-    let saved = home.json(&["save", "greet", "--plan", &plan, "--inputs", inputs], 0).await;
+    let saved = workspace.json(&["save", "greet", "--plan", &plan, "--inputs", inputs], 0).await;
     let id = saved["planId"].as_str().unwrap();
-    home.json(&["save", "copy", id], 0).await;
-    let listed = home.json(&["list", "saved"], 0).await;
-    let names: Vec<_> = listed.as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    workspace.json(&["save", "copy", id], 0).await;
+    let listed = workspace.json(&["list", "saved"], 0).await;
+    let names: Vec<_> = listed.as_array().unwrap().iter().map(|plan| &plan["name"]).collect();
     assert_eq!(names, ["copy", "greet"]);
-    let shown = home.run(&["list", "saved"]).await;
+    let shown = workspace.run(&["list", "saved"]).await;
     assert!(shown.out.contains("who, n?"), "{shown:?}");
-    let done = home.json(&["run", "--saved", "greet", "--input", r#"{"who":"Ada"}"#], 0).await;
+    let done = workspace.json(&["run", "--saved", "greet", "--input", r#"{"who":"Ada"}"#], 0).await;
     assert_eq!(done["outputs"]["flow.echo"]["to"], "Ada", "{done:#}");
-    let exported = home.json(&["export", "greet", "--format", "json"], 0).await;
+    let exported = workspace.json(&["export", "greet", "--format", "json"], 0).await;
     assert_eq!(exported["tools"][0]["parameters"], json!({ "to": "{{input.who}}" }));
-    // A name may begin as an id does.
+    // A name may look like an id.
     for name in ["plan", "plan_weekly", "req", "req_x"] {
-        home.json(&["save", name, id], 0).await;
-        assert_eq!(home.json(&["export", name, "--format", "json"], 0).await, exported, "{name}");
-        home.json(&["unsave", name], 0).await;
+        workspace.json(&["save", name, id], 0).await;
+        assert_eq!(
+            workspace.json(&["export", name, "--format", "json"], 0).await,
+            exported,
+            "{name}"
+        );
+        workspace.json(&["unsave", name], 0).await;
     }
-    let missing = home.json(&["export", "gret"], 2).await;
+    let missing = workspace.json(&["export", "gret"], 2).await;
     let why = missing["error"]["message"].as_str().unwrap();
     assert!(why.contains("did you mean `greet`?"), "{why}");
 
-    assert_eq!(home.run(&["unsave", "greet"]).await.status, 0);
-    assert_eq!(home.json(&["unsave", "greet"], 2).await["error"]["code"], "NOT_FOUND");
-    assert_eq!(home.json(&["run", "--saved", "greet"], 2).await["error"]["code"], "NOT_FOUND");
-    assert_eq!(home.json(&["run", "--saved", "copy"], 0).await["state"], "COMPLETED");
-    let bad = home.file("bad.yaml", "tools:\n- name: flow.eco\n");
-    let refused = home.json(&["save", "x", "--plan", &bad], 2).await;
+    assert_eq!(workspace.run(&["unsave", "greet"]).await.status, 0);
+    assert_eq!(workspace.json(&["unsave", "greet"], 2).await["error"]["code"], "NOT_FOUND");
+    assert_eq!(workspace.json(&["run", "--saved", "greet"], 2).await["error"]["code"], "NOT_FOUND");
+    assert_eq!(workspace.json(&["run", "--saved", "copy"], 0).await["state"], "COMPLETED");
+    let bad = workspace.file("bad.yaml", "tools:\n- name: flow.eco\n");
+    let refused = workspace.json(&["save", "x", "--plan", &bad], 2).await;
     assert_eq!(refused["error"]["code"], "INVALID_PLAN");
-    assert_eq!(home.json(&["save", "x"], 2).await["error"]["code"], "INVALID_ARGUMENT");
+    assert_eq!(workspace.json(&["save", "x"], 2).await["error"]["code"], "INVALID_ARGUMENT");
 }

@@ -1,4 +1,4 @@
-//! What a confined command reads and writes.
+//! Files that a confined command reads and writes.
 
 use std::{fs, path::Path};
 
@@ -6,58 +6,58 @@ use sandbox::{Confinement, Launcher, kernel_support};
 use serde_json::json;
 use tests::{binary::faber, toolset::Connected};
 
-use super::{World, expect_refused};
+use super::{Sandbox, expect_refusal_if};
 
 #[tokio::test]
-async fn a_command_writes_below_its_root_only() {
-    let world = World::new();
-    let text = world.bash("echo in > file && mkdir -p a/b && cat file /dev/null").await.unwrap();
+async fn a_confined_command_writes_only_below_its_root() {
+    let sandbox = Sandbox::new();
+    let text = sandbox.bash("echo in > file && mkdir -p a/b && cat file /dev/null").await.unwrap();
     assert_eq!(text, "STDOUT:\nin\n\nReturn code: 0");
-    let outside = world.folder.path().join("outside");
+    let outside = sandbox.folder.path().join("outside");
     for command in [
         format!("echo out > {}", outside.display()),
         "echo out > ../outside".to_owned(),
         format!("ln -s {} link; echo out > link", outside.display()),
-        format!("rm {}", world.secret()),
-        format!("mv {} here", world.secret()),
-        format!("echo > {}", world.secret()),
+        format!("rm {}", sandbox.secret()),
+        format!("mv {} here", sandbox.secret()),
+        format!("echo > {}", sandbox.secret()),
     ] {
-        expect_refused(world.bash(&command).await, kernel_support().files);
+        expect_refusal_if(sandbox.bash(&command).await, kernel_support().files);
     }
     assert_eq!(outside.exists(), !kernel_support().files);
     if kernel_support().files {
-        assert_eq!(fs::read_to_string(world.secret()).unwrap(), "the secret");
+        assert_eq!(fs::read_to_string(sandbox.secret()).unwrap(), "the secret");
     }
 }
 
 #[tokio::test]
-async fn a_command_reads_what_it_may() {
-    let world = World::new();
-    let secret = world.secret();
+async fn a_confined_command_reads_only_allowed_files() {
+    let sandbox = Sandbox::new();
+    let secret = sandbox.secret();
     for command in
         [format!("cat {secret}"), "cat ../secret".to_owned(), format!("ln -s {secret} l; cat l")]
     {
-        expect_refused(world.bash(&command).await, kernel_support().files);
+        expect_refusal_if(sandbox.bash(&command).await, kernel_support().files);
     }
     let confine = Confinement { read: vec![secret.clone().into()], ..Confinement::default() };
-    let text = world.bash_with(confine.clone(), &format!("cat {secret}")).await.unwrap();
+    let text = sandbox.bash_with(confine.clone(), &format!("cat {secret}")).await.unwrap();
     assert_eq!(text, "STDOUT:\nthe secret\n\nReturn code: 0");
-    let written = world.bash_with(confine, &format!("echo x > {secret}")).await;
-    expect_refused(written, kernel_support().files);
+    let written = sandbox.bash_with(confine, &format!("echo x > {secret}")).await;
+    expect_refusal_if(written, kernel_support().files);
 }
 
 #[tokio::test]
-async fn a_command_has_temporary_files() {
-    let world = World::new();
-    let text = world.bash("f=$(mktemp) && echo x > $f && cat $f").await.unwrap();
+async fn a_confined_command_has_a_temporary_folder() {
+    let sandbox = Sandbox::new();
+    let text = sandbox.bash("f=$(mktemp) && echo x > $f && cat $f").await.unwrap();
     assert!(text.starts_with("STDOUT:\nx\n"), "{text}");
-    assert_eq!(fs::read_to_string(world.root().join(".faber/.gitignore")).unwrap(), "*\n");
+    assert_eq!(fs::read_to_string(sandbox.root().join(".faber/.gitignore")).unwrap(), "*\n");
 }
 
 #[tokio::test]
-async fn a_confined_tool_reads_where_it_runs_only_if_that_is_written() {
-    let world = World::new();
-    let root = world.root();
+async fn a_confined_tool_reads_its_working_folder_only_if_it_is_configured() {
+    let sandbox = Sandbox::new();
+    let root = sandbox.root();
     fs::write(root.join("faber.yaml"), "own").unwrap();
     let tool = |cwd: Option<&Path>| {
         let run = json!({ "command": ["cat", root.join("faber.yaml")], "cwd": cwd, "confine": {} });
@@ -66,6 +66,6 @@ async fn a_confined_tool_reads_where_it_runs_only_if_that_is_written() {
         Connected::begin_set(set.rooted(&root), Launcher::with_binary(faber().to_owned()))
     };
     let read = tool(None).call("t", json!({})).await;
-    expect_refused(read.map(|it| it.to_string()), kernel_support().files);
+    expect_refusal_if(read.map(|output| output.to_string()), kernel_support().files);
     assert_eq!(tool(Some(&root)).call("t", json!({})).await.unwrap(), json!("own"));
 }

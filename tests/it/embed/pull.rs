@@ -1,4 +1,4 @@
-//! Models are downloaded from a hub, which is served here with the real files.
+//! Downloads of models from a hub, which the test serves with the real files.
 
 use std::{
     fs,
@@ -21,38 +21,37 @@ use planner::embed::{
 use tempfile::TempDir;
 use tokio::{net::TcpListener, task::JoinSet};
 
-use super::model;
+use super::model_folder;
 
-/// What the hub says of the weights.
+/// Checksum of the weights, as the hub states it.
 const WEIGHTS_SHA256: &str = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db";
-/// The revision that it serves.
 const COMMIT: &str = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf";
 
-/// What a place serves, and what it was asked.
-struct Place {
+/// A hub, and the requests that it received.
+struct Hub {
     files: PathBuf,
-    /// The checksum that it says the weights have.
+    /// The checksum that it states for the weights.
     sha256: &'static str,
-    /// Bytes after which it breaks off, once.
+    /// Closes the connection once, after this many bytes.
     breaks_off: Mutex<Option<usize>>,
     asked: Mutex<Vec<String>>,
 }
 
-impl Place {
+impl Hub {
     fn new(files: PathBuf) -> Self {
         let (breaks_off, asked) = (Mutex::default(), Mutex::default());
         Self { files, sha256: WEIGHTS_SHA256, breaks_off, asked }
     }
 }
 
-/// Serves a file, from where it is asked for.
-fn send(place: &Place, path: &Path, headers: &HeaderMap) -> Response {
+/// Serves a file from the requested offset.
+fn send_file(hub_state: &Hub, path: &Path, headers: &HeaderMap) -> Response {
     let Ok(bytes) = fs::read(path) else { return StatusCode::NOT_FOUND.into_response() };
-    let range = headers.get(header::RANGE).map(|it| it.to_str().unwrap().to_owned());
-    let from = range.as_ref().map_or(0, |it| {
-        it.trim_start_matches("bytes=").trim_end_matches('-').parse::<usize>().unwrap()
+    let range = headers.get(header::RANGE).map(|value| value.to_str().unwrap().to_owned());
+    let from = range.as_ref().map_or(0, |range| {
+        range.trim_start_matches("bytes=").trim_end_matches('-').parse::<usize>().unwrap()
     });
-    place
+    hub_state
         .asked
         .lock()
         .unwrap()
@@ -60,7 +59,7 @@ fn send(place: &Place, path: &Path, headers: &HeaderMap) -> Response {
     let len = bytes.len();
     let rest = bytes[from.min(len)..].to_vec();
     let is_large = rest.len() > 1 << 20;
-    if let Some(at) = place.breaks_off.lock().unwrap().take_if(|_| is_large) {
+    if let Some(at) = hub_state.breaks_off.lock().unwrap().take_if(|_| is_large) {
         let parts: Vec<Result<Vec<u8>, std::io::Error>> =
             vec![Ok(rest[..at].to_vec()), Err(std::io::Error::other("broken off"))];
         return Body::from_stream(futures::stream::iter(parts)).into_response();
@@ -75,55 +74,55 @@ fn send(place: &Place, path: &Path, headers: &HeaderMap) -> Response {
     }
 }
 
-/// The hub says what it knows of a file; large ones are elsewhere.
+/// Describes a file. Large files are redirected to another route.
 async fn hub(
-    State(place): State<Arc<Place>>,
+    State(hub_state): State<Arc<Hub>>,
     UrlPath((owner, model, revision, file)): UrlPath<(String, String, String, String)>,
     method: Method,
     headers: HeaderMap,
 ) -> Response {
-    let path = place.files.join(&file);
+    let path = hub_state.files.join(&file);
     if (owner.as_str(), model.as_str()) != ("sentence-transformers", "all-MiniLM-L6-v2")
         || !path.is_file()
     {
         return StatusCode::NOT_FOUND.into_response();
     }
     let expected = if method == Method::HEAD && file == "config.json" { "main" } else { COMMIT };
-    assert_eq!(revision, expected, "all files are of one revision");
+    assert_eq!(revision, expected, "all files have the same revision");
     let mut response = if file == "model.safetensors" {
         Redirect::temporary(&format!("/elsewhere/{file}")).into_response()
     } else if method == Method::HEAD {
         StatusCode::OK.into_response()
     } else {
-        send(&place, &path, &headers)
+        send_file(&hub_state, &path, &headers)
     };
     let said = response.headers_mut();
     said.insert("x-repo-commit", COMMIT.parse().unwrap());
     if file == "model.safetensors" {
-        said.insert("x-linked-etag", format!("\"{}\"", place.sha256).parse().unwrap());
+        said.insert("x-linked-etag", format!("\"{}\"", hub_state.sha256).parse().unwrap());
     }
     response
 }
 
-async fn elsewhere(
-    State(place): State<Arc<Place>>,
+async fn large_file(
+    State(hub_state): State<Arc<Hub>>,
     UrlPath(file): UrlPath<String>,
     headers: HeaderMap,
 ) -> Response {
-    send(&place, &place.files.join(file), &headers)
+    send_file(&hub_state, &hub_state.files.join(file), &headers)
 }
 
-async fn serve(place: Place) -> (String, Arc<Place>, JoinSet<()>) {
-    let place = Arc::new(place);
+async fn serve_hub(hub_state: Hub) -> (String, Arc<Hub>, JoinSet<()>) {
+    let hub_state = Arc::new(hub_state);
     let app = Router::new()
         .route("/{owner}/{model}/resolve/{revision}/{*file}", get(hub))
-        .route("/elsewhere/{file}", get(elsewhere))
-        .with_state(Arc::clone(&place));
+        .route("/elsewhere/{file}", get(large_file))
+        .with_state(Arc::clone(&hub_state));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let mut tasks = JoinSet::new();
     tasks.spawn(async move { axum::serve(listener, app).await.unwrap() });
-    (url, place, tasks)
+    (url, hub_state, tasks)
 }
 
 async fn fetch(name: &str, places: &Places) -> Result<Pulled, PullError> {
@@ -132,7 +131,7 @@ async fn fetch(name: &str, places: &Places) -> Result<Pulled, PullError> {
 
 async fn fetch_request(request: Request<'_>, places: &Places) -> Result<Pulled, PullError> {
     let mut last = 0;
-    let mut report = |it: planner::embed::pull::Progress| last = it.bytes;
+    let mut report = |progress: planner::embed::pull::Progress| last = progress.bytes;
     let pulled = pull(request, places, &mut report).await;
     if let Ok(Pulled { from: Some(_), .. }) = &pulled {
         assert!(last > 80_000_000, "{last} bytes were reported last");
@@ -141,9 +140,9 @@ async fn fetch_request(request: Request<'_>, places: &Places) -> Result<Pulled, 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_model_is_fetched_from_where_it_was_broken_off() {
-    let place = Place { breaks_off: Mutex::new(Some(3_000_000)), ..Place::new(model()) };
-    let (url, place, _tasks) = serve(place).await;
+async fn an_interrupted_download_of_a_model_is_resumed() {
+    let hub_state = Hub { breaks_off: Mutex::new(Some(3_000_000)), ..Hub::new(model_folder()) };
+    let (url, hub_state, _tasks) = serve_hub(hub_state).await;
     let folder = TempDir::new().unwrap();
     let models = folder.path().join("models");
     let places = Places { hub: url.clone(), models: models.clone() };
@@ -151,34 +150,34 @@ async fn a_model_is_fetched_from_where_it_was_broken_off() {
     let broken = fetch(name, &places).await.unwrap_err();
     assert!(matches!(broken, PullError::Unreachable { .. }), "{broken}");
     assert!(list(&models).is_empty());
-    place.asked.lock().unwrap().clear();
-    // How much had arrived is chance; let it be this much.
-    let weights = fs::read(model().join("model.safetensors")).unwrap();
+    hub_state.asked.lock().unwrap().clear();
+    // The received part has a random length, so the test fixes it.
+    let weights = fs::read(model_folder().join("model.safetensors")).unwrap();
     let part = models.join("all-MiniLM-L6-v2.part/model.safetensors.part");
     fs::write(part, &weights[..3_000_000]).unwrap();
     let pulled = fetch(name, &places).await.unwrap();
     assert_eq!(pulled.path, models.join(name));
     assert!(pulled.from.unwrap().ends_with(&format!("{name} at {COMMIT}")));
     assert!(pulled.model.starts_with("all-MiniLM-L6-v2@"), "{}", pulled.model);
-    assert_eq!(*place.asked.lock().unwrap(), ["model.safetensors from 3000000"]);
+    assert_eq!(*hub_state.asked.lock().unwrap(), ["model.safetensors from 3000000"]);
     assert_eq!(list(&models), [name]);
     let opened = Local::open(&pulled.path).await.unwrap();
     assert_eq!(opened.model(), pulled.model);
-    // The second time it is there.
-    place.asked.lock().unwrap().clear();
+    // The second time the model is complete.
+    hub_state.asked.lock().unwrap().clear();
     assert_eq!(fetch(name, &places).await.unwrap().from, None);
-    assert!(place.asked.lock().unwrap().is_empty());
+    assert!(hub_state.asked.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn weights_with_another_checksum_are_not_kept() {
-    // The hub names the checksum that it serves; the pinned one is another.
+async fn weights_with_a_wrong_checksum_are_discarded() {
+    // The hub states the checksum of what it serves, but another one is pinned.
     let folder = TempDir::new().unwrap();
     let files = folder.path().join("files");
     copy_model_with_other_weights(&files);
     let other = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
-    let place = Place { sha256: other, ..Place::new(files) };
-    let (url, _place, _tasks) = serve(place).await;
+    let hub_state = Hub { sha256: other, ..Hub::new(files) };
+    let (url, _place, _tasks) = serve_hub(hub_state).await;
     let models = folder.path().join("models");
     let places = Places { hub: url, models: models.clone() };
     let name = "all-MiniLM-L6-v2";
@@ -189,7 +188,7 @@ async fn weights_with_another_checksum_are_not_kept() {
     assert!(!part.join("model.safetensors.part").exists());
     assert!(!part.join("model.safetensors").exists());
 
-    // A caller's checksum counts before the pinned one.
+    // A checksum of the caller replaces the pinned one.
     let own = Request { name, sha256: Some(COMMIT) };
     assert!(matches!(fetch_request(own, &places).await, Err(PullError::Checksum(_))));
     let zeros = "0".repeat(64);
@@ -203,10 +202,10 @@ async fn weights_with_another_checksum_are_not_kept() {
     assert!(matches!(name, PullError::Name(_)), "{name}");
 }
 
-/// Copies the real model's files, and writes `test` in place of its weights.
+/// Copies the model's files, with `test` as weights.
 fn copy_model_with_other_weights(target: &Path) {
     fs::create_dir(target).unwrap();
-    for entry in fs::read_dir(model()).unwrap().map(Result::unwrap) {
+    for entry in fs::read_dir(model_folder()).unwrap().map(Result::unwrap) {
         if entry.path().is_file() && entry.file_name() != "model.safetensors" {
             fs::copy(entry.path(), target.join(entry.file_name())).unwrap();
         }

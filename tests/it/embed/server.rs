@@ -1,4 +1,4 @@
-//! A server like `OpenAI`'s, over real HTTP.
+//! A server of embeddings like `OpenAI`'s, over real HTTP.
 
 use std::{
     sync::{Arc, Mutex},
@@ -16,15 +16,15 @@ use serde_json::{Value, json};
 use shared::store::memory::Memory;
 use tokio::{net::TcpListener, task::JoinSet};
 
-/// What the server was asked, and how it answers the first few requests.
+/// Requests that the server received, and its first answers.
 #[derive(Default)]
-pub(crate) struct Seen {
-    asked: Vec<usize>,
+pub(crate) struct Received {
+    batch_sizes: Vec<usize>,
     pub(crate) first: Vec<(StatusCode, &'static str)>,
 }
 
-/// Embeds a text as its length and one; the last comes first.
-fn answer(texts: &[Value]) -> Value {
+/// Embeds a text as its length and 1. The last text comes first.
+fn embed_lengths(texts: &[Value]) -> Value {
     let data = texts.iter().enumerate().rev().map(|(index, text)| {
         let len = text.as_str().unwrap().len();
         json!({ "object": "embedding", "index": index, "embedding": [len, 1.0] })
@@ -32,17 +32,19 @@ fn answer(texts: &[Value]) -> Value {
     json!({ "object": "list", "data": data.collect::<Vec<_>>(), "usage": { "total_tokens": 1 } })
 }
 
-/// Serves the model `small` to whoever has the key `sk-test`. Returns where.
+/// Serves the model `small` for the key `sk-test`. Returns the URL.
 pub(crate) async fn serve(
     first: Vec<(StatusCode, &'static str)>,
-) -> (String, Arc<Mutex<Seen>>, JoinSet<()>) {
-    let seen = Arc::new(Mutex::new(Seen { first, ..Seen::default() }));
+) -> (String, Arc<Mutex<Received>>, JoinSet<()>) {
+    let seen = Arc::new(Mutex::new(Received { first, ..Received::default() }));
     let state = Arc::clone(&seen);
     let embeddings = async move |headers: HeaderMap, Json(body): Json<Value>| -> Response {
         let texts = body["input"].as_array().unwrap();
         let mut seen = state.lock().unwrap();
-        seen.asked.push(texts.len());
-        if headers.get("authorization").map(|it| it.to_str().unwrap()) != Some("Bearer sk-test") {
+        seen.batch_sizes.push(texts.len());
+        if headers.get("authorization").map(|value| value.to_str().unwrap())
+            != Some("Bearer sk-test")
+        {
             return (StatusCode::UNAUTHORIZED, "no key").into_response();
         }
         assert_eq!(body["model"], "small");
@@ -50,7 +52,7 @@ pub(crate) async fn serve(
             let (status, text) = seen.first.remove(0);
             return (status, [("retry-after", "0")], text).into_response();
         }
-        Json(answer(texts)).into_response()
+        Json(embed_lengths(texts)).into_response()
     };
     let app = Router::new().route("/v1/embeddings", post(embeddings));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -60,7 +62,7 @@ pub(crate) async fn serve(
     (url, seen, tasks)
 }
 
-fn client(url: &str, key: Option<&str>) -> Server {
+fn embedder(url: &str, key: Option<&str>) -> Server {
     let config = ServerConfig {
         base_url: url.to_owned(),
         model: "small".to_owned(),
@@ -70,21 +72,21 @@ fn client(url: &str, key: Option<&str>) -> Server {
 }
 
 #[tokio::test]
-async fn a_server_is_asked_in_batches_and_again_where_that_helps() {
+async fn texts_are_embedded_in_batches_and_temporary_errors_are_retried() {
     let busy = vec![(StatusCode::TOO_MANY_REQUESTS, "slow down"), (StatusCode::BAD_GATEWAY, "")];
     let (url, seen, _tasks) = serve(busy).await;
-    let server = client(&url, Some("sk-test"));
+    let server = embedder(&url, Some("sk-test"));
     let texts: Vec<String> = (0..600).map(|n| "x".repeat(n)).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let vectors = server.embed(&texts).await.unwrap();
     let len = |n: u16| vec![f32::from(n), 1.0];
     assert_eq!(vectors, (0..600).map(len).collect::<Vec<_>>());
-    assert_eq!(seen.lock().unwrap().asked, [256, 256, 256, 256, 88]);
+    assert_eq!(seen.lock().unwrap().batch_sizes, [256, 256, 256, 256, 88]);
     assert!(server.embed(&[]).await.unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_at_once_and_says_what_to_do() {
+async fn a_refused_request_fails_at_once_with_a_remedy() {
     let wrong =
         vec![(StatusCode::NOT_FOUND, "no such model"), (StatusCode::OK, "<html>hello</html>")];
     let (url, seen, _tasks) = serve(wrong).await;
@@ -92,29 +94,30 @@ async fn a_refusal_is_told_at_once_and_says_what_to_do() {
         Err(EmbedError::Refused { why, .. }) => why,
         other => panic!("{other:?}"),
     };
-    let server = client(&url, Some("sk-test"));
+    let server = embedder(&url, Some("sk-test"));
     let why = refused(&server).await;
     assert!(why.contains("no such model") && why.contains("embedding.model"), "{why}");
     assert!(refused(&server).await.contains("not a list of vectors"));
-    let why = refused(&client(&url, None)).await;
+    let why = refused(&embedder(&url, None)).await;
     assert!(why.contains("401") && why.contains("embedding.api_key_env"), "{why}");
-    assert_eq!(seen.lock().unwrap().asked.len(), 3, "each was asked once");
+    assert_eq!(seen.lock().unwrap().batch_sizes.len(), 3, "no request is repeated");
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_not_available() {
+async fn a_missing_embedding_server_is_unavailable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     drop(listener);
-    let server = client(&url, None);
-    let asked = tokio::time::timeout(Duration::from_secs(30), server.embed(&["a"])).await.unwrap();
-    let Err(EmbedError::Unavailable { why, .. }) = asked else { panic!("{asked:?}") };
+    let server = embedder(&url, None);
+    let batch_sizes =
+        tokio::time::timeout(Duration::from_secs(30), server.embed(&["a"])).await.unwrap();
+    let Err(EmbedError::Unavailable { why, .. }) = batch_sizes else { panic!("{batch_sizes:?}") };
     assert!(why.contains("refused"), "{why}");
 }
 
-/// Every score was 0, and nobody was told why.
+/// All scores were once 0, without an explanation.
 #[tokio::test]
-async fn a_server_that_answers_nothing_but_zeros_is_broken() {
+async fn a_server_that_returns_only_zeros_is_skipped() {
     let zeros =
         r#"{"data": [{"index": 0, "embedding": [0, 0.0]}, {"index": 1, "embedding": [0, -0.0]}]}"#;
     let one = r#"{"data": [{"index": 0, "embedding": [0, 0]}, {"index": 1, "embedding": [0, 1]}]}"#;
@@ -123,22 +126,22 @@ async fn a_server_that_answers_nothing_but_zeros_is_broken() {
     let config = ServerConfig { base_url: url, model: "small".to_owned(), api_key: key };
     let wanted = vec![Source::Server(config.clone()), Source::Server(config)];
     let choice = Embedders::new(wanted, Arc::new(Memory::new())).choose().await;
-    assert!(choice.embedding.is_some(), "one text may mean nothing: {choice:?}");
+    assert!(choice.embedding.is_some(), "a single zero vector is allowed: {choice:?}");
     let [passed_over] = &choice.passed_over[..] else { panic!("{choice:?}") };
     assert!(format!("{passed_over:?}").contains("nothing but zeros"), "{passed_over:?}");
 }
 
-/// It was passed over, and another model told other scores.
+/// It was once skipped, and another model gave other scores.
 #[tokio::test]
-async fn a_server_that_does_not_like_the_first_text_is_used_all_the_same() {
+async fn a_server_that_rejects_the_first_text_is_still_used() {
     let (url, seen, _tasks) = serve(vec![(StatusCode::BAD_REQUEST, "unknown text")]).await;
     let key = Some("sk-test".to_owned());
     let config = ServerConfig { base_url: url.clone(), model: "small".to_owned(), api_key: key };
     let unauthorized = ServerConfig { api_key: None, ..config.clone() };
     let wanted = vec![Source::Server(unauthorized), Source::Server(config)];
     let choice = Embedders::new(wanted, Arc::new(Memory::new())).choose().await;
-    let embedding = choice.embedding.as_ref().expect("it is there");
+    let embedding = choice.embedding.as_ref().expect("an embedder is chosen");
     assert_eq!(choice.passed_over.len(), 1, "{choice:?}");
     assert_eq!(embedding.queries.embed(&["four"]).await.unwrap(), [vec![4.0, 1.0]]);
-    assert_eq!(seen.lock().unwrap().asked, [2, 2, 1], "whether it knows lists is asked first");
+    assert_eq!(seen.lock().unwrap().batch_sizes, [2, 2, 1], "the first requests test batches");
 }

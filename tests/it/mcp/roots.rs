@@ -1,11 +1,11 @@
 use serde_json::json;
-use tests::toolset::{Connected, PATIENCE, until};
+use tests::toolset::{Connected, MAX_WAIT, wait_until};
 use tokio::time::timeout;
 
 use super::official::server;
 
 #[tokio::test]
-async fn a_server_works_in_its_roots() {
+async fn a_file_server_uses_the_roots_of_the_configuration() {
     let (own, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let root = own.path().canonicalize().unwrap();
     let mcp = json!({
@@ -15,7 +15,7 @@ async fn a_server_works_in_its_roots() {
     });
     let files = Connected::ready(&json!({ "mcp": mcp })).await;
     let path = root.join("a.txt");
-    // The server asks for the roots in its own time, and forgets its arguments for them.
+    // The server asks for the roots at any time, and then ignores its arguments.
     let asking = async {
         loop {
             let answer = files.call("list_allowed_directories", json!({})).await.unwrap();
@@ -25,8 +25,8 @@ async fn a_server_works_in_its_roots() {
             }
         }
     };
-    let allowed = timeout(PATIENCE, asking).await.expect("it asks for its roots");
+    let allowed = timeout(MAX_WAIT, asking).await.expect("the server asks for the roots");
     assert!(!allowed.contains(other.path().to_str().unwrap()), "{allowed}");
     files.call("write_file", json!({ "path": path, "content": "a" })).await.unwrap();
-    until("the file is there", || path.exists()).await;
+    wait_until("the file exists", || path.exists()).await;
 }

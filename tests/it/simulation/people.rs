@@ -1,5 +1,5 @@
-//! What people do: they cancel, pause, go on, agree, refuse and send signals, and they are
-//! promised that it will be heard once they were told so.
+//! Simulated people: they cancel, pause, resume, approve, reject, signal, settle and retry. Every
+//! acknowledged command must appear in the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,25 +16,25 @@ use shared::{
 
 use super::Simulation;
 
-/// How often a person wants a step tried, at most, once all is calm.
-const PATIENCE: u32 = 12;
+/// Attempts of a step that a person allows after the last fault.
+const MAX_ATTEMPTS: u32 = 12;
 
-/// Something that was acknowledged.
-pub(super) struct Told {
+/// A command that was acknowledged.
+pub(super) struct Acknowledged {
     execution: ExecutionId,
     command: Command,
 }
 
 impl Simulation {
-    /// Lets somebody tell an execution something.
-    pub(super) async fn tell_something(&mut self) {
-        let all = self.all().await;
+    /// Sends a random command to a random execution.
+    pub(super) async fn send_random_command(&mut self) {
+        let all = self.all_executions().await;
         if all.is_empty() {
             return;
         }
         let id = all[self.world.dice.index(all.len())];
         if self.world.dice.happens(200) {
-            return self.do_again(id).await;
+            return self.retry_randomly(id).await;
         }
         let command = match self.world.dice.below(100) {
             0..4 => Command::Cancel { reason: None },
@@ -54,34 +54,34 @@ impl Simulation {
             }
             _ => return,
         };
-        self.tell(id, command).await;
+        self.send(id, command).await;
     }
 
-    /// Does an ended execution again, from some step on or from the start.
-    async fn do_again(&mut self, id: ExecutionId) {
-        let Some(ended) = self.state(id).await else { return };
+    /// Retries a finished execution, from its start or from a random step.
+    async fn retry_randomly(&mut self, id: ExecutionId) {
+        let Some(ended) = self.replay_state(id).await else { return };
         let steps = ended.plan().steps();
-        let from = steps.get(self.world.dice.index(1 + steps.len())).map(|it| it.id.as_str());
+        let from = steps.get(self.world.dice.index(1 + steps.len())).map(|step| step.id.as_str());
         if ended.parent().is_some() {
             return;
         }
         let scope = from.map_or(RetryScope::All, RetryScope::FromStep);
         let Ok(created) = create_retry(&ended, scope) else { return };
-        self.again += 1;
-        let id = format!("exec_{}_simulated", 100 + self.again).parse().expect("well-formed");
+        self.retries += 1;
+        let id = format!("exec_{}_simulated", 100 + self.retries).parse().expect("well-formed");
         let now = self.world.clock.now();
         let (execution, created) = machine::create_execution_from(id, ended.plan(), created, now)
-            .expect("what is done again can begin");
+            .expect("a retry can start");
         let mut append = Append::new(id, Seq::START, &[created]);
         append.head = Some(ExecutionHead::from_execution(&execution, None, Some(now)));
-        self.world.truth.append(append).await.expect("the truth does not lie");
-        self.begun(id);
+        self.world.memory.append(append).await.expect("the memory store does not fail");
+        self.register_started(id);
     }
 
-    /// Says what became of a call.
+    /// Draws a settlement.
     fn decision(&mut self) -> Settlement {
         if self.world.dice.happens(500) {
-            let output = Some(json!({ "settled": self.told.len() }).into());
+            let output = Some(json!({ "settled": self.acknowledged.len() }).into());
             return Settlement { outcome: Settled::Succeeded, output, comment: None };
         }
         Settlement { outcome: Settled::Failed, output: None, comment: None }
@@ -89,11 +89,11 @@ impl Simulation {
 
     fn signal(&self) -> Command {
         let name = format!("go{}", self.world.dice.below(2));
-        let payload = json!(self.told.len()).into();
+        let payload = json!(self.acknowledged.len()).into();
         Command::Signal { name, payload }
     }
 
-    async fn tell(&mut self, id: ExecutionId, command: Command) {
+    async fn send(&mut self, id: ExecutionId, command: Command) {
         let control = self.control(&self.client, None);
         let answer = match command.clone() {
             Command::Cancel { reason } => control.cancel(id, reason).await,
@@ -109,55 +109,59 @@ impl Simulation {
             Command::Signal { name, payload } => control.signal(id, name, (*payload).clone()).await,
         };
         if answer.is_ok() {
-            self.told.push(Told { execution: id, command });
+            self.acknowledged.push(Acknowledged { execution: id, command });
         }
     }
 
-    /// Does for an execution what a person would, and returns whether it is over.
-    pub(super) async fn help(&mut self, id: ExecutionId) -> bool {
-        let Some(execution) = self.state(id).await else { return false };
+    /// Does for an execution what a helpful person would. Returns whether it has finished.
+    pub(super) async fn help_along(&mut self, id: ExecutionId) -> bool {
+        let Some(execution) = self.replay_state(id).await else { return false };
         if execution.state().is_finished() {
             return true;
         }
         if execution.is_paused() {
-            self.tell(id, Command::Resume).await;
+            self.send(id, Command::Resume).await;
         }
-        for command in wanted(&execution) {
-            self.tell(id, command).await;
+        for command in helpful_commands(&execution) {
+            self.send(id, command).await;
         }
         false
     }
 
-    /// Checks that what was acknowledged before the calm was heard, unless the end came first.
-    pub(super) async fn check_told(&mut self, calm: Timestamp) {
-        let told = std::mem::take(&mut self.told);
+    /// Checks that every command acknowledged before the last fault is in its log, unless the end
+    /// came first.
+    pub(super) async fn check_acknowledged(&mut self, calm: Timestamp) {
+        let acknowledged = std::mem::take(&mut self.acknowledged);
         let mut traces: BTreeMap<ExecutionId, usize> = BTreeMap::new();
-        for Told { execution: id, command } in told {
+        for Acknowledged { execution: id, command } in acknowledged {
             let log = self.world.log(id).await;
-            let last = log.last().filter(|it| it.event.is_last());
-            // By the clock of whoever wrote it.
+            let last = log.last().filter(|recorded| recorded.event.is_last());
+            // By the clock of the worker that wrote it.
             let seconds = if self.world.is_skewed() { 60 } else { 5 };
-            if last.is_some_and(|it| it.at <= calm + chrono::TimeDelta::seconds(seconds)) {
+            if last
+                .is_some_and(|recorded| recorded.at <= calm + chrono::TimeDelta::seconds(seconds))
+            {
                 continue;
             }
-            let is_heard = log.iter().any(|it| match (&it.event, &command) {
+            let is_heard = log.iter().any(|recorded| match (&recorded.event, &command) {
                 (Event::CancelRequested { .. }, Command::Cancel { .. }) => true,
                 (Event::SignalReceived { payload, .. }, Command::Signal { payload: sent, .. }) => {
                     payload == sent
                 }
                 _ => false,
             });
-            // Also what changed nothing leaves a trace: else it might change something later.
+            // A command without effect leaves an event, too. Otherwise it might take effect later.
             if !matches!(command, Command::Cancel { .. }) {
-                let heard: BTreeSet<_> = log.iter().filter_map(|it| it.event.command()).collect();
+                let heard: BTreeSet<_> =
+                    log.iter().filter_map(|recorded| recorded.event.command()).collect();
                 let n = traces.entry(id).or_default();
                 *n += 1;
                 if heard.len() < *n {
-                    self.wrongs.push(format!("{id}: no trace of {command:?}"));
+                    self.violations.push(format!("{id}: no trace of {command:?}"));
                 }
             }
-            // What is being undone stops by itself.
-            let is_undone = log.iter().any(|it| it.event == Event::CompensationStarted);
+            // Running compensations end by themselves.
+            let is_undone = log.iter().any(|recorded| recorded.event == Event::CompensationStarted);
             let must = match command {
                 Command::Cancel { .. } => !is_undone,
                 Command::Signal { .. } => true,
@@ -165,18 +169,18 @@ impl Simulation {
             };
             if must && !is_heard {
                 let now = self.world.clock.now();
-                self.wrongs.push(format!("at {now} nobody has heard {command:?}"));
+                self.violations.push(format!("at {now} no event records {command:?}"));
             }
         }
     }
 }
 
-/// Returns what would let the waiting steps of an execution go on.
-fn wanted(execution: &Execution) -> Vec<Command> {
+/// Returns the commands that let the waiting steps of an execution continue.
+fn helpful_commands(execution: &Execution) -> Vec<Command> {
     let approve = |task: &Task| {
         let (step, item) = (execution.plan().step(task.step).id.clone(), task.part.item);
-        // Some things never work.
-        let approved = execution.task(*task).is_some_and(|it| it.attempts < PATIENCE);
+        // Some steps never succeed.
+        let approved = execution.task(*task).is_some_and(|task| task.attempts < MAX_ATTEMPTS);
         Command::Approve { step, item, approved, comment: None }
     };
     let waiting = execution.agenda().waiting().iter();

@@ -1,5 +1,3 @@
-//! Random plans and options.
-
 use std::sync::Arc;
 
 use chrono::TimeDelta;
@@ -16,17 +14,17 @@ use shared::{
 };
 use tests::faulty::Dice;
 
-/// Returns a plan of a few steps, the `n`th of its world, and the plans that it executes.
-pub(super) fn random(dice: &Dice, n: usize) -> Vec<Plan> {
-    let leaf = plan(dice, (n, 1), dice.below(3), &[]);
-    let middle = plan(dice, (n, 2), dice.below(3), &[leaf.id()]);
+/// Returns the plans of a world's `n`th execution: its own plan last, after its sub-plans.
+pub(super) fn draw_plans(dice: &Dice, n: usize) -> Vec<Plan> {
+    let leaf = draw_plan(dice, n, 1, dice.below(3), &[]);
+    let middle = draw_plan(dice, n, 2, dice.below(3), &[leaf.id()]);
     let parts = if dice.happens(400) { vec![leaf.id(), middle.id()] } else { Vec::new() };
-    let top = plan(dice, (n, 3), dice.below(8), &parts);
+    let top = draw_plan(dice, n, 3, dice.below(8), &parts);
     if parts.is_empty() { vec![top] } else { vec![leaf, middle, top] }
 }
 
-fn plan(dice: &Dice, (n, version): (usize, u32), most: u64, parts: &[PlanId]) -> Plan {
-    let steps = (0..=most).map(|it| step(dice, it, parts)).collect();
+fn draw_plan(dice: &Dice, n: usize, version: u32, most: u64, parts: &[PlanId]) -> Plan {
+    let steps = (0..=most).map(|number| draw_step(dice, number, parts)).collect();
     let about = PlanInfo {
         id: format!("plan_{}_simulate{version}", n + 1).parse().expect("well-formed"),
         request: format!("req_{}_simulated", n + 1).parse().expect("well-formed"),
@@ -39,19 +37,19 @@ fn plan(dice: &Dice, (n, version): (usize, u32), most: u64, parts: &[PlanId]) ->
     plan.try_into().expect("steps depend on earlier ones")
 }
 
-fn step(dice: &Dice, n: u64, parts: &[PlanId]) -> UncheckedStep {
+fn draw_step(dice: &Dice, n: u64, parts: &[PlanId]) -> UncheckedStep {
     let after: Vec<u64> = (0..n).filter(|_| dice.happens(300)).collect();
-    let outputs: Vec<String> = after.iter().map(|it| format!("{{{{s{it}}}}}")).collect();
+    let outputs: Vec<String> = after.iter().map(|number| format!("{{{{s{number}}}}}")).collect();
     let is_part = !parts.is_empty() && dice.happens(300);
     let (tool, effect, parameters) = if is_part {
         ("sim.part", Effect::Once, json!({ "x": n }))
     } else {
-        call(dice, n, &outputs)
+        draw_call(dice, n, &outputs)
     };
     let policy = StepPolicy {
         effect,
-        timeout_ms: timeout(dice, tool, is_part),
-        retry: retry(dice),
+        timeout_ms: draw_timeout(dice, tool, is_part),
+        retry: draw_retry(dice),
         on_error: match dice.below(20) {
             0..7 => OnError::Fail,
             7..12 => OnError::Continue,
@@ -67,22 +65,25 @@ fn step(dice: &Dice, n: u64, parts: &[PlanId]) -> UncheckedStep {
         id: format!("s{n}").parse().expect("well-formed"),
         tool: tool.parse().expect("well-formed"),
         parameters: Arc::new(parameters),
-        depends_on: after.iter().map(|it| format!("s{it}").parse().expect("well-formed")).collect(),
+        depends_on: after
+            .iter()
+            .map(|number| format!("s{number}").parse().expect("well-formed"))
+            .collect(),
         output_mapping: Vec::new(),
         policy,
         plan: is_part.then(|| parts[dice.index(parts.len())]),
         inputs: None,
-        when: dice.happens(150).then(|| condition(dice, after.last().copied())),
+        when: dice.happens(150).then(|| draw_condition(dice, after.last().copied())),
         for_each: dice.happens(200).then(|| match after.last() {
-            Some(it) => format!("{{{{s{it}.list}}}}"),
+            Some(number) => format!("{{{{s{number}.list}}}}"),
             None => "{{input.list}}".to_owned(),
         }),
-        compensate: dice.happens(300).then(|| Box::new(compensation(dice, n))),
+        compensate: dice.happens(300).then(|| Box::new(draw_compensation(dice, n))),
     }
 }
 
-/// Returns the timeout of a step. Most waits for a signal have none of their own.
-fn timeout(dice: &Dice, tool: &str, is_part: bool) -> u64 {
+/// Returns the timeout of a step. Most signal waits keep the default.
+fn draw_timeout(dice: &Dice, tool: &str, is_part: bool) -> u64 {
     match tool {
         _ if is_part => 60_000,
         "flow.sleep" => 60_000,
@@ -91,12 +92,12 @@ fn timeout(dice: &Dice, tool: &str, is_part: bool) -> u64 {
     }
 }
 
-fn retry(dice: &Dice) -> RetryPolicy {
+fn draw_retry(dice: &Dice) -> RetryPolicy {
     let max_attempts = 1 + u32::try_from(dice.below(4)).unwrap_or(0);
     RetryPolicy { max_attempts, ..RetryPolicy::default() }
 }
 
-fn condition(dice: &Dice, on: Option<u64>) -> String {
+fn draw_condition(dice: &Dice, on: Option<u64>) -> String {
     match (dice.below(5), on) {
         (0, _) => "false".to_owned(),
         (1, Some(on)) => format!("s{on} != null"),
@@ -106,7 +107,7 @@ fn condition(dice: &Dice, on: Option<u64>) -> String {
     }
 }
 
-fn compensation(dice: &Dice, n: u64) -> UncheckedCompensation {
+fn draw_compensation(dice: &Dice, n: u64) -> UncheckedCompensation {
     let of = json!({ "of": format!("{{{{s{n}}}}}") });
     let (tool, effect, parameters) = match dice.below(10) {
         0 => ("flow.sleep", Effect::Read, json!({ "ms": dice.below(1_000) })),
@@ -118,14 +119,14 @@ fn compensation(dice: &Dice, n: u64) -> UncheckedCompensation {
     let policy = StepPolicy {
         effect,
         timeout_ms: 800 + dice.below(4_000),
-        retry: retry(dice),
+        retry: draw_retry(dice),
         ..StepPolicy::default()
     };
     let tool = tool.parse().expect("well-formed");
     UncheckedCompensation { tool, parameters: Arc::new(parameters), policy }
 }
 
-fn call(dice: &Dice, n: u64, outputs: &[String]) -> (&'static str, Effect, Value) {
+fn draw_call(dice: &Dice, n: u64, outputs: &[String]) -> (&'static str, Effect, Value) {
     let inputs = json!({ "inputs": outputs });
     match dice.below(22) {
         0..2 => ("flow.sleep", Effect::Read, json!({ "ms": dice.below(3_000) })),
@@ -137,8 +138,7 @@ fn call(dice: &Dice, n: u64, outputs: &[String]) -> (&'static str, Effect, Value
     }
 }
 
-/// Returns how an execution is to be carried out.
-pub(super) fn options(dice: &Dice, now: Timestamp) -> ExecutionOptions {
+pub(super) fn draw_options(dice: &Dice, now: Timestamp) -> ExecutionOptions {
     let is_sequential = dice.happens(300);
     ExecutionOptions {
         mode: if is_sequential { ExecutionMode::Sequential } else { ExecutionMode::Parallel },

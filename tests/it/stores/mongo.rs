@@ -1,9 +1,9 @@
-//! What only a replica set does: it is shared, it must be one, it can be damaged.
+//! Tests of MongoDB alone: shared databases, replica sets, damage, and updates of the schema.
 
 use std::{sync::Arc, time::Duration};
 
+use engine::store::open_store;
 use futures::TryStreamExt;
-use graphql::store::open_store;
 use mongo::Mongo;
 use mongodb::{
     Client, Database,
@@ -22,30 +22,30 @@ use shared::{
     },
 };
 use tests::conformance::{
-    World, ask, at, at_once, envelope, execution, head, plan, plan_id, record, request_id,
-    some_events, worker,
+    StorePair, at, concurrency_limit, execution, head, inbox_command, permit_ask, plan, plan_id,
+    record, request_id, some_events, worker,
 };
 use tokio::time::timeout;
 
 use crate::mongod::Mongod;
 
-pub(crate) async fn alone() -> World {
+pub(crate) async fn open_once() -> StorePair {
     let url = Mongod::shared().await.fresh_url();
-    World::new(open_store(&url).await.unwrap(), ())
+    StorePair::new(open_store(&url).await.unwrap(), ())
 }
 
-/// Two stores on one database, as two nodes have.
-pub(crate) async fn twice() -> World {
+/// Two stores on one database, like two nodes.
+pub(crate) async fn open_twice() -> StorePair {
     let url = Mongod::shared().await.fresh_url();
-    World::shared(open_store(&url).await.unwrap(), open_store(&url).await.unwrap(), ())
+    StorePair::shared(open_store(&url).await.unwrap(), open_store(&url).await.unwrap(), ())
 }
 
-/// Returns a store with the methods that are written once for all stores.
-fn any(store: &Mongo) -> &dyn Store {
+/// Returns the store with the default methods of the trait.
+fn as_store(store: &Mongo) -> &dyn Store {
     store
 }
 
-async fn edit(url: &str, collection: &str, query: Document, update: Document) {
+async fn edit_document(url: &str, collection: &str, query: Document, update: Document) {
     let client = Client::with_uri_str(url).await.unwrap();
     let database = client.default_database().unwrap();
     let collection = database.collection::<Document>(collection);
@@ -54,7 +54,7 @@ async fn edit(url: &str, collection: &str, query: Document, update: Document) {
 }
 
 #[tokio::test]
-async fn what_was_written_is_there_when_it_is_opened_again() {
+async fn a_reopened_store_has_everything_that_was_written() {
     let url = Mongod::shared().await.fresh_url();
     let store = Mongo::open(&url).await.unwrap();
     store.append(some_events(execution(1), 0, 3)).await.unwrap();
@@ -67,9 +67,9 @@ async fn what_was_written_is_there_when_it_is_opened_again() {
     assert!(store.plan(plan_id(1)).await.unwrap().is_some());
 }
 
-/// Whoever follows a log and does not read on keeps nothing from anybody else.
+/// A follower that does not read on must not block others.
 #[tokio::test]
-async fn who_does_not_read_on_holds_no_connection() {
+async fn a_follower_that_stops_reading_holds_no_connection() {
     let url = format!("{}&maxPoolSize=4", Mongod::shared().await.fresh_url());
     let store = open_store(&url).await.unwrap();
     let follow =
@@ -78,16 +78,16 @@ async fn who_does_not_read_on_holds_no_connection() {
         store.append(some_events(execution(number), 0, 3)).await.unwrap();
     }
     let mut idle: Vec<_> = (1..=8).map(follow).collect();
-    for it in &mut idle {
-        assert!(futures::poll!(it.try_next()).is_pending());
+    for head in &mut idle {
+        assert!(futures::poll!(head.try_next()).is_pending());
     }
-    let mut told = follow(9);
-    let first = timeout(Duration::from_mins(1), told.try_next()).await;
+    let mut received = follow(9);
+    let first = timeout(Duration::from_mins(1), received.try_next()).await;
     assert_eq!(first.expect("a connection is free").unwrap().unwrap().seq, Seq(1));
 }
 
 #[tokio::test]
-async fn damage_stays_where_it_is() {
+async fn damage_affects_only_the_damaged_execution_or_plan() {
     let url = Mongod::shared().await.fresh_url();
     let store = Mongo::open(&url).await.unwrap();
     for n in 1..=3 {
@@ -97,15 +97,15 @@ async fn damage_stays_where_it_is() {
         store.put_plan(&plan(n, n, 1, &["a.b"])).await.unwrap();
     }
     let of = |n: usize| doc! { "_id.x": execution(n).to_string() };
-    edit(&url, "events", of(1), doc! { "$set": { "events": "[{]" } }).await;
-    edit(&url, "events", of(2), doc! { "$set": { "n": 7_i64 } }).await;
+    edit_document(&url, "events", of(1), doc! { "$set": { "events": "[{]" } }).await;
+    edit_document(&url, "events", of(2), doc! { "$set": { "n": 7_i64 } }).await;
     let one = doc! { "_id": execution(1).to_string() };
-    edit(&url, "executions", one, doc! { "$set": { "state": "DANCING" } }).await;
+    edit_document(&url, "executions", one, doc! { "$set": { "state": "DANCING" } }).await;
     let first = doc! { "_id": plan_id(1).to_string() };
-    edit(&url, "plans", first, doc! { "$set": { "json": "{}" } }).await;
+    edit_document(&url, "plans", first, doc! { "$set": { "json": "{}" } }).await;
 
     let store = Mongo::open(&url).await.unwrap();
-    let is_damaged = |it: &StoreError| matches!(it, StoreError::Corrupt { .. });
+    let is_damaged = |err: &StoreError| matches!(err, StoreError::Corrupt { .. });
     for n in [1, 2] {
         let err = store.read(execution(n), Seq(0)).await.unwrap_err();
         assert!(is_damaged(&err) && err.to_string().contains(&execution(n).to_string()), "{err}");
@@ -115,36 +115,36 @@ async fn damage_stays_where_it_is() {
     assert_eq!(store.read(execution(3), Seq(0)).await.unwrap().len(), 1);
     let page = Page { first: 10, after: None };
     let heads = store.list_heads(&ExecutionFilter::default(), &page).await.unwrap();
-    assert_eq!(heads.items.len(), 2, "a list goes on without what is damaged");
+    assert_eq!(heads.items.len(), 2, "a list leaves the damaged execution out");
 }
 
 #[tokio::test]
-async fn a_newer_schema_is_refused() {
+async fn a_store_with_a_newer_schema_is_refused() {
     let url = Mongod::shared().await.fresh_url();
     drop(Mongo::open(&url).await.unwrap());
-    edit(&url, "meta", doc! { "_id": "schema" }, doc! { "$set": { "version": 7 } }).await;
+    edit_document(&url, "meta", doc! { "_id": "schema" }, doc! { "$set": { "version": 7 } }).await;
     let err = Mongo::open(&url).await.map(drop).unwrap_err();
     assert_eq!(err, StoreError::TooNew { found: 7, known: 5 });
 }
 
 #[tokio::test]
-async fn a_primary_that_does_not_answer_is_said_so() {
+async fn a_missing_primary_is_named_in_the_error() {
     let url = "mongodb://127.0.0.1:1/x?serverSelectionTimeoutMS=200";
     let err = Mongo::open(url).await.map(drop).unwrap_err();
     assert!(err.to_string().contains("no primary of the MongoDB replica set answers"), "{err}");
 }
 
-async fn database(url: &str) -> Database {
+async fn database_of(url: &str) -> Database {
     Client::with_uri_str(url).await.unwrap().default_database().unwrap()
 }
 
-async fn count(url: &str, collection: &str) -> u64 {
-    let all = database(url).await.collection::<Document>(collection);
+async fn count_documents(url: &str, collection: &str) -> u64 {
+    let all = database_of(url).await.collection::<Document>(collection);
     all.count_documents(doc! {}).await.unwrap()
 }
 
 #[tokio::test]
-async fn a_database_of_version_1_is_brought_up_to_date() {
+async fn a_mongodb_database_of_version_1_is_updated() {
     let url = Mongod::shared().await.fresh_url();
     let store = Mongo::open(&url).await.unwrap();
     for (n, state) in [(1, ExecutionState::Completed), (2, ExecutionState::Waiting)] {
@@ -153,25 +153,29 @@ async fn a_database_of_version_1_is_brought_up_to_date() {
         store.append(append).await.unwrap();
     }
     drop(store);
-    // What is over had a time to wake up, too, and no end.
+    // Version 1 also gave finished executions a due time, and no end time.
     let one = doc! { "_id": execution(1).to_string() };
-    edit(&url, "executions", one, doc! { "$set": { "wake": at(0).timestamp_micros() } }).await;
-    edit(&url, "meta", doc! { "_id": "schema" }, doc! { "$set": { "version": 1 } }).await;
+    edit_document(&url, "executions", one, doc! { "$set": { "wake": at(0).timestamp_micros() } })
+        .await;
+    edit_document(&url, "meta", doc! { "_id": "schema" }, doc! { "$set": { "version": 1 } }).await;
     let store = Mongo::open(&url).await.unwrap();
     let over = store.head(execution(1)).await.unwrap().unwrap();
-    assert!(over.finished_at.is_some_and(|it| it > at(0)), "it counts as ended now");
-    assert_eq!(store.prune(at(1_000), 10).await.unwrap().executions, 0, "and is kept for long");
+    assert!(
+        over.finished_at.is_some_and(|at_end| at_end > at(0)),
+        "the execution counts as finished now"
+    );
+    assert_eq!(store.prune(at(1_000), 10).await.unwrap().executions, 0, "so it is retained");
     let open = store.head(execution(2)).await.unwrap().unwrap();
     assert_eq!(open.finished_at, None);
     assert_eq!(store.find_heads(HeadQuery::Due { now: at(0) }, 10).await.unwrap(), [open]);
     assert_eq!(store.read(execution(1), Seq(0)).await.unwrap().len(), 2);
-    let meta = database(&url).await.collection::<Document>("meta");
+    let meta = database_of(&url).await.collection::<Document>("meta");
     let schema = meta.find_one(doc! { "_id": "schema" }).await.unwrap().unwrap();
     assert_eq!(schema.get_i32("version").unwrap(), 5);
 }
 
 #[tokio::test]
-async fn a_database_of_version_2_is_brought_up_to_date() {
+async fn a_mongodb_database_of_version_2_is_updated() {
     let url = Mongod::shared().await.fresh_url();
     let store = Mongo::open(&url).await.unwrap();
     let over =
@@ -179,8 +183,8 @@ async fn a_database_of_version_2_is_brought_up_to_date() {
     let append = Append { head: Some(over.clone()), ..some_events(execution(1), 0, 2) };
     store.append(append).await.unwrap();
     drop(store);
-    database(&url).await.collection::<Document>("records").drop().await.unwrap();
-    edit(&url, "meta", doc! { "_id": "schema" }, doc! { "$set": { "version": 2 } }).await;
+    database_of(&url).await.collection::<Document>("records").drop().await.unwrap();
+    edit_document(&url, "meta", doc! { "_id": "schema" }, doc! { "$set": { "version": 2 } }).await;
     let (store, other) = tokio::join!(Mongo::open(&url), Mongo::open(&url));
     let (store, other) = (store.unwrap(), other.unwrap());
     assert_eq!(store.head(execution(1)).await.unwrap(), Some(over));
@@ -189,23 +193,23 @@ async fn a_database_of_version_2_is_brought_up_to_date() {
     assert!(store.put_record(&kept, WriteCondition::Exists).await.unwrap());
     assert_eq!(other.find_record(RecordKind::Tool, "a").await.unwrap(), Some(kept));
     assert_eq!(other.records_revision().await.unwrap(), 1);
-    let meta = database(&url).await.collection::<Document>("meta");
+    let meta = database_of(&url).await.collection::<Document>("meta");
     let schema = meta.find_one(doc! { "_id": "schema" }).await.unwrap().unwrap();
     assert_eq!(schema.get_i32("version").unwrap(), 5);
 }
 
-/// Returns the log of an execution of the plan with the same number, from `created` on.
+/// Returns a log of the plan with the same number, starting with `created`.
 fn log_of(n: usize, events: Vec<Value>) -> Append {
     let created = Created::new(plan_id(n), request_id(n), ExecutionOptions::default());
     let events = events.into_iter().map(|json| serde_json::from_value(json).unwrap());
-    let events = std::iter::once(Event::Created(created)).chain(events).zip(1..);
+    let events = std::iter::once(Event::Created(Box::new(created))).chain(events).zip(1..);
     let events: Vec<RecordedEvent> =
         events.map(|(event, seq)| RecordedEvent { seq: Seq(seq), at: at(0), event }).collect();
     Append::new(execution(n), Seq::START, &events)
 }
 
 #[tokio::test]
-async fn a_database_of_version_4_learns_what_needs_a_person() {
+async fn an_updated_mongodb_database_of_version_4_knows_which_executions_need_a_person() {
     let url = Mongod::shared().await.fresh_url();
     let store = Mongo::open(&url).await.unwrap();
     for (n, steps) in
@@ -213,7 +217,7 @@ async fn a_database_of_version_4_learns_what_needs_a_person() {
     {
         store.put_plan(&plan(n, n, 1, steps)).await.unwrap();
     }
-    // 1 waits, 2 does not, 3 no longer does, and 4 is paused.
+    // 1 waits, 2 does not, 3 does not any more, and 4 is paused.
     let waits = json!({ "type": "step_waiting", "step": "s0", "parameters": {},
         "reason": { "for": "signal", "name": "go" } });
     let done = json!({ "type": "step_succeeded", "step": "s0", "attempt": 1, "output": null });
@@ -229,12 +233,12 @@ async fn a_database_of_version_4_learns_what_needs_a_person() {
     let lease = Lease { worker: worker(1), node: "n".to_owned(), until: at(4_000_000_000) };
     store.renew_lease(lease).await.unwrap();
     drop(store);
-    let heads = database(&url).await.collection::<Document>("executions");
+    let heads = database_of(&url).await.collection::<Document>("executions");
     let without = async |query: Document| {
         heads.update_many(query, doc! { "$unset": { "needsPerson": "" } }).await.unwrap();
     };
     without(doc! {}).await;
-    edit(&url, "meta", doc! { "_id": "schema" }, doc! { "$set": { "version": 4 } }).await;
+    edit_document(&url, "meta", doc! { "_id": "schema" }, doc! { "$set": { "version": 4 } }).await;
 
     let needing = async |store: &Mongo| {
         let filter = ExecutionFilter { needs_person: Some(true), ..ExecutionFilter::default() };
@@ -244,7 +248,7 @@ async fn a_database_of_version_4_learns_what_needs_a_person() {
     let (store, other) = tokio::join!(Mongo::open(&url), Mongo::open(&url));
     let (store, _) = (store.unwrap(), other.unwrap());
     assert_eq!(needing(&store).await, [4, 1].map(execution));
-    // A node of version 4 writes a head again, without the field.
+    // A node of version 4 rewrites a head without the field.
     without(doc! { "_id": execution(1).to_string() }).await;
     assert_eq!(needing(&store).await, [execution(4)]);
     let store = Mongo::open(&url).await.unwrap();
@@ -255,18 +259,18 @@ async fn a_database_of_version_4_learns_what_needs_a_person() {
     );
     store.remove_worker(worker(1)).await.unwrap();
     let store = Mongo::open(&url).await.unwrap();
-    let meta = database(&url).await.collection::<Document>("meta");
+    let meta = database_of(&url).await.collection::<Document>("meta");
     let schema = meta.find_one(doc! { "_id": "schema" }).await.unwrap().unwrap();
     assert_eq!(schema.get_i32("version").unwrap(), 5);
-    assert!(!schema.contains_key("oldWorkers"), "nobody of version 4 is left");
+    assert!(!schema.contains_key("oldWorkers"), "no worker of version 4 is left");
     drop(store);
 }
 
 #[tokio::test]
-async fn calls_do_not_grow_without_bound() {
+async fn recorded_calls_are_limited_in_number() {
     let url = Mongod::shared().await.fresh_url();
     let store = Mongo::open(&url).await.unwrap();
-    let records = database(&url).await.collection::<Document>("records");
+    let records = database_of(&url).await.collection::<Document>("records");
     for kind in ["call", "memory"] {
         let id = |n: i64| doc! { "k": kind, "n": format!("{n:06}") };
         let row = |n| doc! { "_id": id(n), "at": n, "json": "1" };
@@ -278,76 +282,79 @@ async fn calls_do_not_grow_without_bound() {
     let calls = store.list_records(RecordKind::Call, all.clone()).await.unwrap();
     assert!((limits::CALL_HISTORY - 500..=limits::CALL_HISTORY).contains(&calls.len()));
     assert_eq!(calls.last(), Some(&call));
-    assert_eq!(calls[calls.len() - 2].name, "010100", "the oldest went");
+    assert_eq!(calls[calls.len() - 2].name, "010100", "the oldest call is removed");
     assert_eq!(store.list_records(RecordKind::Memory, all).await.unwrap().len(), 10_100);
 }
 
-/// A process that died while it removed leaves things that the next one finds and removes; what it
-/// had not begun to remove stays.
+/// A process died during a removal. The next one removes what is left of started removals, and
+/// nothing else.
 #[tokio::test]
-async fn what_a_crash_left_of_a_removal_is_removed() {
+async fn a_removal_that_a_crash_interrupted_is_finished() {
     let url = Mongod::shared().await.fresh_url();
     let store = Mongo::open(&url).await.unwrap();
     for n in 1..=2 {
         let append = Append { head: Some(head(n, 3)), ..some_events(execution(n), 0, 3) };
         store.append(append).await.unwrap();
-        store.send_command(envelope(n, n, Command::Pause)).await.unwrap();
-        let going = database(&url).await.collection::<Document>("going");
+        store.send_command(inbox_command(n, n, Command::Pause)).await.unwrap();
+        let going = database_of(&url).await.collection::<Document>("going");
         let long_ago = DateTime::from_millis(0);
         going.insert_one(doc! { "_id": execution(n).to_string(), "at": long_ago }).await.unwrap();
     }
-    let heads = database(&url).await.collection::<Document>("executions");
+    let heads = database_of(&url).await.collection::<Document>("executions");
     heads.delete_one(doc! { "_id": execution(1).to_string() }).await.unwrap();
     let part = doc! { "_id": { "x": execution(1).to_string(), "s": 1_i64 } };
-    let events = database(&url).await.collection::<Document>("events");
+    let events = database_of(&url).await.collection::<Document>("events");
     store.append(some_events(execution(1), 3, 1)).await.unwrap();
     assert_eq!(events.delete_one(part).await.unwrap().deleted_count, 1);
-    // Half of a log that is going is no damage.
+    // Half of a log whose removal started is not damage.
     assert_eq!(store.read(execution(1), Seq(0)).await.unwrap(), []);
     store.prune(at(0), 10).await.unwrap();
-    assert_eq!((count(&url, "events").await, count(&url, "inbox").await), (1, 1));
-    assert_eq!(count(&url, "going").await, 0);
+    assert_eq!(
+        (count_documents(&url, "events").await, count_documents(&url, "inbox").await),
+        (1, 1)
+    );
+    assert_eq!(count_documents(&url, "going").await, 0);
     assert_eq!(store.read(execution(2), Seq(0)).await.unwrap().len(), 3);
     assert!(store.head(execution(2)).await.unwrap().is_some());
 }
 
 #[tokio::test]
-async fn outputs_do_not_grow_without_bound() {
+async fn cached_outputs_are_limited_in_number() {
     let url = Mongod::shared().await.fresh_url();
     let store = Mongo::open(&url).await.unwrap();
-    let outputs = database(&url).await.collection::<Document>("outputs");
+    let outputs = database_of(&url).await.collection::<Document>("outputs");
     let row = |n: i64| doc! { "_id": format!("key {n}"), "until": n, "json": "1" };
     for chunk in 0..10 {
-        let rows = (0..10_050_i64).map(|it| row(chunk * 10_050 + it));
+        let rows = (0..10_050_i64).map(|number| row(chunk * 10_050 + number));
         outputs.insert_many(rows).await.unwrap();
     }
-    any(&store).cache_output("new", &json!(1), at(1_000_000_000)).await.unwrap();
-    let left = usize::try_from(count(&url, "outputs").await).unwrap();
+    as_store(&store).cache_output("new", &json!(1), at(1_000_000_000)).await.unwrap();
+    let left = usize::try_from(count_documents(&url, "outputs").await).unwrap();
     assert!((limits::CACHE_ENTRIES - 1_000..=limits::CACHE_ENTRIES).contains(&left), "{left}");
-    assert!(any(&store).find_output("new", at(0)).await.unwrap().is_some());
-    assert_eq!(any(&store).find_output("key 0", at(-9_999_999_999)).await.unwrap(), None);
+    assert!(as_store(&store).find_output("new", at(0)).await.unwrap().is_some());
+    assert_eq!(as_store(&store).find_output("key 0", at(-9_999_999_999)).await.unwrap(), None);
 }
 
 #[tokio::test]
-async fn workers_that_died_long_ago_are_forgotten_with_what_they_held() {
+async fn workers_that_died_long_ago_are_removed_with_their_permits() {
     let url = Mongod::shared().await.fresh_url();
     let store = Mongo::open(&url).await.unwrap();
     let lease = |n, seconds| Lease { worker: worker(n), node: "n".to_owned(), until: at(seconds) };
     store.renew_lease(lease(1, 0)).await.unwrap();
-    let held = ask("a", 1, &[at_once("k", 1)]);
+    let held = permit_ask("a", 1, &[concurrency_limit("k", 1)]);
     assert_eq!(store.acquire_permits(&held, at(-1)).await.unwrap(), Permission::Granted);
     for _ in 0..16 {
         store.renew_lease(lease(2, 4_000)).await.unwrap();
     }
-    assert_eq!(count(&url, "workers").await, 1);
-    let permits = database(&url).await.collection::<Document>("permits");
+    assert_eq!(count_documents(&url, "workers").await, 1);
+    let permits = database_of(&url).await.collection::<Document>("permits");
     let kept = permits.find_one(doc! { "_id": "k" }).await.unwrap().unwrap();
     assert_eq!(kept.get_array("holders").unwrap().len(), 0);
-    assert!(kept.contains_key("expires"), "the server forgets it by itself");
+    assert!(kept.contains_key("expires"), "MongoDB removes it when it expires");
 }
 
 #[tokio::test]
-async fn a_plan_that_is_part_of_another_goes_after_it() {
+async fn a_sub_plan_is_pruned_after_the_plan_that_uses_it() {
     let url = Mongod::shared().await.fresh_url();
     let store = Mongo::open(&url).await.unwrap();
     for n in 1..=2 {
@@ -355,7 +362,7 @@ async fn a_plan_that_is_part_of_another_goes_after_it() {
     }
     let whole = doc! { "_id": plan_id(1).to_string() };
     let parts = doc! { "$set": { "subPlans": [plan_id(2).to_string()] } };
-    edit(&url, "plans", whole, parts).await;
+    edit_document(&url, "plans", whole, parts).await;
     let first = store.prune(at(100), 10).await.unwrap();
     assert_eq!((first.plans, first.more), (1, true));
     assert!(store.plan(plan_id(2)).await.unwrap().is_some());
@@ -364,7 +371,7 @@ async fn a_plan_that_is_part_of_another_goes_after_it() {
 }
 
 #[tokio::test]
-async fn a_damaged_head_keeps_nobody_from_the_others() {
+async fn a_damaged_head_does_not_hide_other_heads() {
     let url = Mongod::shared().await.fresh_url();
     let store = Mongo::open(&url).await.unwrap();
     for n in 1..=4 {
@@ -378,19 +385,19 @@ async fn a_damaged_head_keeps_nobody_from_the_others() {
     ];
     for (n, damage) in (1..).zip(damage) {
         let one = doc! { "_id": execution(n).to_string() };
-        edit(&url, "executions", one, doc! { "$set": damage }).await;
+        edit_document(&url, "executions", one, doc! { "$set": damage }).await;
     }
     let due = store.find_heads(HeadQuery::Due { now: at(10) }, 10).await.unwrap();
-    assert_eq!(due.iter().map(|it| it.execution).collect::<Vec<_>>(), [execution(4)]);
+    assert_eq!(due.iter().map(|head| head.execution).collect::<Vec<_>>(), [execution(4)]);
     assert_eq!(
         store.find_heads(HeadQuery::DueAfter { now: at(10), after: None }, 10).await.unwrap(),
         due
     );
-    assert_eq!(any(&store).next_due_at().await.unwrap(), Some(at(5)));
+    assert_eq!(as_store(&store).next_due_at().await.unwrap(), Some(at(5)));
 }
 
 #[tokio::test]
-async fn who_has_something_is_read_from_the_index() {
+async fn owners_are_read_from_the_index_alone() {
     let url = Mongod::shared().await.fresh_url();
     let store = Mongo::open(&url).await.unwrap();
     for n in 1..=20 {
@@ -399,19 +406,20 @@ async fn who_has_something_is_read_from_the_index() {
     }
     let lease = Lease { worker: worker(1), node: "here".to_owned(), until: at(10) };
     store.renew_lease(lease).await.unwrap();
-    let database = database(&url).await;
+    let database = database_of(&url).await;
     database.run_command(doc! { "profile": 2 }).await.unwrap();
     assert_eq!(store.find_heads(HeadQuery::Orphans { now: at(0) }, 10).await.unwrap(), []);
     database.run_command(doc! { "profile": 0 }).await.unwrap();
     let profile = database.collection::<Document>("system.profile");
     let asked = profile.find_one(doc! { "command.distinct": "executions" }).await.unwrap().unwrap();
-    let count =
-        |key: &str| asked.get(key).and_then(|it| it.as_i32().map(i64::from).or(it.as_i64()));
+    let count = |key: &str| {
+        asked.get(key).and_then(|value| value.as_i32().map(i64::from).or(value.as_i64()))
+    };
     assert_eq!(count("docsExamined"), Some(0), "{asked}");
-    assert!(count("keysExamined").is_some_and(|it| it < 5), "{asked}");
+    assert!(count("keysExamined").is_some_and(|count| count < 5), "{asked}");
 }
 
-/// They stayed for an hour.
+/// Dead workers once stayed for an hour.
 #[tokio::test]
 async fn a_dead_worker_is_removed_once_nothing_refers_to_it() {
     let url = Mongod::shared().await.fresh_url();
@@ -423,11 +431,11 @@ async fn a_dead_worker_is_removed_once_nothing_refers_to_it() {
     let owned = ExecutionHead { owner: Some(worker(1)), ..head(1, 1) };
     let append = Append { head: Some(owned.clone()), ..some_events(execution(1), 0, 1) };
     store.append(append).await.unwrap();
-    // The first heartbeat of a process looks who is gone.
+    // The first heartbeat of a process looks for dead workers.
     let remaining = async |seconds| {
         let other = Mongo::open(&url).await.unwrap();
         other.renew_lease(lease(3, seconds)).await.unwrap();
-        let workers = database(&url).await.collection::<Document>("workers");
+        let workers = database_of(&url).await.collection::<Document>("workers");
         workers.distinct("_id", doc! {}).await.unwrap().len()
     };
     assert_eq!(remaining(60).await, 3, "their leases ended less than a minute before");

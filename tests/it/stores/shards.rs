@@ -1,9 +1,9 @@
-//! The choice of shard keys, as far as one server can check it: the server's own profile says
-//! what every operation asked for.
+//! Checks the shard keys, as far as one server can: its profile shows the filter of every
+//! operation.
 //!
-//! An operation that names the shard key goes to one shard; any other goes to all of them. So
-//! logs are always asked for by their execution, and heads by theirs, except for the few queries
-//! that `docs/reference/stores.md` lists.
+//! An operation that names the shard key goes to one shard, any other to all. So logs and heads are
+//! always read by their execution, except for the few queries that `docs/reference/stores.md`
+//! lists.
 
 use futures::TryStreamExt;
 use mongo::Mongo;
@@ -20,12 +20,13 @@ use shared::{
     },
 };
 use tests::conformance::{
-    ask, at, at_once, envelope, execution, head, plan, request, some_events, worker,
+    at, concurrency_limit, execution, head, inbox_command, permit_ask, plan, request, some_events,
+    worker,
 };
 
 use crate::mongod::Mongod;
 
-/// The fields by which heads may be asked for at all shards: claims, retention, lists.
+/// Fields of the filters that may go to all shards: claims, retention and lists.
 const SCATTERED: [&[&str]; 10] = [
     &["priority", "wake"],
     &["wake"],
@@ -39,12 +40,12 @@ const SCATTERED: [&[&str]; 10] = [
     &[],
 ];
 
-async fn profile(database: &Database, level: i32) {
+async fn set_profile_level(database: &Database, level: i32) {
     database.run_command(doc! { "profile": level }).await.unwrap();
 }
 
-/// What an engine does, a little of each.
-async fn work(store: &dyn Store) {
+/// Runs a little of everything that an engine does.
+async fn run_typical_operations(store: &dyn Store) {
     let lease = Lease { worker: worker(1), node: "n".to_owned(), until: at(100) };
     store.renew_lease(lease).await.unwrap();
     for n in 1..=5 {
@@ -53,7 +54,7 @@ async fn work(store: &dyn Store) {
         let due = ExecutionHead { due: Some(at(0)), ..head(n, 2) };
         let append = Append { head: Some(due), ..some_events(execution(n), 0, 2) };
         store.append(append).await.unwrap();
-        store.send_command(envelope(n, n, Command::Pause)).await.unwrap();
+        store.send_command(inbox_command(n, n, Command::Pause)).await.unwrap();
     }
     store.find_heads(HeadQuery::Due { now: at(1) }, 3).await.unwrap();
     store.next_due_at().await.unwrap();
@@ -65,7 +66,7 @@ async fn work(store: &dyn Store) {
         let over = ExecutionHead { state, finished_at: Some(at(1)), ..head(n, 4) };
         let append = Append { head: Some(over), ..some_events(execution(n), 2, 2) };
         store.append(append).await.unwrap();
-        let asked = ask("h", 1, &[at_once("k", 1)]);
+        let asked = permit_ask("h", 1, &[concurrency_limit("k", 1)]);
         store.acquire_permits(&asked, at(0)).await.unwrap();
         store.release_permits(vec![asked.permit]).await.unwrap();
         store.head(execution(n)).await.unwrap();
@@ -83,8 +84,8 @@ async fn work(store: &dyn Store) {
     assert_eq!(store.prune(at(50), 10).await.unwrap().executions, 5);
 }
 
-/// Returns what an operation looks for, if it looks for anything.
-fn query(operation: &Document) -> Option<Document> {
+/// Returns the filter of an operation, if it has one.
+fn filter_of(operation: &Document) -> Option<Document> {
     let command = operation.get_document("originatingCommand");
     let command = command.or_else(|_| operation.get_document("command")).unwrap();
     for field in ["filter", "query", "q"] {
@@ -97,13 +98,13 @@ fn query(operation: &Document) -> Option<Document> {
 }
 
 fn is_by_execution(query: &Document) -> bool {
-    query.get_str("_id.x").is_ok_and(|it| it.starts_with("exec_"))
+    query.get_str("_id.x").is_ok_and(|id| id.starts_with("exec_"))
 }
 
 fn is_by_id(query: &Document) -> bool {
     match query.get("_id") {
         Some(Bson::String(_)) => true,
-        Some(Bson::Document(it)) => it.contains_key("$in") || it.contains_key("$eq"),
+        Some(Bson::Document(query)) => query.contains_key("$in") || query.contains_key("$eq"),
         _ => false,
     }
 }
@@ -115,14 +116,14 @@ fn is_known_scatter(query: &Document) -> bool {
 }
 
 #[tokio::test]
-async fn every_operation_names_its_shard_or_is_known_not_to() {
+async fn every_operation_names_its_shard_or_is_listed_as_scattered() {
     let url = Mongod::shared().await.fresh_url();
     let store = Mongo::open(&url).await.unwrap();
     let client = Client::with_uri_str(&url).await.unwrap();
     let database = client.default_database().unwrap();
-    profile(&database, 2).await;
-    work(&store).await;
-    profile(&database, 0).await;
+    set_profile_level(&database, 2).await;
+    run_typical_operations(&store).await;
+    set_profile_level(&database, 0).await;
     let found = database.collection::<Document>("system.profile").find(doc! {}).await.unwrap();
     let operations: Vec<Document> = found.try_collect().await.unwrap();
     let (mut logs, mut heads) = (0, 0);
@@ -133,17 +134,20 @@ async fn every_operation_names_its_shard_or_is_known_not_to() {
         if !["events", "executions"].contains(&collection) || kind == "insert" {
             continue;
         }
-        let query = query(operation).unwrap_or_default();
+        let query = filter_of(operation).unwrap_or_default();
         if collection == "events" {
             logs += 1;
             assert!(["query", "getmore", "remove"].contains(&kind), "{operation}");
-            assert!(is_by_execution(&query), "not by its shard key: {operation}");
-            assert!(plan.contains("{ _id: 1 }"), "not by its index: {operation}");
+            assert!(is_by_execution(&query), "the filter lacks the shard key: {operation}");
+            assert!(
+                plan.contains("{ _id: 1 }"),
+                "the operation does not use its index: {operation}"
+            );
         } else {
             heads += 1;
             let is_read = ["query", "getmore", "command"].contains(&kind);
             let is_known = is_by_id(&query) || (is_read && is_known_scatter(&query));
-            assert!(is_known, "a scattered query that nobody knows: {operation}");
+            assert!(is_known, "a scattered query that is not listed: {operation}");
             assert!(!plan.contains("COLLSCAN"), "a query without an index: {operation}");
         }
     }

@@ -1,8 +1,9 @@
-//! What only a file does: it stays, it is shared, it can be damaged, it belongs to its owner.
+//! Tests of SQLite alone: reopened and shared files, locks, damage, permissions, and updates of the
+//! schema.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use graphql::store::open_store;
+use engine::store::open_store;
 use rusqlite::{Connection, params};
 use serde_json::json;
 use shared::{
@@ -19,34 +20,34 @@ use shared::{
 use sqlite::Sqlite;
 use tempfile::TempDir;
 use tests::conformance::{
-    World, ask, at, at_once, envelope, execution, head, in_all, plan, plan_id, record, request,
-    request_id, some_events, worker,
+    StorePair, at, concurrency_limit, execution, head, inbox_command, permit_ask, plan, plan_id,
+    record, request, request_id, some_events, total_limit, worker,
 };
 
-pub(crate) async fn alone() -> World {
+pub(crate) async fn open_once() -> StorePair {
     let folder = TempDir::new().unwrap();
     let url = format!("sqlite:{}", folder.path().join("faber.db").display());
-    World::new(open_store(&url).await.unwrap(), folder)
+    StorePair::new(open_store(&url).await.unwrap(), folder)
 }
 
-/// Two stores on one file, as two processes have.
-pub(crate) async fn twice() -> World {
+/// Two stores on one file, like two processes.
+pub(crate) async fn open_twice() -> StorePair {
     let folder = TempDir::new().unwrap();
     let url = format!("sqlite:{}", folder.path().join("faber.db").display());
-    World::shared(open_store(&url).await.unwrap(), open_store(&url).await.unwrap(), folder)
+    StorePair::shared(open_store(&url).await.unwrap(), open_store(&url).await.unwrap(), folder)
 }
 
-/// Returns a store with the methods that are written once for all stores.
-fn any(store: &Sqlite) -> &dyn Store {
+/// Returns the store with the default methods of the trait.
+fn as_store(store: &Sqlite) -> &dyn Store {
     store
 }
 
-fn edit(path: &Path, sql: &str) {
+fn run_sql(path: &Path, sql: &str) {
     Connection::open(path).unwrap().execute_batch(sql).unwrap();
 }
 
 #[tokio::test]
-async fn what_was_written_is_there_when_it_is_opened_again() {
+async fn a_reopened_store_has_everything_that_was_written() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
     let store = Sqlite::open(&path).unwrap();
@@ -55,7 +56,7 @@ async fn what_was_written_is_there_when_it_is_opened_again() {
     store.put_request(&request(1, "q", 0)).await.unwrap();
     store.put_plan(&plan(1, 1, 1, &["a.b"])).await.unwrap();
     drop(store);
-    assert!(!folder.path().join("faber.db-wal").exists(), "the WAL is folded into the file");
+    assert!(!folder.path().join("faber.db-wal").exists(), "closing folds the WAL into the file");
 
     let store = Sqlite::open(&path).unwrap();
     assert_eq!(store.read(execution(1), Seq(0)).await.unwrap().len(), 3);
@@ -69,7 +70,7 @@ async fn what_was_written_is_there_when_it_is_opened_again() {
 }
 
 #[tokio::test]
-async fn the_executions_of_a_dead_process_are_free_at_once() {
+async fn executions_of_a_dead_sqlite_process_are_orphans_at_once() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
     let (dead, alive) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
@@ -84,8 +85,8 @@ async fn the_executions_of_a_dead_process_are_free_at_once() {
     assert_eq!(dead.find_heads(HeadQuery::Orphans { now: at(0) }, 10).await.unwrap(), []);
     drop(dead);
     let orphans = alive.find_heads(HeadQuery::Orphans { now: at(0) }, 10).await.unwrap();
-    assert_eq!(orphans.iter().map(|it| it.execution).collect::<Vec<_>>(), [execution(1)]);
-    // Its row is gone, too, so the answer stays.
+    assert_eq!(orphans.iter().map(|head| head.execution).collect::<Vec<_>>(), [execution(1)]);
+    // The row of the worker is removed, too, so the answer stays the same.
     assert_eq!(alive.find_heads(HeadQuery::Orphans { now: at(0) }, 10).await.unwrap(), orphans);
     let mut locks = std::fs::read_dir(folder.path().join("faber.db-workers")).unwrap();
     let lock = locks.next().unwrap().unwrap().file_name();
@@ -96,7 +97,7 @@ async fn the_executions_of_a_dead_process_are_free_at_once() {
 }
 
 #[tokio::test]
-async fn damage_stays_where_it_is() {
+async fn damage_affects_only_the_damaged_execution_or_plan() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
     let store = Sqlite::open(&path).unwrap();
@@ -105,15 +106,15 @@ async fn damage_stays_where_it_is() {
         store.append(append).await.unwrap();
         store.put_plan(&plan(n, n, 1, &["a.b"])).await.unwrap();
     }
-    edit(
+    run_sql(
         &path,
         "UPDATE events SET json = '[{]' WHERE log = 1; UPDATE events SET first = 2 WHERE log = 2;
          UPDATE heads SET state = 'DANCING' WHERE number = 3;
          UPDATE plans SET json = '{}' WHERE id LIKE '%1';",
     );
-    // Whoever wrote the plan has a good copy of it.
+    // The store that wrote the plan still has a good copy.
     let store = Sqlite::open(&path).unwrap();
-    let is_damaged = |it: &StoreError| matches!(it, StoreError::Corrupt { .. });
+    let is_damaged = |err: &StoreError| matches!(err, StoreError::Corrupt { .. });
     for n in [1, 2] {
         let err = store.read(execution(n), Seq(0)).await.unwrap_err();
         assert!(is_damaged(&err) && err.to_string().contains(&execution(n).to_string()), "{err}");
@@ -124,27 +125,27 @@ async fn damage_stays_where_it_is() {
     assert!(store.plan(plan_id(2)).await.unwrap().is_some());
     let page = Page { first: 10, after: None };
     let heads = store.list_heads(&ExecutionFilter::default(), &page).await.unwrap();
-    assert_eq!(heads.items.len(), 3, "a list goes on without what is damaged");
+    assert_eq!(heads.items.len(), 3, "a list leaves the damaged execution out");
     store.append(some_events(execution(3), 1, 1)).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_newer_schema_is_refused() {
+async fn a_store_with_a_newer_schema_is_refused() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
     drop(Sqlite::open(&path).unwrap());
-    edit(&path, "UPDATE meta SET value = '7' WHERE name = 'schema_version'");
+    run_sql(&path, "UPDATE meta SET value = '7' WHERE name = 'schema_version'");
     let err = Sqlite::open(&path).map(drop).unwrap_err();
     assert_eq!(err, StoreError::TooNew { found: 7, known: 5 });
 }
 
 #[tokio::test]
-async fn what_is_no_store_is_refused() {
+async fn a_file_that_is_no_store_is_refused() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("notes.txt");
     std::fs::write(&path, "these are my notes, and they are long enough to be read").unwrap();
     let err = Sqlite::open(&path).map(drop).unwrap_err();
-    assert!(err.to_string().contains("no SQLite database"), "{err}");
+    assert!(err.to_string().contains("not a SQLite database"), "{err}");
     let err = Sqlite::open(folder.path()).map(drop).unwrap_err();
     assert!(matches!(err, StoreError::Unavailable(_)), "{err}");
     let err = Sqlite::open(&path.join("below/faber.db")).map(drop).unwrap_err();
@@ -153,7 +154,7 @@ async fn what_is_no_store_is_refused() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn only_the_owner_may_read_it() {
+async fn a_sqlite_file_is_readable_by_its_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
@@ -165,20 +166,20 @@ async fn only_the_owner_may_read_it() {
 }
 
 #[tokio::test]
-async fn a_file_that_stays_locked_is_said_to_be() {
+async fn a_locked_file_is_named_in_the_error() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
     let store = Arc::new(Sqlite::open(&path).unwrap());
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let err = any(&store).check_writable().await.unwrap_err();
+    let err = as_store(&store).check_writable().await.unwrap_err();
     assert!(err.to_string().contains("another program has kept the file locked"), "{err}");
     other.execute_batch("ROLLBACK").unwrap();
-    any(&store).check_writable().await.unwrap();
+    as_store(&store).check_writable().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_person_can_read_the_history() {
+async fn the_history_view_shows_events_as_sql_rows() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
     let store = Sqlite::open(&path).unwrap();
@@ -189,10 +190,11 @@ async fn a_person_can_read_the_history() {
     assert_eq!(row, format!("{} 1 paused", execution(1)));
 }
 
-/// A file as version 1 left it: one execution that is over, one that is due, and all there is.
-fn version_1(path: &Path) {
-    edit(path, "PRAGMA journal_mode = WAL");
-    edit(path, include_str!("version_1.sql"));
+/// Creates a file of version 1 with a finished execution, a due one, and one row of everything
+/// else.
+fn create_version_1(path: &Path) {
+    run_sql(path, "PRAGMA journal_mode = WAL");
+    run_sql(path, include_str!("version_1.sql"));
     let connection = Connection::open(path).unwrap();
     let micros = at(0).timestamp_micros();
     for (n, state, due) in [(1, "COMPLETED", None), (2, "PENDING", Some(micros))] {
@@ -214,7 +216,7 @@ fn version_1(path: &Path) {
         let row = params![plan_id, request, micros, plan.to_json()];
         connection.execute(kept, row).unwrap();
     }
-    let waiting = envelope(1, 2, Command::Pause);
+    let waiting = inbox_command(1, 2, Command::Pause);
     let sql = "INSERT INTO inbox (id, execution, json) VALUES (?1, ?2, ?3)";
     let json = serde_json::to_string(&waiting).unwrap();
     let row = params![waiting.id.to_string(), execution(2).to_string(), json];
@@ -222,26 +224,26 @@ fn version_1(path: &Path) {
 }
 
 #[tokio::test]
-async fn a_file_of_version_1_is_brought_up_to_date() {
+async fn a_sqlite_file_of_version_1_is_updated() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
-    version_1(&path);
+    create_version_1(&path);
     let open = || {
         let path = path.clone();
         std::thread::spawn(move || Sqlite::open(&path).unwrap())
     };
-    // Several processes may be the first.
+    // Several processes may open the file first.
     let openings = [open(), open(), open()];
-    let [store, other, _] = openings.map(|it| it.join().unwrap());
+    let [store, other, _] = openings.map(|thread| thread.join().unwrap());
     let over =
         ExecutionHead { state: ExecutionState::Completed, finished_at: Some(at(0)), ..head(1, 2) };
     assert_eq!(store.head(execution(1)).await.unwrap(), Some(over));
     let due = ExecutionHead { due: Some(at(0)), ..head(2, 2) };
     assert_eq!(other.find_heads(HeadQuery::Due { now: at(0) }, 10).await.unwrap(), [due]);
-    assert_eq!(any(&store).next_due_at().await.unwrap(), Some(at(0)));
-    assert_eq!(store.list_commands(None).await.unwrap(), [envelope(1, 2, Command::Pause)]);
+    assert_eq!(as_store(&store).next_due_at().await.unwrap(), Some(at(0)));
+    assert_eq!(store.list_commands(None).await.unwrap(), [inbox_command(1, 2, Command::Pause)]);
     assert_eq!(
-        any(&store).find_reservation("key 2").await.unwrap().unwrap().execution,
+        as_store(&store).find_reservation("key 2").await.unwrap().unwrap().execution,
         execution(2)
     );
     assert_eq!(store.read(execution(2), Seq(0)).await.unwrap().len(), 2);
@@ -260,21 +262,21 @@ async fn a_file_of_version_1_is_brought_up_to_date() {
 }
 
 #[tokio::test]
-async fn a_file_of_version_2_is_brought_up_to_date() {
+async fn a_sqlite_file_of_version_2_is_updated() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
-    version_1(&path);
-    edit(&path, include_str!("version_2.sql"));
+    create_version_1(&path);
+    run_sql(&path, include_str!("version_2.sql"));
     let open = || {
         let path = path.clone();
         std::thread::spawn(move || Sqlite::open(&path).unwrap())
     };
     let openings = [open(), open(), open()];
-    let [store, other, _] = openings.map(|it| it.join().unwrap());
+    let [store, other, _] = openings.map(|thread| thread.join().unwrap());
     let over =
         ExecutionHead { state: ExecutionState::Completed, finished_at: Some(at(0)), ..head(1, 2) };
-    assert_eq!(store.head(execution(1)).await.unwrap(), Some(over), "what was there is there");
-    assert_eq!(other.list_commands(None).await.unwrap(), [envelope(1, 2, Command::Pause)]);
+    assert_eq!(store.head(execution(1)).await.unwrap(), Some(over), "the head is unchanged");
+    assert_eq!(other.list_commands(None).await.unwrap(), [inbox_command(1, 2, Command::Pause)]);
     assert_eq!(store.records_revision().await.unwrap(), 0);
     let kept = record(RecordKind::Tool, "a", json!(1), 0);
     assert!(store.put_record(&kept, WriteCondition::Exists).await.unwrap());
@@ -286,24 +288,28 @@ async fn a_file_of_version_2_is_brought_up_to_date() {
     assert_eq!(version, "5");
     drop((store, other));
     let store = Sqlite::open(&path).unwrap();
-    assert_eq!(store.records_revision().await.unwrap(), 1, "opening it changes nothing");
+    assert_eq!(store.records_revision().await.unwrap(), 1, "opening the file changes nothing");
 }
 
 #[tokio::test]
-async fn a_file_of_version_3_is_brought_up_to_date() {
+async fn a_sqlite_file_of_version_3_is_updated() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
-    version_1(&path);
-    edit(&path, include_str!("version_2.sql"));
-    edit(&path, include_str!("version_3.sql"));
+    create_version_1(&path);
+    run_sql(&path, include_str!("version_2.sql"));
+    run_sql(&path, include_str!("version_3.sql"));
     let open = || {
         let path = path.clone();
         std::thread::spawn(move || Sqlite::open(&path).unwrap())
     };
     let openings = [open(), open(), open()];
-    let [store, other, _] = openings.map(|it| it.join().unwrap());
+    let [store, other, _] = openings.map(|thread| thread.join().unwrap());
     let kept = record(RecordKind::Tool, "a", json!(1), 0);
-    assert_eq!(other.find_record(RecordKind::Tool, "a").await.unwrap(), Some(kept), "it is there");
+    assert_eq!(
+        other.find_record(RecordKind::Tool, "a").await.unwrap(),
+        Some(kept),
+        "the record exists"
+    );
     let text = TextHash([1; 32]);
     store.put_vectors("m", &[(text, vec![0.5, 0.25])]).await.unwrap();
     assert_eq!(other.find_vectors("m", &[text]).await.unwrap(), [Some(vec![0.5, 0.25])]);
@@ -313,8 +319,8 @@ async fn a_file_of_version_3_is_brought_up_to_date() {
     assert_eq!(version, "5");
 }
 
-/// Adds an execution as version 4 wrote it. Its steps had these events, in one append each.
-fn version_4_execution(path: &Path, n: usize, state: &str, events: &[(&str, &str)]) {
+/// Adds an execution as version 4 wrote it, with each of these events in an append of its own.
+fn add_version_4_execution(path: &Path, n: usize, state: &str, events: &[(&str, &str)]) {
     let connection = Connection::open(path).unwrap();
     let (id, number) = (execution(n).to_string(), i64::try_from(n).unwrap());
     connection.execute("INSERT INTO logs VALUES (?1, ?2)", params![number, id]).unwrap();
@@ -336,27 +342,32 @@ fn put_version_4_head(connection: &Connection, n: usize, state: &str, seq: usize
 }
 
 #[tokio::test]
-async fn a_file_of_version_4_learns_what_needs_a_person() {
+async fn an_updated_sqlite_file_of_version_4_knows_which_executions_need_a_person() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
-    version_1(&path);
+    create_version_1(&path);
     for version in [
         include_str!("version_2.sql"),
         include_str!("version_3.sql"),
         include_str!("version_4.sql"),
     ] {
-        edit(&path, version);
+        run_sql(&path, version);
     }
     let (started, waiting, approved) = ("step_started", "step_waiting", "step_approved");
-    version_4_execution(&path, 11, "WAITING", &[(waiting, "a")]);
-    version_4_execution(&path, 12, "IN_PROGRESS", &[(waiting, "a"), (started, "b")]);
-    version_4_execution(&path, 13, "WAITING", &[(waiting, "a"), (approved, "a"), (started, "a")]);
-    version_4_execution(&path, 14, "PAUSED", &[(started, "a")]);
-    version_4_execution(&path, 15, "IN_PROGRESS", &[(started, "a")]);
-    version_4_execution(&path, 16, "FAILED", &[(waiting, "a")]);
-    // A worker of version 4 goes on while others are brought up to date.
+    add_version_4_execution(&path, 11, "WAITING", &[(waiting, "a")]);
+    add_version_4_execution(&path, 12, "IN_PROGRESS", &[(waiting, "a"), (started, "b")]);
+    add_version_4_execution(
+        &path,
+        13,
+        "WAITING",
+        &[(waiting, "a"), (approved, "a"), (started, "a")],
+    );
+    add_version_4_execution(&path, 14, "PAUSED", &[(started, "a")]);
+    add_version_4_execution(&path, 15, "IN_PROGRESS", &[(started, "a")]);
+    add_version_4_execution(&path, 16, "FAILED", &[(waiting, "a")]);
+    // A worker of version 4 continues during the update.
     let lease = format!("INSERT INTO workers VALUES ('{}', 'n', 9)", worker(1));
-    edit(&path, &lease);
+    run_sql(&path, &lease);
     let locks = folder.path().join("faber.db-workers");
     std::fs::create_dir(&locks).unwrap();
     let old_worker = std::fs::File::create(locks.join(format!("{}.lock", worker(1)))).unwrap();
@@ -380,31 +391,31 @@ async fn a_file_of_version_4_learns_what_needs_a_person() {
     assert_eq!(
         needing(&store).await,
         [14, 12].map(execution),
-        "what it wrote over is not believed"
+        "a head that the old worker rewrote is not trusted"
     );
     let json = json!([{ "at": 2, "type": waiting, "step": "b" }]).to_string();
     old.execute(event, params![15, json]).unwrap();
     put_version_4_head(&old, 15, "WAITING", 2);
     drop(store);
     let store = Sqlite::open(&path).unwrap();
-    assert_eq!(needing(&store).await, [15, 14, 12].map(execution), "each opening looks again");
+    assert_eq!(needing(&store).await, [15, 14, 12].map(execution), "each opening checks again");
     let is_marked = || {
         let marked =
             old.prepare("SELECT 1 FROM meta WHERE name = 'old_workers'").unwrap().exists([]);
         marked.unwrap()
     };
-    assert!(is_marked(), "the old worker lives");
+    assert!(is_marked(), "the old worker is alive");
     drop((store, old_worker));
     drop(Sqlite::open(&path).unwrap());
-    assert!(!is_marked(), "nobody of version 4 is left");
+    assert!(!is_marked(), "no worker of version 4 is left");
 }
 
 #[tokio::test]
-async fn calls_do_not_grow_without_bound() {
+async fn recorded_calls_are_limited_in_number() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
     let store = Sqlite::open(&path).unwrap();
-    edit(
+    run_sql(
         &path,
         "INSERT INTO records WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n
          WHERE i < 10100) SELECT 'call', printf('%06d', i), i, '1' FROM n;
@@ -417,12 +428,12 @@ async fn calls_do_not_grow_without_bound() {
     let calls = store.list_records(RecordKind::Call, all.clone()).await.unwrap();
     assert!((limits::CALL_HISTORY - 500..=limits::CALL_HISTORY).contains(&calls.len()));
     assert_eq!(calls.last(), Some(&call));
-    assert_eq!(calls[calls.len() - 2].name, "010100", "the oldest went");
+    assert_eq!(calls[calls.len() - 2].name, "010100", "the oldest call is removed");
     assert_eq!(store.list_records(RecordKind::Memory, all).await.unwrap().len(), 10_100);
 }
 
 #[tokio::test]
-async fn a_damaged_record_hides_no_other() {
+async fn a_damaged_record_does_not_hide_other_records() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
     let store = Sqlite::open(&path).unwrap();
@@ -430,35 +441,39 @@ async fn a_damaged_record_hides_no_other() {
         let kept = record(RecordKind::Tool, name, json!(1), 0);
         store.put_record(&kept, WriteCondition::Never).await.unwrap();
     }
-    edit(&path, "UPDATE records SET json = '{' WHERE name = 'a'");
+    run_sql(&path, "UPDATE records SET json = '{' WHERE name = 'a'");
     let err = store.find_record(RecordKind::Tool, "a").await.unwrap_err();
     assert!(matches!(&err, StoreError::Corrupt { what, .. } if what == "tool a"), "{err}");
     let found = store.list_records(RecordKind::Tool, RecordPage::first_records(2)).await.unwrap();
-    assert_eq!(found.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+    assert_eq!(found.iter().map(|record| record.name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
     assert!(store.remove_record(RecordKind::Tool, "a").await.unwrap());
 }
 
 #[tokio::test]
-async fn a_damaged_name_of_a_plan_hides_no_other() {
+async fn a_damaged_saved_plan_does_not_hide_others() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
     let store = Sqlite::open(&path).unwrap();
     for name in ["a", "b", "c", "d"] {
         let saved = SavedPlan { name: name.to_owned(), plan: plan_id(1), inputs: None, at: at(1) };
-        any(&store).save_plan(&saved).await.unwrap();
+        as_store(&store).save_plan(&saved).await.unwrap();
     }
-    edit(&path, "UPDATE saved SET inputs = '{' WHERE name = 'b'");
+    run_sql(&path, "UPDATE saved SET inputs = '{' WHERE name = 'b'");
     let names = async |after, first| {
-        let found = any(&store).list_saved_plans(after, first).await.unwrap();
-        found.into_iter().map(|it| it.name).collect::<Vec<_>>()
+        let found = as_store(&store).list_saved_plans(after, first).await.unwrap();
+        found.into_iter().map(|record| record.name).collect::<Vec<_>>()
     };
-    assert_eq!(names(None, 2).await, ["a", "c"], "fewer would say that there are no more");
+    assert_eq!(
+        names(None, 2).await,
+        ["a", "c"],
+        "a shorter page would mean that there are no more"
+    );
     assert_eq!(names(Some("c"), 2).await, ["d"]);
     assert_eq!(names(None, 0).await, [""; 0]);
 }
 
 #[tokio::test]
-async fn the_permits_of_a_dead_process_are_free_at_once() {
+async fn permits_of_a_dead_sqlite_process_are_free_at_once() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
     let (dead, alive) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
@@ -466,12 +481,12 @@ async fn the_permits_of_a_dead_process_are_free_at_once() {
         let lease = Lease { worker: worker(n), node: "here".to_owned(), until: at(1_000) };
         store.renew_lease(lease).await.unwrap();
     }
-    let limit = [at_once("k", 1)];
+    let limit = [concurrency_limit("k", 1)];
     assert_eq!(
-        dead.acquire_permits(&ask("a", 1, &limit), at(0)).await.unwrap(),
+        dead.acquire_permits(&permit_ask("a", 1, &limit), at(0)).await.unwrap(),
         Permission::Granted
     );
-    let next = ask("b", 2, &limit);
+    let next = permit_ask("b", 2, &limit);
     assert_eq!(alive.acquire_permits(&next, at(0)).await.unwrap(), Permission::Full);
     assert_eq!(alive.list_workers(at(0)).await.unwrap(), [worker(1), worker(2)]);
     drop(dead);
@@ -480,18 +495,18 @@ async fn the_permits_of_a_dead_process_are_free_at_once() {
 }
 
 #[tokio::test]
-async fn outputs_and_limits_do_not_grow_without_bound() {
+async fn cached_outputs_and_rates_are_limited_in_number() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
     let store = Sqlite::open(&path).unwrap();
-    edit(
+    run_sql(
         &path,
         "INSERT INTO outputs WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n
          WHERE i < 100100) SELECT 'key ' || i, i, '1' FROM n;
          INSERT INTO rates WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n
          WHERE i < 100) SELECT 'key ' || i, i, '' FROM n;",
     );
-    any(&store).cache_output("new", &json!(1), at(9)).await.unwrap();
+    as_store(&store).cache_output("new", &json!(1), at(9)).await.unwrap();
     let count = |table: &str| -> usize {
         let sql = format!("SELECT count(*) FROM {table}");
         let count: i64 =
@@ -499,18 +514,20 @@ async fn outputs_and_limits_do_not_grow_without_bound() {
         usize::try_from(count).unwrap()
     };
     assert!((limits::CACHE_ENTRIES - 1_000..limits::CACHE_ENTRIES).contains(&count("outputs")));
-    assert_eq!(any(&store).find_output("key 1", Timestamp::UNIX_EPOCH).await.unwrap(), None);
-    assert!(any(&store).find_output("key 100100", Timestamp::UNIX_EPOCH).await.unwrap().is_some());
-    assert!(any(&store).find_output("new", at(0)).await.unwrap().is_some());
+    assert_eq!(as_store(&store).find_output("key 1", Timestamp::UNIX_EPOCH).await.unwrap(), None);
+    assert!(
+        as_store(&store).find_output("key 100100", Timestamp::UNIX_EPOCH).await.unwrap().is_some()
+    );
+    assert!(as_store(&store).find_output("new", at(0)).await.unwrap().is_some());
     for n in 0..20 {
-        let limit = [in_all("now", 100)];
-        store.acquire_permits(&ask(&n.to_string(), 1, &limit), at(0)).await.unwrap();
+        let limit = [total_limit("now", 100)];
+        store.acquire_permits(&permit_ask(&n.to_string(), 1, &limit), at(0)).await.unwrap();
     }
-    assert_eq!(count("rates"), 1, "what counts nothing any more is forgotten");
+    assert_eq!(count("rates"), 1, "expired rates are removed");
 }
 
 #[tokio::test]
-async fn a_plan_that_is_part_of_another_goes_after_it() {
+async fn a_sub_plan_is_pruned_after_the_plan_that_uses_it() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
     let store = Sqlite::open(&path).unwrap();
@@ -518,7 +535,7 @@ async fn a_plan_that_is_part_of_another_goes_after_it() {
         store.put_plan(&plan(n, n, 1, &["a.b"])).await.unwrap();
     }
     let parts = format!("INSERT INTO plan_parts VALUES ('{}', '{}')", plan_id(1), plan_id(2));
-    edit(&path, &parts);
+    run_sql(&path, &parts);
     let first = store.prune(at(100), 10).await.unwrap();
     assert_eq!((first.plans, first.more), (1, true));
     assert!(store.plan(plan_id(2)).await.unwrap().is_some());
@@ -527,7 +544,7 @@ async fn a_plan_that_is_part_of_another_goes_after_it() {
 }
 
 #[tokio::test]
-async fn a_copy_of_a_plan_is_used_for_a_minute_after_it_was_removed() {
+async fn a_cached_plan_is_used_for_a_minute_after_its_removal() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
     let (one, other) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
@@ -540,7 +557,7 @@ async fn a_copy_of_a_plan_is_used_for_a_minute_after_it_was_removed() {
     let copy = one.plan(plan_id(2)).await.unwrap().unwrap();
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(61)).await;
-    assert!(one.plan(plan_id(1)).await.unwrap().is_none(), "it was removed long ago");
+    assert!(one.plan(plan_id(1)).await.unwrap().is_none(), "the plan was removed a minute ago");
     let same = one.plan(plan_id(2)).await.unwrap().unwrap();
-    assert!(Arc::ptr_eq(&copy, &same), "what is there is not read again");
+    assert!(Arc::ptr_eq(&copy, &same), "the cached copy is used");
 }

@@ -1,4 +1,4 @@
-//! What is asked once nothing goes wrong any more, and what must hold of it.
+//! Queries the nodes after the last fault, then checks the store, the logs and the ledger.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use graphql::store::open_store;
+use engine::store::open_store;
 use serde_json::Value;
 use shared::{
     event::RecordedEvent,
@@ -20,26 +20,29 @@ use tokio::time::{Instant, interval};
 
 use super::{
     Counts,
-    check::check,
-    clients::{Known, Story, ask_again, ask_for},
-    home::{Home, Line},
-    scene::Scene,
+    clients::{ApiRecord, ClientRecord, fetch_record, repeat_start},
+    log_checker::check,
+    shared_run::SharedRun,
+    workspace::{LedgerEntry, Workspace},
 };
 
-/// How long caches and inboxes may lag behind logs once nothing goes wrong any more.
-const SETTLED: Duration = Duration::from_mins(2);
-/// How many executions may go on behind the last question: they wait, but not all of them does.
-const STIRRING: u64 = 5;
+/// Time for caches and inboxes to catch up with the logs after the last fault.
+const MAX_SETTLING: Duration = Duration::from_mins(2);
+/// Executions that may append events after the audit read them. Most wait for a person or a timer,
+/// so only a few may do so.
+const MAX_STILL_RUNNING: u64 = 5;
 
-/// Why an execution may go on for ever: nobody came, or its time has not.
-const REASONS: [&str; 7] = ["approval", "decision", "signal", "sleep", "child", "paused", "start"];
+/// Reasons for which an execution may stay unfinished: an answer, a signal or a time that never
+/// comes.
+const LASTING_REASONS: [&str; 7] =
+    ["approval", "decision", "signal", "sleep", "child", "paused", "start"];
 
-/// What happened, all told.
+/// Figures of a run.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     pub(super) faults: BTreeMap<&'static str, u64>,
     pub(super) slowest_drain: Duration,
-    /// When the harm was over, when clients had come to their ends, and when all was judged.
+    /// When the faults ended, when the clients finished, and when all checks were done.
     pub(super) took: [Duration; 3],
     pub(super) executions: u64,
     pub(super) states: Counts,
@@ -77,223 +80,236 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Asks everybody and judges.
 pub(super) struct Audit<'a> {
-    home: &'a Home,
-    scene: &'a Scene,
-    /// Every execution that there is: those of clients, and those that follow from them.
-    stories: BTreeMap<String, Story>,
-    known: BTreeMap<String, Known>,
+    workspace: &'a Workspace,
+    run: &'a SharedRun,
+    /// Every known execution: those that clients started, their children and their retries.
+    records: BTreeMap<String, ClientRecord>,
+    api_record: BTreeMap<String, ApiRecord>,
     children: u64,
-    wrongs: Vec<String>,
+    violations: Vec<String>,
 }
 
 impl<'a> Audit<'a> {
-    pub(super) fn new(home: &'a Home, scene: &'a Scene, stories: Vec<Story>) -> Self {
-        let stories = stories.into_iter().map(|it| (it.execution.clone(), it)).collect();
-        let (known, wrongs) = (BTreeMap::new(), Vec::new());
-        Self { home, scene, stories, known, children: 0, wrongs }
+    pub(super) fn new(
+        workspace: &'a Workspace,
+        run: &'a SharedRun,
+        records: Vec<ClientRecord>,
+    ) -> Self {
+        let records =
+            records.into_iter().map(|record| (record.execution.clone(), record)).collect();
+        let (api_record, violations) = (BTreeMap::new(), Vec::new());
+        Self { workspace, run, records, api_record, children: 0, violations }
     }
 
-    /// Asks the nodes that still work: for every execution, why those wait that are not over, and
-    /// until caches and inboxes have caught up.
-    pub(super) async fn ask_everybody(&mut self, server: &str) {
-        self.await_settled().await;
-        for story in self.stories.values() {
-            ask_again(self.scene, story).await;
+    /// Fetches every execution from the nodes. For each unfinished one, `faber debug` must name a
+    /// reason. Heads and inboxes must have caught up before.
+    pub(super) async fn query_nodes(&mut self, server: &str) {
+        self.wait_until_settled().await;
+        for record in self.records.values() {
+            repeat_start(self.run, record).await;
         }
-        let mut open: Vec<String> = self.stories.keys().cloned().collect();
-        open.extend(self.strangers().await);
+        let mut open: Vec<String> = self.records.keys().cloned().collect();
+        open.extend(self.unknown_executions().await);
         while let Some(id) = open.pop() {
-            let Some(mut known) = ask_for(self.scene, &id).await else { continue };
-            if !is_over(&known.state) {
-                if let Err(why) = self.insists_why(server, &id).await {
-                    self.wrongs.push(format!("{id} goes on for no reason: {why}"));
+            let Some(mut api_record) = fetch_record(self.run, &id).await else { continue };
+            if !is_over(&api_record.state) {
+                if let Err(why) = self.wait_for_reason(server, &id).await {
+                    self.violations.push(format!("{id} is unfinished without a reason: {why}"));
                 }
-                // What waits for nobody may have gone on meanwhile.
-                let Some(later) = ask_for(self.scene, &id).await else { continue };
-                known = later;
+                // An execution that waits for a timer may have continued meanwhile.
+                let Some(later) = fetch_record(self.run, &id).await else { continue };
+                api_record = later;
             }
-            if self.adopt(&id, &known) {
-                let children = self.children_of(&id, &known);
+            if self.add_retry(&id, &api_record) {
+                let children = self.children_of(&id, &api_record);
                 self.children += children.len() as u64;
                 open.extend(children);
             }
-            self.known.insert(id, known);
+            self.api_record.insert(id, api_record);
         }
     }
 
     async fn store(&self) -> Arc<dyn Store> {
-        insist(async || open_store(self.home.store()).await).await
+        insist(async || open_store(self.workspace.store()).await).await
     }
 
-    /// Returns the executions of the store that stand for themselves, and that no client knows:
-    /// who did one again and got no answer does not know.
-    async fn strangers(&self) -> Vec<String> {
+    /// Returns executions without a parent that no client knows. A client whose retry got no answer
+    /// does not know the new execution.
+    async fn unknown_executions(&self) -> Vec<String> {
         let store = self.store().await;
-        let heads = heads(&*store).await.into_iter().filter(|it| it.parent.is_none());
-        let ids = heads.map(|it| it.execution.to_string());
-        ids.filter(|it| !self.stories.contains_key(it)).collect()
+        let heads = read_heads(&*store).await.into_iter().filter(|head| head.parent.is_none());
+        let ids = heads.map(|head| head.execution.to_string());
+        ids.filter(|id| !self.records.contains_key(id)).collect()
     }
 
-    /// Makes the story of an execution that nobody told, if it follows from one that is known.
-    fn adopt(&mut self, id: &str, known: &Known) -> bool {
-        if self.stories.contains_key(id) {
+    /// Adds an execution that no client recorded. Returns `false` unless it is a retry of a known
+    /// one.
+    fn add_retry(&mut self, id: &str, api_record: &ApiRecord) -> bool {
+        if self.records.contains_key(id) {
             return true;
         }
-        let created = &known.log[0]["data"];
-        let origin = created["retryOf"].as_str().and_then(|it| self.stories.get(it));
+        let created = &api_record.log[0]["data"];
+        let origin = created["retryOf"].as_str().and_then(|id| self.records.get(id));
         let Some(origin) = origin else {
-            self.wrongs.push(format!("nobody asked for {id}: {created}"));
+            self.violations.push(format!("no client asked for {id}: {created}"));
             return false;
         };
-        let story = Story::following(&origin.draft, id.to_owned());
-        self.stories.insert(id.to_owned(), story);
+        let record = ClientRecord::for_follow_up(&origin.draft, id.to_owned());
+        self.records.insert(id.to_owned(), record);
         true
     }
 
-    /// Returns the executions that steps of an execution are.
-    fn children_of(&mut self, id: &str, known: &Known) -> Vec<String> {
-        let draft = self.stories[id].draft.clone();
+    /// Returns the child executions that steps of `id` started.
+    fn children_of(&mut self, id: &str, api_record: &ApiRecord) -> Vec<String> {
+        let draft = self.records[id].draft.clone();
         let mut children = Vec::new();
-        for event in known.log.iter().filter(|it| it["type"] == "step_started") {
+        for event in api_record.log.iter().filter(|event| event["type"] == "step_started") {
             let child = event["data"]["childExecutionId"].as_str();
-            let step = event["stepId"].as_str().and_then(|it| draft.steps.get(it));
-            let draft = step.and_then(|it| it.child.as_deref());
+            let step = event["stepId"].as_str().and_then(|id| draft.steps.get(id));
+            let draft = step.and_then(|step| step.child.as_deref());
             let (Some(child), Some(draft)) = (child, draft) else { continue };
             children.push(child.to_owned());
-            let story = Story::following(draft, child.to_owned());
-            if self.stories.insert(child.to_owned(), story).is_some() {
-                self.wrongs.push(format!("{child} is the child of two steps, one of {id}"));
+            let record = ClientRecord::for_follow_up(draft, child.to_owned());
+            if self.records.insert(child.to_owned(), record).is_some() {
+                self.violations.push(format!("{child} is the child of two steps, one of {id}"));
             }
         }
         children
     }
 
-    /// Asks until there is a reason that does not go away by itself, or for too long.
-    async fn insists_why(&self, server: &str, id: &str) -> Result<(), String> {
-        let deadline = Instant::now() + SETTLED;
+    /// Repeats the question until there is a lasting reason, or until the limit.
+    async fn wait_for_reason(&self, server: &str, id: &str) -> Result<(), String> {
+        let deadline = Instant::now() + MAX_SETTLING;
         loop {
-            let why = self.asks_why(server, id).await;
+            let why = self.find_reason(server, id).await;
             if why.is_ok() || Instant::now() > deadline {
                 return why;
             }
         }
     }
 
-    /// Waits until every head says what its log says, and nobody waits to be heard.
-    async fn await_settled(&mut self) {
+    /// Waits until every head agrees with its log and every inbox is empty.
+    async fn wait_until_settled(&mut self) {
         let store = self.store().await;
-        let deadline = Instant::now() + SETTLED;
+        let deadline = Instant::now() + MAX_SETTLING;
         let mut look = interval(Duration::from_millis(100));
         loop {
             look.tick().await;
             let mut lags = Vec::new();
-            for head in heads(&*store).await {
+            for head in read_heads(&*store).await {
                 let log = read(&*store, head.execution).await;
-                let is_over = log.last().is_some_and(|it| it.event.is_last());
+                let is_over = log.last().is_some_and(|recorded| recorded.event.is_last());
                 if is_over != head.state.is_finished() {
-                    lags.push(format!("the log is over: {is_over}, and its head is {head:?}"));
+                    lags.push(format!("finished by its log: {is_over}, but the head is {head:?}"));
                 }
             }
             let inbox = insist(async || store.list_commands(None).await).await;
-            lags.extend(inbox.iter().map(|it| format!("nobody has heard {it:?}")));
+            lags.extend(inbox.iter().map(|command| format!("still in the inbox: {command:?}")));
             if lags.is_empty() {
                 return;
             }
             if Instant::now() > deadline {
-                return self.wrongs.extend(lags);
+                return self.violations.extend(lags);
             }
         }
     }
 
-    /// Asks `faber debug` why an execution is not over, and judges whether that is a reason.
-    async fn asks_why(&self, server: &str, id: &str) -> Result<(), String> {
+    /// Checks that `faber debug` names a lasting reason for which the execution is unfinished.
+    async fn find_reason(&self, server: &str, id: &str) -> Result<(), String> {
         let url = format!("http://{server}");
-        let json = self.debug(&["debug", id, "--json", "--server", &url]).await?;
+        let json = self.run_debug(&["debug", id, "--json", "--server", &url]).await?;
         let document: Value = serde_json::from_str(&json).map_err(|err| err.to_string())?;
         let executions = document["executions"].as_array().cloned().unwrap_or_default();
-        let execution = executions.iter().find(|it| it["executionId"] == id);
+        let execution = executions.iter().find(|execution| execution["executionId"] == id);
         let execution = execution.ok_or("`faber debug` does not know it")?;
         let waits = execution["waitsFor"].as_array().cloned().unwrap_or_default();
-        let lasts = |it: &&Value| it["kind"].as_str().is_some_and(|it| REASONS.contains(&it));
+        let lasts = |reason: &&Value| {
+            reason["kind"].as_str().is_some_and(|kind| LASTING_REASONS.contains(&kind))
+        };
         let wait = waits.iter().find(lasts).ok_or_else(|| execution.to_string())?;
         let reason = wait["message"].as_str().unwrap_or_default();
-        let text = self.debug(&["debug", id, "--full", "--server", &url]).await?;
+        let text = self.run_debug(&["debug", id, "--full", "--server", &url]).await?;
         if !reason.is_empty() && text.contains(reason) {
             return Ok(());
         }
-        Err(format!("`faber debug` does not name `{reason}`, but says {text}"))
+        Err(format!("`faber debug` does not name `{reason}`, but prints {text}"))
     }
 
-    async fn debug(&self, arguments: &[&str]) -> Result<String, String> {
-        let output = self.home.command(arguments).output().await.map_err(|err| err.to_string())?;
+    async fn run_debug(&self, arguments: &[&str]) -> Result<String, String> {
+        let output =
+            self.workspace.command(arguments).output().await.map_err(|err| err.to_string())?;
         if !output.status.success() {
             return Err(format!("`faber debug`: {}", String::from_utf8_lossy(&output.stderr)));
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Judges what the nodes, which have ended, leave behind.
-    pub(super) async fn judge(mut self) -> Figures {
-        let mut figures = Figures { counts: self.scene.counts(), ..Figures::default() };
-        let ledger = self.home.ledger();
+    /// Checks what the nodes left behind. All nodes must have ended.
+    pub(super) async fn check_all(mut self) -> Figures {
+        let mut figures = Figures { counts: self.run.counts(), ..Figures::default() };
+        let ledger = self.workspace.ledger();
         figures.calls = ledger.len();
-        let mut calls: BTreeMap<&str, Vec<&Line>> = BTreeMap::new();
+        let mut calls: BTreeMap<&str, Vec<&LedgerEntry>> = BTreeMap::new();
         for line in &ledger {
             calls.entry(&line.execution).or_default().push(line);
         }
         figures.children = self.children;
         let store = self.store().await;
-        let mut stirring = 0;
-        for story in self.stories.values() {
-            let lines = calls.remove(story.execution.as_str()).unwrap_or_default();
-            let Some(known) = self.known.get(story.execution.as_str()) else { continue };
-            if !is_over(&known.state) && kept(&*store, &story.execution).await > known.log.len() {
-                // It was called for what nobody has been told.
-                stirring += 1;
+        let mut still_running = 0;
+        for record in self.records.values() {
+            let lines = calls.remove(record.execution.as_str()).unwrap_or_default();
+            let Some(api_record) = self.api_record.get(record.execution.as_str()) else { continue };
+            if !is_over(&api_record.state)
+                && log_length(&*store, &record.execution).await > api_record.log.len()
+            {
+                // The ledger may have calls for events that the API had not returned yet.
+                still_running += 1;
                 continue;
             }
-            let (outcome, wrongs) = check(story, known, &lines);
+            let (outcome, violations) = check(record, api_record, &lines);
             figures.executions += 1;
-            figures.events += known.log.len() as u64;
+            figures.events += api_record.log.len() as u64;
             figures.steps += outcome.steps;
             figures.items += outcome.items;
             figures.undone += outcome.undone;
             figures.claims += outcome.claims;
             figures.interrupted += outcome.interrupted;
             figures.unknown += outcome.unknown;
-            *figures.states.entry(known.state.clone()).or_default() += 1;
-            self.wrongs.extend(wrongs);
+            *figures.states.entry(api_record.state.clone()).or_default() += 1;
+            self.violations.extend(violations);
         }
-        if stirring > STIRRING {
-            self.wrongs.push(format!("{stirring} executions went on when all was said"));
+        if still_running > MAX_STILL_RUNNING {
+            self.violations.push(format!("{still_running} executions continued after the audit"));
         }
-        // What only reads is called while the creation of its execution is on its way, too.
-        for (id, lines) in calls.iter().filter(|it| it.1.iter().any(|line| line.tool != "read")) {
-            self.wrongs.push(format!("`{id}` is no execution, and was called for: {lines:?}"));
+        // A tool that only reads may run before the creation of its execution is stored.
+        for (id, lines) in
+            calls.iter().filter(|entry| entry.1.iter().any(|line| line.tool != "read"))
+        {
+            self.violations
+                .push(format!("tools were called for `{id}`, which does not exist: {lines:?}"));
         }
         self.check_store().await;
-        self.check_sayings();
-        figures.violations = self.scene.wrongs();
-        figures.violations.append(&mut self.wrongs);
+        self.check_output_of_processes();
+        figures.violations = self.run.violations();
+        figures.violations.append(&mut self.violations);
         figures
     }
 
-    /// Checks that the store has what was acknowledged, that every log replays, and that heads
-    /// agree with logs.
+    /// Checks that the store has exactly the acknowledged executions, that every log replays, and
+    /// that heads agree with logs.
     async fn check_store(&mut self) {
         let store = self.store().await;
-        let told: BTreeSet<String> = self.stories.keys().cloned().collect();
+        let received: BTreeSet<String> = self.records.keys().cloned().collect();
         let mut stored = BTreeSet::new();
-        for head in heads(&*store).await {
+        for head in read_heads(&*store).await {
             stored.insert(head.execution.to_string());
             if let Err(why) = self.check_head(&store, &head).await {
-                self.wrongs.push(format!("{}: {why}", head.execution));
+                self.violations.push(format!("{}: {why}", head.execution));
             }
         }
-        for id in told.symmetric_difference(&stored) {
-            self.wrongs.push(format!("`{id}` is acknowledged or stored, but not both"));
+        for id in received.symmetric_difference(&stored) {
+            self.violations.push(format!("`{id}` is acknowledged or stored, but not both"));
         }
     }
 
@@ -301,35 +317,41 @@ impl<'a> Audit<'a> {
         let id = head.execution;
         let log = read(&**store, id).await;
         let plan = insist(async || store.plan(head.plan).await).await;
-        let plan = plan.ok_or("its plan is not there")?;
+        let plan = plan.ok_or("its plan is missing")?;
         let end = Execution::replay(id, plan, &log)
             .map_err(|err| format!("its log cannot be replayed: {err}"))?;
         let is_right = head.state == end.state() && head.epoch == end.epoch();
         if !is_right || head.seq > end.seq() {
             let (state, epoch, seq) = (end.state(), end.epoch(), end.seq());
-            return Err(format!("{head:?} and the log says {state:?}, {epoch:?}, {seq}"));
+            return Err(format!(
+                "the head is {head:?}, but the log has {state:?}, {epoch:?}, {seq}"
+            ));
         }
-        let known = self.known.get(&id.to_string());
-        if let Some(known) = known
-            && (known.log.len() > log.len() || is_over(&known.state) && known.log.len() < log.len())
+        let api_record = self.api_record.get(&id.to_string());
+        if let Some(api_record) = api_record
+            && (api_record.log.len() > log.len()
+                || is_over(&api_record.state) && api_record.log.len() < log.len())
         {
-            return Err(format!("the API told {} events, kept are {}", known.log.len(), log.len()));
+            return Err(format!(
+                "the API returned {} events, the log has {}",
+                api_record.log.len(),
+                log.len()
+            ));
         }
         Ok(())
     }
 
-    /// Checks that no process has seen what must not happen.
-    fn check_sayings(&mut self) {
-        for (path, said) in self.home.said() {
-            for line in said.lines().filter(|it| it.contains("panicked")) {
-                self.wrongs.push(format!("{}: {line}", path.display()));
+    /// Checks that no process panicked.
+    fn check_output_of_processes(&mut self) {
+        for (path, said) in self.workspace.outputs_of_processes() {
+            for line in said.lines().filter(|line| line.contains("panicked")) {
+                self.violations.push(format!("{}: {line}", path.display()));
             }
         }
     }
 }
 
-/// Returns how long the log of an execution is.
-async fn kept(store: &dyn Store, execution: &str) -> usize {
+async fn log_length(store: &dyn Store, execution: &str) -> usize {
     read(store, execution.parse().unwrap()).await.len()
 }
 
@@ -337,8 +359,7 @@ fn is_over(state: &str) -> bool {
     matches!(state, "COMPLETED" | "FAILED" | "CANCELLED")
 }
 
-/// Reads every head.
-pub(super) async fn heads(store: &dyn Store) -> Vec<ExecutionHead> {
+pub(super) async fn read_heads(store: &dyn Store) -> Vec<ExecutionHead> {
     let (mut all, mut page) = (Vec::new(), Page { first: 500, after: None });
     loop {
         let filter = ExecutionFilter::default();
@@ -351,11 +372,10 @@ pub(super) async fn heads(store: &dyn Store) -> Vec<ExecutionHead> {
     }
 }
 
-/// Reads a log.
 pub(super) async fn read(store: &dyn Store, id: ExecutionId) -> Vec<RecordedEvent> {
     let mut log: Vec<RecordedEvent> = Vec::new();
     loop {
-        let after = log.last().map_or(Seq::START, |it| it.seq);
+        let after = log.last().map_or(Seq::START, |recorded| recorded.seq);
         let more = insist(async || store.read(id, after).await).await;
         if more.is_empty() {
             return log;

@@ -1,5 +1,5 @@
-//! Clients that come and go: each starts executions, follows them, acts as the people that they
-//! wait for, hangs up, asks again, and goes on whatever happens to the servers.
+//! Clients that start executions, follow them, and answer for the people that executions wait for.
+//! They disconnect at random, ask again, and continue whatever happens to the servers.
 
 use std::{
     sync::{Arc, Mutex},
@@ -13,16 +13,16 @@ use tests::faulty::Dice;
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{
-    people::{Act, Person},
+    api_client::{Events, Trouble, ask, ask_and_hang_up},
+    people::{Action, Person},
     plans::{self, Draft},
-    scene::Scene,
-    wire::{Events, Trouble, ask, ask_and_hang_up},
+    shared_run::SharedRun,
 };
 
-/// How long a subscription may be silent before a client looks elsewhere.
-const SILENCE: Duration = Duration::from_millis(2_500);
-/// How long a second subscriber may need to come to the end that the first one saw.
-const LAG: Duration = Duration::from_mins(2);
+/// A client changes to another server after a subscription was silent for this long.
+const MAX_SILENCE: Duration = Duration::from_millis(2_500);
+/// Time for a second subscriber to reach the end that the first one saw.
+const MAX_LAG: Duration = Duration::from_mins(2);
 
 const PLAN: &str = "mutation ($input: PlanInput!) { createPlan(input: $input) {
     plan { planId requestId } diagnostics { code path message } } }";
@@ -35,192 +35,207 @@ const RETRY: &str = "mutation ($id: ID!, $from: String) {
 const LOG: &str = "query ($id: ID!, $after: Int) { execution(executionId: $id) { state outputs
     events(afterSeq: $after) { seq at type stepId attempt data } } }";
 
-/// What a client knows of an execution.
+/// One execution, as a client knows it.
 #[derive(Clone, Debug)]
-pub(super) struct Story {
+pub(super) struct ClientRecord {
     pub(super) draft: Draft,
     pub(super) plan: String,
-    /// How it was asked for; nothing for one that follows from another.
+    /// Options of the start. Null for children and retries.
     pub(super) options: Value,
     pub(super) execution: String,
-    /// What it was told.
-    pub(super) told: Vec<Value>,
-    /// What somebody else was told, who came later or went earlier.
+    /// Events that the client received.
+    pub(super) received: Vec<Value>,
+    /// Events that a second subscriber received, which connected and left at other times.
     pub(super) other: Vec<Value>,
-    /// What it did to the execution.
-    pub(super) acts: Vec<Act>,
+    /// Actions of the client.
+    pub(super) actions: Vec<Action>,
 }
 
-/// How following ended.
+/// Reason for which a client stopped following an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    /// With the last event.
-    Over,
-    /// The connection has gone, or was silent.
-    CutOff,
-    /// Nobody will ever go on with it.
-    Left,
+enum FollowEnd {
+    /// It received the last event.
+    Finished,
+    /// The connection broke, or was silent.
+    Disconnected,
+    /// The execution waits for an answer or a time that will not come.
+    Abandoned,
 }
 
-/// Lets clients come.
-pub(super) fn crowd(scene: &Arc<Scene>, clients: u64, seed: u64) -> JoinSet<Vec<Story>> {
-    (0..clients).map(|it| client(Arc::clone(scene), seed * 1_000 + it)).collect()
+pub(super) fn spawn_clients(
+    run: &Arc<SharedRun>,
+    clients: u64,
+    seed: u64,
+) -> JoinSet<Vec<ClientRecord>> {
+    (0..clients).map(|number| run_client(Arc::clone(run), seed * 1_000 + number)).collect()
 }
 
-async fn client(scene: Arc<Scene>, seed: u64) -> Vec<Story> {
+async fn run_client(run: Arc<SharedRun>, seed: u64) -> Vec<ClientRecord> {
     let dice = Dice::new(seed);
-    let mut stories = Vec::new();
-    while !scene.is_closing() {
-        let key = format!("{seed}-{}", stories.len());
-        let Some(mut story) = begin(&scene, &dice, &key).await else { break };
-        scene.opened(&story.execution, format!("{} of {seed}", stories.len()));
-        let end = live(&scene, &dice, &mut story).await;
-        scene.closed(&story.execution);
-        let is_done_again = end == End::Over && !scene.is_closing();
-        let again = if is_done_again { do_again(&scene, &dice, &story).await } else { None };
-        stories.push(story);
-        if let Some(mut story) = again {
-            scene.opened(&story.execution, format!("{} of {seed}, again", stories.len()));
-            live(&scene, &dice, &mut story).await;
-            scene.closed(&story.execution);
-            stories.push(story);
+    let mut records = Vec::new();
+    while !run.is_stopping() {
+        let key = format!("{seed}-{}", records.len());
+        let Some(mut record) = start_execution(&run, &dice, &key).await else { break };
+        run.mark_open(&record.execution, format!("{} of {seed}", records.len()));
+        let end = follow_and_act(&run, &dice, &mut record).await;
+        run.mark_closed(&record.execution);
+        let may_retry = end == FollowEnd::Finished && !run.is_stopping();
+        let again = if may_retry { maybe_retry(&run, &dice, &record).await } else { None };
+        records.push(record);
+        if let Some(mut record) = again {
+            run.mark_open(&record.execution, format!("{} of {seed}, again", records.len()));
+            follow_and_act(&run, &dice, &mut record).await;
+            run.mark_closed(&record.execution);
+            records.push(record);
         }
     }
-    stories
+    records
 }
 
-/// Perhaps does an execution again, all of it or from some step on.
-async fn do_again(scene: &Scene, dice: &Dice, story: &Story) -> Option<Story> {
+/// Sometimes retries an execution, completely or from a random step.
+async fn maybe_retry(run: &SharedRun, dice: &Dice, record: &ClientRecord) -> Option<ClientRecord> {
     if !dice.happens(120) {
         return None;
     }
-    let names: Vec<&String> = story.draft.steps.keys().collect();
+    let names: Vec<&String> = record.draft.steps.keys().collect();
     let from = dice.happens(600).then(|| names[dice.index(names.len())]);
-    scene.count("retry");
-    // Without a key nobody may ask twice: who gets no answer does not know.
-    let variables = json!({ "id": story.execution, "from": from });
-    let begun = ask(&scene.server().await, RETRY, &variables).await.ok()?;
+    run.count("retry");
+    // A retry without a key must not be repeated, so a lost answer leaves the execution unknown.
+    let variables = json!({ "id": record.execution, "from": from });
+    let begun = ask(&run.next_address().await, RETRY, &variables).await.ok()?;
     let execution = begun["executionId"].as_str().unwrap().to_owned();
-    Some(Story::following(&story.draft, execution))
+    Some(ClientRecord::for_follow_up(&record.draft, execution))
 }
 
-impl Story {
-    /// The story of an execution that follows from another.
-    pub(super) fn following(draft: &Draft, execution: String) -> Self {
-        let (told, other, acts) = (Vec::new(), Vec::new(), Vec::new());
+impl ClientRecord {
+    /// A record of an execution that the client did not start itself: a child or a retry.
+    pub(super) fn for_follow_up(draft: &Draft, execution: String) -> Self {
+        let (received, other, actions) = (Vec::new(), Vec::new(), Vec::new());
         let (draft, plan, options) = (draft.clone(), String::new(), Value::Null);
-        Self { draft, plan, options, execution, told, other, acts }
+        Self { draft, plan, options, execution, received, other, actions }
     }
 }
 
-/// Starts an execution, and insists until it is acknowledged.
-async fn begin(scene: &Scene, dice: &Dice, key: &str) -> Option<Story> {
-    let draft = plans::draw(dice, |ms| {
+/// Starts an execution and repeats the request until it is acknowledged.
+async fn start_execution(run: &SharedRun, dice: &Dice, key: &str) -> Option<ClientRecord> {
+    let draft = plans::draw_plan(dice, |ms| {
         let at = WallClock.now() + TimeDelta::milliseconds(i64::try_from(ms).unwrap());
         at.to_rfc3339()
     });
-    let made = scene.insist(PLAN, &json!({ "input": { "tools": draft.tools } })).await;
-    let made = expected(scene, "a plan", made)?;
+    let made = run.ask_until_answered(PLAN, &json!({ "input": { "tools": draft.tools } })).await;
+    let made = value_or_report(run, "a plan", made)?;
     let Some(plan) = made["plan"]["planId"].as_str().map(str::to_owned) else {
-        scene.wrong(format!("no plan comes of {:?}: {made:#}", draft.tools));
+        run.add_violation(format!("no plan was made of {:?}: {made:#}", draft.tools));
         return None;
     };
     let mut options = draft.options.clone();
     options["idempotencyKey"] = json!(key);
     let order = json!({ "id": plan, "options": options });
     if dice.happens(150) {
-        scene.count("hung up");
-        ask_and_hang_up(&scene.server().await, EXECUTE, &order).await;
+        run.count("hung up");
+        ask_and_hang_up(&run.next_address().await, EXECUTE, &order).await;
     }
-    let execution = execute(scene, &order).await?;
+    let execution = request_start(run, &order).await?;
     if dice.happens(100) {
-        scene.count("asked twice");
-        let again = execute(scene, &order).await?;
+        run.count("asked twice");
+        let again = request_start(run, &order).await?;
         if again != execution {
-            scene.wrong(format!("`{key}` is {execution}, and then {again}"));
+            run.add_violation(format!("`{key}` started {execution}, then {again}"));
         }
     }
-    let (told, other, acts) = (Vec::new(), Vec::new(), Vec::new());
-    Some(Story { draft, plan, options, execution, told, other, acts })
+    let (received, other, actions) = (Vec::new(), Vec::new(), Vec::new());
+    Some(ClientRecord { draft, plan, options, execution, received, other, actions })
 }
 
-async fn execute(scene: &Scene, order: &Value) -> Option<String> {
-    let begun = scene.insist(EXECUTE, order).await;
-    let begun = expected(scene, "an execution", begun)?;
+async fn request_start(run: &SharedRun, order: &Value) -> Option<String> {
+    let begun = run.ask_until_answered(EXECUTE, order).await;
+    let begun = value_or_report(run, "an execution", begun)?;
     Some(begun["executionId"].as_str().unwrap().to_owned())
 }
 
-fn expected(scene: &Scene, what: &str, answer: Result<Value, Trouble>) -> Option<Value> {
-    answer.map_err(|err| scene.wrong(format!("{what} is refused: {err:?}"))).ok()
+fn value_or_report(run: &SharedRun, what: &str, answer: Result<Value, Trouble>) -> Option<Value> {
+    answer.map_err(|err| run.add_violation(format!("{what} is refused: {err:?}"))).ok()
 }
 
-/// Follows an execution, alone or with another, and acts for the people that it waits for.
-async fn live(scene: &Arc<Scene>, dice: &Dice, story: &mut Story) -> End {
+/// Follows an execution, sometimes with a second subscriber, and acts for people.
+async fn follow_and_act(run: &Arc<SharedRun>, dice: &Dice, record: &mut ClientRecord) -> FollowEnd {
     let mut others = JoinSet::new();
-    let heard = Arc::new(Mutex::new(Vec::new()));
+    let received_by_other = Arc::new(Mutex::new(Vec::new()));
     if dice.happens(350) {
-        let (scene, heard, id) = (Arc::clone(scene), Arc::clone(&heard), story.execution.clone());
-        others.spawn(async move { listen_along(&scene, &id, &heard).await });
+        let (run, received_by_other, id) =
+            (Arc::clone(run), Arc::clone(&received_by_other), record.execution.clone());
+        others.spawn(async move { follow_silently(&run, &id, &received_by_other).await });
     }
-    let mut person = Person::new(dice.clone(), &story.draft);
-    for act in person.hurry() {
-        story.acts.push(act.carry_out(scene, &story.execution).await);
+    let mut person = Person::new(dice.clone(), &record.draft);
+    for action in person.act_early() {
+        record.actions.push(action.carry_out(run, &record.execution).await);
     }
-    let end = follow(scene, dice, story, &mut person).await;
-    if end == End::Over && !others.is_empty() && timeout(LAG, others.join_next()).await.is_err() {
-        scene.wrong(format!("{}: the other subscriber is never told the end", story.execution));
+    let end = follow_with_reconnects(run, dice, record, &mut person).await;
+    if end == FollowEnd::Finished
+        && !others.is_empty()
+        && timeout(MAX_LAG, others.join_next()).await.is_err()
+    {
+        run.add_violation(format!(
+            "{}: the other subscriber never receives the end",
+            record.execution
+        ));
     }
     others.shutdown().await;
-    story.other.clone_from(&heard.lock().unwrap());
+    record.other.clone_from(&received_by_other.lock().unwrap());
     end
 }
 
-/// Follows an execution; whenever it is cut off, it goes on where it was.
-async fn follow(scene: &Scene, dice: &Dice, story: &mut Story, person: &mut Person) -> End {
+/// Follows an execution. After each disconnect it continues after the last event.
+async fn follow_with_reconnects(
+    run: &SharedRun,
+    dice: &Dice,
+    record: &mut ClientRecord,
+    person: &mut Person,
+) -> FollowEnd {
     loop {
-        let subscribed = subscribe(scene, &story.execution, &story.told).await;
+        let subscribed = subscribe(run, &record.execution, &record.received).await;
         let Some(mut events) = subscribed else { continue };
-        let end = attend(scene, dice, story, person, &mut events).await;
-        if end != End::CutOff {
+        let end = follow_subscription(run, dice, record, person, &mut events).await;
+        if end != FollowEnd::Disconnected {
             return end;
         }
     }
 }
 
 /// Follows one subscription.
-async fn attend(
-    scene: &Scene,
+async fn follow_subscription(
+    run: &SharedRun,
     dice: &Dice,
-    story: &mut Story,
+    record: &mut ClientRecord,
     person: &mut Person,
     events: &mut Events,
-) -> End {
+) -> FollowEnd {
     loop {
-        match next(scene, &story.execution, &mut story.told, events).await {
+        match receive_event(run, &record.execution, &mut record.received, events).await {
             Ok(Some(())) => (),
-            Ok(None) => return End::Over,
-            Err(true) if person.has_left() => return End::Left,
-            Err(_) => return End::CutOff,
+            Ok(None) => return FollowEnd::Finished,
+            Err(true) if person.has_abandoned() => return FollowEnd::Abandoned,
+            Err(_) => return FollowEnd::Disconnected,
         }
-        let event = story.told.last().expect("one was just added").clone();
-        for act in person.hears(&event) {
-            story.acts.push(act.carry_out(scene, &story.execution).await);
+        let event = record.received.last().expect("an event was just added").clone();
+        for action in person.react_to(&event) {
+            record.actions.push(action.carry_out(run, &record.execution).await);
         }
         if dice.happens(20) {
-            scene.count("subscriptions dropped");
-            return End::CutOff;
+            run.count("subscriptions dropped");
+            return FollowEnd::Disconnected;
         }
     }
 }
 
-/// Follows an execution to its end and does nothing else.
-async fn listen_along(scene: &Scene, id: &str, heard: &Mutex<Vec<Value>>) {
-    let mut told = Vec::new();
+/// Follows an execution to its end without acting.
+async fn follow_silently(run: &SharedRun, id: &str, received_by_other: &Mutex<Vec<Value>>) {
+    let mut received = Vec::new();
     loop {
-        let Some(mut events) = subscribe(scene, id, &told).await else { continue };
+        let Some(mut events) = subscribe(run, id, &received).await else { continue };
         loop {
-            match next(scene, id, &mut told, &mut events).await {
-                Ok(Some(())) => heard.lock().unwrap().clone_from(&told),
+            match receive_event(run, id, &mut received, &mut events).await {
+                Ok(Some(())) => received_by_other.lock().unwrap().clone_from(&received),
                 Ok(None) => return,
                 Err(_) => break,
             }
@@ -228,87 +243,87 @@ async fn listen_along(scene: &Scene, id: &str, heard: &Mutex<Vec<Value>>) {
     }
 }
 
-async fn subscribe(scene: &Scene, id: &str, told: &[Value]) -> Option<Events> {
-    let after = told.last().map_or(0, |it| it["seq"].as_u64().unwrap());
+async fn subscribe(run: &SharedRun, id: &str, received: &[Value]) -> Option<Events> {
+    let after = received.last().map_or(0, |event| event["seq"].as_u64().unwrap());
     let variables = json!({ "id": id, "after": after });
-    scene.count("subscriptions");
-    Events::of(&scene.server().await, EVENTS, &variables).await.ok()
+    run.count("subscriptions");
+    Events::of(&run.next_address().await, EVENTS, &variables).await.ok()
 }
 
-/// Adds the next event to what was told. Returns nothing at the end, and as an error whether
-/// there was only silence.
-async fn next(
-    scene: &Scene,
+/// Adds the next event to `told`. Returns `None` at the end. The error is `true` if the
+/// subscription was silent.
+async fn receive_event(
+    run: &SharedRun,
     id: &str,
-    told: &mut Vec<Value>,
+    received: &mut Vec<Value>,
     events: &mut Events,
 ) -> Result<Option<()>, bool> {
-    let last = told.last().map_or(0, |it| it["seq"].as_u64().unwrap());
-    match timeout(SILENCE, events.next()).await {
+    let last = received.last().map_or(0, |event| event["seq"].as_u64().unwrap());
+    match timeout(MAX_SILENCE, events.next()).await {
         Err(_) => Err(true),
         Ok(Ok(Some(event))) => {
             if event["seq"].as_u64() != Some(last + 1) {
-                scene.wrong(format!("{id}: after {last} a subscriber is told {event}"));
+                run.add_violation(format!("{id}: after {last} a subscriber receives {event}"));
             }
-            told.push(event);
+            received.push(event);
             Ok(Some(()))
         }
         Ok(Ok(None)) => {
-            let is_over = told.last().is_some_and(|it| it["type"] == "finished");
+            let is_over = received.last().is_some_and(|event| event["type"] == "finished");
             if is_over {
                 return Ok(None);
             }
-            // After a refusal the stream is complete, too.
+            // The server also completes a stream after an error.
             Err(false)
         }
         Ok(Err(trouble)) => {
-            scene.count(&format!("subscription {}", trouble.code()));
+            run.count(&format!("subscription {}", trouble.code()));
             let is_known = matches!(trouble.code(), "GONE" | "STORE_UNAVAILABLE" | "NOT_FOUND");
             if !is_known {
-                scene.wrong(format!("{id}: a subscription is refused: {trouble:?}"));
+                run.add_violation(format!("{id}: a subscription is refused: {trouble:?}"));
             }
             Err(false)
         }
     }
 }
 
-/// What there is to know of an execution in the end, by the API.
+/// An execution as the API returns it after the run.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct ApiRecord {
     pub(super) state: String,
     pub(super) outputs: Value,
     pub(super) log: Vec<Value>,
 }
 
-/// Asks again for what was acknowledged, by its key where it has one.
-pub(super) async fn ask_again(scene: &Scene, story: &Story) {
-    if story.options.is_null() {
+/// Repeats the start with its key. The answer must name the same execution.
+pub(super) async fn repeat_start(run: &SharedRun, record: &ClientRecord) {
+    if record.options.is_null() {
         return;
     }
-    let order = json!({ "id": story.plan, "options": story.options });
-    let Some(again) = execute(scene, &order).await else { return };
-    if again != story.execution {
-        let id = &story.execution;
-        scene.wrong(format!("{id} was acknowledged, and then {again} under the same key"));
+    let order = json!({ "id": record.plan, "options": record.options });
+    let Some(again) = request_start(run, &order).await else { return };
+    if again != record.execution {
+        let id = &record.execution;
+        run.add_violation(format!("{id} was acknowledged, then {again} under the same key"));
     }
 }
 
-/// Asks for everything that is kept of an execution.
-pub(super) async fn ask_for(scene: &Scene, execution: &str) -> Option<Known> {
+/// Fetches the state, the outputs and the whole log of an execution.
+pub(super) async fn fetch_record(run: &SharedRun, execution: &str) -> Option<ApiRecord> {
     let mut log: Vec<Value> = Vec::new();
     loop {
-        let after = log.last().map_or(json!(0), |it| it["seq"].clone());
+        let after = log.last().map_or(json!(0), |event| event["seq"].clone());
         let variables = json!({ "id": execution, "after": after });
-        let answer = scene.insist(LOG, &variables).await;
-        let answer = expected(scene, "a log", answer)?;
+        let answer = run.ask_until_answered(LOG, &variables).await;
+        let answer = value_or_report(run, "a log", answer)?;
         let Some(events) = answer["events"].as_array() else {
-            scene.wrong(format!("{execution} is not known any more"));
+            run.add_violation(format!("{execution} is unknown"));
             return None;
         };
         log.extend(events.iter().cloned());
         if events.len() < 1_000 {
             let state = answer["state"].as_str().unwrap().to_owned();
-            return Some(Known { state, outputs: answer["outputs"].clone(), log });
+            return Some(ApiRecord { state, outputs: answer["outputs"].clone(), log });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A small disk that can be full: a tmpfs that is gone when its owner is.
+//! A small disk for tests of full disks: a tmpfs that disappears with its owner.
 
 use std::{
     fs::{self, File},
@@ -8,8 +8,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// Mounts a tmpfs of `$2` bytes at `$1` until standard input closes, which the kernel sees to
-/// however the test ends.
+/// Mounts a tmpfs of `$2` bytes at `$1`, and unmounts it when standard input closes. The kernel
+/// closes it however the test ends.
 const KEEPER: &str = r#"
 mount -t tmpfs -o "size=$2,mode=700" faber-torture "$1" || exit 1
 echo mounted
@@ -18,10 +18,9 @@ umount -l "$1"
 rmdir "$1"
 "#;
 
-/// The variable by which somebody says that a machine need not have a small disk.
-const WITHOUT: &str = "FABER_TORTURE_NO_TMPFS";
+/// Set to 1 on machines that cannot mount a tmpfs.
+const NO_TMPFS: &str = "FABER_TORTURE_NO_TMPFS";
 
-/// A disk of its own.
 #[derive(Debug)]
 pub(super) struct Disk {
     path: PathBuf,
@@ -29,13 +28,13 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Makes a disk of so many bytes, or nothing where somebody said that it goes without.
+    /// Mounts a disk. Returns `None` if the variable says to go without.
     ///
     /// # Panics
     ///
-    /// If the machine does not allow it and nobody said so: what is not tested must be known.
-    pub(super) fn small(bytes: u64) -> Option<Self> {
-        if std::env::var_os(WITHOUT).is_some_and(|it| it == "1") {
+    /// If mounting fails and the variable is not set, because no test is skipped in silence.
+    pub(super) fn mount(bytes: u64) -> Option<Self> {
+        if std::env::var_os(NO_TMPFS).is_some_and(|value| value == "1") {
             return None;
         }
         let path = tempfile::tempdir().unwrap().keep();
@@ -60,7 +59,7 @@ impl Disk {
         let _ = fs::remove_dir(&path);
         panic!(
             "no small disk can be mounted here ({}), so a full disk CANNOT BE TESTED: run as \
-             root with CAP_SYS_ADMIN, or say with `{WITHOUT}=1` that this is to be left out",
+             root with CAP_SYS_ADMIN, or set `{NO_TMPFS}=1` to leave it out",
             why.trim()
         );
     }
@@ -69,7 +68,7 @@ impl Disk {
         &self.path
     }
 
-    /// Leaves no byte free.
+    /// Fills the disk to the last byte.
     pub(super) fn fill(&self) {
         let mut filler = File::create(self.filler()).unwrap();
         let block = vec![0_u8; 1 << 20];
@@ -78,16 +77,14 @@ impl Disk {
         }
     }
 
-    /// Makes room again.
     pub(super) fn free(&self) {
         let _ = fs::remove_file(self.filler());
     }
 
-    /// Lets nobody write any more.
-    pub(super) fn protect(&self) {
+    pub(super) fn remount_read_only(&self) {
         let mut mount = Command::new("mount");
         let status = mount.args(["-o", "remount,ro"]).arg(&self.path).status();
-        assert!(status.is_ok_and(|it| it.success()), "the disk cannot be protected");
+        assert!(status.is_ok_and(|status| status.success()), "the disk cannot be protected");
     }
 
     fn filler(&self) -> PathBuf {
@@ -103,8 +100,8 @@ impl Drop for Disk {
 }
 
 #[test]
-fn a_full_disk_is_full_until_there_is_room_and_gone_afterwards() {
-    let Some(disk) = Disk::small(1 << 20) else { return };
+fn a_small_disk_rejects_writes_while_full_and_disappears_when_dropped() {
+    let Some(disk) = Disk::mount(1 << 20) else { return };
     let path = disk.path().to_owned();
     disk.fill();
     assert!(fs::write(path.join("x"), "x").is_err());

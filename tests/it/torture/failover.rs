@@ -1,8 +1,8 @@
-//! What a replica set promises when it loses members, one promise at a time.
+//! Promises of a replica set that loses members.
 
 use std::time::Duration;
 
-use graphql::store::open_store;
+use engine::store::open_store;
 use serde_json::{Value, json};
 use shared::{
     clock::{Clock, WallClock},
@@ -12,31 +12,30 @@ use shared::{
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
+    api_client::{Events, Trouble},
     cluster::Cluster,
-    home::Home,
     node::{Node, Role},
-    scene::Scene,
-    wire::{Events, Trouble},
+    shared_run::SharedRun,
+    workspace::Workspace,
 };
 
-/// How long anything here may take.
-const PATIENCE: Duration = Duration::from_mins(3);
-/// The wait before a store is asked again.
-const LOOK: Duration = Duration::from_millis(50);
+const MAX_WAIT: Duration = Duration::from_mins(3);
+/// Delay between two questions to a store.
+const POLL: Duration = Duration::from_millis(50);
 
 fn reservation(key: &str) -> Reservation {
     let execution = ExecutionId::draw(WallClock.now());
     Reservation { key: key.to_owned(), execution, fingerprint: "f".to_owned() }
 }
 
-/// Two clients with one key, or one that asks twice: while no majority has the first reservation,
-/// the second must not be told that the key was free.
+/// Two requests with one key: while the first reservation has no majority, the second must not be
+/// told that the key was free.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_no_majority_has_yet_means_one_execution() {
+async fn a_key_reserved_twice_without_a_majority_has_one_winner() {
     let cluster = Cluster::borrow().await;
     let store = open_store(&cluster.fresh_url()).await.unwrap();
-    let primary = cluster.primary().await;
-    let others: Vec<usize> = (0..3).filter(|it| *it != primary).collect();
+    let primary = cluster.wait_for_primary().await;
+    let others: Vec<usize> = (0..3).filter(|number| *number != primary).collect();
     let (first, second) = (reservation("k"), reservation("k"));
     assert_eq!(store.reserve_key(&reservation("other")).await, Ok(None));
 
@@ -44,18 +43,18 @@ async fn a_key_that_no_majority_has_yet_means_one_execution() {
         cluster.freeze(*number);
     }
     let (one, two) = (store.reserve_key(&first), async {
-        // It comes while the first is on its way, and gives up or waits until there is a majority.
+        // The second request arrives while the first waits, and gives up or waits for a majority.
         let answer = timeout(Duration::from_secs(1), store.reserve_key(&second)).await;
         for number in &others {
             cluster.thaw(*number);
         }
         answer
     });
-    let (one, two) = tokio::join!(timeout(PATIENCE, one), two);
+    let (one, two) = tokio::join!(timeout(MAX_WAIT, one), two);
 
-    let one = one.expect("it is answered once there is a majority");
+    let one = one.expect("the store answers once there is a majority");
     let winners = [one == Ok(None), two == Ok(Ok(None))];
-    assert!(winners != [true, true], "both have the key: {one:?}, {two:?}");
+    assert!(winners != [true, true], "both hold the key: {one:?}, {two:?}");
     let third = reservation("k");
     let kept = async {
         loop {
@@ -63,82 +62,86 @@ async fn a_key_that_no_majority_has_yet_means_one_execution() {
             if let Ok(found) = store.reserve_key(&third).await {
                 return found.unwrap_or_else(|| third.clone());
             }
-            sleep(LOOK).await;
+            sleep(POLL).await;
         }
     };
-    let kept = timeout(PATIENCE, kept).await.expect("there is a primary");
-    // With a primary that is none any more goes what nobody was promised.
+    let kept = timeout(MAX_WAIT, kept).await.expect("the set has a primary");
+    // A deposed primary loses reservations that it never acknowledged.
     let is_lost = winners == [false, false] && kept == third;
     assert!(is_lost || [&first, &second].contains(&&kept), "{kept:?}");
     assert!(winners != [true, false] || kept == first, "{one:?}, and {kept:?} is kept");
     assert!(winners != [false, true] || kept == second, "{two:?}, and {kept:?} is kept");
 }
 
-/// A primary that is killed takes nothing with it that was acknowledged, and nobody has to be
-/// told where the next one is.
+/// A killed primary loses nothing that was acknowledged. Clients find the next primary by
+/// themselves.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_survives_the_primary() {
+async fn acknowledged_events_survive_a_killed_primary() {
     let mut cluster = Cluster::borrow().await;
-    let home = Home::new(cluster.fresh_url());
-    let node = Node::start(&home, Role::Serve).await.unwrap();
-    let scene = Scene::new();
-    scene.moved(0, node.address.clone());
+    let workspace = Workspace::new(cluster.fresh_url());
+    let node = Node::start(&workspace, Role::Serve).await.unwrap();
+    let run = SharedRun::new();
+    run.set_address(0, node.address.clone());
     let plan = "mutation ($input: PlanInput!) { createPlan(input: $input) { plan { planId } } }";
     let wait = json!({ "input": { "tools": [
         { "id": "before", "name": "flow.effect" },
         { "id": "wait", "name": "flow.wait", "parameters": { "name": "go" }, "dependsOn": "before" },
     ] } });
-    let made = scene.insist(plan, &wait).await.unwrap();
-    let id = begin(&scene, &made["plan"]["planId"]).await;
-    let told = follow(&scene, &id, |it| it["type"] == "step_waiting").await;
+    let made = run.ask_until_answered(plan, &wait).await.unwrap();
+    let id = start_execution(&run, &made["plan"]["planId"]).await;
+    let received = follow_until(&run, &id, |event| event["type"] == "step_waiting").await;
 
-    let primary = cluster.primary().await;
+    let primary = cluster.wait_for_primary().await;
     cluster.kill(primary);
     let begun = Instant::now();
-    let other = begin(&scene, &made["plan"]["planId"]).await;
+    let other = start_execution(&run, &made["plan"]["planId"]).await;
     let gap = begun.elapsed();
     for id in [&id, &other] {
         let signal =
             "mutation ($id: ID!) { signalExecution(executionId: $id, name: \"go\") { state } }";
-        scene.insist(signal, &json!({ "id": id })).await.unwrap();
+        run.ask_until_answered(signal, &json!({ "id": id })).await.unwrap();
     }
-    let again = follow(&scene, &id, |it| it["type"] == "finished").await;
-    follow(&scene, &other, |it| it["type"] == "finished").await;
+    let again = follow_until(&run, &id, |event| event["type"] == "finished").await;
+    follow_until(&run, &other, |event| event["type"] == "finished").await;
 
-    assert_eq!(again[..told.len()], told, "what was told is still what is kept");
+    assert_eq!(
+        again[..received.len()],
+        received,
+        "the log still begins with the events that were received"
+    );
     assert_eq!(again.last().unwrap()["data"]["state"], "COMPLETED");
-    assert!(scene.wrongs().is_empty(), "{:?}", scene.wrongs());
+    assert!(run.violations().is_empty(), "{:?}", run.violations());
     eprintln!("the primary was killed; the next acknowledgement came after {gap:.1?}");
 }
 
-async fn begin(scene: &Scene, plan: &Value) -> String {
+async fn start_execution(run: &SharedRun, plan: &Value) -> String {
     let execute = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
-    let begun = scene.insist(execute, &json!({ "id": plan })).await.unwrap();
+    let begun = run.ask_until_answered(execute, &json!({ "id": plan })).await.unwrap();
     begun["executionId"].as_str().unwrap().to_owned()
 }
 
-/// Follows an execution from its beginning until something happens to it.
-async fn follow(scene: &Scene, id: &str, is_enough: impl Fn(&Value) -> bool) -> Vec<Value> {
+/// Follows an execution from its first event until one satisfies `is_enough`.
+async fn follow_until(run: &SharedRun, id: &str, is_enough: impl Fn(&Value) -> bool) -> Vec<Value> {
     let query = "subscription ($id: ID!, $after: Int) { executionEvents(executionId: $id, \
                  afterSeq: $after) { seq at type stepId attempt data } }";
-    let mut told: Vec<Value> = Vec::new();
-    let following = async {
-        while !told.last().is_some_and(&is_enough) {
-            let variables = json!({ "id": id, "after": told.len() });
-            let events = Events::of(&scene.server().await, query, &variables).await;
+    let mut received: Vec<Value> = Vec::new();
+    let for_follow_up = async {
+        while !received.last().is_some_and(&is_enough) {
+            let variables = json!({ "id": id, "after": received.len() });
+            let events = Events::of(&run.next_address().await, query, &variables).await;
             let Ok(mut events) = events else { continue };
             loop {
                 match events.next().await {
-                    Ok(Some(event)) => told.push(event),
+                    Ok(Some(event)) => received.push(event),
                     Ok(None) | Err(Trouble::Gone | Trouble::Refused { .. }) => break,
                 }
-                if told.last().is_some_and(&is_enough) {
+                if received.last().is_some_and(&is_enough) {
                     break;
                 }
             }
         }
     };
-    let followed = timeout(PATIENCE, following).await;
-    followed.unwrap_or_else(|_| panic!("it does not happen"));
-    told
+    let followed = timeout(MAX_WAIT, for_follow_up).await;
+    followed.unwrap_or_else(|_| panic!("no such event comes"));
+    received
 }

@@ -1,4 +1,4 @@
-//! The binary as a node that is killed, frozen and told to end, and always comes again.
+//! A node: a process of the real binary that tests kill, freeze, drain and restart.
 
 use std::{
     path::PathBuf,
@@ -11,19 +11,17 @@ use tokio::{
     time::{Instant, interval, timeout},
 };
 
-use super::home::{DRAIN, Home, read};
+use super::workspace::{DRAIN, Workspace, read};
 
-/// How long a process may take until it works, the store being well.
-const START: Duration = Duration::from_mins(1);
-/// What a process that drains may take beyond the drain of its server and of its worker: the
-/// machine has two cores and other things to do.
-const MARGIN: Duration = Duration::from_secs(15);
-/// How often is looked whether something has happened.
-const LOOK: Duration = Duration::from_millis(10);
-/// The status of a process that cannot reach its store.
+/// Time for a process to start while the store works.
+const MAX_START: Duration = Duration::from_mins(1);
+/// Extra time for a drain, because the machine has two cores and other work.
+const DRAIN_MARGIN: Duration = Duration::from_secs(15);
+/// Poll interval.
+const POLL: Duration = Duration::from_millis(10);
+/// Exit code of a process that cannot reach its store.
 const UNREACHABLE: i32 = 3;
 
-/// A process of the binary.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
@@ -35,15 +33,16 @@ impl Process {
         Self { child, said }
     }
 
-    /// Waits until it has said something, and returns that line; or how it ended before.
-    pub(super) async fn line(&mut self, part: &str) -> Result<String, ExitStatus> {
-        let mut look = interval(LOOK);
+    /// Waits until the process prints a line with `part`, and returns the line. Returns the exit
+    /// status if the process ends first.
+    pub(super) async fn wait_for_line(&mut self, part: &str) -> Result<String, ExitStatus> {
+        let mut look = interval(POLL);
         let found = async {
             loop {
                 look.tick().await;
                 let ended = self.child.try_wait().unwrap();
                 let said = read(&self.said);
-                if let Some(line) = said.lines().find(|it| it.contains(part)) {
+                if let Some(line) = said.lines().find(|line| line.contains(part)) {
                     return Ok(line.to_owned());
                 }
                 if let Some(status) = ended {
@@ -51,70 +50,65 @@ impl Process {
                 }
             }
         };
-        timeout(START, found).await.unwrap_or_else(|_| panic!("it does not say `{part}`"))
+        timeout(MAX_START, found)
+            .await
+            .unwrap_or_else(|_| panic!("the process does not print `{part}`"))
     }
 
-    /// Returns what it said.
-    pub(super) fn said(&self) -> String {
+    pub(super) fn output(&self) -> String {
         read(&self.said)
     }
 
-    /// Returns how it ended, if it has.
-    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+    pub(super) fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
     }
 
-    /// Sends a signal.
     pub(super) fn signal(&self, name: &str) {
-        let id = self.child.id().expect("nobody has waited for it").to_string();
+        let id = self.child.id().expect("the process was not awaited").to_string();
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     }
 
-    /// Kills it, and waits until it is dead.
     pub(super) async fn kill(&mut self) {
         self.child.kill().await.unwrap();
     }
 
-    /// Tells it to end and waits until it has, for no longer than it may take. It must say that
-    /// all is well.
+    /// Sends SIGTERM and waits for the end. Fails at the limit or with an exit code other than 0.
+    /// Returns how long it took.
     pub(super) async fn drain(&mut self, store_bound: Duration) -> Result<Duration, String> {
         let begun = Instant::now();
         self.signal("-TERM");
-        // The server and the worker drain one after the other.
-        let bound = 2 * DRAIN + store_bound + MARGIN;
+        // The server drains first, then the worker.
+        let bound = 2 * DRAIN + store_bound + DRAIN_MARGIN;
         match timeout(bound, self.child.wait()).await {
-            Err(_) => Err(format!("told to end, it has not within {bound:?}")),
+            Err(_) => Err(format!("did not drain within {bound:?}")),
             Ok(status) if status.as_ref().unwrap().success() => Ok(begun.elapsed()),
-            Ok(status) => Err(format!("told to end, it did with {}", status.unwrap())),
+            Ok(status) => Err(format!("drained with {}", status.unwrap())),
         }
     }
 }
 
-/// What a node is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It serves the API, and works.
+    /// Serves the API and executes.
     Serve,
-    /// It works.
+    /// Only executes.
     Work,
 }
 
-/// A process that is there again after it has gone.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) role: Role,
     pub(super) process: Process,
-    /// Where it listens, if it serves.
+    /// Address of the API, if the node serves it.
     pub(super) address: Option<String>,
 }
 
 impl Node {
-    /// Starts a node, and waits until it works. While the store cannot be reached it is told so,
-    /// and tries again.
-    pub(super) async fn start(home: &Home, role: Role) -> Result<Self, String> {
-        let deadline = Instant::now() + START;
+    /// Starts a node and waits until it works. Starts it again while it cannot reach the store.
+    pub(super) async fn start(workspace: &Workspace, role: Role) -> Result<Self, String> {
+        let deadline = Instant::now() + MAX_START;
         loop {
-            match Self::try_start(home, role).await {
+            match Self::try_start(workspace, role).await {
                 Ok(node) => return Ok(node),
                 Err((status, _))
                     if status.code() == Some(UNREACHABLE) && Instant::now() < deadline => {}
@@ -123,15 +117,15 @@ impl Node {
         }
     }
 
-    async fn try_start(home: &Home, role: Role) -> Result<Self, (ExitStatus, String)> {
+    async fn try_start(workspace: &Workspace, role: Role) -> Result<Self, (ExitStatus, String)> {
         let (arguments, part): (&[&str], _) = match role {
             Role::Serve => (&["serve", "--listen", "127.0.0.1:0"], "listening on http://"),
             Role::Work => (&["worker"], "working on "),
         };
-        let mut process = home.begin(arguments);
-        let line = match process.line(part).await {
+        let mut process = workspace.spawn(arguments);
+        let line = match process.wait_for_line(part).await {
             Ok(line) => line,
-            Err(status) => return Err((status, process.said())),
+            Err(status) => return Err((status, process.output())),
         };
         let address = line.rsplit('/').next().filter(|_| role == Role::Serve);
         Ok(Self { role, address: address.map(str::to_owned), process })

@@ -1,44 +1,38 @@
-//! Random plans of whatever a plan can say, each with what is needed to judge what came of it.
+//! Random plans that use every feature, with the expectations that the checks need.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use tests::faulty::Dice;
 
-/// A plan as a client writes it, and how it is to be executed.
+/// A plan as a client writes it, with the options of its execution.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Draft {
-    /// `tools` of the input.
     pub(super) tools: Vec<Value>,
-    /// The options, without a key.
+    /// The options, without an idempotency key.
     pub(super) options: Value,
-    /// The steps by their names.
     pub(super) steps: BTreeMap<String, Step>,
 }
 
-/// What a step is, and what it may do.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) kind: Kind,
-    /// The steps that it waits for.
     pub(super) after: Vec<String>,
     pub(super) on_error: &'static str,
-    /// What it must return.
+    /// The number that the tool must return.
     pub(super) n: u64,
-    /// How the tool behaves.
+    /// Behaviour of the tool: `ok`, `fail`, `flaky`, `hang` or `odd`.
     pub(super) fate: &'static str,
-    pub(super) asks: bool,
-    /// What it is done for, one by one.
+    pub(super) needs_approval: bool,
+    /// The items of a loop.
     pub(super) items: Option<Vec<u64>>,
-    /// The step that must have returned an even number.
+    /// The step that must return an even number.
     pub(super) when: Option<String>,
-    /// The plan that it executes.
+    /// The inline plan.
     pub(super) child: Option<Box<Draft>>,
-    /// Whether a call undoes it.
-    pub(super) is_undone: bool,
+    pub(super) is_compensated: bool,
 }
 
-/// What carries a step out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Once,
@@ -67,45 +61,44 @@ impl Kind {
         }
     }
 
-    /// Returns whether calls of it are in the ledger.
-    pub(super) fn is_counted(self) -> bool {
+    /// Returns whether the ledger records its calls.
+    pub(super) fn is_in_ledger(self) -> bool {
         matches!(self, Self::Once | Self::Idempotent | Self::Read)
     }
 
-    /// Returns whether a second call does something again.
+    /// Returns whether a second call repeats an effect.
     pub(super) fn is_once(self) -> bool {
         matches!(self, Self::Once | Self::Effect)
     }
 
-    /// Returns whether it goes on without a worker.
+    /// Returns whether it continues without a worker.
     pub(super) fn needs_no_worker(self) -> bool {
         matches!(self, Self::Sleep | Self::Wait | Self::Plan)
     }
 }
 
 impl Step {
-    /// Returns whether it has a number in its output.
     fn has_number(&self) -> bool {
-        (self.kind.is_counted() || self.kind == Kind::Echo) && self.items.is_none()
+        (self.kind.is_in_ledger() || self.kind == Kind::Echo) && self.items.is_none()
     }
 }
 
-/// How long a tool may take that never returns.
-const HANGS_MS: u64 = 300;
-/// A sleep that nobody waits for the end of.
+/// Timeout of tools that never return.
+const HANG_TIMEOUT_MS: u64 = 300;
+/// A sleep that outlasts the test.
 const FOREVER_MS: u64 = 86_400_000;
-/// What the failure of a step may mean; the last asks a person.
+/// Values of `onError`. `wait` asks a person.
 const ON_ERROR: [&str; 5] = ["fail", "fail", "continue", "ignore", "wait"];
-/// How deep plans are in plans.
-const DEPTH: u64 = 2;
+/// Nesting of inline plans.
+const MAX_DEPTH: u64 = 2;
 
-/// Draws a plan. `start_at` writes the time that is so many milliseconds from now.
-pub(super) fn draw(dice: &Dice, start_at: impl Fn(u64) -> String) -> Draft {
+/// Draws a plan. `start_at` formats the time that is this many milliseconds from now.
+pub(super) fn draw_plan(dice: &Dice, start_at: impl Fn(u64) -> String) -> Draft {
     let steps = 2 + dice.below(8);
-    Draft { options: options(dice, start_at), ..Author { dice, depth: 0 }.write(steps) }
+    Draft { options: draw_options(dice, start_at), ..PlanWriter { dice, depth: 0 }.write(steps) }
 }
 
-fn options(dice: &Dice, start_at: impl Fn(u64) -> String) -> Value {
+fn draw_options(dice: &Dice, start_at: impl Fn(u64) -> String) -> Value {
     let mut options = json!({ "mode": "PARALLEL" });
     if dice.happens(250) {
         options["mode"] = json!("SEQUENTIAL");
@@ -132,67 +125,65 @@ fn options(dice: &Dice, start_at: impl Fn(u64) -> String) -> Value {
     options
 }
 
-/// Writes plans.
-struct Author<'a> {
+struct PlanWriter<'a> {
     dice: &'a Dice,
     depth: u64,
 }
 
-impl Author<'_> {
+impl PlanWriter<'_> {
     fn write(&self, steps: u64) -> Draft {
         let (mut draft, mut names) = (Draft::default(), Vec::new());
         for at in 0..steps {
-            let name = self.add(&mut draft, at, &names);
+            let name = self.add_step(&mut draft, at, &names);
             names.push(name);
         }
         draft
     }
 
-    /// Adds a step and returns its name.
-    fn add(&self, draft: &mut Draft, at: u64, names: &[String]) -> String {
+    fn add_step(&self, draft: &mut Draft, at: u64, names: &[String]) -> String {
         let dice = self.dice;
-        let kind = self.kind();
+        let kind = self.draw_kind();
         let name = format!("{}-{at}", kind.tool().rsplit('.').next().unwrap());
         let mut after: Vec<String> =
             names.iter().rev().filter(|_| dice.happens(350)).take(4).cloned().collect();
-        let takes_numbers = kind.is_counted() || kind == Kind::Echo;
+        let takes_numbers = kind.is_in_ledger() || kind == Kind::Echo;
         let numbers: Vec<String> =
-            after.iter().filter(|it| draft.steps[*it].has_number()).cloned().collect();
+            after.iter().filter(|name| draft.steps[*name].has_number()).cloned().collect();
         let given = if takes_numbers { numbers.clone() } else { Vec::new() };
-        let others: Vec<&String> = after.iter().filter(|it| !given.contains(it)).collect();
+        let others: Vec<&String> = after.iter().filter(|name| !given.contains(name)).collect();
         let mut tool = json!({ "id": name, "dependsOn": others });
         let mut step = Step {
             kind,
             after: Vec::new(),
-            // Nobody knows the people of a plan within a plan.
-            on_error: self.pick(if self.depth == 0 { &ON_ERROR } else { &ON_ERROR[..4] }),
+            // No simulated person answers for steps of an inline plan.
+            on_error: self.pick_one(if self.depth == 0 { &ON_ERROR } else { &ON_ERROR[..4] }),
             n: dice.below(1_000) * 100 + at,
-            fate: self.pick(&["ok", "ok", "ok", "ok", "ok", "flaky", "flaky", "fail", "hang"]),
-            asks: self.depth == 0 && dice.happens(80),
+            fate: self.pick_one(&["ok", "ok", "ok", "ok", "ok", "flaky", "flaky", "fail", "hang"]),
+            needs_approval: self.depth == 0 && dice.happens(80),
             items: None,
             when: numbers.first().filter(|_| dice.happens(250)).cloned(),
             child: None,
-            is_undone: false,
+            is_compensated: false,
         };
         if kind == Kind::Plan {
-            let child = Author { dice, depth: self.depth + 1 }.write(1 + dice.below(3));
+            let child = PlanWriter { dice, depth: self.depth + 1 }.write(1 + dice.below(3));
             tool["inlinePlan"] = json!({ "tools": child.tools });
             step.child = Some(Box::new(child));
         } else {
             tool["name"] = json!(kind.tool());
         }
-        if kind.is_counted() && dice.happens(150) {
+        if kind.is_in_ledger() && dice.happens(150) {
             after.push(self.loop_over(draft, at, &mut step, &mut tool));
         }
-        self.say_more(&name, &mut step, &mut tool);
-        tool["parameters"] = self.parameters(&step, &given);
+        self.add_settings(&name, &mut step, &mut tool);
+        tool["parameters"] = self.draw_parameters(&step, &given);
         step.after = after;
         draft.tools.push(tool);
         draft.steps.insert(name.clone(), step);
         name
     }
 
-    /// Lets a step be done for each of a list, which another one returns.
+    /// Turns a step into a loop over the output of another step, and adds that step.
     fn loop_over(&self, draft: &mut Draft, at: u64, step: &mut Step, tool: &mut Value) -> String {
         let count = if self.dice.happens(100) { 30 } else { self.dice.below(6) };
         let items: Vec<u64> = (0..count).map(|_| self.dice.below(100_000)).collect();
@@ -204,7 +195,7 @@ impl Author<'_> {
             after: Vec::new(),
             on_error: "fail",
             fate: "ok",
-            asks: false,
+            needs_approval: false,
             when: None,
             ..step.clone()
         };
@@ -214,24 +205,24 @@ impl Author<'_> {
             tool["maxParallel"] = json!(1 + self.dice.below(3));
         }
         step.items = Some(items);
-        step.asks = false;
-        step.on_error = self.pick(&["fail", "continue", "ignore"]);
-        step.fate = self.pick(&["ok", "ok", "flaky", "odd"]);
+        step.needs_approval = false;
+        step.on_error = self.pick_one(&["fail", "continue", "ignore"]);
+        step.fate = self.pick_one(&["ok", "ok", "flaky", "odd"]);
         name
     }
 
-    /// Says of a step what has nothing to do with what it calls.
-    fn say_more(&self, name: &str, step: &mut Step, tool: &mut Value) {
+    /// Adds settings that do not depend on the tool.
+    fn add_settings(&self, name: &str, step: &mut Step, tool: &mut Value) {
         let dice = self.dice;
         tool["onError"] = json!(step.on_error);
-        if step.fate == "hang" && step.kind.is_counted() {
-            tool["timeoutMs"] = json!(HANGS_MS);
+        if step.fate == "hang" && step.kind.is_in_ledger() {
+            tool["timeoutMs"] = json!(HANG_TIMEOUT_MS);
         }
         if dice.happens(if step.fate == "flaky" { 800 } else { 300 }) {
             tool["retry"] =
                 json!({ "maxAttempts": 2 + dice.below(3), "backoffMs": 1 + dice.below(400) });
         }
-        if step.asks {
+        if step.needs_approval {
             tool["requiresApproval"] = json!(true);
         }
         if let Some(parent) = &step.when {
@@ -243,8 +234,8 @@ impl Author<'_> {
         }
         let has_effect = matches!(step.kind, Kind::Once | Kind::Idempotent);
         if has_effect && dice.happens(450) {
-            step.is_undone = true;
-            let fate = self.pick(&["ok", "ok", "flaky", "fail"]);
+            step.is_compensated = true;
+            let fate = self.pick_one(&["ok", "ok", "flaky", "fail"]);
             tool["compensate"] = json!({
                 "name": "ledger.idempotent",
                 "parameters": {
@@ -255,7 +246,7 @@ impl Author<'_> {
         }
     }
 
-    fn kind(&self) -> Kind {
+    fn draw_kind(&self) -> Kind {
         match self.dice.below(100) {
             0..26 => Kind::Once,
             26..48 => Kind::Idempotent,
@@ -264,22 +255,22 @@ impl Author<'_> {
             70..75 => Kind::Effect,
             75..78 => Kind::Fail,
             78..87 => Kind::Sleep,
-            87..93 if self.depth < DEPTH => Kind::Plan,
+            87..93 if self.depth < MAX_DEPTH => Kind::Plan,
             _ if self.depth == 0 => Kind::Wait,
             _ => Kind::Read,
         }
     }
 
-    fn parameters(&self, step: &Step, given: &[String]) -> Value {
+    fn draw_parameters(&self, step: &Step, given: &[String]) -> Value {
         let dice = self.dice;
         let from: Map<String, Value> =
-            given.iter().map(|it| (it.clone(), json!(format!("{{{{{it}.n}}}}")))).collect();
+            given.iter().map(|name| (name.clone(), json!(format!("{{{{{name}.n}}}}")))).collect();
         match step.kind {
             Kind::Once | Kind::Idempotent | Kind::Read => {
                 let fate = if step.fate == "hang" { "ok" } else { step.fate };
                 let n = if step.items.is_some() { json!("{{item}}") } else { json!(step.n) };
                 json!({
-                    "n": n, "seconds": self.seconds(step.fate), "fate": fate,
+                    "n": n, "seconds": self.draw_seconds(step.fate), "fate": fate,
                     "until": 1 + dice.below(2), "from": from,
                 })
             }
@@ -293,7 +284,7 @@ impl Author<'_> {
         }
     }
 
-    fn seconds(&self, fate: &str) -> Value {
+    fn draw_seconds(&self, fate: &str) -> Value {
         if fate == "hang" {
             return json!(60);
         }
@@ -306,7 +297,7 @@ impl Author<'_> {
         json!(seconds)
     }
 
-    fn pick(&self, all: &[&'static str]) -> &'static str {
+    fn pick_one(&self, all: &[&'static str]) -> &'static str {
         all[self.dice.index(all.len())]
     }
 }

@@ -1,4 +1,4 @@
-//! Requests, plans, transcripts and keys.
+//! Requests, plans, transcripts and idempotency keys.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,107 +9,106 @@ use shared::{
     store::{Reservation, StoreError},
 };
 
-use super::{World, at, execution, plan, plan_id, plan_with, request, request_id, taken};
+use super::{StorePair, at, execution, plan, plan_id, plan_with, request, request_id, take_all};
 
-/// A request is kept once under its identifier.
-pub async fn a_request_is_kept_once(world: World) {
-    assert_eq!(world.other.request(request_id(1)).await.unwrap(), None);
+/// A second request with the same id is rejected.
+pub async fn a_request_is_stored_once(pair: StorePair) {
+    assert_eq!(pair.other.request(request_id(1)).await.unwrap(), None);
     let first = request(1, "Grüße an \u{0} \"alle\" 👋", 5);
-    world.one.put_request(&first).await.unwrap();
-    let again = world.other.put_request(&request(1, "another", 6)).await;
+    pair.one.put_request(&first).await.unwrap();
+    let again = pair.other.put_request(&request(1, "another", 6)).await;
     assert_eq!(again, Err(StoreError::Taken));
-    assert_eq!(world.other.request(request_id(1)).await.unwrap(), Some(first));
+    assert_eq!(pair.other.request(request_id(1)).await.unwrap(), Some(first));
 }
 
 /// A transcript grows at its end.
-pub async fn a_transcript_grows(world: World) {
+pub async fn transcript_entries_are_appended_in_order(pair: StorePair) {
     let entry = |n: i64| TranscriptEntry {
         at: at(n % 2),
         kind: format!("kind {n}"),
         content: json!({ "z": n, "a": ["\u{0}", u64::MAX, 0.1] }),
     };
-    assert_eq!(world.other.transcript(request_id(1)).await.unwrap(), []);
-    world.one.add_transcript(request_id(1), &[entry(3), entry(1)]).await.unwrap();
-    world.other.add_transcript(request_id(2), &[entry(8)]).await.unwrap();
-    world.other.add_transcript(request_id(1), &[]).await.unwrap();
-    world.other.add_transcript(request_id(1), &[entry(2)]).await.unwrap();
+    assert_eq!(pair.other.transcript(request_id(1)).await.unwrap(), []);
+    pair.one.add_transcript(request_id(1), &[entry(3), entry(1)]).await.unwrap();
+    pair.other.add_transcript(request_id(2), &[entry(8)]).await.unwrap();
+    pair.other.add_transcript(request_id(1), &[]).await.unwrap();
+    pair.other.add_transcript(request_id(1), &[entry(2)]).await.unwrap();
     let all = [entry(3), entry(1), entry(2)];
-    assert_eq!(world.other.transcript(request_id(1)).await.unwrap(), all);
+    assert_eq!(pair.other.transcript(request_id(1)).await.unwrap(), all);
     for known in 0..5 {
-        let found = world.other.transcript_after(request_id(1), known).await.unwrap();
+        let found = pair.other.transcript_after(request_id(1), known).await.unwrap();
         assert_eq!(found, all[known.min(3)..], "{known}");
     }
 }
 
-/// A plan is kept once, under its identifier and as a version of its request.
-pub async fn a_plan_is_kept_once(world: World) {
-    assert!(world.other.plan(plan_id(1)).await.unwrap().is_none());
+/// A plan is stored once by its id, and once as a version of its request.
+pub async fn a_plan_is_stored_once(pair: StorePair) {
+    assert!(pair.other.plan(plan_id(1)).await.unwrap().is_none());
     let first = plan(1, 1, 1, &["set.one", "flow.echo"]);
-    world.one.put_plan(&first).await.unwrap();
+    pair.one.put_plan(&first).await.unwrap();
     for taken in [plan(1, 2, 1, &["a.b"]), plan(1, 1, 2, &["a.b"]), plan(2, 1, 1, &["a.b"])] {
-        assert_eq!(world.other.put_plan(&taken).await, Err(StoreError::Taken));
+        assert_eq!(pair.other.put_plan(&taken).await, Err(StoreError::Taken));
     }
-    world.one.put_plan(&plan(3, 1, 10, &["a.b"])).await.unwrap();
-    world.one.put_plan(&plan(9, 1, 9, &["a.b"])).await.unwrap();
-    world.one.put_plan(&plan(4, 2, 1, &["a.b"])).await.unwrap();
-    let versions = world.other.plan_versions(request_id(1)).await.unwrap();
+    pair.one.put_plan(&plan(3, 1, 10, &["a.b"])).await.unwrap();
+    pair.one.put_plan(&plan(9, 1, 9, &["a.b"])).await.unwrap();
+    pair.one.put_plan(&plan(4, 2, 1, &["a.b"])).await.unwrap();
+    let versions = pair.other.plan_versions(request_id(1)).await.unwrap();
     assert_eq!(versions, [plan_id(1), plan_id(9), plan_id(3)]);
-    assert_eq!(world.other.plan_versions(request_id(7)).await.unwrap(), []);
+    assert_eq!(pair.other.plan_versions(request_id(7)).await.unwrap(), []);
     for _ in 0..2 {
-        let found = world.other.plan(plan_id(1)).await.unwrap().expect("it is kept");
+        let found = pair.other.plan(plan_id(1)).await.unwrap().expect("the plan is stored");
         assert_eq!(found.to_json(), first.to_json());
     }
-    assert!(world.other.plan(plan_id(2)).await.unwrap().is_none());
+    assert!(pair.other.plan(plan_id(2)).await.unwrap().is_none());
 }
 
-/// Of those that make the same version at the same time exactly one does.
-pub async fn a_version_is_made_once(world: World) {
+/// Of several writers of the same version exactly one succeeds.
+pub async fn exactly_one_writer_gets_a_plan_version(pair: StorePair) {
     let plans: Vec<_> = (0..8).map(|n| plan(n, 1, 1, &["a.b"])).collect();
-    let answers = join_all(plans.iter().map(|it| world.one.put_plan(it))).await;
-    assert_eq!(answers.iter().filter(|it| it.is_ok()).count(), 1, "{answers:?}");
-    assert_eq!(world.other.plan_versions(request_id(1)).await.unwrap().len(), 1);
+    let answers = join_all(plans.iter().map(|plan| pair.one.put_plan(plan))).await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1, "{answers:?}");
+    assert_eq!(pair.other.plan_versions(request_id(1)).await.unwrap().len(), 1);
 }
 
-/// A plan of any size is kept.
-pub async fn a_large_plan_is_whole(world: World) {
+/// A plan of any size is stored.
+pub async fn a_plan_of_any_size_is_stored_whole(pair: StorePair) {
     let parameters = json!({ "z": "ö{{{{".repeat(500_000), "a": [u64::MAX, 0.1, "\u{0}"] });
     let large = plan_with(1, 1, 1, &["set.tool"; 6], &parameters);
     let json = large.to_json();
     assert!(json.len() > 17 << 20, "{}", json.len());
-    world.one.put_plan(&large).await.unwrap();
-    let found = world.other.plan(plan_id(1)).await.unwrap().expect("it is kept");
+    pair.one.put_plan(&large).await.unwrap();
+    let found = pair.other.plan(plan_id(1)).await.unwrap().expect("the plan is stored");
     assert!(found.to_json() == json);
-    assert_eq!(world.other.put_plan(&large).await, Err(StoreError::Taken));
+    assert_eq!(pair.other.put_plan(&large).await, Err(StoreError::Taken));
 }
 
-/// A key stands for the first execution that it was reserved for.
-pub async fn a_key_means_one_execution(world: World) {
+/// A key stays with the first execution that reserved it.
+pub async fn a_key_stays_with_the_first_execution(pair: StorePair) {
     let reservation = |key: &str, n| Reservation {
         key: key.to_owned(),
         execution: execution(n),
         fingerprint: format!("print {n}"),
     };
     for key in ["k", "", "\u{0}$a.b", "ключ"] {
-        assert_eq!(world.other.find_reservation(key).await.unwrap(), None);
+        assert_eq!(pair.other.find_reservation(key).await.unwrap(), None);
         let answers = Mutex::new(Vec::new());
         join_all((1..=8).map(async |n| {
-            let store = Arc::clone(if n % 2 == 0 { &world.one } else { &world.other });
+            let store = Arc::clone(if n % 2 == 0 { &pair.one } else { &pair.other });
             let there = store.reserve_key(&reservation(key, n)).await.unwrap();
             answers.lock().unwrap().push((n, there));
         }))
         .await;
-        let answers = taken(&answers);
+        let answers = take_all(&answers);
         let winners: Vec<usize> =
-            answers.iter().filter(|(_, it)| it.is_none()).map(|(n, _)| *n).collect();
+            answers.iter().filter(|(_, answer)| answer.is_none()).map(|(n, _)| *n).collect();
         let [winner] = winners[..] else { panic!("`{key}` was reserved by {winners:?}") };
         let kept = Some(reservation(key, winner));
-        assert!(answers.iter().all(|(n, it)| *n == winner || *it == kept), "{answers:?}");
-        assert_eq!(world.other.find_reservation(key).await.unwrap(), kept);
+        assert!(answers.iter().all(|(n, answer)| *n == winner || *answer == kept), "{answers:?}");
+        assert_eq!(pair.other.find_reservation(key).await.unwrap(), kept);
     }
 }
 
-/// A store that can be written says so.
-pub async fn a_store_that_works_says_so(world: World) {
-    world.one.check_writable().await.unwrap();
-    world.other.check_writable().await.unwrap();
+pub async fn a_working_store_is_writable(pair: StorePair) {
+    pair.one.check_writable().await.unwrap();
+    pair.other.check_writable().await.unwrap();
 }

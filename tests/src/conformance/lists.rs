@@ -1,4 +1,4 @@
-//! Lists: the newest first, page by page, and only what was asked for.
+//! Lists: newest first, in pages, filtered.
 
 use serde_json::json;
 use shared::{
@@ -11,41 +11,41 @@ use shared::{
     },
 };
 
-use super::{World, all, at, execution, head, plan, plan_id, request, request_id};
+use super::{StorePair, all, at, execution, head, plan, plan_id, request, request_id};
 
-fn ids(listing: &Listing<PlanVersion>) -> Vec<PlanId> {
+fn plan_ids_of(listing: &Listing<PlanVersion>) -> Vec<PlanId> {
     listing.items.iter().map(|(_, plan)| plan.id).collect()
 }
 
-async fn request_numbers(world: &World, filter: RequestFilter) -> Vec<RequestId> {
-    let found = world.other.list_requests(&filter, &all()).await.unwrap();
+async fn request_numbers(pair: &StorePair, filter: RequestFilter) -> Vec<RequestId> {
+    let found = pair.other.list_requests(&filter, &all()).await.unwrap();
     assert!(!found.has_more);
-    found.items.into_iter().map(|(_, it)| it.id).collect()
+    found.items.into_iter().map(|(_, request)| request.id).collect()
 }
 
-async fn plan_ids(world: &World, filter: PlanFilter) -> Vec<PlanId> {
-    ids(&world.other.list_plans(&filter, &all()).await.unwrap())
+async fn plan_ids(pair: &StorePair, filter: PlanFilter) -> Vec<PlanId> {
+    plan_ids_of(&pair.other.list_plans(&filter, &all()).await.unwrap())
 }
 
-async fn head_ids(world: &World, filter: ExecutionFilter) -> Vec<ExecutionId> {
-    let found = world.other.list_heads(&filter, &all()).await.unwrap();
-    found.items.into_iter().map(|(_, it)| it.execution).collect()
+async fn head_ids(pair: &StorePair, filter: ExecutionFilter) -> Vec<ExecutionId> {
+    let found = pair.other.list_heads(&filter, &all()).await.unwrap();
+    found.items.into_iter().map(|(_, head)| head.execution).collect()
 }
 
-/// Pages follow each other without a gap or a repeat, whatever is added at the front meanwhile and
-/// however many have the same time.
-pub async fn pages_follow_each_other(world: World) {
+/// Pages have no gaps and no repeats, even if items are added at the front and many have the same
+/// time.
+pub async fn pages_have_no_gaps_and_no_repeats(pair: StorePair) {
     let created = |n: usize| at(i64::try_from(n / 5).unwrap());
     for n in 0..23 {
         let head = ExecutionHead { created_at: created(n), ..head(n, 1) };
-        world.put_head(head).await;
+        pair.put_head(head).await;
     }
     let (mut found, mut page) = (Vec::new(), Page { first: 4, after: None });
     for round in 0.. {
-        let part = world.other.list_heads(&ExecutionFilter::default(), &page).await.unwrap();
+        let part = pair.other.list_heads(&ExecutionFilter::default(), &page).await.unwrap();
         let newer = ExecutionHead { created_at: at(100), ..head(100 + round, 1) };
-        world.put_head(newer).await;
-        found.extend(part.items.iter().map(|(_, it)| it.execution));
+        pair.put_head(newer).await;
+        found.extend(part.items.iter().map(|(_, head)| head.execution));
         page.after = part.items.last().map(|(cursor, _)| cursor.clone());
         if !part.has_more {
             break;
@@ -53,37 +53,36 @@ pub async fn pages_follow_each_other(world: World) {
         assert_eq!(part.items.len(), 4);
     }
     assert_eq!(found, (0..23).rev().map(execution).collect::<Vec<_>>());
-    let text = page.after.expect("there was a last item").to_string();
-    let cursor: Cursor = text.parse().expect("a cursor reads what it writes");
+    let text = page.after.expect("the page has a last item").to_string();
+    let cursor: Cursor = text.parse().expect("a cursor can be parsed from its text");
     assert_eq!(cursor, Cursor { at: created(0), id: execution(0).to_string() });
 }
 
-/// A page of nothing says whether there is something.
-pub async fn a_page_of_nothing_is_a_question(world: World) {
+/// An empty page still says whether there are items.
+pub async fn an_empty_page_says_whether_there_are_items(pair: StorePair) {
     let nothing = Page { first: 0, after: None };
-    let ask =
-        async || world.other.list_requests(&RequestFilter::default(), &nothing).await.unwrap();
+    let ask = async || pair.other.list_requests(&RequestFilter::default(), &nothing).await.unwrap();
     assert_eq!(ask().await, Listing { items: Vec::new(), has_more: false });
-    world.one.put_request(&request(1, "q", 0)).await.unwrap();
+    pair.one.put_request(&request(1, "q", 0)).await.unwrap();
     assert_eq!(ask().await, Listing { items: Vec::new(), has_more: true });
 }
 
 /// Requests are found by words, time, and the state of their executions.
-pub async fn requests_are_filtered(world: World) {
+pub async fn requests_are_found_by_words_time_and_state(pair: StorePair) {
     for (n, query) in
         ["Create author Alice", "create BLÖG\u{0}$x by alice", "50% a_b"].iter().enumerate()
     {
         let seconds = i64::try_from(n).unwrap();
-        world.one.put_request(&request(n, query, seconds)).await.unwrap();
+        pair.one.put_request(&request(n, query, seconds)).await.unwrap();
     }
     let failed =
         ExecutionHead { state: ExecutionState::Failed, request: request_id(1), ..head(1, 1) };
-    world.put_head(failed).await;
-    world.put_head(head(2, 1)).await;
+    pair.put_head(failed).await;
+    pair.put_head(head(2, 1)).await;
     let none = RequestFilter::default;
     let [zero, one, two] = [0, 1, 2].map(request_id);
     let search = |text: &str| RequestFilter { search: Some(text.to_owned()), ..none() };
-    let state = |it| RequestFilter { state: Some(it), ..none() };
+    let state = |wanted| RequestFilter { state: Some(wanted), ..none() };
     let cases = [
         (none(), vec![two, one, zero]),
         (search("ALICE"), vec![one, zero]),
@@ -102,12 +101,12 @@ pub async fn requests_are_filtered(world: World) {
         (state(ExecutionState::Paused), vec![]),
     ];
     for (filter, expected) in cases {
-        assert_eq!(request_numbers(&world, filter.clone()).await, expected, "{filter:?}");
+        assert_eq!(request_numbers(&pair, filter.clone()).await, expected, "{filter:?}");
     }
 }
 
-/// Requests of which no plan came are found among those that failed, once their planning has ended.
-pub async fn requests_without_a_plan_have_failed(world: World) {
+/// Requests whose planning ended without a plan are found among the failed ones.
+pub async fn requests_without_a_plan_are_found_as_failed(pair: StorePair) {
     let entry = |kind: &str, content: serde_json::Value| TranscriptEntry {
         at: at(1),
         kind: kind.to_owned(),
@@ -124,24 +123,24 @@ pub async fn requests_without_a_plan_have_failed(world: World) {
         vec![sly()],
     ];
     for (n, transcript) in transcripts.iter().enumerate() {
-        world.one.put_request(&request(n, "plan it", i64::try_from(n).unwrap())).await.unwrap();
-        world.one.add_transcript(request_id(n), transcript).await.unwrap();
+        pair.one.put_request(&request(n, "plan it", i64::try_from(n).unwrap())).await.unwrap();
+        pair.one.add_transcript(request_id(n), transcript).await.unwrap();
     }
-    // Somebody else wrote a plan for the fifth.
-    world.one.put_plan(&plan(1, 4, 1, &["set.tool"])).await.unwrap();
+    // The fifth request got an explicit plan.
+    pair.one.put_plan(&plan(1, 4, 1, &["set.tool"])).await.unwrap();
     let failed = RequestFilter { state: Some(Failed), ..RequestFilter::default() };
-    assert_eq!(request_numbers(&world, failed.clone()).await, [3, 2].map(request_id));
-    world.put_head(ExecutionHead { state: Failed, ..head(0, 1) }).await;
-    // The head of an execution that is over may be read late, but not after one that is not over.
-    world.put_head(head(8, 1)).await;
-    assert_eq!(request_numbers(&world, failed).await, [3, 2, 0].map(request_id));
+    assert_eq!(request_numbers(&pair, failed.clone()).await, [3, 2].map(request_id));
+    pair.put_head(ExecutionHead { state: Failed, ..head(0, 1) }).await;
+    // The head of a finished execution may be read late, but not after that of an unfinished one.
+    pair.put_head(head(8, 1)).await;
+    assert_eq!(request_numbers(&pair, failed).await, [3, 2, 0].map(request_id));
     let pending = RequestFilter { state: Some(Pending), ..RequestFilter::default() };
-    assert_eq!(request_numbers(&world, pending).await, []);
+    assert_eq!(request_numbers(&pair, pending).await, []);
 }
 
-/// Executions that need a person are found, with the requests that they belong to. Where children
-/// are left out, those above a child that needs a person are found in its place.
-pub async fn a_person_is_needed(world: World) {
+/// Executions that need a person are found, with their requests. If children are left out, the root
+/// above a waiting child is found in its place.
+pub async fn executions_that_need_a_person_are_found_with_their_requests(pair: StorePair) {
     let with = |n: usize, of: usize, parent: Option<usize>, needs_person| ExecutionHead {
         request: request_id(of),
         parent: parent.map(execution),
@@ -151,9 +150,9 @@ pub async fn a_person_is_needed(world: World) {
         ..head(n, 1)
     };
     for n in 1..=4 {
-        world.one.put_request(&request(n, "q", i64::try_from(n).unwrap())).await.unwrap();
+        pair.one.put_request(&request(n, "q", i64::try_from(n).unwrap())).await.unwrap();
     }
-    // A child of a child of 1 waits. 4 waits itself, 5 does not, and 6 no longer does.
+    // A child of a child of 1 waits. 4 waits itself, 5 does not, and 6 does not any more.
     let heads = [
         with(1, 1, None, false),
         with(2, 1, Some(1), false),
@@ -163,11 +162,11 @@ pub async fn a_person_is_needed(world: World) {
         with(6, 3, None, true),
     ];
     for head in heads {
-        world.put_head(head).await;
+        pair.put_head(head).await;
     }
-    world.put_head(ExecutionHead { seq: Seq(2), ..with(6, 3, None, false) }).await;
+    pair.put_head(ExecutionHead { seq: Seq(2), ..with(6, 3, None, false) }).await;
     // A head of an earlier position changes nothing.
-    world.one.put_head(with(6, 3, None, true)).await.unwrap();
+    pair.one.put_head(with(6, 3, None, true)).await.unwrap();
     let executions = |needs, is_root| ExecutionFilter {
         needs_person: Some(needs),
         is_root,
@@ -186,58 +185,60 @@ pub async fn a_person_is_needed(world: World) {
     ];
     for (filter, expected) in cases {
         let expected: Vec<_> = expected.into_iter().map(execution).collect();
-        assert_eq!(head_ids(&world, filter.clone()).await, expected, "{filter:?}");
+        assert_eq!(head_ids(&pair, filter.clone()).await, expected, "{filter:?}");
     }
     let page = Page { first: 1, after: None };
-    let first = world.other.list_heads(&executions(true, false), &page).await.unwrap();
+    let first = pair.other.list_heads(&executions(true, false), &page).await.unwrap();
     assert!(first.has_more);
-    assert!(first.items[0].1.needs_person, "the head says so, too");
+    assert!(first.items[0].1.needs_person, "the head has the mark, too");
     let rest = Page { first: 5, after: Some(first.items[0].0.clone()) };
-    let rest = world.other.list_heads(&executions(true, false), &rest).await.unwrap();
-    assert_eq!(rest.items.iter().map(|(_, it)| it.execution).collect::<Vec<_>>(), [execution(3)]);
-    let needs = |it| RequestFilter { needs_person: Some(it), ..RequestFilter::default() };
-    assert_eq!(request_numbers(&world, needs(true)).await, [2, 1].map(request_id));
-    assert_eq!(request_numbers(&world, needs(false)).await, [4, 3].map(request_id));
+    let rest = pair.other.list_heads(&executions(true, false), &rest).await.unwrap();
+    assert_eq!(
+        rest.items.iter().map(|(_, head)| head.execution).collect::<Vec<_>>(),
+        [execution(3)]
+    );
+    let needs = |wanted| RequestFilter { needs_person: Some(wanted), ..RequestFilter::default() };
+    assert_eq!(request_numbers(&pair, needs(true)).await, [2, 1].map(request_id));
+    assert_eq!(request_numbers(&pair, needs(false)).await, [4, 3].map(request_id));
     let pending = Some(ExecutionState::InProgress);
     let both = RequestFilter { state: pending, from: Some(at(2)), ..needs(true) };
-    assert_eq!(request_numbers(&world, both).await, [request_id(2)]);
+    assert_eq!(request_numbers(&pair, both).await, [request_id(2)]);
 }
 
-/// Plans are found by their request and by words.
-pub async fn plans_are_filtered(world: World) {
+pub async fn plans_are_found_by_request_and_words(pair: StorePair) {
     for (n, of) in [(1, 1), (2, 1), (3, 2)] {
         let version = u32::try_from(n).unwrap();
-        world.one.put_plan(&plan(n, of, version, &["set.tool"])).await.unwrap();
+        pair.one.put_plan(&plan(n, of, version, &["set.tool"])).await.unwrap();
     }
     let none = PlanFilter::default;
-    assert_eq!(plan_ids(&world, none()).await, [3, 2, 1].map(plan_id));
+    assert_eq!(plan_ids(&pair, none()).await, [3, 2, 1].map(plan_id));
     let of_one = PlanFilter { request: Some(request_id(1)), ..none() };
-    assert_eq!(plan_ids(&world, of_one).await, [2, 1].map(plan_id));
+    assert_eq!(plan_ids(&pair, of_one).await, [2, 1].map(plan_id));
     let search = PlanFilter { search: Some("number 3".to_owned()), ..none() };
-    assert_eq!(plan_ids(&world, search).await, [plan_id(3)]);
+    assert_eq!(plan_ids(&pair, search).await, [plan_id(3)]);
     let page = Page { first: 2, after: None };
-    let first = world.other.list_plans(&none(), &page).await.unwrap();
+    let first = pair.other.list_plans(&none(), &page).await.unwrap();
     assert!(first.has_more);
-    let rest = Page { first: 2, after: first.items.last().map(|(it, _)| it.clone()) };
-    let rest = world.other.list_plans(&none(), &rest).await.unwrap();
-    assert_eq!((ids(&rest), rest.has_more), (vec![plan_id(1)], false));
+    let rest = Page { first: 2, after: first.items.last().map(|(cursor, _)| cursor.clone()) };
+    let rest = pair.other.list_plans(&none(), &rest).await.unwrap();
+    assert_eq!((plan_ids_of(&rest), rest.has_more), (vec![plan_id(1)], false));
 }
 
-/// Executions are found by state, request, plan, time, the tools of their plan, and whether a step
-/// began them.
-pub async fn executions_are_filtered(world: World) {
-    world.one.put_plan(&plan(1, 1, 1, &["blog.createAuthor", "blog.createAuthor"])).await.unwrap();
-    world.one.put_plan(&plan(2, 1, 2, &["flow.echo", "a.b.c"])).await.unwrap();
+/// Executions are found by state, request, plan, time, the tools of their plan, and whether they
+/// are children.
+pub async fn executions_are_found_by_each_filter(pair: StorePair) {
+    pair.one.put_plan(&plan(1, 1, 1, &["blog.createAuthor", "blog.createAuthor"])).await.unwrap();
+    pair.one.put_plan(&plan(2, 1, 2, &["flow.echo", "a.b.c"])).await.unwrap();
     for (n, of, state) in [(1, 1, Completed), (2, 2, Failed), (3, 2, Pending), (4, 9, Failed)] {
         let made = at(i64::try_from(n).unwrap());
         let parent = (n == 3).then(|| execution(2));
         let head =
             ExecutionHead { plan: plan_id(of), state, created_at: made, parent, ..head(n, 1) };
-        world.put_head(head).await;
+        pair.put_head(head).await;
     }
     let none = ExecutionFilter::default;
-    let states = |it: &[_]| ExecutionFilter { states: it.to_vec(), ..none() };
-    let tool = |it: &str| ExecutionFilter { tool: Some(it.parse().unwrap()), ..none() };
+    let states = |wanted: &[_]| ExecutionFilter { states: wanted.to_vec(), ..none() };
+    let tool = |name: &str| ExecutionFilter { tool: Some(name.parse().unwrap()), ..none() };
     let cases = [
         (none(), vec![4, 3, 2, 1]),
         (states(&[Failed]), vec![4, 2]),
@@ -257,6 +258,6 @@ pub async fn executions_are_filtered(world: World) {
     ];
     for (filter, expected) in cases {
         let expected: Vec<_> = expected.into_iter().map(execution).collect();
-        assert_eq!(head_ids(&world, filter.clone()).await, expected, "{filter:?}");
+        assert_eq!(head_ids(&pair, filter.clone()).await, expected, "{filter:?}");
     }
 }

@@ -1,5 +1,3 @@
-//! One inhabitant's view of the store.
-
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex},
@@ -24,17 +22,17 @@ use tokio::time::{self, Instant};
 
 use super::{World, lock};
 
-/// One inhabitant's view of the store.
+/// The store as one worker, client or subscriber sees it, with delays and faults.
 #[derive(Debug)]
 pub struct View {
     world: Arc<World>,
     hints: Arc<Hints>,
     frozen: Mutex<Option<Instant>>,
-    /// The logs to which an append of this inhabitant is on its way.
+    /// Logs with an append of this view on its way.
     in_flight: Arc<Mutex<BTreeSet<ExecutionId>>>,
 }
 
-/// An append on its way; dropping it is its end, also when its sender crashes.
+/// An append on its way. Dropping it ends it, even if its sender crashed.
 struct Flight {
     all: Arc<Mutex<BTreeSet<ExecutionId>>>,
     id: ExecutionId,
@@ -51,12 +49,12 @@ impl View {
         Self { world, hints, frozen: Mutex::default(), in_flight: Arc::default() }
     }
 
-    /// Lets nothing from or to this inhabitant through for so long: it lives, and seems dead.
+    /// Delays everything from and to this view for a time: its owner lives and seems dead.
     pub fn freeze(&self, span: Duration) {
         *lock(&self.frozen) = Some(Instant::now() + span);
     }
 
-    async fn thaw(&self) {
+    async fn wait_for_thaw(&self) {
         loop {
             let until = *lock(&self.frozen);
             match until {
@@ -66,29 +64,35 @@ impl View {
         }
     }
 
-    /// Does something at the other end of the wire.
-    async fn far<T, E>(&self, doing: impl Future<Output = Result<T, E>> + Send) -> Result<T, E> {
-        self.thaw().await;
-        self.world.travel().await;
-        let done = doing.await;
-        self.thaw().await;
+    /// Runs an operation at the other end of the network.
+    async fn remote<T, E>(
+        &self,
+        operation: impl Future<Output = Result<T, E>> + Send,
+    ) -> Result<T, E> {
+        self.wait_for_thaw().await;
+        self.world.delay().await;
+        let done = operation.await;
+        self.wait_for_thaw().await;
         done
     }
 
-    /// Does something that others would like to know.
-    async fn write<T, E>(&self, doing: impl Future<Output = Result<T, E>> + Send) -> Result<T, E> {
+    /// Runs a write and sends hints about it.
+    async fn write<T, E>(
+        &self,
+        operation: impl Future<Output = Result<T, E>> + Send,
+    ) -> Result<T, E> {
         let written = async {
-            let done = doing.await;
-            // Also what failed may have been written.
-            self.world.poke();
+            let done = operation.await;
+            // A failed write may have been written, too.
+            self.world.send_hints();
             done
         };
-        self.far(written).await
+        self.remote(written).await
     }
 
-    fn take_off(&self, id: ExecutionId) -> Flight {
+    fn start_flight(&self, id: ExecutionId) -> Flight {
         if !lock(&self.in_flight).insert(id) {
-            self.world.wrong("two appends to one log were in flight at once".to_owned());
+            self.world.add_violation("two appends to one log were in flight at once".to_owned());
         }
         Flight { all: Arc::clone(&self.in_flight), id }
     }
@@ -97,7 +101,7 @@ impl View {
 #[async_trait]
 impl Store for View {
     async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
-        self.far(self.world.faulty.prune(before, most)).await
+        self.remote(self.world.faulty.prune(before, most)).await
     }
 
     async fn shared_time(&self) -> Result<Timestamp, StoreError> {
@@ -112,11 +116,12 @@ impl Store for View {
 #[async_trait]
 impl Log for View {
     async fn append(&self, append: Append) -> Result<(), AppendError> {
-        // Two may begin one log at once: a worker, and a client that asks again under its key.
-        let _flight = (append.after != Seq::START).then(|| self.take_off(append.execution));
+        // Two appends may start one log at the same time: a worker, and a client that repeats its
+        // request.
+        let _flight = (append.after != Seq::START).then(|| self.start_flight(append.execution));
         if self.world.is_late() {
             self.world.append_later(append);
-            self.far(async { Ok::<_, AppendError>(()) }).await?;
+            self.remote(async { Ok::<_, AppendError>(()) }).await?;
             return Err(StoreError::Unavailable("the answer was lost".to_owned()).into());
         }
         let (id, documents) = (append.execution, append.documents.clone());
@@ -132,7 +137,7 @@ impl Log for View {
     }
 
     async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<RecordedEvent>, StoreError> {
-        self.far(self.world.faulty.read(id, after)).await
+        self.remote(self.world.faulty.read(id, after)).await
     }
 
     async fn find_heads(
@@ -140,11 +145,11 @@ impl Log for View {
         query: HeadQuery,
         most: usize,
     ) -> Result<Vec<ExecutionHead>, StoreError> {
-        self.far(self.world.faulty.find_heads(query, most)).await
+        self.remote(self.world.faulty.find_heads(query, most)).await
     }
 
     async fn renew_lease(&self, lease: Lease) -> Result<(), StoreError> {
-        self.far(self.world.faulty.renew_lease(lease)).await
+        self.remote(self.world.faulty.renew_lease(lease)).await
     }
 
     async fn remove_worker(&self, worker: WorkerId) -> Result<(), StoreError> {
@@ -152,7 +157,7 @@ impl Log for View {
     }
 
     async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
-        self.far(self.world.faulty.list_workers(now)).await
+        self.remote(self.world.faulty.list_workers(now)).await
     }
 }
 
@@ -163,7 +168,7 @@ impl Permits for View {
         ask: &PermitAsk,
         now: Timestamp,
     ) -> Result<Permission, StoreError> {
-        self.far(self.world.faulty.acquire_permits(ask, now)).await
+        self.remote(self.world.faulty.acquire_permits(ask, now)).await
     }
 
     async fn release_permits(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
@@ -178,22 +183,22 @@ impl Inbox for View {
     }
 
     async fn list_commands(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
-        self.far(self.world.faulty.list_commands(of)).await
+        self.remote(self.world.faulty.list_commands(of)).await
     }
 
     async fn remove_commands(&self, commands: Vec<CommandId>) -> Result<(), StoreError> {
-        self.far(self.world.faulty.remove_commands(commands)).await
+        self.remote(self.world.faulty.remove_commands(commands)).await
     }
 }
 
 #[async_trait]
 impl Documents for View {
     async fn put_request(&self, request: &Request) -> Result<(), StoreError> {
-        self.far(self.world.faulty.put_request(request)).await
+        self.remote(self.world.faulty.put_request(request)).await
     }
 
     async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
-        self.far(self.world.faulty.request(id)).await
+        self.remote(self.world.faulty.request(id)).await
     }
 
     async fn list_requests(
@@ -201,7 +206,7 @@ impl Documents for View {
         filter: &RequestFilter,
         page: &Page,
     ) -> Result<Listing<Request>, StoreError> {
-        self.far(self.world.faulty.list_requests(filter, page)).await
+        self.remote(self.world.faulty.list_requests(filter, page)).await
     }
 
     async fn add_transcript(
@@ -209,7 +214,7 @@ impl Documents for View {
         id: RequestId,
         entries: &[TranscriptEntry],
     ) -> Result<(), StoreError> {
-        self.far(self.world.faulty.add_transcript(id, entries)).await
+        self.remote(self.world.faulty.add_transcript(id, entries)).await
     }
 
     async fn transcript_after(
@@ -217,15 +222,15 @@ impl Documents for View {
         id: RequestId,
         known: usize,
     ) -> Result<Vec<TranscriptEntry>, StoreError> {
-        self.far(self.world.faulty.transcript_after(id, known)).await
+        self.remote(self.world.faulty.transcript_after(id, known)).await
     }
 
     async fn put_plan(&self, plan: &Plan) -> Result<(), StoreError> {
-        self.far(self.world.faulty.put_plan(plan)).await
+        self.remote(self.world.faulty.put_plan(plan)).await
     }
 
     async fn plan(&self, id: PlanId) -> Result<Option<Arc<Plan>>, StoreError> {
-        self.far(self.world.faulty.plan(id)).await
+        self.remote(self.world.faulty.plan(id)).await
     }
 
     async fn list_plans(
@@ -233,11 +238,11 @@ impl Documents for View {
         filter: &PlanFilter,
         page: &Page,
     ) -> Result<Listing<PlanVersion>, StoreError> {
-        self.far(self.world.faulty.list_plans(filter, page)).await
+        self.remote(self.world.faulty.list_plans(filter, page)).await
     }
 
     async fn head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, StoreError> {
-        self.far(self.world.faulty.head(id)).await
+        self.remote(self.world.faulty.head(id)).await
     }
 
     async fn list_heads(
@@ -245,7 +250,7 @@ impl Documents for View {
         filter: &ExecutionFilter,
         page: &Page,
     ) -> Result<Listing<ExecutionHead>, StoreError> {
-        self.far(self.world.faulty.list_heads(filter, page)).await
+        self.remote(self.world.faulty.list_heads(filter, page)).await
     }
 }
 
@@ -256,7 +261,7 @@ impl Vectors for View {
         model: &str,
         texts: &[TextHash],
     ) -> Result<Vec<Option<Vec<f32>>>, StoreError> {
-        self.far(self.world.faulty.find_vectors(model, texts)).await
+        self.remote(self.world.faulty.find_vectors(model, texts)).await
     }
 
     async fn put_vectors(
@@ -283,7 +288,7 @@ impl KeyValue for View {
         kind: RecordKind,
         name: &str,
     ) -> Result<Option<Record>, StoreError> {
-        self.far(self.world.faulty.find_record(kind, name)).await
+        self.remote(self.world.faulty.find_record(kind, name)).await
     }
 
     async fn list_records(
@@ -291,7 +296,7 @@ impl KeyValue for View {
         kind: RecordKind,
         page: RecordPage,
     ) -> Result<Vec<Record>, StoreError> {
-        self.far(self.world.faulty.list_records(kind, page)).await
+        self.remote(self.world.faulty.list_records(kind, page)).await
     }
 
     async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError> {
@@ -299,6 +304,6 @@ impl KeyValue for View {
     }
 
     async fn records_revision(&self) -> Result<u64, StoreError> {
-        self.far(self.world.faulty.records_revision()).await
+        self.remote(self.world.faulty.records_revision()).await
     }
 }

@@ -243,7 +243,7 @@ export const CODES: Record<string, readonly [string, string]> = {
     "wait until until"
   ],
   "wait.child": [
-    "a step waits for the execution of its plan",
+    "a step waits for the execution of its plan; the message says why that one waits",
     "see causeExecutionId"
   ],
   "wait.call": [
@@ -293,6 +293,10 @@ export const CODES: Record<string, readonly [string, string]> = {
   "warning.template": [
     "the text of a template without a value was passed to a tool that reads",
     "correct the template"
+  ],
+  "waits_shortened": [
+    "a worker's clock was ahead, so waits and the deadline end earlier",
+    "correct the clock"
   ],
   "retried": [
     "a step succeeded only at a later attempt",
@@ -384,6 +388,6 @@ export const CODES: Record<string, readonly [string, string]> = {
   ],
   "TOOL_UNAVAILABLE": [
     "this process lacks a tool of the plan; nothing was created",
-    "add its toolset, or use --wait"
+    "see the message, or use --wait"
   ]
 };

@@ -13,6 +13,7 @@ import {
   RetryExecution,
   SettleStep,
   SignalExecution,
+  UndoCalls,
   type ExecutionOptions,
   type Json,
   type RetryMode,
@@ -29,6 +30,7 @@ import { askedCall, placeOf } from "./findings";
 import { againFrom, failedSteps } from "./paths";
 import { RepeatedList } from "./repeated";
 import type { Story } from "./story";
+import { UndoList } from "./undo";
 
 /** What somebody is about to do. */
 export type Asking =
@@ -150,12 +152,7 @@ export function Question({ story, asking, onClose }: QuestionProps) {
   const [text, setText] = useState("");
   switch (asking.kind) {
     case "cancel":
-      return (
-        <Dialog title="Cancel this execution?" action="Cancel it" tone="bad" onClose={onClose} onDo={async () => void (await ask(CancelExecution, { id, reason: text || null }))}>
-          <p>Running steps are told and then cut off. What they did stays done{story.about.compensateOnFailure ? ", until it is undone" : ""}.</p>
-          <Field label="Why (optional)" value={text} onInput={setText} />
-        </Dialog>
-      );
+      return <Cancel story={story} onClose={onClose} />;
     case "again":
       return <RunAgain story={story} onClose={onClose} />;
     case "retry":
@@ -184,6 +181,29 @@ export function Question({ story, asking, onClose }: QuestionProps) {
     case "settle":
       return <Settle story={story} step={asking.step} item={asking.item} onClose={onClose} />;
   }
+}
+
+/** Lists the calls that undo the execution before it is cancelled. */
+function Cancel({ story, onClose }: { story: Story; onClose: () => void }) {
+  const id = story.about.executionId;
+  const [reason, setReason] = useState("");
+  const asked = useAsk(UndoCalls, { id });
+  const calls = asked.isCurrent ? (asked.data?.execution?.undoCalls ?? []) : [];
+  return (
+    <Dialog
+      title="Cancel this execution?"
+      action="Cancel it"
+      tone="bad"
+      isReady={asked.isCurrent || asked.error !== null}
+      onClose={onClose}
+      onDo={async () => void (await ask(CancelExecution, { id, reason: reason || null }))}
+    >
+      <p>Running steps are told and then cut off. What they did stays done{story.about.compensateOnFailure ? ", until it is undone" : ""}.</p>
+      {asked.error && <Refused error={asked.error} />}
+      <UndoList calls={calls} executionId={id} />
+      <Field label="Why (optional)" value={reason} onInput={setReason} />
+    </Dialog>
+  );
 }
 
 /** What an execution was told, to be told again. */

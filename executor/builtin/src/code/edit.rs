@@ -59,7 +59,6 @@ fn check_strings(args: &EditFile) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Returns the new text and the number of replacements.
 fn replace_occurrences(text: &str, args: &EditFile) -> Result<(String, usize), ToolError> {
     let EditFile { file_path, old_string: old, new_string: new, replace_all } = args;
     let count = text.matches(old).count();

@@ -13,8 +13,7 @@ use crate::{
 
 /// Largest file that is read. All its lines are counted.
 const FILE_BYTES: u64 = 256 << 20;
-/// Longest part of a line that is shown.
-const LINE_BYTES: usize = 16 << 10;
+const MAX_SHOWN_LINE_BYTES: usize = 16 << 10;
 /// Bytes per read. The call checks for cancellation after each.
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -38,7 +37,6 @@ struct Page {
     lines: OutputLines,
     /// Number of the last line that fitted into the output.
     shown: u64,
-    /// Number of lines read.
     passed: u64,
     is_full: bool,
     is_text: bool,
@@ -53,7 +51,7 @@ pub(super) fn read_file(
     stop: &StopSignal,
 ) -> Result<String, ToolError> {
     if args.limit == Some(0) {
-        let why = "`limit` is 0: say how many lines to read, or leave it out to read all";
+        let why = "`limit` is 0: write the number of lines to read, or leave it out to read all";
         return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
     }
     let place = root.resolve_path(&args.file_path)?;
@@ -103,7 +101,7 @@ impl Page {
     fn push_chunk(&mut self, chunk: &[u8]) {
         for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
             if self.is_wanted() {
-                let room = (LINE_BYTES + 1).saturating_sub(self.line.len());
+                let room = (MAX_SHOWN_LINE_BYTES + 1).saturating_sub(self.line.len());
                 self.line.extend_from_slice(&piece[..piece.len().min(room)]);
             }
             self.bytes += piece.len();
@@ -129,7 +127,7 @@ impl Page {
     }
 
     fn show_line(&mut self) {
-        let text = clip_line(&self.line, self.bytes, LINE_BYTES);
+        let text = clip_line(&self.line, self.bytes, MAX_SHOWN_LINE_BYTES);
         self.is_text &= !text.contains(['\u{fffd}', '\0']);
         self.is_full = !self.lines.push(&format!("{:>6}→{text}", self.passed));
         if !self.is_full {

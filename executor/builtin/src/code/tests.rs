@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 use crate::{Root, project::Project};
 
 #[test]
-fn the_set_is_the_seeds() {
+fn code_tools_have_their_documented_names_and_parameters() {
     let project = Project::new();
     let tools = super::tools(&project.root);
     let lines = tools.iter().map(|tool| {
@@ -38,7 +38,7 @@ fn the_set_is_the_seeds() {
 }
 
 #[tokio::test]
-async fn a_file_is_read_with_numbers() {
+async fn read_file_shows_line_numbers() {
     let project = Project::with(&[("a.txt", "one\ntwo\r\n\nfour"), ("empty", "")]);
     let read = async |args, expected| project.check("read_file", args, expected).await;
     let whole = project.call("read_file", json!({ "file_path": "a.txt" })).await;
@@ -61,7 +61,7 @@ async fn a_file_is_read_with_numbers() {
     .await;
     read(
         json!({ "file_path": "a.txt", "offset": 0, "limit": 0 }),
-        expect!["tool.invalid_parameters: `limit` is 0: say how many lines to read, or leave it out to read all"],
+        expect!["tool.invalid_parameters: `limit` is 0: write the number of lines to read, or leave it out to read all"],
     )
     .await;
     read(
@@ -113,7 +113,7 @@ async fn a_path_may_be_absolute_inside_the_root() {
 }
 
 #[tokio::test]
-async fn what_is_no_text_is_shown_as_far_as_it_is_with_a_note() {
+async fn read_file_shows_invalid_utf8_with_a_note() {
     let project = Project::new();
     project.file("latin", b"caf\xe9\nok\n");
     project.file("zero", b"a\0b\n");
@@ -141,7 +141,7 @@ async fn what_is_no_text_is_shown_as_far_as_it_is_with_a_note() {
 }
 
 #[tokio::test]
-async fn a_huge_file_is_cut_and_can_be_read_on() {
+async fn a_huge_file_is_cut_and_its_rest_can_be_read() {
     let project = Project::new();
     let line = |number: usize| format!("line {number} {}\n", "x".repeat(80));
     project.file("big", (1..=20_000).map(line).collect::<String>());
@@ -170,7 +170,7 @@ async fn a_huge_file_is_cut_and_can_be_read_on() {
 }
 
 #[tokio::test]
-async fn a_file_is_written_whole() {
+async fn write_file_replaces_the_whole_file() {
     let project = Project::with(&[("a.txt", "old"), ("dir/x", "")]);
     let write = async |path: &str, content: &str, expected| {
         let args = json!({ "file_path": path, "content": content });
@@ -198,7 +198,7 @@ async fn a_file_is_written_whole() {
 }
 
 #[tokio::test]
-async fn permissions_and_symlinks_stay() {
+async fn writing_keeps_permissions_and_symlinks() {
     let project = Project::with(&[("run.sh", "echo a\n"), ("real/a.txt", "a"), ("locked", "a")]);
     let mode = |path, mode| {
         fs::set_permissions(project.path(path), fs::Permissions::from_mode(mode)).unwrap();
@@ -238,7 +238,7 @@ async fn permissions_and_symlinks_stay() {
 }
 
 #[tokio::test]
-async fn an_edit_that_is_not_exact_changes_nothing() {
+async fn an_edit_whose_text_does_not_match_once_changes_nothing() {
     let project = Project::with(&[("a.txt", "one two one\n"), ("crlf.txt", "a\r\nb\r\n")]);
     project.file("latin", b"caf\xe9");
     let edit = async |path: &str, (old, new): (&str, &str), all: bool, expected| {
@@ -305,7 +305,7 @@ async fn an_edit_that_is_not_exact_changes_nothing() {
 }
 
 #[tokio::test]
-async fn an_edit_keeps_what_was_there_before() {
+async fn an_edit_saves_the_earlier_content_in_a_backup() {
     let project = Project::with(&[("a.txt", "one two one\n")]);
     let edit = async |path: &str, (old, new): (&str, &str), all: bool, expected| {
         let args = json!({
@@ -332,7 +332,7 @@ async fn an_edit_keeps_what_was_there_before() {
 }
 
 #[tokio::test]
-async fn an_edit_cannot_make_a_file_explode() {
+async fn an_edit_whose_result_is_too_large_is_rejected() {
     let project = Project::with(&[("a.txt", &"a".repeat(100_000))]);
     let args = json!({
         "file_path": "a.txt", "old_string": "a", "new_string": "b".repeat(100_000),
@@ -348,7 +348,7 @@ async fn an_edit_cannot_make_a_file_explode() {
 }
 
 #[tokio::test]
-async fn content_is_added_at_the_end() {
+async fn append_adds_content_at_the_end_of_a_file() {
     let project = Project::with(&[("a.txt", "one\n")]);
     for (path, expected) in [
         ("a.txt", expect!["Appended 4 bytes (1 lines) to a.txt"]),
@@ -362,7 +362,6 @@ async fn content_is_added_at_the_end() {
     assert_eq!(project.text("new/b.txt"), "two\n");
 }
 
-/// A reader sees one complete version while others write.
 #[test]
 fn readers_see_whole_versions() {
     let project = Project::with(&[("a.txt", &"a".repeat(100_000))]);
@@ -388,7 +387,7 @@ fn readers_see_whole_versions() {
 }
 
 #[tokio::test]
-async fn edits_at_the_same_time_are_all_there() {
+async fn parallel_edits_are_all_applied() {
     let tokens: Vec<_> = (0..20).map(|number| format!("<{number}>")).collect();
     let project = Project::with(&[("a.txt", &tokens.join(" "))]);
     let edits = tokens.iter().map(|token| {
@@ -400,7 +399,7 @@ async fn edits_at_the_same_time_are_all_there() {
 }
 
 #[test]
-fn what_somebody_else_changed_meanwhile_is_not_overwritten() {
+fn a_file_that_another_program_changed_is_not_overwritten() {
     let project = Project::with(&[("a.txt", "one")]);
     let target = project.root.open_target(&project.root.resolve_path("a.txt").unwrap()).unwrap();
     project.file("a.txt", "theirs");
@@ -410,7 +409,7 @@ fn what_somebody_else_changed_meanwhile_is_not_overwritten() {
 }
 
 #[tokio::test]
-async fn what_is_faber_s_own_is_not_touched() {
+async fn protected_files_are_neither_read_nor_changed() {
     let mut project =
         Project::with(&[("faber.yaml", "own"), ("data/x.db", "own"), ("a.txt", "free own")]);
     let own = ["faber.yaml", "data", "data/x.db-wal", "new.db"].map(|name| project.path(name));
@@ -459,9 +458,10 @@ async fn what_is_faber_s_own_is_not_touched() {
     assert!(written.contains("Wrote"), "{written}");
 }
 
-/// Closing the file would drop the locks that SQLite holds on it, so it must not be opened.
+/// SQLite loses its locks on a file when the same process closes the file, so the tool must not
+/// open it.
 #[tokio::test]
-async fn what_is_faber_s_own_is_not_found_behind_a_symlink_to_a_folder() {
+async fn protected_files_are_not_opened_through_a_symlink_to_a_folder() {
     let mut project = Project::with(&[
         ("faber.yaml", "own"),
         ("data/x.db", "own"),
@@ -514,7 +514,7 @@ async fn what_is_faber_s_own_is_not_found_behind_a_symlink_to_a_folder() {
 
 /// Files are swapped for symlinks to protected files while tools read and append to them.
 #[test]
-fn no_race_leads_to_what_is_faber_s_own() {
+fn swapping_symlinks_during_a_call_reaches_no_protected_file() {
     let mut project = Project::with(&[("data/own", "hush"), ("own", "hush"), ("real/own", "free")]);
     project.root = Root::open(project.path(""))
         .unwrap()

@@ -16,10 +16,8 @@ use crate::root::{
     CutReason, Kind, OutputLines, Root, StopSignal, Walk, WalkRules, clip_line, display_path,
 };
 
-/// Most definitions that one call shows.
-const DEFINITIONS: usize = 200;
-/// Longest part of a line that is shown.
-const LINE_BYTES: usize = 500;
+const MAX_DEFINITIONS: usize = 200;
+const MAX_SHOWN_LINE_BYTES: usize = 500;
 const NAME_BYTES: usize = 256;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -59,7 +57,7 @@ pub(super) fn find_definition(
         name,
         matchers: BTreeMap::new(),
         searcher: search::build_searcher(0),
-        lines: OutputLines::new(DEFINITIONS),
+        lines: OutputLines::new(MAX_DEFINITIONS),
         is_full: false,
     };
     while let Some(entry) = walk.next()? {
@@ -87,10 +85,10 @@ impl DefinitionSearch<'_> {
         }
         let shown = display_path(&walk.as_given(path));
         let mut found = Vec::new();
-        let (name, room) = (self.name, DEFINITIONS - self.lines.len());
+        let (name, room) = (self.name, MAX_DEFINITIONS - self.lines.len());
         let see = |seen: SeenLine<'_>| {
             if let SeenLine::Match { number, line } = seen {
-                let text = clip_line(line, line.len(), LINE_BYTES);
+                let text = clip_line(line, line.len(), MAX_SHOWN_LINE_BYTES);
                 if !languages::is_statement(&text, name) {
                     found.push(format!("{shown}:{number}: {}", text.trim()));
                 }
@@ -105,8 +103,8 @@ impl DefinitionSearch<'_> {
     }
 
     fn into_output(self, walk: &Walk<'_>) -> String {
-        let notes =
-            walk.closing_notes(self.is_full.then_some(CutReason::Full(DEFINITIONS, "definitions")));
+        let notes = walk
+            .closing_notes(self.is_full.then_some(CutReason::Full(MAX_DEFINITIONS, "definitions")));
         let heading = match self.lines.len() {
             0 => format!("No definitions found for: {}", self.name),
             count => format!("Found {count} definition(s) of '{}':", self.name),

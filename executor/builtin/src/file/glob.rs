@@ -16,8 +16,7 @@ use crate::root::{
     Kind, OutputLines, Root, StopSignal, Walk, WalkRules, display_path, os_path, outside_error,
 };
 
-/// Most paths that one call shows.
-const PATHS: usize = 1_000;
+const MAX_PATHS: usize = 1_000;
 
 /// Deepest nesting of braces. The parser of the resulting expression is recursive.
 const BRACE_DEPTH: usize = 16;
@@ -32,7 +31,6 @@ pub(super) struct Glob {
     pub(super) path: Option<String>,
 }
 
-/// A pattern with the folder to which it applies.
 struct Pattern {
     /// The deepest folder that contains every possible match.
     from: PathBuf,
@@ -83,7 +81,7 @@ fn format_matches(matches: &[FoundFile], pattern: &str, mut notes: Vec<String>) 
         return OutputLines::new(0)
             .into_text(Some(&format!("No files found matching pattern: {pattern}")), &notes);
     }
-    let mut lines = OutputLines::new(PATHS);
+    let mut lines = OutputLines::new(MAX_PATHS);
     for found in matches {
         if !lines.push(&format!("  {}", display_path(&found.path))) {
             let count = lines.len();
@@ -133,7 +131,6 @@ impl Pattern {
     }
 }
 
-/// Makes an absolute pattern relative to the root.
 fn relative_pattern<'p>(root: &Root, pattern: &'p str) -> Result<&'p str, ToolError> {
     root.path_prefixes()
         .into_iter()
@@ -141,7 +138,6 @@ fn relative_pattern<'p>(root: &Root, pattern: &'p str) -> Result<&'p str, ToolEr
         .ok_or_else(|| outside_error(pattern))
 }
 
-/// Returns the deepest nesting of braces.
 fn brace_depth(text: &str) -> usize {
     let (mut open, mut most) = (0_usize, 0);
     for byte in text.bytes() {
@@ -155,7 +151,6 @@ fn brace_depth(text: &str) -> usize {
     most
 }
 
-/// Returns whether a part of a pattern names exactly one folder.
 fn is_literal(part: &str) -> bool {
     !part.contains(['*', '?', '[', ']', '{', '}', '\\', ',']) && !matches!(part, "" | "." | "..")
 }

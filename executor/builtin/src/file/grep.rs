@@ -17,13 +17,10 @@ use crate::{
     whole,
 };
 
-/// Most lines of an output.
-const LINES: usize = 1_000;
-/// Longest part of a line that is shown.
-const LINE_BYTES: usize = 1_000;
+const MAX_LINES: usize = 1_000;
+const MAX_SHOWN_LINE_BYTES: usize = 1_000;
 /// Bytes shown before a match that starts late in a long line.
 const BYTES_BEFORE_MATCH: usize = 200;
-/// Most lines around a match.
 const MAX_CONTEXT: u64 = 50;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -65,13 +62,10 @@ struct ContentSearch {
     is_full: bool,
 }
 
-/// The matches in one file.
 struct FileMatches<'a> {
     mode: OutputMode,
     matcher: &'a RegexMatcher,
-    /// The path as the output shows it.
     path: &'a str,
-    /// Lines that the output can still hold.
     room: usize,
     lines: Vec<String>,
     count: u64,
@@ -95,7 +89,7 @@ pub(super) fn search_contents(
         has_context: context > 0,
         matcher,
         searcher: search::build_searcher(usize::try_from(context).unwrap_or_default()),
-        lines: OutputLines::new(LINES),
+        lines: OutputLines::new(MAX_LINES),
         is_full: false,
     };
     let mut walk = Walk::new(root, WalkRules::Hidden, stop);
@@ -109,14 +103,13 @@ pub(super) fn search_contents(
 }
 
 impl ContentSearch {
-    /// Searches a file. Returns whether to continue.
     fn search_file(&mut self, path: &Path, walk: &mut Walk<'_>) -> Result<bool, ToolError> {
         let shown = display_path(&walk.as_given(path));
         let mut page = FileMatches {
             mode: self.mode,
             matcher: &self.matcher,
             path: &shown,
-            room: LINES - self.lines.len(),
+            room: MAX_LINES - self.lines.len(),
             lines: Vec::new(),
             count: 0,
             is_full: false,
@@ -201,20 +194,20 @@ impl OutputMode {
 /// Returns a matching line. If the line is long, returns the part around the match.
 fn format_match(line: &[u8], matcher: &RegexMatcher) -> String {
     let found = matcher.find(line).ok().flatten();
-    let Some(found) = found.filter(|found| found.end() > LINE_BYTES) else {
+    let Some(found) = found.filter(|found| found.end() > MAX_SHOWN_LINE_BYTES) else {
         return clip_text(line);
     };
     let from = found.start().saturating_sub(BYTES_BEFORE_MATCH);
     // Moves to the start of a character.
     let is_inside = |byte: &&u8| (0x80..0xc0).contains(*byte);
     let from = from + line[from..].iter().take_while(is_inside).take(3).count();
-    let part = clip_line(&line[from..], line.len(), LINE_BYTES);
-    if line[from..].trim_ascii_end().len() > LINE_BYTES {
+    let part = clip_line(&line[from..], line.len(), MAX_SHOWN_LINE_BYTES);
+    if line[from..].trim_ascii_end().len() > MAX_SHOWN_LINE_BYTES {
         return format!("… {part}");
     }
     format!("… {part} (line cut: {} bytes)", line.len())
 }
 
 fn clip_text(line: &[u8]) -> String {
-    clip_line(line, line.len(), LINE_BYTES).into_owned()
+    clip_line(line, line.len(), MAX_SHOWN_LINE_BYTES).into_owned()
 }

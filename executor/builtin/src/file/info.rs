@@ -18,7 +18,6 @@ use crate::root::{Root, StopSignal, display_path, io_failure, kind_name, os_path
 
 /// Largest file whose lines are counted.
 const COUNTED_BYTES: u64 = 64 << 20;
-/// Most entries of a folder that are counted.
 const COUNTED_ENTRIES: usize = 100_000;
 /// A NUL byte among these first bytes makes a file binary, as in git and grep.
 const SNIFFED_BYTES: usize = 8_000;
@@ -99,7 +98,6 @@ fn format_permissions(mode: u32) -> String {
     format!("{letters} ({:03o})", mode & 0o7777)
 }
 
-/// Returns the line about the number of lines.
 fn describe_content(root: &Root, path: &Path, stop: &StopSignal) -> Result<String, ToolError> {
     let Ok((file, meta)) = root.open_file(path) else {
         return Ok("Lines: not counted (the file cannot be read)".to_owned());
@@ -114,7 +112,6 @@ fn describe_content(root: &Root, path: &Path, stop: &StopSignal) -> Result<Strin
     }
 }
 
-/// Counts lines. Returns `None` for a binary file.
 fn count_lines(
     mut from: impl Read,
     stop: &StopSignal,

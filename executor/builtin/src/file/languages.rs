@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-/// The syntax of definitions in a group of languages.
 #[derive(Debug)]
 pub(super) struct Language {
-    /// Extensions of source files.
     pub(super) extensions: &'static [&'static str],
     /// Patterns of lines. `NAME` stands for the name.
     definitions: &'static [&'static str],
@@ -185,7 +183,6 @@ const LANGUAGES: [Language; 19] = [
     },
 ];
 
-/// Returns the language of a source file.
 pub(super) fn language_of(path: &Path) -> Option<&'static Language> {
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
     LANGUAGES.iter().find(|language| language.extensions.contains(&extension.as_str()))
@@ -210,7 +207,6 @@ impl Language {
     }
 }
 
-/// Escapes the special characters of regular expressions.
 fn escape_pattern(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for char in text.chars() {

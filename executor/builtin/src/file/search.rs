@@ -15,7 +15,6 @@ use shared::tool::ToolError;
 
 use crate::root::{StopReason, StopSignal, Walk, display_path};
 
-/// Longest pattern in bytes.
 const PATTERN_BYTES: usize = 4 << 10;
 /// Largest compiled pattern. Ordinary patterns need a fraction of this, even with Unicode classes.
 const COMPILED_BYTES: usize = 4 << 20;
@@ -36,7 +35,6 @@ pub(super) enum SeenLine<'a> {
         number: u64,
         line: &'a [u8],
     },
-    /// A line near a match.
     Context {
         number: u64,
         line: &'a [u8],
@@ -45,22 +43,18 @@ pub(super) enum SeenLine<'a> {
     Gap,
 }
 
-/// The way in which the search of a file ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SearchEnd {
     /// The search reached the end, or the callback wanted no more lines.
     Done,
     /// The file is binary. Lines reported before do not count.
     Binary,
-    /// A read failed.
     Unreadable,
     /// A line is longer than [`LINE_BYTES`]. The lines before it were searched.
     TooLong,
-    /// The call was cancelled, or its time was up.
     Halted(StopReason),
 }
 
-/// Compiles a pattern that matches within lines.
 pub(super) fn build_matcher(
     pattern: &str,
     is_case_insensitive: bool,
@@ -99,7 +93,6 @@ pub(super) fn build_searcher(context: usize) -> Searcher {
         .build()
 }
 
-/// Rejects an empty pattern and a pattern that is too long.
 pub(super) fn check_pattern(pattern: &str) -> Result<(), ToolError> {
     match pattern.len() {
         0 => Err(bad_pattern(pattern, "it is empty")),

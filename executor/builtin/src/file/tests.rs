@@ -14,7 +14,7 @@ use shared::tool::Effect;
 use crate::{Root, project::Project};
 
 #[test]
-fn the_set_is_the_seeds() {
+fn file_tools_have_their_documented_names_and_parameters() {
     let project = Project::new();
     let tools = super::tools(&project.root);
     let lines = tools.iter().map(|tool| {
@@ -151,7 +151,7 @@ async fn glob_finds_the_newest_first() {
 }
 
 #[tokio::test]
-async fn grep_has_three_modes() {
+async fn grep_returns_files_lines_or_counts() {
     let project = Project::with(&[
         ("a.txt", "one\nTwo\nthree\nfour\nfive\nsix\nseven two\n"),
         ("b/crlf.txt", "two\r\nsecond two\r\n"),
@@ -219,7 +219,7 @@ async fn grep_has_three_modes() {
 }
 
 #[tokio::test]
-async fn grep_searches_where_it_is_told() {
+async fn grep_searches_only_the_given_path() {
     let project = Project::with(&[("a.txt", "two"), ("b/c.txt", "two"), (".hidden", "two")]);
     let grep = async |args, expected| project.check("grep", args, expected).await;
     grep(
@@ -262,7 +262,7 @@ async fn grep_searches_where_it_is_told() {
 }
 
 #[tokio::test]
-async fn grep_leaves_out_what_git_ignores() {
+async fn grep_skips_files_that_git_ignores() {
     let project = Project::with(&[
         (".gitignore", "*.log\n/build\n!keep.log\n"),
         ("a.log", "x"),
@@ -311,7 +311,7 @@ async fn grep_leaves_out_what_git_ignores() {
 }
 
 #[tokio::test]
-async fn what_is_read_behind_a_symlink_is_found_there() {
+async fn glob_finds_symlinks_whose_targets_are_inside_the_root() {
     let project = Project::with(&[("src/a.py", "")]);
     project.link("src/a.py", "near.py");
     project.link(project.path("src/a.py"), "far.py");
@@ -324,7 +324,7 @@ async fn what_is_read_behind_a_symlink_is_found_there() {
 }
 
 #[tokio::test]
-async fn tree_counts_what_it_does_not_show() {
+async fn tree_counts_entries_below_its_depth() {
     let project = Project::new();
     for number in 0..250 {
         project.file(&format!("many/{number}.txt"), "");
@@ -333,9 +333,9 @@ async fn tree_counts_what_it_does_not_show() {
     assert!(tree.contains("    └── … 50 more\n\n1 folder(s), 250 file(s)"), "{tree}");
 }
 
-/// The output said `2 left out by .gitignore` in a folder that had only Faber's store.
+/// Regression: the output said `2 left out by .gitignore` in a folder that had only Faber's store.
 #[tokio::test]
-async fn tree_says_why_entries_are_left_out() {
+async fn tree_explains_why_entries_are_left_out() {
     let mut project = Project::with(&[("faber.db", ""), ("faber.db-wal", "")]);
     let own = ["faber.db", "faber.db-wal"].map(|name| project.path(name));
     project.root = Root::open(project.path("")).unwrap().with_protected(&own);
@@ -444,7 +444,7 @@ async fn info(project: &Project, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn file_info_says_what_something_is() {
+async fn file_info_names_the_type_of_an_entry() {
     let project = Project::with(&[("a.txt", "one\ntwo"), ("b/c", "")]);
     project.link("a.txt", "link");
     fs::set_permissions(project.path("a.txt"), fs::Permissions::from_mode(0o640)).unwrap();

@@ -11,12 +11,10 @@ use crate::{
     whole,
 };
 
-/// Most lines that one call shows.
-const LINES: usize = 1_000;
+const MAX_LINES: usize = 1_000;
 /// Most entries shown of one folder, so that a large folder does not hide the others.
 const ENTRIES: usize = 200;
-/// Deepest tree.
-const DEPTH: u64 = 20;
+const MAX_DEPTH: u64 = 20;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -50,12 +48,12 @@ pub(super) fn draw_tree(root: &Root, args: &Tree, stop: &StopSignal) -> Result<S
     let mut drawing = TreeDrawing {
         root,
         walk,
-        lines: OutputLines::new(LINES),
+        lines: OutputLines::new(MAX_LINES),
         folders: 0,
         files: 0,
         is_full: false,
     };
-    drawing.draw_folder(&start, "", args.depth.clamp(1, DEPTH))?;
+    drawing.draw_folder(&start, "", args.depth.clamp(1, MAX_DEPTH))?;
     Ok(drawing.into_output(&place.path))
 }
 
@@ -119,7 +117,7 @@ impl TreeDrawing<'_> {
         let left_out = left_out.map(|counts| format!(" ({counts})")).unwrap_or_default();
         let mut notes =
             vec![String::new(), format!("{folders} folder(s), {files} file(s){left_out}")];
-        notes.extend(walk.closing_notes(is_full.then_some(CutReason::Full(LINES, "lines"))));
+        notes.extend(walk.closing_notes(is_full.then_some(CutReason::Full(MAX_LINES, "lines"))));
         lines.into_text(Some(&format!("{}/", display_path(path))), &notes)
     }
 }

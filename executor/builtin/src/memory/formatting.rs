@@ -2,12 +2,9 @@
 
 use super::{Memory, scope::Key};
 
-/// Characters that an excerpt shows.
-const EXCERPT: usize = 120;
-/// Characters of an excerpt before the match.
-const BEFORE: usize = 40;
-/// Most tags that a line of a list shows.
-const TAGS: usize = 8;
+const EXCERPT_CHARACTERS: usize = 120;
+const CHARACTERS_BEFORE_MATCH: usize = 40;
+const MAX_SHOWN_TAGS: usize = 8;
 
 pub(super) fn format_count(n: usize) -> String {
     if n == 1 { "1 memory".to_owned() } else { format!("{n} memories") }
@@ -37,8 +34,8 @@ pub(super) fn format_line(key: &Key, memory: &Memory, wanted: Option<&str>) -> S
         line.extend([" (", &excerpt(language, 0), ")"]);
     }
     if !memory.tags.is_empty() {
-        let more = if memory.tags.len() > TAGS { ", …" } else { "" };
-        let shown = &memory.tags[..memory.tags.len().min(TAGS)];
+        let more = if memory.tags.len() > MAX_SHOWN_TAGS { ", …" } else { "" };
+        let shown = &memory.tags[..memory.tags.len().min(MAX_SHOWN_TAGS)];
         line.extend([" [", &excerpt(&shown.join(", "), 0), more, "]"]);
     }
     let at = wanted.and_then(|word| find_ignoring_case(&memory.value, word));
@@ -60,7 +57,11 @@ fn find_ignoring_case(text: &str, word: &str) -> Option<usize> {
 
 /// Returns an excerpt on one line that contains the position `at`.
 fn excerpt(text: &str, at: usize) -> String {
-    let from = if at > EXCERPT - BEFORE { at - BEFORE } else { 0 };
+    let from = if at > EXCERPT_CHARACTERS - CHARACTERS_BEFORE_MATCH {
+        at - CHARACTERS_BEFORE_MATCH
+    } else {
+        0
+    };
     let mut line = if from > 0 { "…".to_owned() } else { String::new() };
     let mut rest = text.chars().skip(from);
     let mut shown = 0;
@@ -71,7 +72,7 @@ fn excerpt(text: &str, at: usize) -> String {
         }
         line.push(char);
         shown += 1;
-        if shown == EXCERPT {
+        if shown == EXCERPT_CHARACTERS {
             break;
         }
     }
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_excerpt_is_one_short_line_around_the_place() {
+    fn an_excerpt_is_one_short_line_around_the_match() {
         for (text, at, line) in [("", 0, ""), ("  a \n\n\tb\u{0}c ", 0, "a b c"), ("…  a", 0, "…a")]
         {
             assert_eq!(excerpt(text, at), line, "{text}");
@@ -96,7 +97,7 @@ mod tests {
         let long = format!("{}NEEDLE{}", "ö ".repeat(500), "x".repeat(500));
         let line = excerpt(&long, find_ignoring_case(&long, "needle").unwrap());
         assert!(line.starts_with('…') && line.contains("NEEDLE") && line.ends_with('…'), "{line}");
-        assert!(line.chars().count() <= EXCERPT + 2);
+        assert!(line.chars().count() <= EXCERPT_CHARACTERS + 2);
         assert!(excerpt(&long, 0).starts_with("ö ö"));
         // Lower case changes the length of this text, so the position is not exact.
         let text = "İ".repeat(100);
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snippet_says_what_is_known_of_it() {
+    fn a_snippet_is_shown_with_its_language_description_and_tags() {
         let name = "a b".to_owned().try_into().unwrap();
         let memory = Memory { value: "fn a() {}\n".to_owned(), ..Memory::default() };
         assert_eq!(format_snippet(&name, &memory), "Snippet 'a b'\n\nfn a() {}\n");

@@ -20,11 +20,9 @@ use super::{
 
 /// Longest text. Its output still fits together with a heading.
 pub(super) const VALUE_BYTES: usize = limits::OUTPUT_BYTES - (16 << 10);
-/// Most memories of a scope.
 pub(super) const MEMORIES: usize = 10_000;
 pub(super) const TAGS: usize = 32;
 const TAG_BYTES: usize = 128;
-/// Most bytes of a description or a query.
 const WORDS_BYTES: usize = limits::TEXT_BYTES;
 /// Records read at once. Each may have a megabyte.
 const PAGE_RECORDS: usize = 32;
@@ -62,7 +60,6 @@ impl MemoryStore {
         put.map_err(|err| store_failure(&err)).map(drop)
     }
 
-    /// Rejects a new memory if the scope is full.
     async fn check_capacity(&self, scope: Scope, name: &str) -> Result<(), ToolError> {
         let count = self.count_memories(scope, MEMORIES).await?;
         if count < MEMORIES || self.find_record(name).await?.is_some() {
@@ -92,21 +89,19 @@ impl MemoryStore {
         let why = format!("nothing is saved as '{key}' in {scope}");
         for other in Scope::ALL.into_iter().filter(|other| *other != scope) {
             if self.find_record(&other.record_name(key)).await?.is_some() {
-                let why = format!("{why}, but in {other}: ask for that scope");
+                let why = format!("{why}, but in {other}: use that scope");
                 return Err(ToolError::failed(why).without_retry());
             }
         }
-        let why = format!("{why}: `list_memories` and `search_memory` show what is");
+        let why = format!("{why}: use `list_memories` or `search_memory`");
         Err(ToolError::failed(why).without_retry())
     }
 
-    /// Removes the memory of a key. Returns whether it existed.
     pub(super) async fn remove(&self, scope: Scope, key: &Key) -> Result<bool, ToolError> {
         let removed = self.store.remove_record(RecordKind::Memory, &scope.record_name(key)).await;
         removed.map_err(|err| store_failure(&err))
     }
 
-    /// Removes all memories of a scope and returns their number.
     pub(super) async fn clear(
         &self,
         scope: Scope,
@@ -184,7 +179,7 @@ impl MemoryStore {
             });
             (matches, bytes) = looked
                 .await
-                .map_err(|err| ToolError::failed(format!("the search broke off: {err}")))?;
+                .map_err(|err| ToolError::failed(format!("the search ended early: {err}")))?;
             if bytes > most {
                 is_whole = false;
                 break;
@@ -194,7 +189,6 @@ impl MemoryStore {
     }
 }
 
-/// The matches of a search, with the lines of the first ones.
 #[derive(Debug, Default)]
 struct Matches {
     seen: usize,
@@ -240,11 +234,7 @@ impl Matches {
         }
         if !is_whole {
             let seen = formatting::format_count(seen);
-            text.extend([
-                "\n(only the first ",
-                &seen,
-                " were looked through: there is too much text)",
-            ]);
+            text.extend(["\n(only the first ", &seen, " were searched: there is too much text)"]);
         }
         text
     }
@@ -264,7 +254,10 @@ impl<'a> RecordPages<'a> {
 
     async fn next(&mut self, cancel: &CancellationToken) -> Result<Option<Vec<Record>>, ToolError> {
         if cancel.is_cancelled() {
-            return Err(ToolError::new(ErrorCode::CANCELLED, "stopped before all was looked at"));
+            return Err(ToolError::new(
+                ErrorCode::CANCELLED,
+                "stopped before everything was searched",
+            ));
         }
         if self.is_over {
             return Ok(None);
@@ -306,7 +299,6 @@ fn parse_memory(record: &Record) -> Result<Memory, StoreError> {
     Memory::deserialize(&*record.value).map_err(|err| StoreError::corrupt(&record.name, err))
 }
 
-/// Returns the key and memory of a record. Skips a damaged record.
 fn parse_record(scope: Scope, record: &Record) -> Option<(Key, Memory)> {
     let key = scope.key_of_record(&record.name)?;
     match parse_memory(record) {
@@ -318,7 +310,6 @@ fn parse_record(scope: Scope, record: &Record) -> Option<(Key, Memory)> {
     }
 }
 
-/// Converts an error of the store into the error of a call.
 fn store_failure(err: &StoreError) -> ToolError {
     match err {
         StoreError::Unavailable(_) => {

@@ -6,9 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use shared::limits;
 
-/// Longest key.
 const KEY_BYTES: usize = 256;
-/// Marks an escaped character in the name of a record.
 const ESCAPE: char = '%';
 
 /// A group of memories.
@@ -33,7 +31,6 @@ impl Scope {
         }
     }
 
-    /// Returns the prefix of the names of all records in the scope.
     pub(super) fn name_prefix(self) -> String {
         format!("{self}/")
     }
@@ -124,7 +121,6 @@ fn escape_char(char: char) -> Option<char> {
     }
 }
 
-/// Reverses [`escape_char`].
 fn unescape_char(char: char) -> Option<char> {
     match char {
         ESCAPE => Some(ESCAPE),
@@ -151,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_readable_where_they_can_be() {
+    fn a_record_name_keeps_the_readable_characters_of_its_key() {
         for (text, name) in [
             ("deploy target", "project/deploy target"),
             ("a/b", "project/a%-b"),
@@ -168,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_have_a_length() {
+    fn a_key_must_not_be_empty_or_too_long() {
         assert!(Key::try_from(String::new()).unwrap_err().contains("not empty"));
         assert!(Key::try_from("ö".repeat(KEY_BYTES / 2)).is_ok());
         assert!(Key::try_from("x".repeat(KEY_BYTES + 1)).unwrap_err().contains("257"));
@@ -177,7 +173,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn names_are_names_and_give_the_key_back(
+        fn a_record_name_is_valid_and_decodes_to_its_key(
             text in "([/%\u{0}-\u{a0}]|\\PC){1,40}",
             scope in prop::sample::select(Scope::ALL.to_vec()),
         ) {

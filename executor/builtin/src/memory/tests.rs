@@ -30,7 +30,6 @@ impl Clock for Ticking {
     }
 }
 
-/// The tools with one store.
 struct Desk {
     store: Arc<dyn Store>,
     tools: Vec<Arc<dyn Tool>>,
@@ -66,7 +65,7 @@ impl Desk {
         self.call("save_context", json!({ "key": key, "value": value })).await;
     }
 
-    /// Writes a record past the tools.
+    /// Writes a record without the tools.
     async fn put(&self, name: String, value: Value) {
         let (kind, at) = (RecordKind::Memory, Timestamp::UNIX_EPOCH);
         let record = Record { kind, name, value: Arc::new(value), at };
@@ -80,7 +79,7 @@ fn desks() -> [(Desk, TempDir); 2] {
 }
 
 #[test]
-fn the_set_is_that_of_the_seed() {
+fn memory_tools_have_their_documented_names_and_parameters() {
     let mut table = String::new();
     for tool in tools(Arc::new(InMemory::new()), Arc::new(Ticking::default())) {
         let definition = tool.definition();
@@ -110,7 +109,7 @@ fn the_set_is_that_of_the_seed() {
 }
 
 #[tokio::test]
-async fn what_was_saved_is_recalled_exactly() {
+async fn a_saved_value_is_recalled_unchanged() {
     for (desk, _folder) in desks() {
         let value = "  Grüße\r\n\0 \"alle\" {{a.b}} 👋\n";
         for key in ["k", "a/b/../c", "%-", "line\nbreak\0", "ключ 日本", "%J"] {
@@ -137,7 +136,7 @@ async fn what_was_saved_is_recalled_exactly() {
 }
 
 #[tokio::test]
-async fn memories_outlive_the_process() {
+async fn memories_survive_a_restart() {
     let folder = TempDir::new().unwrap();
     let desk = Desk::in_file(&folder);
     desk.save("k", "v").await;
@@ -149,17 +148,15 @@ async fn memories_outlive_the_process() {
 }
 
 #[tokio::test]
-async fn scopes_are_apart() {
+async fn a_key_can_have_a_value_in_each_scope() {
     for (desk, _folder) in desks() {
         desk.save("k", "of the project").await;
         let global = json!({ "key": "k", "scope": "global" });
         let err = desk.refuse("recall_context", global.clone()).await;
-        assert_eq!(err, "nothing is saved as 'k' in global, but in project: ask for that scope");
+        assert_eq!(err, "nothing is saved as 'k' in global, but in project: use that scope");
         let err = desk.refuse("recall_context", json!({ "key": "x" })).await;
-        expect![
-            "nothing is saved as 'x' in project: `list_memories` and `search_memory` show what is"
-        ]
-        .assert_eq(&err);
+        expect!["nothing is saved as 'x' in project: use `list_memories` or `search_memory`"]
+            .assert_eq(&err);
         assert_eq!(
             desk.call("clear_memory", global).await,
             "Nothing to clear: there is no 'k' in global"
@@ -176,7 +173,7 @@ async fn scopes_are_apart() {
 }
 
 #[tokio::test]
-async fn snippets_say_what_they_are() {
+async fn a_snippet_is_shown_with_its_description_and_tags() {
     for (desk, _folder) in desks() {
         let args = json!({
             "name": "retry", "code": "fn retry() {\n    todo()\n}\n", "language": "rust",
@@ -212,7 +209,7 @@ async fn snippets_say_what_they_are() {
 }
 
 #[tokio::test]
-async fn a_search_finds_keys_texts_and_tags_whatever_the_case() {
+async fn a_search_ignores_case_in_keys_texts_and_tags() {
     for (desk, _folder) in desks() {
         desk.save("Zürich office", "Bahnhofstrasse 1").await;
         desk.save("a note", "the office in ZÜRICH closes at five\nand opens at eight").await;
@@ -233,7 +230,7 @@ async fn a_search_finds_keys_texts_and_tags_whatever_the_case() {
 }
 
 #[tokio::test]
-async fn a_search_shows_ten_and_says_how_many_there_are() {
+async fn a_search_shows_ten_matches_and_their_total() {
     for (desk, _folder) in desks() {
         for n in 0..80 {
             desk.save(&format!("n{n:02}"), if n % 2 == 0 { "even" } else { "odd" }).await;
@@ -250,7 +247,7 @@ async fn a_search_shows_ten_and_says_how_many_there_are() {
 }
 
 #[tokio::test]
-async fn a_search_is_bounded() {
+async fn a_search_reads_a_bounded_number_of_memories() {
     let desk = Desk::new(Arc::new(InMemory::new()));
     for n in 0..100 {
         desk.put(format!("project/{n:03}"), json!({ "value": "x".repeat(1_000) })).await;
@@ -259,7 +256,7 @@ async fn a_search_is_bounded() {
     let cx = ToolContext::detached();
     let found = notebook.search_memories(Scope::Project, "x", 40_000, &cx.cancel).await.unwrap();
     assert!(found.starts_with("Found 64 memories"), "{found}");
-    let end = "\n(only the first 64 memories were looked through: there is too much text)";
+    let end = "\n(only the first 64 memories were searched: there is too much text)";
     assert!(found.ends_with(end), "{found}");
     let found = notebook.search_memories(Scope::Project, "x", 100_000, &cx.cancel).await.unwrap();
     assert!(found.starts_with("Found 100 memories") && !found.contains("only"), "{found}");
@@ -271,7 +268,7 @@ async fn a_search_is_bounded() {
 }
 
 #[tokio::test]
-async fn a_scope_is_cleared_and_no_other() {
+async fn clearing_a_scope_leaves_other_scopes() {
     for (desk, _folder) in desks() {
         for n in 0..70 {
             desk.save(&n.to_string(), "x").await;
@@ -292,7 +289,7 @@ async fn a_scope_is_cleared_and_no_other() {
 }
 
 #[tokio::test]
-async fn an_empty_key_clears_nothing() {
+async fn clearing_an_empty_key_is_rejected() {
     let desk = Desk::new(Arc::new(InMemory::new()));
     desk.save("k", "v").await;
     let err = desk.refuse("clear_memory", json!({ "key": "" })).await;
@@ -303,7 +300,7 @@ async fn an_empty_key_clears_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_refused_with_what_to_do() {
+async fn a_too_large_value_or_tag_is_rejected_with_advice() {
     for (desk, _folder) in desks() {
         let save =
             |value: &str, tags: &[String]| json!({ "key": "k", "value": value, "tags": tags });
@@ -327,7 +324,7 @@ async fn what_is_too_large_is_refused_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_scope_that_is_full_says_so() {
+async fn saving_into_a_full_scope_is_rejected() {
     for (desk, _folder) in desks() {
         let put = |n: &usize| desk.put(format!("project/{n}"), json!({ "value": "v" }));
         for chunk in (0..MEMORIES).collect::<Vec<_>>().chunks(500) {
@@ -348,7 +345,7 @@ async fn a_scope_that_is_full_says_so() {
 }
 
 #[tokio::test]
-async fn a_damaged_memory_hides_no_other() {
+async fn a_damaged_record_does_not_hide_other_memories() {
     let desk = Desk::new(Arc::new(InMemory::new()));
     desk.put("project/a".to_owned(), json!({ "text": 1 })).await;
     desk.put("project/%x".to_owned(), json!({ "value": "x" })).await;

@@ -25,13 +25,10 @@ pub(crate) const SEARCH_TIME: Duration = Duration::from_secs(30);
 /// The queue of a call. Long searches do not delay short calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Queue {
-    /// Calls for single files.
     File,
-    /// Searches through folders, with a time limit.
     Search,
 }
 
-/// Tells a running call when to stop.
 #[derive(Clone, Debug)]
 pub(crate) struct StopSignal {
     cancel: CancellationToken,
@@ -41,7 +38,6 @@ pub(crate) struct StopSignal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopReason {
     Cancelled,
-    /// The time limit was reached.
     TimeUp,
 }
 
@@ -74,7 +70,6 @@ impl ToolEntry {
 }
 
 impl StopSignal {
-    /// Starts the time limit, if any.
     pub(crate) fn new(cancel: CancellationToken, limit: Option<Duration>) -> Self {
         Self { cancel, until: limit.and_then(|limit| Instant::now().checked_add(limit)) }
     }
@@ -87,7 +82,6 @@ impl StopSignal {
         is_late.then_some(StopReason::TimeUp)
     }
 
-    /// Fails if the call was cancelled.
     pub(crate) fn check_cancelled(&self) -> Result<(), ToolError> {
         if self.cancel.is_cancelled() {
             return Err(cancelled_error());

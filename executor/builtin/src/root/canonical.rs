@@ -33,7 +33,6 @@ impl Root {
         self.dir().symlink_metadata(os_path(path)).is_ok_and(|meta| meta.is_symlink())
     }
 
-    /// Opens a folder by its canonical path.
     pub(crate) fn open_folder(&self, path: &Path) -> io::Result<Dir> {
         let mut folder = self.dir().try_clone()?;
         for name in path {

@@ -52,8 +52,8 @@ fn is_git(path: &Path) -> bool {
 fn git_error(given: &str) -> ToolError {
     let given = display_path(Path::new(given));
     let text = format!(
-        "Refused: Path inside .git: {given} (what is there runs programs; `git: allowed` in the \
-         toolset's `source` lets tools change it)"
+        "Refused: Path inside .git: {given} (files there can run programs; `git: allowed` in the \
+         toolset's `source` lets tools change them)"
     );
     ToolError::failed(text).without_retry()
 }
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_tool_changes_what_lies_in_git() {
+    async fn no_tool_writes_into_a_git_directory() {
         let project = repository();
         let ways = [
             ".git/hooks/pre-commit",
@@ -120,11 +120,11 @@ mod tests {
             assert!(!project.path(path).exists(), "{path}");
         }
         let args = json!({ "file_path": ".git/config", "content": "" });
-        project.check("write_file", args, expect!["tool.failed: Refused: Path inside .git: .git/config (what is there runs programs; `git: allowed` in the toolset's `source` lets tools change it)"]).await;
+        project.check("write_file", args, expect!["tool.failed: Refused: Path inside .git: .git/config (files there can run programs; `git: allowed` in the toolset's `source` lets tools change them)"]).await;
     }
 
     #[tokio::test]
-    async fn names_that_only_look_like_it_are_files_like_any_other() {
+    async fn names_that_resemble_git_can_be_written() {
         let project = repository();
         for path in [".gitignore", ".github/workflows/ci.yaml", "a.git/config", "module/a.txt"] {
             let args = json!({ "file_path": path, "content": "x" });
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_asks_for_it_may_change_it() {
+    async fn a_root_that_allows_git_writes_can_change_git_files() {
         let mut project = repository();
         project.root = Root::open_with(project.path(""), GitWrites::Allowed).unwrap();
         for (tool, args) in changes("folder/config").into_iter().rev() {

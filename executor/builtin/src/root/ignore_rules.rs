@@ -9,14 +9,11 @@ use ignore::{
 
 use super::{Root, os_path};
 
-/// Bytes read of a file of rules.
 const RULES_BYTES: u64 = 1 << 20;
-/// Files with Git's rules.
 const GIT: [&str; 2] = [".git/info/exclude", ".gitignore"];
 /// Files with rules of search tools. They take precedence over Git's.
 const OWN: [&str; 2] = [".ignore", ".rgignore"];
 
-/// The rules of a folder and of its parents.
 #[derive(Debug)]
 pub(crate) struct IgnoreRules {
     own: Gitignore,
@@ -27,7 +24,6 @@ pub(crate) struct IgnoreRules {
 }
 
 impl IgnoreRules {
-    /// Reads the rules of all parent folders.
     pub(crate) fn rules_above(root: &Root, folder: &Path) -> Option<Arc<Self>> {
         let mut above = None;
         let mut folders: Vec<_> = folder.ancestors().skip(1).collect();
@@ -75,16 +71,12 @@ impl IgnoreRules {
     }
 }
 
-/// The reason why a walk leaves an entry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
-    /// A rule of `.gitignore` or `.git/info/exclude` matches.
     Gitignore,
     /// A rule of `.ignore` or `.rgignore` matches.
     Ignore,
-    /// The name starts with a dot.
     Hidden,
-    /// The path is protected.
     Own,
 }
 
@@ -99,7 +91,6 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The result of a matching rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Out(Reason),

@@ -6,7 +6,6 @@ use std::{borrow::Cow, fmt::Write as _, path::Path};
 /// byte must be escaped.
 pub(crate) const TEXT_BYTES: usize = 128 << 10;
 
-/// Lines of an output, up to a limit.
 #[derive(Debug)]
 pub(crate) struct OutputLines {
     text: String,
@@ -19,7 +18,6 @@ impl OutputLines {
         Self { text: String::new(), count: 0, most }
     }
 
-    /// Adds a line. Returns `false` if the output is full.
     pub(crate) fn push(&mut self, line: &str) -> bool {
         if self.count == self.most || self.text.len() + line.len() >= TEXT_BYTES {
             return false;

@@ -18,10 +18,8 @@ use shared::tool::ToolError;
 use self::file_ids::FileIdCache;
 use super::{display_path, os_path};
 
-/// Paths that tools must not touch.
 #[derive(Debug, Default)]
 pub(crate) struct ProtectedFiles {
-    /// Protected paths below the root, relative to it.
     inside: Vec<PathBuf>,
     /// Ids of all protected files. Hard links to them may exist below the root.
     all: FileIdCache,
@@ -42,7 +40,6 @@ impl ProtectedFiles {
         self.inside.iter().any(|own| path.starts_with(own))
     }
 
-    /// Rejects a path that leads to a protected file.
     pub(crate) fn check_path(&self, dir: &Dir, path: &Path, given: &str) -> Result<(), ToolError> {
         if self.is_empty() {
             return Ok(());
@@ -87,7 +84,6 @@ impl ProtectedFiles {
         self.all.sorted_ids().map_err(|err| unknown_owner_error(&err))
     }
 
-    /// Returns whether a path leads to a protected path below the root.
     fn leads_inside(&self, dir: &Dir, path: &Path) -> bool {
         let there =
             path.ancestors().find(|ancestor| dir.symlink_metadata(os_path(ancestor)).is_ok());
@@ -127,8 +123,8 @@ fn resolve_ends(path: &Path) -> Vec<PathBuf> {
 pub(crate) fn protected_error(given: &str) -> ToolError {
     let given = display_path(Path::new(given));
     let text = format!(
-        "Refused: Path is Faber's own: {given} (its configuration, where it keeps its data, or what \
-         its tools run: no tool reads or writes that)"
+        "Refused: Path is Faber's own: {given} (its configuration, its data, or a program of its \
+         tools: no tool may read or write it)"
     );
     ToolError::failed(text).without_retry()
 }
@@ -140,8 +136,8 @@ pub(crate) fn undecided_error(given: &str, err: &io::Error) -> ToolError {
 
 fn unknown_owner_error(err: &io::Error) -> io::Error {
     io::Error::other(format!(
-        "it has other names (hard links), and whether it is Faber's own is not known ({err}): make it \
-         a file of its own (`cp -p X Y && mv Y X`)"
+        "it has other names (hard links), and it is unknown whether it is Faber's own ({err}): \
+         replace it by a copy (`cp -p X Y && mv Y X`)"
     ))
 }
 
@@ -151,9 +147,10 @@ mod tests {
 
     use super::*;
 
-    /// A tool could write a script into a folder that did not exist yet. Faber then ran the script.
+    /// Regression: a tool wrote a script into a folder that did not exist yet, and Faber then ran
+    /// the script.
     #[test]
-    fn what_is_not_there_yet_is_hidden() {
+    fn a_protected_path_that_does_not_exist_yet_is_hidden() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fs::create_dir(root.join("real")).unwrap();
@@ -176,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_elsewhere_is_known_by_its_other_names() {
+    fn hard_links_to_protected_files_outside_the_root_are_hidden() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("work")).unwrap();
@@ -205,9 +202,9 @@ mod tests {
         }
     }
 
-    /// Tools could read a file of a protected folder through a hard link below the root.
+    /// Regression: tools read a file of a protected folder through a hard link below the root.
     #[test]
-    fn what_lies_in_a_folder_beneath_the_root_is_known_by_its_other_names() {
+    fn hard_links_to_files_of_a_protected_folder_are_hidden() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("data/logins")).unwrap();
@@ -224,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_is_refused() {
+    fn a_file_with_unknown_hard_links_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("data")).unwrap();

@@ -50,7 +50,7 @@ fn with_ways_out() -> Project {
 }
 
 #[tokio::test]
-async fn nothing_leads_out() {
+async fn no_path_leads_outside_the_root() {
     let project = with_ways_out();
     let outside = project.path("../out/secret.txt").to_str().unwrap().to_owned();
     let ways = [
@@ -86,7 +86,7 @@ async fn nothing_leads_out() {
 }
 
 #[tokio::test]
-async fn searches_do_not_follow_ways_out() {
+async fn searches_do_not_follow_links_outside_the_root() {
     let project = with_ways_out();
     let check = async |tool, args, expected| project.check(tool, args, expected).await;
     check(
@@ -137,7 +137,7 @@ async fn searches_do_not_follow_ways_out() {
 
 /// A folder is swapped for a symlink that leads outside while tools read and write files in it.
 #[test]
-fn no_race_leads_out() {
+fn swapping_symlinks_during_a_call_leads_to_no_file_outside() {
     let project = Project::with(&[("real/secret", "inside")]);
     project.file("../out/secret", "outside");
     project.link("../out", "link");
@@ -177,7 +177,7 @@ fn no_race_leads_out() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_what_is_no_file() {
+async fn reading_a_pipe_socket_or_device_fails_at_once() {
     let project = Project::with(&[("a.txt", "needle")]);
     project.fifo("fifo");
     project.fifo(".gitignore");
@@ -224,7 +224,7 @@ async fn nobody_waits_for_what_is_no_file() {
 }
 
 #[tokio::test]
-async fn searches_pass_over_what_is_no_file() {
+async fn searches_skip_pipes_sockets_and_devices() {
     let project = Project::with(&[("a.txt", "needle")]);
     project.fifo("fifo");
     project.fifo(".gitignore");
@@ -284,7 +284,7 @@ fn a_root_must_be_a_folder() {
 }
 
 #[test]
-fn names_are_shown_on_one_line() {
+fn a_name_with_control_characters_is_shown_on_one_line() {
     let table = [
         ("", "."),
         ("a b/ü", "a b/ü"),
@@ -326,7 +326,7 @@ async fn a_call_that_is_cancelled_or_dropped_stops() {
 }
 
 #[tokio::test]
-async fn searches_have_turns_and_do_not_hold_up_files() {
+async fn parallel_searches_do_not_delay_file_tools() {
     let project = Project::with(&[("a.txt", "text")]);
     let cx = ToolContext::detached();
     let (end, ends) = mpsc::channel::<()>();

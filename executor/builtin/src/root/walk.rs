@@ -21,21 +21,17 @@ use super::{
 
 /// Most entries of one walk. Memory grows with them.
 pub(crate) const ENTRIES: usize = 500_000;
-/// Deepest folder.
-const DEPTH: usize = 200;
+const MAX_DEPTH: usize = 200;
 
-/// A walk through the folders of a root.
 #[derive(Debug)]
 pub(crate) struct Walk<'a> {
     pub(crate) root: &'a Root,
     pub(crate) stop: &'a StopSignal,
     rules: WalkRules,
-    /// Entries that the walk may still read.
     left: usize,
     /// Entries to visit. The next one is the last.
     ahead: Vec<Entry>,
     unreadable: usize,
-    /// Number of entries that were left out, by reason.
     left_out: BTreeMap<Reason, usize>,
     /// Number of files that were searched only in part, and the name of the first.
     unfinished: (usize, String),
@@ -44,7 +40,6 @@ pub(crate) struct Walk<'a> {
     start: (PathBuf, PathBuf),
 }
 
-/// The entries that a walk leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WalkRules {
     /// The contents of `.git`.
@@ -55,7 +50,6 @@ pub(crate) enum WalkRules {
     Hidden,
 }
 
-/// An entry of a folder.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     /// Relative to the root, without symlinks.
@@ -64,7 +58,6 @@ pub(crate) struct Entry {
     ignored: Option<Arc<IgnoreRules>>,
 }
 
-/// The type of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Folder,
@@ -74,18 +67,15 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// The reason why an output is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutReason {
     TimeUp,
-    /// The walk reached its limit of entries.
     Entries,
     /// The output reached its limit of lines, files or definitions.
     Full(usize, &'static str),
 }
 
 impl CutReason {
-    /// Returns the closing note of an output.
     pub(crate) fn describe(self) -> String {
         let why = match self {
             Self::TimeUp => format!("stopped after {} s", SEARCH_TIME.as_secs()),
@@ -112,7 +102,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Lowers the limit of entries.
     #[cfg(test)]
     pub(crate) fn with_limit(self, left: usize) -> Self {
         Self { left, ..self }
@@ -154,7 +143,6 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Returns the next entry that is not a folder.
     pub(crate) fn next(&mut self) -> Result<Option<Entry>, ToolError> {
         while let Some(entry) = self.ahead.pop() {
             if self.should_stop()? {
@@ -173,7 +161,7 @@ impl<'a> Walk<'a> {
     /// Lists a folder, and counts the entries that the rules leave out.
     pub(crate) fn list_folder(&mut self, folder: &Entry) -> Result<Vec<Entry>, ToolError> {
         let read = match folder.path.components().count() {
-            depth if depth > DEPTH => Err(io::Error::other("it is too deep")),
+            depth if depth > MAX_DEPTH => Err(io::Error::other("it is too deep")),
             _ => self.read_names(&folder.path),
         };
         let Ok(names) = read else {
@@ -210,13 +198,12 @@ impl<'a> Walk<'a> {
         if *count > 0 {
             notes.push(format!(
                 "({count} file(s) have a line that is too long to search and were searched up \
-                 to it, such as {first}: use `bash`, where that is switched on)"
+                 to it, such as {first}: use `bash` if it is active)"
             ));
         }
         notes
     }
 
-    /// Counts a file with a line that is too long to search.
     pub(crate) fn count_unfinished(&mut self, shown: &str) {
         if self.unfinished.0 == 0 {
             shown.clone_into(&mut self.unfinished.1);
@@ -241,7 +228,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Reads and sorts the names in a folder, up to the limit of the walk.
     fn read_names(&mut self, folder: &Path) -> io::Result<Vec<(OsString, Kind)>> {
         let mut names = Vec::new();
         for entry in self.root.open_folder(folder)?.entries()? {
@@ -260,7 +246,6 @@ impl<'a> Walk<'a> {
         Ok(names)
     }
 
-    /// Returns the rules for the entries of a folder.
     fn rules_in(&self, folder: &Entry, names: &[(OsString, Kind)]) -> Option<Arc<IgnoreRules>> {
         if self.rules == WalkRules::Git {
             return None;

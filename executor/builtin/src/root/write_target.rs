@@ -23,7 +23,6 @@ use super::{
     trailing_slash_error,
 };
 
-/// A file to change, with its open folder.
 #[derive(Debug)]
 pub(crate) struct WriteTarget {
     root: Root,
@@ -48,7 +47,6 @@ impl Root {
         self.open_target(place)
     }
 
-    /// Opens the target of a change.
     pub(crate) fn open_target(&self, place: &RootPath) -> Result<WriteTarget, ToolError> {
         if place.meta.is_some() {
             place.regular_file()?;
@@ -173,7 +171,6 @@ impl WriteTarget {
         now.as_ref().map(mark) == self.was.as_ref().map(mark)
     }
 
-    /// Creates or replaces a whole file in the folder.
     fn put_file(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
         let mut file = TempFile::new(&self.dir)?;
         file.write_all(content)?;

@@ -24,7 +24,6 @@ use super::{System, ToolContext, confinement_error, logs, start_error};
 pub(super) const DESCRIPTION: &str = "Execute a command in the background (non-blocking). \
     What it prints goes to a log file that `read_logs` reads.";
 
-/// Most background sessions at the same time.
 const MAX_SESSIONS: usize = 64;
 /// A command that ends within this time after its start is reported as ended.
 const EARLY_EXIT_WAIT: Duration = Duration::from_millis(200);
@@ -58,7 +57,6 @@ pub(super) struct Background(Mutex<Sessions>);
 
 #[derive(Debug, Default)]
 struct Sessions {
-    /// Sessions that are being started.
     beginning: usize,
     running: Vec<Session>,
 }
@@ -211,11 +209,11 @@ fn describe_early_exit(
     log: &str,
 ) -> Result<String, ToolError> {
     let status = status.map_err(|err| {
-        ToolError::failed(format!("nobody knows how process {id} ended: {err}"))
+        ToolError::failed(format!("it is unknown how process {id} ended: {err}"))
             .with_unknown_outcome()
     })?;
     let rest = if goes_on {
-        "\nWhat it has started goes on: `process_kill` with that number ends it"
+        "\nProcesses that it started still run: `process_kill` with that number ends them"
     } else {
         ""
     };

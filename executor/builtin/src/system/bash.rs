@@ -46,7 +46,6 @@ fn usual_timeout() -> u64 {
     120
 }
 
-/// The reason why a command ended.
 enum Completion {
     Itself(io::Result<ExitStatus>),
     TimedOut,
@@ -101,7 +100,7 @@ fn format_result(
     seen: &Redaction,
 ) -> Result<String, ToolError> {
     let status = status.map_err(|err| {
-        ToolError::failed(format!("nobody knows how the command ended: {err}"))
+        ToolError::failed(format!("it is unknown how the command ended: {err}"))
             .with_unknown_outcome()
     })?;
     if let Some(why) = refusal_reason(status.code(), &printed.stderr_head()) {

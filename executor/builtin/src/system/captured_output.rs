@@ -67,7 +67,6 @@ fn cut_margin(seen: &Redaction) -> usize {
     }
 }
 
-/// Standard output and standard error of a command.
 #[derive(Debug, Default)]
 pub(super) struct CapturedOutput {
     stdout: BoundedOutput,
@@ -75,7 +74,6 @@ pub(super) struct CapturedOutput {
 }
 
 impl CapturedOutput {
-    /// Returns the start of standard error.
     pub(super) fn stderr_head(&self) -> String {
         String::from_utf8_lossy(&self.stderr.head).into_owned()
     }
@@ -130,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_keeps_its_beginning_and_its_end() {
+    fn a_long_output_keeps_its_beginning_and_end() {
         let mut kept = BoundedOutput::default();
         for number in 0..1_000_000_u32 {
             kept.push(format!("{number}\n").as_bytes());
@@ -142,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_stream_is_whole() {
+    fn a_short_output_is_kept_whole() {
         let mut kept = BoundedOutput::default();
         let text = "ä".repeat(KEPT_BYTES);
         text.as_bytes().chunks(7).for_each(|chunk| kept.push(chunk));
@@ -153,7 +151,7 @@ mod tests {
         );
     }
     #[test]
-    fn nothing_is_shown_of_a_secret_that_is_cut() {
+    fn a_secret_across_a_cut_is_not_shown() {
         let mut seen = Redaction::default();
         seen.note("TOK", "SECRETVALUE0123456789");
         // At every offset, a secret lies across each cut.

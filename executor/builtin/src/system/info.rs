@@ -56,7 +56,6 @@ fn describe_machine(mut machine: Machine) -> Vec<String> {
     lines
 }
 
-/// Describes the disk of the root.
 fn describe_disk(system: &System) -> Option<String> {
     let disk = statvfs(system.place.root_path()).ok()?;
     #[expect(clippy::useless_conversion, reason = "the numbers are smaller on other systems")]

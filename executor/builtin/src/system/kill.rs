@@ -58,7 +58,6 @@ fn kill_one(system: &System, id: i64, signal: Signal) -> Result<String, ToolErro
     send_signal(&processes, process, signal)
 }
 
-/// Signals the remaining processes of a background command that has ended.
 fn kill_remaining(
     processes: &ProcessSnapshot,
     id: i64,

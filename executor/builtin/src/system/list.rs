@@ -38,9 +38,8 @@ pub(super) async fn list_processes(
     .await
 }
 
-/// The error for machines that cannot list processes.
 pub(super) fn unavailable_error() -> ToolError {
-    ToolError::new(ErrorCode::UNAVAILABLE, "this machine does not tell what runs on it")
+    ToolError::new(ErrorCode::UNAVAILABLE, "the processes of this machine cannot be listed")
 }
 
 fn format_processes(processes: &ProcessSnapshot, filter: Option<&str>) -> String {

@@ -22,14 +22,12 @@ use crate::whole;
 
 pub(super) const DESCRIPTION: &str = "Read log files (like tail command).";
 
-/// Most lines that one call returns.
 const MAX_LINES: usize = 10_000;
-/// Most bytes that one call reads.
 const MAX_BYTES: u64 = 256 << 10;
 /// Most line ends that are checked for a secret across them.
 const MAX_SPLITS: usize = 64;
 /// Bytes per read. The file is read backwards.
-const BLOCK: u64 = 16 << 10;
+const BLOCK_BYTES: u64 = 16 << 10;
 /// Time for which a file is followed: half of the usual timeout of a call.
 const FOLLOW_TIME: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -57,7 +55,7 @@ pub(super) async fn read_logs(
     cx: ToolContext,
 ) -> Result<String, ToolError> {
     if args.lines == 0 {
-        let why = "`lines` is 0: say how many lines to read, or leave it out to read 50";
+        let why = "`lines` is 0: write the number of lines to read, or leave it out to read 50";
         return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
     }
     let lines = usize::try_from(args.lines).unwrap_or(MAX_LINES).min(MAX_LINES);
@@ -86,7 +84,6 @@ pub(super) async fn read_logs(
     Ok(format!("{head}{}", tail.text))
 }
 
-/// The last lines of a file.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
     pub(super) text: String,
@@ -114,7 +111,7 @@ fn last_lines(file: &mut File, lines: usize, seen: &Redaction) -> io::Result<Tai
     let mut start = end;
     let mut kept: Vec<u8> = Vec::new();
     while start > lowest && count_breaks(&kept) < lines {
-        let from = start.saturating_sub(BLOCK).max(lowest);
+        let from = start.saturating_sub(BLOCK_BYTES).max(lowest);
         let mut block = Vec::new();
         file.seek(SeekFrom::Start(from))?;
         file.by_ref().take(start - from).read_to_end(&mut block)?;
@@ -133,7 +130,6 @@ fn last_lines(file: &mut File, lines: usize, seen: &Redaction) -> io::Result<Tai
     Ok(Tail { text, end })
 }
 
-/// Counts line ends before the last line.
 fn count_breaks(bytes: &[u8]) -> usize {
     bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|byte| *byte == b'\n').count() - 1
 }
@@ -228,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_ends_before_a_secret_that_is_not_whole() {
+    fn a_report_ends_before_an_incomplete_secret() {
         assert_eq!(reportable_len(b"a\nb\nc", &Redaction::default()), 4);
         let mut seen = Redaction::default();
         seen.note("KEY", "short-1\nshort-2");
@@ -244,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_are_read_from_the_end() {
+    fn the_last_lines_of_a_log_are_read_from_its_end() {
         for (text, lines, expected) in [
             ("", 1, ""),
             ("a", 1, "a"),
@@ -264,13 +260,13 @@ mod tests {
     }
 
     #[test]
-    fn one_huge_line_is_cut() {
+    fn a_huge_line_of_a_log_is_cut() {
         let text = last(&vec![b'x'; 3 << 20], 50).text;
         assert_eq!(text.len() as u64, MAX_BYTES);
     }
 
     #[test]
-    fn what_is_added_is_read_on() {
+    fn following_a_log_reads_added_bytes_and_a_replaced_file() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"one\n").unwrap();
         let reader = File::open(file.path()).unwrap();

@@ -6,11 +6,9 @@ use sysinfo::{Pid, Process, ProcessRefreshKind, ProcessesToUpdate, System as Mac
 
 use super::{System, background::marker_variable};
 
-/// A snapshot of the user's processes.
 pub(super) struct ProcessSnapshot {
     machine: Machine,
     own: Pid,
-    /// Background sessions of this Faber.
     started: BTreeSet<Pid>,
     /// Processes with the marker of a background command, possibly of an earlier Faber.
     marked: BTreeSet<Pid>,
@@ -32,7 +30,6 @@ impl ProcessSnapshot {
         Some(Self { machine, own: Pid::from_u32(std::process::id()), started, marked })
     }
 
-    /// Returns the user's processes, ordered by id.
     pub(super) fn user_processes(&self) -> Vec<&Process> {
         let user = self.machine.process(self.own).and_then(Process::effective_user_id);
         let all = self.machine.processes().values();
@@ -67,7 +64,6 @@ impl ProcessSnapshot {
         self.user_processes().into_iter().filter(is_its).collect()
     }
 
-    /// Returns whether a process is a background command and leads its process group.
     pub(super) fn leads_group(&self, process: &Process) -> bool {
         let id = process.pid();
         let leads_group = || {
@@ -77,12 +73,10 @@ impl ProcessSnapshot {
         self.started.contains(&id) || (self.marked.contains(&id) && leads_group())
     }
 
-    /// Returns whether a process is this process or an ancestor of it.
     pub(super) fn is_ancestor(&self, process: &Process) -> bool {
         self.with_ancestors(self.own).contains(&process.pid())
     }
 
-    /// Returns a process and its ancestors.
     fn with_ancestors(&self, from: Pid) -> BTreeSet<Pid> {
         let mut line = BTreeSet::new();
         let mut next = Some(from);

@@ -19,7 +19,6 @@ const FABER_FOLDER: &str = ".faber";
 pub(super) struct SystemRoot(Root);
 
 impl SystemRoot {
-    /// Opens the root and protects `hidden` from the tools.
     pub(super) fn new(root: &Path, hidden: &[PathBuf]) -> io::Result<Self> {
         Ok(Self(Root::open(root).map_err(io::Error::other)?.with_protected(hidden)))
     }
@@ -28,7 +27,6 @@ impl SystemRoot {
         self.0.path()
     }
 
-    /// Returns the folder in which a command runs: the root, or a folder below it.
     pub(super) fn command_folder(&self, given: Option<&str>) -> Result<PathBuf, ToolError> {
         let Some(given) = given.filter(|folder| !folder.is_empty()) else {
             return Ok(self.root_path().to_owned());

@@ -24,7 +24,6 @@ impl World {
         Self::over(tempfile::tempdir().unwrap())
     }
 
-    /// Makes the tools for an existing folder, as a restarted Faber does.
     fn over(folder: TempDir) -> Self {
         let tools = tools(folder.path(), SystemConfig::default(), Launcher::unconfined()).unwrap();
         let set = ToolSet::ready(SET.parse().unwrap(), "builtin", "", tools);
@@ -60,16 +59,16 @@ impl World {
 }
 
 #[test]
-fn who_may_not_work_here_is_told_where_else() {
+fn a_confinement_error_names_a_folder_that_works() {
     let told = |why: &str| confinement_error(why).message.to_string();
     let here = format!("`/x/faber.yaml` is Faber's own: {OWN_FOLDER_ADVICE}");
-    expect!["`bash` was not started: `/x/faber.yaml` is Faber's own: let it work in a folder of its own, such as `root: ./work` (make that folder, and write into `faber.yaml`: `toolsets: [{ name: system_tools, source: { builtin: system_tools, root: ./work } }]`)"]
+    expect!["`bash` was not started: `/x/faber.yaml` is Faber's own: give the tool a separate folder, such as `root: ./work` (make that folder, and write into `faber.yaml`: `toolsets: [{ name: system_tools, source: { builtin: system_tools, root: ./work } }]`)"]
         .assert_eq(&told(&here));
     expect!["`bash` was not started: no Landlock"].assert_eq(&told("no Landlock"));
 }
 
 #[test]
-fn names_and_parameters_are_those_of_the_seed() {
+fn system_tools_have_their_documented_names_and_parameters() {
     let world = World::new();
     let shape: Vec<_> = world.toolbox.sets()[0]
         .tools
@@ -101,7 +100,7 @@ fn names_and_parameters_are_those_of_the_seed() {
 }
 
 #[tokio::test]
-async fn bash_says_what_was_printed_and_how_it_ended() {
+async fn bash_returns_the_output_and_the_exit_status() {
     let world = World::new();
     let run = |command: &str| json!({ "command": command });
     world
@@ -194,7 +193,7 @@ async fn bash_runs_below_the_root() {
 }
 
 #[tokio::test]
-async fn bash_has_its_limits() {
+async fn bash_rejects_parameters_out_of_range() {
     let world = World::new();
     world.check("bash", json!({ "command": "x", "timeout": 601 }), expect!["tool.invalid_parameters: timeout cannot exceed 600 seconds (10 minutes) (retryable: false)"]).await;
     world
@@ -242,7 +241,7 @@ async fn bash_has_its_limits() {
 }
 
 #[tokio::test]
-async fn a_gigabyte_of_output_is_read_and_not_kept() {
+async fn a_gigabyte_of_output_is_read_and_mostly_dropped() {
     let world = World::new();
     let command = "yes | head -c 1000000000; echo end";
     let text = world.call("bash", json!({ "command": command })).await.unwrap();
@@ -302,12 +301,12 @@ async fn background_commands_are_listed_read_and_killed() {
     assert_eq!(killed, format!("Killed process {pid} (SIGTERM)"));
     says("bye").await;
     let nothing = json!({ "file_path": ".faber/background/1.log", "lines": 0 });
-    world.check("read_logs", nothing, expect!["tool.invalid_parameters: `lines` is 0: say how many lines to read, or leave it out to read 50 (retryable: false)"]).await;
+    world.check("read_logs", nothing, expect!["tool.invalid_parameters: `lines` is 0: write the number of lines to read, or leave it out to read 50 (retryable: false)"]).await;
 }
 
-/// Faber did not recognise its own zombie processes.
+/// Regression: Faber did not recognise its own zombie processes.
 #[tokio::test]
-async fn what_is_dead_is_not_there() {
+async fn a_zombie_process_is_reported_as_not_found() {
     let world = World::new();
     let mut dead = std::process::Command::new("true").spawn().unwrap();
     let stat = format!("/proc/{}/stat", dead.id());
@@ -324,7 +323,7 @@ async fn what_is_dead_is_not_there() {
 }
 
 #[tokio::test]
-async fn what_an_earlier_faber_has_started_is_known_by_itself() {
+async fn background_commands_of_an_earlier_process_are_recognised() {
     let world = World::new();
     let started =
         |text: &str| text.split("PID: ").nth(1).unwrap().split(')').next().unwrap().to_owned();
@@ -377,7 +376,7 @@ async fn what_an_earlier_faber_has_started_is_known_by_itself() {
 }
 
 #[tokio::test]
-async fn a_background_command_that_fails_at_once_says_so() {
+async fn a_background_command_that_fails_at_once_returns_its_error() {
     let world = World::new();
     let failed = async {
         loop {
@@ -396,7 +395,7 @@ async fn a_background_command_that_fails_at_once_says_so() {
 }
 
 #[tokio::test]
-async fn only_what_faber_has_started_is_killed() {
+async fn process_kill_refuses_processes_that_faber_did_not_start() {
     let world = World::new();
     let mut other = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
     let own = std::process::id().to_string();
@@ -423,7 +422,7 @@ async fn only_what_faber_has_started_is_killed() {
 }
 
 #[tokio::test]
-async fn logs_outside_the_root_are_refused() {
+async fn logs_outside_the_root_are_rejected() {
     let world = World::new();
     std::os::unix::fs::symlink("/etc/passwd", world.folder.path().join("link")).unwrap();
     std::process::Command::new("mkfifo").arg(world.folder.path().join("pipe")).status().unwrap();
@@ -470,7 +469,7 @@ async fn logs_outside_the_root_are_refused() {
 }
 
 #[tokio::test]
-async fn a_followed_log_tells_what_is_added_and_can_be_left() {
+async fn following_a_log_reports_new_lines_until_it_is_cancelled() {
     let world = World::new();
     let path = world.folder.path().join("log");
     fs::write(&path, "one\n").unwrap();
@@ -496,7 +495,7 @@ async fn a_followed_log_tells_what_is_added_and_can_be_left() {
 }
 
 #[tokio::test]
-async fn the_machine_is_described() {
+async fn system_info_describes_the_machine() {
     let text = World::new().call("system_info", json!({})).await.unwrap();
     for part in ["CPU Cores: ", "Memory: ", "Disk: ", " MB used ("] {
         assert!(text.contains(part), "{text}");
@@ -504,7 +503,7 @@ async fn the_machine_is_described() {
 }
 
 #[tokio::test]
-async fn a_list_of_things_to_do_is_summed_up() {
+async fn todo_write_summarises_the_list() {
     let world = World::new();
     let todos = json!([
         { "content": "Install", "status": "completed", "activeForm": "Installing" },
@@ -530,9 +529,9 @@ async fn a_list_of_things_to_do_is_summed_up() {
     assert_eq!(err.code, ErrorCode::INVALID_PARAMETERS);
 }
 
-/// A command that replaced Faber's folder made all later commands fail.
+/// Regression: a command that replaced Faber's folder made all later commands fail.
 #[tokio::test]
-async fn what_a_command_puts_in_the_way_is_cleared() {
+async fn a_file_in_place_of_fabers_folder_is_removed() {
     let world = World::new();
     let at = |name: &str| world.folder.path().join(name);
     let run = async |command: &str| world.call("bash", json!({ "command": command })).await;
@@ -559,9 +558,9 @@ async fn what_a_command_puts_in_the_way_is_cleared() {
     world.call("bash_background", background).await.unwrap();
 }
 
-/// Output showed secrets that `pass` passes on.
+/// Regression: outputs showed secrets that `pass` passes on.
 #[tokio::test]
-async fn a_secret_that_is_passed_on_is_not_shown() {
+async fn a_secret_that_is_passed_to_a_command_is_redacted() {
     let folder = tempfile::tempdir().unwrap();
     let confine = Confinement { pass: vec!["CARGO_PKG_*".to_owned()], ..Confinement::default() };
     let config = SystemConfig { confine, ..SystemConfig::default() };

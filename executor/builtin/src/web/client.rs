@@ -12,10 +12,8 @@ use tokio::{sync::OnceCell, time::timeout};
 
 const MAX_REDIRECTS: usize = 5;
 const USER_AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
-/// Bytes of an error response that are shown.
 const ERROR_BODY_BYTES: usize = 200;
 
-/// The client of all tools of the set.
 #[derive(Debug)]
 pub(super) struct WebClient {
     allow_private: bool,
@@ -31,7 +29,6 @@ pub(super) struct WebResponse {
     pub(super) url: Url,
     pub(super) content_type: String,
     pub(super) bytes: Vec<u8>,
-    /// `true` if the response is longer.
     pub(super) is_cut: bool,
     pub(super) status: StatusCode,
 }
@@ -41,7 +38,6 @@ impl WebClient {
         Self { allow_private, timeout: patience, max_bytes: most, client: OnceCell::new() }
     }
 
-    /// Parses a URL and checks that it may be fetched.
     pub(super) fn parse_url(&self, text: &str) -> Result<Url, Refused> {
         let url: Url = text.trim().parse().map_err(|_| Refused::no_url(text))?;
         check(&url, self.allow_private)?;
@@ -123,7 +119,7 @@ impl WebClient {
         // Another part of the process may have installed a provider. Any provider works.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let built = self.client_builder().build().or_else(|err| {
-            tracing::warn!(%err, "no certificates are found: nothing is fetched by https");
+            tracing::warn!(%err, "no certificates were found, so https cannot be used");
             self.client_builder().tls_backend_preconfigured(no_roots()).build()
         });
         built.map_err(|err| {
@@ -158,7 +154,6 @@ fn no_roots() -> rustls::ClientConfig {
         .with_no_client_auth()
 }
 
-/// Returns the target of a redirect.
 fn redirect_target(url: &Url, response: &Response) -> Result<Option<Url>, ToolError> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);

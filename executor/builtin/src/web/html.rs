@@ -9,9 +9,7 @@ use reqwest::Url;
 
 /// Longest address of a link. A longer one is data, or an attack.
 pub(super) const LINK_BYTES: usize = 2 << 10;
-/// Most bytes of a title.
 const TITLE_BYTES: usize = 1 << 10;
-/// Elements whose contents are never read.
 const UNSEEN_TAGS: [&[u8]; 9] = [
     b"canvas",
     b"head",
@@ -25,7 +23,6 @@ const UNSEEN_TAGS: [&[u8]; 9] = [
 ];
 /// Elements around the content of a page.
 const SURROUNDING_TAGS: [&[u8]; 3] = [b"aside", b"footer", b"nav"];
-/// Elements that start a new line.
 const BLOCK_TAGS: [&[u8]; 27] = [
     b"address",
     b"article",
@@ -56,7 +53,6 @@ const BLOCK_TAGS: [&[u8]; 27] = [
     b"ul",
 ];
 
-/// The title and text of a page.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
     pub(super) title: String,
@@ -81,7 +77,6 @@ pub(super) fn join_link(base: &Url, href: &str) -> Option<Url> {
     (url.as_str().len() <= LINK_BYTES).then_some(url)
 }
 
-/// Removes tags and decodes entities.
 pub(super) fn strip_tags(html: &str) -> String {
     let mut text = String::new();
     for token in html_tokens(html) {
@@ -273,7 +268,6 @@ impl<'a> PageReader<'a> {
         self.page.text.is_empty() || self.page.text.ends_with('\n')
     }
 
-    /// Starts a new line after at least `wanted` line breaks.
     fn break_lines(&mut self, wanted: usize) {
         if self.is_marked {
             return;
@@ -365,7 +359,7 @@ y</pre>
     }
 
     #[test]
-    fn what_never_ends_hides_nothing() {
+    fn an_unclosed_element_does_not_hide_text() {
         check(
             "<nav><p>all of it",
             expect![[r"
@@ -398,19 +392,19 @@ y</pre>
     }
 
     #[test]
-    fn entities_are_read() {
+    fn entities_are_decoded() {
         assert_eq!(strip_tags("a &lt;b&gt; &quot;c&quot; <i>d</i>&#39;s"), "a <b> \"c\" d's");
     }
 
     #[test]
-    fn depth_costs_nothing() {
+    fn deep_nesting_does_not_lengthen_the_text() {
         let html = "<div><ul><li><a href=x>".repeat(100_000);
         let base = "https://example.com".parse().unwrap();
         assert!(read(&html, &base, usize::MAX).text.len() < html.len());
     }
 
     #[test]
-    fn a_page_cannot_be_made_longer_than_it_is() {
+    fn the_text_of_a_page_is_no_longer_than_the_page() {
         let base: Url = format!("https://example.com/{}", "a".repeat(60_000)).parse().unwrap();
         let html = "<a href=?>x</a> ".repeat(10_000);
         assert_eq!(read(&html, &base, usize::MAX).text, "x ".repeat(10_000).trim_end());

@@ -14,7 +14,6 @@ use super::{
 
 pub(super) const DESCRIPTION: &str = "Fetch and extract content from a URL.";
 
-/// Most bytes of text that are returned.
 const MAX_TEXT_BYTES: usize = 128 << 10;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -39,14 +38,14 @@ pub(super) async fn fetch_url(
     let answer = services.web.get(url, "text/html, text/*;q=0.9, */*;q=0.1").await?;
     // Converting megabytes takes a while.
     let read = tokio::task::spawn_blocking(move || page_text(&answer, args.extract_text));
-    read.await.unwrap_or_else(|err| Err(ToolError::failed(format!("it broke off: {err}"))))
+    read.await.unwrap_or_else(|err| Err(ToolError::failed(format!("it ended early: {err}"))))
 }
 
 fn page_text(answer: &WebResponse, extract: bool) -> Result<String, ToolError> {
     let kind = answer.content_type.split(';').next().unwrap_or_default().trim().to_lowercase();
     if !is_text(&kind, &answer.bytes) {
         let kind = if kind.is_empty() { "unknown" } else { &kind };
-        let message = format!("`{}` is no text: its type is {kind}", answer.url);
+        let message = format!("`{}` is not text: its type is {kind}", answer.url);
         return Err(ToolError::failed(message).without_retry());
     }
     let decoded = decode_body(answer);

@@ -24,7 +24,6 @@ const MAX_RESULTS: usize = 20;
 /// Most bytes read of a title or a snippet.
 const FIELD_BYTES: usize = 4 << 10;
 const DOCS_RESULTS: usize = 5;
-/// Most bytes of a summary.
 const SUMMARY_BYTES: usize = 3_000;
 /// Documentation sites of common libraries. Other libraries are searched by name.
 const LIBRARIES: [(&str, &str); 18] = [
@@ -105,7 +104,6 @@ pub(super) async fn search_docs(
     search_pages(&services, &services.docs, &query, DOCS_RESULTS).await
 }
 
-/// Returns the trimmed text. Rejects an empty one.
 fn require_text<'a>(name: &str, text: &'a str) -> Result<&'a str, ToolError> {
     let text = text.trim();
     if text.is_empty() {
@@ -144,14 +142,12 @@ async fn search_pages(
     Ok(format_results(query, &found))
 }
 
-/// The part of a result that is being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ResultPart {
     Title,
     Snippet,
 }
 
-/// A parsed page of search results.
 #[derive(Default)]
 struct ResultPage {
     found: Vec<SearchResult>,
@@ -159,10 +155,8 @@ struct ResultPage {
     is_one: bool,
 }
 
-/// Classes of the message that no results exist.
 const NO_RESULTS_CLASSES: [&str; 2] = ["no-results", "result--no-result"];
 
-/// Reads the results: links of the class `result__a`, and their snippets.
 fn read_results(html: &str, base: &Url) -> ResultPage {
     let ResultPage { mut found, mut is_one } = ResultPage::default();
     let mut part = None;
@@ -210,7 +204,6 @@ fn read_results(html: &str, base: &Url) -> ResultPage {
     ResultPage { found, is_one }
 }
 
-/// Appends text up to [`FIELD_BYTES`].
 fn push_limited(to: &mut String, text: &str) {
     let room = FIELD_BYTES.saturating_sub(to.len());
     to.push_str(&text[..text.floor_char_boundary(room)]);
@@ -232,7 +225,6 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns an address below that of a service.
 fn service_url<'a>(
     base: &Url,
     path: &str,
@@ -394,7 +386,6 @@ struct SearchResult {
 const TITLE_BYTES: usize = 400;
 const SNIPPET_BYTES: usize = 400;
 
-/// Returns a numbered list of titles, addresses and snippets.
 fn format_results(query: &str, found: &[SearchResult]) -> String {
     if found.is_empty() {
         return format!("No results found for: {query}");
@@ -420,7 +411,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_of_results_is_read_no_further_than_there_may_be() {
+    fn results_and_titles_are_limited() {
         let one = format!(r#"<a class="result__a" href="/x">{}</a>"#, "t".repeat(FIELD_BYTES + 1));
         let base = "https://example.com/".parse().unwrap();
         let found = read_results(&one.repeat(1_000), &base).found;
@@ -428,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_a_search_are_read() {
+    fn results_are_parsed_from_a_result_page() {
         let html = r#"
           <div class="result results_links result--ad"><h2 class="result__title">
             <a class="result__a" href="https://duckduckgo.com/y.js?ad_domain=x">Buy</a></h2>

@@ -19,7 +19,6 @@ use toolbox::{Found, ToolSet, Toolbox};
 
 use super::*;
 
-/// The tools, and a server that plays all services.
 struct World {
     toolbox: Toolbox,
     base: String,
@@ -175,7 +174,7 @@ async fn wiki(RawQuery(query): RawQuery) -> impl IntoResponse {
 }
 
 #[tokio::test]
-async fn names_and_parameters_are_those_of_the_seed() {
+async fn web_tools_have_their_documented_names_and_parameters() {
     let world = World::new().await;
     let shape: Vec<_> = world.toolbox.sets()[0]
         .tools
@@ -198,7 +197,7 @@ async fn names_and_parameters_are_those_of_the_seed() {
 }
 
 #[tokio::test]
-async fn pages_are_read() {
+async fn fetch_url_returns_the_text_of_a_page() {
     let world = World::new().await;
     let url = |path: &str| json!({ "url": format!("{}{path}", world.base) });
     world
@@ -243,7 +242,7 @@ async fn pages_are_read() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_explained() {
+async fn fetch_url_explains_why_a_page_cannot_be_read() {
     let world = World::new().await;
     let url = |path: &str| json!({ "url": format!("{}{path}", world.base) });
     world
@@ -251,7 +250,7 @@ async fn what_cannot_be_read_is_explained() {
             "fetch_url",
             url("/image"),
             expect![
-                "tool.failed: `BASE/image` is no text: its type is image/png (retryable: false)"
+                "tool.failed: `BASE/image` is not text: its type is image/png (retryable: false)"
             ],
         )
         .await;
@@ -272,13 +271,13 @@ async fn what_cannot_be_read_is_explained() {
         .await;
     world.check("fetch_url", url("/to?file:///etc/passwd"), expect!["tool.failed: Refused: `file:///etc/passwd` is neither `http` nor `https` (retryable: false)"]).await;
     world.check("fetch_url", json!({ "url": "file:///etc/passwd" }), expect!["tool.failed: Refused: `file:///etc/passwd` is neither `http` nor `https` (retryable: false)"]).await;
-    world.check("fetch_url", json!({ "url": "example" }), expect!["tool.failed: Refused: `example` is no URL: write one such as `https://example.com/page` (retryable: false)"]).await;
+    world.check("fetch_url", json!({ "url": "example" }), expect!["tool.failed: Refused: `example` is not a URL: write one such as `https://example.com/page` (retryable: false)"]).await;
     world.check("fetch_url", json!({ "url": "http://a:b@1.1.1.1" }), expect!["tool.failed: Refused: the URL of `1.1.1.1` has credentials in it: leave them out (retryable: false)"]).await;
     world.check("fetch_url", json!({ "url": "http://127.0.0.1:1/" }), expect!["tool.unavailable: `127.0.0.1` cannot be reached: Connection refused (os error 111) (retryable: true)"]).await;
 }
 
 #[tokio::test]
-async fn private_addresses_are_refused_in_every_form() {
+async fn private_addresses_are_rejected_in_every_notation() {
     let world = World::strict().await;
     let port = world.base.rsplit(':').next().unwrap();
     for host in [
@@ -302,20 +301,18 @@ async fn private_addresses_are_refused_in_every_form() {
     ] {
         let url = json!({ "url": format!("http://{host}:{port}/page") });
         let err = world.call("fetch_url", url).await.unwrap_err();
-        assert!(err.message.contains("is no public address"), "{host}: {err}");
+        assert!(err.message.contains("is not a public address"), "{host}: {err}");
         assert!(!err.retryable, "{host}");
     }
 }
 
-/// A public server could redirect here, so an allowed server redirects to a private address. The
-/// same code checks the first address and each redirect.
+/// A name with a pinned address stands for a public server, because the tests cannot reach one.
 #[tokio::test]
-async fn redirects_to_private_addresses_are_refused() {
+async fn redirects_to_private_addresses_are_rejected() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let mut server = JoinSet::new();
     server.spawn(async move { axum::serve(listener, services()).await.unwrap() });
-    // The first request goes to a name with a pinned address.
     let web = WebClient::new(false, Duration::from_secs(10), 1 << 20);
     web.pin_address("public.example", address);
     for target in [
@@ -330,14 +327,14 @@ async fn redirects_to_private_addresses_are_refused() {
     ] {
         let url = format!("http://public.example:{}/to?{target}", address.port());
         let err = web.get(url.parse().unwrap(), "*/*").await.unwrap_err();
-        assert!(err.message.contains("is no public address"), "{target}: {err}");
+        assert!(err.message.contains("is not a public address"), "{target}: {err}");
     }
     let url = format!("http://public.example:{}/hops/2", address.port());
     assert_eq!(web.get(url.parse().unwrap(), "*/*").await.unwrap().status, 200);
 }
 
 #[tokio::test]
-async fn answers_have_a_size() {
+async fn a_too_large_answer_is_cut_or_rejected() {
     let world = World::with(|config| config.max_bytes = 1 << 20).await;
     for path in ["/long", "/bomb"] {
         let text = world.fetch(path).await.unwrap();
@@ -347,7 +344,7 @@ async fn answers_have_a_size() {
 }
 
 #[tokio::test]
-async fn answers_have_a_time() {
+async fn a_slow_answer_times_out() {
     let world = World::with(|config| config.timeout_seconds = 1).await;
     let start = Instant::now();
     world
@@ -375,7 +372,7 @@ async fn answers_have_a_time() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_stops() {
+async fn a_cancelled_fetch_stops() {
     let world = World::new().await;
     let cx = ToolContext::detached();
     let cancel = cx.cancel.clone();
@@ -385,7 +382,7 @@ async fn a_cancelled_call_stops() {
 }
 
 #[tokio::test]
-async fn searches_return_lists() {
+async fn a_web_search_returns_a_list_of_results() {
     let world = World::new().await;
     let query = |query: &str| json!({ "query": query });
     world
@@ -430,7 +427,7 @@ async fn searches_return_lists() {
 }
 
 #[tokio::test]
-async fn services_are_asked() {
+async fn each_search_tool_queries_its_service() {
     let world = World::new().await;
     let query = |query: &str| json!({ "query": query });
     world
@@ -491,7 +488,7 @@ async fn services_are_asked() {
 }
 
 #[test]
-fn a_service_has_a_proper_address() {
+fn a_service_with_a_private_address_is_rejected() {
     let config = WebConfig { github: "http://10.0.0.1/".to_owned(), ..WebConfig::default() };
-    expect!["`github` of `web_tools`: `10.0.0.1` is no public address: private ones are refused unless the configuration says so (`allow_private` of web tools, `base_url` of an OpenAPI document)"].assert_eq(&tools(&config).unwrap_err().to_string());
+    expect!["`github` of `web_tools`: `10.0.0.1` is not a public address: private addresses are refused unless the configuration allows them (`allow_private` of web tools, `base_url` of an OpenAPI document)"].assert_eq(&tools(&config).unwrap_err().to_string());
 }

@@ -30,36 +30,26 @@ use crate::{
     session::SessionState,
 };
 
-/// The header with the session id.
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-/// The header with the negotiated protocol version.
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The header with the event after which a stream resumes.
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
-/// The accepted media types.
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 /// Time limit for a message that has no answer.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit for the stream on which a server sends its requests.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time limit for the end of a session.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Bytes of a refusal's body that are read.
 const REFUSAL_BYTES: usize = 4 << 10;
 
-/// A connection to one server.
 pub(super) struct Connection {
     http: Http,
     pub(super) url: Url,
     pub(super) transport: Option<Transport>,
-    /// The endpoint for messages of a legacy server.
     endpoint: OnceLock<Url>,
-    /// The stream of a legacy server, until a task reads it.
     stream: Mutex<Option<EventStream>>,
     headers: HeaderMap,
-    /// The source of tokens, if the server wants them.
     bearer: Option<Bearer>,
-    /// Host and port, for messages.
     pub(super) host: String,
     /// The most bytes of a message.
     pub(super) most: usize,
@@ -67,7 +57,6 @@ pub(super) struct Connection {
     pub(super) initialized: Notify,
     /// Notified after the first attempt to open the server's stream.
     pub(super) stream_tried: Notify,
-    /// Notified when the server accepts a request with a token.
     pub(super) admitted: Notify,
     /// `true` if the server may send requests.
     may_ask: bool,
@@ -76,7 +65,6 @@ pub(super) struct Connection {
     negotiated: Mutex<Negotiated>,
 }
 
-/// Session id and protocol version.
 #[derive(Default)]
 struct Negotiated {
     session: Option<HeaderValue>,
@@ -122,7 +110,6 @@ impl Connection {
         })
     }
 
-    /// Sends a message.
     pub(super) async fn post(&self, body: Vec<u8>) -> Result<Response, Broken> {
         // A legacy server sends the answer on its stream, and only confirms the message here.
         self.post_within(self.is_legacy().then_some(NOTIFY_TIMEOUT), body).await
@@ -143,7 +130,6 @@ impl Connection {
         self.send_authorized(asked, limit).await
     }
 
-    /// Uses the legacy transport from now on.
     pub(super) fn switch_to_legacy(&self, endpoint: Url, stream: EventStream) {
         if self.endpoint.set(endpoint).is_ok() {
             *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
@@ -242,7 +228,6 @@ impl Connection {
         }
     }
 
-    /// Ends the session, if there is one.
     pub(super) async fn end_session(&self) {
         if self.lock_negotiated().session.is_some() && !self.is_closing() {
             let _ = timeout(LEAVE_TIMEOUT, self.delete_session()).await;
@@ -272,7 +257,6 @@ impl Connection {
         Outgoing { method, url, headers, body: None, reach: Reach::Anywhere }
     }
 
-    /// Records the session id of an answer.
     pub(super) fn note_session(&self, response: &Response) {
         let mut agreed = self.lock_negotiated();
         if agreed.session.is_none() {
@@ -297,7 +281,6 @@ impl Connection {
         self.is_legacy() || self.lock_negotiated().session.is_some()
     }
 
-    /// Closes the connection for sending and records why.
     pub(super) fn close_with_reason(&self, reason: String) {
         let mut agreed = self.lock_negotiated();
         agreed.reason.get_or_insert(reason);
@@ -305,7 +288,6 @@ impl Connection {
         self.ends.closing.cancel();
     }
 
-    /// Closes the connection for receiving.
     pub(super) fn close(&self) {
         self.ends.closing.cancel();
         self.ends.closed.cancel();
@@ -319,12 +301,10 @@ impl Connection {
         self.ends.closing.cancelled().await;
     }
 
-    /// Removes the secrets from a text.
     pub(super) fn clean(&self, text: String) -> String {
         self.ends.seen.clean(text)
     }
 
-    /// Returns why the connection was closed.
     pub(super) fn reason(&self) -> Option<String> {
         self.lock_negotiated().reason.clone()
     }
@@ -334,7 +314,6 @@ impl Connection {
     }
 }
 
-/// Returns the configured headers.
 pub(crate) fn configured_headers(
     spec: &McpHttp,
     seen: &mut Redaction,
@@ -359,7 +338,6 @@ fn set_token(asked: &mut Outgoing, token: &str) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Reads the start of a refusal's body.
 pub(super) async fn read_refusal(response: &mut Response) -> String {
     let mut body = Vec::new();
     while body.len() < REFUSAL_BYTES
@@ -370,7 +348,6 @@ pub(super) async fn read_refusal(response: &mut Response) -> String {
     String::from_utf8_lossy(&body).trim().to_owned()
 }
 
-/// Returns whether an answer has a media type.
 pub(super) fn has_media_type(response: &Response, kind: &str) -> bool {
     let written = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let written = written.unwrap_or_default().split(';').next().unwrap_or_default();
@@ -401,9 +378,10 @@ pub(super) mod tests {
         (Arc::new(connection), inbox)
     }
 
-    /// What waits for a token was not sent: that is no loss.
+    /// A request that waits for a token has not been sent, so its timeout would report a wrong
+    /// failure.
     #[tokio::test]
-    async fn a_server_has_its_time_without_that_of_the_token() {
+    async fn the_request_timeout_starts_after_the_token_arrived() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         world.now().is_held = true;
@@ -424,7 +402,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_let_in_is_known_by_what_is_done_for_it() {
+    async fn an_authorized_request_counts_as_admitted_only_if_it_succeeds() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         let (connection, _inbox) = connection(&world);
@@ -439,7 +417,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_asked_for_a_token_to_say_farewell() {
+    async fn ending_a_session_requests_no_new_token() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         let (connection, _inbox) = connection(&world);

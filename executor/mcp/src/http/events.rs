@@ -9,7 +9,6 @@ use crate::message::END_BYTES;
 /// One event, with the fields that MCP uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Event {
-    /// The data, if it is a message or the endpoint for messages.
     pub(super) data: Option<Vec<u8>>,
     /// `true` if the data is the endpoint for messages.
     pub(super) is_endpoint: bool,
@@ -21,11 +20,9 @@ pub(super) struct Event {
     pub(super) retry: Option<Duration>,
 }
 
-/// An event exceeded the limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
-/// The type of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {
     #[default]
@@ -50,7 +47,6 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Creates a parser for events of `most` bytes each.
     pub(super) fn new(most: usize) -> Self {
         Self {
             most,
@@ -65,7 +61,6 @@ impl Events {
         }
     }
 
-    /// Returns the next complete event.
     pub(super) fn next(&mut self) -> Option<Event> {
         self.ready.pop_front()
     }
@@ -158,14 +153,12 @@ impl Events {
     }
 }
 
-/// The events of an open response.
 pub(super) struct EventStream {
     response: Response,
     events: Events,
 }
 
 impl EventStream {
-    /// Reads events of `most` bytes each.
     pub(super) fn new(response: Response, most: usize) -> Self {
         Self { response, events: Events::new(most) }
     }
@@ -204,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_read_however_they_arrive() {
+    fn events_are_parsed_in_chunks_of_any_size() {
         let stream = "\u{feff}: hello\n\nid: 7\nretry: 250\ndata\n\ndata: a\r\ndata:b\r\n\r\nevent: ping\ndata: x\n\nevent: message\rdata: ä\r\rdata: never whole";
         let first =
             Event { id: Some("7".into()), retry: Some(Duration::from_millis(250)), ..said("") };
@@ -215,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_has_a_limit() {
+    fn an_event_above_the_size_limit_is_rejected() {
         let mut events = Events::new(100);
         for _ in 0..50 {
             assert_eq!(events.push(b": comments are free\ndata: 0123456789\n\n"), Ok(()));
@@ -228,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_event_that_is_too_long_the_ends_are_kept() {
+    fn a_too_long_event_keeps_its_beginning_and_end() {
         let (head, tail) = (format!("{{\"id\":7,{}", "a".repeat(900)), "b".repeat(900));
         for stream in [format!("data: {head}{tail}\n\n"), format!("data: {head}\ndata: {tail}\n\n")]
         {
@@ -247,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn events_say_where_to_send_messages() {
+    fn an_endpoint_event_names_the_url_for_messages() {
         let [endpoint, message] =
             read(b"event: endpoint\ndata: /m\n\ndata: x\n\n", 7).try_into().unwrap();
         assert_eq!(endpoint, Event { is_endpoint: true, ..said("/m") });
@@ -256,7 +249,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_arrives_harms(bytes: Vec<u8>) {
+        fn random_bytes_are_parsed_without_panic(bytes: Vec<u8>) {
             let mut events = Events::new(50);
             let _ = events.push(&bytes);
         }

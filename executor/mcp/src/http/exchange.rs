@@ -25,7 +25,6 @@ use crate::{
 /// Attempts to resume a stream without an event in between.
 const MAX_RESUMES: u32 = 20;
 
-/// The error for a request without an answer.
 type RequestError = (ErrorCode, String);
 
 /// Sends a request, and delivers the messages that follow. The last one is an answer or an error.
@@ -123,7 +122,6 @@ async fn read_response(
     Err((LOST, format!("`{host}` does not serve MCP: it answered {status} with {kind}")))
 }
 
-/// Reads an answer that is one JSON document.
 async fn read_document(
     connection: &Connection,
     id: &RequestId,
@@ -147,13 +145,12 @@ async fn read_document(
         }
         _ => {
             let text =
-                format!("`{}` does not serve MCP: its answer is no message", connection.host);
+                format!("`{}` does not serve MCP: its answer is not a message", connection.host);
             Err((LOST, text))
         }
     }
 }
 
-/// The end of a stream.
 enum StreamEnd {
     Answered,
     /// It may resume after this event and this delay.
@@ -236,7 +233,6 @@ fn is_answer(message: &RxJsonRpcMessage<RoleClient>, id: &RequestId) -> bool {
     }
 }
 
-/// Adds the id of the request to an error without an id.
 fn with_request_id(
     mut message: RxJsonRpcMessage<RoleClient>,
     id: &RequestId,
@@ -247,7 +243,6 @@ fn with_request_id(
     message
 }
 
-/// Converts an answer with an error status.
 async fn convert_refusal(
     connection: &Connection,
     id: &RequestId,
@@ -280,7 +275,12 @@ async fn convert_refusal(
         }
         300..=399 => {
             let to = leads.unwrap_or_else(|| "nowhere".to_owned());
-            (REFUSED, format!(", which leads to {to} and is not followed: write that address"))
+            (
+                REFUSED,
+                format!(
+                    ", which redirects to {to}, and Faber does not follow it: write that address"
+                ),
+            )
         }
         // A gateway does not know whether the server got the request.
         502 | 504 => (LOST, String::new()),
@@ -292,7 +292,7 @@ async fn convert_refusal(
 }
 
 fn broken_stream_error(connection: &Connection) -> RequestError {
-    (LOST, format!("`{}` broke off in the middle of its answer", connection.host))
+    (LOST, format!("`{}` closed the connection in the middle of its answer", connection.host))
 }
 
 fn too_long_error() -> RequestError {
@@ -304,7 +304,7 @@ mod tests {
     use super::{super::connection::tests::connection, *};
     use crate::oauth::test_server::World;
 
-    /// Returns what becomes of a request.
+    /// Returns the error of a request, or `None` if it was answered.
     async fn outcome(
         connection: &Arc<Connection>,
         inbox: &mut tokio::sync::mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_is_as_good_as_before_where_no_token_can_be_had_now() {
+    async fn a_failed_token_request_leaves_the_connection_open() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         world.now().is_down = true;
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_that_nobody_may_hear_is_not_taken_up_again_and_again() {
+    async fn an_unauthorized_stream_is_resumed_only_once() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         let (connection, mut inbox) = connection(&world);
@@ -342,7 +342,7 @@ mod tests {
         world.now().stream = Some("id: 7\nretry: 50\n\n".to_owned());
         world.now().heard.clear();
         assert_eq!(outcome(&connection, &mut inbox).await.unwrap().0, LOST);
-        // Once with the token, and once with another one.
+        // Once with the rejected token, and once with a new one.
         assert_eq!((world.heard("GET /mcp"), world.heard("POST /token")), (2, 1));
     }
 }

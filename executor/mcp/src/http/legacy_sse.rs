@@ -14,7 +14,6 @@ use super::{
 };
 use crate::message::{parse_message, too_long_error};
 
-/// Time limit for the endpoint event.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns whether a server that answers `initialize` with this status may be a legacy server.
@@ -61,11 +60,10 @@ async fn read_endpoint(connection: &Connection) -> Result<(EventStream, String),
             Ok((stream, String::from_utf8_lossy(&told).into_owned()))
         }
         Some(_) => Err(format!("`{host}` does not begin with where to send messages")),
-        None => Err(format!("`{host}` broke off before it said where to send messages")),
+        None => Err(format!("`{host}` closed the stream before it said where to send messages")),
     }
 }
 
-/// Reads the stream of a legacy server to its end.
 pub(super) async fn read_legacy_stream(connection: &Connection, mut stream: EventStream) {
     while let Some(event) = stream.next().await {
         let Some(data) = event.data.filter(|_| !event.is_endpoint) else { continue };

@@ -15,9 +15,7 @@ use crate::message::parse_message;
 
 /// Default delay before a stream resumes. Doubles with each failure, up to [`MAX_RESUME_DELAY`].
 pub(super) const RESUME_DELAY: Duration = Duration::from_secs(1);
-/// The shortest delay that a server can request.
 pub(super) const MIN_RESUME_DELAY: Duration = Duration::from_millis(50);
-/// The longest delay.
 pub(super) const MAX_RESUME_DELAY: Duration = Duration::from_secs(30);
 /// Refusals in a row after which the stream is given up.
 const MAX_DENIALS: u32 = 3;
@@ -108,7 +106,7 @@ mod tests {
     use crate::oauth::test_server::World;
 
     #[tokio::test]
-    async fn a_server_is_heard_again_once_it_takes_a_request() {
+    async fn the_server_stream_reopens_after_an_accepted_request() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         world.now().takes_none = true;
@@ -121,7 +119,7 @@ mod tests {
         assert!(denied > 0);
         world.now().takes_none = false;
         while world.heard("GET /mcp") == denied {
-            // It listens as soon as it can.
+            // An accepted request opens the stream again.
             let _ = connection.post(b"{}".to_vec()).await;
             tokio::task::yield_now().await;
         }
@@ -130,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_let_in_meanwhile_is_not_missed() {
+    async fn an_admission_during_a_stream_request_is_not_missed() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         world.now().is_deaf = true;
@@ -144,7 +142,7 @@ mod tests {
         let before = world.heard("GET /mcp");
         world.gate.opened.notify_one();
         let again = async {
-            // Once with the token that was held back, and once more.
+            // Once with the token that was held back, and once more after the admission.
             while world.heard("GET /mcp") < before + 2 {
                 tokio::task::yield_now().await;
             }

@@ -20,7 +20,6 @@ use crate::redaction::Secrets;
 
 /// Delay after a failed token request. Calls in this time get the same error, without a request.
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
-/// Poll interval for a logout in another process.
 const LOGOUT_POLL: Duration = Duration::from_secs(30);
 
 /// Provides the token for each request to a server.
@@ -31,14 +30,11 @@ pub(crate) struct Bearer {
     background: BackgroundTasks,
 }
 
-/// The current token and the last failure.
 #[derive(Default)]
 struct TokenState {
     /// The token that was sent last.
     token: Option<AccessToken>,
-    /// The time and the error of the last failed request.
     failed: Option<(Instant, Denied)>,
-    /// The last challenge of the server.
     challenge: Option<String>,
     /// The time of the last check for a logout.
     checked_at: Option<Instant>,
@@ -56,7 +52,6 @@ impl TokenState {
         self.token.as_ref().filter(|token| token.is_good(unix_time()))
     }
 
-    /// Returns the last failure while it is recent.
     fn check_recent_failure(&self) -> Result<(), Denied> {
         match &self.failed {
             Some((since, denied)) if since.elapsed() < FAILURE_PAUSE => Err(denied.clone()),
@@ -68,7 +63,6 @@ impl TokenState {
         self.failed = Some((Instant::now(), denied.clone()));
     }
 
-    /// Stores the result of a token request.
     fn store_result(
         &mut self,
         got: Result<Option<AccessToken>, Denied>,
@@ -154,7 +148,6 @@ impl Bearer {
         Err(denied)
     }
 
-    /// Returns the error of a server that refuses every token.
     pub(crate) async fn refusal_error(&self, answer: &Response) -> Denied {
         let denied = self.describe_denial(bearer_challenge(answer.headers()).as_deref()).await;
         // The server would refuse another one, too.
@@ -162,7 +155,6 @@ impl Bearer {
         denied
     }
 
-    /// Returns the error of a refusal for missing scopes.
     pub(crate) async fn missing_scope_error(&self, answer: &Response) -> Option<Denied> {
         let challenge = bearer_challenge(answer.headers())?;
         let params = WWWAuthenticateParams::parse(&challenge, &self.source.server);
@@ -185,18 +177,16 @@ impl Bearer {
         };
         let text = match kept {
             _ if !oauth.is_for_people() => {
-                format!(
-                    "`{set}` does not take the token that was granted{more}: look at its `auth`"
-                )
+                format!("`{set}` rejects the token that was granted{more}: check its `auth`")
             }
-            None => format!("`{set}` {NEEDS_LOGIN}, and there is no place to keep one"),
+            None => format!("`{set}` {NEEDS_LOGIN}, but Faber has no folder to store it"),
             Some(kept) => {
                 if let Some(scope) = &params.scope
                     && let Err(why) = kept.add_wanted_scopes(scope).await
                 {
                     tracing::warn!(%set, %why, "the scopes that the server wants are not noted");
                 }
-                format!("`{set}` {NEEDS_LOGIN}{more}: type `faber login {set}`")
+                format!("`{set}` {NEEDS_LOGIN}{more}: run `faber login {set}`")
             }
         };
         Denied::Refused(text)
@@ -222,7 +212,6 @@ impl Bearer {
     }
 }
 
-/// Returns the bearer challenge of a server.
 pub(super) fn bearer_challenge(headers: &HeaderMap) -> Option<String> {
     let all = headers.get_all(WWW_AUTHENTICATE).iter();
     let mut all = all.filter_map(|value| value.to_str().ok());
@@ -259,7 +248,7 @@ mod tests {
         json!({ "grant": "client_credentials", "client_id": "robot", "client_secret": secret })
     }
 
-    /// Calls as the way to a server does, and returns the token that was taken.
+    /// Sends a request as a connection does. Returns the token that the server accepted.
     async fn call(world: &World, bearer: &Bearer) -> Result<String, Denied> {
         let mut token = bearer.current_token().await?;
         let mut answer = world.post(token.as_deref()).await;
@@ -275,11 +264,11 @@ mod tests {
     }
 
     fn wants_login() -> Denied {
-        Denied::Refused("`s` needs a login: type `faber login s`".to_owned())
+        Denied::Refused("`s` needs a login: run `faber login s`".to_owned())
     }
 
     #[tokio::test]
-    async fn what_is_granted_is_kept_though_nobody_waits_for_it() {
+    async fn a_refreshed_token_is_stored_after_its_caller_is_cancelled() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         world.now().is_held = true;
@@ -295,14 +284,14 @@ mod tests {
         assert_eq!(world.heard("POST /token"), 1);
     }
 
-    /// Somebody was told to log in, though what they were granted could be renewed.
+    /// Regression: the user was told to log in, although the login could be refreshed.
     #[tokio::test]
-    async fn a_login_that_was_renewed_elsewhere_is_renewed_where_its_token_is_refused_too() {
+    async fn a_rejected_token_that_another_process_renewed_is_renewed_again() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         let bearer = world.bearer(people());
         let first = call(&world, &bearer).await.unwrap();
-        // Somebody logs in anew, and then the server drops every token.
+        // Another process logs in, and then the server drops every token.
         let record = serde_json::to_string(&world.kept().read().unwrap().unwrap()).unwrap();
         let record = record.replace(&first, "of-another-process");
         world.kept().write(&serde_json::from_str(&record).unwrap()).unwrap();
@@ -313,9 +302,9 @@ mod tests {
         assert_eq!(world.heard("POST /token"), 1);
     }
 
-    /// It was shown until it ended.
+    /// Regression: the token was sent until it expired.
     #[tokio::test]
-    async fn what_somebody_has_logged_out_of_is_not_shown() {
+    async fn a_token_is_not_sent_after_a_logout() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         let bearer = world.bearer(people());
@@ -327,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_has_forgotten_its_client_wants_a_new_one() {
+    async fn a_forgotten_client_needs_a_new_login() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         world.now().clients.clear();
@@ -340,7 +329,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_granted_is_kept_though_the_connection_is_gone() {
+    async fn a_refreshed_token_is_stored_after_its_connection_is_dropped() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         world.now().is_held = true;
@@ -358,7 +347,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_has_ended_for_good_leaves_its_client_for_the_next_login() {
+    async fn an_expired_login_keeps_its_client_for_the_next_login() {
         let world = World::new().await;
         world.keep(None);
         world.now().access.clear();
@@ -368,7 +357,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_cannot_grant_is_not_asked_by_everybody() {
+    async fn a_failed_token_server_is_asked_once_for_all_callers() {
         let world = World::new().await;
         for auth in [people(), program()] {
             world.keep(Some("refresh-0"));
@@ -395,7 +384,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_takes_no_token_does_not_have_them_renewed_for_nothing() {
+    async fn a_server_that_rejects_every_token_causes_no_endless_renewal() {
         let world = World::new().await;
         world.now().takes_none = true;
         world.keep(Some("refresh-0"));
@@ -410,10 +399,10 @@ mod tests {
         let begun = Instant::now();
         for _ in 0..20 {
             let why = call(&world, &bearer).await.unwrap_err().into_text();
-            assert!(why.starts_with("`s` does not take the token"), "{why}");
+            assert!(why.starts_with("`s` rejects the token"), "{why}");
         }
         assert_renewed_once_in_a_pause(&world, begun);
-        // Whoever logs in is not kept waiting.
+        // A new login is used at once.
         world.now().takes_none = false;
         let bearer = world.bearer(people());
         world.now().access.clear();
@@ -425,7 +414,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_grants_tokens_may_be_said_only_by_a_refusal() {
+    async fn the_authorization_server_may_be_named_only_in_a_rejection() {
         let world = World::new().await;
         world.now().is_hidden = true;
         world.now().issuer = Some(format!("{}/as", world.here));
@@ -435,7 +424,7 @@ mod tests {
         assert_eq!(call(&world, &bearer).await.unwrap(), "access-1");
         let bearer = world.bearer(program());
         assert_eq!(call(&world, &bearer).await.unwrap(), "access-2");
-        // It is known from then on.
+        // From then on the authorization server is known.
         world.now().access.clear();
         world.now().heard.clear();
         assert_eq!(call(&world, &bearer).await.unwrap(), "access-3");
@@ -443,7 +432,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_server_wants_is_told_within_limits() {
+    async fn the_scopes_of_a_rejection_are_shown_shortened() {
         let world = World::new().await;
         let text = format!("Bearer error=\"insufficient_scope\", scope=\"{}\"", "x".repeat(9_000));
         let denied = world.bearer(people()).describe_denial(Some(&text)).await.into_text();

@@ -35,7 +35,6 @@ use super::{
     web::{AuthHttp, resource_url},
 };
 
-/// A request for a token of one server.
 pub(super) struct TokenRequest<'a> {
     pub(super) sought: Discovery<'a>,
     /// The scopes to request. By default those that the server names.
@@ -49,14 +48,12 @@ impl TokenRequest<'_> {
         let found = self.sought.discover().await;
         let found = found.map_err(|err| Denied::from_auth_error(&err, seen).into_unfound())?;
         if tells_secret && found.metadata.issuer.is_none() {
-            let why =
-                "the server does not say who grants tokens, so that nobody is told the secret";
+            let why = "the server names no authorization server, so Faber does not send the secret";
             return Err(Denied::Unfound(why.to_owned()));
         }
         Ok(found)
     }
 
-    /// Returns the scopes to request.
     async fn wanted_scopes(&self, found: &AuthServer) -> Vec<String> {
         match self.scopes {
             [] => found.manager.select_initial_scopes(&[]).await,
@@ -64,12 +61,10 @@ impl TokenRequest<'_> {
         }
     }
 
-    /// Returns the resource that the token is for.
     fn resource(&self) -> String {
         resource_url(self.sought.server).to_string()
     }
 
-    /// Requests a token for a program with an account.
     pub(super) async fn request_as_program(
         &self,
         id: &str,
@@ -124,7 +119,7 @@ impl TokenRequest<'_> {
             post_form(self.sought.web, &metadata.token_endpoint, &fields, None, seen).await?;
         let granted = serde_json::from_slice::<OAuthTokenResponse>(&answer);
         let granted = granted.map_err(|_| {
-            Denied::Refused("the authorization server's answer is no token".to_owned())
+            Denied::Refused("the answer of the authorization server is not a token".to_owned())
         })?;
         Ok(granted_token(&granted))
     }
@@ -199,7 +194,7 @@ pub(super) async fn post_form(
     client: Option<(&str, &str)>,
     seen: &Redaction,
 ) -> Result<Vec<u8>, Denied> {
-    let url = url.parse().map_err(|_| Denied::Refused(format!("`{url}` is no URL")))?;
+    let url = url.parse().map_err(|_| Denied::Refused(format!("`{url}` is not a URL")))?;
     let mut headers = HeaderMap::new();
     let form = HeaderValue::from_static("application/x-www-form-urlencoded");
     headers.insert(CONTENT_TYPE, form);
@@ -229,19 +224,17 @@ pub(super) async fn post_form(
 /// Lifetime of an assertion in seconds. Long enough for clocks that differ.
 const LIFETIME_SECONDS: u64 = 300;
 
-/// Why an assertion cannot be signed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SignError {
     #[error(
-        "the `private_key` of `auth` is no key of RSA, P-256, P-384 or Ed25519 in PEM (PKCS#8, which \
-         `openssl pkcs8 -topk8 -nocrypt` writes)"
+        "the `private_key` of `auth` is not an RSA, P-256, P-384 or Ed25519 key in PEM (PKCS#8, \
+         which `openssl pkcs8 -topk8 -nocrypt` writes)"
     )]
     Key,
     #[error("the `private_key` of `auth` does not sign")]
     Sign,
 }
 
-/// A key that signs.
 enum SigningKey {
     Ecdsa(EcdsaKeyPair, &'static str),
     Ed25519(Ed25519KeyPair),
@@ -275,7 +268,6 @@ impl SigningKey {
         RsaKeyPair::from_pkcs8(der).map(Self::Rsa).map_err(|_| SignError::Key)
     }
 
-    /// Returns the name of the algorithm (RFC 7518).
     fn algorithm(&self) -> &'static str {
         match self {
             Self::Ecdsa(_, name) => name,
@@ -361,7 +353,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_secret_is_for_who_the_configuration_says() {
+    async fn the_client_secret_goes_only_to_the_configured_issuer() {
         let (world, other) = (World::new().await, World::new().await);
         let mut auth = program();
         auth["issuer"] = world.here.clone().into();
@@ -369,7 +361,7 @@ mod tests {
         assert_eq!(world.heard("POST /token"), 1);
         world.now().issuer = Some(other.here.clone());
         let bearer = world.bearer(auth);
-        // The server is asked without a token then, and says the same.
+        // The server is then asked without a token, and rejects it with the same issuer.
         assert_eq!(bearer.current_token().await, Ok(None));
         let denied = bearer.replace_token(None, &world.post(None).await).await.unwrap_err();
         let expected = format!(
@@ -381,7 +373,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_told_a_secret_who_does_not_say_who_it_is() {
+    async fn a_server_without_an_issuer_gets_no_client_secret() {
         for kind in [|_: &World| program(), employee] {
             let world = World::new().await;
             world.now().is_bare = true;
@@ -389,14 +381,14 @@ mod tests {
             assert_eq!(bearer.current_token().await, Ok(None));
             let denied =
                 bearer.replace_token(None, &world.post(None).await).await.unwrap_err().into_text();
-            assert!(denied.contains("the server does not say who grants tokens"), "{denied}");
+            assert!(denied.contains("the server names no authorization server"), "{denied}");
             let now = world.now();
             assert!(posts(&now).iter().all(|(what, ..)| what == "POST /mcp"), "{:?}", now.heard);
         }
     }
 
     #[tokio::test]
-    async fn each_server_is_told_the_secret_as_it_wants_it() {
+    async fn the_client_secret_is_sent_with_the_supported_method() {
         let world = World::new().await;
         world.now().more =
             json!({ "token_endpoint_auth_methods_supported": ["client_secret_post"] });
@@ -412,7 +404,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn others_are_not_told_what_may_be_secret_in_the_address() {
+    async fn the_query_of_the_server_url_is_not_sent_to_others() {
         let world = World::new().await;
         let server: Url = format!("{}?key=sesame", world.url()).parse().unwrap();
         for auth in [program(), employee(&world)] {
@@ -430,7 +422,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_posted_is_not_told_again() {
+    async fn posted_secrets_are_redacted_in_errors() {
         let world = World::new().await;
         let mut seen = Redaction::default();
         seen.note("CLIENT_SECRET", "sesame-open");
@@ -471,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_signed_can_be_verified() {
+    fn a_signed_assertion_is_verified_by_its_public_key() {
         let random = SystemRandom::new();
         let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
         let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.as_ref(), &random);
@@ -487,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_not_repeated() {
+    fn an_invalid_key_is_not_quoted_in_the_error() {
         for written in [
             "",
             "the key",

@@ -17,17 +17,10 @@ pub struct OAuth {
     pub(super) issuer: Option<String>,
 }
 
-/// How a token is granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Grant {
     /// A person logs in, once.
-    Person {
-        client: Option<Client>,
-        /// The URL of the client's metadata document.
-        document: Option<String>,
-        /// The port of the redirect URI.
-        port: Option<u16>,
-    },
+    Person { client: Option<Client>, document: Option<String>, port: Option<u16> },
     /// The program itself has an account.
     Program { id: String, proof: Credential },
     /// Exchanges the identity token of a company's identity provider.
@@ -41,7 +34,6 @@ pub(super) struct Client {
     pub(super) secret: Option<Text>,
 }
 
-/// The credentials of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Credential {
     Secret(Text),
@@ -49,16 +41,13 @@ pub(super) enum Credential {
     Key(Text),
 }
 
-/// A company's identity provider.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Identity {
-    /// The issuer, compared byte by byte.
     pub(super) issuer: String,
     pub(super) token_endpoint: ServerUrl,
     pub(super) client_id: String,
     pub(super) client_secret: Option<Text>,
-    /// The identity token.
     pub(super) id_token: Text,
 }
 
@@ -92,20 +81,23 @@ impl TryFrom<Value> for OAuth {
         let written = match written {
             Value::String(word) if word == "oauth" => OAuthFields::default(),
             Value::Object(_) => OAuthFields::deserialize(written).map_err(|err| err.to_string())?,
-            _ => return Err("`auth` is `oauth`, or a map such as `{scopes: [read]}`".to_owned()),
+            _ => {
+                let why = "`auth` must be `oauth` or a map, such as `{scopes: [read]}`";
+                return Err(why.to_owned());
+            }
         };
         if let Some(scope) = written.scopes.iter().find(|scope| !is_scope(scope)) {
             return Err(format!("`{scope}` cannot be a scope"));
         }
         for text in written.secret_texts() {
             if text.secret().is_none() {
-                let why = "what is secret in `auth` must be named, as in `{secret: TOKEN}`";
+                let why = "a secret in `auth` must be named, as in `{secret: TOKEN}`";
                 return Err(why.to_owned());
             }
         }
         if let Some(issuer) = written.issuer.as_ref().filter(|issuer| Url::parse(issuer).is_err()) {
             return Err(format!(
-                "`issuer` must be the address of who grants tokens, not `{issuer}`"
+                "`issuer` must be the address of the authorization server, not `{issuer}`"
             ));
         }
         let (scopes, issuer) = (written.scopes.clone(), written.issuer.clone());
@@ -155,7 +147,6 @@ impl OAuthFields {
         }
     }
 
-    /// Rejects fields that do not belong to the grant.
     fn reject_foreign_fields(&self, kind: GrantKind) -> Result<(), String> {
         let is_there = [
             (
@@ -197,7 +188,6 @@ pub(super) fn is_scope(text: &str) -> bool {
 }
 
 impl OAuth {
-    /// Returns the names of its secrets.
     pub(crate) fn secrets(&self) -> Vec<&str> {
         let texts: Vec<&Text> = match &self.grant {
             Grant::Person { client, .. } => {
@@ -214,12 +204,10 @@ impl OAuth {
         texts.into_iter().filter_map(Text::secret).collect()
     }
 
-    /// Returns whether the port of the redirect URI is configured.
     pub fn has_port(&self) -> bool {
         matches!(self.grant, Grant::Person { port: Some(_), .. })
     }
 
-    /// Returns whether a person has to log in.
     pub fn is_for_people(&self) -> bool {
         matches!(self.grant, Grant::Person { .. })
     }
@@ -243,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_one_of_three_grants() {
+    fn each_kind_of_grant_is_parsed() {
         check(json!("oauth"), expect!["Person { client: None, document: None, port: None } [] []"]);
         check(
             json!({ "client_id": "faber", "client_secret": { "secret": "S" }, "scopes": ["a:b"], "callback_port": 8123 }),
@@ -267,15 +255,18 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_explained() {
-        check(json!("basic"), expect!["✗ `auth` is `oauth`, or a map such as `{scopes: [read]}`"]);
+    fn a_wrong_grant_is_explained() {
+        check(
+            json!("basic"),
+            expect!["✗ `auth` must be `oauth` or a map, such as `{scopes: [read]}`"],
+        );
         check(
             json!({ "client_secret": { "secret": "S" } }),
             expect!["✗ `client_secret` needs a `client_id`"],
         );
         check(
             json!({ "client_id": "c", "client_secret": "in plain sight" }),
-            expect!["✗ what is secret in `auth` must be named, as in `{secret: TOKEN}`"],
+            expect!["✗ a secret in `auth` must be named, as in `{secret: TOKEN}`"],
         );
         check(json!({ "scopes": ["a b"] }), expect!["✗ `a b` cannot be a scope"]);
         check(
@@ -300,7 +291,7 @@ mod tests {
         );
         check(
             json!({ "issuer": "example" }),
-            expect!["✗ `issuer` must be the address of who grants tokens, not `example`"],
+            expect!["✗ `issuer` must be the address of the authorization server, not `example`"],
         );
         check(
             json!({ "private_key": { "secret": "K" } }),

@@ -4,10 +4,8 @@ use http_client::Broken;
 use rmcp::transport::auth::AuthError;
 use secrets::Redaction;
 
-/// Characters of a server's message that are shown.
 pub(super) const MAX_CHARACTERS: usize = 500;
 
-/// Why a request has no token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Denied {
     /// A person has to log in, or to correct the configuration.
@@ -19,7 +17,6 @@ pub(crate) enum Denied {
 }
 
 impl Denied {
-    /// Converts an error of the authorization.
     pub(super) fn from_auth_error(err: &AuthError, seen: &Redaction) -> Self {
         let text = describe_auth_error(err, seen);
         match err {
@@ -30,7 +27,6 @@ impl Denied {
         }
     }
 
-    /// Converts a failed request.
     pub(super) fn from_broken(err: &Broken) -> Self {
         let text = err.to_string();
         match err {
@@ -48,7 +44,6 @@ impl Denied {
         }
     }
 
-    /// Marks a refusal as a failed discovery.
     pub(super) fn into_unfound(self) -> Self {
         match self {
             Self::Refused(text) => Self::Unfound(text),
@@ -64,7 +59,6 @@ impl Denied {
         }
     }
 
-    /// Returns the message.
     pub(super) fn into_text(self) -> String {
         let (Self::Refused(text) | Self::Unfound(text) | Self::Unreachable(text)) = self;
         text
@@ -99,7 +93,7 @@ fn auth_error_sentence(err: &AuthError) -> String {
             "the authorization server cannot be used".to_owned()
         }
         AuthError::PkceUnsupported => {
-            "the authorization server has no PKCE by S256, without which a login is not safe"
+            "the authorization server does not support PKCE with S256, which a safe login needs"
                 .to_owned()
         }
         AuthError::RegistrationFailed(why) => format!(

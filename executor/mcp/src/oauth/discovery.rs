@@ -16,18 +16,15 @@ use super::{
 /// Time limit for the discovery. A server can name many others, and each gets a request.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The discovery of the authorization server of one MCP server.
 #[derive(Clone, Copy)]
 pub(super) struct Discovery<'a> {
     pub(super) web: &'a Arc<AuthHttp>,
     pub(super) server: &'a Url,
     /// The challenge with which the server refused a request, if there was one.
     pub(super) challenge: Option<&'a str>,
-    /// The configured issuer.
     pub(super) issuer: Option<&'a str>,
 }
 
-/// The authorization server of an MCP server.
 pub(super) struct AuthServer {
     pub(super) manager: AuthorizationManager,
     pub(super) metadata: AuthorizationMetadata,
@@ -84,10 +81,10 @@ impl Discovery<'_> {
 
 /// Rejects endpoints to which this server may not lead a secret.
 pub(super) fn check_endpoint(server: &Url, endpoint: &str) -> Result<(), String> {
-    let url: Url = endpoint.parse().map_err(|_| format!("`{endpoint}` is no URL"))?;
+    let url: Url = endpoint.parse().map_err(|_| format!("`{endpoint}` is not a URL"))?;
     check_secure(&url).map_err(|err| err.to_string())?;
     if is_loopback(&url) && !is_loopback(server) {
-        return Err(format!("`{endpoint}` is this machine, and not where the server is"));
+        return Err(format!("`{endpoint}` is on this machine, but the server is not"));
     }
     Ok(())
 }
@@ -136,7 +133,6 @@ pub(super) fn add_offline_access(metadata: &AuthorizationMetadata, scopes: &mut 
     }
 }
 
-/// Returns an endpoint of the metadata that rmcp does not parse.
 pub(super) fn extra_endpoint<'a>(
     metadata: &'a AuthorizationMetadata,
     name: &str,
@@ -159,7 +155,7 @@ mod tests {
         *,
     };
 
-    /// A server that has one document, with `HERE` for where it is.
+    /// A server with one document, in which `HERE` stands for its own URL.
     struct World {
         server: Url,
         asked: Arc<AtomicUsize>,
@@ -191,7 +187,8 @@ mod tests {
         }
     }
 
-    /// Discovers for a server whose metadata are those, with `HERE` for where it is.
+    /// Returns what discovery finds for these metadata, in which `HERE` stands for the server's
+    /// URL.
     async fn discovered(at: &str, metadata: Value) -> Result<AuthorizationMetadata, AuthError> {
         World::new(at, metadata).await.found(None).await
     }
@@ -205,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_grants_tokens_is_who_it_says() {
+    async fn metadata_of_another_issuer_is_rejected() {
         let at = "/.well-known/oauth-authorization-server";
         let good = discovered(at, metadata("HERE", "HERE/token")).await.unwrap();
         assert!(good.token_endpoint.ends_with("/token"));
@@ -224,9 +221,8 @@ mod tests {
         assert!(matches!(plain.unwrap_err(), AuthError::MetadataError(_)));
     }
 
-    /// What is about another server leads nowhere: it is as if nothing were there.
     #[tokio::test]
-    async fn metadata_are_about_the_very_server() {
+    async fn metadata_about_another_resource_is_ignored() {
         let at = "/.well-known/oauth-protected-resource/mcp";
         let other = "https://example.com";
         let about = json!({ "resource": format!("{other}/mcp"), "authorization_servers": [other] });
@@ -237,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_have_a_limit() {
+    async fn a_metadata_answer_above_the_size_limit_is_rejected() {
         let mut long = metadata("HERE", "HERE/token");
         long["x"] = json!("x".repeat(300 << 10));
         let err = discovered("/.well-known/oauth-authorization-server", long).await.unwrap_err();
@@ -245,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_grants_tokens_is_who_the_configuration_says() {
+    async fn an_issuer_other_than_the_configured_one_is_rejected() {
         let at = "/.well-known/oauth-authorization-server";
         let world = World::new(at, metadata("HERE", "HERE/token")).await;
         let here = world.server.origin().ascii_serialization();
@@ -260,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_does_not_lead_to_any_number_of_others() {
+    async fn discovery_follows_a_limited_number_of_addresses() {
         let at = "/.well-known/oauth-protected-resource/mcp";
         let many: Vec<_> = (0..1_000).map(|n| format!("HERE/as/{n}")).collect();
         let world =
@@ -272,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_does_not_answer_is_not_waited_for() {
+    async fn discovery_of_a_silent_server_times_out() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
         let web = Arc::new(AuthHttp::new(server.clone()));
@@ -283,14 +279,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stranger_says_does_nothing_to_a_terminal() {
+    fn control_characters_in_a_servers_error_are_removed() {
         let err = AuthError::RegistrationFailed(format!("\u{1b}[31m{}", "x".repeat(9_000)));
         let told = said(&err);
         assert!(told.contains(" [31mxxx") && told.chars().count() == MAX_CHARACTERS, "{told}");
     }
 
     #[test]
-    fn half_a_secret_is_none_either() {
+    fn a_secret_at_the_cut_of_a_message_is_redacted() {
         let mut seen = Redaction::default();
         seen.note("REFRESH_TOKEN", "refresh-me-once");
         let text = |before: usize| format!("{}refresh-me-once", "x".repeat(before));
@@ -301,35 +297,35 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_told_to_whom_they_may_be() {
+    fn an_endpoint_that_may_not_get_secrets_is_rejected() {
         let check = |server: &str, endpoint: &str, expected: Expect| {
             let told = check_endpoint(&server.parse().unwrap(), endpoint);
             expected.assert_eq(&told.err().unwrap_or_default());
         };
         check("https://a/mcp", "https://b/token", expect![""]);
         check("http://localhost:1/mcp", "http://127.0.0.1:2/token", expect![""]);
-        check("https://a/mcp", "nowhere", expect![[r"`nowhere` is no URL"]]);
+        check("https://a/mcp", "nowhere", expect![[r"`nowhere` is not a URL"]]);
         check(
             "https://a/mcp",
             "http://b/token",
             expect![
-                "`http://b` is not asked: tokens are only asked for by https, or on this machine"
+                "`http://b` is not used: Faber requests tokens by https only, or on this machine"
             ],
         );
         check(
             "https://a/mcp",
             "http://localhost:2/token",
-            expect!["`http://localhost:2/token` is this machine, and not where the server is"],
+            expect!["`http://localhost:2/token` is on this machine, but the server is not"],
         );
         check(
             "https://a/mcp",
             "javascript:alert(1)",
-            expect!["`null` is not asked: tokens are only asked for by https, or on this machine"],
+            expect!["`null` is not used: Faber requests tokens by https only, or on this machine"],
         );
     }
 
     #[test]
-    fn more_than_one_token_is_asked_for_where_that_is_offered() {
+    fn offline_access_is_requested_if_the_server_offers_it() {
         let offered = |scopes: Value| -> AuthorizationMetadata {
             let mut written = metadata("https://a", "https://a/token");
             written["scopes_supported"] = scopes;

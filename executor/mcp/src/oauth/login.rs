@@ -30,10 +30,8 @@ use super::{
 };
 use crate::{McpHttp, McpServer, http::configured_headers};
 
-/// The name with which the client registers.
 const CLIENT_NAME: &str = "Faber";
 
-/// A login in progress.
 pub struct Login {
     manager: AuthorizationManager,
     kept: TokenStore,
@@ -46,12 +44,9 @@ pub struct Login {
     seen: Redaction,
 }
 
-/// A finished login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedIn {
-    /// The issuer.
     pub issuer: Option<String>,
-    /// The granted scopes.
     pub scopes: Vec<String>,
     /// The lifetime of the access token, if it is known.
     pub lasts: Option<Duration>,
@@ -59,27 +54,22 @@ pub struct LoggedIn {
     pub is_renewed: bool,
 }
 
-/// Why a login failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
     /// The toolset does not support logins.
     #[error("{0}")]
     NotForPeople(String),
     /// The callback does not belong to this login, which continues.
-    #[error("this is no answer to the login that is under way")]
+    #[error("this is not an answer to the current login")]
     Stray,
-    /// The server or the person refused.
     #[error("{0}")]
     Refused(String),
-    /// A server cannot be reached.
     #[error("{0}")]
     Unreachable(String),
-    /// The login cannot be stored.
     #[error("{0}")]
     Unkept(String),
 }
 
-/// The server of a login, and its settings.
 struct LoginTarget<'a> {
     kept: TokenStore,
     server: &'a McpHttp,
@@ -95,8 +85,8 @@ fn login_target<'a>(
     set: &ToolSetName,
     server: &'a McpServer,
 ) -> Result<LoginTarget<'a>, LoginError> {
-    let why = |what: &str| LoginError::NotForPeople(format!("nobody logs in to `{set}`: {what}"));
-    let McpServer::Http(server) = server else { return Err(why("it is started here")) };
+    let why = |what: &str| LoginError::NotForPeople(format!("`{set}` has no login: {what}"));
+    let McpServer::Http(server) = server else { return Err(why("Faber starts it as a command")) };
     let Some(oauth) = &server.auth else { return Err(why("its source has no `auth: oauth`")) };
     let Grant::Person { client, document, port } = &oauth.grant else {
         return Err(why("its `grant` is for programs"));
@@ -143,7 +133,6 @@ impl Logins {
 }
 
 impl LoginTarget<'_> {
-    /// Revokes the tokens of a login (RFC 7009).
     async fn revoke_tokens(&self, record: &LoginRecord) -> Result<(), LoginError> {
         let Some(granted) = &record.granted else { return Ok(()) };
         let access = record.token().map(|token| token.text);
@@ -158,7 +147,7 @@ impl LoginTarget<'_> {
         let challenge = self.request_challenge(&web).await?;
         let AuthServer { metadata, .. } = self.discover(&web, challenge.as_deref(), &seen).await?;
         if granted.issuer.is_some() && granted.issuer != metadata.issuer {
-            let why = "another server grants tokens now, and is told nothing";
+            let why = "the authorization server has changed, so Faber does not send it the tokens";
             return Err(LoginError::Refused(why.to_owned()));
         }
         let Some(endpoint) = extra_endpoint(&metadata, "revocation_endpoint") else {
@@ -294,7 +283,6 @@ impl LoginTarget<'_> {
         }
     }
 
-    /// Returns the secret of the client.
     fn client_secret(
         &self,
         client: &RegisteredClient,
@@ -413,7 +401,6 @@ fn new_client(metadata: &AuthorizationMetadata, redirect: &str, id: &str) -> Reg
     }
 }
 
-/// Registers a client with the authorization server.
 async fn register_client(
     web: &AuthHttp,
     manager: &mut AuthorizationManager,
@@ -478,7 +465,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_login_is_revoked_where_it_was_granted_and_nowhere_else() {
+    async fn a_logout_revokes_tokens_only_at_their_issuer() {
         for is_other in [false, true] {
             let (world, other) = (World::new().await, World::new().await);
             world.keep(Some("refresh-0"));
@@ -488,7 +475,7 @@ mod tests {
             let server = world.configured(json!("oauth"));
             assert!(world.logins.log_out(&set(), &server).await.unwrap());
             assert!(world.kept().read().unwrap().is_none());
-            // What renews, and what it was renewed to.
+            // The refresh token and the access token.
             assert_eq!(world.heard("POST /revoke"), if is_other { 0 } else { 2 });
             let told = other
                 .now()
@@ -501,7 +488,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_the_server_has_forgotten_is_not_the_next_one() {
+    async fn a_forgotten_client_is_replaced_at_the_next_login() {
         let world = World::new().await;
         world.keep(Some("refresh-0"));
         let login = begun(&world).await;
@@ -522,7 +509,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_client_of_a_login_that_has_ended_is_tried_once() {
+    async fn the_client_of_an_expired_login_is_tried_once() {
         let world = World::new().await;
         world.keep(None);
         let login = begun(&world).await;
@@ -536,7 +523,7 @@ mod tests {
         let login = begun(&world).await;
         assert_ne!(client_of(&login), "client-0", "the server may not know it any more");
         assert_eq!(world.heard("POST /register"), 1);
-        // What is renewed needs its client.
+        // A refresh token needs the client that it was issued to.
         world.keep(Some("refresh-0"));
         for _ in 0..2 {
             assert_eq!(client_of(&begun(&world).await), "client-0");
@@ -544,7 +531,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_whose_secret_has_ended_is_not_the_next_one() {
+    async fn a_client_with_an_expired_secret_is_replaced() {
         let world = World::new().await;
         world.now().secret_until = 7;
         assert_eq!(begun(&world).await.client.secret_until, Some(7));
@@ -559,7 +546,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_may_name_other_ways_first() {
+    async fn a_rejection_may_list_other_schemes_before_bearer() {
         let world = World::new().await;
         world.now().is_hidden = true;
         world.now().issuer = Some(format!("{}/as", world.here));

@@ -29,13 +29,10 @@ pub(super) struct TokenSource {
     secrets: Arc<Secrets>,
 }
 
-/// A login and the client that refreshes it.
 struct TokenRefresh<'a> {
     kept: &'a TokenStore,
     record: LoginRecord,
-    /// The configured client.
     client: Option<&'a Client>,
-    /// `true` if the client was registered for this login.
     is_registered: bool,
 }
 
@@ -103,7 +100,6 @@ impl TokenSource {
         Ok(got.inspect(|token| self.secrets.add_token(&token.text)))
     }
 
-    /// Adds the toolset's name to the error.
     pub(super) fn with_set_name(&self, denied: Denied) -> Denied {
         denied.map_text(|text| format!("no token for `{}`: {text}", self.set))
     }
@@ -136,7 +132,7 @@ impl TokenSource {
         if issuer.is_some() && issuer != found.metadata.issuer.as_ref() {
             // Without a challenge, the discovery may have found the wrong server.
             if sought.challenge.is_some() {
-                tracing::warn!(set = %self.set, "another server grants tokens now: the login has ended");
+                tracing::warn!(set = %self.set, "the authorization server has changed: log in again");
             }
             return Ok(None);
         }
@@ -144,7 +140,6 @@ impl TokenSource {
         TokenRefresh { kept, record, client, is_registered }.refresh_token(found, seen).await
     }
 
-    /// Returns whether the client of a login was registered for it.
     fn is_registered(&self, record: &LoginRecord) -> bool {
         let Grant::Person { client: None, document, .. } = &self.oauth.grant else { return false };
         record.client.as_ref().is_some_and(|client| Some(&client.id) != document.as_ref())
@@ -152,7 +147,6 @@ impl TokenSource {
 }
 
 impl TokenRefresh<'_> {
-    /// Refreshes the stored token.
     async fn refresh_token(
         self,
         found: AuthServer,
@@ -187,7 +181,6 @@ impl TokenRefresh<'_> {
     }
 }
 
-/// Returns the stored token, if it is valid and was not refused.
 fn usable_token(record: &LoginRecord, refused: Option<&str>) -> Option<AccessToken> {
     let is_other = |token: &AccessToken| Some(token.text.as_str()) != refused;
     record.token().filter(|token| token.is_good(unix_time()) && is_other(token))
@@ -201,7 +194,6 @@ pub(super) fn is_unknown_client(err: &AuthError) -> bool {
     why.contains("invalid_client")
 }
 
-/// Returns the client of a login.
 fn client_config(
     record: &LoginRecord,
     client: Option<&Client>,

@@ -1,4 +1,4 @@
-//! For tests: an MCP server that wants to know who calls, and who grants tokens for it.
+//! For tests: an MCP server that requires a token, and its authorization server.
 
 use std::{
     collections::BTreeSet,
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{McpServer, redaction::Secrets};
 
-/// Both servers, and the logins of somebody who calls.
+/// Both servers, and the stored logins of a caller.
 pub(crate) struct World {
     pub(crate) here: String,
     pub(crate) logins: Logins,
@@ -37,7 +37,7 @@ pub(crate) struct World {
     _tasks: JoinSet<std::io::Result<()>>,
 }
 
-/// What holds a granted token back.
+/// Holds a granted token back until the test opens it.
 #[derive(Default)]
 pub(crate) struct Gate {
     pub(crate) arrived: Notify,
@@ -50,34 +50,34 @@ struct Shared {
     now: Mutex<Now>,
 }
 
-/// How the servers are.
+/// The behaviour of the servers, which a test can change at any time.
 #[derive(Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a way of its own to be ill")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fault of the servers")]
 pub(crate) struct Now {
-    /// Who the server says grants tokens; its own one, where nothing is said.
+    /// The authorization server that the metadata name. `None` means the test server itself.
     pub(crate) issuer: Option<String>,
-    /// What the metadata have besides.
+    /// Further fields of the metadata.
     pub(crate) more: Value,
-    /// Whether metadata are only where the refusal of a message says.
+    /// The metadata are only at the address that a rejection names.
     pub(crate) is_hidden: bool,
-    /// Whether there are no metadata at all.
+    /// There are no metadata at all.
     pub(crate) is_bare: bool,
-    /// Whether no token is good.
+    /// The server rejects every token.
     pub(crate) takes_none: bool,
-    /// Whether tokens are refused for listening.
+    /// The server rejects tokens for its event stream.
     pub(crate) is_deaf: bool,
-    /// Whether nobody can be granted anything.
+    /// The authorization server fails every request.
     pub(crate) is_down: bool,
-    /// Whether the next answer of who grants tokens is held back.
+    /// The next answer of the authorization server is held back.
     pub(crate) is_held: bool,
-    /// What the next message is answered with, as a stream that breaks off.
+    /// The answer to the next message, as a stream that breaks off.
     pub(crate) stream: Option<String>,
     pub(crate) access: BTreeSet<String>,
     pub(crate) refresh: Option<String>,
     pub(crate) clients: BTreeSet<String>,
-    /// All that was asked: the method and the path, who asked, and the body.
+    /// All requests: method and path, the `Authorization` header, and the body.
     pub(crate) heard: Vec<(String, String, String)>,
-    /// When the secrets end that clients are registered with, where they have any.
+    /// The expiry of the secrets of newly registered clients.
     pub(crate) secret_until: u64,
     granted: usize,
 }
@@ -108,7 +108,7 @@ impl World {
         self.shared.now()
     }
 
-    /// Returns how often something was asked.
+    /// Returns the number of requests with this method and path.
     pub(crate) fn heard(&self, what: &str) -> usize {
         self.now().heard.iter().filter(|(request, ..)| request == what).count()
     }
@@ -124,7 +124,7 @@ impl World {
         serde_json::from_value(server).unwrap()
     }
 
-    /// Returns what has the token for each request, with `auth`.
+    /// Returns the token source of the server, configured with `auth`.
     pub(crate) fn bearer(&self, auth: Value) -> Bearer {
         self.bearer_of(&self.url(), auth)
     }
@@ -140,7 +140,7 @@ impl World {
         self.logins.store_of(&set(), &self.url())
     }
 
-    /// Keeps a login that has ended, with what it is renewed for if that is so.
+    /// Stores an expired login, with a refresh token if there is one.
     pub(crate) fn keep(&self, refresh: Option<&str>) {
         let issuer = self.now().issuer.clone().unwrap_or_else(|| self.here.clone());
         let record: LoginRecord = serde_json::from_value(json!({
@@ -157,7 +157,7 @@ impl World {
         self.kept().write(&record).unwrap();
     }
 
-    /// Sends a message with a token, as the way to a server does.
+    /// Sends a message with a token, as a connection does.
     pub(crate) async fn post(&self, token: Option<&str>) -> reqwest::Response {
         let request = reqwest::Client::builder().no_proxy().build().unwrap().post(self.url());
         let request = token.iter().fold(request, reqwest::RequestBuilder::bearer_auth);
@@ -206,7 +206,7 @@ impl Shared {
         response
     }
 
-    /// Grants a token, and forgets what it is granted for.
+    /// Grants a token and a new refresh token. The old refresh token becomes invalid.
     fn grant(&self, form: &str) -> Response {
         let field = |name: &str| {
             let field = form.split('&').find_map(|field| field.strip_prefix(&format!("{name}=")));
@@ -241,7 +241,7 @@ impl Shared {
         Json(token).into_response()
     }
 
-    /// Says as a company's identity provider who calls.
+    /// Signs the caller's identity, as a company's identity provider does.
     fn vouch(&self) -> Response {
         let part = |part: Value| URL_SAFE_NO_PAD.encode(part.to_string());
         let header = part(json!({ "alg": "ES256", "typ": "oauth-id-jag+jwt" }));

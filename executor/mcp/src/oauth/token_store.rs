@@ -20,19 +20,15 @@ use tokio::time::{Instant, sleep};
 
 use super::config::is_scope;
 
-/// Bytes of a login file.
 const MAX_BYTES: u64 = 256 << 10;
 /// Bytes of the URL's digest in the name of its file.
 const DIGEST_BYTES: usize = 8;
 /// Seconds before its expiry at which a token is refreshed, but at most half of its lifetime.
 const RENEWAL_MARGIN: u64 = 30;
-/// Recorded scopes of one server.
 const MAX_SCOPES: usize = 64;
-/// Bytes of one recorded scope.
 const SCOPE_BYTES: usize = 256;
 /// Time limit for the lock. Covers two requests of another process.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(75);
-/// Poll interval for the lock.
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
 /// The folder of all logins of a person: one file for each toolset and server.
@@ -50,11 +46,9 @@ pub(super) struct TokenStore {
     file: Arc<PathBuf>,
 }
 
-/// The login to one server.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LoginRecord {
-    /// The registered client of the login.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) client: Option<RegisteredClient>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,7 +58,6 @@ pub(super) struct LoginRecord {
     pub(super) wanted: Vec<String>,
 }
 
-/// A client that was registered with an authorization server.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RegisteredClient {
@@ -74,13 +67,11 @@ pub(super) struct RegisteredClient {
     /// When the secret expires, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) secret_until: Option<u64>,
-    /// The redirect URI.
     pub(super) redirect: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) issuer: Option<String>,
 }
 
-/// An access token.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct AccessToken {
     pub(super) text: String,
@@ -125,7 +116,6 @@ impl Logins {
 }
 
 impl TokenStore {
-    /// Reads the login, if there is one.
     pub(super) fn read(&self) -> Result<Option<LoginRecord>, String> {
         let file = match File::open(&*self.file) {
             Ok(file) => file,
@@ -136,7 +126,7 @@ impl TokenStore {
         file.take(MAX_BYTES).read_to_end(&mut text).map_err(|err| self.io_error(&err))?;
         let record = serde_json::from_slice(&text);
         record.map(Some).map_err(|_| {
-            format!("`{}` is no login: remove it and log in again", self.file.display())
+            format!("`{}` is not a stored login: remove it and log in again", self.file.display())
         })
     }
 
@@ -226,7 +216,6 @@ impl TokenStore {
     }
 }
 
-/// Returns options for files that only their owner may read.
 fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true);
@@ -250,7 +239,6 @@ impl LoginRecord {
         !is_good && self.refresh_token().is_none()
     }
 
-    /// Returns the refresh token.
     pub(super) fn refresh_token(&self) -> Option<&str> {
         let token = self.granted.as_ref()?.token_response.as_ref()?;
         Some(token.refresh_token()?.secret().as_str())
@@ -317,7 +305,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn a_login_belongs_to_a_set_and_an_address() {
+    async fn a_login_is_stored_by_toolset_and_url() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().join("deep/logins"));
         let of =
@@ -340,7 +328,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn tokens_are_renewed_before_they_end() {
+    fn a_token_is_renewed_before_it_expires() {
         for (lasts, good_until) in [(0, 100), (1, 100), (10, 105), (60, 130), (3_600, 3_670)] {
             let token = AccessToken::new("x", Some(100), Some(Duration::from_secs(lasts)));
             assert!(token.is_good(good_until - 1) && !token.is_good(good_until), "{lasts}");
@@ -352,7 +340,7 @@ pub(super) mod tests {
 
     #[cfg(unix)]
     #[tokio::test]
-    async fn nobody_else_may_read_it() {
+    async fn token_files_are_readable_by_their_owner_only() {
         use std::os::unix::fs::PermissionsExt as _;
 
         let folder = tempfile::tempdir().unwrap();
@@ -369,7 +357,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_server_wants_is_noted_once_and_within_limits() {
+    async fn wanted_scopes_are_stored_once_and_limited() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
         let kept = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
@@ -384,7 +372,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_kept_can_be_read() {
+    async fn a_too_large_login_is_rejected_and_the_stored_one_stays() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
         let kept = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
@@ -396,17 +384,17 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_login_is_said_to_be_none() {
+    async fn a_damaged_login_file_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
         let kept = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
         fs::write(&*kept.file, "{").unwrap();
         let why = kept.read().unwrap_err();
-        assert!(why.ends_with("is no login: remove it and log in again"), "{why}");
+        assert!(why.ends_with("is not a stored login: remove it and log in again"), "{why}");
     }
 
     #[tokio::test]
-    async fn one_at_a_time_changes_a_login() {
+    async fn a_login_is_locked_by_one_process_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
         let kept = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());

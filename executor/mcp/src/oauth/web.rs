@@ -29,7 +29,6 @@ use tokio::{sync::OnceCell, time::timeout};
 
 use super::denied::Denied;
 
-/// Bytes of an answer.
 const MAX_BYTES: usize = 256 << 10;
 /// Default time limit for an answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -40,7 +39,6 @@ const MAX_REQUESTS: usize = 60;
 #[derive(Debug)]
 pub(super) struct AuthHttp {
     net: Arc<SharedNet>,
-    /// Requests by rmcp so far.
     requests: AtomicUsize,
     /// The error of rmcp's last request. rmcp itself drops it.
     trouble: Mutex<Option<Denied>>,
@@ -53,7 +51,6 @@ pub(super) struct AuthHttp {
 struct SharedNet {
     http: Http,
     server: Url,
-    /// The configured identity provider.
     second: Option<Url>,
     is_private: OnceCell<bool>,
 }
@@ -64,9 +61,8 @@ struct Registered {
     client_secret_expires_at: u64,
 }
 
-/// The URL is not secure enough for secrets.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not asked: tokens are only asked for by https, or on this machine")]
+#[error("`{0}` is not used: Faber requests tokens by https only, or on this machine")]
 pub(super) struct Insecure(String);
 
 impl AuthHttp {
@@ -133,7 +129,6 @@ impl AuthHttp {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Returns when the secret of the last registered client expires.
     pub(super) fn secret_until(&self) -> Option<u64> {
         Some(self.secret_until.load(Ordering::Relaxed)).filter(|until| *until > 0)
     }
@@ -143,7 +138,6 @@ impl AuthHttp {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 
-    /// Sends a request of rmcp, and records its error.
     async fn execute_request(
         &self,
         request: HttpRequest,
@@ -182,7 +176,6 @@ impl AuthHttp {
 }
 
 impl SharedNet {
-    /// Returns whether the server of a URL is configured.
     fn is_configured(&self, url: &Url) -> bool {
         let mut ours = [Some(&self.server), self.second.as_ref()].into_iter().flatten();
         ours.any(|own| own.origin() == url.origin())
@@ -271,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_travel_by_https_or_stay_here() {
+    fn secrets_are_sent_by_https_or_to_this_machine_only() {
         for good in [
             "https://example.com/token",
             "https://10.0.0.1/token",
@@ -295,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_public_server_does_not_lead_into_a_private_network() {
+    async fn a_public_server_leads_to_no_private_address() {
         let web = AuthHttp::new("https://1.1.1.1/mcp".parse().unwrap());
         for url in ["https://10.0.0.1/token", "https://localhost:1/token", "http://127.0.0.1:1/"] {
             let err = web.send(asked(url)).await.unwrap_err();
@@ -310,9 +303,9 @@ mod tests {
         }
     }
 
-    /// What is never asked will not be later either.
+    /// A retry cannot help, because the address stays forbidden.
     #[tokio::test]
-    async fn what_is_never_asked_is_no_trouble_that_passes() {
+    async fn a_forbidden_address_is_a_permanent_error() {
         let web = AuthHttp::new("https://1.1.1.1/mcp".parse().unwrap());
         let ask = async |url: &str| {
             let request = http::Request::get(url).body(Vec::new()).unwrap();
@@ -336,7 +329,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_person_wrote_may_be_anywhere() {
+    async fn configured_urls_may_be_private() {
         let company = Some("https://10.0.0.1/token".parse().unwrap());
         let web = AuthHttp::with_second("https://1.1.1.1/mcp".parse().unwrap(), company);
         let reach = async |url: &str| web.net.reach(&url.parse().unwrap()).await.unwrap();
@@ -347,14 +340,14 @@ mod tests {
     }
 
     #[test]
-    fn one_private_address_among_others_makes_nobody_private() {
+    fn a_host_is_private_only_if_all_its_addresses_are() {
         let is = |all: &[&str]| are_private(all.iter().map(|address| address.parse().unwrap()));
         assert!(is(&["10.0.0.1"]) && is(&["10.0.0.1", "fd00::1"]));
         assert!(!is(&["1.1.1.1", "10.0.0.1"]) && !is(&["10.0.0.1", "1.1.1.1"]) && !is(&[]));
     }
 
     #[tokio::test]
-    async fn a_name_that_is_not_found_is_looked_for_again() {
+    async fn an_unresolved_name_is_resolved_again() {
         let web = AuthHttp::new("https://nobody.invalid/mcp".parse().unwrap());
         let err = web.send(asked("https://1.1.1.1:1/token")).await.unwrap_err();
         assert!(matches!(&err, Broken::Unsent(why) if why.contains("cannot be found")), "{err}");

@@ -11,13 +11,12 @@ use landlock::{
     RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
 };
 
-use super::super::{Confinement, Support};
+use super::super::{Confinement, Support, resolved_path::canonical_paths};
 
 /// The newest version that is used. An older kernel ignores rights that it does not know.
 const NEWEST: ABI = ABI::V9;
 /// The first version that restricts truncation of files.
 const FILES: ABI = ABI::V3;
-/// Folders of the system that every program needs.
 pub(crate) const SYSTEM_FOLDERS: [&str; 14] = [
     "/bin",
     "/etc",
@@ -37,10 +36,10 @@ pub(crate) const SYSTEM_FOLDERS: [&str; 14] = [
 /// This folder contains secrets of the system. A command reads only the parts that every user may
 /// read.
 const ETC_FOLDER: &str = "/etc";
-/// Folders of the system in which people keep programs beside their secrets. As in `/etc`, a command
-/// reads only the parts that every user may read. Packages put no secrets into the rest of `/usr`.
+/// Folders of the system in which people keep programs beside their secrets. As in `/etc`, a
+/// command reads only the parts that every user may read. Packages put no secrets into the rest of
+/// `/usr`.
 const MIXED_FOLDERS: [&str; 2] = ["/opt", "/usr/local"];
-/// The folder above `/usr/local`.
 const USR_FOLDER: &str = "/usr";
 /// Files and folders of [`MIXED_FOLDERS`] that are checked for each command. A folder that is left
 /// over cannot be read unless the configuration names it.
@@ -51,7 +50,6 @@ const HOMES: [&str; 2] = ["/root", "/home"];
 /// command could forge input.
 const DEVICES: [&str; 3] = ["/dev/full", "/dev/null", "/dev/zero"];
 
-/// Returns what Landlock supports here. Builds rules without applying them.
 pub(super) fn landlock_support() -> Support {
     Support {
         files: can_restrict_files(),
@@ -73,7 +71,6 @@ fn is_supported(make: fn(Ruleset) -> Result<Ruleset, RulesetError>) -> bool {
     make(strict).and_then(Ruleset::create).is_ok()
 }
 
-/// Prevents this thread and its future children from signalling other processes.
 pub(crate) fn block_outside_signals() -> io::Result<()> {
     let restrict = || {
         // Without this rule, Landlock forbids moving and linking files between folders.
@@ -84,14 +81,13 @@ pub(crate) fn block_outside_signals() -> io::Result<()> {
     restrict().map_err(|err: RulesetError| io::Error::other(err))
 }
 
-/// Restricts this thread and its future children for good.
-pub(super) fn apply(confinement: &Confinement) -> Result<(), RulesetError> {
+pub(super) fn apply(confinement: &Confinement, system: Readable) -> Result<(), RulesetError> {
     let mut all = AccessFs::from_all(NEWEST);
     if confinement.sockets {
         all.remove(AccessFs::ResolveUnix);
     }
     let read = AccessFs::from_read(NEWEST) & all;
-    let readable = Readable::with_system(&confinement.read);
+    let readable = system.add_named(&confinement.read);
     let mut rules = Ruleset::default().handle_access(all)?.scope(Scope::from_all(NEWEST))?;
     if !confinement.network {
         rules = rules.handle_access(AccessNet::from_all(NEWEST))?;
@@ -111,47 +107,45 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), RulesetError> {
 /// Landlock allows a folder only with all its contents. So a folder with secrets is split, and only
 /// its public parts are allowed.
 #[derive(Debug)]
-struct Readable {
-    /// Files, and folders with all their contents.
+pub(super) struct Readable {
     whole: Vec<PathBuf>,
     /// Folders that were split. Their names may be listed.
     listed: Vec<PathBuf>,
     /// Folders that not every user may list. Landlock lists them all the same, because a right to
     /// list holds for everything below a folder.
-    closed: Vec<PathBuf>,
-    /// Files and folders that may still be checked.
+    pub(super) closed: Vec<PathBuf>,
+    hidden: Vec<PathBuf>,
     checks_left: usize,
 }
 
 impl Default for Readable {
     fn default() -> Self {
-        Self { whole: Vec::new(), listed: Vec::new(), closed: Vec::new(), checks_left: usize::MAX }
+        let (whole, listed, closed, hidden) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { whole, listed, closed, hidden, checks_left: usize::MAX }
     }
 }
 
-/// Returns the folders of the system that not every user may list.
-pub(super) fn find_closed_folders() -> Vec<PathBuf> {
-    Readable::with_system(&[]).closed
-}
-
 impl Readable {
-    /// Returns the folders of the system and the named paths.
-    fn with_system(named: &[PathBuf]) -> Self {
-        let mut readable = Self::default();
+    pub(super) fn read_system(hidden: &[PathBuf]) -> Self {
+        let mut readable = Self { hidden: canonical_paths(hidden), ..Self::default() };
         for folder in SYSTEM_FOLDERS {
             readable.add_system(Path::new(folder));
-        }
-        for path in named {
-            match path.canonicalize() {
-                Ok(real) if real == Path::new("/") => readable.add_root(),
-                Ok(real) if real == Path::new(ETC_FOLDER) => readable.add_public(&real),
-                _ => readable.whole.push(path.to_owned()),
-            }
         }
         readable
     }
 
-    /// Adds a folder of the system without its secrets.
+    /// Adds the paths that the configuration names.
+    fn add_named(mut self, named: &[PathBuf]) -> Self {
+        for path in named {
+            match path.canonicalize() {
+                Ok(real) if real == Path::new("/") => self.add_root(),
+                Ok(real) if real == Path::new(ETC_FOLDER) => self.add_public(&real),
+                _ => self.whole.push(path.to_owned()),
+            }
+        }
+        self
+    }
+
     fn add_system(&mut self, path: &Path) {
         if path == Path::new(ETC_FOLDER) {
             self.add_resolved(path);
@@ -169,7 +163,6 @@ impl Readable {
         }
     }
 
-    /// Adds the public parts of a folder that may be a symlink.
     fn add_resolved(&mut self, path: &Path) {
         if let Ok(real) = path.canonicalize() {
             self.add_public(&real);
@@ -197,6 +190,9 @@ impl Readable {
     fn is_public(&mut self, path: &Path) -> bool {
         let Some(left) = self.checks_left.checked_sub(1) else { return false };
         self.checks_left = left;
+        if self.hidden.iter().any(|hidden| hidden == path) {
+            return false;
+        }
         let Ok(meta) = path.symlink_metadata() else { return false };
         if !meta.is_dir() {
             return meta.mode() & 0o004 != 0;
@@ -231,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_with_secrets_is_taken_apart() {
+    fn a_folder_with_private_files_is_allowed_entry_by_entry() {
         let folder = tempfile::tempdir().unwrap();
         let top = folder.path().canonicalize().unwrap();
         for (name, mode) in
@@ -260,7 +256,21 @@ mod tests {
     }
 
     #[test]
-    fn folders_with_programs_are_taken_apart() {
+    fn a_folder_with_a_file_of_faber_is_allowed_entry_by_entry() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().canonicalize().unwrap();
+        fs::set_permissions(&top, fs::Permissions::from_mode(0o755)).unwrap();
+        for name in ["faber.yaml", "other"] {
+            fs::write(top.join(name), "").unwrap();
+            fs::set_permissions(top.join(name), fs::Permissions::from_mode(0o644)).unwrap();
+        }
+        let mut readable = Readable { hidden: vec![top.join("faber.yaml")], ..Readable::default() };
+        readable.add_public(&top);
+        assert_eq!((readable.whole, readable.listed), (vec![top.join("other")], vec![top]));
+    }
+
+    #[test]
+    fn a_folder_with_protected_programs_is_allowed_entry_by_entry() {
         let mut readable = Readable::default();
         readable.add_system(Path::new(USR_FOLDER));
         // `/usr/local` has its own rules, and the rest of `/usr` is allowed with all its contents.
@@ -287,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn cutting_a_file_off_is_writing_it() {
+    fn truncating_a_file_needs_the_right_to_write() {
         assert!(AccessFs::from_all(FILES).contains(AccessFs::Truncate));
     }
 }

@@ -25,12 +25,11 @@ use nix::{
     unistd::{dup2_stderr, dup2_stdin, dup2_stdout, getegid, geteuid},
 };
 
-/// `AppArmor`'s switch. If it is set, a new user namespace has no rights, and creating one would make
-/// the command the user `nobody`.
+/// `AppArmor`'s switch. If it is set, a new user namespace has no rights, and creating one would
+/// make the command the user `nobody`.
 const APPARMOR_RESTRICTION: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
 const NULL: &str = "/dev/null";
 
-/// Creates a mount namespace: directly as `root`, else inside a user namespace.
 pub(super) fn enter_namespace() -> io::Result<()> {
     match unshare(CloneFlags::CLONE_NEWNS) {
         Ok(()) => (),
@@ -73,7 +72,6 @@ pub(super) fn make_read_only_except(places: &[PathBuf], reach: &[PathBuf]) -> io
     Ok(is_whole)
 }
 
-/// Mounts a path with its submounts over another. Errors name `called`.
 pub(super) fn bind_mount(from: &Path, to: &Path, called: &Path) -> io::Result<()> {
     let bound =
         mount(Some(from), to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>);
@@ -170,9 +168,9 @@ fn reopen_null() -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A broken network mount made every command fail.
+    /// Regression: a broken network mount made every command fail.
     #[test]
-    fn a_mount_that_is_ill_matters_where_it_is_used() {
+    fn a_broken_mount_is_an_error_only_where_the_command_needs_it() {
         let reach = ["/srv/root", "/usr"].map(PathBuf::from);
         let became = |at: &str, done| {
             let mount = MountPoint { at: at.into(), held: MsFlags::empty() };
@@ -189,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_the_kernel_are_read() {
+    fn mountinfo_lines_are_parsed() {
         for (line, at, held) in [
             (
                 "21 98 0:20 / /proc rw,nosuid,nodev,noexec,relatime shared:5 - proc proc rw",

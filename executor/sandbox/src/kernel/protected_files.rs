@@ -32,7 +32,7 @@ use super::{
         Confinement, LaunchOrder, Lifetime, OWN_FOLDER_ADVICE,
         resolved_path::{ResolvedPath, canonical_paths, is_within},
     },
-    landlock::{SYSTEM_FOLDERS, find_closed_folders},
+    landlock::{Readable, SYSTEM_FOLDERS},
     mount_namespace::{self, bind_mount},
 };
 
@@ -40,28 +40,22 @@ use super::{
 /// short time.
 const COVER_FOLDERS: [&str; 6] = ["/tmp", "/run", "/var", "/dev", "/etc", "/usr"];
 
-/// The mounts that protect Faber's own files from a command.
 #[derive(Default)]
 struct ProtectionMounts {
-    /// Folders that the command may write.
     write: Vec<PathBuf>,
-    /// Folders that the command may read or write.
     reach: Vec<PathBuf>,
     /// Faber's files inside these folders, to be covered.
     hidden: Vec<PathBuf>,
-    /// Folders of the system whose names are secret, to be covered.
     closed: Vec<PathBuf>,
-    /// Paths to mount read-only.
     kept: Vec<PathBuf>,
-    /// Symlinks to Faber's files that the command could replace.
     links: Vec<PathBuf>,
-    /// Missing paths of Faber that the command could create.
     free: Vec<PathBuf>,
 }
 
 impl ProtectionMounts {
-    /// Starts with the folders of a command. The configuration names those in `named`.
-    fn new(confinement: &Confinement, named: &[PathBuf]) -> Self {
+    /// Starts with the folders of a command. The configuration names those in `named`, and every
+    /// command reads those in `system`.
+    fn new(confinement: &Confinement, named: &[PathBuf], system: &Readable) -> Self {
         let reach = [named, canonical_paths(SYSTEM_FOLDERS).as_slice()].concat();
         let write = canonical_paths(&confinement.write);
         // A command that names a file in such a folder must find the file.
@@ -70,7 +64,7 @@ impl ProtectionMounts {
         };
         // The owner alone can list them, so another user needs no cover.
         let can_list = |folder: &PathBuf| fs::read_dir(folder).is_ok();
-        let mut closed = find_closed_folders();
+        let mut closed = system.closed.clone();
         closed.retain(|folder| !is_needed(folder) && can_list(folder));
         Self { write, reach, closed, ..Self::default() }
     }
@@ -87,7 +81,6 @@ impl ProtectionMounts {
         Ok(self)
     }
 
-    /// Resolves paths and returns those that exist.
     fn resolve_paths(&mut self, paths: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
         let mut ends = Vec::new();
         for path in paths {
@@ -103,7 +96,6 @@ impl ProtectionMounts {
         Ok(ends)
     }
 
-    /// Removes paths that are covered by the protection of another path.
     fn remove_nested(self) -> Self {
         let hidden = outermost_paths(self.hidden);
         let is_covered = |path: &PathBuf| hidden.iter().any(|above| path.starts_with(above));
@@ -116,7 +108,6 @@ impl ProtectionMounts {
         Self { write, hidden, kept, links, ..self }
     }
 
-    /// Returns whether every mount outside the writable folders became read-only.
     fn mount_all(&self) -> io::Result<bool> {
         let is_whole = mount_namespace::make_read_only_except(&self.write, &self.reach)?;
         cover_hidden(self)?;
@@ -129,13 +120,16 @@ impl ProtectionMounts {
 /// Makes everything read-only except the folders in `write`. Covers Faber's files within reach, and
 /// protects Faber's programs and the symlinks to them. Returns whether the command has a complete
 /// mount namespace of its own.
-pub(super) fn protect_files(order: &LaunchOrder, confinement: &Confinement) -> io::Result<bool> {
+pub(super) fn protect_files(
+    order: &LaunchOrder,
+    confinement: &Confinement,
+    system: &Readable,
+) -> io::Result<bool> {
     let named = canonical_paths(confinement.write.iter().chain(&confinement.read));
-    let work = match ProtectionMounts::new(confinement, &named).find_paths(order, &named) {
+    let start = || ProtectionMounts::new(confinement, &named, system);
+    let work = match start().find_paths(order, &named) {
         Err(err) if confinement.required => return Err(err),
-        found => {
-            found.unwrap_or_else(|_| ProtectionMounts::new(confinement, &named)).remove_nested()
-        }
+        found => found.unwrap_or_else(|_| start()).remove_nested(),
     };
     if confinement.required {
         let own = [work.hidden.as_slice(), &work.kept, &work.links, &work.free].concat();
@@ -145,7 +139,7 @@ pub(super) fn protect_files(order: &LaunchOrder, confinement: &Confinement) -> i
             return Err(refused_error(path, why, &named));
         }
         if let Some(path) = work.free.first() {
-            return Err(refused_error(path, "is not there, so that it cannot be hidden", &named));
+            return Err(refused_error(path, "does not exist, so it cannot be hidden", &named));
         }
     }
     let here = env::current_dir()?;
@@ -178,7 +172,6 @@ fn refused_error(path: &Path, why: &str, named: &[PathBuf]) -> io::Error {
     io::Error::other(format!("`{at}` is Faber's own, lies {place}, and {why}: {help}"))
 }
 
-/// Removes duplicates and paths that are inside another one.
 fn outermost_paths(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     // The contents of a folder follow it directly in this order.
     paths.sort();

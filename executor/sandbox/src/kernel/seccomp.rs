@@ -19,7 +19,6 @@ use super::super::{Confinement, NEEDS_SECCOMP, unsupported_error};
 /// The bit that marks the number of an x32 call. The other bits are those of `x86_64`.
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
-/// The bits of a socket's type without its flags.
 const SOCKET_TYPE_MASK: u64 = 0xf;
 
 /// Objects that all processes of a user or of the machine share: keys, and System V and POSIX
@@ -133,7 +132,6 @@ fn with_x32(rules: impl IntoIterator<Item = (i64, Vec<SeccompRule>)>) -> Rules {
     rules.into_iter().flat_map(both).collect()
 }
 
-/// Returns the refused calls with their conditions.
 fn build_rules(confinement: &Confinement) -> Result<Rules, FilterError> {
     let mut refused: Rules = BTreeMap::new();
     let mut refuse = |call: i64, any: Vec<SeccompRule>| {
@@ -181,7 +179,6 @@ fn build_rules(confinement: &Confinement) -> Result<Rules, FilterError> {
     Ok(with_x32(refused))
 }
 
-/// Returns the rule that all checks must hold, or `None` without checks.
 fn all_of(checks: impl IntoIterator<Item = Check>) -> Result<Option<SeccompRule>, FilterError> {
     let conditions = checks.into_iter().map(|(argument, operator, value)| {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
@@ -235,9 +232,9 @@ mod tests {
         thread::scope(|scope| scope.spawn(run).join()).unwrap()
     }
 
-    /// In a user namespace, the command of a model had every capability.
+    /// In a user namespace, a command would have every capability.
     #[test]
-    fn no_user_namespace_is_made() {
+    fn creating_a_user_namespace_is_denied() {
         if !is_supported() {
             return;
         }
@@ -265,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_made_that_runs_as_somebody() {
+    fn creating_setuid_files_is_denied() {
         if !is_supported() {
             return;
         }
@@ -299,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_stay_as_they_are_where_there_is_no_view() {
+    fn extended_attributes_are_denied_without_a_mount_view() {
         if !is_supported() {
             return;
         }

@@ -1,5 +1,3 @@
-//! Compensation.
-
 use expect_test::expect;
 
 use super::*;
@@ -32,7 +30,7 @@ fn undone(story: &Story) -> Vec<String> {
 }
 
 #[test]
-fn what_was_done_is_undone_the_latest_first() {
+fn succeeded_steps_are_compensated_in_reverse_order() {
     let mut story = done();
     story.end("x", Err(failed()));
     assert_eq!(story.state(), ExecutionState::Compensating);
@@ -55,7 +53,7 @@ fn what_was_done_is_undone_the_latest_first() {
 }
 
 #[test]
-fn what_ran_when_it_failed_is_awaited_and_undone_too() {
+fn steps_that_run_at_the_failure_are_awaited_and_compensated() {
     let mut story = Story::with(steps(), compensating());
     story.ok("a").end("b", Err(failed()));
     assert_eq!(story.state(), ExecutionState::InProgress);
@@ -71,7 +69,7 @@ fn what_ran_when_it_failed_is_awaited_and_undone_too() {
 }
 
 #[test]
-fn nothing_is_undone_unless_it_was_asked_for() {
+fn no_step_is_compensated_without_the_option() {
     let mut story = Story::new(steps());
     story.ok("a").ok("c").end("b", Err(failed()));
     assert_eq!(undone(&story), Vec::<String>::new());
@@ -79,7 +77,7 @@ fn nothing_is_undone_unless_it_was_asked_for() {
 }
 
 #[test]
-fn nothing_is_undone_of_what_ended_well() {
+fn a_completed_execution_is_not_compensated() {
     let mut story = done();
     story.ok("x");
     assert_eq!(undone(&story), Vec::<String>::new());
@@ -92,7 +90,7 @@ fn nothing_is_undone_of_what_ended_well() {
 }
 
 #[test]
-fn nothing_done_is_nothing_to_undo() {
+fn a_failure_before_any_success_compensates_nothing() {
     let mut story = Story::with(steps(), compensating());
     story.end("a", Err(failed())).check(expect![[r"
         0 claimed, a#1 started
@@ -102,7 +100,7 @@ fn nothing_done_is_nothing_to_undo() {
 }
 
 #[test]
-fn a_cancelled_execution_is_undone_once_everything_has_stopped() {
+fn a_cancelled_execution_is_compensated_after_all_steps_stopped() {
     let mut story = Story::with(steps(), compensating());
     story.ok("a").cancel().ok("c");
     assert_eq!(story.state(), ExecutionState::InProgress, "b is told to stop, and has not yet");
@@ -120,7 +118,7 @@ fn a_cancelled_execution_is_undone_once_everything_has_stopped() {
 }
 
 #[test]
-fn an_execution_that_ran_out_of_time_is_undone_without_a_deadline() {
+fn an_execution_past_its_deadline_is_compensated_without_a_deadline() {
     let options = ExecutionOptions { deadline_ms: Some(50), ..compensating() };
     let mut story = Story::with(steps(), options);
     story.ok("a").ok("b").wake(50).end("c", Err(stopped()));
@@ -137,7 +135,7 @@ fn an_execution_that_ran_out_of_time_is_undone_without_a_deadline() {
 }
 
 #[test]
-fn items_are_undone_one_by_one_with_what_each_returned() {
+fn items_are_compensated_one_by_one_with_their_own_outputs() {
     let each = with(json!({ "it": "{{item}}" }), undoable(call("each", &["a"])));
     let mut each = for_each("{{a}}", each);
     each.compensate.as_mut().unwrap().parameters =
@@ -164,7 +162,7 @@ fn items_are_undone_one_by_one_with_what_each_returned() {
 }
 
 #[test]
-fn a_compensation_is_tried_again_by_its_own_policy() {
+fn a_compensation_is_retried_by_its_own_policy() {
     let mut a = undoable(call("a", &[]));
     let policy = &mut a.compensate.as_mut().unwrap().policy;
     (policy.retry.max_attempts, policy.retry.jitter) = (2, false);
@@ -185,7 +183,7 @@ fn a_compensation_is_tried_again_by_its_own_policy() {
 
 /// A Steno saga is stuck if an undo action fails. Conductor starts two failure workflows.
 #[test]
-fn a_compensation_that_fails_is_recorded_and_the_others_go_on() {
+fn a_failed_compensation_does_not_stop_the_others() {
     let mut story = done();
     story.end("x", Err(failed())).ok("b/undo").end("c/undo", Err(failed())).ok("a/undo");
     story.check(expect![[r#"
@@ -209,7 +207,7 @@ fn a_compensation_that_fails_is_recorded_and_the_others_go_on() {
 }
 
 #[test]
-fn a_compensation_with_an_effect_that_was_cut_short_is_not_called_again() {
+fn an_interrupted_compensation_with_an_effect_is_not_repeated() {
     let mut once = undoable(call("b", &["a"]));
     once.compensate.as_mut().unwrap().policy.effect = Effect::Once;
     let steps = vec![undoable(call("a", &[])), once, call("x", &["b"])];
@@ -228,7 +226,7 @@ fn a_compensation_with_an_effect_that_was_cut_short_is_not_called_again() {
 }
 
 #[test]
-fn a_compensation_whose_parameters_cannot_be_told_fails_and_the_others_go_on() {
+fn a_compensation_with_unresolved_parameters_fails_alone() {
     let mut b = undoable(call("b", &["a"]));
     b.compensate.as_mut().unwrap().parameters = Arc::new(json!({ "of": "{{b.missing}}" }));
     let steps = vec![undoable(call("a", &[])), b, call("x", &["b"])];
@@ -245,7 +243,7 @@ fn a_compensation_whose_parameters_cannot_be_told_fails_and_the_others_go_on() {
 }
 
 #[test]
-fn a_compensation_may_sleep_but_not_wait() {
+fn a_compensation_may_sleep_and_may_not_wait_for_a_signal() {
     let mut a = undoable(call("a", &[]));
     let undo = a.compensate.as_mut().unwrap();
     (undo.tool, undo.parameters) = ("flow.sleep".parse().unwrap(), Arc::new(json!({ "ms": 70 })));
@@ -266,7 +264,7 @@ fn a_compensation_may_sleep_but_not_wait() {
 }
 
 #[test]
-fn a_pause_does_not_hold_what_is_stopping() {
+fn a_pause_does_not_delay_compensations() {
     let mut story = Story::with(steps(), compensating());
     story.ok("a").tell(Command::Pause).ok("b").end("c", Err(failed()));
     assert_eq!(story.state(), ExecutionState::Compensating);
@@ -283,9 +281,9 @@ fn a_pause_does_not_hold_what_is_stopping() {
     "#]]);
 }
 
-/// Open compensations are work, so another worker finds an execution that a draining worker leaves.
+/// Otherwise no other worker would find an execution that a draining worker leaves.
 #[test]
-fn what_is_left_to_undo_is_work() {
+fn an_open_compensation_counts_as_work() {
     let mut story = done();
     let (task, result) = (story.task("x"), Err(failed()));
     let ended = Input::Ended { task, attempt: Attempt::FIRST, result };
@@ -300,7 +298,7 @@ fn what_is_left_to_undo_is_work() {
 }
 
 #[test]
-fn a_sub_plan_that_was_done_is_undone_by_a_call() {
+fn a_succeeded_sub_plan_is_compensated_by_a_call() {
     let steps = vec![undoable(sub_plan("p", &[])), call("x", &["p"])];
     let mut story = Story::with(steps, compensating());
     story.end("p", Ok(json!({ "out": 1 }))).end("x", Err(failed()));
@@ -311,7 +309,7 @@ fn a_sub_plan_that_was_done_is_undone_by_a_call() {
 }
 
 #[test]
-fn ten_thousand_items_are_undone_at_two_events_each() {
+fn ten_thousand_items_are_compensated_with_two_events_each() {
     const ITEMS: usize = 10_000;
     let list = Value::Array((0..ITEMS).map(Value::from).collect());
     let each = for_each("{{a}}", undoable(call("each", &["a"])));

@@ -1,11 +1,9 @@
-//! Conditions of steps.
-
 use expect_test::expect;
 
 use super::*;
 
 #[test]
-fn a_condition_is_told_once_everything_before_it_is_over() {
+fn a_condition_is_evaluated_after_all_dependencies_finished() {
     let steps = vec![
         call("a", &[]),
         call("b", &[]),
@@ -26,7 +24,7 @@ fn a_condition_is_told_once_everything_before_it_is_over() {
 }
 
 #[test]
-fn of_what_depends_on_a_skipped_step_its_own_condition_alone_decides() {
+fn a_dependent_of_a_skipped_step_with_a_condition_decides_itself() {
     let steps = vec![
         when("false", call("a", &[])),
         call("plain", &["a"]),
@@ -50,7 +48,7 @@ fn of_what_depends_on_a_skipped_step_its_own_condition_alone_decides() {
 }
 
 #[test]
-fn a_condition_is_not_doomed_by_a_failure_that_the_execution_survives() {
+fn a_condition_is_evaluated_after_a_tolerated_failure() {
     let steps = vec![
         on_error(OnError::Continue, call("a", &[])),
         when("a == null", call("b", &["a"])),
@@ -65,7 +63,7 @@ fn a_condition_is_not_doomed_by_a_failure_that_the_execution_survives() {
 }
 
 #[test]
-fn a_condition_that_cannot_be_told_fails_its_step() {
+fn a_condition_with_an_error_fails_its_step() {
     let steps =
         || vec![call("a", &[]), when("a.missing > 1", call("b", &["a"])), call("c", &["b"])];
     let mut story = Story::new(steps());
@@ -85,7 +83,7 @@ fn a_condition_that_cannot_be_told_fails_its_step() {
 }
 
 #[test]
-fn a_condition_sees_the_input_and_the_variables() {
+fn a_condition_can_read_the_input_and_variables() {
     let mut a = call("a", &[]);
     a.output_mapping = vec![("by".to_owned(), "who".to_owned())];
     let steps = vec![
@@ -103,7 +101,7 @@ fn a_condition_sees_the_input_and_the_variables() {
 }
 
 #[test]
-fn a_condition_comes_before_consent_and_before_the_list() {
+fn a_condition_is_evaluated_before_approval_and_loop() {
     let list = json!({ "list": [1, 2] });
     let steps = vec![
         call("a", &[]),
@@ -121,7 +119,7 @@ fn a_condition_comes_before_consent_and_before_the_list() {
 }
 
 #[test]
-fn nothing_is_judged_during_a_pause_nor_by_a_worker_that_is_about_to_end() {
+fn no_condition_is_evaluated_during_a_pause_or_drain() {
     let mut story = Story::new(vec![call("a", &[]), when("false", call("b", &["a"]))]);
     story.tell(Command::Pause).ok("a").claim().check(expect![[r#"
         0 claimed, a#1 started
@@ -136,7 +134,7 @@ fn nothing_is_judged_during_a_pause_nor_by_a_worker_that_is_about_to_end() {
 }
 
 #[test]
-fn a_step_with_a_condition_is_stopped_like_any_other() {
+fn a_step_with_a_condition_stops_like_any_other() {
     let steps = || vec![call("a", &[]), call("x", &[]), when("true", call("b", &["a"]))];
     let mut failing = Story::new(steps());
     failing.end("x", Err(failed())).ok("a").check(expect![[r#"

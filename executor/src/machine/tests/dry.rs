@@ -1,5 +1,3 @@
-//! Dry runs.
-
 use expect_test::expect;
 
 use super::*;
@@ -31,7 +29,7 @@ fn everything() -> Vec<UncheckedStep> {
 }
 
 #[test]
-fn a_dry_run_begins_nothing_and_is_over_at_once() {
+fn a_dry_run_starts_no_step_and_finishes_at_once() {
     let mut story = dry(everything(), vec![verdict(None); 6]);
     story.check(expect![[r"
         0 a checked, a skipped DryRun, b checked, b skipped DryRun, c checked, c skipped DryRun,
@@ -47,7 +45,7 @@ fn a_dry_run_begins_nothing_and_is_over_at_once() {
 }
 
 #[test]
-fn a_step_that_could_not_run_fails_a_dry_run_and_the_others_are_still_checked() {
+fn a_step_that_could_not_run_fails_a_dry_run_after_all_checks() {
     let mut verdicts = vec![verdict(None); 6];
     verdicts[0].error = Some(ToolError::new(ErrorCode::INVALID_PARAMETERS, "no"));
     let mut story = dry(everything(), verdicts);
@@ -61,7 +59,7 @@ fn a_step_that_could_not_run_fails_a_dry_run_and_the_others_are_still_checked() 
 }
 
 #[test]
-fn a_dry_run_needs_a_verdict_for_every_step() {
+fn a_dry_run_needs_a_check_of_every_step() {
     let plan = plan(everything());
     let options = ExecutionOptions::default();
     let created = Created::new(plan.id(), plan.info().request, options);

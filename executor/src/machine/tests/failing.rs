@@ -1,5 +1,3 @@
-//! Failures, and their effect on other steps.
-
 use expect_test::expect;
 
 use super::*;
@@ -30,7 +28,7 @@ fn a_failed_step_fails_the_execution_and_running_ones_are_awaited() {
 }
 
 #[test]
-fn a_second_failure_while_failing_is_not_tried_again() {
+fn a_second_failure_while_failing_is_not_retried() {
     let mut story = Story::new(vec![call("a", &[]), tries(3, call("b", &[]))]);
     story.end("a", Err(failed())).end("b", Err(failed())).check(expect![[r"
         0 claimed, a#1 started, b#1 started
@@ -40,7 +38,7 @@ fn a_second_failure_while_failing_is_not_tried_again() {
 }
 
 #[test]
-fn continue_skips_dependents_and_goes_on() {
+fn on_error_continue_skips_dependents_only() {
     let steps = vec![
         on_error(OnError::Continue, call("a", &[])),
         call("b", &["a"]),
@@ -60,7 +58,7 @@ fn continue_skips_dependents_and_goes_on() {
 }
 
 #[test]
-fn a_step_with_one_skipped_dependency_is_skipped_before_the_other_ends() {
+fn a_step_with_a_skipped_dependency_is_skipped_at_once() {
     let steps =
         vec![on_error(OnError::Continue, call("a", &[])), call("b", &[]), call("c", &["a", "b"])];
     let mut story = Story::new(steps);
@@ -72,7 +70,7 @@ fn a_step_with_one_skipped_dependency_is_skipped_before_the_other_ends() {
 }
 
 #[test]
-fn ignore_makes_the_output_null_and_dependents_run() {
+fn on_error_ignore_sets_a_null_output_and_runs_dependents() {
     let steps = vec![
         on_error(OnError::Ignore, call("a", &[])),
         with(
@@ -94,7 +92,7 @@ fn ignore_makes_the_output_null_and_dependents_run() {
 }
 
 #[test]
-fn wait_asks_a_person_who_may_try_again_or_give_up() {
+fn on_error_wait_lets_a_person_retry_or_fail_the_step() {
     let mut story = Story::new(vec![on_error(OnError::Wait, call("a", &[])), call("b", &["a"])]);
     story.end("a", Err(failed()));
     assert_eq!(story.state(), ExecutionState::Waiting);
@@ -110,7 +108,7 @@ fn wait_asks_a_person_who_may_try_again_or_give_up() {
 }
 
 #[test]
-fn retries_back_off_and_end_with_the_budget() {
+fn retries_back_off_and_stop_at_the_maximum() {
     let mut story = Story::new(vec![tries(3, call("a", &[]))]);
     story.end("a", Err(failed()));
     assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Waiting, Some(100)));
@@ -126,7 +124,7 @@ fn retries_back_off_and_end_with_the_budget() {
 }
 
 #[test]
-fn an_error_that_no_other_try_can_help_is_final() {
+fn an_error_that_is_not_retryable_is_final() {
     let mut story = Story::new(vec![tries(3, call("a", &[]))]);
     story.end("a", Err(failed().without_retry())).check(expect![[r"
         0 claimed, a#1 started
@@ -151,7 +149,7 @@ fn jitter_is_drawn_from_the_attempt_and_stays_within_half() {
 }
 
 #[test]
-fn interruptions_use_up_no_attempts() {
+fn interruptions_do_not_count_as_attempts() {
     let mut story = Story::new(vec![tries(2, call("a", &[]))]);
     story.claim().claim();
     story.end("a", Err(failed())).wake(100).claim().end("a", Err(failed()));
@@ -167,7 +165,7 @@ fn interruptions_use_up_no_attempts() {
 }
 
 #[test]
-fn a_step_that_takes_its_workers_down_is_given_up() {
+fn a_step_that_crashes_its_workers_fails() {
     let mut story = Story::new(vec![call("a", &[])]);
     for _ in 0..limits::INTERRUPTIONS {
         assert_eq!(story.claim().state(), ExecutionState::InProgress);
@@ -184,7 +182,7 @@ fn gone() -> ToolError {
 
 /// Regression: the step failed, even if the toolset's condition was false for a moment only.
 #[test]
-fn a_step_whose_tool_is_gone_begins_again_however_often() {
+fn a_step_whose_tool_disappears_restarts_any_number_of_times() {
     let mut story = Story::new(vec![effect(Effect::Once, call("a", &[]))]);
     for _ in 0..=limits::INTERRUPTIONS {
         story.uncalled("a", gone());
@@ -206,7 +204,7 @@ fn a_step_whose_tool_is_gone_begins_again_however_often() {
 }
 
 #[test]
-fn a_step_whose_tool_is_gone_does_not_begin_again_where_nothing_may() {
+fn a_step_whose_tool_disappears_stays_stopped_in_a_failing_execution() {
     let steps = || vec![call("a", &[]), call("b", &[])];
     let mut story = Story::new(steps());
     story.cancel().uncalled("a", gone()).end("b", Err(stopped())).check(expect![[r"
@@ -225,7 +223,7 @@ fn a_step_whose_tool_is_gone_does_not_begin_again_where_nothing_may() {
 
 /// Regression: failures that a person retried counted as interruptions.
 #[test]
-fn failures_that_a_person_forgave_are_not_interruptions() {
+fn failures_that_a_person_retried_do_not_count_as_interruptions() {
     let mut story = Story::new(vec![on_error(OnError::Wait, call("a", &[]))]);
     for _ in 0..=limits::INTERRUPTIONS {
         story.end("a", Err(failed())).approve("a", true);
@@ -235,7 +233,7 @@ fn failures_that_a_person_forgave_are_not_interruptions() {
 }
 
 #[test]
-fn once_is_tried_again_after_a_definite_failure_only() {
+fn a_once_call_is_retried_only_after_a_definite_failure() {
     let once = || tries(3, effect(Effect::Once, call("a", &[])));
     let mut story = Story::new(vec![once()]);
     story.end("a", Err(failed())).wake(100).end("a", Err(timed_out())).check(expect![[r"
@@ -257,7 +255,7 @@ fn once_is_tried_again_after_a_definite_failure_only() {
 }
 
 #[test]
-fn once_with_an_unknown_outcome_may_ask_a_person() {
+fn a_once_call_with_an_unknown_outcome_may_wait_for_a_person() {
     let once = on_error(OnError::Wait, effect(Effect::Once, call("a", &[])));
     let mut story = Story::new(vec![once]);
     story.claim().check(expect![[r"
@@ -285,7 +283,7 @@ fn late_and_repeated_results_change_nothing() {
 }
 
 #[test]
-fn what_a_tool_returned_is_no_template() {
+fn templates_in_outputs_are_not_rendered() {
     let steps =
         vec![call("a", &[]), call("b", &["a"]), with(json!({ "x": "{{a}}" }), call("c", &["a"]))];
     let mut story = Story::new(steps);
@@ -295,9 +293,8 @@ fn what_a_tool_returned_is_no_template() {
     assert_eq!(c.warnings, Vec::<String>::new());
 }
 
-/// A sleep is a running step.
 #[test]
-fn a_failure_awaits_sleeps() {
+fn a_failing_execution_awaits_running_sleeps() {
     let steps = vec![call("a", &[]), sleep("s", 1_000_000, &[]), wait("w", "go", &[])];
     let mut story = Story::new(steps);
     story.end("a", Err(failed()));
@@ -313,7 +310,7 @@ fn a_failure_awaits_sleeps() {
 
 /// Regression: the event could not be written, and was appended again and again.
 #[test]
-fn parameters_that_fit_into_no_event_are_invalid() {
+fn parameters_above_the_event_limit_are_invalid() {
     let large = json!({ "text": "x".repeat(limits::PARAMETER_BYTES) });
     for step in [with(large.clone(), call("a", &[])), with(large, approved(call("a", &[])))] {
         let mut story = Story::new(vec![step]);

@@ -4,9 +4,9 @@ use expect_test::expect;
 
 use super::*;
 
-/// `LangGraph`: a slow sibling holds a branch that has nothing to do with it, step by step.
+/// `LangGraph`: a slow sibling delays an unrelated branch at each step.
 #[test]
-fn a_slow_branch_does_not_hold_a_fast_one() {
+fn a_slow_branch_does_not_delay_a_fast_one() {
     let steps = vec![
         call("slow", &[]),
         call("fast", &[]),
@@ -27,7 +27,7 @@ fn a_slow_branch_does_not_hold_a_fast_one() {
 
 /// A long loop that could use every slot leaves some to other steps.
 #[test]
-fn a_long_loop_does_not_hold_the_branch_beside_it() {
+fn a_long_loop_does_not_delay_the_branch_beside_it() {
     let list = Value::Array(vec![json!(0); 1_000]);
     let steps = vec![
         call("a", &[]),
@@ -49,7 +49,7 @@ fn a_long_loop_does_not_hold_the_branch_beside_it() {
 
 /// Conductor: a join of 6,000 forks finished before they did.
 #[test]
-fn a_join_of_six_thousand_branches_begins_after_the_last() {
+fn a_join_of_six_thousand_branches_starts_after_the_last() {
     const BRANCHES: usize = 6_000;
     let names: Vec<String> = (0..BRANCHES).map(|number| format!("b{number}")).collect();
     let mut steps: Vec<UncheckedStep> = names.iter().map(|name| call(name, &[])).collect();
@@ -72,9 +72,9 @@ fn a_join_of_six_thousand_branches_begins_after_the_last() {
     story.is_over(ExecutionState::Completed);
 }
 
-/// Conductor: a join over 6,000 items of one list.
+/// Conductor: the same with 6,000 items of one list.
 #[test]
-fn what_follows_six_thousand_items_begins_after_the_last() {
+fn a_dependent_of_six_thousand_items_starts_after_the_last() {
     let list = Value::Array(vec![json!(0); 6_000]);
     let steps = vec![
         call("a", &[]),
@@ -95,7 +95,7 @@ fn what_follows_six_thousand_items_begins_after_the_last() {
 
 /// Conductor: a join on nothing completes at once, or never.
 #[test]
-fn a_join_of_no_branches_goes_on() {
+fn a_loop_without_items_lets_its_dependents_start() {
     let steps = vec![
         call("a", &[]),
         for_each("{{a}}", call("each", &["a"])),
@@ -113,7 +113,7 @@ fn a_join_of_no_branches_goes_on() {
 
 /// Conductor: an optional task that fails completes the join early.
 #[test]
-fn an_optional_branch_that_fails_does_not_end_the_join_early() {
+fn a_failed_optional_branch_does_not_start_the_join_early() {
     let steps = vec![
         on_error(OnError::Ignore, call("optional", &[])),
         call("other", &[]),
@@ -131,8 +131,8 @@ fn an_optional_branch_that_fails_does_not_end_the_join_early() {
     story.is_over(ExecutionState::Completed);
 }
 
-/// Conductor: a skipped parent. A plain join over it is skipped, at once; one with a condition of
-/// its own waits for every other parent.
+/// Conductor: a parent is skipped. A plain join is then skipped at once, and a join with a
+/// condition waits for all other parents.
 #[test]
 fn a_join_over_a_skipped_branch_is_skipped_or_decides_for_itself() {
     let steps = vec![
@@ -192,9 +192,9 @@ fn suspended_items_keep_their_own_results() {
     story.is_over(ExecutionState::Completed);
 }
 
-/// Kestra: what is paused or waits holds its slot, and everything else waits for it.
+/// Kestra: a paused or waiting task holds its slot, so all other tasks wait for it.
 #[test]
-fn what_waits_holds_no_slot() {
+fn a_waiting_step_holds_no_slot() {
     let steps = vec![
         approved(call("a", &[])),
         wait("w", "go", &[]),
@@ -224,7 +224,7 @@ fn what_waits_holds_no_slot() {
 
 /// Kestra: a loop inside a limit of one deadlocks with itself.
 #[test]
-fn a_loop_within_one_slot_goes_on() {
+fn a_loop_with_one_slot_finishes() {
     let each = width(1, tries(2, on_error(OnError::Wait, call("each", &["a"]))));
     for options in [sequential(), ExecutionOptions { max_parallel: Some(1), ..Default::default() }]
     {
@@ -240,7 +240,7 @@ fn a_loop_within_one_slot_goes_on() {
 /// Kestra: sub-flows with a limit of one wait for the slot that their parent holds. Here a child
 /// has slots of its own, and its parent needs no worker.
 #[test]
-fn a_sub_plan_within_one_slot_needs_no_worker() {
+fn a_sub_plan_does_not_need_a_slot_of_its_parent() {
     let mut story = Story::with(vec![sub_plan("p", &[]), call("b", &[])], sequential());
     assert!(!story.execution.agenda().has_calls());
     story.end("p", Ok(json!(1))).ok("b");
@@ -249,7 +249,7 @@ fn a_sub_plan_within_one_slot_needs_no_worker() {
 
 /// Kestra: an approval that approves itself after thirty seconds.
 #[test]
-fn nobody_agrees_but_a_person() {
+fn an_approval_is_given_by_a_person_only() {
     let mut story = Story::new(vec![approved(call("a", &[]))]);
     story.wake(1 << 40).claim().signal("a", json!(true)).tell(Command::Pause);
     story.tell(Command::Resume).wake(1 << 41);
@@ -258,7 +258,7 @@ fn nobody_agrees_but_a_person() {
 
 /// Argo: a plan without retries left stays running forever.
 #[test]
-fn used_up_retries_end_the_execution_whatever_the_step_is() {
+fn exhausted_retries_finish_the_execution_for_every_kind_of_step() {
     let list = json!([1, 2]);
     for kind in [OnError::Fail, OnError::Continue, OnError::Ignore] {
         let a = tries(3, on_error(kind, call("b", &[])));
@@ -278,7 +278,7 @@ fn used_up_retries_end_the_execution_whatever_the_step_is() {
 
 /// Argo: memoized outputs are not used if there are retries.
 #[test]
-fn an_output_that_was_kept_ends_a_retry_too() {
+fn a_cached_output_succeeds_during_a_retry() {
     let mut story = Story::new(vec![tries(2, call("a", &[])), call("b", &["a"])]);
     story.end("a", Err(failed())).wake(100);
     let (task, result) =

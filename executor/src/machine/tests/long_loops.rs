@@ -8,7 +8,7 @@ use super::{
 };
 
 #[test]
-fn a_cancel_in_the_middle_stops_every_item() {
+fn cancelling_during_a_loop_stops_every_item() {
     let mut story = begun(width(2, tries(2, each())), json!([1, 2, 3, 4]));
     story.ok("each[0]").end("each[1]", Err(failed())).cancel().end("each[2]", Err(stopped()));
     story.check(expect![[r#"
@@ -24,7 +24,7 @@ fn a_cancel_in_the_middle_stops_every_item() {
 }
 
 #[test]
-fn a_deadline_in_the_middle_fails_the_step() {
+fn a_deadline_during_a_loop_fails_the_step() {
     let options = ExecutionOptions { deadline_ms: Some(50), ..Default::default() };
     let mut story = begun_with(width(1, each()), json!([1, 2]), options);
     story.wake(50).end("each[0]", Err(stopped())).check(expect![[r"
@@ -38,7 +38,7 @@ fn a_deadline_in_the_middle_fails_the_step() {
 
 /// Regression: a loop whose items may fail succeeded, although every item was cut off.
 #[test]
-fn a_deadline_that_cuts_items_off_is_no_good_end() {
+fn a_loop_whose_items_miss_the_deadline_fails() {
     for kind in [OnError::Continue, OnError::Ignore] {
         for (effect, end) in [(Effect::Read, stopped()), (Effect::Once, stopped())] {
             let options = ExecutionOptions { deadline_ms: Some(50), ..Default::default() };
@@ -59,7 +59,7 @@ fn a_deadline_that_cuts_items_off_is_no_good_end() {
 }
 
 #[test]
-fn a_failure_elsewhere_lets_running_items_end_and_begins_no_other() {
+fn a_failure_elsewhere_awaits_running_items_and_starts_no_others() {
     for kind in [OnError::Fail, OnError::Continue, OnError::Ignore] {
         let mut steps = a_loop(width(1, on_error(kind, each())));
         steps.push(call("x", &[]));
@@ -76,7 +76,7 @@ fn a_failure_elsewhere_lets_running_items_end_and_begins_no_other() {
 }
 
 #[test]
-fn an_item_that_nobody_knows_the_end_of_is_not_tried_again() {
+fn an_item_with_an_unknown_outcome_is_not_retried() {
     let mut story = begun(effect(Effect::Once, tries(3, each())), json!([1, 2]));
     story.ok("each[0]").claim().check(expect![[r#"
         0 claimed, a#1 started
@@ -88,7 +88,7 @@ fn an_item_that_nobody_knows_the_end_of_is_not_tried_again() {
 }
 
 #[test]
-fn a_list_that_is_too_long_is_refused() {
+fn a_too_long_list_fails_the_step() {
     let list = Value::Array(vec![json!(0); limits::ITEMS + 1]);
     let mut story = begun(each(), list);
     let StepState::Failed(error) = &story.execution.step(story.number("each")).state else {
@@ -125,7 +125,7 @@ fn ten_thousand_items_cost_two_events_each() {
 }
 
 #[test]
-fn a_log_that_promises_more_items_than_there_may_be_is_corrupt() {
+fn a_log_with_more_items_than_the_limit_is_corrupt() {
     let mut story = Story::new(vec![call("a", &[]), for_each("{{a}}", each()), call("x", &[])]);
     story.end("a", Ok(json!([1])));
     let plan = Arc::clone(story.execution.plan());

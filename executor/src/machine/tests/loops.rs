@@ -1,5 +1,3 @@
-//! Loops.
-
 use expect_test::expect;
 
 use super::*;
@@ -27,7 +25,7 @@ pub(super) fn begun_with(each: UncheckedStep, list: Value, options: ExecutionOpt
 }
 
 #[test]
-fn the_output_is_the_list_of_outputs_in_order_whoever_ends_first() {
+fn a_loop_returns_outputs_in_item_order() {
     let mut story = begun(each(), json!(["x", "y", "z"]));
     assert_eq!(story.called_with("each[1]"), json!({ "it": "y", "at": 1 }));
     story.ok("each[2]").claim().end("each[0]", Ok(json!("0"))).end("each[1]", Ok(json!(null)));
@@ -46,7 +44,7 @@ fn the_output_is_the_list_of_outputs_in_order_whoever_ends_first() {
 }
 
 #[test]
-fn an_empty_list_gives_an_empty_list_at_once() {
+fn a_loop_over_an_empty_list_returns_an_empty_list() {
     let mut steps = a_loop(each());
     steps.push(with(json!({ "got": "{{each}}" }), call("after", &["each"])));
     let mut story = Story::new(steps);
@@ -61,7 +59,7 @@ fn an_empty_list_gives_an_empty_list_at_once() {
 }
 
 #[test]
-fn what_is_no_list_is_said_to_be_none() {
+fn a_loop_over_something_other_than_a_list_fails() {
     for (found, what) in [
         (json!(null), "null"),
         (json!({ "a": 1 }), "an object"),
@@ -101,7 +99,7 @@ fn a_failed_item_fails_the_step_and_names_the_item() {
 }
 
 #[test]
-fn ignore_puts_null_in_the_place_of_a_failed_item() {
+fn on_error_ignore_replaces_a_failed_item_by_null() {
     let mut story = begun(on_error(OnError::Ignore, each()), json!([1, 2, 3]));
     story.end("each[1]", Err(failed())).end("each[0]", Ok(json!(0))).end("each[2]", Ok(json!(2)));
     story.check(expect![[r"
@@ -116,7 +114,7 @@ fn ignore_puts_null_in_the_place_of_a_failed_item() {
 }
 
 #[test]
-fn continue_leaves_a_failed_item_out() {
+fn on_error_continue_omits_a_failed_item() {
     let mut story = begun(on_error(OnError::Continue, each()), json!([1, 2, 3]));
     story.end("each[1]", Err(failed())).end("each[0]", Ok(json!(0))).end("each[2]", Ok(json!(2)));
     assert_eq!(story.output("each"), json!([0, 2]));
@@ -124,7 +122,7 @@ fn continue_leaves_a_failed_item_out() {
 }
 
 #[test]
-fn a_list_of_which_every_item_fails_is_still_a_list() {
+fn a_loop_whose_items_all_fail_returns_a_list() {
     for (kind, expected) in [(OnError::Ignore, json!([null, null])), (OnError::Continue, json!([]))]
     {
         let mut story = begun(on_error(kind, each()), json!([1, 2]));
@@ -135,7 +133,7 @@ fn a_list_of_which_every_item_fails_is_still_a_list() {
 }
 
 #[test]
-fn items_are_tried_again_alone() {
+fn each_item_is_retried_alone() {
     let mut story = begun(tries(2, each()), json!([1, 2]));
     story.end("each[0]", Err(failed())).end("each[1]", Ok(json!(1))).wake(100).check(expect![[r"
         0 claimed, a#1 started
@@ -151,7 +149,7 @@ fn items_are_tried_again_alone() {
 }
 
 #[test]
-fn a_list_has_its_own_width() {
+fn a_loop_limits_its_parallel_items() {
     let mut story = begun(width(2, each()), json!([1, 2, 3, 4, 5]));
     for n in 0..5 {
         let running = story.execution.agenda().running().len();
@@ -163,7 +161,7 @@ fn a_list_has_its_own_width() {
 }
 
 #[test]
-fn consent_is_asked_once_before_the_loop() {
+fn approval_is_requested_once_before_the_loop() {
     let mut story = begun(approved(each()), json!([1, 2]));
     assert_eq!(story.state(), ExecutionState::Waiting);
     story.claim().approve("each", true).run(|_| Ok(json!(0))).check(expect![[r"
@@ -226,7 +224,7 @@ fn a_person_decides_about_one_item_or_about_all() {
 }
 
 #[test]
-fn an_item_that_waits_for_a_person_lets_the_next_begin_and_has_its_turn_again() {
+fn a_waiting_item_lets_the_next_start_and_continues_after_the_answer() {
     let mut story = begun(width(1, on_error(OnError::Wait, each())), json!([1, 2, 3]));
     story.end("each[0]", Err(failed())).approve("each[0]", true).check(expect![[r"
         0 claimed, a#1 started
@@ -242,7 +240,7 @@ fn an_item_that_waits_for_a_person_lets_the_next_begin_and_has_its_turn_again() 
 }
 
 #[test]
-fn an_item_that_came_back_and_is_stopped_never_begins() {
+fn an_answered_item_that_is_stopped_does_not_start() {
     for kind in [ExecutionState::Failed, ExecutionState::Cancelled] {
         let mut steps = a_loop(width(1, on_error(OnError::Wait, each())));
         steps.push(call("x", &[]));
@@ -261,7 +259,7 @@ fn an_item_that_came_back_and_is_stopped_never_begins() {
 }
 
 #[test]
-fn sleeping_items_sleep_side_by_side_and_outlive_workers() {
+fn items_sleep_in_parallel_and_survive_a_claim() {
     let each = with(json!({ "ms": "{{item}}" }), step("each", "flow.sleep", &["a"]));
     let mut story = Story::new(vec![call("a", &[]), for_each("{{a}}", each)]);
     story.end("a", Ok(json!([50, 20]))).claim().wake(20).claim().wake(50).check(expect![[r"
@@ -277,7 +275,7 @@ fn sleeping_items_sleep_side_by_side_and_outlive_workers() {
 }
 
 #[test]
-fn items_wait_for_signals_each_its_own() {
+fn each_item_waits_for_its_own_signal() {
     let each = with(json!({ "name": "go {{item}}" }), step("each", "flow.wait", &["a"]));
     let mut story = Story::new(vec![call("a", &[]), for_each("{{a}}", width(1, each))]);
     story.signal("go y", json!("early")).end("a", Ok(json!(["x", "y", "z"])));
@@ -295,7 +293,7 @@ fn items_wait_for_signals_each_its_own() {
 }
 
 #[test]
-fn one_at_a_time_items_begin_in_order() {
+fn sequential_items_start_in_order() {
     let mut story = begun_with(each(), json!([1, 2, 3]), sequential());
     story.run(|_| Ok(json!(0))).check(expect![[r"
         0 claimed, a#1 started

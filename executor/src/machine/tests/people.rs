@@ -1,11 +1,9 @@
-//! Commands: approvals, signals and pauses.
-
 use expect_test::expect;
 
 use super::*;
 
 #[test]
-fn approval_is_asked_once_dependencies_are_done_and_parameters_rendered() {
+fn approval_is_requested_after_dependencies_with_rendered_parameters() {
     let asked = with(json!({ "who": "{{a.by}}" }), approved(call("b", &["a"])));
     let mut story = Story::new(vec![call("a", &[]), asked]);
     story.approve("b", true).ok("a").check(expect![[r#"
@@ -48,7 +46,7 @@ fn a_person_is_needed_until_nothing_waits() {
 }
 
 #[test]
-fn a_refusal_is_a_rejected_step() {
+fn a_rejected_approval_fails_the_step() {
     let mut story = Story::new(vec![approved(call("a", &[])), call("b", &["a"])]);
     story.approve("a", false).check(expect![[r"
         0 claimed, a waiting approval
@@ -64,7 +62,7 @@ fn a_refusal_is_a_rejected_step() {
 }
 
 #[test]
-fn consent_outlives_retries_and_claims() {
+fn an_approval_stays_valid_for_retries_and_claims() {
     let mut story = Story::new(vec![tries(2, approved(call("a", &[])))]);
     story.claim().approve("a", true).claim().end("a", Err(failed())).wake(100).ok("a");
     story.check(expect![[r#"
@@ -98,7 +96,7 @@ fn a_signal_ends_a_wait_whether_it_comes_early_or_late() {
 }
 
 #[test]
-fn each_signal_ends_one_wait_in_the_order_they_came() {
+fn each_signal_ends_one_wait_in_order_of_arrival() {
     let steps = vec![wait("v", "go", &[]), wait("w", "go", &[]), wait("x", "go", &["v"])];
     let mut story = Story::new(steps);
     story.signal("go", json!(1)).signal("go", json!(2)).signal("go", json!(3));
@@ -111,7 +109,7 @@ fn each_signal_ends_one_wait_in_the_order_they_came() {
 }
 
 #[test]
-fn a_wait_may_need_consent_first() {
+fn a_wait_may_need_approval_first() {
     let mut story = Story::new(vec![approved(wait("w", "go", &[]))]);
     story.signal("go", json!(1)).approve("w", true).check(expect![[r"
         0 claimed, w waiting approval
@@ -121,7 +119,7 @@ fn a_wait_may_need_consent_first() {
 }
 
 #[test]
-fn a_wait_for_nothing_is_an_invalid_parameter() {
+fn a_wait_without_a_signal_name_is_invalid() {
     let mut story = Story::new(vec![with(json!({ "name": 7 }), step("w", "flow.wait", &[]))]);
     story.check(expect![[r"
         0 claimed, w#1 failed tool.invalid_parameters, finished Failed
@@ -129,7 +127,7 @@ fn a_wait_for_nothing_is_an_invalid_parameter() {
 }
 
 #[test]
-fn a_command_counts_once_however_often_it_comes() {
+fn a_repeated_command_counts_once() {
     let mut story = Story::new(vec![wait("v", "go", &[]), wait("w", "go", &[])]);
     let signal = story.envelope(Command::Signal { name: "go".to_owned(), payload: Arc::default() });
     let pause = story.envelope(Command::Pause);
@@ -148,7 +146,7 @@ fn a_command_counts_once_however_often_it_comes() {
 }
 
 #[test]
-fn an_approval_of_what_does_not_wait_changes_nothing() {
+fn an_approval_of_a_step_that_does_not_wait_changes_nothing() {
     let mut story = Story::new(vec![call("a", &[]), wait("w", "go", &[])]);
     story.told = story.log.len();
     story.approve("a", true).approve("a", false).approve("w", true).approve("w", false);
@@ -164,7 +162,7 @@ fn an_approval_of_what_does_not_wait_changes_nothing() {
 }
 
 #[test]
-fn a_pause_starts_nothing_and_records_what_ends() {
+fn a_paused_execution_starts_no_step_and_records_results() {
     let mut story =
         Story::new(vec![call("a", &[]), call("b", &["a"]), approved(call("c", &["a"]))]);
     story.tell(Command::Pause).tell(Command::Pause);
@@ -185,7 +183,7 @@ fn a_pause_starts_nothing_and_records_what_ends() {
 }
 
 #[test]
-fn a_pause_before_the_first_claim_holds() {
+fn a_pause_before_the_first_claim_stays_in_force() {
     let mut story = Story::unclaimed(vec![call("a", &[])], ExecutionOptions::default());
     story.tell(Command::Pause).claim().check(expect![[r"
         0 paused
@@ -218,7 +216,7 @@ fn sleeps_and_retry_times_pass_during_a_pause_but_nothing_starts() {
 /// After a crash a command may be delivered again in another state. Regression: a `pause` without
 /// effect was delivered again, and paused an execution that a person had resumed.
 #[test]
-fn what_changed_nothing_changes_nothing_later_either() {
+fn a_command_without_effect_stays_without_effect_when_repeated() {
     let mut story = Story::new(vec![call("a", &[]), call("b", &["a"])]);
     let [first, second, go_on] =
         [Command::Pause, Command::Pause, Command::Resume].map(|command| story.envelope(command));
@@ -238,7 +236,7 @@ fn what_changed_nothing_changes_nothing_later_either() {
 /// A person clicks twice. The second click must not approve a later step, even if it is delivered
 /// again.
 #[test]
-fn a_second_click_answers_no_later_question() {
+fn a_repeated_approval_does_not_approve_a_later_step() {
     let step = on_error(OnError::Wait, approved(effect(Effect::Once, call("a", &[]))));
     let mut story = Story::new(vec![step]);
     let agree = || Command::Approve {
@@ -263,7 +261,7 @@ fn a_second_click_answers_no_later_question() {
 }
 
 #[test]
-fn a_wait_with_a_timeout_ends_at_its_time() {
+fn a_wait_ends_at_its_timeout() {
     let patient = |ms, name: &str| {
         let mut step = wait(name, name, &[]);
         step.policy.timeout_ms = ms;

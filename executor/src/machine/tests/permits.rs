@@ -16,7 +16,7 @@ fn begun(steps: Vec<UncheckedStep>, options: ExecutionOptions) -> Story {
 }
 
 #[test]
-fn a_step_without_a_permit_is_pending_and_holds_nothing() {
+fn a_step_without_a_permit_is_pending_and_holds_no_slot() {
     let steps = vec![limited("a", &[]), call("b", &[]), call("c", &[])];
     let options = ExecutionOptions { max_parallel: Some(1), ..Default::default() };
     let mut parallel = begun(steps.clone(), ExecutionOptions { max_parallel: Some(2), ..options });
@@ -34,7 +34,7 @@ fn a_step_without_a_permit_is_pending_and_holds_nothing() {
 }
 
 #[test]
-fn one_at_a_time_nothing_overtakes_what_waits_for_a_permit() {
+fn a_sequential_step_that_waits_for_a_permit_is_not_overtaken() {
     let steps = vec![call("a", &[]), limited("b", &[]), call("c", &[])];
     let mut story = begun(steps, sequential());
     story.ok("a").claim().permit("b").ok("b").ok("c").check(expect![[r#"
@@ -49,7 +49,7 @@ fn one_at_a_time_nothing_overtakes_what_waits_for_a_permit() {
 
 /// Regression: a retry that could not start woke the driver again and again.
 #[test]
-fn a_retry_behind_what_waits_for_a_permit_wakes_nobody() {
+fn a_retry_behind_a_step_that_waits_for_a_permit_sets_no_wake_up() {
     let steps = vec![call("a", &[]), for_each("{{a}}", tries(2, limited("b", &["a"])))];
     let mut story = begun(steps, sequential());
     story.end("a", Ok(json!([0, 1]))).permit("b[0]").end("b[0]", Err(failed()));
@@ -72,7 +72,7 @@ fn a_retry_behind_what_waits_for_a_permit_wakes_nobody() {
 }
 
 #[test]
-fn a_permit_counts_once_and_only_for_what_waits_for_one() {
+fn a_permit_counts_once_and_only_for_a_waiting_task() {
     let mut story = begun(vec![limited("a", &[]), call("b", &[])], ExecutionOptions::default());
     let events = story.log.len();
     story.permit("b");
@@ -86,7 +86,7 @@ fn a_permit_counts_once_and_only_for_what_waits_for_one() {
 }
 
 #[test]
-fn a_permit_that_comes_without_a_slot_or_in_a_pause_begins_nothing() {
+fn a_permit_without_a_slot_or_during_a_pause_starts_no_step() {
     let steps = vec![limited("a", &[]), call("b", &[])];
     let options = ExecutionOptions { max_parallel: Some(1), ..Default::default() };
     let mut story = begun(steps.clone(), ExecutionOptions { max_parallel: Some(2), ..options });
@@ -105,7 +105,7 @@ fn a_permit_that_comes_without_a_slot_or_in_a_pause_begins_nothing() {
 }
 
 #[test]
-fn another_try_needs_another_permit() {
+fn a_retry_needs_another_permit() {
     let mut story = begun(vec![tries(2, limited("a", &[]))], ExecutionOptions::default());
     story.permit("a").end("a", Err(failed()));
     assert_eq!(story.wakes_at(), Some(100));
@@ -122,7 +122,7 @@ fn another_try_needs_another_permit() {
 }
 
 #[test]
-fn items_wait_for_permits_each_its_own_and_keep_their_turns() {
+fn each_item_waits_for_its_own_permit_in_order() {
     let steps = vec![call("a", &[]), for_each("{{a}}", width(2, limited("each", &["a"])))];
     let mut story = begun(steps, ExecutionOptions::default());
     story.end("a", Ok(json!([1, 2, 3])));
@@ -142,7 +142,7 @@ fn items_wait_for_permits_each_its_own_and_keep_their_turns() {
 }
 
 #[test]
-fn what_waits_for_a_permit_is_stopped_like_what_is_ready() {
+fn a_step_that_waits_for_a_permit_stops_like_a_ready_one() {
     for how in [ExecutionState::Cancelled, ExecutionState::Failed] {
         let steps = vec![tries(2, limited("a", &[])), limited("b", &[]), call("x", &[])];
         let mut story = begun(steps, ExecutionOptions::default());
@@ -182,7 +182,7 @@ fn a_compensation_waits_for_its_permit() {
 }
 
 #[test]
-fn a_worker_without_the_limit_begins_what_waited() {
+fn a_worker_without_the_limit_starts_steps_that_waited() {
     let mut story = begun(vec![limited("a", &[])], ExecutionOptions::default());
     assert_eq!(story.log.len(), 2);
     let plan = Arc::clone(story.execution.plan());
@@ -193,7 +193,7 @@ fn a_worker_without_the_limit_begins_what_waited() {
 
 /// With one slot and no fixed order, a task that waits for a permit does not block a retry.
 #[test]
-fn a_retry_beside_what_waits_for_a_permit_has_its_time() {
+fn a_parallel_retry_is_not_blocked_by_a_wait_for_a_permit() {
     let steps = vec![limited("a", &[]), tries(2, call("b", &[]))];
     let options = ExecutionOptions { max_parallel: Some(1), ..Default::default() };
     let mut story = begun(steps, options);
@@ -211,7 +211,7 @@ fn a_retry_beside_what_waits_for_a_permit_has_its_time() {
 
 /// Regression: the permit queue, which only one worker knows, hid a retry from all other workers.
 #[test]
-fn who_takes_over_begins_in_the_same_order() {
+fn a_worker_that_takes_over_starts_steps_in_the_same_order() {
     let steps = vec![
         tries(2, call("again", &[])),
         call("long", &[]),

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// An input. Numbers select among the possible ones.
+/// A random input. Its numbers select among the possible ones.
 #[derive(Clone, Debug)]
 enum Move {
     Claim,
@@ -41,7 +41,6 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(a_move, 0..80)
 }
 
-/// The features of a generated step.
 #[derive(Clone, Debug)]
 struct Features {
     after: Vec<bool>,
@@ -266,7 +265,8 @@ impl Story {
         assert_eq!(wake_at(&replayed), wake_at(&here));
     }
 
-    /// Lets everything end: whoever is asked agrees, whatever runs ends as `end` says, time passes.
+    /// Lets the execution finish: every person approves, every call ends as `end` says, and time
+    /// passes.
     fn calm_down(&mut self, end: fn(&Self, Task) -> Result<CallOutput, ToolError>) {
         for _ in 0..1_000 {
             if self.state().is_finished() {
@@ -381,7 +381,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_the_rules_hold_and_it_ends(
+    fn random_executions_keep_the_invariants_and_finish(
         steps in steps(), options in options(), moves in moves(),
     ) {
         let mut story = Story::unclaimed(steps, options);
@@ -442,7 +442,7 @@ proptest! {
 /// The cost of a decision grows with the tasks that become ready. Each of these plans would take
 /// minutes if each of the 50,000 decisions read 50,000 steps.
 #[test]
-fn a_decision_touches_what_it_makes_ready() {
+fn the_cost_of_a_decision_grows_with_the_tasks_it_makes_ready() {
     const STEPS: usize = 50_000;
     let mut steps = vec![call("root", &[])];
     steps.extend((1..STEPS).map(|n| call(&format!("s{n}"), &["root"])));

@@ -1,5 +1,3 @@
-//! Reused outputs and progress reports.
-
 use expect_test::expect;
 
 use super::*;
@@ -21,7 +19,7 @@ fn reusing(
 }
 
 #[test]
-fn reused_outputs_are_there_from_the_start_and_call_nothing() {
+fn reused_steps_succeed_from_the_start_without_calls() {
     let steps = vec![
         call("a", &[]),
         call("b", &["a"]),
@@ -44,7 +42,7 @@ fn reused_outputs_are_there_from_the_start_and_call_nothing() {
 }
 
 #[test]
-fn an_execution_that_reuses_everything_is_over_when_it_is_claimed() {
+fn an_execution_that_reuses_every_step_finishes_at_its_claim() {
     let steps = vec![call("a", &[]), approved(call("b", &["a"]))];
     let mut story =
         reusing(steps, ExecutionOptions::default(), &[("a", json!(1)), ("b", json!(2))]);
@@ -54,7 +52,7 @@ fn an_execution_that_reuses_everything_is_over_when_it_is_claimed() {
 }
 
 #[test]
-fn a_reused_step_may_come_after_one_that_is_done_again() {
+fn a_reused_step_may_follow_a_step_that_runs_again() {
     let steps = vec![
         on_error(OnError::Ignore, call("a", &[])),
         call("b", &["a"]),
@@ -69,7 +67,7 @@ fn a_reused_step_may_come_after_one_that_is_done_again() {
 }
 
 #[test]
-fn what_is_reused_was_not_done_here_and_is_not_undone_here() {
+fn a_reused_step_is_not_compensated() {
     let steps = vec![
         undoable(call("a", &[])),
         for_each("{{a}}", undoable(call("each", &["a"]))),
@@ -87,7 +85,7 @@ fn what_is_reused_was_not_done_here_and_is_not_undone_here() {
 }
 
 #[test]
-fn progress_is_recorded_of_the_attempt_that_is_under_way() {
+fn progress_is_recorded_for_the_running_attempt_only() {
     let mut story = Story::new(vec![tries(2, call("a", &[])), sleep("s", 50, &[])]);
     let task = story.task("a");
     let report = |attempt, progress| Input::Progressed {
@@ -116,7 +114,7 @@ fn progress_is_recorded_of_the_attempt_that_is_under_way() {
 }
 
 #[test]
-fn an_output_that_was_returned_earlier_says_so() {
+fn a_cached_output_is_marked_as_reused() {
     let mut story = Story::new(vec![call("a", &[])]);
     let task = story.task("a");
     let result = Ok(CallOutput { cached: true, ..CallOutput::from(json!(1)) });
@@ -128,7 +126,7 @@ fn an_output_that_was_returned_earlier_says_so() {
 }
 
 #[test]
-fn signals_that_nobody_waits_for_have_a_bound() {
+fn signals_without_a_waiting_step_are_limited() {
     let mut story = Story::new(vec![call("a", &[]), wait("w", "late", &["a"])]);
     for n in 0..limits::SIGNALS {
         story.signal(if n == 0 { "late" } else { "go" }, json!(n));

@@ -33,7 +33,7 @@ fn waiting() -> Story {
 }
 
 #[test]
-fn a_waiting_step_goes_on_with_the_output_that_a_person_gives() {
+fn a_settled_step_continues_with_the_output_of_the_person() {
     let mut story = waiting();
     story.settle("a", decision(Settled::Succeeded, Some(json!({ "id": 7 }))));
     story.end("b", Err(failed())).ok("a/undo").check(expect![[r#"
@@ -46,7 +46,7 @@ fn a_waiting_step_goes_on_with_the_output_that_a_person_gives() {
 }
 
 #[test]
-fn a_waiting_step_fails_if_its_call_had_no_effect() {
+fn a_step_settled_as_without_effect_fails() {
     let mut story = waiting();
     story.settle("a", decision(Settled::Failed, None)).check(expect![[r"
         0 a#1 settled Failed, b skipped ExecutionFailed, finished Failed
@@ -57,7 +57,7 @@ fn a_waiting_step_fails_if_its_call_had_no_effect() {
 }
 
 #[test]
-fn only_a_step_that_waits_with_an_unknown_outcome_is_settled() {
+fn only_a_step_with_an_unknown_outcome_can_be_settled() {
     let mut story = Story::new(vec![
         on_error(OnError::Wait, once("a", &[])),
         approved(call("b", &[])),
@@ -165,7 +165,7 @@ fn a_retry_sends_the_key_of_the_unknown_call_if_the_parameters_are_the_same() {
 }
 
 #[test]
-fn keys_of_items_go_to_the_same_items() {
+fn a_retry_sends_the_key_of_an_item_to_the_same_item() {
     let each = with(json!({ "n": "{{item}}" }), for_each("{{input}}", once("each", &[])));
     let mut story = retried(vec![each], json!([5, 6, 7]), |created| {
         created.call_keys = vec![
@@ -209,7 +209,7 @@ fn a_key_stays_open_until_its_call_succeeds_or_is_settled() {
 }
 
 #[test]
-fn a_reused_settled_step_is_undone() {
+fn a_reused_settled_step_is_compensated() {
     let steps = vec![undoable(once("pay", &[])), undoable(call("a", &["pay"])), call("x", &["a"])];
     let mut story = retried(steps, json!(null), |created| {
         created.reused = vec![("pay".parse().unwrap(), Arc::new(json!({ "id": 7 })))];

@@ -1,5 +1,3 @@
-//! Cancellation and deadlines.
-
 use expect_test::expect;
 
 use super::*;
@@ -30,7 +28,7 @@ fn everything_open(options: ExecutionOptions) -> Story {
 }
 
 #[test]
-fn cancelling_ends_what_waits_at_once_and_awaits_what_runs() {
+fn cancelling_ends_waiting_steps_and_awaits_running_ones() {
     let mut story = everything_open(ExecutionOptions::default());
     story.cancel().cancel().check(expect![[r"
         0 cancel_requested, sleeping cancelled, retrying cancelled, asking cancelled,
@@ -46,7 +44,7 @@ fn cancelling_ends_what_waits_at_once_and_awaits_what_runs() {
 }
 
 #[test]
-fn what_succeeds_while_cancelled_has_succeeded() {
+fn a_step_that_succeeds_during_a_cancellation_has_succeeded() {
     let mut story = Story::new(vec![call("a", &[]), call("b", &["a"])]);
     story.cancel().ok("a").check(expect![[r#"
         0 claimed, a#1 started
@@ -56,9 +54,9 @@ fn what_succeeds_while_cancelled_has_succeeded() {
 }
 
 #[test]
-fn what_was_told_before_its_call_began_is_cancelled_even_if_once() {
+fn a_once_call_that_was_cancelled_before_its_start_is_cancelled() {
     let mut story = Story::new(vec![effect(Effect::Once, call("a", &[]))]);
-    let not_begun = ToolError::new(ErrorCode::CANCELLED, "cancelled before it began");
+    let not_begun = ToolError::new(ErrorCode::CANCELLED, "cancelled before the call started");
     story.cancel().end("a", Err(not_begun)).check(expect![[r"
         0 claimed, a#1 started
         0 cancel_requested
@@ -67,7 +65,7 @@ fn what_was_told_before_its_call_began_is_cancelled_even_if_once() {
 }
 
 #[test]
-fn a_claim_ends_what_a_cancelled_execution_was_doing() {
+fn a_claim_ends_the_running_steps_of_a_cancelled_execution() {
     let mut story = everything_open(ExecutionOptions::default());
     story.cancel().claim().check(expect![[r"
         0 cancel_requested, sleeping cancelled, retrying cancelled, asking cancelled,
@@ -78,7 +76,7 @@ fn a_claim_ends_what_a_cancelled_execution_was_doing() {
 }
 
 #[test]
-fn cancelling_before_the_first_claim_runs_nothing() {
+fn cancelling_before_the_first_claim_starts_no_step() {
     let mut story = Story::unclaimed(everything(), ExecutionOptions::default());
     story.claim_and_cancel().check(expect![[r"
         0 claimed, cancel_requested, running cancelled, once cancelled, retrying cancelled,
@@ -103,7 +101,7 @@ impl Story {
 }
 
 #[test]
-fn a_deadline_counts_from_the_start_and_ends_everything() {
+fn a_deadline_counts_from_the_start_and_ends_every_step() {
     let mut story = everything_open(deadline(10_000));
     assert_eq!(story.wakes_at(), Some(100));
     story.tell(Command::Pause).wake(9_999).check(expect![[r"
@@ -123,7 +121,7 @@ fn a_deadline_counts_from_the_start_and_ends_everything() {
 }
 
 #[test]
-fn a_deadline_runs_while_an_execution_is_failing() {
+fn a_deadline_applies_to_a_failing_execution() {
     let mut story = Story::with(vec![call("a", &[]), call("b", &[])], deadline(10_000));
     story.end("a", Err(failed()));
     assert_eq!(story.wakes_at(), Some(10_000));
@@ -136,7 +134,7 @@ fn a_deadline_runs_while_an_execution_is_failing() {
 }
 
 #[test]
-fn a_deadline_does_not_run_before_the_start() {
+fn a_deadline_does_not_count_before_the_start() {
     let options = ExecutionOptions { start_at: Some(at(60_000)), ..deadline(10_000) };
     let mut story = Story::with(vec![call("a", &[])], options);
     story.wake(30_000);
@@ -149,7 +147,7 @@ fn a_deadline_does_not_run_before_the_start() {
 }
 
 #[test]
-fn cancelling_goes_before_failing_and_expiring() {
+fn cancellation_takes_precedence_over_failure_and_deadline() {
     let mut failing = Story::new(vec![call("a", &[]), call("b", &[])]);
     failing.end("a", Err(failed())).cancel().end("b", Err(stopped()));
     failing.is_over(ExecutionState::Cancelled);
@@ -159,7 +157,7 @@ fn cancelling_goes_before_failing_and_expiring() {
 }
 
 #[test]
-fn a_deadline_that_finds_nothing_under_way_is_said_all_the_same() {
+fn a_deadline_without_running_steps_is_recorded() {
     let steps = vec![call("a", &[]), call("b", &["a"]), call("c", &["b"])];
     let mut story = Story::with(steps, deadline(10_000));
     story.tell(Command::Pause).ok("a").wake(10_000).check(expect![[r#"
@@ -176,7 +174,7 @@ fn a_deadline_that_finds_nothing_under_way_is_said_all_the_same() {
 
 /// Regression: a step that had not started got the error if a step with an effect was running.
 #[test]
-fn a_deadline_skips_what_never_began_whatever_runs() {
+fn a_deadline_skips_steps_that_never_started() {
     for of in [Effect::Read, Effect::Once] {
         let steps = vec![effect(of, call("a", &[])), call("b", &["a"])];
         let mut story = Story::with(steps, deadline(10_000));
@@ -194,7 +192,7 @@ fn a_deadline_skips_what_never_began_whatever_runs() {
 }
 
 #[test]
-fn what_had_failed_already_did_not_overrun() {
+fn an_execution_that_failed_before_its_deadline_did_not_miss_it() {
     let mut story = Story::with(vec![call("a", &[]), call("b", &[])], deadline(10_000));
     story.end("a", Err(failed())).wake(10_000).end("b", Err(stopped()));
     story.is_over(ExecutionState::Failed);
@@ -202,7 +200,7 @@ fn what_had_failed_already_did_not_overrun() {
 }
 
 #[test]
-fn a_deadline_that_finds_everything_done_changes_nothing() {
+fn a_deadline_after_the_last_step_changes_nothing() {
     let mut story = Story::with(vec![call("a", &[]), call("b", &["a"])], deadline(10_000));
     story.now = at(20_000);
     story.ok("a").check(expect![[r#"
@@ -220,7 +218,7 @@ fn a_deadline_that_finds_everything_done_changes_nothing() {
 
 /// Regression: a step that its condition had skipped got the error of the deadline.
 #[test]
-fn a_deadline_that_finds_all_done_that_was_to_do_changes_nothing() {
+fn a_deadline_with_only_skipped_steps_left_changes_nothing() {
     let steps = || {
         let skipped = when("a.by == 1", call("skipped", &["a"]));
         vec![call("a", &[]), skipped, on_error(OnError::Ignore, call("b", &[])), call("c", &[])]

@@ -14,7 +14,7 @@ fn child(story: &Story, task: &str) -> ExecutionId {
 }
 
 #[test]
-fn a_sub_plan_runs_elsewhere_and_its_end_is_the_steps_end() {
+fn a_sub_plan_runs_as_a_child_and_its_result_finishes_the_step() {
     let mut story =
         Story::new(vec![with(json!({ "x": 1 }), sub_plan("p", &[])), call("b", &["p"])]);
     let id = child(&story, "p");
@@ -32,7 +32,7 @@ fn a_sub_plan_runs_elsewhere_and_its_end_is_the_steps_end() {
 
 /// Regression: defaults and types of inputs applied only to plans that were run by name.
 #[test]
-fn what_a_sub_plan_is_given_is_filled_in_and_checked() {
+fn the_input_of_a_sub_plan_gets_defaults_and_is_validated() {
     let inputs = json!({
         "type": "object",
         "properties": { "s": { "type": "string" }, "n": { "type": "integer", "default": 7 } },
@@ -52,8 +52,10 @@ fn what_a_sub_plan_is_given_is_filled_in_and_checked() {
     let StepState::Failed(error) = &story.execution.step(story.number("q")).state else {
         panic!("a list is no text");
     };
-    expect![[r#"what `set.flow` is given does not fit: at `/s`: ["y"] is not of type "string""#]]
-        .assert_eq(&error.message);
+    expect![[
+        r#"the input of `set.flow` does not fit its schema: at `/s`: ["y"] is not of type "string""#
+    ]]
+    .assert_eq(&error.message);
     assert_eq!(error.code, ErrorCode::INVALID_PARAMETERS);
     story.end("p", Ok(json!(1))).end("each[0]", Ok(json!(2)));
     story.is_over(ExecutionState::Completed);
@@ -77,7 +79,7 @@ fn a_claim_does_not_interrupt_a_sub_plan() {
 }
 
 #[test]
-fn another_try_is_another_execution() {
+fn each_attempt_of_a_sub_plan_is_another_execution() {
     let mut story = Story::new(vec![tries(2, sub_plan("p", &[]))]);
     let first = child(&story, "p");
     story.end("p", Err(failed())).wake(100);
@@ -91,7 +93,7 @@ fn another_try_is_another_execution() {
 }
 
 #[test]
-fn each_item_is_an_execution_of_its_own() {
+fn each_item_of_a_sub_plan_loop_is_an_execution() {
     let steps = vec![
         call("a", &[]),
         for_each("{{a}}", with(json!({ "x": "{{item}}" }), sub_plan("p", &["a"]))),
@@ -124,7 +126,7 @@ fn a_cancelled_execution_waits_for_its_sub_plan_to_stop() {
 }
 
 #[test]
-fn plans_do_not_execute_plans_without_end() {
+fn nested_sub_plans_have_a_limit() {
     let plan = plan(vec![sub_plan("p", &[])]);
     for (depth, state) in
         [(limits::DEPTH - 1, ExecutionState::InProgress), (limits::DEPTH, ExecutionState::Failed)]

@@ -26,7 +26,7 @@ fn code_of(story: &Story, id: &str) -> Option<String> {
 }
 
 #[test]
-fn a_template_that_finds_nothing_fails_what_has_an_effect_unless_somebody_says_otherwise() {
+fn an_unresolved_template_fails_a_call_with_an_effect_by_default() {
     for of_effect in [Effect::Read, Effect::Idempotent, Effect::Once] {
         for of_step in [None, Some(false), Some(true)] {
             for of_options in [None, Some(false), Some(true)] {
@@ -51,7 +51,7 @@ fn a_template_that_finds_nothing_fails_what_has_an_effect_unless_somebody_says_o
 }
 
 #[test]
-fn an_input_that_is_missing_fails_the_execution_before_its_first_step() {
+fn a_missing_input_fails_the_execution_before_its_first_step() {
     let greet = |id| with(json!({ "text": "Hello {{input.who}}" }), call(id, &["a"]));
     Story::new(vec![call("a", &[]), greet("b"), call("c", &["b"])]).check(expect![[r"
         0 claimed, execution_failed, b#1 failed template.unresolved, a skipped ExecutionFailed,
@@ -78,7 +78,7 @@ fn an_input_that_is_missing_fails_the_execution_before_its_first_step() {
 }
 
 #[test]
-fn an_input_that_is_there_or_is_only_read_is_no_reason_to_fail() {
+fn a_missing_input_is_tolerated_where_templates_are_not_strict() {
     let greet = || with(json!({ "text": "Hello {{input.who}}" }), call("b", &["a"]));
     let begins = |step, options| {
         let story = Story::with(vec![call("a", &[]), step], options);
@@ -94,7 +94,7 @@ fn an_input_that_is_there_or_is_only_read_is_no_reason_to_fail() {
 }
 
 #[test]
-fn conditions_lists_and_compensations_count_where_they_can_be_needed() {
+fn missing_inputs_of_conditions_lists_and_compensations_are_found() {
     let begins = |step, options| {
         let story = Story::with(vec![call("a", &[]), step], options);
         story.replays();
@@ -123,7 +123,7 @@ fn conditions_lists_and_compensations_count_where_they_can_be_needed() {
 }
 
 #[test]
-fn an_item_that_lacks_a_field_fails_what_has_an_effect() {
+fn an_item_without_a_field_fails_a_call_with_an_effect() {
     let steps = |of_effect| {
         let each = with(json!({ "x": "{{item.name}}" }), call("b", &["a"]));
         vec![call("a", &[]), for_each("{{a.list}}", effect(of_effect, each))]
@@ -138,7 +138,7 @@ fn an_item_that_lacks_a_field_fails_what_has_an_effect() {
 }
 
 #[test]
-fn an_execution_that_had_begun_is_not_asked_for_its_input_again() {
+fn the_input_of_a_started_execution_is_not_checked_again() {
     let steps = vec![call("a", &[]), with(json!({ "x": "{{input.who}}" }), call("b", &["a"]))];
     let mut story = Story::with(steps, options(Some(false)));
     story.claim().check(expect![[r"
@@ -148,12 +148,12 @@ fn an_execution_that_had_begun_is_not_asked_for_its_input_again() {
 }
 
 #[test]
-fn very_many_templates_that_find_nothing_give_few_warnings() {
+fn many_unresolved_templates_give_few_warnings() {
     let texts = vec!["{{a.missing}}"; 5_000];
     let lacking = effect(Effect::Read, with(json!({ "x": texts }), call("b", &["a"])));
     let mut story = Story::new(vec![call("a", &[]), lacking]);
     story.ok("a");
     let warnings = &story.execution.step(story.number("b")).warnings;
     assert_eq!(warnings.len(), 1_001);
-    assert_eq!(warnings[1_000], "4000 more templates found nothing and stand as they were written");
+    assert_eq!(warnings[1_000], "4000 more templates have no value and were passed on as written");
 }

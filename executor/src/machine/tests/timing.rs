@@ -1,5 +1,3 @@
-//! Order, slots and time.
-
 use expect_test::expect;
 
 use super::*;
@@ -9,7 +7,7 @@ fn width(max_parallel: u32) -> ExecutionOptions {
 }
 
 #[test]
-fn sequential_runs_one_step_at_a_time_in_plan_order() {
+fn a_sequential_execution_runs_one_step_at_a_time_in_plan_order() {
     let steps = vec![call("a", &[]), call("b", &[]), call("c", &["a"]), call("d", &[])];
     let mut story = Story::with(steps, sequential());
     story.ok("a").ok("b").ok("c").ok("d").check(expect![[r#"
@@ -24,7 +22,7 @@ fn sequential_runs_one_step_at_a_time_in_plan_order() {
 /// Regression: a condition was evaluated, and failed the execution, before earlier steps had
 /// started.
 #[test]
-fn one_after_another_a_condition_is_decided_in_its_turn() {
+fn a_sequential_condition_is_evaluated_in_its_turn() {
     let steps = vec![
         call("a", &[]),
         when("input.x == 1", call("b", &[])),
@@ -49,7 +47,7 @@ fn one_after_another_a_condition_is_decided_in_its_turn() {
 
 /// Regression: later steps ran while an earlier one waited for its retry.
 #[test]
-fn one_after_another_nothing_begins_during_the_delay_of_a_retry() {
+fn a_sequential_execution_starts_no_step_during_a_retry_delay() {
     let mut story = Story::with(vec![tries(2, call("a", &[])), call("b", &[])], sequential());
     story.end("a", Err(failed()));
     assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Waiting, Some(100)));
@@ -63,7 +61,7 @@ fn one_after_another_nothing_begins_during_the_delay_of_a_retry() {
 
 /// Regression: waits for signals and approvals started before their turn.
 #[test]
-fn one_after_another_nobody_is_asked_for_what_is_not_next() {
+fn a_sequential_execution_requests_approvals_in_turn() {
     let mut until = wait("w", "go", &[]);
     until.policy.timeout_ms = 200;
     let steps = vec![
@@ -98,7 +96,7 @@ fn one_after_another_nobody_is_asked_for_what_is_not_next() {
 /// Reused steps have finished, so the first step that is not reused starts, even if a later one is
 /// reused.
 #[test]
-fn one_after_another_what_is_taken_over_is_passed_over() {
+fn a_sequential_execution_passes_over_reused_steps() {
     let plan = plan(vec![call("a", &[]), call("b", &[]), call("c", &["a"]), call("d", &["b"])]);
     let mut created = Created::new(plan.id(), plan.info().request, sequential());
     created.reused = ["a", "c"].map(|name| (name.parse().unwrap(), Arc::new(json!(name)))).into();
@@ -111,7 +109,7 @@ fn one_after_another_what_is_taken_over_is_passed_over() {
 }
 
 #[test]
-fn parallel_runs_what_is_ready_up_to_its_limit() {
+fn a_parallel_execution_runs_ready_steps_up_to_its_limit() {
     let steps = vec![call("a", &[]), call("b", &[]), call("c", &[]), call("d", &["b"])];
     let mut story = Story::with(steps, width(2));
     story.ok("b").ok("c").check(expect![[r#"
@@ -155,7 +153,7 @@ fn waits_approvals_and_retry_delays_hold_no_slot() {
 }
 
 #[test]
-fn a_sleep_of_nothing_is_over_at_once_and_a_long_one_ends_with_its_timeout() {
+fn a_sleep_of_zero_ends_at_once_and_a_long_one_at_its_timeout() {
     let mut story = Story::new(vec![sleep("s", 0, &[])]);
     story.check(expect![[r"
         0 claimed, s#1 started until 0, s#1 succeeded null, finished Completed
@@ -174,7 +172,7 @@ fn a_sleep_of_nothing_is_over_at_once_and_a_long_one_ends_with_its_timeout() {
 }
 
 #[test]
-fn a_sleep_of_an_hour_needs_no_timeout_of_its_own() {
+fn a_sleep_of_an_hour_needs_no_configured_timeout() {
     let mut story = Story::new(vec![sleep("s", 3_600_000, &[])]);
     assert_eq!(story.wakes_at(), Some(3_600_000));
     story.wake(3_600_000).check(expect![[r"
@@ -184,7 +182,7 @@ fn a_sleep_of_an_hour_needs_no_timeout_of_its_own() {
 }
 
 #[test]
-fn nothing_starts_before_its_time() {
+fn no_step_starts_before_start_at() {
     let options = ExecutionOptions { start_at: Some(at(5_000)), ..ExecutionOptions::default() };
     let mut story = Story::with(vec![call("a", &[])], options);
     story.wake(4_999).check(expect![[r"
@@ -199,7 +197,7 @@ fn nothing_starts_before_its_time() {
 }
 
 #[test]
-fn a_worker_that_is_about_to_end_begins_nothing() {
+fn a_draining_worker_starts_no_step() {
     let mut story =
         Story::new(vec![call("a", &[]), call("b", &["a"]), approved(call("c", &["a"]))]);
     let (task, result) = (story.task("a"), Ok(json!(1).into()));
@@ -217,7 +215,7 @@ fn a_worker_that_is_about_to_end_begins_nothing() {
 }
 
 #[test]
-fn output_mappings_fill_variables_and_the_last_in_plan_order_wins() {
+fn output_mappings_set_variables_and_the_last_step_wins() {
     let mapped = |id: &str| {
         let mut step = call(id, &[]);
         step.output_mapping = vec![("by".to_owned(), "who".to_owned())];
@@ -237,7 +235,7 @@ fn output_mappings_fill_variables_and_the_last_in_plan_order_wins() {
 /// Regression: sleeps, delays and deadlines that began by a clock that was a year ahead lasted for
 /// a year after the next claim.
 #[test]
-fn waits_of_a_clock_that_was_ahead_last_no_longer_than_they_should() {
+fn waits_that_began_by_a_fast_clock_are_corrected_at_the_next_claim() {
     const YEAR: i64 = 365 * 24 * 3_600 * 1_000;
     let mut signal = wait("w", "go", &[]);
     signal.policy.timeout_ms = 700;

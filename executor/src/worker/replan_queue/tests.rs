@@ -22,7 +22,6 @@ use crate::{
     worker::tests::{plan, step, worker},
 };
 
-/// Time limit of every wait.
 const LONG: Duration = Duration::from_mins(5);
 
 /// A replanner that starts a given plan, or misbehaves.
@@ -30,20 +29,17 @@ const LONG: Duration = Duration::from_mins(5);
 struct Fake {
     control: Control,
     plan: Arc<Plan>,
-    /// Its acts, one for each call. Then it replans.
+    /// One behaviour for each call, and then a normal replan.
     does: Mutex<Vec<Does>>,
     asked: AtomicUsize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
-    /// It never returns.
     Thinks,
-    /// It starts the next execution, and never returns.
+    /// Starts the next execution, and never returns.
     Begins,
-    /// It returns an error.
     Fails,
-    /// It panics.
     Panics,
 }
 
@@ -60,7 +56,7 @@ impl Replanner for Fake {
         }
         let created = Created::new(self.plan.id(), ended.request(), ExecutionOptions::default());
         let created = Created { retry_of: Some(ended.id()), ..created };
-        // Another worker has started the same one.
+        // Another worker has started the same execution.
         let start =
             Start { id: Some(next(ended.id())), ..Start::from_created(&self.plan, created) };
         let begun = self.control.start(start).await;
@@ -76,7 +72,6 @@ fn next(ended: ExecutionId) -> ExecutionId {
     ExecutionId::derive_child(shared::clock::Timestamp::UNIX_EPOCH, &ended.to_string())
 }
 
-/// Workers over one store, each with a replanner.
 struct Scene {
     store: Arc<Memory>,
     plan: Arc<Plan>,
@@ -167,7 +162,7 @@ impl Working {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_failed_goes_on_once_and_what_goes_on_does_not() {
+async fn a_failed_execution_is_replanned_once() {
     let mut scene = Scene::new().await;
     let working = scene.begin(&[]);
     let id = scene.fail().await;
@@ -184,9 +179,9 @@ async fn what_failed_goes_on_once_and_what_goes_on_does_not() {
     assert_eq!(working.asked(), 2);
 }
 
-/// The replanner is lost before or after it has started the next execution.
+/// The worker is lost before or after it starts the next execution.
 #[tokio::test(start_paused = true)]
-async fn what_is_owed_by_who_is_gone_is_done_for_it_once() {
+async fn a_replan_of_a_lost_worker_is_done_once_by_another() {
     for does in [Does::Thinks, Does::Begins] {
         let mut scene = Scene::new().await;
         let mut gone = scene.begin(&[does]);
@@ -209,7 +204,7 @@ async fn what_is_owed_by_who_is_gone_is_done_for_it_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_ends_does_not_wait_for_a_model_and_leaves_it_to_others() {
+async fn a_draining_worker_leaves_its_replans_to_others() {
     let mut scene = Scene::new().await;
     let mut ending = scene.begin(&[Does::Thinks]);
     let id = scene.fail().await;
@@ -223,7 +218,7 @@ async fn who_ends_does_not_wait_for_a_model_and_leaves_it_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_done_now_is_done_later() {
+async fn a_replan_that_fails_temporarily_is_retried() {
     let mut scene = Scene::new().await;
     let working = scene.begin(&[Does::Panics, Does::Fails, Does::Fails]);
     let id = scene.fail().await;
@@ -233,7 +228,7 @@ async fn what_cannot_be_done_now_is_done_later() {
 
 /// There are three slots, and more executions wait for models.
 #[tokio::test(start_paused = true)]
-async fn a_model_that_thinks_keeps_nobody_out() {
+async fn replans_that_wait_for_a_model_block_no_executions() {
     let mut scene = Scene::new().await;
     let working = scene.begin(&[Does::Thinks; 9]);
     let mut owed = Vec::new();
@@ -252,9 +247,8 @@ async fn a_model_that_thinks_keeps_nobody_out() {
     }
 }
 
-/// A process without a replanner leaves replans to others.
 #[tokio::test(start_paused = true)]
-async fn who_does_not_plan_leaves_it_to_who_does() {
+async fn a_worker_without_a_replanner_leaves_replans_to_others() {
     let mut scene = Scene::new().await;
     let (without, handle) = worker(&scene.store);
     let clock = Arc::clone(&without.context().clock);

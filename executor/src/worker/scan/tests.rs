@@ -15,7 +15,7 @@ use super::*;
 use crate::{machine, options::Options, worker::WorkerParts};
 
 #[test]
-fn workers_share_what_there_is() {
+fn executions_are_shared_evenly_between_workers() {
     let now = Timestamp::UNIX_EPOCH;
     let executions: Vec<_> =
         (0..4_000).map(|number| ExecutionId::derive_child(now, &number.to_string())).collect();
@@ -90,7 +90,7 @@ impl Crowd {
 }
 
 #[tokio::test]
-async fn what_others_must_do_neither_hides_what_this_one_can_nor_makes_looks_grow() {
+async fn executions_for_other_workers_hide_no_work_and_keep_scans_short() {
     let mut crowd = Crowd::of(1_000, None).await;
     for _ in 0..8 {
         crowd.worker.claim_due().await.unwrap();
@@ -104,7 +104,7 @@ async fn what_others_must_do_neither_hides_what_this_one_can_nor_makes_looks_gro
 }
 
 #[tokio::test]
-async fn what_a_lost_worker_left_for_others_does_not_hide_what_this_one_can_do() {
+async fn orphans_for_other_workers_hide_no_work() {
     let gone = WorkerId::draw(WallClock.now());
     let mut crowd = Crowd::of(600, Some(gone)).await;
     for _ in 0..4 {

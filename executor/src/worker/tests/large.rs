@@ -82,7 +82,7 @@ fn code_of(log: &[RecordedEvent]) -> Option<&str> {
 /// Regression: the execution was postponed for ten minutes at a time, ignored its deadline, and
 /// called the tool each time.
 #[tokio::test(start_paused = true)]
-async fn an_output_that_only_fits_before_it_is_written_fails_its_step_at_once() {
+async fn an_output_that_exceeds_the_limit_when_stored_fails_its_step() {
     for effect in [Effect::Read, Effect::Once] {
         let tool = huge(effect);
         let log = execute(&tool, limits::APPEND_BYTES).await;
@@ -93,7 +93,7 @@ async fn an_output_that_only_fits_before_it_is_written_fails_its_step_at_once() 
 
 /// No configuration allows such outputs. If a tool returns one, the execution finishes.
 #[tokio::test(start_paused = true)]
-async fn what_can_never_be_written_ends_its_execution() {
+async fn an_event_that_can_never_be_stored_finishes_its_execution() {
     for effect in [Effect::Read, Effect::Once] {
         let tool = huge(effect);
         let log = execute(&tool, usize::MAX).await;

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_of_the_values_are_the_names() {
+    fn an_expression_reads_the_fields_of_values_by_name() {
         check("sum(prices) * 1.19", json!({ "prices": [10, 20.5] }), expect!["36.295"]);
         check(
             "{'n': size(l), 'first': l[0]}",
@@ -79,11 +79,13 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_what_to_change() {
+    fn a_failed_expression_names_the_correction() {
         check(
             "price * 2",
             json!({ "prices": 1 }),
-            expect!["the expression is wrong: line 1, column 1: `price` is no field of `values`"],
+            expect![
+                "the expression is wrong: line 1, column 1: `price` is not a field of `values`"
+            ],
         );
         check(
             "sum(prices",
@@ -99,7 +101,7 @@ mod tests {
             "l.map(a, l.map(b, l))",
             json!({ "l": vec![1; 2_000] }),
             expect![
-                "it takes too many operations, more than 1000000; look at fewer items, or let a step prepare them"
+                "it takes too many operations, more than 1000000; use fewer items, or let a step prepare them"
             ],
         );
         check(

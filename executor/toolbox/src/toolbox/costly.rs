@@ -17,8 +17,8 @@ const TRIED_PATTERNS: usize = 64;
 const SHOWN_CHARS: usize = 60;
 
 impl ToolSet {
-    pub(super) fn without_costly(mut self) -> Self {
-        let left_out = leave_out_costly(&self.name, &mut self.tools);
+    pub(super) fn without_costly_tools(mut self) -> Self {
+        let left_out = remove_costly_tools(&self.name, &mut self.tools);
         self.left_out.extend(left_out);
         self
     }
@@ -26,7 +26,7 @@ impl ToolSet {
 
 /// Removes tools whose schemas cost too much to check. Returns the reasons, and the patterns of the
 /// other tools that are not enforced.
-pub(super) fn leave_out_costly(set: &ToolSetName, tools: &mut Vec<ReadyTool>) -> Vec<String> {
+pub(super) fn remove_costly_tools(set: &ToolSetName, tools: &mut Vec<ReadyTool>) -> Vec<String> {
     let mut left_out = Vec::new();
     tools.retain(|tool| {
         let refusal = refusal(tool.definition());
@@ -42,16 +42,18 @@ pub(super) fn leave_out_costly(set: &ToolSetName, tools: &mut Vec<ReadyTool>) ->
 }
 
 /// Returns a message for each pattern that is too large to be enforced.
-fn report_patterns(set: &ToolSetName, tools: &[ReadyTool]) -> Vec<String> {
+fn report_patterns(set: &ToolSetName, tools: &mut [ReadyTool]) -> Vec<String> {
     let mut left = TRIED_PATTERNS;
     let mut messages = Vec::new();
     for tool in tools {
         let definition = tool.definition();
-        for pattern in find_large_patterns(&definition.input_schema, &mut left) {
-            let why = describe_pattern(&definition.name, &pattern);
+        let patterns = find_large_patterns(&definition.input_schema, &mut left);
+        for pattern in &patterns {
+            let why = describe_pattern(&definition.name, pattern);
             tracing::warn!(%set, %why, "a part of a schema is not enforced");
             messages.push(why);
         }
+        tool.reported = patterns.into();
     }
     messages
 }
@@ -60,8 +62,8 @@ pub(super) fn describe_pattern(tool: &ToolName, pattern: &str) -> String {
     let shown: String = pattern.chars().take(SHOWN_CHARS).collect();
     let more = if shown.len() < pattern.len() { "…" } else { "" };
     format!(
-        "the pattern `{shown}{more}` in the `inputSchema` of `{tool}` is not enforced: it is no \
-         regular expression, or too large; repeat less in it"
+        "the pattern `{shown}{more}` in the `inputSchema` of `{tool}` is not enforced: it is not \
+         a regular expression, or it is too large; repeat less in it"
     )
 }
 

@@ -14,7 +14,6 @@ pub struct Listing(Arc<Listed>);
 #[derive(Debug)]
 pub(super) struct Listed {
     definitions: Arc<[Arc<ToolDefinition>]>,
-    /// The sets without their tools.
     sets: Vec<ToolSet>,
     /// The set of each tool, and `true` if the tool's own name means it.
     places: Vec<(usize, bool)>,
@@ -23,7 +22,7 @@ pub(super) struct Listed {
 impl Toolbox {
     /// Returns all tools.
     pub fn listing(&self) -> Listing {
-        Listing(Arc::clone(self.inventory().listed()))
+        Listing(Arc::clone(self.lock_inventory().listed()))
     }
 }
 
@@ -58,7 +57,7 @@ impl Listed {
                 places.push((set, is_plain));
             }
         }
-        let sets = sets.iter().map(ToolSet::bare).collect();
+        let sets = sets.iter().map(ToolSet::without_tools).collect();
         Self { definitions: definitions.into(), sets, places }
     }
 }

@@ -1,3 +1,4 @@
+use async_trait::async_trait;
 use serde_json::json;
 use shared::tool::{Effect, ToolError};
 
@@ -23,7 +24,7 @@ fn status(toolbox: &Toolbox, text: &str) -> SetStatus {
 }
 
 #[test]
-fn a_set_that_is_connecting_may_change_what_a_plain_name_means() {
+fn a_connecting_set_may_change_the_meaning_of_a_plain_name() {
     let toolbox = Toolbox::new([
         set("early", SetStatus::Connecting, &[]),
         set("mid", SetStatus::Ready, &["t", "s.u"]),
@@ -43,28 +44,27 @@ fn a_set_that_is_connecting_may_change_what_a_plain_name_means() {
     ] {
         assert_eq!(may_change(name), expected, "{name}");
     }
-    toolbox.settle(&name("early"), SetStatus::Ready, Vec::new());
-    toolbox.settle(&name("late"), SetStatus::Connecting, Vec::new());
+    toolbox.update_set(&name("early"), SetStatus::Ready, Vec::new());
+    toolbox.update_set(&name("late"), SetStatus::Connecting, Vec::new());
     assert_eq!(["t", "u", "mid.t"].map(may_change), [false, true, false]);
 }
 
 #[test]
-fn only_a_set_that_has_failed_is_asked_again() {
+fn only_a_failed_set_is_connected_again() {
     let failed = || SetStatus::Failed { error: "e".to_owned() };
     let sets = [("a", failed()), ("b", SetStatus::Ready), ("c", failed())];
     let toolbox = Toolbox::new(sets.map(|(name, status)| set(name, status, &["t"])));
-    assert!(!toolbox.wake(&name("a")), "nobody is there to ask");
-    toolbox.on_wanted(|set| set.as_str() != "c");
-    let woken = ["a", "b", "c", "d"].map(|set| toolbox.wake(&name(set)));
+    assert!(!toolbox.reconnect_set(&name("a")), "nobody is there to ask");
+    toolbox.set_reconnect(|set| set.as_str() != "c");
+    let woken = ["a", "b", "c", "d"].map(|set| toolbox.reconnect_set(&name(set)));
     assert_eq!(woken, [true, false, false, false]);
     let statuses = ["a", "b", "c"].map(|set| status(&toolbox, set));
     assert_eq!(statuses, [SetStatus::Connecting, SetStatus::Ready, failed()]);
     let Found::Tool(_) = toolbox.find(&"a.t".parse().unwrap()) else { panic!("its tools stay") };
 }
 
-/// Plans use qualified names. No other set's tool is called instead.
 #[test]
-fn a_name_that_a_plan_has_means_no_other_tool() {
+fn a_qualified_name_of_a_missing_tool_means_no_other_tool() {
     let failed = || SetStatus::Failed { error: "e".to_owned() };
     let planned: ToolName = "m.b".parse().unwrap();
     for (status, is_connecting) in [(SetStatus::Connecting, true), (failed(), false)] {
@@ -80,12 +80,12 @@ fn a_name_that_a_plan_has_means_no_other_tool() {
         }
         assert!(!toolbox.has_all([&planned]));
         assert_eq!(toolbox.may_change(&planned), is_connecting);
-        toolbox.put(set("m", SetStatus::Ready, &["b"]));
+        toolbox.put_set(set("m", SetStatus::Ready, &["b"]));
         let Found::Tool(found) = toolbox.find_planned(&planned) else { panic!("it is there") };
         assert_eq!(found.definition().set.as_str(), "m");
         assert!(toolbox.has_all([&planned]));
         // The set is gone. A user may mean the other tool by its own name, but a plan does not.
-        toolbox.remove(&name("m"));
+        toolbox.remove_set(&name("m"));
         assert!(matches!(toolbox.find_planned(&planned), Found::Unknown));
         assert!(!toolbox.has_all([&planned]));
         let Found::Tool(found) = toolbox.find(&planned) else { panic!("its own name") };
@@ -94,49 +94,49 @@ fn a_name_that_a_plan_has_means_no_other_tool() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_a_set_that_has_failed_but_who_needs_it() {
+async fn only_calls_that_need_a_failed_set_wait_for_it() {
     let failed = SetStatus::Failed { error: "e".to_owned() };
     let sets = [("a", failed), ("b", SetStatus::Ready)];
     let toolbox = Toolbox::new(sets.map(|(name, status)| set(name, status, &["t"])));
-    toolbox.on_wanted(|_| true);
-    toolbox.settle(&name("a"), SetStatus::Failed { error: "e".to_owned() }, Vec::new());
-    toolbox.wake_all();
+    toolbox.set_reconnect(|_| true);
+    toolbox.update_set(&name("a"), SetStatus::Failed { error: "e".to_owned() }, Vec::new());
+    toolbox.reconnect_all();
     assert_eq!(status(&toolbox, "a"), SetStatus::Connecting);
     let began = time::Instant::now();
     let most = Duration::from_secs(30);
-    toolbox.settled(most).await;
-    toolbox.certain(&["t".parse().unwrap(), "b.t".parse().unwrap()], most).await;
+    toolbox.wait_for_sets(most).await;
+    toolbox.wait_for_names(&["t".parse().unwrap(), "b.t".parse().unwrap()], most).await;
     assert_eq!(began.elapsed(), Duration::ZERO);
-    toolbox.certain(&["a.t".parse().unwrap()], most).await;
+    toolbox.wait_for_names(&["a.t".parse().unwrap()], most).await;
     assert_eq!(began.elapsed(), most, "it may have that");
     // A new set of the same name connects for the first time.
-    toolbox.put(set("a", SetStatus::Connecting, &[]));
-    toolbox.settled(most).await;
+    toolbox.put_set(set("a", SetStatus::Connecting, &[]));
+    toolbox.wait_for_sets(most).await;
     assert_eq!(began.elapsed(), 2 * most);
 }
 
 #[test]
-fn who_was_stopped_says_nothing_about_the_set_that_has_the_name_now() {
+fn a_stopped_source_does_not_change_a_new_set_of_its_name() {
     let toolbox = Toolbox::new([set("a", SetStatus::Connecting, &[])]);
     let stop = CancellationToken::new();
     let tools = || vec![ReadyTool::new(tool("a", "old"))];
-    toolbox.settle_unless(&stop, &name("a"), SourceTools::ready(tools()));
+    toolbox.update_set_unless(&stop, &name("a"), SourceTools::ready(tools()));
     assert_eq!(status(&toolbox, "a"), SetStatus::Ready);
     stop.cancel();
-    toolbox.put(set("a", SetStatus::Connecting, &[]));
-    toolbox.settle_unless(&stop, &name("a"), SourceTools::ready(tools()));
+    toolbox.put_set(set("a", SetStatus::Connecting, &[]));
+    toolbox.update_set_unless(&stop, &name("a"), SourceTools::ready(tools()));
     assert_eq!(status(&toolbox, "a"), SetStatus::Connecting);
 }
 
 #[test]
-fn a_tool_whose_name_is_none_or_is_fabers_own_is_left_out() {
+fn a_tool_with_an_invalid_or_reserved_name_is_skipped() {
     let bad = ["../x", "a b", "activate_toolset", "file_tools.glob"];
     let toolbox = Toolbox::new([set("m", SetStatus::Connecting, &[])]);
     let tools = |names: &[&'static str]| {
         names.iter().map(|plain| ReadyTool::new(tool("m", plain))).collect::<Vec<_>>()
     };
     let all = [&["good"][..], &bad].concat();
-    toolbox.settle(&name("m"), SetStatus::Ready, tools(&all));
+    toolbox.update_set(&name("m"), SetStatus::Ready, tools(&all));
     let check = |toolbox: &Toolbox| {
         let set = toolbox.whole_set(&name("m")).unwrap();
         assert_eq!((set.tools.len(), set.left_out.len()), (1, bad.len()), "{:?}", set.left_out);
@@ -148,11 +148,39 @@ fn a_tool_whose_name_is_none_or_is_fabers_own_is_left_out() {
     };
     check(&toolbox);
     check(&Toolbox::new([set("m", SetStatus::Ready, &all)]));
-    toolbox.put(set("m", SetStatus::Ready, &all));
+    toolbox.put_set(set("m", SetStatus::Ready, &all));
     check(&toolbox);
-    toolbox.settle(&name("m"), SetStatus::Ready, tools(&bad[..1]));
+    toolbox.update_set(&name("m"), SetStatus::Ready, tools(&bad[..1]));
     let SetStatus::Failed { error } = status(&toolbox, "m") else { panic!("none is left") };
     assert!(error.contains("`../x` cannot name a tool"), "{error}");
-    toolbox.settle(&name("m"), SetStatus::Ready, tools(&["good"]));
+    toolbox.update_set(&name("m"), SetStatus::Ready, tools(&["good"]));
     assert!(toolbox.whole_set(&name("m")).unwrap().left_out.is_empty(), "it was mended");
+}
+
+/// A tool whose schema has a pattern that is too large.
+#[derive(Debug)]
+struct Patterned(Arc<ToolDefinition>);
+
+#[async_trait]
+impl Tool for Patterned {
+    fn definition(&self) -> &Arc<ToolDefinition> {
+        &self.0
+    }
+
+    async fn call(&self, _: Arc<Value>, _: ToolContext) -> Result<Value, ToolError> {
+        Ok(Value::Null)
+    }
+}
+
+#[test]
+fn a_pattern_that_is_not_enforced_is_logged_once() {
+    const LARGE: &str = r"^(\w{1000}){1000}$";
+    let mut definition = ToolDefinition::clone(tool("m", "t").definition());
+    definition.input_schema = json!({ "properties": { "a": { "pattern": LARGE } } });
+    let tool = Patterned(Arc::new(definition));
+    let set = ToolSet::ready(name("m"), "local", "d", [Arc::new(tool) as Arc<dyn Tool>]);
+    let toolbox = Toolbox::new([set]);
+    let Found::Tool(found) = toolbox.find(&"m.t".parse().unwrap()) else { panic!("it is there") };
+    let others = ["^other$".to_owned()];
+    assert_eq!(found.unreported([&[LARGE.to_owned()], &others[..]].concat()), others);
 }

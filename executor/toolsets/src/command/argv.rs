@@ -7,8 +7,8 @@ use crate::template::Template;
 
 /// A program and its arguments, in which `{{name}}` stands for a parameter.
 ///
-/// An argument that is exactly one `{{name}}` is left out if the parameter is absent. Inside a text,
-/// an absent parameter is empty. The program cannot be a template.
+/// An argument that is exactly one `{{name}}` is left out if the parameter is absent. Inside a
+/// text, an absent parameter is empty. The program cannot be a template.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 pub struct Argv {
@@ -33,23 +33,19 @@ impl TryFrom<Vec<String>> for Argv {
 }
 
 impl Argv {
-    /// Returns the program.
     pub fn program(&self) -> &str {
         &self.program
     }
 
-    /// Runs another program with the same arguments.
     #[must_use]
     pub fn with_program(self, program: String) -> Self {
         Self { program, ..self }
     }
 
-    /// Returns the names of the parameters in the arguments.
     pub fn parameters(&self) -> impl Iterator<Item = &str> {
         self.arguments.iter().flat_map(Template::parameters)
     }
 
-    /// Renders the arguments.
     pub fn arguments(&self, parameters: &Value) -> Vec<String> {
         self.arguments.iter().filter_map(|argument| argument.fill(parameters)).collect()
     }
@@ -69,26 +65,26 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_filled_in() {
+    fn parameters_are_inserted_into_arguments() {
         check(&["p", "{{s}}", "-n={{ n }}"], &["two words; $(rm)", "-n=1.5"]);
         check(&["p", "{{o}}"], &[r#"{"b":1,"a":[null]}"#]);
         check(&["p", "{{n}}{{s}}x"], &["1.5two words; $(rm)x"]);
     }
 
     #[test]
-    fn absent_parameters_are_left_out() {
+    fn arguments_of_absent_parameters_are_left_out() {
         check(&["p", "{{absent}}", "a"], &["a"]);
         check(&["p", "--a={{absent}}"], &["--a="]);
         check(&["p", "{{e}}", "{{z}}"], &["", "null"]);
     }
 
     #[test]
-    fn braces_can_be_literal() {
+    fn doubled_braces_are_literal() {
         check(&["p", "{{{{s}}", "{{s", "", "{s}"], &["{{s}}", "{{s", "", "{s}"]);
     }
 
     #[test]
-    fn no_program_is_an_error() {
+    fn a_command_without_a_program_is_an_error() {
         for (words, why) in [
             (vec![], "needs a program"),
             (vec![""], "needs a program"),

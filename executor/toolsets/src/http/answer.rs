@@ -10,7 +10,7 @@ use shared::{
 };
 
 /// Bytes at the end of an error's body that a message shows.
-const SAID: usize = 2 << 10;
+const SHOWN_BODY_BYTES: usize = 2 << 10;
 
 /// Returns the output of a successful response, or the error of a failed one.
 pub(crate) fn output(
@@ -43,7 +43,7 @@ fn value(reply: Reply, effect: Effect) -> Result<Value, ToolError> {
         return parse_lenient(&reply.body).map_err(|err| {
             let host = &reply.host;
             let error = ToolError::failed(format!(
-                "`{host}` says that it answers JSON, and does not: {err}"
+                "`{host}` declared its answer as JSON, but it is not: {err}"
             ));
             // The server has carried out the request. Another attempt would repeat the effect.
             if effect == Effect::Once { error.without_retry() } else { error }
@@ -107,7 +107,9 @@ fn refusal(reply: &Reply, effect: Effect, seen: &Redaction) -> ToolError {
     }
     if status.is_redirection() {
         let to = reply.header(header::LOCATION).unwrap_or("nowhere");
-        message = format!("{message}, which leads to {to} and is not followed: write that address");
+        message = format!(
+            "{message}, which redirects to {to}, and Faber does not follow it: write that address"
+        );
     }
     let said = tail(seen.clean(String::from_utf8_lossy(&reply.body).into_owned()).trim());
     if !said.is_empty() {
@@ -129,7 +131,7 @@ pub(crate) fn failed_status(status: StatusCode, effect: Effect, message: String)
 }
 
 fn tail(text: &str) -> String {
-    let start = text.ceil_char_boundary(text.len().saturating_sub(SAID));
+    let start = text.ceil_char_boundary(text.len().saturating_sub(SHOWN_BODY_BYTES));
     let cut = if start > 0 { "… " } else { "" };
     format!("{cut}{}", &text[start..])
 }
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_values() {
+    fn an_answer_is_converted_by_its_media_type() {
         check("application/json; charset=utf-8", b"{\"a\":1}", expect![[r#"{"a":1}"#]]);
         check("application/problem+json", b"[1]", expect!["[1]"]);
         check("", b"[1]", expect!["[1]"]);
@@ -193,13 +195,13 @@ mod tests {
             "application/json",
             b"<html>",
             expect![
-                "tool.failed: `h` says that it answers JSON, and does not: expected value at line 1 column 1"
+                "tool.failed: `h` declared its answer as JSON, but it is not: expected value at line 1 column 1"
             ],
         );
     }
 
     #[test]
-    fn refusals_say_whether_to_try_again() {
+    fn the_status_decides_whether_an_error_is_retryable() {
         let mut seen = Redaction::default();
         seen.note("KEY", "hidden");
         for (status, effect, code, retryable, is_definite) in [
@@ -221,18 +223,18 @@ mod tests {
             );
             let (said, hint) = err.message.split_once("; ").unwrap_or((&err.message, ""));
             assert!(said.ends_with(": ***KEY***"), "{}", err.message);
-            assert_eq!(hint.ends_with("look before you retry"), is_unknown, "{}", err.message);
+            assert_eq!(hint.ends_with("check before you retry"), is_unknown, "{}", err.message);
         }
         let busy = reply(429, &[("retry-after", "30")], b"slow down");
         expect!["tool.unavailable: `h` answered 429 Too Many Requests, and asks to wait: 30 s: slow down"]
             .assert_eq(&output(busy, Effect::Read, 99, &seen).unwrap_err().to_string());
         let moved = reply(302, &[("location", "/b")], b"");
-        expect!["tool.failed: `h` answered 302 Found, which leads to /b and is not followed: write that address"]
+        expect!["tool.failed: `h` answered 302 Found, which redirects to /b, and Faber does not follow it: write that address"]
             .assert_eq(&output(moved, Effect::Once, 99, &seen).unwrap_err().to_string());
     }
 
     #[test]
-    fn what_was_done_is_not_done_again_because_the_answer_cannot_be_read() {
+    fn an_unreadable_answer_does_not_repeat_a_once_call() {
         for (effect, retryable) in
             [(Effect::Read, true), (Effect::Idempotent, true), (Effect::Once, false)]
         {
@@ -243,10 +245,10 @@ mod tests {
     }
 
     #[test]
-    fn a_long_refusal_shows_its_tail() {
-        let body = format!("{}end", "ä".repeat(SAID));
+    fn a_long_error_answer_keeps_its_tail() {
+        let body = format!("{}end", "ä".repeat(SHOWN_BODY_BYTES));
         let err = output(reply(400, &[], body.as_bytes()), Effect::Read, 99, &Redaction::default());
         let message = err.unwrap_err().message;
-        assert!(message.ends_with("äend") && message.len() < SAID + 100, "{message}");
+        assert!(message.ends_with("äend") && message.len() < SHOWN_BODY_BYTES + 100, "{message}");
     }
 }

@@ -19,26 +19,21 @@ use super::Verb;
 use crate::template::{Template, text};
 
 /// The word for all parameters that are not named elsewhere in the request.
-const REST: &str = "rest";
+const REST_WORD: &str = "rest";
 
 /// The configuration of an HTTP call. Its texts are templates.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpRun {
-    /// The method.
     #[serde(default)]
     method: Verb,
     /// The address. The host cannot be a template.
     url: Address,
-    /// Headers.
     #[serde(default)]
     headers: Fields,
-    /// The query: fields, or `rest`.
     #[serde(default)]
     query: Query,
-    /// The body: a value, or `rest`.
     body: Option<Value>,
-    /// Time limit for a response.
     pub(super) timeout_seconds: Option<u64>,
 }
 
@@ -60,7 +55,6 @@ enum Field {
     Secret(Text),
 }
 
-/// The query of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 enum Query {
@@ -89,12 +83,13 @@ impl TryFrom<String> for Address {
         let is_whole_host = rest.is_some_and(|host| host.contains('/') || !has_holes);
         let Some(url) = head.parse::<Url>().ok().filter(|_| is_whole_host) else {
             return Err(format!(
-                "`{written}` is no address: write `http://` or `https://` and a host, which cannot be a template"
+                "`{written}` is not an address: write `http://` or `https://` and a host, which \
+                 cannot be a template"
             ));
         };
         if !url.username().is_empty() || url.password().is_some() {
             return Err(
-                "an address has no credentials in it: put them into `headers`, as `{secret: …}`"
+                "an address must not contain credentials: put them into `headers`, as `{secret: …}`"
                     .to_owned(),
             );
         }
@@ -122,7 +117,7 @@ impl TryFrom<Value> for Query {
 
     fn try_from(written: Value) -> Result<Self, String> {
         match written {
-            Value::String(word) if word == REST => Ok(Self::Rest),
+            Value::String(word) if word == REST_WORD => Ok(Self::Rest),
             Value::Object(fields) => Fields::try_from(fields).map(Self::Fields),
             _ => Err("`query` is a map of fields, or `rest`".to_owned()),
         }
@@ -130,8 +125,7 @@ impl TryFrom<Value> for Query {
 }
 
 impl HttpRun {
-    /// Returns the fields of the headers and the query.
-    fn fields(&self) -> impl Iterator<Item = &Field> {
+    fn iter_fields(&self) -> impl Iterator<Item = &Field> {
         let query = match &self.query {
             Query::Fields(fields) => fields.0.as_slice(),
             Query::Rest => &[],
@@ -140,7 +134,7 @@ impl HttpRun {
     }
 
     pub(crate) fn secrets(&self) -> Vec<&str> {
-        let secrets = self.fields().filter_map(|field| match field {
+        let secrets = self.iter_fields().filter_map(|field| match field {
             Field::Filled(_) => None,
             Field::Secret(text) => text.secret(),
         });
@@ -151,47 +145,49 @@ impl HttpRun {
         self.method.effect()
     }
 
-    /// Returns the names of the parameters in the request.
-    pub(crate) fn parameters(&self) -> BTreeSet<String> {
-        let fields = self.fields().filter_map(|field| match field {
+    pub(crate) fn parameter_names(&self) -> BTreeSet<String> {
+        let fields = self.iter_fields().filter_map(|field| match field {
             Field::Filled(template) => Some(template),
             Field::Secret(_) => None,
         });
         let templates = iter::once(&self.url.path).chain(&self.url.query).chain(fields);
         let mut names: BTreeSet<String> =
             templates.flat_map(Template::parameters).map(str::to_owned).collect();
-        if let Some(body) = self.body.as_ref().filter(|body| *body != REST) {
-            note(body, &mut names);
+        if let Some(body) = self.body.as_ref().filter(|body| *body != REST_WORD) {
+            collect_names(body, &mut names);
         }
         names
     }
 
-    pub(crate) fn request(
+    pub(crate) fn build_request(
         &self,
         parameters: &Value,
         seen: &mut Redaction,
     ) -> Result<Outgoing, ToolError> {
-        let mut url = self.url.fill(parameters)?;
+        let mut url = self.url.render(parameters)?;
         let mut headers = HeaderMap::new();
         for (name, field) in &self.headers.0 {
-            let Some(value) = field.fill(parameters, seen)? else { continue };
-            let (name, value) = header_of(name, &value).map_err(|err| invalid(&err))?;
+            let Some(value) = field.render(parameters, seen)? else { continue };
+            let (name, value) =
+                header_of(name, &value).map_err(|err| invalid_parameters_error(&err))?;
             headers.append(name, value);
         }
-        let pairs = self.pairs(parameters, seen)?;
+        let pairs = self.query_pairs(parameters, seen)?;
         if !pairs.is_empty() {
             url.query_pairs_mut().extend_pairs(pairs);
         }
         let body = match &self.body {
             None => None,
-            Some(word) if word == REST => Some(Value::Object(self.rest(parameters))),
-            Some(body) => fill(body, parameters),
+            Some(word) if word == REST_WORD => {
+                Some(Value::Object(self.unnamed_parameters(parameters)))
+            }
+            Some(body) => render_body(body, parameters),
         };
-        let body = body.map(|body| encode(body, &mut headers)).transpose()?;
+        let body = body.map(|body| encode_body(body, &mut headers)).transpose()?;
         Ok(Outgoing { method: self.method.method(), url, headers, body, reach: Reach::Anywhere })
     }
 
-    fn pairs(
+    fn query_pairs(
         &self,
         parameters: &Value,
         seen: &mut Redaction,
@@ -199,8 +195,8 @@ impl HttpRun {
         let mut pairs = Vec::new();
         match &self.query {
             Query::Rest => {
-                for (name, value) in self.rest(parameters) {
-                    spread(&name, &value, &mut pairs);
+                for (name, value) in self.unnamed_parameters(parameters) {
+                    add_pairs(&name, &value, &mut pairs);
                 }
             }
             Query::Fields(fields) => {
@@ -208,10 +204,10 @@ impl HttpRun {
                     match field {
                         Field::Filled(template) if template.whole().is_some() => {
                             let value = template.whole().and_then(|name| parameters.get(name));
-                            spread(name, value.unwrap_or(&Value::Null), &mut pairs);
+                            add_pairs(name, value.unwrap_or(&Value::Null), &mut pairs);
                         }
                         field => {
-                            let value = field.fill(parameters, seen)?;
+                            let value = field.render(parameters, seen)?;
                             pairs.extend(value.map(|value| (name.clone(), value)));
                         }
                     }
@@ -222,8 +218,8 @@ impl HttpRun {
     }
 
     /// Returns the parameters that the request does not name.
-    fn rest(&self, parameters: &Value) -> Map<String, Value> {
-        let named = self.parameters();
+    fn unnamed_parameters(&self, parameters: &Value) -> Map<String, Value> {
+        let named = self.parameter_names();
         let all = parameters.as_object().into_iter().flatten();
         all.filter(|(name, _)| !named.contains(*name))
             .map(|(k, v)| (k.clone(), v.clone()))
@@ -232,8 +228,7 @@ impl HttpRun {
 }
 
 impl Address {
-    /// Renders the address. Percent-encodes each parameter.
-    fn fill(&self, parameters: &Value) -> Result<Url, ToolError> {
+    fn render(&self, parameters: &Value) -> Result<Url, ToolError> {
         let mut missing = None;
         let mut path = self.path.fill_with(|name| {
             let value = parameters.get(name).filter(|value| !value.is_null()).map(text);
@@ -244,23 +239,30 @@ impl Address {
             url_encoded(&value.unwrap_or_default())
         });
         if let Some(name) = missing {
-            return Err(invalid(&format!("`{name}` stands in the address and cannot be empty")));
+            return Err(invalid_parameters_error(&format!(
+                "`{name}` is part of the address and cannot be empty"
+            )));
         }
         if path.split('/').any(|segment| matches!(segment, "." | "..")) {
-            return Err(invalid("`.` and `..` cannot be a part of the address"));
+            return Err(invalid_parameters_error("`.` and `..` cannot be a part of the address"));
         }
         if let Some(query) = &self.query {
             let value = |name: &str| parameters.get(name).map(text).unwrap_or_default();
             path = format!("{path}?{}", query.fill_with(|name| url_encoded(&value(name))));
         }
-        path.parse().map_err(|err| invalid(&format!("the address cannot be used: {err}")))
+        path.parse()
+            .map_err(|err| invalid_parameters_error(&format!("the address cannot be used: {err}")))
     }
 }
 
 impl Field {
     /// Renders a field. Returns `None` for a field that is only a parameter, if the parameter is
     /// absent.
-    fn fill(&self, parameters: &Value, seen: &mut Redaction) -> Result<Option<String>, ToolError> {
+    fn render(
+        &self,
+        parameters: &Value,
+        seen: &mut Redaction,
+    ) -> Result<Option<String>, ToolError> {
         match self {
             Self::Filled(template) => Ok(template.fill(parameters)),
             Self::Secret(secret) => Ok(Some(secret.resolve(seen)?)),
@@ -268,12 +270,12 @@ impl Field {
     }
 }
 
-pub(crate) fn invalid(message: &str) -> ToolError {
+pub(crate) fn invalid_parameters_error(message: &str) -> ToolError {
     ToolError::new(ErrorCode::INVALID_PARAMETERS, message)
 }
 
 /// Adds a pair for a value, or for each item of a list. Leaves out null.
-fn spread(name: &str, value: &Value, pairs: &mut Vec<(String, String)>) {
+fn add_pairs(name: &str, value: &Value, pairs: &mut Vec<(String, String)>) {
     match value {
         Value::Null => {}
         Value::Array(items) => {
@@ -284,20 +286,20 @@ fn spread(name: &str, value: &Value, pairs: &mut Vec<(String, String)>) {
     }
 }
 
-fn note(body: &Value, names: &mut BTreeSet<String>) {
+fn collect_names(body: &Value, names: &mut BTreeSet<String>) {
     match body {
         Value::String(text) => {
             names.extend(Template::parse(text).parameters().map(str::to_owned));
         }
-        Value::Array(items) => items.iter().for_each(|item| note(item, names)),
-        Value::Object(fields) => fields.values().for_each(|field| note(field, names)),
+        Value::Array(items) => items.iter().for_each(|item| collect_names(item, names)),
+        Value::Object(fields) => fields.values().for_each(|field| collect_names(field, names)),
         _ => {}
     }
 }
 
 /// Renders a body. A string that is only a parameter keeps the parameter's type. It is left out if
 /// the parameter is absent.
-fn fill(body: &Value, parameters: &Value) -> Option<Value> {
+fn render_body(body: &Value, parameters: &Value) -> Option<Value> {
     Some(match body {
         Value::String(text) => {
             let template = Template::parse(text);
@@ -306,11 +308,13 @@ fn fill(body: &Value, parameters: &Value) -> Option<Value> {
                 None => template.fill(parameters).map(Value::String),
             };
         }
-        Value::Array(items) => items.iter().filter_map(|item| fill(item, parameters)).collect(),
+        Value::Array(items) => {
+            items.iter().filter_map(|item| render_body(item, parameters)).collect()
+        }
         Value::Object(fields) => {
             let fields = fields.iter();
             let fields =
-                fields.filter_map(|(k, field)| Some((k.clone(), fill(field, parameters)?)));
+                fields.filter_map(|(k, field)| Some((k.clone(), render_body(field, parameters)?)));
             Value::Object(fields.collect())
         }
         other => other.clone(),
@@ -318,32 +322,30 @@ fn fill(body: &Value, parameters: &Value) -> Option<Value> {
 }
 
 /// Encodes a body for its content type, which is JSON by default.
-fn encode(body: Value, headers: &mut HeaderMap) -> Result<Vec<u8>, ToolError> {
+fn encode_body(body: Value, headers: &mut HeaderMap) -> Result<Vec<u8>, ToolError> {
     let json = HeaderValue::from_static("application/json");
     let kind = headers.entry(header::CONTENT_TYPE).or_insert(json);
     let kind = kind.to_str().unwrap_or_default().to_ascii_lowercase();
     match body {
         Value::Object(fields) if kind.starts_with("application/x-www-form-urlencoded") => {
-            Ok(form(&fields))
+            Ok(encode_form(&fields))
         }
         Value::String(text) if !super::answer::is_json(&kind) => Ok(text.into_bytes()),
-        body => serde_json::to_vec(&body).map_err(|err| invalid(&err.to_string())),
+        body => serde_json::to_vec(&body).map_err(|err| invalid_parameters_error(&err.to_string())),
     }
 }
 
-/// Encodes fields as an HTML form.
-pub(crate) fn form(fields: &Map<String, Value>) -> Vec<u8> {
+pub(crate) fn encode_form(fields: &Map<String, Value>) -> Vec<u8> {
     let mut pairs = Vec::new();
     for (name, value) in fields {
-        spread(name, value, &mut pairs);
+        add_pairs(name, value, &mut pairs);
     }
     let pairs =
         pairs.iter().map(|(name, value)| format!("{}={}", url_encoded(name), url_encoded(value)));
     pairs.collect::<Vec<_>>().join("&").into_bytes()
 }
 
-/// Resolves the secrets in the headers of a source.
-pub(crate) fn fixed(
+pub(crate) fn resolve_headers(
     headers: &BTreeMap<String, Text>,
     seen: &mut Redaction,
 ) -> Result<HeaderMap, ToolError> {

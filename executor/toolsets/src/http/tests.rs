@@ -87,7 +87,7 @@ async fn check(http: Value, parameters: Value, expected: Expect) {
 }
 
 #[tokio::test]
-async fn parameters_go_where_they_are_named() {
+async fn parameters_are_sent_in_path_query_header_and_body() {
     check(
         json!({ "url": "/u/{{a}}/x?q={{b}}", "headers": { "x-a": "v{{c}}", "authorization": "{{d}}" }, "query": { "c": "{{c}}", "n": 1 } }),
         json!({ "a": "ü/../?#", "b": "x&y=z", "c": [1, "two"] }),
@@ -128,7 +128,7 @@ async fn parameters_go_where_they_are_named() {
 }
 
 #[tokio::test]
-async fn a_parameter_cannot_lead_elsewhere() {
+async fn a_parameter_cannot_change_the_path_or_host() {
     let path = || json!({ "method": "DELETE", "url": "/u/{{a}}" });
     for (parameters, expected) in [
         (
@@ -137,11 +137,11 @@ async fn a_parameter_cannot_lead_elsewhere() {
         ),
         (
             json!({ "a": "" }),
-            expect!["tool.invalid_parameters: `a` stands in the address and cannot be empty"],
+            expect!["tool.invalid_parameters: `a` is part of the address and cannot be empty"],
         ),
         (
             json!({}),
-            expect!["tool.invalid_parameters: `a` stands in the address and cannot be empty"],
+            expect!["tool.invalid_parameters: `a` is part of the address and cannot be empty"],
         ),
     ] {
         check(path(), parameters, expected).await;
@@ -155,7 +155,7 @@ async fn a_parameter_cannot_lead_elsewhere() {
 }
 
 #[tokio::test]
-async fn answers_are_outputs() {
+async fn the_body_of_an_answer_becomes_the_output() {
     check(json!({ "url": "/json" }), json!({}), expect![[r#"{"a":[1,null]}"#]]).await;
     check(json!({ "method": "DELETE", "url": "/none" }), json!({}), expect!["null"]).await;
     check(json!({ "url": "/moved" }), json!({}), expect![[r#"{"a":[1,null]}"#]]).await;
@@ -168,7 +168,7 @@ async fn answers_are_outputs() {
     check(
         json!({ "method": "POST", "url": "/moved" }),
         json!({}),
-        expect!["tool.failed: `127.0.0.1:PORT` answered 307 Temporary Redirect, which leads to /json and is not followed: write that address"],
+        expect!["tool.failed: `127.0.0.1:PORT` answered 307 Temporary Redirect, which redirects to /json, and Faber does not follow it: write that address"],
     )
     .await;
     check(
@@ -192,7 +192,7 @@ async fn answers_are_outputs() {
 }
 
 #[tokio::test]
-async fn secrets_are_sent_and_never_shown() {
+async fn secrets_are_sent_and_redacted_in_outputs() {
     let secret = || json!({ "authorization": { "secret": "CARGO_PKG_NAME", "prefix": "Bearer " } });
     check(
         json!({ "url": "/secret", "headers": secret() }),
@@ -209,13 +209,15 @@ async fn secrets_are_sent_and_never_shown() {
     check(
         json!({ "url": "/", "query": { "key": { "secret": "FABER_NO_SUCH" } } }),
         json!({}),
-        expect!["tool.unavailable: the secret `FABER_NO_SUCH` is not there: set it in Faber's environment"],
+        expect![
+            "tool.unavailable: the secret `FABER_NO_SUCH` is not set: set it in Faber's environment"
+        ],
     )
     .await;
 }
 
 #[tokio::test]
-async fn a_command_may_have_a_secret_in_its_environment() {
+async fn a_command_gets_a_secret_in_its_environment() {
     let run = json!({ "command": ["sh", "-c", "echo $TOKEN; echo $TOKEN >&2; exit $CODE"],
         "env": { "TOKEN": { "secret": "CARGO_PKG_NAME" }, "CODE": 0 } });
     let mut source = json!({ "tools": [{ "name": "t", "run": run }] });
@@ -230,12 +232,12 @@ async fn a_command_may_have_a_secret_in_its_environment() {
 }
 
 #[tokio::test]
-async fn an_mcp_server_without_its_secret_fails_and_says_which() {
+async fn an_mcp_server_with_a_missing_secret_fails_and_names_it() {
     let env = json!({ "TOKEN": { "secret": "FABER_NO_SUCH" } });
     let set = Set::begin(&json!({ "mcp": { "command": "true", "env": env } }));
     assert_eq!(
         set.error().await,
-        "the secret `FABER_NO_SUCH` is not there: set it in Faber's environment"
+        "the secret `FABER_NO_SUCH` is not set: set it in Faber's environment"
     );
 }
 
@@ -273,7 +275,7 @@ async fn broken(listener: TcpListener) {
 }
 
 #[tokio::test]
-async fn a_call_that_may_have_happened_is_not_certain() {
+async fn a_broken_connection_leaves_the_outcome_uncertain() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let mut tasks = JoinSet::new();
@@ -307,7 +309,7 @@ async fn a_call_that_is_cancelled_ends_at_once() {
 }
 
 #[test]
-fn the_effect_is_that_of_the_method_unless_it_is_said() {
+fn the_http_method_decides_the_default_effect() {
     let effect = |method: &str, said: Option<&str>| {
         let mut tool = tool("http://h", json!({ "method": method, "url": "/" }));
         if let Some(said) = said {
@@ -325,32 +327,32 @@ fn the_effect_is_that_of_the_method_unless_it_is_said() {
 }
 
 #[test]
-fn mistakes_are_explained() {
+fn a_wrong_http_tool_is_explained() {
     let complaint = |run: Value| {
         let source = json!({ "tools": [{ "name": "t", "run": run }] });
         let set = json!({ "name": "s", "source": source });
         serde_json::from_value::<crate::sources::SetConfig>(set).unwrap_err().to_string()
     };
     let http = |http: Value| complaint(json!({ "http": http }));
-    expect!["`tools[0]` (`t`): `http`: `ftp://x` is no address: write `http://` or `https://` and a host, which cannot be a template"]
+    expect!["`tools[0]` (`t`): `http`: `ftp://x` is not an address: write `http://` or `https://` and a host, which cannot be a template"]
         .assert_eq(&http(json!({ "url": "ftp://x" })));
-    expect!["`tools[0]` (`t`): `http`: `https://{{a}}.example.com/` is no address: write `http://` or `https://` and a host, which cannot be a template"]
+    expect!["`tools[0]` (`t`): `http`: `https://{{a}}.example.com/` is not an address: write `http://` or `https://` and a host, which cannot be a template"]
         .assert_eq(&http(json!({ "url": "https://{{a}}.example.com/" })));
     assert!(http(json!({ "url": "http://h{{a}}" })).contains("cannot be a template"));
     expect![
-        "`tools[0]` (`t`): `http`: an address has no credentials in it: put them into `headers`, as `{secret: …}`"
+        "`tools[0]` (`t`): `http`: an address must not contain credentials: put them into `headers`, as `{secret: …}`"
     ]
     .assert_eq(&http(json!({ "url": "http://u:p@h/" })));
-    expect!["`http`: `query` is a map of fields, or `rest`"]
+    expect!["`tools[0]` (`t`): `http`: `query` is a map of fields, or `rest`"]
         .assert_eq(&http(json!({ "url": "http://h/", "query": "all" })));
-    expect!["unknown field `command` beside `http`: a tool runs one thing"]
+    expect!["`tools[0]` (`t`): unknown field `command` beside `http`: a tool has either a command or `http`"]
         .assert_eq(&complaint(json!({ "http": { "url": "http://h/" }, "command": ["x"] })));
 }
 
 #[tokio::test]
-async fn a_call_that_names_no_parameter_of_its_tool_fails_its_set() {
+async fn a_template_of_an_unknown_parameter_fails_the_set() {
     let source =
         json!({ "tools": [{ "name": "t", "run": { "http": { "url": "http://h/{{nmae}}" } } }] });
-    expect!["the HTTP call of `t` names `{{nmae}}`, which is none of its parameters: add it to the properties in `parameters`"]
+    expect!["the HTTP call of `t` names `{{nmae}}`, but the tool has no such parameter: add it to the properties in `parameters`"]
         .assert_eq(&Set::begin(&source).error().await);
 }

@@ -53,8 +53,8 @@ impl Set {
 
     pub(crate) async fn status(&self) -> SetStatus {
         let name = "s".parse().unwrap();
-        self.toolbox.wake(&name);
-        self.toolbox.settled_set(&name, PATIENCE).await.unwrap()
+        self.toolbox.reconnect_set(&name);
+        self.toolbox.wait_for_set(&name, PATIENCE).await.unwrap()
     }
 
     pub(crate) async fn error(&self) -> String {

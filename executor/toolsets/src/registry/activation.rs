@@ -16,12 +16,9 @@ use toolbox::{
 
 use super::{Inner, Registry, RegistryError};
 
-/// The result of activating or deactivating toolsets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Switched {
-    /// Names of the sets whose state has changed.
     pub changed: Vec<String>,
-    /// Names of no set.
     pub not_found: Vec<String>,
     /// Names of the sets that are always active, because other sets are activated with them.
     pub refused: Vec<String>,
@@ -45,7 +42,8 @@ impl Registry {
                 continue;
             }
             if set.is_active != on && !switched.changed.contains(name) {
-                self.put(RecordKind::Switch, name, Value::Bool(on), WriteCondition::Never).await?;
+                self.put_record(RecordKind::Switch, name, Value::Bool(on), WriteCondition::Never)
+                    .await?;
                 switched.changed.push(name.clone());
             }
         }
@@ -73,7 +71,6 @@ struct Names {
     tool_set_names: Vec<String>,
 }
 
-/// The output of `list_toolset`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Listed {
@@ -90,7 +87,6 @@ struct Described {
     tools: Vec<String>,
 }
 
-/// The output of the other two tools.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Outcome {
@@ -102,7 +98,6 @@ struct Outcome {
     refused: Vec<String>,
 }
 
-/// Builds the set `ToolSet`.
 pub(super) fn tool_set(registry: Weak<Inner>) -> ToolSet {
     let name = TOOL_SET.parse().expect("the name of the set is a literal");
     let tools = [

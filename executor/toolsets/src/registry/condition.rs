@@ -12,11 +12,9 @@ use shared::{
     template::{LookUpValues, ResolveNames, Target},
 };
 
-/// The data of every context, by its name.
 pub(super) type Contexts = BTreeMap<String, Value>;
 
-/// Checks the syntax of a condition.
-pub(super) fn parse(condition: &str) -> Result<(), String> {
+pub(super) fn check_syntax(condition: &str) -> Result<(), String> {
     Condition::parse(condition, &Words::default()).map(drop).map_err(|err| err.to_string())
 }
 
@@ -114,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_asks_for_data_of_contexts() {
+    fn a_condition_reads_the_data_of_its_context() {
         check("adminMode", Ok(true));
         check("adminMode == true && tier >= 2", Ok(true));
         check("data.adminMode", Ok(true));
@@ -128,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn all_contexts_are_copied_for_those_conditions_that_ask_for_them() {
+    fn contexts_are_copied_only_for_conditions_that_read_all() {
         let contexts = Contexts::from([("shop".to_owned(), json!({ "n": 1 }))]);
         let asked = Asked::new(&contexts);
         assert_eq!(asked.holds("n == 1 && data.n == 1", Some("shop")), Ok(true));
@@ -138,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_set_names_no_context_all_are_asked() {
+    fn a_condition_without_a_context_searches_all_contexts() {
         let contexts = Contexts::from([
             ("b".to_owned(), json!({ "adminMode": false, "tier": 2 })),
             ("a".to_owned(), json!({ "adminMode": true, "note": null })),
@@ -156,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_that_is_not_there_has_no_data() {
+    fn a_missing_context_has_no_data() {
         let contexts = Contexts::new();
         let asked = Asked::new(&contexts);
         assert_eq!(asked.holds("adminMode == true", Some("none")), Ok(false));

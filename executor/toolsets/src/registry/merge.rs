@@ -23,22 +23,18 @@ use crate::{
 /// The records that decide which sets exist.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
-    /// Added sets, oldest first.
     pub(super) sets: Vec<Added>,
-    /// Registered tools, oldest first.
     pub(super) tools: Vec<Registered>,
     /// `true` for sets that were activated, `false` for sets that were deactivated.
     pub(super) switches: BTreeMap<String, bool>,
     /// The data of contexts without their documents, which conditions do not read.
     pub(super) contexts: Contexts,
-    /// The documents of contexts as they were written.
     pub(super) documents: Contexts,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Added {
     pub(super) name: String,
-    /// The configuration as it was written.
     pub(super) written: Value,
     pub(super) at: Timestamp,
 }
@@ -48,7 +44,6 @@ pub(super) struct Registered {
     /// The name of the record, which is the qualified name of the tool.
     pub(super) record: String,
     pub(super) set: String,
-    /// The tool as it was written.
     pub(super) written: Value,
     pub(super) at: Timestamp,
     /// When this tool's set was created. The tool that created it may have been removed.
@@ -61,17 +56,14 @@ impl Registered {
         self.since.map_or(self.at, |since| since.min(self.at))
     }
 
-    /// Returns the qualified name of the tool, if its record is valid.
     pub(super) fn qualified(&self) -> Option<ToolName> {
         let tool: ToolName = self.written.get("name")?.as_str()?.parse().ok()?;
         Some(qualified_name(&self.set.parse().ok()?, &tool))
     }
 }
 
-/// The parsed documents, by context.
 pub(super) type Read = BTreeMap<String, Arc<Documents>>;
 
-/// A set that the toolbox should have.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wanted {
     pub(super) config: SetConfig,
@@ -79,14 +71,10 @@ pub(super) struct Wanted {
     pub(super) is_active: bool,
 }
 
-/// The merged sets.
 #[derive(Debug, Default)]
 pub(super) struct Merged {
-    /// The sets that the toolbox should have, in their order.
     pub(super) wanted: Vec<Wanted>,
-    /// Sets whose condition does not hold.
     pub(super) hidden: Vec<SetConfig>,
-    /// Requests that conflict with others.
     pub(super) complaints: Vec<Complaint>,
     pub(super) read: Read,
 }
@@ -97,15 +85,12 @@ pub(super) type Complaint = (String, String);
 /// A set, and when it was added. Configured sets have no time.
 type Dated = (SetConfig, Option<Timestamp>);
 
-/// The input of [`merge`](Self::merge).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Merge<'a> {
     pub(super) configured: &'a [SetConfig],
-    /// The folder of relative paths in added sets and tools.
     pub(super) base: &'a Path,
     /// The variables that added sets and tools may use. `None` allows all.
     pub(super) secrets: Option<&'a BTreeSet<String>>,
-    /// The records of the last merge.
     pub(super) known_before: &'a Known,
     /// The documents of the last merge. Unchanged documents are not parsed again.
     pub(super) read_before: &'a Read,
@@ -129,7 +114,7 @@ impl Merge<'_> {
                 Ok(_) if sets.iter().any(|(set, _)| set.name.as_str() == name) => {
                     complaints.push((name.clone(), "the configuration has one, too".to_owned()));
                 }
-                Ok(set) => match denied(set.variables(), self.secrets) {
+                Ok(set) => match find_denied(set.variables(), self.secrets) {
                     Some(variable) => complaints.push((name.clone(), not_told(variable))),
                     None => sets.push((set.rooted(self.base), Some(*at))),
                 },
@@ -157,7 +142,7 @@ impl Merge<'_> {
         let mut tool: CommandTool =
             serde_json::from_value(written.clone()).map_err(|err| err.to_string())?;
         let variables = tool.secrets().into_iter().chain(tool.passed());
-        if let Some(variable) = denied(variables, self.secrets) {
+        if let Some(variable) = find_denied(variables, self.secrets) {
             return Err(format!("`{}`: {}", tool.name, not_told(variable)));
         }
         root(&mut tool, self.base);
@@ -169,7 +154,7 @@ impl Merge<'_> {
         };
         let Source::Tools(tools) = &mut there.source else {
             return Err(format!(
-                "its tools come from elsewhere, so `{}` cannot be in it",
+                "its tools come from its source, so `{}` cannot be added to it",
                 tool.name
             ));
         };
@@ -226,7 +211,6 @@ impl Wanted {
     }
 }
 
-/// Makes the set of a context's documents, if it has any.
 fn offered(
     context: &str,
     documents: Arc<Documents>,
@@ -237,7 +221,7 @@ fn offered(
     }
     let name = Documents::set_of(context)?;
     if wanted.iter().any(|set| set.config.name == name) {
-        return Err(format!("its documents are the toolset `{name}`, which there is already"));
+        return Err(format!("its documents would be the toolset `{name}`, which exists already"));
     }
     Ok(Some(SetConfig {
         name,
@@ -262,7 +246,7 @@ fn names_of(sets: &[Dated]) -> BTreeSet<ToolName> {
 }
 
 /// Returns the first variable that added sets and tools may not use.
-pub(super) fn denied<'a>(
+pub(super) fn find_denied<'a>(
     variables: impl IntoIterator<Item = &'a str>,
     secrets: Option<&BTreeSet<String>>,
 ) -> Option<&'a str> {
@@ -274,7 +258,6 @@ fn not_told(variable: &str) -> String {
     format!("it uses the variable `{variable}`, which is not in `access.secrets`")
 }
 
-/// Makes the set of tools that were registered without a configured or added set.
 fn local(name: ToolSetName, tools: Vec<CommandTool>) -> SetConfig {
     SetConfig {
         name,
@@ -349,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_keep_their_order_and_their_first_state() {
+    fn sets_keep_their_order_and_configured_state() {
         check(
             Known::default(),
             expect![[r"
@@ -360,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_comes_behind_and_changes_nothing_that_is_configured() {
+    fn added_sets_follow_configured_ones_and_change_none() {
         let tool = |name: &str| json!({ "name": name, "run": { "command": ["date"] } });
         let telling = |name: &str, secret: &str| {
             let env = json!({ "A": { "secret": secret } });
@@ -401,7 +384,7 @@ mod tests {
                 x! unknown field `later`, expected `mcp`, `tools`, `builtin`, `openapi` or `graphql`
                 y! it uses the variable `HIDDEN`, which is not in `access.secrets`
                 a! it has two tools called `a_1`
-                m! its tools come from elsewhere, so `t` cannot be in it
+                m! its tools come from its source, so `t` cannot be added to it
                 local! `w`: it uses the variable `HIDDEN`, which is not in `access.secrets`
                 local! it has two tools called `local.u`"]],
         );
@@ -409,7 +392,7 @@ mod tests {
 
     /// A short name means the tool of the earliest set that has it.
     #[test]
-    fn a_set_that_tools_were_registered_into_is_as_old_as_the_oldest_of_them() {
+    fn a_set_is_as_old_as_its_oldest_registered_tool() {
         let tool = |name: &str| json!({ "name": name });
         let known = Known {
             sets: vec![
@@ -437,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_that_are_as_they_were_are_not_read_again() {
+    fn unchanged_documents_are_not_read_again() {
         fn merged(known: &Known, known_before: &Known, read_before: &Read) -> Merged {
             let base = Path::new("/");
             Merge { configured: &[], base, secrets: None, known_before, read_before }.merge(known)
@@ -457,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn switches_win_and_a_condition_decides_whether_a_set_is_there() {
+    fn switches_set_the_state_and_a_condition_the_existence_of_a_set() {
         let admin = |mode| Contexts::from([("shop".to_owned(), json!({ "adminMode": mode }))]);
         let switches = BTreeMap::from([("a".to_owned(), false), ("b".to_owned(), true)]);
         check(

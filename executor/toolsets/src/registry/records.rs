@@ -12,11 +12,10 @@ use shared::{
 use super::merge::{Added, Known, Registered};
 use crate::sources::{SetConfig, documents::FIELD};
 
-/// Records of one page.
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 
 /// Reads all records. Applies the stored changes of contexts to the `configured` contexts.
-pub(super) async fn read(
+pub(super) async fn read_records(
     store: &dyn Store,
     configured: &BTreeMap<String, Value>,
 ) -> Result<Known, StoreError> {
@@ -45,7 +44,6 @@ pub(super) async fn read(
     })
 }
 
-/// Returns the configuration of an added set, if a valid one is stored.
 pub async fn added_set(
     store: &dyn Store,
     name: &ToolSetName,
@@ -73,9 +71,9 @@ async fn all(store: &dyn Store, kind: RecordKind) -> Result<Vec<Record>, StoreEr
     let mut records: Vec<Record> = Vec::new();
     loop {
         let after = records.last().map(|record| record.name.clone());
-        let page = RecordPage { after, ..RecordPage::first_records(PAGE) };
+        let page = RecordPage { after, ..RecordPage::first_records(PAGE_SIZE) };
         let found = store.list_records(kind, page).await?;
-        let is_last = found.len() < PAGE;
+        let is_last = found.len() < PAGE_SIZE;
         records.extend(found);
         if is_last {
             return Ok(records);

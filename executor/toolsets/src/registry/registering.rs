@@ -17,28 +17,26 @@ use crate::{
 };
 
 /// The set of tools that are registered without a set.
-const LOCAL: &str = "local";
+const DEFAULT_SET: &str = "local";
 
 struct New {
     set: ToolSetName,
     /// `true` if the caller named the set.
     has_set: bool,
     tool: CommandTool,
-    /// The tool as it was written.
     written: Value,
     ready: ReadyTool,
 }
 
 impl Registry {
-    /// Registers a tool from its configuration, and returns its qualified name.
-    pub async fn register(
+    pub async fn register_tool(
         &self,
         set: Option<&str>,
         written: Value,
     ) -> Result<ToolName, RegistryError> {
         let new = self.prepare(set, written)?;
         let name = new.ready.definition().qualified_name();
-        let mut applied = self.latest().await?;
+        let mut applied = self.lock_latest().await?;
         self.check_free(&applied, &new)?;
         self.check_place(&applied, &new)?;
         let New { set, written, .. } = &new;
@@ -50,7 +48,8 @@ impl Registry {
         if let Some(since) = since {
             value["since"] = json!(since);
         }
-        let at = self.put(RecordKind::Tool, name.as_str(), value, WriteCondition::Exists).await?;
+        let at =
+            self.put_record(RecordKind::Tool, name.as_str(), value, WriteCondition::Exists).await?;
         let Some(at) = at else {
             return Err(RegistryError::Exists { what: "a tool", name: name.to_string() });
         };
@@ -61,7 +60,7 @@ impl Registry {
     /// Removes a registered tool, by its own or its qualified name. Returns `false` if no tool has
     /// the name.
     pub async fn unregister(&self, name: &ToolName) -> Result<bool, RegistryError> {
-        let mut applied = self.latest().await?;
+        let mut applied = self.lock_latest().await?;
         let registered = |name: &ToolName| {
             let mut tools = applied.known.tools.iter();
             tools.find(|tool| tool.qualified().as_ref() == Some(name))
@@ -79,7 +78,7 @@ impl Registry {
         };
         let (record, set) = (found.record.clone(), found.set.clone());
         self.0.parts.store.remove_record(RecordKind::Tool, &record).await?;
-        self.renew(&mut applied).await?;
+        self.read_changes(&mut applied).await?;
         let mut left = applied.wanted.iter().map(|set| &set.config).chain(&applied.hidden);
         if !left.any(|config| config.name.as_str() == set) {
             // The last tool of a set removes the set.
@@ -94,7 +93,7 @@ impl Registry {
             .map_err(|err| RegistryError::Invalid(err.to_string()))?;
         self.check_secrets(tool.secrets().into_iter().chain(tool.passed()))?;
         root(&mut tool, &parts.base);
-        let (has_set, set) = (set.is_some(), set.unwrap_or(LOCAL).parse::<ToolSetName>()?);
+        let (has_set, set) = (set.is_some(), set.unwrap_or(DEFAULT_SET).parse::<ToolSetName>()?);
         let ready =
             tool.clone().into_tool(&set, parts.sources.output_bytes(), parts.sources.launcher());
         let ready = ready.map_err(RegistryError::Invalid)?;
@@ -125,8 +124,8 @@ impl Registry {
             && self.toolbox().set(&of).is_some()
         {
             let why = format!(
-                "`{name}` is called like a tool of the set `{of}`: choose another name, or say \
-                 which set it is to be in and plan it by its whole name",
+                "`{name}` is also a tool of the toolset `{of}`: choose another name, or add the \
+                 tool to a toolset and use its qualified name in plans",
                 name = new.tool.name
             );
             return Err(RegistryError::Invalid(why));
@@ -154,13 +153,14 @@ impl Registry {
         }
         if let Some(SetStatus::Failed { error }) = self.toolbox().set(set).map(|set| set.status) {
             let why = format!(
-                "the toolset `{set}` has failed, so nobody could call `{}` in it: {error}",
+                "the toolset `{set}` has failed, so `{}` could not be called in it: {error}",
                 tool.name
             );
             return Err(RegistryError::Invalid(why));
         }
         let why = format!(
-            "the tools of `{set}` come from elsewhere, so `{}` cannot be in it: name another toolset",
+            "the tools of `{set}` come from its source, so `{}` cannot be added to it: name \
+             another toolset",
             tool.name
         );
         Err(RegistryError::Invalid(why))
@@ -193,15 +193,14 @@ impl Registry {
                 at,
                 since,
             });
-            self.note(applied, revision);
-            self.toolbox().extend(&new.set, new.ready);
+            self.set_revision(applied, revision);
+            self.toolbox().add_tool(&new.set, new.ready);
             return Ok(());
         }
-        self.renew(applied).await
+        self.read_changes(applied).await
     }
 }
 
-/// Returns the creation time of a set that registered tools created.
 fn since(applied: &Applied, set: &ToolSetName) -> Option<Timestamp> {
     let tools = applied.known.tools.iter().filter(|tool| tool.set == set.as_str());
     tools.map(Registered::since).min()

@@ -20,7 +20,6 @@ fn node_over(store: Arc<dyn Store>, configured: Value) -> Registry {
     node_with(store, configured, &json!({ "shop": { "adminMode": false, "n": 1 } }))
 }
 
-/// A node whose configuration has these contexts.
 fn node_with(store: Arc<dyn Store>, configured: Value, contexts: &Value) -> Registry {
     let toolbox = Toolbox::default();
     Registry::new(Parts {
@@ -66,13 +65,13 @@ fn strings(names: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_one_node_adds_every_node_has_in_the_same_order() {
+async fn added_sets_appear_on_every_node_in_the_same_order() {
     let store = Arc::new(Memory::new());
     let configured = json!([set("a", &["x"])]);
     let (one, other) = (node(&store, configured.clone()), node(&store, configured.clone()));
     one.add_set(set("b", &["y"])).await.unwrap();
     other.add_set(set("c", &["z"])).await.unwrap();
-    other.register(None, tool("t")).await.unwrap();
+    other.register_tool(None, tool("t")).await.unwrap();
     let third = node(&store, configured);
     for node in [&one, &other, &third] {
         assert_eq!(sets(node).await, ["a+", "b+", "c+", "local+"]);
@@ -87,7 +86,7 @@ async fn what_one_node_adds_every_node_has_in_the_same_order() {
 }
 
 #[tokio::test]
-async fn effects_hold_for_added_sets_and_for_tools_that_are_registered_later() {
+async fn effect_rules_apply_to_added_sets_and_registered_tools() {
     let store = Arc::new(Memory::new());
     let effects = |effects: Value| {
         let mut set = set("b", &["find_x", "pay"]);
@@ -97,8 +96,8 @@ async fn effects_hold_for_added_sets_and_for_tools_that_are_registered_later() {
     let (one, other) = (node(&store, json!([])), node(&store, json!([])));
     let rules = json!({ "find_*": "read", "b.pay": "idempotent", "nothing": "read" });
     one.add_set(effects(rules)).await.unwrap();
-    one.register(Some("b"), tool("find_y")).await.unwrap();
-    one.register(Some("b"), tool("send")).await.unwrap();
+    one.register_tool(Some("b"), tool("find_y")).await.unwrap();
+    one.register_tool(Some("b"), tool("send")).await.unwrap();
     for node in [&one, &other] {
         let set = named(node, "b").await;
         let found = set.tools.iter().map(|tool| {
@@ -131,7 +130,7 @@ async fn effects_hold_for_added_sets_and_for_tools_that_are_registered_later() {
 }
 
 #[tokio::test]
-async fn nothing_is_overwritten() {
+async fn existing_sets_and_tools_are_not_overwritten() {
     let store = Arc::new(Memory::new());
     let registry = node(&store, json!([set("a", &["x"])]));
     for name in ["a", "flow", "ToolSet", "faber_agent"] {
@@ -140,21 +139,21 @@ async fn nothing_is_overwritten() {
     }
     assert_eq!(named(&registry, "a").await.tools[0].definition().name.as_str(), "x");
     for (set, name) in [(None, "x"), (Some("a"), "x"), (None, "flow.echo")] {
-        let err = registry.register(set, tool(name)).await.unwrap_err();
+        let err = registry.register_tool(set, tool(name)).await.unwrap_err();
         assert_eq!(err, RegistryError::Exists { what: "a tool", name: name.to_owned() });
     }
     // No plan could call the tool by this name.
-    let err = registry.register(None, tool("flow.x")).await.unwrap_err().to_string();
-    assert!(err.contains("like a tool of the set `flow`"), "{err}");
-    let of_mine = registry.register(Some("mine"), tool("flow.x")).await.unwrap();
+    let err = registry.register_tool(None, tool("flow.x")).await.unwrap_err().to_string();
+    assert!(err.contains("also a tool of the toolset `flow`"), "{err}");
+    let of_mine = registry.register_tool(Some("mine"), tool("flow.x")).await.unwrap();
     assert_eq!(of_mine.as_str(), "mine.flow.x");
     assert!(registry.unregister(&of_mine).await.unwrap());
-    assert_eq!(registry.register(Some("mine"), tool("x")).await.unwrap().as_str(), "mine.x");
-    let err = registry.register(Some("mine"), tool("x")).await.unwrap_err();
+    assert_eq!(registry.register_tool(Some("mine"), tool("x")).await.unwrap().as_str(), "mine.x");
+    let err = registry.register_tool(Some("mine"), tool("x")).await.unwrap_err();
     assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
     for own in ["flow", "faber_agent"] {
-        let err = registry.register(Some(own), tool("x")).await.unwrap_err();
-        assert!(err.to_string().contains("come from elsewhere"), "{err}");
+        let err = registry.register_tool(Some(own), tool("x")).await.unwrap_err();
+        assert!(err.to_string().contains("come from its source"), "{err}");
     }
     let err = registry.remove_set(&"a".parse().unwrap()).await.unwrap_err();
     assert!(err.to_string().contains("remove it from the configuration"), "{err}");
@@ -166,7 +165,7 @@ async fn nothing_is_overwritten() {
 }
 
 #[tokio::test]
-async fn mistakes_are_explained() {
+async fn a_wrong_set_or_tool_is_explained() {
     let registry = node(&Arc::new(Memory::new()), json!([]));
     for (written, why) in [
         (json!({ "name": "b" }), "missing field `source`"),
@@ -179,13 +178,13 @@ async fn mistakes_are_explained() {
     }
     let odd =
         json!({ "name": "t", "parameters": { "type": "strnig" }, "run": { "command": ["x"] } });
-    let err = registry.register(None, odd).await.unwrap_err().to_string();
-    assert!(err.contains("no JSON Schema"), "{err}");
+    let err = registry.register_tool(None, odd).await.unwrap_err().to_string();
+    assert!(err.contains("not a JSON Schema"), "{err}");
     for kind in [json!("array"), json!(["string", "null"])] {
         let odd =
             json!({ "name": "t", "parameters": { "type": kind }, "run": { "command": ["x"] } });
-        let err = registry.register(None, odd).await.unwrap_err().to_string();
-        assert!(err.contains("the `parameters` of `t` describe no object"), "{err}");
+        let err = registry.register_tool(None, odd).await.unwrap_err().to_string();
+        assert!(err.contains("the `parameters` of `t` do not describe an object"), "{err}");
     }
     let err = registry.set_context("shop", &json!(1)).await.unwrap_err().to_string();
     assert!(err.contains("is an object"), "{err}");
@@ -194,7 +193,7 @@ async fn mistakes_are_explained() {
 
 /// A caller who adds a set cannot send any variable of the environment to a server.
 #[tokio::test]
-async fn what_is_added_uses_the_secrets_that_are_allowed_and_no_others() {
+async fn added_sets_use_only_allowed_secrets() {
     let store = Arc::new(Memory::new());
     let secret = |name: &str| json!({ "secret": name });
     let sources = |name: &str| {
@@ -245,14 +244,13 @@ async fn what_is_added_uses_the_secrets_that_are_allowed_and_no_others() {
         let run = json!({ "http": { "url": "http://a/", "headers": { "x": secret(name) } } });
         json!({ "name": "t", "run": run })
     };
-    let err = registry.register(Some("mine"), tool("HOME")).await.unwrap_err().to_string();
+    let err = registry.register_tool(Some("mine"), tool("HOME")).await.unwrap_err().to_string();
     assert!(err.contains("`HOME`") && err.contains("`access.secrets`"), "{err}");
-    registry.register(Some("mine"), tool("FABER_TEST_TOLD")).await.unwrap();
+    registry.register_tool(Some("mine"), tool("FABER_TEST_TOLD")).await.unwrap();
 }
 
-/// A command of a caller does not get the environment of Faber.
 #[tokio::test]
-async fn commands_get_a_clean_environment() {
+async fn added_commands_get_a_clean_environment() {
     let store = Arc::new(Memory::new());
     let env = |name: &str| {
         let run = json!({ "command": ["env"], "env": { "OWN": "1" } });
@@ -262,7 +260,7 @@ async fn commands_get_a_clean_environment() {
     let registry = node(&store, configured);
     let added = json!({ "name": "s", "source": { "tools": [env("clean")] } });
     registry.add_set(added).await.unwrap();
-    registry.register(Some("c"), env("registered")).await.unwrap();
+    registry.register_tool(Some("c"), env("registered")).await.unwrap();
     for name in ["configured", "clean", "registered"] {
         let Found::Tool(tool) = registry.toolbox().find(&name.parse().unwrap()) else {
             panic!("{name} is there")
@@ -275,7 +273,7 @@ async fn commands_get_a_clean_environment() {
 }
 
 #[tokio::test]
-async fn sets_are_switched_on_every_node_and_unknown_ones_are_named() {
+async fn a_switch_applies_to_every_node_and_names_unknown_sets() {
     let store = Arc::new(Memory::new());
     let off = json!({ "name": "b", "active": false, "source": tools(&["y"]) });
     let configured = json!([set("a", &["x"]), off]);
@@ -296,7 +294,7 @@ async fn sets_are_switched_on_every_node_and_unknown_ones_are_named() {
 }
 
 #[tokio::test]
-async fn sets_appear_and_go_as_data_of_contexts_says() {
+async fn sets_appear_and_disappear_with_the_data_of_a_context() {
     let store = Arc::new(Memory::new());
     let admin = json!({
         "name": "admin", "context": "shop", "condition": "adminMode == true", "source": tools(&["x"]),
@@ -316,7 +314,7 @@ async fn sets_appear_and_go_as_data_of_contexts_says() {
 }
 
 #[tokio::test]
-async fn documents_of_a_context_are_a_set_of_its_own() {
+async fn documents_of_a_context_become_a_toolset() {
     let store = Arc::new(Memory::new());
     let (one, other) = (node(&store, json!([])), node(&store, json!([set("a", &["x"])])));
     assert_eq!(sets(&one).await, [""; 0]);
@@ -357,15 +355,15 @@ async fn documents_of_a_context_are_a_set_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_set_that_did_not_change_is_not_connected_again() {
+async fn an_unchanged_set_is_not_connected_again() {
     let store = Arc::new(Memory::new());
     let server = json!({ "name": "m", "source": { "mcp": { "command": "there-is-none" } } });
     let registry = node(&store, json!([server]));
     registry.sync().await.unwrap();
     let name = "m".parse().unwrap();
-    registry.toolbox().settled_set(&name, CONNECT).await;
+    registry.toolbox().wait_for_set(&name, CONNECT).await;
     assert!(matches!(named(&registry, "m").await.status, SetStatus::Failed { .. }));
-    registry.register(None, tool("t")).await.unwrap();
+    registry.register_tool(None, tool("t")).await.unwrap();
     registry.switch(&strings(&["m"]), false).await.unwrap();
     assert_eq!(sets(&registry).await, ["m-", "local+"]);
     assert!(matches!(named(&registry, "m").await.status, SetStatus::Failed { .. }));
@@ -374,7 +372,7 @@ async fn a_set_that_did_not_change_is_not_connected_again() {
 const CONNECT: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn a_model_switches_sets_but_not_the_one_that_does_so() {
+async fn a_model_can_switch_every_set_but_tool_set_itself() {
     let registry = node(&Arc::new(Memory::new()), json!([set("a", &["x"])]));
     let call = async |name: &str, parameters: Value| {
         let Found::Tool(tool) = registry.toolbox().find(&name.parse().unwrap()) else {
@@ -401,11 +399,11 @@ async fn a_model_switches_sets_but_not_the_one_that_does_so() {
 }
 
 #[tokio::test]
-async fn thousands_of_tools_are_registered_one_after_another() {
+async fn thousands_of_tools_can_be_registered() {
     let store = Arc::new(Memory::new());
     let (one, other) = (node(&store, json!([])), node(&store, json!([])));
     for n in 0..1_000 {
-        one.register(Some("many"), tool(&format!("t{n}"))).await.unwrap();
+        one.register_tool(Some("many"), tool(&format!("t{n}"))).await.unwrap();
     }
     for node in [&one, &other] {
         assert_eq!(named(node, "many").await.tools.len(), 1_000);
@@ -421,7 +419,7 @@ async fn names(registry: &Registry, set: &str) -> Vec<String> {
 
 /// SQLite takes time for writes, so the operations of the nodes interleave.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn tools_that_are_registered_at_the_same_time_are_all_there_once() {
+async fn tools_registered_in_parallel_exist_once_each() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
     let open = || node_over(Arc::new(Sqlite::open(&path).unwrap()), json!([]));
@@ -441,7 +439,7 @@ async fn tools_that_are_registered_at_the_same_time_are_all_there_once() {
     }
     let registered = futures::future::join_all((0..60).map(async |n| {
         let node = if n % 3 == 0 { &other } else { &one };
-        node.register(Some("many"), tool(&format!("t{n:02}"))).await.unwrap()
+        node.register_tool(Some("many"), tool(&format!("t{n:02}"))).await.unwrap()
     }));
     registered.await;
     let expected: Vec<_> = (0..60).map(|n| format!("t{n:02}")).collect();
@@ -457,7 +455,7 @@ async fn tools_that_are_registered_at_the_same_time_are_all_there_once() {
 }
 
 #[tokio::test]
-async fn changes_of_a_context_at_the_same_time_are_all_there() {
+async fn parallel_changes_of_a_context_are_all_applied() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
     let open = || node_over(Arc::new(Sqlite::open(&path).unwrap()), json!([]));
@@ -475,13 +473,13 @@ async fn changes_of_a_context_at_the_same_time_are_all_there() {
 }
 
 #[tokio::test]
-async fn a_set_that_is_switched_off_is_never_there_switched_on() {
+async fn a_deactivated_set_is_never_visible_as_active() {
     let store = Arc::new(Memory::new());
     let (one, other) = (node(&store, json!([])), node(&store, json!([])));
-    one.register(Some("b"), tool("x")).await.unwrap();
+    one.register_tool(Some("b"), tool("x")).await.unwrap();
     one.switch(&strings(&["b"]), false).await.unwrap();
     other.sync().await.unwrap();
-    one.register(Some("b"), tool("y")).await.unwrap();
+    one.register_tool(Some("b"), tool("y")).await.unwrap();
     let config = other.0.applied.lock().await.wanted[0].config.clone();
     assert!(config.active, "as it is written");
     let (toolbox, name) = (other.toolbox().clone(), config.name);
@@ -497,9 +495,9 @@ async fn a_set_that_is_switched_off_is_never_there_switched_on() {
 }
 
 #[tokio::test]
-async fn what_is_configured_is_not_removed_nor_what_was_registered_into_it() {
+async fn configured_sets_and_tools_in_them_cannot_be_removed() {
     let registry = node(&Arc::new(Memory::new()), json!([set("a", &["x"])]));
-    registry.register(Some("a"), tool("y")).await.unwrap();
+    registry.register_tool(Some("a"), tool("y")).await.unwrap();
     registry.switch(&strings(&["a"]), false).await.unwrap();
     let err = registry.remove_set(&"a".parse().unwrap()).await.unwrap_err();
     assert!(err.to_string().contains("remove it from the configuration"), "{err}");
@@ -508,7 +506,7 @@ async fn what_is_configured_is_not_removed_nor_what_was_registered_into_it() {
 }
 
 #[tokio::test]
-async fn a_set_whose_condition_does_not_hold_yet_is_kept() {
+async fn a_set_with_a_false_condition_is_kept() {
     let store = Arc::new(Memory::new());
     let (one, other) = (node(&store, json!([])), node(&store, json!([])));
     let written = |condition: &str| {
@@ -522,12 +520,12 @@ async fn a_set_whose_condition_does_not_hold_yet_is_kept() {
     assert_eq!((added.name.as_str(), added.is_active, added.tools.len()), ("vip", false, 0));
     let err = other.add_set(written("isVip")).await.unwrap_err();
     assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
-    let err = other.register(Some("vip"), tool("y")).await.unwrap_err();
+    let err = other.register_tool(Some("vip"), tool("y")).await.unwrap_err();
     assert_eq!(err, RegistryError::Hidden("vip".to_owned()));
     assert_eq!(sets(&other).await, [""; 0]);
     other.set_context("shop", &json!({ "isVip": true })).await.unwrap();
     assert_eq!(sets(&one).await, ["vip+"]);
-    other.register(Some("vip"), tool("y")).await.unwrap();
+    other.register_tool(Some("vip"), tool("y")).await.unwrap();
     assert_eq!(names(&one, "vip").await, ["x", "y"]);
     one.set_context("shop", &json!({ "isVip": false })).await.unwrap();
     assert!(one.unregister(&"vip.y".parse().unwrap()).await.unwrap(), "though it is not there");
@@ -536,27 +534,27 @@ async fn a_set_whose_condition_does_not_hold_yet_is_kept() {
 }
 
 #[tokio::test]
-async fn a_name_that_means_a_tool_is_not_given_to_another() {
+async fn a_tool_with_the_name_of_another_is_rejected() {
     let registry = node(&Arc::new(Memory::new()), json!([set("blog", &["createAuthor"])]));
-    let err = registry.register(None, tool("blog.createAuthor")).await.unwrap_err();
+    let err = registry.register_tool(None, tool("blog.createAuthor")).await.unwrap_err();
     assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
-    registry.register(Some("a"), tool("b")).await.unwrap();
-    let err = registry.register(Some("a"), tool("a.b")).await.unwrap_err();
+    registry.register_tool(Some("a"), tool("b")).await.unwrap();
+    let err = registry.register_tool(Some("a"), tool("a.b")).await.unwrap_err();
     assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
     // The short name of another tool is free.
-    assert_eq!(registry.register(None, tool("echo")).await.unwrap().as_str(), "local.echo");
+    assert_eq!(registry.register_tool(None, tool("echo")).await.unwrap().as_str(), "local.echo");
     let Found::Tool(found) = registry.toolbox().find(&"echo".parse().unwrap()) else { panic!() };
     assert_eq!(found.definition().qualified_name().as_str(), "local.echo");
 }
 
 #[tokio::test]
-async fn how_a_set_is_switched_goes_with_it() {
+async fn removing_a_set_removes_its_switch() {
     let store = Arc::new(Memory::new());
     let registry = node(&store, json!([]));
     for (removed, name) in [("set", "local"), ("tool", "local"), ("set", "b")] {
         let add = async || match name {
             "b" => drop(registry.add_set(set("b", &["t"])).await.unwrap()),
-            _ => drop(registry.register(None, tool("t")).await.unwrap()),
+            _ => drop(registry.register_tool(None, tool("t")).await.unwrap()),
         };
         add().await;
         registry.switch(&strings(&[name]), false).await.unwrap();
@@ -581,10 +579,10 @@ async fn how_a_set_is_switched_goes_with_it() {
 }
 
 #[tokio::test]
-async fn a_tool_is_removed_by_a_name_of_its_own() {
+async fn a_tool_is_removed_by_its_own_or_qualified_name_only() {
     let registry = node(&Arc::new(Memory::new()), json!([]));
-    registry.register(Some("a"), tool("x.y")).await.unwrap();
-    registry.register(Some("b"), tool("z")).await.unwrap();
+    registry.register_tool(Some("a"), tool("x.y")).await.unwrap();
+    registry.register_tool(Some("b"), tool("z")).await.unwrap();
     for short in ["y", "a.y", "nothing"] {
         assert!(!registry.unregister(&short.parse().unwrap()).await.unwrap(), "{short}");
     }
@@ -595,30 +593,30 @@ async fn a_tool_is_removed_by_a_name_of_its_own() {
 
 /// The order of the sets decides which tool a short name means.
 #[tokio::test]
-async fn a_set_keeps_its_place_without_the_tool_that_began_it() {
+async fn a_set_keeps_its_place_after_its_first_tool_is_removed() {
     let store = Arc::new(Memory::new());
     let registry = node(&store, json!([]));
     for (set, name) in [("a", "x"), ("b", "y"), ("a", "y"), ("a", "z")] {
-        registry.register(Some(set), tool(name)).await.unwrap();
+        registry.register_tool(Some(set), tool(name)).await.unwrap();
     }
     for gone in ["a.x", "a.y"] {
         assert!(registry.unregister(&gone.parse().unwrap()).await.unwrap());
-        registry.register(Some("a"), tool("w")).await.ok();
+        registry.register_tool(Some("a"), tool("w")).await.ok();
         for node in [&registry, &node(&store, json!([]))] {
             assert_eq!(sets(node).await, ["a+", "b+"], "without {gone}");
         }
     }
     assert!(registry.remove_set(&"a".parse().unwrap()).await.unwrap());
-    registry.register(Some("a"), tool("x")).await.unwrap();
+    registry.register_tool(Some("a"), tool("x")).await.unwrap();
     assert_eq!(sets(&registry).await, ["b+", "a+"], "it is another one");
 }
 
 /// Older versions called the record `set.` and the tool's own name.
 #[tokio::test]
-async fn two_tools_of_a_name_do_not_take_their_set_down() {
+async fn two_records_of_one_tool_do_not_fail_their_set() {
     let store = Arc::new(Memory::new());
     let registry = node(&store, json!([]));
-    registry.register(Some("a"), tool("b")).await.unwrap();
+    registry.register_tool(Some("a"), tool("b")).await.unwrap();
     assert_ne!(store.find_record(RecordKind::Tool, "a.b").await.unwrap(), None);
     let value = Arc::new(json!({ "set": "a", "tool": tool("a.b") }));
     let record =
@@ -632,7 +630,7 @@ async fn two_tools_of_a_name_do_not_take_their_set_down() {
     assert_eq!(sets(&registry).await, [""; 0]);
     let record = store.find_record(RecordKind::Tool, "a.a.b").await.unwrap();
     assert_eq!(record, None);
-    registry.register(Some("a"), tool("a.b")).await.unwrap();
+    registry.register_tool(Some("a"), tool("a.b")).await.unwrap();
     assert_ne!(
         store.find_record(RecordKind::Tool, "a.b").await.unwrap(),
         None,
@@ -641,14 +639,14 @@ async fn two_tools_of_a_name_do_not_take_their_set_down() {
 }
 
 #[tokio::test]
-async fn a_bad_tool_keeps_no_good_one_out_of_its_set() {
+async fn an_invalid_tool_does_not_hide_others_of_its_set() {
     let odd = json!({ "name": "odd", "parameters": { "type": "strnig" } });
     let configured = json!([{ "name": "a", "source": { "tools": [odd.clone()] } }]);
     let registry = node(&Arc::new(Memory::new()), configured);
     let bad = named(&registry, "a").await.status;
     assert!(matches!(&bad, SetStatus::Failed { error } if error.contains("`odd`")), "{bad:?}");
-    registry.register(Some("a"), tool("t")).await.unwrap();
-    registry.register(Some("a"), tool("u")).await.unwrap();
+    registry.register_tool(Some("a"), tool("t")).await.unwrap();
+    registry.register_tool(Some("a"), tool("u")).await.unwrap();
     let set = named(&registry, "a").await;
     assert_eq!((set.status, set.tools.len(), set.left_out.len()), (SetStatus::Ready, 2, 1));
     // An added set is checked first.
@@ -656,7 +654,7 @@ async fn a_bad_tool_keeps_no_good_one_out_of_its_set() {
     let err = registry.add_set(added).await.unwrap_err();
     assert!(matches!(&err, RegistryError::Invalid(why) if why.contains("`odd`")), "{err}");
     for name in ["../x", "a b", "activate_toolset"] {
-        let err = registry.register(Some("a"), tool(name)).await.unwrap_err();
+        let err = registry.register_tool(Some("a"), tool(name)).await.unwrap_err();
         let says = |why: &str| why.contains(&format!("`{name}`"));
         assert!(matches!(&err, RegistryError::Invalid(why) if says(why)), "{err}");
         let added = json!({ "name": "b", "source": tools(&[name]) });
@@ -670,7 +668,7 @@ async fn a_bad_tool_keeps_no_good_one_out_of_its_set() {
 }
 
 #[tokio::test]
-async fn documents_do_not_take_the_name_of_a_set() {
+async fn documents_cannot_take_the_name_of_an_existing_set() {
     let store = Arc::new(Memory::new());
     let hidden = json!({ "name": "g_rag", "condition": "false", "source": tools(&["x"]) });
     let registry = node(&store, json!([set("f_rag", &["x"]), hidden]));
@@ -687,7 +685,7 @@ async fn documents_do_not_take_the_name_of_a_set() {
     let err = registry.remove_set(&"h_rag".parse().unwrap()).await.unwrap_err().to_string();
     assert!(err.contains("the context `h`: set its `rag` to null"), "{err}");
     let err = registry.remove_set(&"flow".parse().unwrap()).await.unwrap_err().to_string();
-    assert!(err.contains("a part of Faber"), "{err}");
+    assert!(err.contains("part of Faber"), "{err}");
     // The activation is removed with the documents.
     registry.switch(&strings(&["h_rag"]), false).await.unwrap();
     registry.set_context("h", &json!({ "rag": null })).await.unwrap();
@@ -697,25 +695,25 @@ async fn documents_do_not_take_the_name_of_a_set() {
 }
 
 #[tokio::test]
-async fn a_context_s_record_has_no_more_than_it_changes() {
+async fn a_context_record_keeps_a_limited_number_of_removals() {
     let store = Arc::new(Memory::new());
     let registry = node(&store, json!([]));
     registry.set_context("shop", &json!({ "n": null })).await.unwrap();
     let many = |value: Value| -> Value {
-        (0..REMOVED + 200).map(|n| (format!("f{n}"), value.clone())).collect()
+        (0..MAX_REMOVED_FIELDS + 200).map(|n| (format!("f{n}"), value.clone())).collect()
     };
     registry.set_context("shop", &many(json!(1))).await.unwrap();
     registry.set_context("shop", &many(json!(null))).await.unwrap();
     let record = store.find_record(RecordKind::Context, "shop").await.unwrap().unwrap();
     let removed = record.value.as_object().unwrap();
-    assert_eq!(removed.len(), REMOVED + 1, "what nobody has is not remembered for ever");
+    assert_eq!(removed.len(), MAX_REMOVED_FIELDS + 1, "what nobody has is not remembered for ever");
     assert!(removed.contains_key("n") && removed.contains_key("f200"), "{removed:?}");
     assert_eq!(registry.context("shop").await, Some(json!({ "adminMode": false })));
 }
 
 /// A node whose configuration lacks a field must keep its removal for other nodes.
 #[tokio::test]
-async fn what_is_removed_of_a_context_is_gone_on_every_node() {
+async fn a_field_removed_from_a_context_disappears_on_every_node() {
     let store = Arc::new(Memory::new());
     let file =
         |contexts: Value| node_with(Arc::clone(&store) as Arc<dyn Store>, json!([]), &contexts);
@@ -737,36 +735,36 @@ async fn what_is_removed_of_a_context_is_gone_on_every_node() {
 }
 
 #[tokio::test]
-async fn what_was_complained_of_is_remembered() {
+async fn a_complaint_about_a_record_is_not_repeated() {
     let registry = node(&Arc::new(Memory::new()), json!([set("a", &["x"])]));
     let written = json!({ "name": "a", "source": tools(&["y"]) });
-    let put = registry.put(RecordKind::ToolSet, "a", written, WriteCondition::Never).await;
+    let put = registry.put_record(RecordKind::ToolSet, "a", written, WriteCondition::Never).await;
     put.unwrap();
     registry.sync().await.unwrap();
     let said = registry.0.applied.lock().await.complaints.clone();
     assert_eq!(said, [("a".to_owned(), "the configuration has one, too".to_owned())]);
-    registry.register(None, tool("t")).await.unwrap();
+    registry.register_tool(None, tool("t")).await.unwrap();
     assert_eq!(registry.0.applied.lock().await.complaints, said);
 }
 
 #[tokio::test]
-async fn a_tool_that_is_as_it_was_is_not_made_again() {
+async fn an_unchanged_tool_is_not_created_again() {
     let store = Arc::new(Memory::new());
     let (one, other) = (node(&store, json!([])), node(&store, json!([])));
-    one.register(None, tool("a")).await.unwrap();
+    one.register_tool(None, tool("a")).await.unwrap();
     let before = named(&other, "local").await.tools;
-    one.register(None, tool("b")).await.unwrap();
+    one.register_tool(None, tool("b")).await.unwrap();
     let after = named(&other, "local").await.tools;
     assert_eq!(after.len(), 2);
     assert!(Arc::ptr_eq(before[0].tool(), after[0].tool()));
 }
 
 #[tokio::test]
-async fn what_a_registered_tool_runs_is_where_its_folder_says() {
+async fn a_registered_command_runs_in_its_folder_on_every_node() {
     let store = Arc::new(Memory::new());
     let (one, other) = (node(&store, json!([])), node(&store, json!([])));
     let written = json!({ "name": "where", "run": { "command": ["pwd"], "cwd": "usr" } });
-    let name = one.register(None, written).await.unwrap();
+    let name = one.register_tool(None, written).await.unwrap();
     other.sync().await.unwrap();
     for node in [&one, &other] {
         let Found::Tool(found) = node.toolbox().find(&name) else { panic!("it is there") };
@@ -776,7 +774,7 @@ async fn what_a_registered_tool_runs_is_where_its_folder_says() {
 }
 
 #[tokio::test]
-async fn what_a_second_call_does_is_what_the_method_says() {
+async fn the_method_of_a_registered_tool_decides_its_effect() {
     let registry = node(&Arc::new(Memory::new()), json!([]));
     for (method, effect) in [
         ("GET", Effect::Read),
@@ -787,7 +785,7 @@ async fn what_a_second_call_does_is_what_the_method_says() {
     ] {
         let run = json!({ "http": { "method": method, "url": "http://127.0.0.1:9/" } });
         let written = json!({ "name": method, "effect": null, "run": run });
-        let name = registry.register(None, written).await.unwrap();
+        let name = registry.register_tool(None, written).await.unwrap();
         let Found::Tool(found) = registry.toolbox().find(&name) else { panic!("it is there") };
         assert_eq!(found.definition().effect, effect, "{method}");
     }

@@ -20,19 +20,13 @@ use toolbox::{Tool, ToolContext, effect_rules::EffectRules};
 use super::{SetConfig, Source};
 use builtin::{GitWrites, Root, code, file, memory, system, web};
 
-/// A kind of built-in toolset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BuiltinKind {
-    /// Reads and changes files.
     CodeTools,
-    /// Finds files and text in files.
     FileTools,
-    /// Runs commands and lists processes.
     SystemTools,
-    /// Fetches pages and searches the web.
     WebTools,
-    /// Stores and finds texts.
     MemoryTools,
 }
 
@@ -55,11 +49,9 @@ const IN_SYSTEM: [&str; 13] = [
     "/usr/sbin",
 ];
 
-/// The configuration of a built-in toolset.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BuiltinSet {
-    /// The kind.
     pub builtin: BuiltinKind,
     /// The folder that the tools see. By default the folder of the configuration.
     #[serde(default)]
@@ -69,15 +61,12 @@ pub struct BuiltinSet {
     /// The policy for changes of `.git`.
     #[serde(default)]
     pub git: GitWrites,
-    /// The settings of the system tools.
     #[serde(default)]
     pub system: system::SystemConfig,
-    /// The settings of the web tools.
     #[serde(default)]
     pub web: web::WebConfig,
 }
 
-/// Resources that some tools need.
 #[derive(Clone, Debug)]
 pub(super) struct Needs {
     pub(super) launcher: Launcher,
@@ -115,7 +104,6 @@ impl BuiltinKind {
 }
 
 impl BuiltinSet {
-    /// Resolves relative folders against the folder of the configuration.
     pub(super) fn rooted(mut self, base: &Path) -> Self {
         self.root = self.root.map(|root| base.join(root));
         self.base = Some(base.to_owned());
@@ -136,8 +124,8 @@ impl BuiltinSet {
         if self.root.is_none() && self.builtin.acts_here() && is_of_the_system(&base) {
             let folder = base.display();
             return Err(format!(
-                "its tools would see `{folder}`, a folder of the system, because the configuration \
-                 lies there: say which folder they are for, such as `root: /srv/work`"
+                "its tools would see the system folder `{folder}`, because the configuration is \
+                 there: name the folder for its tools, such as `root: /srv/work`"
             ));
         }
         let root = self.root.unwrap_or(base);
@@ -154,7 +142,7 @@ impl BuiltinSet {
             BuiltinKind::WebTools => web::tools(&self.web).map_err(|err| err.to_string())?,
             BuiltinKind::MemoryTools => match &needs.store {
                 Some((store, clock)) => memory::tools(Arc::clone(store), Arc::clone(clock)),
-                None => return Err("it needs a store, and there is none".to_owned()),
+                None => return Err("it needs a store, but this process has none".to_owned()),
             },
         };
         Ok(tools.iter().map(|tool| named(self.builtin, set, tool)).collect())
@@ -258,7 +246,7 @@ mod tests {
     use crate::sources::Sources;
 
     #[test]
-    fn a_folder_of_the_system_is_nobody_s_by_chance() {
+    fn system_folders_are_recognised_and_service_folders_are_not() {
         for (folder, expected) in [
             ("/", true),
             ("/etc", true),
@@ -277,7 +265,7 @@ mod tests {
         };
         for kind in ["code_tools", "file_tools", "system_tools"] {
             let err = tools(json!({ "builtin": kind })).unwrap_err();
-            assert!(err.contains("a folder of the system"), "{err}");
+            assert!(err.contains("the system folder"), "{err}");
             assert!(tools(json!({ "builtin": kind, "root": "." })).is_ok(), "{kind}: it is meant");
         }
         assert!(tools(json!({ "builtin": "web_tools" })).is_ok());
@@ -294,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_five_sets_are_there_with_their_29_tools_and_switched_off() {
+    async fn the_built_in_sets_exist_with_their_tools_and_are_inactive() {
         let toolbox = toolbox(json!([]));
         let sets = toolbox.sets();
         let counts: Vec<_> = sets.iter().map(|set| (set.name.as_str(), set.tools.len())).collect();
@@ -321,7 +309,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_set_of_another_name_keeps_the_names_of_its_tools() {
+    async fn a_renamed_built_in_set_keeps_the_names_of_its_tools() {
         let files =
             json!([{ "name": "files", "source": { "builtin": "file_tools", "root": "/" } }]);
         let toolbox = toolbox(files);
@@ -339,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_set_of_a_kind_has_its_name() {
+    fn the_earliest_set_of_a_built_in_kind_owns_its_short_names() {
         let sets = |written: &[(&str, Value)]| -> Vec<SetConfig> {
             let set = |(name, source)| json!({ "name": name, "source": source });
             let all = written.iter().map(|(name, source)| set((name, source)));
@@ -363,7 +351,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_folder_that_is_not_there_fails_its_set() {
+    async fn a_missing_root_folder_fails_its_set() {
         let files = json!([{
             "name": "files", "source": { "builtin": "file_tools", "root": "/there/is/none" },
         }]);

@@ -21,17 +21,12 @@ use super::{
 };
 use crate::command::{Action, CommandTool};
 
-/// The configuration of a toolset.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "WrittenSet")]
 pub struct SetConfig {
-    /// The name.
     pub name: ToolSetName,
-    /// The purpose of the set.
     pub description: String,
-    /// `true` if plans may use it.
     pub active: bool,
-    /// The source of the tools.
     pub source: Source,
     /// The effects of tools, where the source says something else. The key stands in `source`.
     pub effects: EffectRules,
@@ -41,7 +36,6 @@ pub struct SetConfig {
     pub condition: Option<String>,
 }
 
-/// A toolset as it is written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenSet {
@@ -69,24 +63,16 @@ fn yes() -> bool {
     true
 }
 
-/// The source of a set's tools.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
-    /// An MCP server over stdio or HTTP.
     Mcp(McpServer),
-    /// Commands on this machine, and HTTP calls.
     Tools(Vec<CommandTool>),
-    /// A built-in set.
     Builtin(Box<BuiltinSet>),
-    /// An HTTP API that an OpenAPI document describes.
     OpenApi(Box<OpenApiConfig>),
-    /// A GraphQL endpoint.
     GraphQl(Box<GraphQlConfig>),
-    /// Documents of a context. The configuration cannot have this source.
     Documents(Arc<Documents>),
 }
 
-/// The kinds of sources. Each is the key of a map.
 const KINDS: [&str; 5] = ["mcp", "tools", "builtin", "openapi", "graphql"];
 
 /// The key beside the kind that sets effects.
@@ -177,7 +163,6 @@ fn listed(word: &str) -> String {
 }
 
 impl SetConfig {
-    /// Resolves relative paths against the folder of the configuration.
     #[must_use]
     pub fn rooted(mut self, base: &Path) -> Self {
         match &mut self.source {
@@ -274,7 +259,6 @@ impl SetConfig {
         names
     }
 
-    /// Returns configured tools with the effects that the set gives them.
     pub(crate) fn with_effects(&self, tools: &[CommandTool]) -> Vec<CommandTool> {
         let with_effect = |tool: &CommandTool| {
             let effect = self.effects.effect_of(&self.name, &tool.name);
@@ -283,7 +267,6 @@ impl SetConfig {
         tools.iter().map(with_effect).collect()
     }
 
-    /// Returns the set without tools, as the toolbox lists it.
     pub(crate) fn empty_set(&self, status: SetStatus) -> ToolSet {
         ToolSet {
             name: self.name.clone(),
@@ -325,7 +308,6 @@ fn passed(confinement: &Confinement) -> impl Iterator<Item = &str> {
     confinement.pass.iter().map(String::as_str)
 }
 
-/// Resolves the relative paths of a tool.
 pub(crate) fn root(tool: &mut CommandTool, base: &Path) {
     let Some(Action::Command(run)) = &mut tool.run else { return };
     let program = rooted_program(base, run.command.program());

@@ -17,12 +17,9 @@ pub(super) use self::tools::tools;
 
 /// The field of a context's data that contains the documents.
 pub(crate) const FIELD: &str = "rag";
-/// Documents of one collection.
-const DOCUMENTS: usize = 10_000;
-/// Collections of one context.
-const COLLECTIONS: usize = 1_000;
+const MAX_DOCUMENTS: usize = 10_000;
+const MAX_COLLECTIONS: usize = 1_000;
 
-/// The documents of a context.
 #[derive(Clone, Debug)]
 pub struct Documents {
     context: String,
@@ -51,7 +48,6 @@ struct Document {
     metadata: Value,
 }
 
-/// A collection as it is written: an object, or the list of documents alone.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "documents, or an object with `documents`")]
 struct WrittenCollection {
@@ -75,10 +71,12 @@ impl Documents {
     pub(crate) fn read(context: &str, written: &Value) -> Result<Self, String> {
         let Value::Object(written) = written else {
             let hint = "`{\"manual\": [{\"content\": \"…\"}]}`";
-            return Err(format!("`{FIELD}` has collections of documents by their ids: {hint}"));
+            return Err(format!(
+                "`{FIELD}` must be a map from ids to collections of documents: {hint}"
+            ));
         };
-        if written.len() > COLLECTIONS {
-            return Err(format!("`{FIELD}` has more than {COLLECTIONS} collections"));
+        if written.len() > MAX_COLLECTIONS {
+            return Err(format!("`{FIELD}` has more than {MAX_COLLECTIONS} collections"));
         }
         let collections = written.iter().map(|(id, value)| {
             let read = Collection::read(value).map_err(|why| format!("`{FIELD}.{id}`: {why}"))?;
@@ -115,9 +113,9 @@ impl Collection {
         };
         let WrittenCollection { description, documents } =
             serde_json::from_value(written).map_err(|err| err.to_string())?;
-        if documents.len() > DOCUMENTS {
+        if documents.len() > MAX_DOCUMENTS {
             return Err(format!(
-                "it has more than {DOCUMENTS} documents: make several collections"
+                "it has more than {MAX_DOCUMENTS} documents: make several collections"
             ));
         }
         let documents = documents.into_iter().enumerate().map(|(n, document)| Document {

@@ -1,8 +1,8 @@
 //! Toolsets of GraphQL endpoints: each query and each mutation is a tool.
 //!
-//! Introspection reads the schema of the endpoint. The parameters of a tool are the arguments of its
-//! field. The output is the value of the field, with the selection of [`select`]. A response with
-//! errors is a failure, even if it has data.
+//! Introspection reads the schema of the endpoint. The parameters of a tool are the arguments of
+//! its field. The output is the value of the field, with the selection of [`select`]. A response
+//! with errors is a failure, even if it has data.
 
 mod answer;
 mod arguments;
@@ -32,20 +32,17 @@ use self::{
     tool::tools,
 };
 use super::offer::{Offers, included};
-use crate::http::{Caller, answer::failure, fixed};
+use crate::http::{Caller, answer::failure, resolve_headers};
 
 /// Bytes of a schema. The largest published schemas have a third of it.
 const SCHEMA: usize = 32 << 20;
 /// The greatest `depth`. Each level multiplies the size of the selection.
-const DEPTH: usize = 6;
+const MAX_DEPTH: usize = 6;
 
-/// The configuration of an endpoint.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GraphQlConfig {
-    /// Its address.
     url: ServerUrl,
-    /// Headers of every request.
     #[serde(default)]
     headers: BTreeMap<String, Text>,
     /// A token for the header `Authorization: Bearer …`.
@@ -56,7 +53,6 @@ pub struct GraphQlConfig {
     /// Globs of the names of the wanted tools. By default all tools are wanted.
     #[serde(default)]
     include: Vec<String>,
-    /// Time limit for a response.
     timeout_seconds: Option<u64>,
 }
 
@@ -70,7 +66,6 @@ fn two() -> usize {
     2
 }
 
-/// State that the tools of an endpoint share.
 #[derive(Debug)]
 struct Endpoint {
     config: GraphQlConfig,
@@ -85,7 +80,7 @@ impl Endpoint {
         variables: &Value,
         seen: &mut Redaction,
     ) -> Result<Outgoing, ToolError> {
-        let mut headers = fixed(&self.config.headers, seen)?;
+        let mut headers = resolve_headers(&self.config.headers, seen)?;
         if let Some(auth) = &self.config.auth {
             let token = format!("Bearer {}", auth.resolve(seen)?);
             let (name, value) = header_of("authorization", &token)
@@ -123,8 +118,10 @@ impl Offers for GraphQlConfig {
         effects: &EffectRules,
         most: usize,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
-        if self.depth > DEPTH {
-            return Err(format!("`depth` is at most {DEPTH}: each level multiplies what is asked"));
+        if self.depth > MAX_DEPTH {
+            return Err(format!(
+                "`depth` is at most {MAX_DEPTH}, because each level multiplies the size of the query"
+            ));
         }
         let is_wanted = included(&self.include)?;
         let caller = Caller::new(most, self.timeout_seconds);
@@ -133,7 +130,7 @@ impl Offers for GraphQlConfig {
         let schema = endpoint
             .schema()
             .await
-            .map_err(|err| format!("the endpoint does not tell its schema: {}", err.message))?;
+            .map_err(|err| format!("the endpoint does not return its schema: {}", err.message))?;
         let set = set.clone();
         // Reading thousands of types would block the runtime.
         let made = tokio::task::spawn_blocking(move || {

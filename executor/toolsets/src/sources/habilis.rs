@@ -37,7 +37,7 @@ pub fn read(file: &Value) -> Result<Vec<Value>, String> {
 
 fn written(tool: &Value) -> Result<Value, String> {
     let Value::Object(fields) = tool else {
-        return Err(format!("a tool is a map with a `name`, and this is {}", kind(tool)));
+        return Err(format!("a tool must be a map with a `name`, not {}", kind(tool)));
     };
     if let Some(unknown) = fields.keys().find(|field| !FIELDS.contains(&field.as_str())) {
         let known = FIELDS.join("`, `");
@@ -46,12 +46,12 @@ fn written(tool: &Value) -> Result<Value, String> {
     let name = match fields.get("name") {
         Some(Value::String(name)) => name,
         None | Some(Value::Null) => return Err("`name` is missing".to_owned()),
-        Some(other) => return Err(format!("`name` must be a text, and is {}", kind(other))),
+        Some(other) => return Err(format!("`name` must be a string, not {}", kind(other))),
     };
     let description = match given(fields, "description") {
         None => "",
         Some(Value::String(text)) => text,
-        Some(other) => return Err(format!("`description` must be a text, and is {}", kind(other))),
+        Some(other) => return Err(format!("`description` must be a string, not {}", kind(other))),
     };
     let mut written = json!({
         "name": name,
@@ -77,13 +77,13 @@ fn examples(written: Option<&Value>) -> Result<Vec<&str>, String> {
         None => return Ok(Vec::new()),
         Some(Value::Array(list)) => list,
         Some(other) => {
-            return Err(format!("`examples` must be a list of texts, and is {}", kind(other)));
+            return Err(format!("`examples` must be a list of strings, not {}", kind(other)));
         }
     };
     let mut texts = Vec::with_capacity(list.len());
     for (at, example) in list.iter().enumerate() {
         let Value::String(text) = example else {
-            return Err(format!("`examples[{at}]` must be a text, and is {}", kind(example)));
+            return Err(format!("`examples[{at}]` must be a string, not {}", kind(example)));
         };
         texts.push(text.as_str());
     }
@@ -97,7 +97,7 @@ fn parameters(written: Option<&Value>) -> Result<Value, String> {
         Some(Value::Object(arguments)) => arguments,
         Some(other) => {
             return Err(format!(
-                "`arguments` must be a map of names to descriptions, or a JSON Schema, and is {}",
+                "`arguments` must be a map of names to descriptions, or a JSON Schema, not {}",
                 kind(other)
             ));
         }
@@ -112,7 +112,7 @@ fn parameters(written: Option<&Value>) -> Result<Value, String> {
             Value::Object(_) => about.clone(),
             other => {
                 return Err(format!(
-                    "`arguments.{name}` must be a description or a JSON Schema, and is {}",
+                    "`arguments.{name}` must be a description or a JSON Schema, not {}",
                     kind(other)
                 ));
             }
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_say_becomes_a_tool() {
+    fn a_described_tool_becomes_a_tool_with_examples() {
         let file = json!({ "tools_list": [
             { "name": "time", "description": "Says the time.", "examples": ["What time is it?"], "arguments": {} },
             { "name": "add", "arguments": { "a": "A number.", "b": "Another." }, "run": { "command": ["add"] } },
@@ -165,14 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn another_file_is_not_taken_for_one() {
+    fn a_file_without_a_list_of_tools_is_rejected() {
         for file in [json!([]), json!({ "tools": [] }), json!({ "tools_list": {} })] {
             assert!(read(&file).unwrap_err().contains("no list of tools"), "{file}");
         }
     }
 
     #[test]
-    fn what_is_null_is_as_good_as_missing() {
+    fn a_null_field_counts_as_missing() {
         let with = |tool: Value| read(&json!({ "tools_list": [tool] })).unwrap();
         let nulls = json!({ "name": "t", "description": null, "examples": null, "arguments": null,
             "effect": null, "run": null });
@@ -204,11 +204,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn an_error_in_a_tools_file_names_its_place() {
         for (tool, why) in [
-            (json!(7), "`tools_list[1]`: a tool is a map with a `name`, and this is a number"),
+            (json!(7), "`tools_list[1]`: a tool must be a map with a `name`, not a number"),
             (json!({}), "`tools_list[1]`: `name` is missing"),
-            (json!({ "name": 7 }), "`tools_list[1]`: `name` must be a text, and is a number"),
+            (json!({ "name": 7 }), "`tools_list[1]`: `name` must be a string, not a number"),
             (
                 json!({ "name": "t", "exampels": [] }),
                 "`tools_list[1]` (`t`): there is no field `exampels`: a tool has `name`, \
@@ -216,25 +216,25 @@ mod tests {
             ),
             (
                 json!({ "name": "t", "description": [] }),
-                "`tools_list[1]` (`t`): `description` must be a text, and is a list",
+                "`tools_list[1]` (`t`): `description` must be a string, not a list",
             ),
             (
                 json!({ "name": "t", "examples": "one" }),
-                "`tools_list[1]` (`t`): `examples` must be a list of texts, and is a text",
+                "`tools_list[1]` (`t`): `examples` must be a list of strings, not a text",
             ),
             (
                 json!({ "name": "t", "examples": ["one", null] }),
-                "`tools_list[1]` (`t`): `examples[1]` must be a text, and is null",
+                "`tools_list[1]` (`t`): `examples[1]` must be a string, not null",
             ),
             (
                 json!({ "name": "t", "arguments": ["a"] }),
                 "`tools_list[1]` (`t`): `arguments` must be a map of names to descriptions, or a \
-                 JSON Schema, and is a list",
+                 JSON Schema, not a list",
             ),
             (
                 json!({ "name": "t", "arguments": { "a": 1 } }),
-                "`tools_list[1]` (`t`): `arguments.a` must be a description or a JSON Schema, and \
-                 is a number",
+                "`tools_list[1]` (`t`): `arguments.a` must be a description or a JSON Schema, not \
+                 a number",
             ),
         ] {
             let file = json!({ "tools_list": [{ "name": "good" }, tool] });

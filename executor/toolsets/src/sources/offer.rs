@@ -1,7 +1,7 @@
 //! Discovery of the tools of OpenAPI and GraphQL services.
 //!
-//! Discovery of a set ends when the service has answered. After a failure it is retried when a caller
-//! needs the set, with a growing delay, and once a minute otherwise.
+//! Discovery of a set ends when the service has answered. After a failure it is retried when a
+//! caller needs the set, with a growing delay, and once a minute otherwise.
 
 use std::{
     collections::BTreeMap,
@@ -25,18 +25,15 @@ use toolbox::{
 
 use super::CONNECT_TIMEOUT;
 
-/// First delay after a failure. Doubles up to [`RETRY`].
-const BACKOFF: Duration = Duration::from_millis(500);
+/// First delay after a failure. Doubles up to [`RETRY_INTERVAL`].
+const FIRST_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// Retry interval for a failed source that no call needs.
-const RETRY: Duration = Duration::from_mins(1);
-/// Tools that one source may offer.
+const RETRY_INTERVAL: Duration = Duration::from_mins(1);
 pub(super) const TOOLS: usize = 20_000;
 /// Bytes of a tool's name. Leaves space for the name of the set and a number.
 const ID: usize = 180;
-/// Bytes of a tool's description.
-const DESCRIPTION: usize = 1_000;
+const MAX_DESCRIPTION_BYTES: usize = 1_000;
 
-/// A service that describes its tools.
 #[async_trait]
 pub(super) trait Offers: fmt::Debug + Send + Sync {
     /// Returns the tools of the service for a set. `effects` replace the effects that the service
@@ -50,7 +47,6 @@ pub(super) trait Offers: fmt::Debug + Send + Sync {
     ) -> Result<Vec<Arc<dyn Tool>>, String>;
 }
 
-/// Discovers the tools of one set.
 #[derive(Debug)]
 pub(super) struct Asker {
     set: ToolSetName,
@@ -106,7 +102,6 @@ impl Asker {
         Arc::clone(&self.turn)
     }
 
-    /// Runs until the tools are known or `stop` is cancelled.
     pub(super) async fn run(self, stop: CancellationToken) {
         tokio::select! {
             () = self.ask(&stop) => {}
@@ -122,19 +117,19 @@ impl Asker {
             let error = match timeout(CONNECT_TIMEOUT, tools).await {
                 Ok(Ok(tools)) => {
                     let tools = tools.into_iter().map(ReadyTool::new).collect();
-                    self.toolbox.settle_unless(stop, &self.set, SourceTools::ready(tools));
+                    self.toolbox.update_set_unless(stop, &self.set, SourceTools::ready(tools));
                     return;
                 }
                 Ok(Err(error)) => error,
-                Err(_) => format!("it did not say within {seconds} s which tools it has"),
+                Err(_) => format!("it did not list its tools within {seconds} s"),
             };
             tracing::warn!(target: LOG_TARGET, set = %self.set, %error, "the tools of a set are not known");
             self.turn.put_off(wait);
-            self.toolbox.settle_unless(stop, &self.set, SourceTools::failed(error));
-            wait = (wait * 2).clamp(BACKOFF, RETRY);
+            self.toolbox.update_set_unless(stop, &self.set, SourceTools::failed(error));
+            wait = (wait * 2).clamp(FIRST_RETRY_DELAY, RETRY_INTERVAL);
             tokio::select! {
                 () = self.turn.wanted.notified() => {}
-                () = sleep(RETRY) => {}
+                () = sleep(RETRY_INTERVAL) => {}
             }
         }
     }
@@ -189,7 +184,8 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Makes a tool's name from an identifier of a document. Keeps the identifier if it is a valid name.
+/// Makes a tool's name from an identifier of a document. Keeps the identifier if it is a valid
+/// name.
 pub(super) fn tool_id(called: &str) -> Option<ToolName> {
     let name = if called.len() <= ID && is_word(called) { called.parse().ok() } else { None };
     name.or_else(|| tool_name(called))
@@ -203,9 +199,8 @@ pub(super) fn tool_name(called: &str) -> Option<ToolName> {
     name[..name.floor_char_boundary(ID)].parse().ok()
 }
 
-/// Truncates a description, because a model reads it.
 pub(super) fn described(text: &str) -> String {
-    cut(text.trim(), DESCRIPTION)
+    cut(text.trim(), MAX_DESCRIPTION_BYTES)
 }
 
 pub(super) fn cut(text: &str, most: usize) -> String {
@@ -220,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_given_once() {
+    fn duplicate_tool_names_get_a_number() {
         let set = "pets".parse().unwrap();
         let mut names = Names::of(&set);
         let wanted = ["a", "a_2", "a", "a", "b", "a_2", "pets.a", "pets.c", "c", "pets.c"];
@@ -233,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_made_of_what_a_source_says() {
+    fn source_names_are_converted_to_tool_names() {
         let name = |called| tool_name(called).map(|name| name.to_string());
         assert_eq!(name("repos/get-content").as_deref(), Some("repos_get-content"));
         assert_eq!(name("get_/users/{id}").as_deref(), Some("get__users__id"));
@@ -242,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_that_can_be_a_name_is_one() {
+    fn a_valid_identifier_is_used_as_the_tool_name() {
         for id in ["pets.list", "pets/create", "Über-uns"] {
             assert_eq!(tool_id(id).unwrap().as_str(), id);
         }
@@ -253,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn globs_choose_tools() {
+    fn include_and_exclude_patterns_choose_tools() {
         let is_wanted = included(&["get*".to_owned(), "*_all".to_owned()]).unwrap();
         assert!(is_wanted("getUser") && is_wanted("list_all") && !is_wanted("putUser"));
         assert!(included(&[]).unwrap()("anything"));
@@ -261,9 +256,9 @@ mod tests {
     }
 
     #[test]
-    fn descriptions_are_cut() {
+    fn long_descriptions_are_cut() {
         assert_eq!(described(" x "), "x");
-        let long = described(&"ä ".repeat(DESCRIPTION));
-        assert!(long.ends_with("ä…") && long.len() <= DESCRIPTION + 3, "{long}");
+        let long = described(&"ä ".repeat(MAX_DESCRIPTION_BYTES));
+        assert!(long.ends_with("ä…") && long.len() <= MAX_DESCRIPTION_BYTES + 3, "{long}");
     }
 }

@@ -35,7 +35,6 @@ use crate::http::Caller;
 /// Bytes of a document. The largest published documents have a third of it.
 const DOCUMENT: usize = 32 << 20;
 
-/// The configuration of an API.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenApiConfig {
@@ -43,7 +42,6 @@ pub struct OpenApiConfig {
     document: String,
     /// The address of the API. By default that of the document.
     base_url: Option<ServerUrl>,
-    /// Headers of every call.
     #[serde(default)]
     headers: BTreeMap<String, Text>,
     /// Credentials for the document's security schemes, by name.
@@ -55,7 +53,6 @@ pub struct OpenApiConfig {
     /// Tags. A tool needs one of them. By default none.
     #[serde(default)]
     tags: Vec<String>,
-    /// Time limit for a response.
     timeout_seconds: Option<u64>,
 }
 
@@ -65,14 +62,12 @@ impl OpenApiConfig {
         headers.chain(self.auth.values().flat_map(Credential::secrets)).collect()
     }
 
-    /// Resolves the document's path against a folder.
     pub(super) fn root(&mut self, base: &Path) {
         if !is_address(&self.document) {
             self.document = base.join(&self.document).display().to_string();
         }
     }
 
-    /// Returns the path of the document, if it is a file.
     pub(super) fn file(&self) -> Option<PathBuf> {
         (!is_address(&self.document)).then(|| PathBuf::from(&self.document))
     }
@@ -90,7 +85,7 @@ async fn read_file(document: &str) -> Result<Vec<u8>, String> {
     let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(document).await;
     let file = file.map_err(about)?;
     if !file.metadata().await.map_err(about)?.is_file() {
-        return Err(format!("the document `{document}` is no file"));
+        return Err(format!("the document `{document}` is not a file"));
     }
     let mut text = Vec::new();
     file.take(DOCUMENT as u64 + 1).read_to_end(&mut text).await.map_err(about)?;
@@ -100,12 +95,12 @@ async fn read_file(document: &str) -> Result<Vec<u8>, String> {
     Ok(text)
 }
 
-/// Returns the document, and its address if it has one.
 async fn load(document: &str) -> Result<(Vec<u8>, Option<Url>), String> {
     if !is_address(document) {
         return Ok((read_file(document).await?, None));
     }
-    let url: Url = document.parse().map_err(|err| format!("`{document}` is no address: {err}"))?;
+    let url: Url =
+        document.parse().map_err(|err| format!("`{document}` is not an address: {err}"))?;
     let asked = Outgoing {
         method: Method::GET,
         url: url.clone(),

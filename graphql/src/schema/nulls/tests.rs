@@ -1,4 +1,4 @@
-//! Answers in which something failed, field by field.
+//! Answers with errors, for each kind of field.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::*;
 
 struct Root;
 
-/// A thing with a field of each kind, each of which can fail.
+/// A type with a field of each kind, each of which can fail.
 #[derive(Clone)]
 struct Thing;
 
@@ -38,7 +38,7 @@ impl Root {
 
 #[Object]
 impl Thing {
-    /// Comes last, however early it is asked for.
+    /// Returns later than all other fields.
     async fn late(&self) -> i32 {
         for _ in 0..8 {
             task::yield_now().await;
@@ -140,15 +140,15 @@ fn schema() -> Schema<Root, EmptyMutation, Events> {
     Schema::build(Root, EmptyMutation, Events).extension(Settles::default()).finish()
 }
 
-/// Returns the data as it is written, and the path of every error.
+/// Returns the data as text, and the paths of all errors.
 fn shown(answer: &Response) -> (String, Vec<Json>) {
     let paths = answer.errors.iter().map(|it| serde_json::to_value(&it.path).unwrap());
     (serde_json::to_string(&answer.data).unwrap(), paths.collect())
 }
 
-/// Operations, the data of their answers, and the paths of the errors.
+/// Operations, with the data and the error paths of their answers.
 const CASES: &[(&str, &str, &str)] = &[
-    // Nothing fails: the order is that of the operation.
+    // No error. Fields have the order of the operation.
     ("{ thing { late soon } }", r#"{"thing":{"late":1,"soon":2}}"#, "[]"),
     (
         "{ thing { ...F soon b: late ... { a: soon } } } fragment F on Thing { late b: late nothing }",
@@ -160,7 +160,7 @@ const CASES: &[(&str, &str, &str)] = &[
         r#"{"thing":{"thing":{"late":1,"soon":2},"soon":2}}"#,
         "[]",
     ),
-    // A field that may be null is, and nothing around it.
+    // A failed nullable field is null, and its parent is not.
     (
         "{ thing { soon perhaps late } }",
         r#"{"thing":{"soon":2,"perhaps":null,"late":1}}"#,
@@ -177,7 +177,7 @@ const CASES: &[(&str, &str, &str)] = &[
         r#"{"thing":{"x":null,"soon":2}}"#,
         r#"[["thing","x"]]"#,
     ),
-    // One that may not be makes what is around it null.
+    // A failed non-null field makes its parent null.
     ("{ thing { soon wrong } }", "null", r#"[["thing","wrong"]]"#),
     (
         "{ thing { soon } maybe { soon wrong } }",
@@ -211,7 +211,7 @@ const CASES: &[(&str, &str, &str)] = &[
         r#"{"thing":{"perhapsThings":[null,null]}}"#,
         r#"[["thing","perhapsThings",0,"wrong"]]"#,
     ),
-    // One object that is asked for twice, and fails once.
+    // One object that is requested twice and fails once.
     (
         "{ maybe { soon } maybe { wrong } thing { soon } }",
         r#"{"maybe":null,"thing":{"soon":2}}"#,
@@ -222,7 +222,7 @@ const CASES: &[(&str, &str, &str)] = &[
         r#"{"maybe":null}"#,
         r#"[["maybe","thing","wrong"]]"#,
     ),
-    // What the schema says of itself.
+    // Introspection.
     (
         r#"{ __typename __type(name: "Thing") { kind name } none: __type(name: "None") { name } }"#,
         r#"{"__typename":"Root","__type":{"kind":"OBJECT","name":"Thing"},"none":null}"#,
@@ -231,7 +231,7 @@ const CASES: &[(&str, &str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn the_nearest_that_may_be_null_is() {
+async fn an_error_sets_the_nearest_nullable_field_to_null() {
     let schema = schema();
     for (query, data, errors) in CASES {
         let (found, paths) = shown(&schema.execute(*query).await);
@@ -240,7 +240,7 @@ async fn the_nearest_that_may_be_null_is() {
 }
 
 #[tokio::test]
-async fn each_event_of_a_subscription_is_settled_on_its_own() {
+async fn errors_of_one_subscription_event_do_not_affect_others() {
     for (query, data, error) in [
         ("subscription { events { late soon } }", r#"{"events":{"late":1,"soon":2}}"#, None),
         (

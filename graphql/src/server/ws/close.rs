@@ -14,7 +14,6 @@ const MAX_REASON: usize = 123;
 /// Timeout for the client's answer to a close.
 const HANDSHAKE: Duration = Duration::from_secs(2);
 
-/// A close code and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Closing {
     code: u16,
@@ -102,7 +101,6 @@ pub(super) async fn close_halves(
     let _ = tokio::time::timeout(HANDSHAKE, handshake).await;
 }
 
-/// Cuts a reason at a character boundary.
 fn truncate(mut reason: String) -> String {
     reason.truncate(reason.floor_char_boundary(MAX_REASON));
     reason
@@ -113,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_fit_into_a_control_frame() {
+    fn close_reasons_are_cut_to_a_control_frame() {
         assert_eq!(Closing::duplicate("a").reason, "Subscriber for a already exists");
         assert_eq!(Closing::duplicate(&"x".repeat(500)).reason.len(), 123);
         let cut = Closing::duplicate(&"é".repeat(500)).reason;

@@ -48,7 +48,6 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
 /// An output with the id of its operation.
 type Tagged = (Arc<str>, Output);
 
-/// A WebSocket and its running operations.
 pub(super) struct Connection<E> {
     app: Arc<App<E>>,
     opening: Opening,
@@ -59,11 +58,9 @@ pub(super) struct Connection<E> {
     incoming: SplitStream<WebSocket>,
     outbox: Outbox,
     clock: Clock,
-    /// Counts the WebSocket as open.
     _open: Open,
 }
 
-/// An input of the loop.
 enum Input {
     Received(Option<Result<Message, Error>>),
     /// `None` if all operations were stopped.
@@ -165,7 +162,7 @@ impl<E: Executor> Connection<E> {
             }
             Some(Ok(Message::Close(_))) | None => ControlFlow::Break(None),
             Some(Err(error)) => {
-                tracing::debug!(%error, "a WebSocket broke, or a message was far too large");
+                tracing::debug!(%error, "a WebSocket failed, or a message was far too large");
                 ControlFlow::Break(Some(Closing::too_big(self.app.options.max_body_bytes)))
             }
         }
@@ -193,7 +190,6 @@ impl<E: Executor> Connection<E> {
         ControlFlow::Continue(())
     }
 
-    /// Closes the connection of a rejected client.
     fn turn_away(&mut self, refusal: Refusal) -> ControlFlow<End> {
         if let Some(text) = self.session.refusal(&refusal.message) {
             self.send(Message::Text(text.into()));
@@ -233,9 +229,9 @@ impl<E: Executor> Connection<E> {
 struct Clock {
     init_until: Instant,
     ticks: Interval,
-    /// When the client last sent something.
+    /// The time of the client's last message.
     heard: Instant,
-    /// When the outbox was last empty, or got its first message.
+    /// The time when the outbox was last empty, or got its first message.
     written: Instant,
 }
 
@@ -248,11 +244,10 @@ impl Clock {
     }
 }
 
-/// Messages to the client.
 struct Outbox {
     sink: SplitSink<WebSocket, Message>,
     waiting: VecDeque<Message>,
-    /// Whether the sink may hold unsent bytes.
+    /// The sink may hold unsent bytes.
     unwritten: bool,
 }
 
@@ -283,7 +278,6 @@ impl Outbox {
         Pin::new(&mut self.sink).poll_flush(context)
     }
 
-    /// Sends the remaining messages, then closes.
     async fn close(self, incoming: SplitStream<WebSocket>, end: End) {
         let Self { mut sink, waiting, .. } = self;
         let mut rest = stream::iter(waiting.into_iter().map(Ok));

@@ -10,7 +10,6 @@ use serde_json::{Map, Value, json};
 use super::super::{params, reply::Body};
 use crate::schema::Written;
 
-/// The subprotocol of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Subprotocol {
     TransportWs,
@@ -33,7 +32,6 @@ impl Subprotocol {
     }
 }
 
-/// A message of the client.
 #[derive(Debug)]
 pub(super) enum ClientMessage {
     Init(Option<Value>),
@@ -60,7 +58,7 @@ pub(super) fn parse(protocol: Subprotocol, text: &str) -> Result<ClientMessage, 
             subscribe(&mut fields, payload, Written::of(text.as_bytes()))
         }
         (Subprotocol::TransportWs, "complete") | (Subprotocol::Legacy, "stop") => {
-            Ok(ClientMessage::Complete { id: id(&mut fields)? })
+            Ok(ClientMessage::Complete { id: take_id(&mut fields)? })
         }
         (Subprotocol::TransportWs, "ping") => Ok(ClientMessage::Ping(optional_object(payload)?)),
         (Subprotocol::TransportWs, "pong") => {
@@ -77,14 +75,14 @@ fn subscribe(
     payload: Option<Value>,
     written: Written,
 ) -> Result<ClientMessage, String> {
-    let id = id(fields)?;
+    let id = take_id(fields)?;
     let payload = payload.ok_or("`payload` is missing")?;
     let request = params::from_value(payload).map_err(|refusal| refusal.message)?;
     let request = request.data(written);
     Ok(ClientMessage::Subscribe { id, request: Box::new(request) })
 }
 
-fn id(fields: &mut Map<String, Value>) -> Result<String, String> {
+fn take_id(fields: &mut Map<String, Value>) -> Result<String, String> {
     match fields.remove("id") {
         Some(Value::String(id)) if !id.is_empty() => Ok(id),
         Some(_) => Err("`id` is not a string of at least one character".to_owned()),
@@ -99,7 +97,6 @@ fn optional_object(payload: Option<Value>) -> Result<Option<Value>, String> {
     }
 }
 
-/// Messages of the server.
 impl Subprotocol {
     pub(super) fn ack() -> String {
         json!({ "type": "connection_ack" }).to_string()
@@ -117,7 +114,6 @@ impl Subprotocol {
         }
     }
 
-    /// The older protocol's keep-alive message.
     pub(super) fn keep_alive() -> String {
         json!({ "type": "ka" }).to_string()
     }
@@ -161,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_today() {
+    fn messages_of_the_current_protocol_are_parsed() {
         let check = |text, expected| check(Subprotocol::TransportWs, text, expected);
         check(r#"{"type":"connection_init"}"#, expect!["Init(None)"]);
         check(
@@ -192,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_yesterday() {
+    fn messages_of_the_older_protocol_are_parsed() {
         let check = |text, expected| check(Subprotocol::Legacy, text, expected);
         check(r#"{"type":"connection_init","payload":null}"#, expect!["Init(None)"]);
         check(r#"{"type":"start","id":"1","payload":{"query":"{a}"}}"#, expect!["1: {a}"]);

@@ -25,7 +25,6 @@ use message::Subprotocol;
 /// A message may exceed the limit by this factor and still get a proper close code.
 const FRAME_SLACK: usize = 4;
 
-/// Returns whether a request asks for a WebSocket.
 pub(super) fn wants_upgrade(parts: &Parts) -> bool {
     let upgrade = parts.headers.get(header::UPGRADE).and_then(|value| value.to_str().ok());
     upgrade.is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket"))

@@ -16,10 +16,8 @@ use super::{
     message::{ClientMessage, Subprotocol, parse},
 };
 
-/// An effect of a message, in order.
 #[derive(Debug)]
 pub(super) enum Effect {
-    /// Identify the client by the payload.
     Greet(Option<serde_json::Value>),
     Send(String),
     /// Run an operation until it ends or is aborted.
@@ -31,14 +29,12 @@ pub(super) enum Effect {
     Close(Closing),
 }
 
-/// An output of a running operation.
 #[derive(Debug)]
 pub(super) enum Output {
     Answer(Box<Outcome>),
     End,
 }
 
-/// The state of one WebSocket.
 #[derive(Debug)]
 pub(super) struct Session {
     protocol: Subprotocol,
@@ -63,7 +59,6 @@ impl Session {
         self.acknowledged
     }
 
-    /// Returns whether the client expects keep-alive messages.
     pub(super) fn wants_keep_alive(&self) -> bool {
         self.protocol == Subprotocol::Legacy && self.acknowledged
     }
@@ -73,7 +68,6 @@ impl Session {
         (self.protocol == Subprotocol::Legacy).then(|| Subprotocol::connection_error(why))
     }
 
-    /// Handles a message of the client.
     pub(super) fn on_message(&mut self, text: &str) -> Vec<Effect> {
         if text.len() > self.max_message {
             return vec![Effect::Close(Closing::too_big(self.max_message))];
@@ -143,7 +137,6 @@ impl Session {
         }
     }
 
-    /// Handles an output of a running operation.
     pub(super) fn on_output(&mut self, id: &str, output: Output) -> Option<Effect> {
         match output {
             Output::Answer(outcome) => Some(match *outcome {
@@ -215,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_turns_close_the_connection() {
+    fn a_protocol_violation_closes_the_connection() {
         let protocol = Subprotocol::TransportWs;
         check(
             protocol,
@@ -260,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_operations_do_not() {
+    fn an_invalid_operation_does_not_close_the_connection() {
         check(
             Subprotocol::TransportWs,
             &[INIT, r#"{"type":"subscribe","id":"1","payload":{"query":"{"}}"#],
@@ -286,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_free_again_once_its_operation_is_over() {
+    fn an_operation_id_can_be_used_again_after_its_end() {
         let complete = r#"{"type":"complete","id":"1"}"#;
         let messages = [INIT, SUBSCRIBE, complete, SUBSCRIBE];
         let mut session = check(
@@ -316,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_protocol_has_its_own_words() {
+    fn the_older_protocol_gets_its_own_messages() {
         let messages = [INIT, START, START, r#"{"type":"connection_terminate"}"#];
         let mut session = check(
             Subprotocol::Legacy,

@@ -1,4 +1,4 @@
-//! Arguments are read, or there is no call: never one without those that were written.
+//! A call is read with all its written arguments, or not at all.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::calls::{CatalogNames, KnownTool, Why, parse_tool_calls, read_tool_cal
 const CLEAR: &str = "memory_tools.clear_memory";
 
 #[test]
-fn arguments_in_every_layout_of_the_simple_form() {
+fn the_simple_form_accepts_every_argument_layout() {
     for text in [
         r#"TOOL: memory_tools.clear_memory() ARGS: {"key": "old"}"#,
         "- TOOL: memory_tools.clear_memory\n- ARGS: {\"key\": \"old\"}",
@@ -39,7 +39,7 @@ fn arguments_in_every_layout_of_the_simple_form() {
 }
 
 #[test]
-fn arguments_that_cannot_be_read_make_no_call() {
+fn unreadable_arguments_make_no_call() {
     for text in [
         "TOOL: memory_tools.clear_memory\nARGS:\n  keys: old",
         "TOOL: memory_tools.clear_memory\nARGS:\n  key: old",
@@ -79,7 +79,7 @@ fn arguments_that_cannot_be_read_make_no_call() {
 }
 
 #[test]
-fn arguments_beside_the_name() {
+fn json_arguments_may_stand_beside_the_tool_name() {
     for text in [
         r#"{"tool":"memory_tools.clear_memory","arg":{"key":"old"}}"#,
         r#"{"tool":"memory_tools.clear_memory","data":{"key":"old"}}"#,
@@ -106,7 +106,7 @@ fn arguments_beside_the_name() {
 }
 
 #[test]
-fn what_follows_a_call_without_arguments_may_be_something_else() {
+fn text_after_a_call_without_arguments_is_ignored() {
     for text in [
         "TOOL: tree\nIt lists files.",
         "TOOL: tree\nARGS: none\nThen I answer.",
@@ -123,7 +123,7 @@ fn what_follows_a_call_without_arguments_may_be_something_else() {
 }
 
 #[test]
-fn text_in_tags_is_what_was_written() {
+fn text_in_tags_keeps_its_indentation() {
     for (written, content) in [
         ("    return 1", "    return 1"),
         ("        return 1\n", "        return 1\n"),
@@ -150,7 +150,7 @@ fn text_in_tags_is_what_was_written() {
 }
 
 #[test]
-fn thoughts_are_no_calls_wherever_they_end() {
+fn calls_inside_thoughts_are_ignored() {
     for text in [
         "<think>TOOL: file_tools.tree ARGS: {}",
         "<think>about <think> tags TOOL: tree ARGS: {}",
@@ -178,7 +178,7 @@ fn thoughts_are_no_calls_wherever_they_end() {
 }
 
 #[test]
-fn markup_of_other_interfaces() {
+fn native_tokens_of_other_models_are_parsed() {
     let args = json!({ "pattern": "*.py" });
     for text in [
         "[TOOL_CALLS]file_tools.glob{\"pattern\": \"*.py\"}",
@@ -244,7 +244,7 @@ fn a_name_with_underscores_must_mean_one_tool() {
 }
 
 #[test]
-fn what_wanted_to_be_a_call_is_told() {
+fn a_failed_call_is_reported_with_its_reason() {
     let names = CatalogNames::new(tools::catalog());
     let missed = |text: &str| -> Vec<(String, Why)> {
         let found = read_tool_calls(text, &|it| names.find(it)).unwrap();
@@ -285,7 +285,7 @@ fn what_wanted_to_be_a_call_is_told() {
 }
 
 #[test]
-fn names_with_blanks_keep_their_arguments() {
+fn a_tool_name_with_spaces_keeps_its_arguments() {
     let known = |name: &str| {
         let parameters = Vec::new();
         (name == "x y").then(|| Arc::new(KnownTool { name: name.parse().unwrap(), parameters }))

@@ -1,11 +1,11 @@
-//! Whatever a megabyte says, no byte is looked at more than some dozen times.
+//! Hostile texts of a megabyte are read in linear time.
 
 use shared::limits;
 
 use super::{read_counting, tools};
 use crate::calls::{CatalogNames, TooMuch, parse_tool_calls};
 
-/// The most looks at a byte, on average.
+/// Reads of a byte, on average.
 const LOOKS: usize = 12;
 
 fn check(name: &str, text: &str) {
@@ -14,7 +14,7 @@ fn check(name: &str, text: &str) {
     assert!(steps <= most, "{name}: {steps} steps for {} bytes", text.len());
 }
 
-/// Texts that may make a reader look at a byte many times.
+/// Pieces that may make a reader go back.
 const PARTS: &[&str] = &[
     "{",
     "[",
@@ -152,7 +152,7 @@ const PARTS: &[&str] = &[
     "\u{201c}",
 ];
 
-/// The texts that take the most looks.
+/// The texts with the most reads for each byte.
 const WORST: [&str; 12] = [
     "{",
     "[",
@@ -183,7 +183,7 @@ fn hostile_repetitions_take_linear_time() {
 }
 
 #[test]
-fn hostile_halves_take_linear_time() {
+fn hostile_halves_of_calls_take_linear_time() {
     for part in PARTS {
         let first = part.repeat((1 << 11) / part.len());
         for second in ["\"", "}", "]", ")", "'", "\n", "</args>", "</tool_call>", "]]>", "*/"] {
@@ -222,7 +222,7 @@ fn a_hostile_mixture_takes_linear_time() {
 }
 
 #[test]
-fn a_long_call_is_read() {
+fn a_call_with_a_long_argument_is_parsed() {
     let content = "fn main() { \"hi\" }\\n".repeat(1 << 15).replace('"', "\\\"");
     let text = format!("{{\"tool\": \"write_file\", \"args\": {{\"content\": \"{content}\"}}}}");
     let (calls, steps) = read_counting(&text);
@@ -231,7 +231,7 @@ fn a_long_call_is_read() {
 }
 
 #[test]
-fn there_are_limits() {
+fn too_long_replies_and_too_many_calls_are_rejected() {
     let names = CatalogNames::new(tools::catalog());
     let parse = |text: &str| parse_tool_calls(text, &|name| names.find(name));
     let most = "tree()\n".repeat(limits::REPLY_CALLS);

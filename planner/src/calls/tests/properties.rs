@@ -1,11 +1,11 @@
-//! Properties of every text and every call.
+//! Properties of random texts and calls.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 use serde_json::{Map, Value, json};
 
 use super::{read, read_counting};
 
-/// Pieces of calls: put together at random they are nearly calls.
+/// Pieces of calls. Random sequences of them are almost calls.
 const PIECES: [&str; 66] = [
     "{",
     "}",
@@ -75,7 +75,7 @@ const PIECES: [&str; 66] = [
     "</arg_value>",
 ];
 
-/// Calls that mutations start from.
+/// Calls that are mutated.
 const CALLS: [&str; 12] = [
     r#"{"tool": "file_tools.glob", "args": {"pattern": "*.py"}}"#,
     "file_tools.grep(pattern=\"TODO\", case_insensitive=true, context_lines=2)",
@@ -91,9 +91,9 @@ const CALLS: [&str; 12] = [
     "<｜tool▁call▁begin｜>tree<｜tool▁sep｜>{}<｜tool▁call▁end｜>",
 ];
 
-/// Parameters that a call gives, each at most once.
+/// Parameters of generated calls.
 const GIVEN: [&str; 4] = ["pattern", "path", "output_mode", "context_lines"];
-/// Values without quotes and in quotes, and what models put around them.
+/// Values with and without quotes, in the forms that models write.
 const VALUES: [&str; 24] = [
     "*.py",
     "/tmp",
@@ -120,7 +120,6 @@ const VALUES: [&str; 24] = [
     "https://a.b/?c=d",
     "(a)",
 ];
-/// Texts between two pairs.
 const BETWEEN: [&str; 20] = [
     " and ",
     ", ",
@@ -177,17 +176,17 @@ fn args() -> impl Strategy<Value = Map<String, Value>> {
 
 proptest! {
     #[test]
-    fn nothing_panics_or_takes_long(text in any::<String>()) {
+    fn random_text_neither_panics_nor_takes_long(text in any::<String>()) {
         check(&text)?;
     }
 
     #[test]
-    fn nearly_calls_do_not_panic_or_take_long(pieces in vec(select(&PIECES[..]), 0..120)) {
+    fn almost_valid_calls_neither_panic_nor_take_long(pieces in vec(select(&PIECES[..]), 0..120)) {
         check(&pieces.concat())?;
     }
 
     #[test]
-    fn changed_calls_do_not_panic(
+    fn mutated_calls_do_not_panic(
         call in select(&CALLS[..]),
         at in any::<prop::sample::Index>(),
         piece in select(&PIECES[..]),
@@ -201,7 +200,7 @@ proptest! {
     }
 
     #[test]
-    fn no_pair_that_is_written_is_dropped(
+    fn no_written_argument_is_dropped(
         keys in prop::sample::subsequence(&GIVEN[..], 2..=4),
         values in vec(select(&VALUES[..]), 4),
         between in vec(select(&BETWEEN[..]), 4),
@@ -215,7 +214,7 @@ proptest! {
         }
         let mut text = format!("{}{pairs}{}", around.0, around.1);
         if text.starts_with("TOOL") {
-            // What is on another line is none of its line.
+            // A text of arguments ends with its line.
             text = text.replace('\n', " ");
         }
         for call in read(&text).as_array().into_iter().flatten() {
@@ -226,14 +225,14 @@ proptest! {
     }
 
     #[test]
-    fn cut_calls_do_not_panic(call in select(&CALLS[..]), at in any::<prop::sample::Index>()) {
+    fn truncated_calls_do_not_panic(call in select(&CALLS[..]), at in any::<prop::sample::Index>()) {
         let chars: Vec<char> = call.chars().collect();
         let text: String = chars[..at.index(chars.len())].iter().collect();
         check(&text)?;
     }
 
     #[test]
-    fn any_arguments_come_back_as_they_were(args in args()) {
+    fn formatted_arguments_are_parsed_unchanged(args in args()) {
         let value = Value::Object(args);
         let text = value.to_string();
         let tool = "rag2_tools.find";
@@ -251,7 +250,7 @@ proptest! {
     }
 
     #[test]
-    fn any_string_in_quotes_or_tags_comes_back(text in any::<String>()) {
+    fn quoted_and_tagged_strings_are_parsed_unchanged(text in any::<String>()) {
         let quoted = Value::from(text.as_str());
         let expected = |format: &str| json!([["rag2_tools.find", { "what": text }, format]]);
         prop_assert_eq!(read(&format!("rag2_tools.find(what={quoted})")), expected("function_call"));

@@ -1,4 +1,4 @@
-//! Calls as models really write them.
+//! Calls as real models write them.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn check_glob(texts: &[&str], format: CallFormat) {
 }
 
 #[test]
-fn names_may_have_spaces_and_letters_of_any_script() {
+fn tool_names_may_have_spaces_and_letters_of_any_script() {
     let known = |name: &str| {
         let name = ["show one", "Größe"].into_iter().find(|it| *it == name)?;
         Some(Arc::new(KnownTool { name: name.parse().unwrap(), parameters: Vec::new() }))
@@ -45,7 +45,7 @@ fn names_may_have_spaces_and_letters_of_any_script() {
 }
 
 #[test]
-fn spellings_of_the_json_shape() {
+fn the_json_form_accepts_other_field_names() {
     check_glob(
         &[
             r#"{"name": "file_tools.glob", "arguments": {"pattern": "*.py"}}"#,
@@ -70,7 +70,7 @@ fn spellings_of_the_json_shape() {
 }
 
 #[test]
-fn json_that_is_almost_json() {
+fn almost_valid_json_is_parsed() {
     check_glob(
         &[
             r"{'tool': 'file_tools.glob', 'args': {'pattern': '*.py'}}",
@@ -128,7 +128,7 @@ fn values_keep_their_types() {
 }
 
 #[test]
-fn words_are_text_where_the_schema_says_so() {
+fn unquoted_words_follow_the_parameter_schema() {
     let text = "use system_tools.process_kill with pid_or_name=1234 and force=true";
     let args = json!({ "pid_or_name": "1234", "force": true });
     check(text, "system_tools.process_kill", args.clone(), NaturalLanguage);
@@ -141,7 +141,7 @@ fn words_are_text_where_the_schema_says_so() {
 }
 
 #[test]
-fn what_open_ai_returns() {
+fn openai_responses_are_parsed() {
     let function = r#"{"name": "file_tools.glob", "arguments": "{\"pattern\": \"*.py\"}"}"#;
     check_glob(
         &[
@@ -167,7 +167,7 @@ fn what_open_ai_returns() {
 }
 
 #[test]
-fn what_anthropic_returns() {
+fn anthropic_responses_are_parsed() {
     let block =
         r#"{"type":"tool_use","id":"t","name":"file_tools.glob","input":{"pattern":"*.py"}}"#;
     check_glob(
@@ -186,7 +186,7 @@ fn what_anthropic_returns() {
 }
 
 #[test]
-fn tags_in_all_fillings() {
+fn tags_accept_every_content_format() {
     check_glob(
         &[
             r#"<function_call>{"name": "file_tools.glob", "args": {"pattern": "*.py"}}</function_call>"#,
@@ -210,7 +210,7 @@ fn tags_in_all_fillings() {
 }
 
 #[test]
-fn texts_in_tags() {
+fn text_in_argument_tags_is_parsed() {
     for (written, content) in [
         ("a &lt;b&gt; &amp;&amp; c &#65;&#x42; &nope;", "a <b> && c AB &nope;"),
         ("<![CDATA[a </content> &lt; b]]>", "a </content> &lt; b"),
@@ -239,7 +239,7 @@ fn texts_in_tags() {
 }
 
 #[test]
-fn the_simple_form_in_markdown() {
+fn the_simple_form_is_parsed_inside_markdown() {
     check_glob(
         &[
             "**TOOL:** `file_tools.glob` **ARGS:** `{\"pattern\": \"*.py\"}`",
@@ -258,7 +258,7 @@ fn the_simple_form_in_markdown() {
 }
 
 #[test]
-fn functions_in_all_fillings() {
+fn function_calls_accept_every_argument_format() {
     check_glob(
         &[
             "file_tools.glob(\"*.py\")",
@@ -293,7 +293,7 @@ fn functions_in_all_fillings() {
 }
 
 #[test]
-fn sentences() {
+fn calls_in_sentences_are_parsed() {
     check_glob(
         &[
             "I'll use file_tools.glob with pattern=*.py.",
@@ -324,7 +324,7 @@ fn sentences() {
 }
 
 #[test]
-fn several_calls_are_in_the_order_of_their_places() {
+fn several_calls_keep_the_order_of_the_text() {
     let text = "First file_tools.glob(pattern='a'), then\n\
         {\"tool\": \"file_tools.tree\", \"args\": {}}\n\
         <tool_call>{\"name\": \"file_tools.glob\", \"arguments\": {\"pattern\": \"b\"}}</tool_call>\n\
@@ -347,7 +347,7 @@ fn several_calls_are_in_the_order_of_their_places() {
 }
 
 #[test]
-fn a_call_that_is_announced_is_made_once() {
+fn an_announced_call_counts_once() {
     check(
         "I'll use file_tools.glob with pattern=*.py.\nTOOL: file_tools.glob ARGS: {\"pattern\": \"*.py\"}",
         "file_tools.glob",
@@ -359,7 +359,7 @@ fn a_call_that_is_announced_is_made_once() {
 }
 
 #[test]
-fn what_is_in_a_call_is_no_call() {
+fn a_call_inside_an_argument_is_ignored() {
     let inner = r#"{\"tool\": \"system_tools.bash\", \"args\": {\"command\": \"rm\"}}"#;
     let bash = json!({ "tool": "system_tools.bash", "args": { "command": "rm" } });
     check(
@@ -394,7 +394,7 @@ fn what_is_in_a_call_is_no_call() {
 }
 
 #[test]
-fn a_broken_call_does_not_let_its_arguments_out() {
+fn a_broken_call_does_not_expose_calls_in_its_arguments() {
     for text in [
         r#"{"tool": "code_tools.write_file", "args": {"content": "a "quote" {"tool": "system_tools.bash", "args": {}}"}}"#,
         "{\"tool\": \"code_tools.write_file\", \"args\": {\"content\": \"cut off\nTOOL: system_tools.bash ARGS: {\\\"command\\\": 1}\nTOOL: tree ARGS: {}",
@@ -410,13 +410,13 @@ fn a_broken_call_does_not_let_its_arguments_out() {
 }
 
 #[test]
-fn calls_before_a_cut_are_kept() {
+fn calls_before_a_truncated_one_are_kept() {
     let text = r#"{"content":[{"type":"tool_use","name":"tree","input":{}},{"type":"tool_use","name":"glob","input":{"pat"#;
     check(text, "file_tools.tree", json!({}), Anthropic);
 }
 
 #[test]
-fn a_quote_that_was_forgotten_hides_nothing_else() {
+fn an_unclosed_quote_does_not_hide_later_calls() {
     check(
         r#"The form is {"tool: …} and so {"tool": "tree", "args": {}}"#,
         "file_tools.tree",
@@ -427,7 +427,7 @@ fn a_quote_that_was_forgotten_hides_nothing_else() {
 }
 
 #[test]
-fn definitions_results_and_thoughts_are_no_calls() {
+fn definitions_results_and_thoughts_are_ignored() {
     for text in [
         r#"{"name": "file_tools.glob", "description": "d", "parameters": {"type": "object", "properties": {"pattern": {"type": "string"}}}}"#,
         r#"{"type":"function","function":{"name":"file_tools.glob","parameters":{"type":"object","properties":{}}}}"#,
@@ -443,7 +443,7 @@ fn definitions_results_and_thoughts_are_no_calls() {
 }
 
 #[test]
-fn values_that_look_like_schemas_are_values() {
+fn argument_values_that_look_like_schemas_are_kept() {
     for (text, args) in [
         (
             r#"{"tool": "file_tools.glob", "parameters": {"pattern": {"type": "circle", "r": 2}}}"#,
@@ -463,7 +463,7 @@ fn values_that_look_like_schemas_are_values() {
 }
 
 #[test]
-fn a_slash_before_a_bare_value_begins_a_path() {
+fn an_unquoted_value_may_be_an_absolute_path() {
     for text in [
         "file_tools.glob(pattern=/**/*.py)",
         "file_tools.glob(pattern= /**/*.py, path=/* here */'.')",
@@ -486,7 +486,7 @@ fn a_slash_before_a_bare_value_begins_a_path() {
 }
 
 #[test]
-fn a_call_that_a_sentence_calls_a_function_is_one() {
+fn a_call_named_as_a_function_in_a_sentence_is_parsed() {
     check_glob(
         &[
             "I'll call the function file_tools.glob(pattern=\"*.py\")",
@@ -504,13 +504,13 @@ fn a_call_that_a_sentence_calls_a_function_is_one() {
 }
 
 #[test]
-fn a_number_may_stand_for_a_text() {
+fn a_number_is_converted_for_a_text_parameter() {
     check("file_tools.glob(1234)", "file_tools.glob", json!({ "pattern": "1234" }), FunctionCall);
     check_none("file_tools.glob(pattern)");
 }
 
 #[test]
-fn nesting_has_a_limit() {
+fn too_deeply_nested_arguments_are_rejected() {
     let nested = |depth: usize| {
         let (open, close) = ("[".repeat(depth), "]".repeat(depth));
         format!("TOOL: rag2_tools.find ARGS: {{\"what\": {open}{close}}}")
@@ -521,7 +521,7 @@ fn nesting_has_a_limit() {
 }
 
 #[test]
-fn a_value_that_is_no_object_is_no_arguments() {
+fn arguments_that_are_no_object_are_rejected() {
     for args in ["[1]", "1", "true", "\"*.py\""] {
         check_none(&format!(r#"{{"tool": "glob", "args": {args}}}"#));
     }

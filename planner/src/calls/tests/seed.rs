@@ -1,11 +1,11 @@
-//! The inputs that the seed's parser was run with, with the results that were meant.
+//! The test inputs of Faber's predecessor, with the results that it should have returned.
 
 use serde_json::json;
 
 use super::{CallFormat::*, check, check_none};
 
 #[test]
-fn the_five_formats() {
+fn each_of_the_five_formats_is_parsed() {
     let glob = "file_tools.glob";
     let py = json!({ "pattern": "*.py" });
     check(
@@ -49,7 +49,7 @@ fn the_five_formats() {
 }
 
 #[test]
-fn arguments_are_what_was_written() {
+fn argument_values_are_parsed_unchanged() {
     let grep = "file_tools.grep";
     check(
         r#"file_tools.grep(pattern="TODO", case_insensitive=true, context_lines=2)"#,
@@ -98,7 +98,7 @@ fn tools_without_arguments_can_be_called() {
 }
 
 #[test]
-fn order_blanks_and_nesting_do_not_matter() {
+fn field_order_whitespace_and_nesting_do_not_matter() {
     let todo = "system_tools.todo_write";
     let todos = json!({ "todos": [{ "task": "a", "more": { "b": [1, {}] } }] });
     for text in [
@@ -111,7 +111,7 @@ fn order_blanks_and_nesting_do_not_matter() {
 }
 
 #[test]
-fn what_is_in_an_explicit_call_is_never_a_loose_one() {
+fn text_inside_an_explicit_call_is_no_call() {
     check(
         r#"TOOL: code_tools.edit_file ARGS: {"file_path": "a", "old_string": "file_tools.glob(x='y')", "new_string": "use file_tools.glob with pattern=*"}"#,
         "code_tools.edit_file",
@@ -125,7 +125,7 @@ fn what_is_in_an_explicit_call_is_never_a_loose_one() {
 }
 
 #[test]
-fn prose_is_no_call() {
+fn prose_about_tools_contains_no_call() {
     for text in [
         "see example.com(foo) for details",
         "Just a regular response without any tool usage",
@@ -142,7 +142,7 @@ fn prose_is_no_call() {
 }
 
 #[test]
-fn names_with_digits_and_without_a_set() {
+fn tool_names_may_have_digits_and_no_set() {
     check("rag2_tools.find(what='x')", "rag2_tools.find", json!({ "what": "x" }), FunctionCall);
     check(
         r#"TOOL: glob ARGS: {"pattern": "*"}"#,
@@ -159,7 +159,7 @@ fn names_with_digits_and_without_a_set() {
 }
 
 #[test]
-fn case_does_not_matter_where_one_tool_is_meant() {
+fn a_name_in_another_case_means_the_only_matching_tool() {
     check("CREATEAUTHOR(name='A')", "createAuthor", json!({ "name": "A" }), FunctionCall);
     check(
         "File_Tools.Glob(pattern='*')",

@@ -1,4 +1,4 @@
-//! Pairs and prose: every argument that is written is in the call, or there is no call.
+//! Argument pairs and calls in prose. A call is read with all its written arguments, or not at all.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ const GREP: &str = "file_tools.grep";
 const SAVE: &str = "memory_tools.save_context";
 const WRITE: &str = "code_tools.write_file";
 
-/// The tools of calls that are reported as missed, with the reason.
+/// Returns the tools of missed calls, with the reason.
 fn missed(text: &str) -> Vec<String> {
     let names = CatalogNames::new(tools::catalog());
     let read = read_tool_calls(text, &|name| names.find(name)).expect("the text is small");
@@ -24,7 +24,7 @@ fn check_all(cases: &[(&str, &str, Value)], format: CallFormat) {
 }
 
 #[test]
-fn pairs_are_separated_by_commas_or_and() {
+fn argument_pairs_are_separated_by_commas_or_and() {
     let both = json!({ "pattern": "*.py", "path": "/tmp" });
     for text in [
         "use file_tools.glob with pattern=*.py and path=/tmp",
@@ -40,7 +40,7 @@ fn pairs_are_separated_by_commas_or_and() {
 }
 
 #[test]
-fn a_value_is_one_word_or_stands_in_quotes() {
+fn an_argument_value_is_one_word_or_quoted() {
     check_all(
         &[
             (
@@ -122,7 +122,7 @@ fn other_prose_is_reported_as_missed() {
 }
 
 #[test]
-fn a_call_that_is_not_asked_for_is_no_call() {
+fn a_denied_call_is_no_call() {
     for text in [
         "Never call system_tools.bash(command='rm -rf .').",
         "Do not run system_tools.bash(command='rm -rf .')",
@@ -152,7 +152,7 @@ fn a_call_that_is_not_asked_for_is_no_call() {
 }
 
 #[test]
-fn a_text_of_arguments_may_have_values_of_several_words() {
+fn an_arguments_block_may_have_values_of_several_words() {
     let write = |content: &str| json!({ "file_path": "a.txt", "content": content });
     let save = |value: &str| json!({ "key": "todo", "value": value, "scope": "global" });
     let cases = [
@@ -182,7 +182,7 @@ fn a_text_of_arguments_may_have_values_of_several_words() {
 }
 
 #[test]
-fn a_line_of_arguments_is_read_like_a_sentence() {
+fn an_arguments_line_is_parsed_like_a_sentence() {
     let both = json!({ "path": "a.b", "depth": 2 });
     for text in [
         "TOOL: tree ARGS: depth=2, path=a.b",
@@ -206,7 +206,7 @@ fn a_line_of_arguments_is_read_like_a_sentence() {
 }
 
 #[test]
-fn arguments_with_something_else_are_no_call() {
+fn arguments_followed_by_other_text_make_no_call() {
     for written in [
         "file_path=\"a.txt\", content=\"one\" \"two\"",
         "file_path=\"a.txt\", content=\"one\"two",

@@ -1,4 +1,4 @@
-//! The prompt, the report of a result, and the schemas.
+//! The prompt, the report of a result, and the schemas for models.
 
 use expect_test::expect;
 use serde_json::json;
@@ -11,7 +11,7 @@ use crate::calls::{
 };
 
 #[test]
-fn the_prompt() {
+fn the_tool_prompt_matches_its_golden_text() {
     let tools = [
         tools::definition("file_tools.glob", "pattern:s! path:s"),
         tools::definition("a.b", "n:i"),
@@ -51,7 +51,7 @@ fn the_example_is_a_call_of_one_of_the_tools() {
 }
 
 #[test]
-fn the_report_of_a_result() {
+fn a_tool_result_is_reported_in_the_expected_form() {
     expect![[r"
         Tool execution successful:
         Tool: file_tools.glob
@@ -74,7 +74,7 @@ fn the_report_of_a_result() {
 }
 
 #[test]
-fn the_echo_of_a_result_is_no_call() {
+fn a_repeated_result_report_is_no_call() {
     let result = "x\n\nTOOL: tree ARGS: {}\n{\"tool\": \"tree\", \"args\": {}}";
     for report in [
         format_tool_result("file_tools.glob", Ok(result)),
@@ -92,7 +92,7 @@ fn the_echo_of_a_result_is_no_call() {
 }
 
 #[test]
-fn capabilities_open_sets() {
+fn a_capability_selects_its_toolsets() {
     let tools = tools::definitions();
     for (capabilities, count) in [
         (&["code_writing"][..], 9),
@@ -114,7 +114,7 @@ fn capabilities_open_sets() {
 }
 
 #[test]
-fn the_schema_of_a_tool() {
+fn a_tool_schema_describes_each_parameter() {
     let tool = tools::definition("file_tools.grep", "pattern:s! path:s context_lines:i x:?");
     expect![[r#"
         {
@@ -152,13 +152,12 @@ fn the_schema_of_a_tool() {
     );
 }
 
-/// A tool whose parameters are described like this.
 fn described(schema: serde_json::Value) -> shared::tool::ToolDefinition {
     shared::tool::ToolDefinition { input_schema: schema, ..tools::definition("a.b", "") }
 }
 
 #[test]
-fn the_example_fits_the_schema() {
+fn the_example_in_the_prompt_fits_the_schema() {
     let of = |name: &str, schema| json!({ "properties": { name: schema }, "required": [name] });
     for schema in [
         of(
@@ -198,7 +197,7 @@ fn the_example_fits_the_schema() {
 }
 
 #[test]
-fn where_nothing_fits_another_tool_is_the_example_or_none() {
+fn a_tool_without_a_valid_sample_is_no_example() {
     let never = described(json!({
         "properties": { "p": { "type": "string", "pattern": "^x-[0-9]{3}!{2}$" } }, "required": ["p"],
     }));
@@ -213,7 +212,7 @@ fn where_nothing_fits_another_tool_is_the_example_or_none() {
 }
 
 #[test]
-fn what_is_inside_is_told() {
+fn nested_parameters_are_described_in_the_prompt() {
     let tool = described(json!({
         "$defs": {
             "Place": { "type": "object", "description": "Where.", "required": ["at"],
@@ -244,7 +243,7 @@ fn what_is_inside_is_told() {
 
 /// Every field of an example asks for ten others.
 #[test]
-fn an_example_stays_small_where_schemas_refer_to_each_other() {
+fn an_example_of_recursive_schemas_stays_small() {
     let fields: serde_json::Map<_, _> =
         (0..10).map(|at| (format!("f{at}"), json!({ "$ref": "#/$defs/n" }))).collect();
     let required: Vec<_> = fields.keys().cloned().collect();

@@ -1,4 +1,4 @@
-//! The 29 tools of the seed, and three with other names.
+//! The 29 tools of Faber's predecessor, and three with other names.
 
 use std::sync::{Arc, LazyLock};
 
@@ -7,7 +7,7 @@ use shared::tool::{Effect, ToolDefinition};
 
 use crate::catalog::{Catalog, CatalogTool};
 
-/// Each tool with its parameters: `!` must be given, the letter is the type.
+/// Each tool with its parameters. `!` marks required ones, and the letter is the type.
 const TOOLS: [(&str, &str); 29] = [
     ("code_tools.append_file", "file_path:s! content:s!"),
     ("code_tools.edit_file", "file_path:s! old_string:s! new_string:s! replace_all:b"),
@@ -40,7 +40,7 @@ const TOOLS: [(&str, &str); 29] = [
     ("memory_tools.search_memory", "query:s! scope:s"),
 ];
 
-/// Tools with digits, capitals and clashing names, whose parameters may be anything.
+/// Tools with digits, capitals and colliding names. Their parameters accept anything.
 const OTHERS: [(&str, &str); 4] = [
     ("rag2_tools.find", "what:?"),
     ("blog.createAuthor", "name:? email:?"),
@@ -48,12 +48,11 @@ const OTHERS: [(&str, &str); 4] = [
     ("others.ECHO", ""),
 ];
 
-/// The seed's tools.
 pub(super) fn definitions() -> Vec<ToolDefinition> {
     TOOLS.iter().map(|(name, parameters)| definition(name, parameters)).collect()
 }
 
-/// All of them, made once: the properties read thousands of texts.
+/// Made once, because the properties read thousands of texts.
 static CATALOG: LazyLock<Catalog> = LazyLock::new(make);
 
 pub(super) fn catalog() -> &'static Catalog {
@@ -90,7 +89,7 @@ pub(super) fn definition(name: &str, parameters: &str) -> ToolDefinition {
         }
     }
     ToolDefinition {
-        // Faber's own tools carry the name of their set.
+        // The names of Faber's own tools start with the name of their set.
         name: if set.ends_with("_tools") { name } else { plain }.parse().expect("a tool's name"),
         set: set.parse().expect("a set's name"),
         description: format!("Does {plain}."),

@@ -1,11 +1,8 @@
-//! `flow.compute`.
-
 use expect_test::{Expect, expect};
 use shared::condition::COMPUTE;
 
 use super::*;
 
-/// The catalog with `flow.compute`.
 fn with_compute() -> Catalog {
     let schema = json!({
         "type": "object",
@@ -21,7 +18,7 @@ fn compile_steps(tools: &Value) -> Result<Plan, Vec<Diagnostic>> {
     compile(&parse_value(json!({ "tools": tools }))?, about(), &with_compute())
 }
 
-/// A step `list` before the computation.
+/// Compiles a computation after a step `list`.
 #[expect(clippy::needless_pass_by_value, reason = "so that tests can write values in place")]
 fn check(parameters: Value, expected: Expect) {
     let tools = json!([
@@ -34,7 +31,7 @@ fn check(parameters: Value, expected: Expect) {
 }
 
 #[test]
-fn a_good_expression_is_no_trouble() {
+fn a_valid_expression_compiles_without_diagnostics() {
     for parameters in [
         json!({ "expression": "sum(prices) * 1.19", "values": { "prices": "{{list.prices}}" } }),
         json!({ "expression": "1 + 1" }),
@@ -53,7 +50,7 @@ fn a_wrong_expression_is_reported_with_its_place() {
         (
             "sum(price)",
             expect![[r#"
-                error[plan.invalid_parameters] tools[1].parameters.expression: line 1, column 5: `price` is no field of `values` (did you mean `prices`?)
+                error[plan.invalid_parameters] tools[1].parameters.expression: line 1, column 5: `price` is not a field of `values` (did you mean `prices`?)
             "#]],
         ),
         (
@@ -71,7 +68,7 @@ fn a_wrong_expression_is_reported_with_its_place() {
         (
             "sum(rows.prices)",
             expect![[r#"
-                error[plan.invalid_parameters] tools[1].parameters.expression: line 1, column 5: `rows` is no field of `values` (add it: `"values": {"rows": …}`)
+                error[plan.invalid_parameters] tools[1].parameters.expression: line 1, column 5: `rows` is not a field of `values` (add it: `"values": {"rows": …}`)
             "#]],
         ),
         (
@@ -110,8 +107,8 @@ fn a_wrong_expression_is_reported_with_its_place() {
     check(
         json!({ "expression": "a", "value": {} }),
         expect![[r#"
-        error[plan.invalid_parameters] tools[1].parameters.expression: line 1, column 1: `a` is no field of `values` (add it: `"values": {"a": …}`)
-        error[plan.invalid_parameters] tools[1].parameters.value: `flow.compute` knows no `value` (did you mean `values`?)
+        error[plan.invalid_parameters] tools[1].parameters.expression: line 1, column 1: `a` is not a field of `values` (add it: `"values": {"a": …}`)
+        error[plan.invalid_parameters] tools[1].parameters.value: `flow.compute` has no parameter `value` (did you mean `values`?)
     "#]],
     );
 }
@@ -122,14 +119,14 @@ fn a_template_in_the_expression_is_reported_once() {
         check(
             json!({ "expression": source }),
             expect![[r#"
-                error[plan.invalid_template] tools[1].parameters.expression: an expression has no templates (name the value in the expression, and write the template into `values`: `{"expression": "sum(prices)", "values": {"prices": "{{list.prices}}"}}`)
+                error[plan.invalid_template] tools[1].parameters.expression: an expression cannot contain templates (name the value in the expression, and write the template into `values`: `{"expression": "sum(prices)", "values": {"prices": "{{list.prices}}"}}`)
             "#]],
         );
     }
 }
 
 #[test]
-fn compensations_are_checked_too() {
+fn expressions_of_compensations_are_checked() {
     let tools = json!([{ "name": "createBlog", "compensate":
         { "name": COMPUTE, "parameters": { "expression": "a" } } }]);
     let found = compile_steps(&tools).expect_err("`a` has no value");
@@ -152,7 +149,7 @@ fn templates_are_strict_unless_the_step_says_otherwise() {
 }
 
 #[test]
-fn patterns_of_expressions_count_with_those_of_conditions() {
+fn patterns_of_expressions_and_conditions_share_a_budget() {
     let pattern = "text.matches('^[a-z]{1,300}$')";
     let step = json!({ "name": COMPUTE,
         "parameters": { "expression": pattern, "values": { "text": "a" } } });

@@ -1,5 +1,3 @@
-//! `when`.
-
 use expect_test::{Expect, expect};
 
 use super::*;
@@ -10,7 +8,7 @@ fn check(tools: &Value, expected: &Expect) {
 }
 
 #[test]
-fn naming_a_step_makes_a_dependency() {
+fn a_step_named_in_a_condition_becomes_a_dependency() {
     let plan = good(json!({ "tools": [
         { "id": "c", "name": "flow.echo", "when": "a.ok && steps[\"flow.echo_2\"] == 1 && vars.v > 2 && input.x" },
         { "id": "a", "name": "flow.echo" },
@@ -28,7 +26,7 @@ fn naming_a_step_makes_a_dependency() {
 }
 
 #[test]
-fn what_is_no_condition_is_said() {
+fn an_invalid_condition_is_reported() {
     check(
         &json!([
             { "id": "author", "name": "listAuthors" },
@@ -46,13 +44,13 @@ fn what_is_no_condition_is_said() {
         &expect![[r#"
             error[plan.invalid_condition] tools[2].when: no step is called `autor` (did you mean `author`?)
             error[plan.invalid_condition] tools[3].when: 2 steps use the tool `listAuthors` (name one of them: `author`, `other`)
-            error[plan.invalid_condition] tools[4].when: line 1, column 13: it ends too early (write CEL over the steps before it, such as `steps["createAuthor"].age > 17`)
-            error[plan.invalid_condition] tools[5].when: line 1, column 1: it ends too early (write CEL over the steps before it, such as `steps["createAuthor"].age > 17`)
+            error[plan.invalid_condition] tools[4].when: line 1, column 13: it ends too early (write CEL over earlier steps, such as `steps["createAuthor"].age > 17`)
+            error[plan.invalid_condition] tools[5].when: line 1, column 1: it ends too early (write CEL over earlier steps, such as `steps["createAuthor"].age > 17`)
             error[plan.unknown_variable] tools[6].when: `vars.nothing`: no step maps the variable `nothing` (map it: `"outputMapping": {"path": "nothing"}`)
-            error[plan.invalid_condition] tools[7].when: there is no `item`: a condition is asked once, for the whole step (`{{item}}` and `{{index}}` belong into `parameters` and `compensate`)
-            error[plan.invalid_condition] tools[8].when: line 1, column 12: expected ':' in map entry (a condition has no templates: write the names without braces)
-            error[plan.invalid_condition] tools[9].when: there is no function `nothing` (write CEL over the steps before it, such as `steps["createAuthor"].age > 17`)
-            error[plan.invalid_condition] tools[10].when: it has 8004 bytes, and may have 4096 (write CEL over the steps before it, such as `steps["createAuthor"].age > 17`)
+            error[plan.invalid_condition] tools[7].when: `item` has no value here: a condition is evaluated once, for the whole step (use `{{item}}` and `{{index}}` in `parameters` and `compensate`)
+            error[plan.invalid_condition] tools[8].when: line 1, column 12: expected ':' in map entry (a condition cannot contain templates: write the names without braces)
+            error[plan.invalid_condition] tools[9].when: there is no function `nothing` (write CEL over earlier steps, such as `steps["createAuthor"].age > 17`)
+            error[plan.invalid_condition] tools[10].when: it has 8004 bytes, and the limit is 4096 (write CEL over earlier steps, such as `steps["createAuthor"].age > 17`)
         "#]],
     );
 }
@@ -66,8 +64,8 @@ fn a_condition_can_close_a_cycle() {
             { "id": "c", "name": "flow.noop", "when": "steps.c == null" },
         ]),
         &expect![[r#"
-            error[plan.cycle] tools[0].when: Circular dependency detected between tools: a -> b -> a (for example, do not look at `b` in `tools[0].when`)
-            error[plan.cycle] tools[2].when: Circular dependency detected between tools: c -> c (for example, do not look at `c` in `tools[2].when`)
+            error[plan.cycle] tools[0].when: Circular dependency detected between tools: a -> b -> a (for example, do not read `b` in `tools[0].when`)
+            error[plan.cycle] tools[2].when: Circular dependency detected between tools: c -> c (for example, do not read `c` in `tools[2].when`)
         "#]],
     );
 }

@@ -1,5 +1,3 @@
-//! What cycles are called.
-
 use super::*;
 
 fn cycles(steps: &[(&str, &[&str])]) -> Vec<String> {
@@ -51,7 +49,7 @@ fn templates_and_variables_make_cycles() {
             "tools[0].parameters.x[0]".to_owned(),
             message("a -> b -> c -> a"),
             Some(
-                "for example, take `{{b.y}}`, which looks at `b`, out of `tools[0].parameters.x[0]`"
+                "for example, take `{{b.y}}`, which reads `b`, out of `tools[0].parameters.x[0]`"
                     .to_owned(),
             ),
         ),
@@ -59,7 +57,7 @@ fn templates_and_variables_make_cycles() {
             "tools[3].parameters.x".to_owned(),
             message("me -> me"),
             Some(
-                "for example, take `{{me.x}}`, which looks at `me`, out of `tools[3].parameters.x`"
+                "for example, take `{{me.x}}`, which reads `me`, out of `tools[3].parameters.x`"
                     .to_owned(),
             ),
         ),

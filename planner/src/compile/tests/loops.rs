@@ -1,5 +1,3 @@
-//! `forEach`, `{{item}}`, `{{index}}` and `{{input}}`.
-
 use expect_test::{Expect, expect};
 
 use super::*;
@@ -36,7 +34,7 @@ fn warnings(tools: &Value, expected: &Expect) {
 }
 
 #[test]
-fn the_list_and_the_items_are_known_to_their_step() {
+fn a_loop_knows_its_list_and_items() {
     let plan = good(json!({ "tools": [
         { "id": "loop", "name": "flow.echo", "forEach": "{{ l.items }}", "maxParallel": 3,
           "parameters": { "x": "{{item._id}} {{index}}", "y": ["{{item}}", "{{input.z}}"] },
@@ -59,7 +57,7 @@ fn the_list_and_the_items_are_known_to_their_step() {
 }
 
 #[test]
-fn what_gives_no_list_is_said() {
+fn a_for_each_that_is_no_list_template_is_reported() {
     check(
         &json!([
             { "id": "l", "name": "listAuthors" },
@@ -74,16 +72,16 @@ fn what_gives_no_list_is_said() {
             { "id": "self", "name": "flow.noop", "forEach": "{{self.x}}" },
         ]),
         &expect![[r#"
-            error[plan.invalid_for_each] tools[1].forEach: `[1, 2]` is not one whole template (give the list to the execution and write `{{input.list}}`, or let a `flow.echo` step return it and write `{{thatStep.list}}`)
-            error[plan.invalid_for_each] tools[2].forEach: `all {{l}}` is not one whole template (write one template that gives a list, such as `{{listAuthors.items}}`)
-            error[plan.invalid_for_each] tools[3].forEach: `` is not one whole template (write one template that gives a list, such as `{{listAuthors.items}}`)
-            error[plan.invalid_for_each] tools[4].forEach: `{{l` is not one whole template (write one template that gives a list, such as `{{listAuthors.items}}`)
+            error[plan.invalid_for_each] tools[1].forEach: `[1, 2]` is not a whole template (pass the list as input and write `{{input.list}}`, or let a `flow.echo` step return it and write `{{thatStep.list}}`)
+            error[plan.invalid_for_each] tools[2].forEach: `all {{l}}` is not a whole template (write one template whose value is a list, such as `{{listAuthors.items}}`)
+            error[plan.invalid_for_each] tools[3].forEach: `` is not a whole template (write one template whose value is a list, such as `{{listAuthors.items}}`)
+            error[plan.invalid_for_each] tools[4].forEach: `{{l` is not a whole template (write one template whose value is a list, such as `{{listAuthors.items}}`)
             error[plan.unknown_step_in_template] tools[5].forEach: `{{k.items}}`: no step is called `k` (the plan has `l`, `flow.noop`, `flow.noop_2`, `flow.noop_3`, `flow.noop_4`, `flow.noop_5`, `flow.noop_6`, `flow.noop_7`, `flow.noop_8`, `self`)
-            error[plan.unknown_step_in_template] tools[6].forEach: `{{item.list}}`: the list is taken before there is an item (for lists inside lists let the step execute a plan (`plan`) whose own step goes through `{{input.list}}`)
+            error[plan.unknown_step_in_template] tools[6].forEach: `{{item.list}}` has no value here, because the list is read before the first item (for lists inside lists, let the step execute a plan (`plan`) with a `forEach` over `{{input.list}}`)
             error[plan.unknown_variable] tools[7].forEach: `{{vars.list}}`: no step maps the variable `list` (map it: `"outputMapping": {"path": "list"}`)
             error[plan.invalid_template] tools[8].forEach: `{{a b}}` is not a template: `a b` is not a name; write other keys as `["any key"]` (write `{{step.path}}`, or `{{{{` for two literal braces)
-            error[plan.cycle] tools[9].forEach: Circular dependency detected between tools: self -> self (for example, take `{{self.x}}`, which looks at `self`, out of `tools[9].forEach`)
-            warning[plan.path_not_in_output] tools[9].forEach: `{{self.x}}`: the output of `flow.noop` has no `x` (it is the list of what each item gave: take one of them, such as `[0]`, or go through it with `forEach`)
+            error[plan.cycle] tools[9].forEach: Circular dependency detected between tools: self -> self (for example, take `{{self.x}}`, which reads `self`, out of `tools[9].forEach`)
+            warning[plan.path_not_in_output] tools[9].forEach: `{{self.x}}`: the output of `flow.noop` has no `x` (it is the list of the items' outputs: take one of them, such as `[0]`, or loop over it with `forEach`)
         "#]],
     );
     for list in [json!([1, 2]), json!({ "a": 1 }), json!(5)] {
@@ -95,22 +93,22 @@ fn what_gives_no_list_is_said() {
 }
 
 #[test]
-fn items_are_known_in_loops_only() {
+fn item_and_index_outside_of_a_loop_are_reported() {
     check(
         &json!([
             { "name": "flow.echo", "parameters": { "a": ["{{item.x}}", "{{index}}"] },
               "compensate": { "name": "flow.noop", "parameters": { "b": "{{item}}" } } },
         ]),
         &expect![[r#"
-            error[plan.unknown_step_in_template] tools[0].parameters.a[0]: `{{item.x}}` means something only in a step with `forEach` (give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is each of the items in turn, and `{{index}}` its place from 0; use them in `parameters` and `compensate`)
-            error[plan.unknown_step_in_template] tools[0].parameters.a[1]: `{{index}}` means something only in a step with `forEach` (give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is each of the items in turn, and `{{index}}` its place from 0; use them in `parameters` and `compensate`)
-            error[plan.unknown_step_in_template] tools[0].compensate.parameters.b: `{{item}}` means something only in a step with `forEach` (give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is each of the items in turn, and `{{index}}` its place from 0; use them in `parameters` and `compensate`)
+            error[plan.unknown_step_in_template] tools[0].parameters.a[0]: `{{item.x}}` has a value only in a step with `forEach` (give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is the current item, and `{{index}}` its index from 0; use them in `parameters` and `compensate`)
+            error[plan.unknown_step_in_template] tools[0].parameters.a[1]: `{{index}}` has a value only in a step with `forEach` (give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is the current item, and `{{index}}` its index from 0; use them in `parameters` and `compensate`)
+            error[plan.unknown_step_in_template] tools[0].compensate.parameters.b: `{{item}}` has a value only in a step with `forEach` (give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is the current item, and `{{index}}` its index from 0; use them in `parameters` and `compensate`)
         "#]],
     );
 }
 
 #[test]
-fn a_tool_called_item_is_not_the_item() {
+fn a_tool_named_item_is_not_the_loop_item() {
     let catalog = Catalog::new([tool("s", "item", json!({})), tool("s", "o", json!({}))]);
     let steps = json!({ "tools": [
         { "name": "item" },
@@ -139,16 +137,16 @@ fn the_output_of_a_loop_is_a_list() {
             { "name": "flow.echo", "parameters": { "x": "{{echo.text}} {{echo[3].text}}" } },
         ]),
         &expect![[r#"
-            warning[plan.path_not_in_output] tools[2].parameters.wrong: `{{each.total}}`: the output of `demo.list` has no `total` (it is the list of what each item gave: take one of them, such as `[0]`, or go through it with `forEach`)
+            warning[plan.path_not_in_output] tools[2].parameters.wrong: `{{each.total}}`: the output of `demo.list` has no `total` (it is the list of the items' outputs: take one of them, such as `[0]`, or loop over it with `forEach`)
             warning[plan.path_not_in_output] tools[2].parameters.inside: `{{each[0].totals}}`: the output of `demo.list` has no `totals` (did you mean `total`?)
-            warning[plan.path_not_in_output] tools[2].parameters.quoted: `{{each["0"]}}`: the output of `demo.list` has no `0` (it is the list of what each item gave: take one of them, such as `[0]`, or go through it with `forEach`)
-            warning[plan.path_not_in_output] tools[4].parameters.x: `{{echo.text}}`: the output of `flow.echo` has no `text` (it is the list of what each item gave: take one of them, such as `[0]`, or go through it with `forEach`)
+            warning[plan.path_not_in_output] tools[2].parameters.quoted: `{{each["0"]}}`: the output of `demo.list` has no `0` (it is the list of the items' outputs: take one of them, such as `[0]`, or loop over it with `forEach`)
+            warning[plan.path_not_in_output] tools[4].parameters.x: `{{echo.text}}`: the output of `flow.echo` has no `text` (it is the list of the items' outputs: take one of them, such as `[0]`, or loop over it with `forEach`)
         "#]],
     );
 }
 
 #[test]
-fn what_is_certainly_no_list_is_a_warning() {
+fn a_loop_over_a_known_non_list_is_a_warning() {
     warnings(
         &json!([
             { "name": "list" },
@@ -171,7 +169,7 @@ fn what_is_certainly_no_list_is_a_warning() {
 }
 
 #[test]
-fn items_are_what_the_list_says_they_are() {
+fn the_schema_of_a_list_describes_its_items() {
     warnings(
         &json!([
             { "name": "list" },

@@ -1,4 +1,4 @@
-//! The words, as people and models read them.
+//! The whole text of diagnostics, as people and models read it.
 
 use expect_test::{Expect, expect};
 
@@ -9,7 +9,7 @@ fn check(tools: &Value, expected: &Expect) {
 }
 
 #[test]
-fn names() {
+fn diagnostics_of_names() {
     check(
         &json!([
             { "name": "createAutor" },
@@ -27,9 +27,9 @@ fn names() {
         &expect![[r#"
             error[plan.unknown_tool] tools[0].name: no tool is called `createAutor` (did you mean `createAuthor`?)
             error[plan.unknown_tool] tools[1].name: no tool is called `blog.createAuthor` (did you mean `createAuthor`?)
-            error[plan.unknown_tool] tools[2].name: no tool is called `sendMail` (`faber tools list` shows the tools that there are)
-            error[plan.inactive_tool] tools[3].name: `glob` belongs to the inactive set `files` (switch it on: `faber toolsets activate files`)
-            error[plan.not_callable] tools[4].name: `weather` can be selected but not called (its description says why, or it has no `run`: `faber tools show` shows it)
+            error[plan.unknown_tool] tools[2].name: no tool is called `sendMail` (`faber tools list` lists the tools)
+            error[plan.inactive_tool] tools[3].name: `glob` belongs to the inactive toolset `files` (activate it: `faber toolsets activate files`)
+            error[plan.not_callable] tools[4].name: `weather` can be selected but not called (see its description with `faber tools show`, or add `run` to it)
             error[plan.missing_tool] tools[5]: the step names no tool (write the tool's name as `name`)
             error[plan.two_tools] tools[6]: the step has both `name` and `toolName` (keep exactly one of them)
             error[plan.invalid_step_id] tools[7].id: `item` is not a step id: letters, digits, `_`, `-` and `.`, at most 128, and none of `item`, `index`, `vars`, `input` (templates give that word another meaning; choose another)
@@ -40,7 +40,7 @@ fn names() {
 }
 
 #[test]
-fn references() {
+fn diagnostics_of_references() {
     check(
         &json!([
             { "id": "author1", "name": "listAuthors" },
@@ -65,13 +65,13 @@ fn references() {
             error[plan.invalid_template] tools[2].parameters.c: `{{b[x]}}` is not a template: `[x]` is neither `[0]` nor `["any key"]` (write `{{step.path}}`, or `{{{{` for two literal braces)
             error[plan.unknown_step_in_template] tools[2].parameters.d: `{{vars}}`: no variable is named (write `{{vars.name}}`)
             error[plan.unknown_variable] tools[2].parameters.d: `{{vars.x}}`: no step maps the variable `x` (map it: `"outputMapping": {"path": "x"}`)
-            error[plan.unknown_step_in_template] tools[2].parameters.d: `{{item}}` means something only in a step with `forEach` (give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is each of the items in turn, and `{{index}}` its place from 0; use them in `parameters` and `compensate`)
+            error[plan.unknown_step_in_template] tools[2].parameters.d: `{{item}}` has a value only in a step with `forEach` (give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is the current item, and `{{index}}` its index from 0; use them in `parameters` and `compensate`)
         "#]],
     );
 }
 
 #[test]
-fn parameters() {
+fn diagnostics_of_parameters() {
     check(
         &json!([
             { "name": "createAuthor", "parameters": { "emial": "a@b.c", "age": "x", "kind": "dog", "address": {} } },
@@ -85,16 +85,16 @@ fn parameters() {
             error[plan.invalid_parameters] tools[0].parameters.age: "x" is not of type "integer"
             error[plan.invalid_parameters] tools[0].parameters.kind: "dog" is not one of "person" or "group"
             error[plan.missing_parameter] tools[0].parameters.address.city: `demo.createAuthor` needs `city` (of type string)
-            error[plan.invalid_parameters] tools[0].parameters.emial: `demo.createAuthor` knows no `emial` (did you mean `email`?)
-            error[plan.invalid_parameters] tools[1].parameters.zip: `demo.createAuthor` knows no `zip` (it takes `name`, `email`, `age`, `tags`, `address`, `kind`)
+            error[plan.invalid_parameters] tools[0].parameters.emial: `demo.createAuthor` has no parameter `emial` (did you mean `email`?)
+            error[plan.invalid_parameters] tools[1].parameters.zip: `demo.createAuthor` has no parameter `zip` (it takes `name`, `email`, `age`, `tags`, `address`, `kind`)
             error[plan.invalid_parameters] tools[2].parameters: parameters must be an object, not a list (write `{"name": value}`)
-            error[plan.invalid_parameters] tools[3].parameters: parameters must be an object, not text that is not the JSON of one (write `{"name": value}`)
+            error[plan.invalid_parameters] tools[3].parameters: parameters must be an object, not a string that is not the JSON of an object (write `{"name": value}`)
         "#]],
     );
 }
 
 #[test]
-fn policies_and_mappings() {
+fn diagnostics_of_policies_and_mappings() {
     check(
         &json!([
             { "name": "flow.noop", "timeoutMs": 0, "retry": { "maxAttempts": 5_000, "multiplier": 1e9 } },
@@ -115,38 +115,38 @@ fn policies_and_mappings() {
 }
 
 #[test]
-fn cycles_and_order() {
+fn diagnostics_of_cycles_and_order() {
     let mut draft = chain(&[("a", &["b"]), ("b", &["a"])]);
     draft["executionOrder"] = json!(["a", "c"]);
     expect![[r#"
         error[plan.cycle] tools[0].dependsOn: Circular dependency detected between tools: a -> b -> a (for example, take `b` out of `tools[0].dependsOn`)
-        warning[plan.order_differs] executionOrder: the order is not the one found: it names `c`, but no step is called `c` (the plan has `a`, `b`); it leaves out `b` (the order is always computed; leave `executionOrder` out)
+        warning[plan.order_differs] executionOrder: it differs from the computed order: it names `c`, but no step is called `c` (the plan has `a`, `b`); it leaves out `b` (leave `executionOrder` out, because Faber always computes the order)
     "#]].assert_eq(&lines(&bad(draft)));
     let mut draft = chain(&[("a", &["b"]), ("b", &[])]);
     draft["executionOrder"] = json!(["a", "b"]);
     expect![[r#"
-        warning[plan.order_differs] executionOrder: the order is not the one found: at 1 it has `a` where `b` belongs; at 2 it has `b` where `a` belongs (the order is always computed; leave `executionOrder` out)
+        warning[plan.order_differs] executionOrder: it differs from the computed order: position 1 has `a`, not `b`; position 2 has `b`, not `a` (leave `executionOrder` out, because Faber always computes the order)
     "#]].assert_eq(&lines(good(draft).diagnostics()));
     let mut draft = chain(&[("a", &[]), ("b", &[])]);
     draft["executionOrder"] = json!(["x", "y"]);
     expect![[r#"
-        warning[plan.order_differs] executionOrder: the order is not the one found: it names `x`, but no step is called `x` (the plan has `a`, `b`); it names `y`, but no step is called `y` (the plan has `a`, `b`); it leaves out `a`; it leaves out `b` (the order is always computed; leave `executionOrder` out)
+        warning[plan.order_differs] executionOrder: it differs from the computed order: it names `x`, but no step is called `x` (the plan has `a`, `b`); it names `y`, but no step is called `y` (the plan has `a`, `b`); it leaves out `a`; it leaves out `b` (leave `executionOrder` out, because Faber always computes the order)
     "#]].assert_eq(&lines(good(draft).diagnostics()));
     let ids: Vec<String> = (0..20).map(|it| format!("s{it}")).collect();
     let steps: Vec<_> = ids.iter().map(|it| (it.as_str(), &[][..])).collect();
     let mut draft = chain(&steps);
     draft["executionOrder"] = ids.iter().rev().map(String::as_str).collect();
     let told = lines(good(draft).diagnostics());
-    assert!(told.contains("at 8 it has `s12` where `s7` belongs; and more"), "{told}");
+    assert!(told.contains("position 8 has `s12`, not `s7`; and more"), "{told}");
     let mut draft = chain(&[("a", &[]), ("b", &[])]);
     draft["executionOrder"] = json!(["a", "flow.echo", "a"]);
     expect![[r#"
-        warning[plan.order_differs] executionOrder: the order is not the one found: it names `flow.echo`, but 2 steps use the tool `flow.echo` (name one of them: `a`, `b`); it leaves out `b` (the order is always computed; leave `executionOrder` out)
+        warning[plan.order_differs] executionOrder: it differs from the computed order: it names `flow.echo`, but 2 steps use the tool `flow.echo` (name one of them: `a`, `b`); it leaves out `b` (leave `executionOrder` out, because Faber always computes the order)
     "#]].assert_eq(&lines(good(draft).diagnostics()));
 }
 
 #[test]
-fn outputs() {
+fn diagnostics_of_outputs() {
     let plan = good(json!({ "tools": [
         { "name": "createAuthor", "parameters": { "name": "A", "email": "a@b.c" } },
         { "name": "flow.echo", "parameters": { "a": "{{createAuthor.id}}", "b": "{{createAuthor._id.x}}",

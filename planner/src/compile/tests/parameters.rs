@@ -1,4 +1,4 @@
-//! What schemas, sizes and outputs say about parameters.
+//! Checks of parameters against schemas, sizes and known outputs.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn found(draft: Value) -> Vec<String> {
 }
 
 #[test]
-fn literals_must_fit_the_schema() {
+fn literal_parameters_must_fit_the_schema() {
     for (change, expected) in [
         (json!({}), vec![]),
         (json!({ "age": 5, "tags": ["a"], "kind": "group" }), vec![]),
@@ -43,7 +43,7 @@ fn literals_must_fit_the_schema() {
 }
 
 #[test]
-fn templates_are_checked_when_they_are_rendered() {
+fn parameters_with_templates_are_not_checked_by_the_compiler() {
     for (change, expected) in [
         (
             json!({ "age": "{{s.x}}", "tags": "{{s.x}}", "kind": "{{s}}", "address": "{{s}}" }),
@@ -52,12 +52,12 @@ fn templates_are_checked_when_they_are_rendered() {
         (json!({ "tags": ["{{s.x}}", "{{s.x}}"], "email": "{{s}}{{s}}" }), vec![]),
         (json!({ "kind": "a {{s}}" }), vec![]),
         (json!({ "address": { "city": "{{s}}" } }), vec![]),
-        // Text stays text, whatever stands in it.
+        // A template inside text is always text.
         (
             json!({ "age": "{{s.x}} years" }),
             vec!["plan.invalid_parameters tools[1].parameters.age"],
         ),
-        // What holds a template keeps its own shape.
+        // A template that is the whole value keeps the type of its output.
         (
             json!({ "tags": { "x": "{{s}}" } }),
             vec!["plan.invalid_parameters tools[1].parameters.tags"],
@@ -85,7 +85,7 @@ fn templates_are_checked_when_they_are_rendered() {
 }
 
 #[test]
-fn a_verdict_that_hangs_on_a_template_is_none() {
+fn a_violation_that_depends_on_a_template_is_not_reported() {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -127,7 +127,7 @@ fn a_verdict_that_hangs_on_a_template_is_none() {
 }
 
 #[test]
-fn more_templates_than_misfits_are_shown_hide_nothing() {
+fn many_templates_do_not_hide_a_later_violation() {
     let schema =
         json!({ "items": {}, "properties": { "list": { "items": { "type": "integer" } } } });
     let catalog = Catalog::new([tool("s", "t", schema), tool("s", "o", json!({}))]);
@@ -140,12 +140,12 @@ fn more_templates_than_misfits_are_shown_hide_nothing() {
 }
 
 #[test]
-fn a_schema_that_is_wrong_checks_nothing() {
+fn an_invalid_tool_schema_checks_nothing() {
     good(json!({ "tools": [{ "name": "wrong", "parameters": { "a": 1 } }] }));
 }
 
 #[test]
-fn parameters_are_an_object() {
+fn parameters_must_be_an_object() {
     for parameters in [json!(5), json!([1]), json!("text"), json!("[1]"), json!(true)] {
         let found = bad(json!({ "tools": [{ "name": "flow.echo", "parameters": parameters }] }));
         assert_eq!(codes(&found), ["plan.invalid_parameters tools[0].parameters"]);
@@ -167,7 +167,7 @@ fn parameters_are_an_object() {
 }
 
 #[test]
-fn parameters_do_not_nest_too_deep() {
+fn too_deeply_nested_parameters_are_reported() {
     let nested = |levels: usize| (1..levels).fold(json!({ "x": 1 }), |it, _| json!({ "x": it }));
     let draft = |it: Value| json!({ "tools": [{ "name": "flow.echo", "parameters": it }] });
     good(draft(nested(96)));
@@ -179,7 +179,7 @@ fn parameters_do_not_nest_too_deep() {
 }
 
 #[test]
-fn what_an_output_certainly_lacks_is_a_warning() {
+fn a_path_that_an_output_cannot_have_is_a_warning() {
     for (template, warns) in [
         ("{{a._id}}", false),
         ("{{a}}", false),
@@ -203,7 +203,7 @@ fn what_an_output_certainly_lacks_is_a_warning() {
 }
 
 #[test]
-fn what_an_output_does_not_declare_is_a_warning_too() {
+fn a_path_that_an_output_does_not_declare_is_a_warning() {
     let fields = json!({ "_id": { "type": "string" }, "name": { "type": "string" } });
     let open = |more: Value| {
         let mut schema = json!({ "type": "object", "properties": fields });
@@ -223,7 +223,7 @@ fn what_an_output_does_not_declare_is_a_warning_too() {
         (open(json!({})), "nme", near()),
         (open(json!({})), "age", listed()),
         (open(json!({ "title": "Made", "required": ["_id"] })), "age", listed()),
-        // Whoever says that there is more is believed, unless the name looks misspelt.
+        // A schema that allows more fields is trusted, unless the name looks misspelt.
         (open(json!({ "additionalProperties": true })), "age", vec![]),
         (open(json!({ "additionalProperties": { "type": "string" } })), "nme", near()),
         (open(json!({ "patternProperties": { "^x": {} } })), "age", vec![]),

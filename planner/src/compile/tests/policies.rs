@@ -1,5 +1,3 @@
-//! `maxParallel`, `idleTimeoutMs` and `cacheTtlMs`.
-
 use expect_test::{Expect, expect};
 
 use super::*;
@@ -10,7 +8,7 @@ fn check(tools: &Value, expected: &Expect) {
 }
 
 #[test]
-fn what_is_in_range_is_kept() {
+fn policy_values_in_range_are_kept() {
     let plan = good(json!({ "tools": [
         { "name": "listAuthors", "idleTimeoutMs": 1, "cacheTtlMs": 31_536_000_000_u64 },
         { "name": "flow.echo", "forEach": "{{listAuthors}}", "maxParallel": 10_000 },
@@ -22,7 +20,7 @@ fn what_is_in_range_is_kept() {
 }
 
 #[test]
-fn what_is_not_is_said() {
+fn policy_values_out_of_range_are_reported() {
     check(
         &json!([
             { "name": "listAuthors", "idleTimeoutMs": 0, "cacheTtlMs": 0 },
@@ -40,15 +38,15 @@ fn what_is_not_is_said() {
             error[plan.invalid_cache] tools[1].cacheTtlMs: `31536000001` is out of range (choose a number from 1 to 31536000000)
             error[plan.invalid_max_parallel] tools[2].maxParallel: `0` is out of range (choose a number from 1 to 10000)
             error[plan.invalid_max_parallel] tools[3].maxParallel: `10001` is out of range (choose a number from 1 to 10000)
-            warning[plan.max_parallel_unused] tools[4].maxParallel: `maxParallel` is about the items of a list, and there is no `forEach` (leave it out; how many steps run at once is an option of the execution)
+            warning[plan.max_parallel_unused] tools[4].maxParallel: `maxParallel` limits the items of a `forEach`, which this step does not have (leave it out; the execution has an option `maxParallel` for its steps)
             error[plan.invalid_cache] tools[5].cacheTtlMs: `demo.createBlog` has the effect ONCE: with a cached output it would not happen (leave `cacheTtlMs` out; only tools with the effect READ can be cached)
-            error[plan.unknown_tool] tools[6].name: no tool is called `nobody` (`faber tools list` shows the tools that there are)
+            error[plan.unknown_tool] tools[6].name: no tool is called `nobody` (`faber tools list` lists the tools)
         "#]],
     );
 }
 
 #[test]
-fn only_what_changes_nothing_is_cached() {
+fn cache_ttl_is_allowed_for_read_tools_only() {
     let of = |name: &str, effect| {
         let set = if name.starts_with("flow.") { "flow" } else { "s" };
         let catalog = Catalog::new([with(&tool(set, name, json!({})), |it| it.effect = effect)]);

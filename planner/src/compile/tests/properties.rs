@@ -1,4 +1,4 @@
-//! What holds for every draft.
+//! Properties of random drafts.
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use serde_json::Map;
@@ -80,7 +80,7 @@ fn undo() -> impl Strategy<Value = Value> {
     prop_oneof![3 => made, 1 => value()]
 }
 
-/// A step with some of what steps may say besides a tool.
+/// A step with random optional fields.
 fn step() -> impl Strategy<Value = DraftStep> {
     let numbers = [option::weighted(0.1, -9_i64..20), option::weighted(0.1, -9_i64..20)];
     let [parallel, cache] = numbers;
@@ -136,7 +136,7 @@ fn draft() -> impl Strategy<Value = Draft> {
     })
 }
 
-/// A draft inside a draft, now and then.
+/// Sometimes an inline draft.
 fn nested() -> impl Strategy<Value = Draft> {
     (draft(), option::weighted(0.3, draft())).prop_map(|(mut draft, inner)| {
         if let (Some(step), Some(inner)) = (draft.tools.first_mut(), inner) {
@@ -151,7 +151,7 @@ fn sub_plans() -> SubPlans {
     SubPlans::new([("c".to_owned(), SubPlan { id, depth: 0, inputs: None })])
 }
 
-/// Steps that compile, with some of everything: each looks at earlier ones only.
+/// Valid steps with random features. Each refers only to earlier ones.
 fn rich() -> impl Strategy<Value = Value> {
     let step = (0_usize..6, any::<[bool; 6]>(), 0_usize..100);
     vec(step, 1..10).prop_map(|steps| {
@@ -197,7 +197,7 @@ fn rich() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Numbers of steps, and who depends on whom: acyclic, but written in any order.
+/// Acyclic dependencies by step number, in any order.
 fn acyclic() -> impl Strategy<Value = Vec<Vec<usize>>> {
     (1_usize..12)
         .prop_flat_map(|n| {
@@ -212,7 +212,6 @@ fn acyclic() -> impl Strategy<Value = Vec<Vec<usize>>> {
         })
 }
 
-/// Any edges at all.
 fn cyclic() -> impl Strategy<Value = Vec<Vec<usize>>> {
     (1_usize..10).prop_flat_map(|n| vec(vec(0..n, 0..3), n))
 }
@@ -228,7 +227,7 @@ fn graph(edges: &[Vec<usize>]) -> Value {
     json!({ "tools": edges.iter().enumerate().map(step).collect::<Vec<_>>() })
 }
 
-/// The contract's sentence about the order, word for word, in quadratic time.
+/// The execution order by the contract's rule, in quadratic time.
 fn naive_order(edges: &[Vec<usize>]) -> Vec<usize> {
     let mut placed = Vec::new();
     let is_ready = |at: &usize, placed: &[usize]| {
@@ -253,7 +252,7 @@ fn reaches(edges: &[Vec<usize>], from: usize) -> Vec<bool> {
 
 proptest! {
     #[test]
-    fn compiling_never_panics_and_errors_stand_in_the_way(draft in nested()) {
+    fn compiling_random_drafts_returns_a_plan_or_errors(draft in nested()) {
         let _ = compile(&draft, about(), &catalog());
         match compile_all(&draft, about(), &catalog(), &sub_plans(), &mut |_| about()) {
             Ok(compiled) => for plan in compiled.inner.into_iter().chain([compiled.plan]) {
@@ -269,14 +268,14 @@ proptest! {
     }
 
     #[test]
-    fn a_plan_survives_its_store_and_its_draft(draft in rich()) {
+    fn a_plan_survives_storage_and_conversion_to_a_draft(draft in rich()) {
         let draft = parse_value(draft).unwrap();
         let plan = compile_with(&draft, about(), &catalog(), &sub_plans());
         let plan = plan.unwrap_or_else(|it| panic!("{}", lines(&it)));
         let stored = Plan::from_json(&plan.to_json()).unwrap();
         prop_assert_eq!(stored.to_unchecked(), plan.to_unchecked());
         for (stored, step) in stored.steps().iter().zip(plan.steps()) {
-            // Parsed again, everything means the same.
+            // The stored text is parsed to the same template.
             prop_assert_eq!(&stored.template, &step.template);
             prop_assert_eq!(&stored.depends_on, &step.depends_on);
             prop_assert_eq!(&stored.for_each, &step.for_each);
@@ -294,14 +293,14 @@ proptest! {
     }
 
     #[test]
-    fn reading_never_panics(value in value(), text in ".{0,40}") {
+    fn parsing_random_json_does_not_panic(value in value(), text in ".{0,40}") {
         let _ = parse_value(value.clone());
         let _ = parse_value(json!({ "tools": [value] }));
         let _ = super::super::parse(&text);
     }
 
     #[test]
-    fn the_order_is_the_naive_one(edges in acyclic()) {
+    fn the_execution_order_equals_that_of_a_naive_algorithm(edges in acyclic()) {
         let plan = good(graph(&edges));
         let expected: Vec<_> = naive_order(&edges).iter().map(|it| format!("s{it}")).collect();
         prop_assert_eq!(ids(&plan), expected);
@@ -322,7 +321,7 @@ proptest! {
     }
 
     #[test]
-    fn cycles_are_cycles_and_one_a_component(edges in cyclic()) {
+    fn each_component_reports_one_real_cycle(edges in cyclic()) {
         let reach: Vec<_> = (0..edges.len()).map(|it| reaches(&edges, it)).collect();
         let firsts: Vec<_> = (0..edges.len())
             .filter(|a| reach[*a][*a] && (0..*a).all(|b| !(reach[*a][b] && reach[b][*a])))

@@ -1,5 +1,3 @@
-//! Drafts as JSON.
-
 use expect_test::{Expect, expect};
 
 use super::super::{compile_all, parse};
@@ -12,7 +10,7 @@ fn check(text: &str, expected: &Expect) {
 }
 
 #[test]
-fn a_draft_says_what_it_says() {
+fn a_draft_is_parsed_with_all_fields() {
     let text = r#"{
         "query": "q", "requestId": null, "executionOrder": ["a"],
         "tools": [{
@@ -31,7 +29,7 @@ fn a_draft_says_what_it_says() {
 }
 
 #[test]
-fn everything_that_makes_it_none_is_said_at_once() {
+fn all_errors_of_a_malformed_draft_are_reported() {
     check(
         r#"{"querry": "x", "executionOrder": ["a", 1], "tools": [
             {"name": 5, "dependson": "a", "parameters": 5, "outputMapping": "x", "timeoutMs": "5", "a b": 1},
@@ -59,9 +57,9 @@ fn everything_that_makes_it_none_is_said_at_once() {
     );
 }
 
-/// An unknown field hid unknown tools, missing parameters and cycles.
+/// Regression: an unknown field hid unknown tools, missing parameters and cycles.
 #[test]
-fn an_unknown_field_hides_nothing() {
+fn an_unknown_field_hides_no_other_diagnostic() {
     let found = bad(json!({
         "colour": 1,
         "tools": [
@@ -83,7 +81,7 @@ fn an_unknown_field_hides_nothing() {
 }
 
 #[test]
-fn an_unknown_field_inside_a_plan_inside_hides_nothing() {
+fn an_unknown_field_in_an_inline_plan_hides_no_other_diagnostic() {
     let draft = parse(
         r#"{"tools": [{"plan": {"tools": [{"name": "flow.ech", "why": "so"}]}}, {"name": "nothing"}]}"#,
     )
@@ -93,13 +91,13 @@ fn an_unknown_field_inside_a_plan_inside_hides_nothing() {
     let expected = expect![[r#"
         error[plan.unknown_field] tools[0].plan.tools[0].why: there is no field `why` (known are `id`, `name`, `toolName`, `plan`, `parameters`, `dependsOn`, `outputMapping`, `retry`, `timeoutMs`, `onError`, `requiresApproval`, `when`, `forEach`, `maxParallel`, `compensate`, `idleTimeoutMs`, `cacheTtlMs`, `strictTemplates`)
         error[plan.unknown_tool] tools[0].plan.tools[0].name: no tool is called `flow.ech` (did you mean `flow.echo`?)
-        error[plan.unknown_tool] tools[1].name: no tool is called `nothing` (`faber tools list` shows the tools that there are)
+        error[plan.unknown_tool] tools[1].name: no tool is called `nothing` (`faber tools list` lists the tools)
     "#]];
     expected.assert_eq(&lines(&found));
 }
 
 #[test]
-fn what_is_no_object_with_tools_is_no_draft() {
+fn a_draft_must_be_an_object_with_tools() {
     check(
         "[]",
         &expect![[r#"
@@ -141,13 +139,13 @@ fn what_is_no_object_with_tools_is_no_draft() {
     check(
         &deep,
         &expect![[r#"
-        error[plan.too_large] : the JSON nests too deep: recursion limit exceeded at line 1 column 128 (put such data into a file and name it)
+        error[plan.too_large] : the JSON nests too deep: recursion limit exceeded at line 1 column 128 (put such data into a file and pass its name)
     "#]],
     );
 }
 
 #[test]
-fn rounded_numbers_are_noticed_and_reach_the_plan() {
+fn rounded_numbers_become_warnings_of_the_plan() {
     let text =
         r#"{"tools": [{"name": "flow.echo", "parameters": {"n": 123456789012345678901234}}]}"#;
     let plan = compile(&parse(text).unwrap(), about(), &catalog()).unwrap();

@@ -1,9 +1,7 @@
-//! Names, templates, order, mappings and policies.
-
 use super::*;
 
 #[test]
-fn explicit_ids_go_first_and_others_take_their_tools_name() {
+fn a_step_without_an_id_takes_the_name_of_its_tool() {
     let plan = good(json!({ "tools": [
         { "name": "createBlog" },
         { "name": "createBlog" },
@@ -24,7 +22,7 @@ fn explicit_ids_go_first_and_others_take_their_tools_name() {
 }
 
 #[test]
-fn what_ids_cannot_have_is_replaced() {
+fn characters_that_ids_cannot_have_are_replaced() {
     let long = "x".repeat(200);
     let odd = Catalog::new([
         tool("s", "send mail/now!", json!({})),
@@ -41,7 +39,7 @@ fn what_ids_cannot_have_is_replaced() {
 }
 
 #[test]
-fn ids_have_rules() {
+fn an_invalid_step_id_is_reported() {
     for id in ["", "a b", "item", "index", "vars", "input", "a/b", &"x".repeat(129)] {
         let found = bad(json!({ "tools": [{ "id": id, "name": "flow.noop" }] }));
         assert_eq!(codes(&found), ["plan.invalid_step_id tools[0].id"], "{id}");
@@ -58,7 +56,7 @@ fn ids_have_rules() {
 }
 
 #[test]
-fn exactly_one_tool_is_named() {
+fn a_step_must_name_exactly_one_tool() {
     for (step, expected) in [
         (json!({}), "plan.missing_tool tools[0]"),
         (json!({ "name": null }), "plan.missing_tool tools[0]"),
@@ -89,7 +87,7 @@ fn a_plain_name_means_the_earliest_set_and_plans_store_the_qualified_one() {
 }
 
 #[test]
-fn a_dependency_is_nothing_a_name_or_a_list() {
+fn depends_on_is_null_a_name_or_a_list() {
     for (on, expected) in [
         (json!(null), "z:"),
         (json!([]), "z:"),
@@ -138,7 +136,7 @@ fn a_template_makes_a_dependency_whether_or_not_depends_on_says_so() {
 }
 
 #[test]
-fn the_longest_id_that_fits_is_meant() {
+fn a_template_means_the_longest_matching_step_id() {
     let plan = good(json!({ "tools": [
         { "id": "flow", "name": "flow.noop" },
         { "id": "flow.echo", "name": "flow.noop" },
@@ -151,7 +149,7 @@ fn the_longest_id_that_fits_is_meant() {
 }
 
 #[test]
-fn templates_that_mean_nothing_are_errors() {
+fn a_template_without_a_meaning_is_an_error() {
     for (template, code) in [
         ("{{nobody._id}}", "plan.unknown_step_in_template"),
         ("{{createBlog._id}}", "plan.unknown_step_in_template"),
@@ -186,7 +184,7 @@ fn a_variable_depends_on_every_step_that_maps_it() {
 }
 
 #[test]
-fn mappings_are_paths_and_variables() {
+fn an_output_mapping_maps_paths_to_variables() {
     for (mapping, place) in [
         (json!({ "a..b": "x" }), "[\"a..b\"]"),
         (json!({ "a b": "x" }), "[\"a b\"]"),
@@ -203,7 +201,7 @@ fn mappings_are_paths_and_variables() {
 }
 
 #[test]
-fn policies_have_ranges() {
+fn policy_values_have_ranges() {
     for (policy, expected) in [
         (json!({ "timeoutMs": 0 }), "plan.invalid_timeout tools[0].timeoutMs"),
         (json!({ "timeoutMs": -1 }), "plan.invalid_timeout tools[0].timeoutMs"),
@@ -247,7 +245,7 @@ fn policies_have_ranges() {
 }
 
 #[test]
-fn of_the_steps_that_can_run_the_one_written_first_is_next() {
+fn the_execution_order_prefers_the_step_written_first() {
     let plan = good(chain(&[("d", &["c"]), ("b", &[]), ("c", &["a"]), ("a", &[]), ("e", &["b"])]));
     assert_eq!(ids(&plan), ["b", "a", "c", "d", "e"]);
     let layers: Vec<Vec<_>> = plan
@@ -267,7 +265,7 @@ fn of_the_steps_that_can_run_the_one_written_first_is_next() {
 }
 
 #[test]
-fn a_tool_that_is_called_like_one_of_another_set_is_planned_by_its_whole_name() {
+fn an_ambiguous_tool_is_planned_by_its_qualified_name() {
     let tools = [tool("flow", "flow.noop", json!({})), tool("local", "flow.x", json!({}))];
     let catalog = Catalog::new(tools);
     let draft = |name: &str| parse_value(json!({ "tools": [{ "name": name }] })).unwrap();
@@ -278,7 +276,7 @@ fn a_tool_that_is_called_like_one_of_another_set_is_planned_by_its_whole_name() 
 }
 
 #[test]
-fn a_given_order_is_only_checked() {
+fn a_given_execution_order_is_only_checked() {
     for (given, differs) in [
         (json!(null), false),
         (json!(["a", "createAuthor", "c"]), false),
@@ -305,7 +303,7 @@ fn a_given_order_is_only_checked() {
 }
 
 #[test]
-fn a_plan_has_steps_and_not_too_many() {
+fn a_plan_needs_at_least_one_step_and_has_a_limit() {
     assert_eq!(codes(&bad(json!({ "tools": [] }))), ["plan.empty tools"]);
     let step = json!({ "name": "flow.noop" });
     let mut draft = parse_value(json!({ "tools": [step] })).unwrap();
@@ -315,14 +313,14 @@ fn a_plan_has_steps_and_not_too_many() {
 }
 
 #[test]
-fn variables_cannot_make_too_many_dependencies() {
+fn too_many_dependencies_by_variables_are_reported() {
     let mut steps = vec![json!({ "name": "flow.noop", "outputMapping": { "": "x" } }); 5_000];
     steps.extend(vec![json!({ "name": "flow.echo", "parameters": { "x": "{{vars.x}}" } }); 5_000]);
     assert_eq!(codes(&bad(json!({ "tools": steps }))), ["plan.too_large tools"]);
 }
 
 #[test]
-fn many_errors_are_counted() {
+fn errors_beyond_the_limit_are_counted() {
     let steps = vec![json!({ "name": "nothing" }); 1_000];
     let found = bad(json!({ "tools": steps }));
     assert_eq!(found.len(), 101);
@@ -331,7 +329,7 @@ fn many_errors_are_counted() {
 }
 
 #[test]
-fn everything_else_is_still_reported_when_one_thing_is_wrong() {
+fn one_error_does_not_hide_others() {
     let found = bad(json!({
         "tools": [
             { "id": "a", "name": "createAutor", "parameters": { "x": "{{b._id}} {{nobody}}" } },
@@ -358,7 +356,7 @@ fn everything_else_is_still_reported_when_one_thing_is_wrong() {
 }
 
 #[test]
-fn names_and_order_of_json_survive() {
+fn the_order_and_numbers_of_parameters_are_kept() {
     let text = r#"{"tools":[{"name":"flow.echo","parameters":{"z":9007199254740993,"a":18446744073709551615,"m":0.1,"b":-9223372036854775808}}]}"#;
     let plan = compile(&super::super::parse(text).unwrap(), about(), &catalog()).unwrap();
     let expected =

@@ -1,5 +1,3 @@
-//! Steps that execute other plans.
-
 use expect_test::{Expect, expect};
 use shared::{id::PlanId, limits, plan::StepKind};
 
@@ -31,7 +29,7 @@ fn known() -> SubPlans {
     ])
 }
 
-/// Returns the plans of a draft and of those inside it, its own last.
+/// Returns the plans of a draft and of its inline drafts, its own last.
 fn all(tools: &Value) -> Result<Vec<Plan>, Vec<Diagnostic>> {
     let draft = parse_value(json!({ "tools": tools }))?;
     let mut drawn = 100;
@@ -76,7 +74,7 @@ fn a_step_may_execute_a_plan() {
 }
 
 #[test]
-fn what_names_no_plan_is_said() {
+fn an_unknown_sub_plan_is_reported() {
     check(
         &json!([
             { "plan": "welcom" },
@@ -91,13 +89,13 @@ fn what_names_no_plan_is_said() {
         &expect![[r#"
             error[plan.unknown_plan] tools[0].plan: no plan is called `welcom` (did you mean `welcome`?)
             error[plan.unknown_plan] tools[1].plan: no plan is called `farewel` (did you mean `farewell`?)
-            error[plan.unknown_plan] tools[2].plan: no plan is called `plan_7_nothere00` (write the id of a plan, the name that one was saved under, or a plan: `{"tools": […]}`)
+            error[plan.unknown_plan] tools[2].plan: no plan is called `plan_7_nothere00` (write the id of a plan, the name of a saved plan, or a plan: `{"tools": […]}`)
             error[plan.missing_tool] tools[3].plan: the plan's name is empty (write the plan's name)
             error[plan.two_tools] tools[4]: the step has both `name` and `plan` (keep exactly one of them)
             error[plan.invalid_cache] tools[5].cacheTtlMs: `welcome` is a plan: with a cached output it would not be executed (leave `cacheTtlMs` out; only tools with the effect READ can be cached)
-            error[plan.invalid_parameters] tools[5].parameters.nam: `welcome` knows no `nam` (did you mean `name`?)
+            error[plan.invalid_parameters] tools[5].parameters.nam: `welcome` has no parameter `nam` (did you mean `name`?)
             error[plan.missing_parameter] tools[5].parameters.name: `welcome` needs `name` (of type string)
-            error[plan.too_deep] tools[6].plan: more than 16 plans are inside one another (let fewer plans execute others, or write the steps of one into the other)
+            error[plan.too_deep] tools[6].plan: more than 16 plans are nested (nest fewer plans, or copy the steps of one into another)
         "#]],
     );
     let found = bad(json!({ "tools": [{ "plan": ["a"] }] }));
@@ -105,7 +103,7 @@ fn what_names_no_plan_is_said() {
 }
 
 #[test]
-fn what_is_wrong_inside_says_where() {
+fn an_error_in_an_inline_plan_has_its_full_path() {
     check(
         &json!([
             { "name": "flow.noop" },
@@ -138,7 +136,7 @@ fn what_is_wrong_inside_says_where() {
 }
 
 #[test]
-fn plans_are_not_inside_one_another_without_end() {
+fn too_deeply_nested_inline_plans_are_reported() {
     let nested = |levels: u32| {
         let innermost = json!({ "tools": [{ "name": "flow.noop" }] });
         (0..levels).fold(innermost, |it, _| json!({ "tools": [{ "plan": it }] }))
@@ -148,7 +146,7 @@ fn plans_are_not_inside_one_another_without_end() {
     let found = all(&tools(limits::DEPTH + 1)).unwrap_err();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].code, "plan.too_deep");
-    // Drafts that nobody has read are no deeper.
+    // The limit also applies to drafts that were not parsed.
     let mut draft = Draft::default();
     for _ in 0..1_000 {
         let step =
@@ -158,14 +156,14 @@ fn plans_are_not_inside_one_another_without_end() {
     let found = compile_all(&draft, about(), &catalog(), &known(), &mut |_| about()).unwrap_err();
     assert_eq!(found[0].code, "plan.too_deep");
     assert!(sub_plans::names(&draft).is_empty());
-    // What is inside counts together with what it names.
+    // The levels of an inline plan and of the plan that it names add up.
     let step = |plan: &str| json!([{ "plan": { "tools": [{ "plan": plan }] } }]);
     assert_eq!(codes(&all(&step("almost")).unwrap_err()), ["plan.too_deep tools[0].plan"]);
     assert!(all(&step(&id(2).to_string())).is_ok());
 }
 
 #[test]
-fn the_names_to_look_up_are_listed() {
+fn the_named_sub_plans_of_a_draft_are_listed() {
     let draft = parse_value(json!({ "tools": [
         { "plan": "b" }, { "plan": { "tools": [{ "plan": "a" }, { "plan": "b" }] } }, { "name": "c" },
     ] }));
@@ -173,7 +171,7 @@ fn the_names_to_look_up_are_listed() {
 }
 
 #[test]
-fn a_plan_executes_what_it_named_when_it_was_made() {
+fn a_recompiled_plan_keeps_its_sub_plans() {
     let tools = json!([{ "plan": "welcome", "parameters": { "name": "x" } }, { "plan": { "tools": [{ "name": "flow.noop" }] } }]);
     let plan = all(&tools).unwrap().pop().unwrap();
     let draft = Draft::from_plan(&plan);
@@ -183,7 +181,7 @@ fn a_plan_executes_what_it_named_when_it_was_made() {
 }
 
 #[test]
-fn what_has_a_default_need_not_be_given() {
+fn an_input_with_a_default_may_be_left_out() {
     let inputs = json!({
         "type": "object",
         "properties": { "n": { "type": "integer", "default": 1 }, "m": { "type": "integer" } },

@@ -1,5 +1,3 @@
-//! `compensate`.
-
 use expect_test::{Expect, expect};
 
 use super::*;
@@ -10,7 +8,7 @@ fn check(tools: &Value, expected: &Expect) {
 }
 
 #[test]
-fn what_undoes_a_step_knows_what_it_returned() {
+fn a_compensation_can_use_the_output_of_its_step() {
     let plan = good(json!({ "tools": [
         { "id": "b", "name": "createBlog", "compensate": {
             "toolName": "flow.noop", "parameters": { "id": "{{b._id}}", "who": "{{a}} {{vars.v}} {{input.x}}" },
@@ -28,7 +26,7 @@ fn what_undoes_a_step_knows_what_it_returned() {
 }
 
 #[test]
-fn what_cannot_undo_is_said() {
+fn an_invalid_compensation_is_reported() {
     check(
         &json!([
             { "name": "flow.noop", "compensate": "flow.noop" },
@@ -46,10 +44,10 @@ fn what_cannot_undo_is_said() {
             error[plan.invalid_json] tools[0].compensate: this must be an object, not text
             error[plan.missing_tool] tools[1].compensate: the step names no tool (write the tool's name as `name`)
             error[plan.two_tools] tools[2].compensate: the step has both `name` and `toolName` (keep exactly one of them)
-            error[plan.unknown_tool] tools[2].compensate.name: no tool is called `a` (`faber tools list` shows the tools that there are)
+            error[plan.unknown_tool] tools[2].compensate.name: no tool is called `a` (`faber tools list` lists the tools)
             error[plan.unknown_tool] tools[3].compensate.name: no tool is called `deleteAuthor` (did you mean `createAuthor`?)
-            error[plan.inactive_tool] tools[4].compensate.toolName: `glob` belongs to the inactive set `files` (switch it on: `faber toolsets activate files`)
-            error[plan.not_callable] tools[5].compensate.name: `weather` can be selected but not called (its description says why, or it has no `run`: `faber tools show` shows it)
+            error[plan.inactive_tool] tools[4].compensate.toolName: `glob` belongs to the inactive toolset `files` (activate it: `faber toolsets activate files`)
+            error[plan.not_callable] tools[5].compensate.name: `weather` can be selected but not called (see its description with `faber tools show`, or add `run` to it)
             error[plan.unknown_field] tools[6].compensate.paramters: there is no field `paramters` (did you mean `parameters`?)
             error[plan.unknown_field] tools[6].compensate.dependsOn: there is no field `dependsOn` (known are `name`, `toolName`, `parameters`, `retry`, `timeoutMs`)
             error[plan.unknown_field] tools[6].compensate.retry.a: there is no field `a` (known are `maxAttempts`, `backoffMs`, `maxBackoffMs`, `multiplier`, `jitter`)
@@ -65,14 +63,14 @@ fn what_cannot_undo_is_said() {
 }
 
 #[test]
-fn a_dependent_cannot_help_to_undo() {
+fn a_compensation_that_reads_a_dependent_closes_a_cycle() {
     check(
         &json!([
             { "id": "a", "name": "flow.noop", "compensate": { "name": "flow.echo", "parameters": { "x": "{{b.x}}" } } },
             { "id": "b", "name": "flow.noop", "dependsOn": "a" },
         ]),
         &expect![[r#"
-            error[plan.cycle] tools[0].compensate.parameters.x: Circular dependency detected between tools: a -> b -> a (for example, take `{{b.x}}`, which looks at `b`, out of `tools[0].compensate.parameters.x`)
+            error[plan.cycle] tools[0].compensate.parameters.x: Circular dependency detected between tools: a -> b -> a (for example, take `{{b.x}}`, which reads `b`, out of `tools[0].compensate.parameters.x`)
         "#]],
     );
 }

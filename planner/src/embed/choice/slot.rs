@@ -15,19 +15,15 @@ use crate::embed::{
 
 /// The pause after a failure. It doubles after each further one.
 const PAUSE: Duration = Duration::from_mins(1);
-/// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(15);
 
-/// A configured source and its state.
 #[derive(Debug)]
 pub(super) struct Slot {
     source: Source,
     opened: Option<Opened>,
     /// The last failure, while the source is skipped.
     away: Option<Away>,
-    /// The last pause.
     pause: Option<Duration>,
-    /// The last error that was logged.
     told: Option<EmbedError>,
 }
 
@@ -52,17 +48,14 @@ impl Slot {
         Self { source, opened: None, away: None, pause: None, told: None }
     }
 
-    /// Returns the source in words.
     pub(super) fn name(&self) -> String {
         self.source.to_string()
     }
 
-    /// Returns the embedding if it was ever opened.
     pub(super) fn embedding(&self) -> Option<&Embedding> {
         self.opened.as_ref().map(|opened| &opened.embedding)
     }
 
-    /// Returns whether the source worked the last time.
     pub(super) fn is_ready(&self) -> bool {
         self.opened.is_some() && self.away.is_none()
     }
@@ -71,7 +64,6 @@ impl Slot {
         self.away.as_ref()?.again
     }
 
-    /// Returns the reason why the source is skipped.
     pub(super) fn passed_over(&self) -> Option<PassedOver> {
         let why = self.away.as_ref()?.why.clone();
         Some(PassedOver { source: self.name(), why })
@@ -139,7 +131,6 @@ impl Slot {
         self.away = Some(Away { why, again: (!is_broken).then(|| now + pause) });
     }
 
-    /// Logs why the source is skipped, and which one replaces it.
     pub(super) fn tell(&mut self, instead: Option<&str>) {
         if let Some(PassedOver { why, .. }) = self.passed_over() {
             self.tell_of(&why, instead);

@@ -1,4 +1,4 @@
-//! How embedders come, go and come back; the clock is the test's.
+//! Sources of embeddings that fail and return, on paused time.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -11,7 +11,6 @@ use tokio::time::advance;
 
 use super::*;
 
-/// Says whether it works.
 #[derive(Debug)]
 struct Mood {
     name: &'static str,
@@ -48,7 +47,7 @@ fn model(choice: &Choice) -> &str {
     choice.embedding.as_ref().map_or("", |it| it.texts.model())
 }
 
-/// Returns after how many seconds another than this is used.
+/// Returns the seconds until another embedder than this one is used.
 async fn lasts(embedders: &Embedders, name: &str) -> u64 {
     let mut seconds = 0;
     while model(&*embedders.choose().await) == name {
@@ -59,7 +58,7 @@ async fn lasts(embedders: &Embedders, name: &str) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_is_passed_over_and_tried_again_later_and_later() {
+async fn a_failed_source_is_skipped_for_growing_pauses() {
     let (_, embedders) = moods(&["a", "b"]);
     let first = embedders.choose().await;
     assert_eq!(model(&first), "a");
@@ -69,7 +68,7 @@ async fn what_fails_is_passed_over_and_tried_again_later_and_later() {
         let next = embedders.instead(&failed, &away()).await.unwrap();
         let passed = PassedOver { source: "the program's own model `a`".to_owned(), why: away() };
         assert_eq!((model(&next), next.passed_over.as_slice()), ("b", [passed].as_slice()));
-        // Whoever met the failure at the same moment does not make it worse.
+        // A second caller with the same failure does not lengthen the pause.
         assert_eq!(model(&embedders.instead(&failed, &away()).await.unwrap()), "b");
         assert_eq!(lasts(&embedders, "b").await, minutes * 60);
     }
@@ -78,21 +77,21 @@ async fn what_fails_is_passed_over_and_tried_again_later_and_later() {
         one.embedding.as_ref().unwrap().is(other.embedding.as_ref().unwrap())
     };
     assert!(is_same(&first, &back), "what is known by its vectors stays");
-    // One that has worked for long has another chance soon.
+    // A source that has worked for long gets a short pause again.
     advance(Duration::from_mins(16)).await;
     embedders.instead(&*embedders.choose().await, &away()).await.unwrap();
     assert_eq!(lasts(&embedders, "b").await, 60);
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_still_away_is_not_used() {
+async fn a_source_that_is_still_unavailable_is_not_used() {
     let (moods, embedders) = moods(&["a", "b", "c"]);
     moods[0].is_away.store(true, Ordering::SeqCst);
     let second = embedders.choose().await;
     assert_eq!((model(&second), second.passed_over.len()), ("b", 1));
     let third = embedders.instead(&second, &away()).await.unwrap();
     assert_eq!((model(&third), third.passed_over.len()), ("c", 2));
-    // Both are tried again; the first is still away, and waits for longer.
+    // Both are tried again. The first is still unavailable, so its pause grows.
     assert_eq!(lasts(&embedders, "c").await, 60);
     assert_eq!(model(&*embedders.choose().await), "b");
     moods[0].is_away.store(false, Ordering::SeqCst);
@@ -101,7 +100,7 @@ async fn one_that_is_still_away_is_not_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_does_not_take_a_text_is_used_for_others() {
+async fn a_source_that_rejects_one_text_stays_in_use() {
     let (_, embedders) = moods(&["a", "b"]);
     let choice = embedders.choose().await;
     let long = EmbedError::Text { url: "u".to_owned(), why: "too long".to_owned() };
@@ -110,7 +109,7 @@ async fn one_that_does_not_take_a_text_is_used_for_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_one_stays() {
+async fn the_last_source_has_no_replacement() {
     let (moods, embedders) = moods(&["a", "b"]);
     moods[1].is_away.store(true, Ordering::SeqCst);
     let choice = embedders.choose().await;
@@ -121,7 +120,7 @@ async fn the_last_one_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_broken_stays_away() {
+async fn a_broken_source_is_not_tried_again() {
     let (_, embedders) = moods(&["a", "b"]);
     let broken = EmbedError::Model { model: "a".to_owned(), why: "it is broken".to_owned() };
     embedders.instead(&*embedders.choose().await, &broken).await.unwrap();

@@ -18,16 +18,12 @@ use tokio::time::timeout;
 use super::{Progress, PullError};
 use crate::embed::fingerprint::hex;
 
-/// The connection timeout.
-const CONNECT: Duration = Duration::from_secs(10);
-/// The longest silence of a server.
-const SILENCE: Duration = Duration::from_secs(30);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_SILENCE: Duration = Duration::from_secs(30);
 /// The largest file. Larger models are not supported.
-const BYTES: u64 = 8 << 30;
-/// Redirects that are followed.
-const HOPS: usize = 5;
-/// Bytes between two reports.
-const REPORT: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 8 << 30;
+const MAX_REDIRECTS: usize = 5;
+const REPORT_INTERVAL_BYTES: u64 = 1 << 20;
 const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 
 pub(super) struct Wanted<'a> {
@@ -36,15 +32,12 @@ pub(super) struct Wanted<'a> {
     pub(super) sha256: Option<&'a str>,
 }
 
-/// The server's metadata of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Known {
-    /// The revision of the file.
     pub(super) revision: Option<String>,
     pub(super) sha256: Option<String>,
 }
 
-/// The answer to a request for metadata.
 pub(super) enum Fetched {
     Is(Known),
     Not(StatusCode),
@@ -54,12 +47,11 @@ pub(super) fn build_client(place: &str) -> Result<Client, PullError> {
     // Another installed provider is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // The hub sends the metadata with its redirect, so this module follows redirects itself.
-    let client = Client::builder().user_agent(AGENT).connect_timeout(CONNECT);
+    let client = Client::builder().user_agent(AGENT).connect_timeout(CONNECT_TIMEOUT);
     let client = client.redirect(Policy::none()).no_gzip().build();
     client.map_err(|err| unreachable_error(place, &err))
 }
 
-/// Requests the metadata of a file.
 pub(super) async fn ask_head(client: &Client, url: &Url) -> Result<Fetched, PullError> {
     let response = send_request(client.head(url.clone()), url).await?;
     let status = response.status();
@@ -112,17 +104,20 @@ pub(super) async fn fetch_file(
     let options = options.create(true).write(true).append(goes_on).truncate(!goes_on);
     let mut file = options.open(part).map_err(disk)?;
     let mut reported = None;
-    while let Some(chunk) = timeout(SILENCE, response.chunk())
+    while let Some(chunk) = timeout(MAX_SILENCE, response.chunk())
         .await
         .map_err(|_| silent_error(&wanted.url))?
         .map_err(|err| unreachable_error(&host_name(&wanted.url), &err))?
     {
         file.write_all(&chunk).map_err(disk)?;
         bytes += chunk.len() as u64;
-        if bytes > BYTES {
-            return Err(PullError::Wrong(format!("`{}` has more than {BYTES} bytes", wanted.name)));
+        if bytes > MAX_FILE_BYTES {
+            return Err(PullError::Wrong(format!(
+                "`{}` has more than {MAX_FILE_BYTES} bytes",
+                wanted.name
+            )));
         }
-        if reported.is_none_or(|last| bytes >= last + REPORT) {
+        if reported.is_none_or(|last| bytes >= last + REPORT_INTERVAL_BYTES) {
             reported = Some(bytes);
             progress(Progress { file: wanted.name.to_owned(), bytes, of });
         }
@@ -137,7 +132,7 @@ pub(super) async fn fetch_file(
 /// Requests a file from an offset, and follows redirects.
 async fn get(client: &Client, url: &Url, from: u64) -> Result<Response, PullError> {
     let mut at = url.clone();
-    for _ in 0..=HOPS {
+    for _ in 0..=MAX_REDIRECTS {
         let mut request = client.get(at.clone());
         if from > 0 {
             request = request.header(RANGE, format!("bytes={from}-"));
@@ -178,11 +173,10 @@ fn starts_at(headers: &HeaderMap) -> Option<u64> {
 }
 
 async fn send_request(request: reqwest::RequestBuilder, url: &Url) -> Result<Response, PullError> {
-    let answered = timeout(SILENCE, request.send()).await.map_err(|_| silent_error(url))?;
+    let answered = timeout(MAX_SILENCE, request.send()).await.map_err(|_| silent_error(url))?;
     answered.map_err(|err| unreachable_error(&host_name(url), &err))
 }
 
-/// Checks the size and the checksum of a download, and removes a wrong one.
 fn verify_file(wanted: &Wanted<'_>, part: &Path) -> Result<(), PullError> {
     let Some(want) = wanted.sha256 else { return Ok(()) };
     let disk = |err| PullError::disk_error(part, &err);
@@ -210,7 +204,7 @@ fn host_name(url: &Url) -> String {
 }
 
 fn silent_error(url: &Url) -> PullError {
-    let why = format!("it says nothing for {} s", SILENCE.as_secs());
+    let why = format!("it says nothing for {} s", MAX_SILENCE.as_secs());
     PullError::Unreachable { place: host_name(url), why }
 }
 

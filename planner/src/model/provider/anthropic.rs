@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 use super::{Answer, object_schema, read_arguments, value_text};
 use crate::model::{Message, NativeCall, Question, Settings, Stop, Tokens, names::WireNames};
 
-/// The version of the format.
 pub(super) const VERSION: &str = "2023-06-01";
 /// The limit of an answer, which must be sent. Every model since Claude Opus 4 allows it.
 const MAX_TOKENS: u32 = 32_000;
@@ -34,7 +33,7 @@ pub(super) fn write_request(question: &Question, names: &WireNames, settings: &S
     if !question.tools.is_empty() {
         let tools = question.tools.iter().map(|tool| {
             json!({
-                "name": names.wire(tool.name.as_str()),
+                "name": names.wire_name(tool.name.as_str()),
                 "description": tool.description,
                 "input_schema": object_schema(&tool.schema),
             })
@@ -58,7 +57,7 @@ fn message(message: &Message, names: &WireNames) -> Option<Value> {
             let words = (!text.is_empty()).then(|| json!({ "type": "text", "text": text }));
             let calls = calls.iter().map(|call| {
                 let input = if call.arguments.is_object() { &call.arguments } else { &json!({}) };
-                let name = names.wire(&call.tool);
+                let name = names.wire_name(&call.tool);
                 json!({ "type": "tool_use", "id": call.id, "name": name, "input": input })
             });
             let content: Vec<Value> = words.into_iter().chain(calls).collect();

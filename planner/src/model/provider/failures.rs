@@ -17,13 +17,11 @@ use super::{
     Provider,
 };
 
-/// Characters of a provider's message that are repeated.
-const SHOWN: usize = 300;
+const MAX_SHOWN_CHARS: usize = 300;
 /// Words in refusals of an answer's schema.
 const FORM_WORDS: [&str; 2] = ["response_format", "json_schema"];
 
 impl Provider {
-    /// Returns the error for an exchange without an answer.
     pub(super) fn failed(&self, err: ExchangeError) -> ModelError {
         match err {
             ExchangeError::Unreachable(cause) => self.lost(
@@ -33,10 +31,9 @@ impl Provider {
                 ),
                 None,
             ),
-            ExchangeError::Lost(cause) => self.lost(
-                format!("its answer broke off before its end ({})", self.shown(&cause)),
-                None,
-            ),
+            ExchangeError::Lost(cause) => {
+                self.lost(format!("its answer ended early ({})", self.shown(&cause)), None)
+            }
             ExchangeError::TooLong => self.refused(format!(
                 "its answer has more than {} MB, and was not read to its end: check \
                  `planner.base_url`, or set `planner.max_tokens`",
@@ -45,7 +42,6 @@ impl Provider {
         }
     }
 
-    /// Returns the error for an answer with an error status.
     pub(super) fn answered(
         &self,
         status: StatusCode,
@@ -101,14 +97,13 @@ impl Provider {
             Key::Variable(_, Some(key)) => message.replace(key.as_str(), "***"),
             _ => message,
         };
-        match message.char_indices().nth(SHOWN) {
+        match message.char_indices().nth(MAX_SHOWN_CHARS) {
             Some((end, _)) => format!("{}…", &message[..end]),
             None => message,
         }
     }
 }
 
-/// Returns whether a provider refused an answer's schema.
 pub(super) fn mentions_form(why: &str) -> bool {
     FORM_WORDS.iter().any(|word| why.contains(word))
 }
@@ -136,7 +131,7 @@ mod tests {
     use super::{super::tests::provider, *};
 
     #[test]
-    fn what_may_pass_is_asked_again() {
+    fn the_status_decides_whether_to_retry() {
         let provider = provider();
         for (status, body, may_pass) in [
             (429, "slow down", true),
@@ -157,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_read_in_seconds_and_milliseconds() {
+    fn a_wait_is_parsed_in_seconds_and_milliseconds() {
         for (name, value, expected) in [
             ("retry-after", "2", Some(2_000)),
             ("retry-after", "0.5", Some(500)),
@@ -174,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_until_a_time_are_by_the_clock_of_the_provider() {
+    fn a_wait_until_a_date_uses_the_providers_clock() {
         let wait = |until, now| {
             let now = HeaderValue::from_static(now);
             let until = HeaderValue::from_static(until);
@@ -188,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_shown_nowhere() {
+    fn errors_hide_the_key() {
         let provider = provider();
         let err = provider.answered(StatusCode::UNAUTHORIZED, "bad key sk-secret", None);
         assert!(
@@ -200,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn that_it_is_about_the_form_is_seen_however_late_it_is_said() {
+    fn a_rejected_schema_is_recognised_late_in_a_message() {
         let provider = provider();
         let late = format!("{} response_format", "x ".repeat(1_000));
         for (body, expected) in [(late.as_str(), true), ("no `json_schema`", true), ("no", false)] {

@@ -46,7 +46,7 @@ pub(super) fn write_request(
 
 fn write_tool(tool: &OfferedTool, names: &WireNames) -> Value {
     json!({ "type": "function", "function": {
-        "name": names.wire(tool.name.as_str()),
+        "name": names.wire_name(tool.name.as_str()),
         "description": tool.description,
         "parameters": object_schema(&tool.schema),
     } })
@@ -74,7 +74,7 @@ fn write_messages(message: &Message, names: &WireNames) -> Vec<Value> {
 }
 
 fn call(call: &NativeCall, names: &WireNames) -> Value {
-    let name = names.wire(&call.tool);
+    let name = names.wire_name(&call.tool);
     let function = json!({ "name": name, "arguments": call.arguments.to_string() });
     let mut written = json!({ "id": call.id, "type": "function", "function": function });
     if let Some(extra) = call.signatures.first().and_then(|text| serde_json::from_str(text).ok()) {

@@ -1,4 +1,4 @@
-//! Over real HTTP, against servers of the tests.
+//! Providers over real HTTP, with servers of the tests.
 
 use std::{
     convert::Infallible,
@@ -25,10 +25,10 @@ use super::{
 
 /// Bytes of a piece.
 const PIECE: usize = 64 << 10;
-/// More than a server ever sends. Buffers of the system hold what nobody reads.
+/// Far more than Faber reads. Buffers of the system hold unread bytes.
 const MOST: usize = 4 * ANSWER_BYTES;
 
-/// Starts a server that answers without end. Returns its address, and the bytes that it sent.
+/// Starts a server with an endless answer. Returns its URL and the number of bytes sent.
 async fn start_endless(
     status: StatusCode,
     running: &mut JoinSet<()>,
@@ -67,7 +67,7 @@ fn settings_of(provider: ProviderKind, base_url: Option<String>) -> Settings {
     }
 }
 
-/// Makes ready to ask a server that is not there.
+/// Returns a provider for a server that does not exist.
 pub(super) fn provider() -> Provider {
     let base_url = Some("http://127.0.0.1:1/v1".to_owned());
     Provider::new(&settings_of(ProviderKind::named("openai").unwrap(), base_url)).unwrap()
@@ -78,7 +78,7 @@ fn hello() -> Question {
 }
 
 #[tokio::test]
-async fn an_answer_without_end_is_cut_off_for_every_provider() {
+async fn an_endless_answer_is_rejected_for_every_provider() {
     for kind in ProviderKind::ALL {
         let mut running = JoinSet::new();
         let (url, sent) = start_endless(StatusCode::OK, &mut running).await;
@@ -93,7 +93,7 @@ async fn an_answer_without_end_is_cut_off_for_every_provider() {
 }
 
 #[tokio::test]
-async fn a_list_of_models_without_end_is_cut_off() {
+async fn an_endless_list_of_models_is_rejected() {
     let mut running = JoinSet::new();
     let (url, _) = start_endless(StatusCode::OK, &mut running).await;
     for name in ["openai", "anthropic"] {
@@ -105,7 +105,7 @@ async fn a_list_of_models_without_end_is_cut_off() {
 }
 
 #[tokio::test]
-async fn the_beginning_of_an_error_without_end_is_enough() {
+async fn only_the_beginning_of_an_endless_error_is_read() {
     let mut running = JoinSet::new();
     let (url, sent) = start_endless(StatusCode::SERVICE_UNAVAILABLE, &mut running).await;
     let kind = ProviderKind::named("openai").unwrap();
@@ -133,7 +133,7 @@ async fn a_redirect_is_not_followed() {
 }
 
 #[test]
-fn addresses_are_checked_before_they_are_used() {
+fn an_invalid_base_url_is_rejected() {
     let kind = |name: &str| ProviderKind::named(name).unwrap();
     let url = |name: &str, written: Option<&str>| {
         base_url(&settings_of(kind(name), written.map(str::to_owned)))
@@ -148,7 +148,7 @@ fn addresses_are_checked_before_they_are_used() {
 }
 
 #[test]
-fn schemas_are_those_of_objects() {
+fn tool_schemas_are_sent_as_object_schemas() {
     for (schema, expected) in [
         (json!(true), json!({ "type": "object", "properties": {} })),
         (json!({}), json!({ "type": "object", "properties": {} })),
@@ -163,7 +163,7 @@ fn schemas_are_those_of_objects() {
 }
 
 #[test]
-fn arguments_may_be_written_as_text() {
+fn call_arguments_may_be_text() {
     for (written, expected) in [
         (json!({ "a": 1 }), json!({ "a": 1 })),
         (json!("{\"a\":1}"), json!({ "a": 1 })),
@@ -202,7 +202,7 @@ fn conversation() -> Question {
 }
 
 #[test]
-fn a_conversation_in_the_format_of_openai() {
+fn a_conversation_is_converted_to_the_openai_format() {
     let question = conversation();
     let names = WireNames::of(&question.tools);
     let mut settings = settings_of(ProviderKind::named("gemini").unwrap(), None);
@@ -244,7 +244,7 @@ fn a_conversation_in_the_format_of_openai() {
 }
 
 #[test]
-fn a_refusal_is_the_text_where_there_is_no_other() {
+fn a_refusal_becomes_the_text_of_an_empty_answer() {
     let text = |message: Value| {
         let answer = json!({ "choices": [{ "message": message, "finish_reason": "stop" }] });
         openai::read_answer(&answer, &WireNames::default()).text
@@ -254,7 +254,7 @@ fn a_refusal_is_the_text_where_there_is_no_other() {
 }
 
 #[test]
-fn a_conversation_in_the_format_of_anthropic() {
+fn a_conversation_is_converted_to_the_anthropic_format() {
     let question = conversation();
     let names = WireNames::of(&question.tools);
     let settings = settings_of(ProviderKind::named("anthropic").unwrap(), None);

@@ -1,9 +1,9 @@
-//! Selection by the middle of examples: hits, margins, limits, collisions.
+//! Selection by centroids: hits, margins, limits and collisions.
 
 use super::*;
 use crate::select::{Centroid, Collision, Similarity};
 
-/// Two tools whose examples are far from each other, and one without any.
+/// Two tools with different examples, and one without.
 fn world() -> (Arc<Known>, Tools) {
     let known = Known::new([
         ("what time is it", vec![1.0, 0.0, 0.0]),
@@ -26,7 +26,7 @@ fn world() -> (Arc<Known>, Tools) {
 }
 
 #[test]
-fn a_centroid_is_the_plain_mean_and_knows_who_is_far_from_it() {
+fn a_centroid_is_a_mean_with_its_least_similar_example() {
     let of = |it: &[[f32; 2]]| {
         Centroid::of(&it.iter().map(|it| it.to_vec()).collect::<Vec<_>>()).unwrap()
     };
@@ -52,7 +52,7 @@ async fn a_hit_is_nearer_than_the_least_similar_example() {
     assert!((matches[0].least_similar.unwrap() - 0.907_959).abs() < 1e-5, "{matches:?}");
     assert_eq!(matches[0].least_similar_example.as_deref(), Some("tell me the time"));
 
-    // A larger margin is harder, a negative one easier.
+    // A larger margin accepts fewer hits, and a negative one more.
     ask.margin = 0.1;
     assert!(!chosen(&selector, &tools, &ask).await[0].is_hit);
     ask.query = "when";
@@ -63,7 +63,7 @@ async fn a_hit_is_nearer_than_the_least_similar_example() {
 }
 
 #[tokio::test]
-async fn the_limit_comes_before_the_judgement() {
+async fn matches_that_are_no_hits_count_for_the_limit() {
     let (known, tools) = world();
     let selector = Selector::new(Some(known));
     let one = Ask { limit: 1, margin: 0.5, ..ask("when", Criterion::Centroid) };
@@ -75,7 +75,7 @@ async fn the_limit_comes_before_the_judgement() {
 }
 
 #[tokio::test]
-async fn only_what_may_takes_part() {
+async fn tools_that_the_filter_excludes_are_not_selected() {
     let (known, tools) = world();
     let selector = Selector::new(Some(known));
     let ask = Ask { limit: 1, ..ask("time please", Criterion::Centroid) };
@@ -84,7 +84,7 @@ async fn only_what_may_takes_part() {
 }
 
 #[tokio::test]
-async fn descriptions_need_no_examples() {
+async fn selection_by_description_needs_no_examples() {
     let (known, tools) = world();
     let selector = Selector::new(Some(known));
     let matches = chosen(&selector, &tools, &ask("my place", Criterion::Description)).await;
@@ -97,7 +97,7 @@ async fn descriptions_need_no_examples() {
 }
 
 #[tokio::test]
-async fn without_an_embedder_it_says_what_to_configure() {
+async fn selection_without_an_embedder_names_the_setting() {
     let (_, tools) = world();
     let selector = Selector::new(None);
     for by in [Criterion::Centroid, Criterion::Description] {
@@ -108,7 +108,7 @@ async fn without_an_embedder_it_says_what_to_configure() {
 }
 
 #[tokio::test]
-async fn what_fails_is_said_and_tried_again() {
+async fn a_failed_embedding_is_reported_and_retried_next_time() {
     let (known, tools) = world();
     let selector = Selector::new(Some(Arc::clone(&known) as _));
     known.break_down(true);
@@ -120,7 +120,7 @@ async fn what_fails_is_said_and_tried_again() {
 }
 
 #[tokio::test]
-async fn a_query_of_another_length_is_refused() {
+async fn a_query_vector_of_another_length_is_rejected() {
     let known = Known::new([("a", vec![1.0, 0.0]), ("q", vec![1.0])]);
     let selector = Selector::new(Some(known));
     let tools = list([tool("t", "", &["a"])]);
@@ -129,7 +129,7 @@ async fn a_query_of_another_length_is_refused() {
 }
 
 #[tokio::test]
-async fn collisions_are_products_of_the_means() {
+async fn collisions_are_dot_products_of_centroids() {
     let (known, tools) = world();
     let centroids = Selector::new(Some(known)).centroids(&tools).await.unwrap();
     // The means are (0.933, 0.2, 0) and (0, 0.3, 0.9).

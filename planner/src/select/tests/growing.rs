@@ -1,4 +1,4 @@
-//! What is known is kept: only what is new is embedded.
+//! The index embeds only texts that are new.
 
 use super::*;
 
@@ -19,7 +19,7 @@ async fn select(selector: &Selector, tools: &Tools, by: Criterion) -> Vec<String
 }
 
 #[tokio::test]
-async fn only_what_a_criterion_needs_is_embedded() {
+async fn a_criterion_embeds_only_the_texts_it_needs() {
     let (known, selector) = world();
     let tools =
         list([tool("one", "a", &["b", "c"]), tool("two", "d", &[]), tool("three", " ", &[])]);
@@ -34,7 +34,7 @@ async fn only_what_a_criterion_needs_is_embedded() {
 }
 
 #[tokio::test]
-async fn a_tool_that_comes_costs_its_own_texts() {
+async fn a_new_tool_embeds_only_its_own_texts() {
     let (known, selector) = world();
     let one = tool("one", "a", &["b"]);
     let both = |tools: Vec<Arc<ToolDefinition>>| {
@@ -55,18 +55,18 @@ async fn a_tool_that_comes_costs_its_own_texts() {
     );
     assert_eq!(known.asked(), ["d", "query", "c", "query"]);
 
-    // The same tool, read again from its source.
+    // The same tool after its source was read again.
     both(vec![tool("one", "a", &["b"]), tool("two", "c", &["d"])]).await;
     assert_eq!(known.asked(), ["query", "query"]);
 
-    // One that changed, and one that went.
+    // One tool changed, and one disappeared.
     assert_eq!(both(vec![tool("one", "a", &["x"])]).await, ["one", "one"]);
     assert_eq!(known.asked(), ["x", "query", "a", "query"]);
     assert_eq!(both(Vec::new()).await, Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn what_one_criterion_knows_outlives_changes_that_another_sees() {
+async fn the_index_of_a_criterion_survives_changes_seen_by_another() {
     let (known, selector) = world();
     let one = tool("one", "a", &[]);
     select(&selector, &list([Arc::clone(&one)]), Criterion::Description).await;

@@ -1,9 +1,7 @@
-//! Selection by meaning and words together.
-
 use super::*;
 use crate::embed::Embedding;
 
-/// Tools of which two are told apart by meaning alone, and two by words alone.
+/// Two tools that differ only in meaning, and two that differ only in words.
 fn world() -> (Arc<Known>, Tools) {
     let known = Known::new([
         ("clock: Says the hour.", vec![1.0, 0.0, 0.0]),
@@ -25,7 +23,7 @@ fn world() -> (Arc<Known>, Tools) {
 }
 
 #[tokio::test]
-async fn meaning_and_words_both_have_a_say() {
+async fn hybrid_scores_combine_meaning_and_words() {
     let (known, tools) = world();
     let selector = Selector::new(Some(known));
     for (query, expected) in
@@ -49,7 +47,7 @@ async fn each_part_of_a_query_finds_its_tool() {
 }
 
 #[tokio::test]
-async fn without_meaning_words_go_on_and_it_is_said() {
+async fn hybrid_selection_without_vectors_uses_words_and_says_why() {
     let (known, tools) = world();
     let selector = Selector::new(Some(Arc::clone(&known) as _));
     known.break_down(true);
@@ -63,7 +61,7 @@ async fn without_meaning_words_go_on_and_it_is_said() {
 }
 
 #[tokio::test]
-async fn what_may_not_take_part_has_no_influence() {
+async fn excluded_tools_do_not_influence_scores() {
     let selector = Selector::new(None);
     let tools = list([
         tool("a", "read the form K2", &[]),
@@ -78,7 +76,7 @@ async fn what_may_not_take_part_has_no_influence() {
 }
 
 #[tokio::test]
-async fn what_executions_have_taught_moves_tools_a_little() {
+async fn learned_outcomes_change_scores_slightly() {
     let (known, tools) = world();
     let selector = Selector::new(Some(known));
     let at = Timestamp::UNIX_EPOCH;
@@ -92,7 +90,7 @@ async fn what_executions_have_taught_moves_tools_a_little() {
     let before = learned(&outcomes, "read form K2").await;
     assert!(before.iter().all(|it| it.learned.is_none()), "{before:?}");
     assert_eq!(selector.kind(&outcomes, "read form K2").await.unwrap(), None);
-    // It is of the same kind as “how late is it”, and of no other.
+    // The query is of the same kind as “how late is it”.
     outcomes.learn(None, "how late is it", &[(good.clone(), true)], at);
     assert_eq!(selector.kind(&outcomes, "how late is it").await.unwrap(), Some(0));
     assert_eq!(learned(&outcomes, "read form K2").await, before, "that was another kind of query");
@@ -114,9 +112,9 @@ async fn what_executions_have_taught_moves_tools_a_little() {
     assert_eq!(after.iter().find(|it| it.at == 0).and_then(|it| it.learned), None);
 }
 
-/// Queries are people's: what is made of them is not kept in the store.
+/// Queries are personal data, so their vectors are not stored.
 #[tokio::test]
-async fn kinds_are_embedded_once_and_not_kept() {
+async fn kinds_are_embedded_once_and_not_stored() {
     let near = || {
         Known::new([
             ("a", vec![1.0, 0.0, 0.0]),

@@ -1,11 +1,9 @@
-//! What holds for every tool and every query.
-
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
 use crate::select::{
     Centroid, Similarity, collision,
-    parts::{PARTS, parts},
+    parts::{MAX_PARTS, parts},
     rows::Rows,
     vector::{Compared, cosine, slack},
 };
@@ -16,7 +14,7 @@ fn vectors(dimensions: usize, most: usize) -> impl Strategy<Value = Vec<Vec<f32>
 
 proptest! {
     #[test]
-    fn the_nearest_are_the_nearest(rows in vectors(37, 60), query in vec(-1.0_f32..1.0, 37), most in 0_usize..8) {
+    fn selection_equals_an_exhaustive_search(rows in vectors(37, 60), query in vec(-1.0_f32..1.0, 37), most in 0_usize..8) {
         let index = Rows::new(rows.iter().enumerate().map(|(at, it)| (at * 2, it.as_slice())));
         let found = index.nearest(&Compared::new(query.clone()), most, |at| at % 3 != 0);
         let mut expected: Vec<(usize, f64)> = rows
@@ -41,7 +39,7 @@ proptest! {
     }
 
     #[test]
-    fn blocks_miss_no_collision(rows in vectors(19, 150), threshold in -2.0_f64..2.0, cosines: bool) {
+    fn blockwise_comparison_misses_no_collision(rows in vectors(19, 150), threshold in -2.0_f64..2.0, cosines: bool) {
         let index = Rows::new(rows.iter().enumerate().map(|(at, it)| (at, it.as_slice())));
         let similarity = if cosines { Similarity::Cosine } else { Similarity::Dot };
         let found = collision::similar_pairs(&index, similarity, threshold, |at| at != 1).unwrap();
@@ -61,7 +59,7 @@ proptest! {
     }
 
     #[test]
-    fn no_example_is_farther_than_the_least_similar(examples in vectors(5, 9)) {
+    fn no_example_is_less_similar_than_the_recorded_one(examples in vectors(5, 9)) {
         let centroid = Centroid::of(&examples).unwrap();
         for (at, example) in examples.iter().enumerate() {
             let score = cosine(example, &centroid.mean);
@@ -71,14 +69,14 @@ proptest! {
     }
 
     #[test]
-    fn parts_are_of_the_query(query in "([a-z]{1,5}|and|then|list|show|[.,;?!\" \n]|\\PC){0,60}") {
+    fn every_part_is_a_substring_of_the_query(query in "([a-z]{1,5}|and|then|list|show|[.,;?!\" \n]|\\PC){0,60}") {
         let parts = parts(&query);
-        prop_assert!(parts.len() <= PARTS && parts.len() != 1);
+        prop_assert!(parts.len() <= MAX_PARTS && parts.len() != 1);
         prop_assert!(parts.iter().all(|it| query.contains(it)));
     }
 
     #[test]
-    fn any_text_is_read(query in any::<String>(), description in any::<String>()) {
+    fn random_queries_are_split_without_panic(query in any::<String>(), description in any::<String>()) {
         let tools = list([tool("t", &description, &[&query])]);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         for by in [Criterion::Lexical, Criterion::Hybrid] {

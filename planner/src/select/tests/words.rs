@@ -1,5 +1,3 @@
-//! Selection by words.
-
 use super::*;
 
 fn tools() -> Tools {
@@ -12,7 +10,7 @@ fn tools() -> Tools {
 }
 
 #[tokio::test]
-async fn names_descriptions_parameters_and_examples_have_a_say() {
+async fn names_descriptions_parameters_and_examples_count() {
     let (selector, tools) = (Selector::new(None), tools());
     for (query, expected) in [
         ("creating authors", &["createAuthor"][..]),
@@ -31,7 +29,7 @@ async fn names_descriptions_parameters_and_examples_have_a_say() {
 }
 
 #[tokio::test]
-async fn rare_words_tell_more_than_frequent_ones() {
+async fn rare_words_weigh_more_than_frequent_ones() {
     let selector = Selector::new(None);
     let tools = list([
         tool("a", "send mail", &[]),

@@ -10,20 +10,14 @@ use crate::{
 };
 use shared::id::NodeName;
 
-/// The height of a node.
 const HEIGHT: f64 = 34.0;
-/// The space on both sides of a name.
-const PADDING: f64 = 14.0;
+const NAME_PADDING: f64 = 14.0;
 /// The width of letters in most scripts, and in wide ones.
 const LETTER: (f64, f64) = (7.3, 13.0);
-/// The longest name in pixels. Longer names are cut.
-const NAME: f64 = 230.0;
-/// The outer margin.
+const MAX_NAME_WIDTH: f64 = 230.0;
 const MARGIN: f64 = 16.0;
-/// The height of the title.
 const TITLE: f64 = 28.0;
 
-/// Draws a toolkit as an SVG image.
 pub fn svg(toolkit: &Toolkit, title: &str) -> String {
     let nodes: Vec<(&NodeName, &Node, String)> = toolkit
         .ordered()
@@ -32,7 +26,7 @@ pub fn svg(toolkit: &Toolkit, title: &str) -> String {
         .collect();
     let sizes: Vec<Size> = nodes
         .iter()
-        .map(|(_, _, shown)| Size { width: text_width(shown) + 2.0 * PADDING, height: HEIGHT })
+        .map(|(_, _, shown)| Size { width: text_width(shown) + 2.0 * NAME_PADDING, height: HEIGHT })
         .collect();
     let numbers = node_numbers(toolkit);
     let edges = toolkit.ordered_edges();
@@ -139,7 +133,6 @@ fn draw_edge(text: &mut String, edge: &Edge<'_>, points: &[Point]) {
     );
 }
 
-/// Writes the score at the middle of the edge's first segment.
 fn draw_score(text: &mut String, edge: &Edge<'_>, points: &[Point]) {
     let [a, b, ..] = points else { return };
     let (x, y) = (f64::midpoint(a.x, b.x), f64::midpoint(a.y, b.y) + 4.0);
@@ -165,10 +158,10 @@ fn text_width(text: &str) -> f64 {
 }
 
 fn cut_name(name: &str) -> String {
-    if text_width(name) <= NAME {
+    if text_width(name) <= MAX_NAME_WIDTH {
         return name.to_owned();
     }
-    let mut room = NAME - LETTER.0;
+    let mut room = MAX_NAME_WIDTH - LETTER.0;
     let fits = |c: &char| {
         room -= letter_width(*c);
         room >= 0.0

@@ -25,7 +25,7 @@ fn score(learned: &Learned, from: &str, to: &str, at: Timestamp) -> Option<f64> 
 }
 
 #[test]
-fn what_followed_is_likely_to_follow() {
+fn a_frequent_follower_gets_a_high_score() {
     let mut learned = Learned::default();
     assert!(learned.is_empty());
     assert_eq!(learned.followers(&tools(&["t1"])[0], 5, DAY), []);
@@ -45,7 +45,7 @@ fn what_followed_is_likely_to_follow() {
 }
 
 #[test]
-fn scores_of_edges_are_shares() {
+fn learned_edge_scores_are_shares() {
     let mut learned = Learned::default();
     assert_eq!(score(&learned, "a1", "t1", DAY), None, "nothing was seen");
     for _ in 0..30 {
@@ -60,14 +60,14 @@ fn scores_of_edges_are_shares() {
 }
 
 #[test]
-fn what_is_older_counts_less() {
+fn older_transitions_count_less() {
     let mut learned = Learned::default();
     for _ in 0..8 {
         lesson(&mut learned, &["t1", "t2"], DAY);
     }
     let mut now = DAY;
     for _ in 0..64 {
-        // Far enough that weights are written anew several times.
+        // Long enough that all weights are rescaled several times.
         now += HALF_LIFE * 2;
         lesson(&mut learned, &["t1", "t3"], now);
     }
@@ -76,7 +76,7 @@ fn what_is_older_counts_less() {
     let before = score(&learned, "a1", "a3", now).unwrap();
     let later = score(&learned, "a1", "a3", now + HALF_LIFE * 20).unwrap();
     assert!(later < before && (later - 0.5).abs() < 0.01, "{before} {later}");
-    // A clock that goes back changes nothing.
+    // An observation with an earlier time changes nothing.
     lesson(&mut learned, &["t1", "t3"], DAY - TimeDelta::days(900));
 }
 

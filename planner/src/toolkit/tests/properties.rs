@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::toolkit::written;
 
-/// Something that is done to a graph of at most five actions and five tools.
+/// A change of a graph of at most five actions and five tools.
 #[derive(Clone, Debug)]
 enum Doing {
     Action { name: usize, next: Vec<(usize, f64)>, before: Vec<(usize, f64)> },
@@ -91,7 +91,7 @@ fn edges(graph: &Toolkit) -> BTreeMap<(String, String), String> {
     edges.map(|it| ((it.from.to_string(), it.to.to_string()), it.score.to_string())).collect()
 }
 
-/// Recommends by the words of the seed's program: without a memory of what was visited.
+/// Recommends by the algorithm of the predecessor, which does not remember visited nodes.
 fn by_the_words(graph: &Toolkit, start: &[&str], reach: Reach) -> (BTreeSet<String>, usize) {
     let strong = |from: &str, kind| {
         let next: Vec<_> = graph.successors(from).collect();
@@ -121,7 +121,7 @@ fn by_the_words(graph: &Toolkit, start: &[&str], reach: Reach) -> (BTreeSet<Stri
 
 proptest! {
     #[test]
-    fn both_ends_of_an_edge_know_it(all in prop::collection::vec(doing(), 0..40)) {
+    fn each_edge_is_stored_at_both_ends(all in prop::collection::vec(doing(), 0..40)) {
         let graph = made(&all);
         let mut count = 0;
         for (name, _) in graph.nodes() {
@@ -159,7 +159,7 @@ proptest! {
     }
 
     #[test]
-    fn recommendations_are_what_the_words_say(
+    fn recommendations_equal_a_naive_search(
         all in prop::collection::vec(doing(), 0..30),
         start in prop::collection::vec(0..6_usize, 0..3),
         threshold in score(),
@@ -175,7 +175,7 @@ proptest! {
     }
 
     #[test]
-    fn changes_make_the_same_graph_again(
+    fn recorded_changes_reproduce_the_graph(
         configured in prop::collection::vec(doing(), 0..15),
         then in prop::collection::vec(doing(), 0..25),
     ) {
@@ -193,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read_the_same(all in prop::collection::vec(doing(), 0..30)) {
+    fn a_written_toolkit_is_read_unchanged(all in prop::collection::vec(doing(), 0..30)) {
         let graph = made(&all);
         let read = written::read(&written::write(&graph)).unwrap();
         prop_assert_eq!(read.warnings, Vec::<String>::new());

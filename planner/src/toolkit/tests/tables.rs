@@ -3,7 +3,7 @@ use expect_test::expect;
 use super::*;
 
 #[test]
-fn the_test_graph_has_what_it_should() {
+fn the_test_graph_has_the_expected_nodes_and_edges() {
     let graph = seed();
     assert_eq!((graph.len(), graph.edge_count()), (8, 9));
     let count = |kind| graph.ordered_edges().iter().filter(|it| it.kind == kind).count();
@@ -34,7 +34,7 @@ fn the_test_graph_has_what_it_should() {
 }
 
 #[test]
-fn recommendations_are_those_of_the_table() {
+fn recommendations_match_the_table() {
     let all = ["a1", "a2", "t1", "a3", "t2", "a4", "t3", "t4"];
     for (start, threshold, hops, vertices, edges) in [
         (&["a1"][..], 0.5, 0, &["a1", "t1"][..], 1),
@@ -50,7 +50,7 @@ fn recommendations_are_those_of_the_table() {
         (&["a1", "a3"], 0.6, 1, &all, 9),
         (&["nowhere"], 0.5, 5, &[], 0),
         (&["nowhere", "a4"], 0.5, 5, &["a4", "t4"], 1),
-        // A tool is no action to begin with.
+        // A search cannot start from a tool.
         (&["t1"], 0.5, 5, &[], 0),
         (&[], 0.5, 5, &[], 0),
     ] {
@@ -76,7 +76,7 @@ fn recommendations_are_those_of_the_table() {
 }
 
 #[test]
-fn cycles_end_and_weak_tools_stay_away() {
+fn recommendations_end_on_cycles_and_omit_weak_tools() {
     let mut graph = Toolkit::default();
     for at in 0..3 {
         graph.add_action(&name(&format!("c{at}")), "", &[], &[]).unwrap();
@@ -100,7 +100,7 @@ fn cycles_end_and_weak_tools_stay_away() {
 }
 
 #[test]
-fn adding_again_changes_edges_and_nothing_else() {
+fn adding_a_node_again_changes_only_its_edges() {
     let mut graph = seed();
     graph.add_action(&name("a1"), "other words", &links(&[("a2", 0.4)]), &[]).unwrap();
     graph.add_tool(&name("t1"), &Node::tool("other words"), &links(&[("a1", 0.3)])).unwrap();
@@ -109,7 +109,7 @@ fn adding_again_changes_edges_and_nothing_else() {
     assert_eq!(graph.tool("t1").unwrap().description, "Tool 1.");
     assert_eq!(graph.edge_score("a1", "a2"), Some(0.4));
     assert_eq!(graph.edge_score("a1", "t1"), Some(0.3));
-    // Without any action that is there, a tool stays as it is.
+    // Without any existing action, the tool is not changed.
     let warnings = graph.add_tool(&name("t1"), &Node::tool(""), &links(&[("x", 1.0)])).unwrap();
     let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     assert_eq!(told, ["action `x` is not in the toolkit: its edge with `t1` was left out"]);
@@ -117,7 +117,7 @@ fn adding_again_changes_edges_and_nothing_else() {
 }
 
 #[test]
-fn what_is_missing_is_left_out_and_told() {
+fn edges_to_missing_nodes_are_left_out_with_a_warning() {
     let mut graph = seed();
     let before = graph.clone();
     let warnings = graph.add_tool(&name("t9"), &Node::tool(""), &links(&[("x", 1.0)])).unwrap();
@@ -141,7 +141,7 @@ fn what_is_missing_is_left_out_and_told() {
 }
 
 #[test]
-fn one_name_means_one_thing() {
+fn an_action_and_a_tool_cannot_share_a_name() {
     let mut graph = seed();
     let before = graph.clone();
     let clash = |result: Result<Vec<Warning>, ToolkitError>| result.unwrap_err().to_string();
@@ -159,7 +159,7 @@ fn one_name_means_one_thing() {
 }
 
 #[test]
-fn removing_an_action_takes_along_the_tools_that_only_it_calls() {
+fn removing_an_action_removes_tools_that_only_it_calls() {
     let mut graph = seed();
     let gone = graph.remove("a1");
     assert_eq!(gone, [name("a1"), name("t1")]);
@@ -177,7 +177,7 @@ fn removing_an_action_takes_along_the_tools_that_only_it_calls() {
 }
 
 #[test]
-fn updating_adds_describes_and_keeps_scores() {
+fn updating_adds_nodes_and_keeps_scores() {
     let mut graph = seed();
     let mut other = Toolkit::default();
     other.add_action(&name("a2"), "new words", &[], &[]).unwrap();
@@ -192,7 +192,7 @@ fn updating_adds_describes_and_keeps_scores() {
 }
 
 #[test]
-fn a_subgraph_has_all_edges_between_what_it_has() {
+fn a_subgraph_has_all_edges_between_its_nodes() {
     let graph = seed();
     let part = graph.subgraph(["t2", "a2", "a1", "nowhere"]);
     assert_eq!(names(&part), ["a1", "a2", "t2"]);
@@ -202,19 +202,19 @@ fn a_subgraph_has_all_edges_between_what_it_has() {
 }
 
 #[test]
-fn generations_come_as_they_were_added() {
+fn topological_generations_keep_the_order_of_addition() {
     let mut graph = Toolkit::default();
     for it in ["z", "y", "x", "w"] {
         graph.add_action(&name(it), "", &[], &[]).unwrap();
     }
-    // `x` is met before `y`, which was added before it.
+    // The traversal reaches `x` before `y`, which was added before it.
     graph.add_action(&name("z"), "", &links(&[("x", 1.0)]), &[]).unwrap();
     graph.add_action(&name("w"), "", &links(&[("y", 1.0)]), &[]).unwrap();
     assert_eq!(names(&graph), ["z", "w", "y", "x"]);
 }
 
 #[test]
-fn pictures_tell_kinds_and_scores_apart() {
+fn drawings_distinguish_kinds_and_scores() {
     let mut graph = Toolkit::default();
     graph.add_action(&name("odd \"a\\\"]`<x> #1;"), "", &[], &[]).unwrap();
     let start = links(&[("odd \"a\\\"]`<x> #1;", 0.5)]);

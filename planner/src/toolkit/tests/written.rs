@@ -4,7 +4,7 @@ use super::*;
 use crate::toolkit::written::{Written, read, write};
 
 #[test]
-fn chains_are_kept_apart_and_shared_tools_are_one() {
+fn chains_stay_separate_and_share_tools() {
     let file = json!({
         "app": { "name": "x" },
         "tools": [
@@ -47,7 +47,7 @@ fn chains_are_kept_apart_and_shared_tools_are_one() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told() {
+fn an_invalid_toolkit_file_is_explained() {
     for (file, expected) in [
         (json!([]), "a toolkit is a map with `tools`, `actions` and `toolkit`"),
         (json!({ "tools": ["x"] }), "`tools[0]` must be a map with a `name`"),
@@ -83,7 +83,7 @@ fn what_cannot_be_read_is_told() {
 }
 
 #[test]
-fn a_graph_is_written_as_it_is_read() {
+fn a_graph_is_written_in_the_format_it_is_read() {
     let written = write(&seed());
     assert_eq!(
         written["toolkit"][0],
@@ -98,7 +98,7 @@ fn a_graph_is_written_as_it_is_read() {
     assert_eq!(read.toolkit, seed(), "in the order in which it was added");
     let expected = json!(["a1", "a2", "a3", "a4", "t1", "t2", "t3", "t4"]);
     assert_eq!(written["order"], expected);
-    // Where the chains say it there is nothing to add.
+    // An order that the chains already define adds nothing.
     let chain = json!({ "actions": [{ "name": "b" }, { "name": "a" }],
         "toolkit": [[{ "name": "b" }, { "name": "a" }]] });
     let graph = crate::toolkit::written::read(&chain).unwrap().toolkit;
@@ -106,7 +106,7 @@ fn a_graph_is_written_as_it_is_read() {
 }
 
 #[test]
-fn an_order_names_what_is_there() {
+fn an_order_lists_known_nodes_and_others_come_last() {
     let file = |order: serde_json::Value| {
         json!({ "actions": [{ "name": "a" }, { "name": "b" }, { "name": "c" }],
             "toolkit": [[{ "name": "a" }], [{ "name": "b" }], [{ "name": "c" }]], "order": order })

@@ -37,7 +37,7 @@ fn gives(cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn every_json_value_can_be_the_result() {
+fn an_expression_can_return_any_json_value() {
     gives(&[
         ("n", "[3,1,2]"),
         ("item.price * 2", "5.0"),
@@ -82,7 +82,7 @@ fn min_and_max_need_values_of_one_kind() {
         ("[min([1, 1.0]), max([1.0, 1])]", "[1,1.0]"),
         ("max([false, true])", "true"),
         ("min([timestamp(at), timestamp(0)])", r#""1970-01-01T00:00:00Z""#),
-        ("min(none)", "`min` of `none`: the list is empty; ask `size(list) > 0` first"),
+        ("min(none)", "`min` of `none`: the list is empty; check `size(list) > 0` first"),
         ("max(mixed)", "`max` of `mixed`: item 1 is a string, and item 0 is a number"),
         ("max([[1]])", "`max` of `[…]`: item 0 is a list, which has no order"),
         ("max([1, 0.0 / 0])", "`max` of `[…]`: item 1 is a number, which has no order"),
@@ -109,7 +109,7 @@ fn sort_and_distinct_keep_the_order_of_equal_items() {
 }
 
 #[test]
-fn join_split_and_flatten() {
+fn join_split_and_flatten_return_the_documented_lists_and_texts() {
     gives(&[
         ("join(words, ', ')", r#""b, a, ä""#),
         ("words.join()", r#""baä""#),
@@ -134,7 +134,7 @@ fn join_split_and_flatten() {
 }
 
 #[test]
-fn the_functions_work_in_conditions() {
+fn list_functions_are_available_in_conditions() {
     all_hold(&[
         "sum(list.map(x, x.n)) == 6 && max(author.tags) == 'b'",
         "join(sort(distinct(author.tags)), '-') == 'a-b'",
@@ -143,17 +143,17 @@ fn the_functions_work_in_conditions() {
     ]);
     check(
         "sum([1])",
-        &expect!["error: it gives neither true nor false; compare it with something"],
+        &expect!["error: its value is neither true nor false; compare it with something"],
     );
     check("min([true])", &expect!["it is true"]);
 }
 
 #[test]
-fn wrong_expressions_name_the_place() {
+fn an_error_of_an_expression_names_the_place() {
     gives(&[
-        ("1 + price", "error: line 1, column 5: `price` is no field of `values`"),
-        ("item.other +\n other", "error: line 2, column 2: `other` is no field of `values`"),
-        ("'price' + price", "error: line 1, column 11: `price` is no field of `values`"),
+        ("1 + price", "error: line 1, column 5: `price` is not a field of `values`"),
+        ("item.other +\n other", "error: line 2, column 2: `other` is not a field of `values`"),
+        ("'price' + price", "error: line 1, column 11: `price` is not a field of `values`"),
         ("n.total()", "error: line 1, column 3: there is no function `total`"),
         ("sum(n", "error: line 1, column 6: it ends too early"),
         ("", "error: line 1, column 1: it ends too early"),
@@ -162,15 +162,15 @@ fn wrong_expressions_name_the_place() {
             "error: line 1, column 1: `package` is a word of CEL; give the value another name",
         ),
         ("text.matches('(')", "error: line 1, column 6: the pattern of `matches`: unclosed group"),
-        ("input", "error: line 1, column 1: `input` is no field of `values`"),
+        ("input", "error: line 1, column 1: `input` is not a field of `values`"),
         ("b'x'", "error: expressions have no bytes"),
-        ("n[3]", "`n` has no item 3: there are 3, counted from 0; ask `size(n)` first"),
+        ("n[3]", "`n` has no item 3: there are 3, counted from 0; check `size(n)` first"),
     ]);
 }
 
 #[test]
-fn work_and_results_have_limits() {
-    let work = "it takes too many operations, more than 1000000; look at fewer items, or let a step \
+fn an_expression_stops_at_the_limits_of_work_and_result_size() {
+    let work = "it takes too many operations, more than 1000000; use fewer items, or let a step \
                 prepare them";
     let size = "the result has more than 1048576 bytes; return less";
     let doubled = format!("[n]{}", ".map(x, [x, x])".repeat(30));
@@ -224,7 +224,7 @@ const CALLS: [&str; 14] = [
 
 proptest! {
     #[test]
-    fn any_calls_over_any_value_end_without_panic(
+    fn random_calls_on_random_values_do_not_panic(
         value in any_value(),
         calls in proptest::collection::vec(proptest::sample::select(&CALLS[..]), 0..8),
     ) {
@@ -240,7 +240,7 @@ proptest! {
     }
 
     #[test]
-    fn lists_are_treated_as_rust_treats_them(numbers in proptest::collection::vec(-9_i64..9, 0..40)) {
+    fn list_functions_agree_with_rust(numbers in proptest::collection::vec(-9_i64..9, 0..40)) {
         let run = |source| {
             let values = Map::from_iter([("v".to_owned(), json!(numbers))]);
             Expression::parse(source, &|_| true).unwrap().evaluate(&values).ok()
@@ -258,7 +258,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_an_expression_or_an_error(source in "\\PC{0,80}") {
+    fn random_text_is_parsed_without_panic(source in "\\PC{0,80}") {
         if let Ok(expression) = parse(&source) {
             let _ = expression.evaluate(&values());
         }

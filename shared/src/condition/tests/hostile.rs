@@ -17,7 +17,7 @@ fn on_a_small_stack<T: Send>(act: impl FnOnce() -> T + Send) -> T {
 }
 
 #[test]
-fn brackets_and_chains_as_deep_as_a_text_is_long_overflow_no_stack() {
+fn deeply_nested_text_does_not_overflow_the_stack() {
     let n = limits::CONDITION_BYTES / 2 - 1;
     for (source, expected) in [
         (format!("{}1{}", "(".repeat(n), ")".repeat(n)), ConditionError::TooDeep),
@@ -48,7 +48,7 @@ fn brackets_and_chains_as_deep_as_a_text_is_long_overflow_no_stack() {
 }
 
 #[test]
-fn the_deepest_conditions_need_little_stack() {
+fn the_deepest_allowed_condition_needs_little_stack() {
     let depth = limits::CONDITION_DEPTH;
     let chain = limits::CONDITION_OPERATORS - 1;
     for source in [
@@ -110,19 +110,19 @@ const TOKENS: [&str; 49] = [
 
 proptest! {
     #[test]
-    fn any_text_is_read_without_panic(source in "\\PC{0,200}") {
+    fn random_text_is_parsed_without_panic(source in "\\PC{0,200}") {
         survives(&source)?;
     }
 
     #[test]
-    fn any_tokens_are_read_without_panic(
+    fn random_tokens_are_parsed_without_panic(
         tokens in proptest::collection::vec(proptest::sample::select(&TOKENS[..]), 0..60),
     ) {
         survives(&tokens.concat())?;
     }
 
     #[test]
-    fn a_good_condition_with_a_bad_spot_is_read_without_panic(
+    fn a_condition_with_one_corrupted_character_is_parsed_without_panic(
         good in proptest::sample::select(&GOOD[..]),
         at in any::<proptest::sample::Index>(),
         length in 0_usize..6,
@@ -137,7 +137,7 @@ proptest! {
     }
 
     #[test]
-    fn integers_and_doubles_compare_as_their_values_do(left: i64, right: i64, half: bool) {
+    fn integers_and_doubles_compare_exactly(left: i64, right: i64, half: bool) {
         let double = Number::Integer(right.into()).to_double();
         let double = if half { double + 0.5 } else { double };
         let world = World(vec![("a", Some(json!(left))), ("b", Some(json!(double)))]);
@@ -150,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn an_integer_is_ordered_exactly_beside_a_half(left in -9_i64..9, right in -9_i32..9) {
+    fn a_large_integer_and_the_half_beside_it_are_ordered_exactly(left in -9_i64..9, right in -9_i32..9) {
         let world = World(vec![("a", Some(json!(left))), ("b", Some(json!(f64::from(right) / 2.0)))]);
         let holds = |source| Condition::parse(source, &world).unwrap().evaluate(&world, &Value::Null);
         prop_assert_eq!(holds("a < b"), Ok(left * 2 < i64::from(right)));
@@ -160,7 +160,7 @@ proptest! {
 }
 
 #[test]
-fn the_good_conditions_are_good() {
+fn the_sample_conditions_are_valid() {
     for source in GOOD {
         Condition::parse(source, &world()).unwrap();
     }
@@ -173,7 +173,7 @@ fn large() -> World {
 }
 
 #[test]
-fn ten_thousand_items_are_looked_at() {
+fn a_macro_reads_a_list_of_ten_thousand_items() {
     let world = large();
     for source in [
         "l.all(it, it.ok && it.n >= 0 && 'a' in it.tags)",
@@ -187,7 +187,7 @@ fn ten_thousand_items_are_looked_at() {
 }
 
 #[test]
-fn slow_conditions_are_stopped() {
+fn a_condition_that_exceeds_its_work_limit_is_stopped() {
     let world = large();
     let doubled = format!("['x']{}[0] == ''", ".map(x, x + x)".repeat(25));
     let longer = format!("[l]{}[0] == []", ".map(x, x + x)".repeat(25));

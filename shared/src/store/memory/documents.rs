@@ -87,8 +87,6 @@ impl StoredDocuments {
         Ok(())
     }
 
-    /// Returns `true` if planning failed: the request has no plan, and its transcript has a
-    /// failure.
     fn has_failed_planning(&self, id: RequestId) -> bool {
         let entries = self.transcripts.get(&id).into_iter().flatten();
         let mut entries = entries.filter_map(|json| parse_json::<TranscriptEntry>(id, json).ok());

@@ -20,13 +20,11 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Logs {
     documents: BTreeMap<ExecutionId, Vec<EventDocument>>,
-    /// Waiting commands in the order of their arrival.
     inbox: BTreeMap<u64, WaitingCommand>,
     known: BTreeMap<CommandId, u64>,
     arrived: u64,
 }
 
-/// A command in an inbox.
 #[derive(Debug)]
 struct WaitingCommand {
     id: CommandId,

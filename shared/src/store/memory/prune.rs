@@ -102,7 +102,6 @@ impl State {
     }
 }
 
-/// Returns the first `most` items, and `true` if there are more.
 fn take_first<T: Ord>(mut old: Vec<(Timestamp, T)>, most: usize) -> (Vec<T>, bool) {
     old.sort();
     let more = old.len() > most;

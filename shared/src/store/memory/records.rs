@@ -13,7 +13,6 @@ use crate::{
 
 #[derive(Debug, Default)]
 pub(super) struct StoredRecords {
-    /// The time and value of each record.
     kinds: BTreeMap<RecordKind, BTreeMap<String, (Timestamp, String)>>,
     /// Names of kinds with a limit, earliest time first.
     by_time: BTreeMap<RecordKind, BTreeSet<(Timestamp, String)>>,
@@ -57,7 +56,6 @@ impl StoredRecords {
         }
     }
 
-    /// Returns the names and values of all records of a kind.
     pub(super) fn values(&self, kind: RecordKind) -> impl Iterator<Item = (&String, Value)> {
         let records = self.kinds.get(&kind).into_iter().flatten();
         records.filter_map(|(name, (_, json))| Some((name, serde_json::from_str(json).ok()?)))

@@ -135,7 +135,6 @@ impl Work {
         self.leases.contains_key(&worker)
     }
 
-    /// Returns the workers whose lease has not expired.
     pub(super) fn list_workers(&self, now: Timestamp) -> Vec<WorkerId> {
         let live = self.leases.values().filter(|lease| lease.until > now);
         live.map(|lease| lease.worker).collect()

@@ -1,41 +1,40 @@
-//! MCP's own conformance suite and inspector, with `faber serve` and `faber mcp` as the server.
+//! MCP's conformance suite and inspector, with `faber serve` and `faber mcp` as the server.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use tests::binary::faber;
 
-use super::{super::home::Home, http::Server};
+use super::{super::workspace::Workspace, http::Server};
 use crate::mcp::conformance::{inspector, suite};
 
-/// Scenarios that pass.
 const SUPPORTED: [&str; 4] =
     ["server-initialize", "ping", "tools-list", "dns-rebinding-protection"];
 
-const SPECIMEN: &str = "it calls a tool that only the suite's own example has";
-const NO_FEATURE: &str = "Faber offers tools alone, and says so";
+const EXAMPLE_ONLY: &str = "the scenario calls a tool of the suite's example server";
+const NO_FEATURE: &str = "Faber offers only tools, and declares that";
 const NO_SESSION: &str =
-    "requests stand for themselves: there are no sessions and no streams to take up again";
+    "requests are stateless, so there are no sessions and no streams to resume";
 
-/// Scenarios that do not apply, and why.
-const LEFT_OUT: [(&str, &str); 28] = [
+/// Scenarios that do not apply, with the reason.
+const EXCLUDED: [(&str, &str); 28] = [
     ("logging-set-level", NO_FEATURE),
     ("completion-complete", NO_FEATURE),
-    ("tools-call-simple-text", SPECIMEN),
-    ("tools-call-image", SPECIMEN),
-    ("tools-call-audio", SPECIMEN),
-    ("tools-call-embedded-resource", SPECIMEN),
-    ("tools-call-mixed-content", SPECIMEN),
-    ("tools-call-with-logging", SPECIMEN),
-    ("tools-call-error", SPECIMEN),
-    ("tools-call-with-progress", SPECIMEN),
-    ("tools-call-sampling", SPECIMEN),
-    ("tools-call-elicitation", SPECIMEN),
-    ("json-schema-2020-12", SPECIMEN),
-    ("elicitation-sep1034-defaults", SPECIMEN),
+    ("tools-call-simple-text", EXAMPLE_ONLY),
+    ("tools-call-image", EXAMPLE_ONLY),
+    ("tools-call-audio", EXAMPLE_ONLY),
+    ("tools-call-embedded-resource", EXAMPLE_ONLY),
+    ("tools-call-mixed-content", EXAMPLE_ONLY),
+    ("tools-call-with-logging", EXAMPLE_ONLY),
+    ("tools-call-error", EXAMPLE_ONLY),
+    ("tools-call-with-progress", EXAMPLE_ONLY),
+    ("tools-call-sampling", EXAMPLE_ONLY),
+    ("tools-call-elicitation", EXAMPLE_ONLY),
+    ("json-schema-2020-12", EXAMPLE_ONLY),
+    ("elicitation-sep1034-defaults", EXAMPLE_ONLY),
     ("server-sse-polling", NO_SESSION),
     ("server-sse-multiple-streams", NO_SESSION),
-    ("elicitation-sep1330-enums", SPECIMEN),
+    ("elicitation-sep1330-enums", EXAMPLE_ONLY),
     ("resources-list", NO_FEATURE),
     ("resources-read-text", NO_FEATURE),
     ("resources-read-binary", NO_FEATURE),
@@ -50,58 +49,58 @@ const LEFT_OUT: [(&str, &str); 28] = [
 ];
 
 #[tokio::test]
-async fn what_the_suite_asks_of_servers_is_done() {
+async fn faber_passes_the_supported_scenarios_of_the_server_suite() {
     let server = Server::new(None).await;
     for scenario in SUPPORTED {
         let results = tempfile::tempdir().unwrap();
         let mut command = suite();
         command.args(["server", "--url", &server.url, "--scenario", scenario, "--output-dir"]);
         let ended = command.arg(results.path()).output().await.unwrap();
-        let told = format!(
+        let printed = format!(
             "{}{}",
             String::from_utf8_lossy(&ended.stdout),
             String::from_utf8_lossy(&ended.stderr)
         );
-        let folders = std::fs::read_dir(results.path()).unwrap().map(|it| it.unwrap().path());
-        let checks = folders.map(|it| it.join("checks.json")).filter(|it| it.exists());
-        let checks: String = checks.map(|it| std::fs::read_to_string(it).unwrap()).collect();
+        let folders = std::fs::read_dir(results.path()).unwrap().map(|entry| entry.unwrap().path());
+        let checks = folders.map(|folder| folder.join("checks.json")).filter(|file| file.exists());
+        let checks: String = checks.map(|file| std::fs::read_to_string(file).unwrap()).collect();
         let checks: Vec<Value> = serde_json::from_str(&checks).unwrap_or_default();
-        let passed = checks.iter().filter(|it| it["status"] == "SUCCESS").count();
-        let is_bad = |it: &&Value| it["status"] == "FAILURE" || it["status"] == "WARNING";
+        let passed = checks.iter().filter(|check| check["status"] == "SUCCESS").count();
+        let is_bad = |check: &&Value| check["status"] == "FAILURE" || check["status"] == "WARNING";
         let bad: Vec<_> = checks.iter().filter(is_bad).collect();
-        assert!(passed > 0 && bad.is_empty(), "{scenario}: {passed} passed\n{bad:#?}\n{told}");
+        assert!(passed > 0 && bad.is_empty(), "{scenario}: {passed} passed\n{bad:#?}\n{printed}");
     }
 }
 
 #[tokio::test]
-async fn nothing_that_the_suite_asks_of_servers_is_forgotten() {
+async fn every_scenario_of_the_server_suite_is_supported_or_excluded() {
     let listed = suite().args(["list", "--server"]).output().await.unwrap().stdout;
     let listed = String::from_utf8(listed).unwrap();
     let listed: BTreeSet<_> = listed
         .lines()
-        .filter_map(|it| it.trim().strip_prefix("- ")?.split_whitespace().next())
+        .filter_map(|line| line.trim().strip_prefix("- ")?.split_whitespace().next())
         .collect();
-    let known = LEFT_OUT.iter().map(|(name, _)| *name).chain(SUPPORTED);
+    let known = EXCLUDED.iter().map(|(name, _)| *name).chain(SUPPORTED);
     assert_eq!(listed, known.collect());
 }
 
 #[tokio::test]
-async fn the_inspector_finds_nothing_to_complain_about() {
-    let (server, home) = (Server::new(None).await, Home::new());
+async fn the_mcp_inspector_reports_no_warning() {
+    let (server, workspace) = (Server::new(None).await, Workspace::new());
     let binary = faber().display().to_string();
     for place in [&[server.url.as_str()][..], &[binary.as_str(), "mcp"]] {
         let ask = async |more: &[&str]| {
             let mut command = inspector();
-            command.arg("--cli").args(place).args(more).env("HOME", home.path("."));
-            let ended = command.current_dir(home.path(".")).output().await.unwrap();
-            let told = String::from_utf8_lossy(&ended.stderr).into_owned();
-            assert!(ended.status.success(), "{place:?} {more:?}: {told}");
+            command.arg("--cli").args(place).args(more).env("HOME", workspace.path("."));
+            let ended = command.current_dir(workspace.path(".")).output().await.unwrap();
+            let printed = String::from_utf8_lossy(&ended.stderr).into_owned();
+            assert!(ended.status.success(), "{place:?} {more:?}: {printed}");
             let answer: Value = serde_json::from_slice(&ended.stdout).unwrap();
-            (answer, told)
+            (answer, printed)
         };
-        let (listed, told) = ask(&["--method", "tools/list", "--strict"]).await;
+        let (listed, printed) = ask(&["--method", "tools/list", "--strict"]).await;
         assert_eq!(listed["tools"].as_array().unwrap().len(), 14);
-        assert!(!told.contains("Warning:") && !told.contains("Error:"), "{told}");
+        assert!(!printed.contains("Warning:") && !printed.contains("Error:"), "{printed}");
         let call = ["--method", "tools/call", "--tool-name", "run", "--tool-arg"];
         let (answer, _) = ask(&[&call[..], &["query=List all authors"]].concat()).await;
         let done = &answer["structuredContent"];

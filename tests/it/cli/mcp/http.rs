@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use tests::toolset::PATIENCE;
+use tests::toolset::MAX_WAIT;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -7,13 +7,13 @@ use tokio::{
 };
 
 use super::{
-    super::{begun::Begun, home::SEED},
+    super::{running_command::RunningCommand, workspace::SEED},
     *,
 };
 
 const VIEWER: &str = "viewer-token-0123456789";
 const OPERATOR: &str = "operator-token-0123456789";
-/// An operator who may only echo.
+/// An operator that may call only `flow.echo`.
 const NARROW: &str = "narrow-token-0123456789";
 
 const CONFIG: &str = "
@@ -24,34 +24,34 @@ access:
     - { name: narrow, token_env: T_NARROW, role: operator, tools: [flow.echo] }
 ";
 
-/// A server, and where its page is.
+/// A server, and the address of its MCP endpoint.
 pub(super) struct Server {
-    pub(super) home: Home,
-    _process: Begun,
+    pub(super) workspace: Workspace,
+    _process: RunningCommand,
     pub(super) address: String,
     pub(super) url: String,
 }
 
 impl Server {
     pub(super) async fn new(config: Option<&str>) -> Self {
-        let home = Home::new();
+        let workspace = Workspace::new();
         if let Some(config) = config {
-            home.file("faber.yaml", config);
+            workspace.file("faber.yaml", config);
         }
-        let mut command = home.command(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut command = workspace.command(&["serve", "--listen", "127.0.0.1:0"]);
         command.env("T_VIEWER", VIEWER).env("T_OPERATOR", OPERATOR).env("T_NARROW", NARROW);
-        let mut process = Begun::new(command.spawn().unwrap());
-        let line = process.line("listening on http://").await;
+        let mut process = RunningCommand::new(command.spawn().unwrap());
+        let line = process.wait_for_line("listening on http://").await;
         let address = line.rsplit('/').next().unwrap().to_owned();
         let url = format!("http://{address}/mcp");
-        Self { home, _process: process, address, url }
+        Self { workspace, _process: process, address, url }
     }
 
     async fn client(&self, token: Option<&str>) -> Client {
-        Client::to(&json!({ "url": self.url, "token": token })).await
+        Client::connect(&json!({ "url": self.url, "token": token })).await
     }
 
-    /// Sends one message without any client. Returns the whole answer.
+    /// Sends one message without an MCP client. Returns the whole answer.
     async fn post(&self, headers: &str, body: &str) -> String {
         let mut connection = TcpStream::connect(&self.address).await.unwrap();
         let length = body.len();
@@ -64,47 +64,48 @@ impl Server {
         connection.write_all(ask.as_bytes()).await.unwrap();
         let mut answer = String::new();
         let read = connection.read_to_string(&mut answer);
-        timeout(PATIENCE, read).await.expect("an answer in time").unwrap();
+        timeout(MAX_WAIT, read).await.expect("an answer in time").unwrap();
         answer
     }
 }
 
 #[tokio::test]
-async fn a_client_plans_and_executes_over_http() {
+async fn an_mcp_client_plans_and_executes_over_http() {
     let server = Server::new(None).await;
     let mut client = server.client(None).await;
     assert_eq!(client.greeting["server"]["name"], "faber", "{}", client.greeting);
     let answer = client.call("run", json!({ "query": SEED })).await;
     let done = &answer["result"]["structuredContent"];
     assert_eq!((&done["state"], &done["successful"]), (&json!("COMPLETED"), &json!(2)));
-    assert!(!check_reports(&answer).is_empty(), "{answer:#}");
-    let (status, _) = client.done("status", json!({ "id": done["requestId"] })).await;
+    assert!(!progress_values(&answer).is_empty(), "{answer:#}");
+    let (status, _) = client.call_ok("status", json!({ "id": done["requestId"] })).await;
     assert_eq!(status["executionId"], done["executionId"]);
 
-    // One client leaves; another one goes on where it was.
-    let plan = client.plan(WAITS).await;
+    // One client leaves, and another one continues.
+    let plan = client.create_plan(WAITING_PLAN).await;
     let leaves =
         json!({ "do": "call", "name": "execute", "arguments": { "id": plan }, "leave": true });
     client.ask(&leaves).await;
     let mut other = server.client(None).await;
-    let (status, _) = other.done("status", json!({ "id": plan })).await;
+    let (status, _) = other.call_ok("status", json!({ "id": plan })).await;
     let id = status["executionId"].clone();
-    other.done("signal", json!({ "id": id, "name": "go" })).await;
-    let (done, _) = other.done("status", json!({ "id": id, "wait": true })).await;
+    other.call_ok("signal", json!({ "id": id, "name": "go" })).await;
+    let (done, _) = other.call_ok("status", json!({ "id": id, "wait": true })).await;
     assert_eq!(done["state"], "COMPLETED");
 
-    // The same over stdio, by way of the server.
+    // The same over stdio, through the server.
     let mut third =
-        Client::of(&server.home, &["--server", &format!("http://{}", server.address)]).await;
-    let (debug, _) = third.done("debug", json!({ "id": id })).await;
+        Client::start_in(&server.workspace, &["--server", &format!("http://{}", server.address)])
+            .await;
+    let (debug, _) = third.call_ok("debug", json!({ "id": id })).await;
     assert_eq!(debug["executions"][0]["executionId"], id);
-    let (begun, _) = third.done("execute", json!({ "id": plan, "wait": false })).await;
-    let (done, _) = third.done("cancel", json!({ "id": begun["executionId"] })).await;
+    let (begun, _) = third.call_ok("execute", json!({ "id": plan, "wait": false })).await;
+    let (done, _) = third.call_ok("cancel", json!({ "id": begun["executionId"] })).await;
     assert_eq!(done["state"], "CANCELLED");
 }
 
 #[tokio::test]
-async fn tokens_roles_and_tools_hold() {
+async fn mcp_over_http_enforces_tokens_roles_and_tool_patterns() {
     let server = Server::new(Some(CONFIG)).await;
     for token in [None, Some("nobody's-token-0123456789")] {
         let client = server.client(token).await;
@@ -120,26 +121,26 @@ async fn tokens_roles_and_tools_hold() {
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 
     let mut eyes = server.client(Some(VIEWER)).await;
-    let (error, told) = eyes.refused("run", json!({ "query": SEED })).await;
+    let (error, text) = eyes.call_refused("run", json!({ "query": SEED })).await;
     assert_eq!(error["code"], "FORBIDDEN");
-    assert!(told.contains("operator"), "{told}");
-    eyes.done("list_tools", json!({})).await;
+    assert!(text.contains("operator"), "{text}");
+    eyes.call_ok("list_tools", json!({})).await;
 
     let mut hands = server.client(Some(OPERATOR)).await;
-    let echo = hands.plan(r#"{"tools":[{"name":"flow.echo"}]}"#).await;
-    let noop = hands.plan(r#"{"tools":[{"name":"flow.noop"}]}"#).await;
+    let echo = hands.create_plan(r#"{"tools":[{"name":"flow.echo"}]}"#).await;
+    let noop = hands.create_plan(r#"{"tools":[{"name":"flow.noop"}]}"#).await;
     let mut narrow = server.client(Some(NARROW)).await;
-    let (done, _) = narrow.done("execute", json!({ "id": echo })).await;
+    let (done, _) = narrow.call_ok("execute", json!({ "id": echo })).await;
     assert_eq!(done["state"], "COMPLETED");
-    let (error, _) = narrow.refused("execute", json!({ "id": noop })).await;
+    let (error, _) = narrow.call_refused("execute", json!({ "id": noop })).await;
     assert_eq!(error["code"], "FORBIDDEN");
-    let (listed, _) = narrow.done("list_tools", json!({})).await;
-    let names = listed["tools"].as_array().unwrap().iter().map(|it| it["name"].clone());
+    let (listed, _) = narrow.call_ok("list_tools", json!({})).await;
+    let names = listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone());
     assert_eq!(names.collect::<Vec<Value>>(), ["flow.echo"]);
 }
 
 #[tokio::test]
-async fn pages_of_strangers_are_refused() {
+async fn requests_with_a_foreign_host_or_origin_are_refused() {
     let server = Server::new(None).await;
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     let own = format!("Host: {}\r\n", server.address);
@@ -156,7 +157,7 @@ async fn pages_of_strangers_are_refused() {
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_told_so_and_who_takes_anything_is_served() {
+async fn invalid_messages_get_an_error_and_any_fitting_accept_header_is_served() {
     let server = Server::new(None).await;
     let own = format!("Host: {}\r\n", server.address);
     let deep = format!(r#"{{"jsonrpc":"2.0","id":7,"x":{}{}}}"#, "[".repeat(300), "]".repeat(300));
@@ -176,22 +177,23 @@ async fn what_is_no_message_is_told_so_and_who_takes_anything_is_served() {
 }
 
 #[tokio::test]
-async fn the_newest_protocol_is_spoken() {
+async fn the_newest_protocol_version_works_over_http_and_stdio() {
     let server = Server::new(None).await;
     let own = json!({
-        "command": faber(), "args": ["mcp", "--store", "memory:"], "cwd": server.home.path("."),
-        "env": { "HOME": server.home.path(".") }, "newest": true,
+        "command": faber(), "args": ["mcp", "--store", "memory:"], "cwd": server.workspace.path("."),
+        "env": { "HOME": server.workspace.path(".") }, "newest": true,
     });
     for place in [json!({ "url": server.url, "newest": true }), own] {
-        let mut client = Client::to(&place).await;
+        let mut client = Client::connect(&place).await;
         assert_eq!(client.greeting["protocol"], "2026-07-28", "{}", client.greeting);
-        let plan =
-            client.plan(r#"{"tools":[{"id":"e","name":"flow.echo","parameters":{"n":1}}]}"#).await;
+        let plan = client
+            .create_plan(r#"{"tools":[{"id":"e","name":"flow.echo","parameters":{"n":1}}]}"#)
+            .await;
         let answer = client.call("execute", json!({ "id": plan })).await;
         let done = &answer["result"]["structuredContent"];
         assert_eq!((&done["state"], &done["outputs"]["e"]["n"]), (&json!("COMPLETED"), &json!(1)));
-        assert!(!check_reports(&answer).is_empty(), "{answer:#}");
-        let (error, _) = client.refused("debug", json!({ "id": "req_1_aaaaaaaaa" })).await;
+        assert!(!progress_values(&answer).is_empty(), "{answer:#}");
+        let (error, _) = client.call_refused("debug", json!({ "id": "req_1_aaaaaaaaa" })).await;
         assert_eq!(error["code"], "NOT_FOUND");
         assert_eq!(client.call("nobody", json!({})).await["refused"]["code"], -32602);
     }

@@ -3,18 +3,20 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, time::timeout};
 
-use super::{super::home::SEED, *};
+use super::{super::workspace::SEED, *};
 
 #[tokio::test]
-async fn a_client_plans_and_executes() {
-    let home = Home::new();
-    let mut client = Client::of(&home, &[]).await;
+async fn an_mcp_client_plans_and_executes_over_stdio() {
+    let workspace = Workspace::new();
+    let mut client = Client::start_in(&workspace, &[]).await;
     assert_eq!(client.greeting["server"]["name"], "faber", "{}", client.greeting);
-    assert!(client.greeting["instructions"].as_str().unwrap().contains("`run` does both"));
+    assert!(
+        client.greeting["instructions"].as_str().unwrap().contains("Use `run` to plan and execute")
+    );
 
     let listed = client.ask(&json!({ "do": "tools" })).await;
     let tools = listed["tools"].as_array().unwrap();
-    let names: BTreeSet<_> = tools.iter().filter_map(|it| it["name"].as_str()).collect();
+    let names: BTreeSet<_> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
     let expected = [
         "approve",
         "cancel",
@@ -32,79 +34,83 @@ async fn a_client_plans_and_executes() {
         "validate",
     ];
     assert_eq!(names, BTreeSet::from(expected));
-    assert!(tools.iter().all(|it| it["outputSchema"]["type"] == "object"), "{listed:#}");
+    assert!(tools.iter().all(|tool| tool["outputSchema"]["type"] == "object"), "{listed:#}");
 
-    let (plan, told) = client.done("plan", json!({ "query": SEED })).await;
+    let (plan, shown) = client.call_ok("plan", json!({ "query": SEED })).await;
     assert_eq!(plan["executionOrder"], json!(["createAuthor", "createBlog"]));
-    assert!(told.contains("← createAuthor"), "{told}");
+    assert!(shown.contains("← createAuthor"), "{shown}");
     let answer = client.call("execute", json!({ "id": plan["planId"] })).await;
     let done = &answer["result"]["structuredContent"];
     assert_eq!((&done["state"], &done["done"]), (&json!("COMPLETED"), &json!(true)), "{answer:#}");
     assert_eq!(done["outputs"]["createBlog"]["authorId"], done["outputs"]["createAuthor"]["_id"]);
-    let far = check_reports(&answer);
-    assert!(!far.is_empty() && far.iter().all(|it| *it < 3.0), "{answer:#}");
+    let far = progress_values(&answer);
+    assert!(!far.is_empty() && far.iter().all(|progress| *progress < 3.0), "{answer:#}");
     assert_eq!(answer["reports"][0]["total"], 2, "{answer:#}");
     assert!(text(&answer).starts_with("COMPLETED  2 of 2 steps  exec_"), "{answer:#}");
 
-    let (again, told) = client.done("run", json!({ "query": SEED })).await;
+    let (again, shown) = client.call_ok("run", json!({ "query": SEED })).await;
     assert_eq!(again["state"], "FAILED", "the e-mail address is taken");
     assert_eq!(again["errors"][0]["code"], "tool.failed");
-    assert!(told.contains("error[tool.failed]: createAuthor"), "{told}");
-    assert!(again["next"].as_str().unwrap().starts_with("`debug` with `id: req_"), "{again:#}");
-    let (request, told) = client.done("debug", json!({ "id": again["requestId"] })).await;
+    assert!(shown.contains("error[tool.failed]: createAuthor"), "{shown}");
+    assert!(
+        again["next"].as_str().unwrap().starts_with("call `debug` with `id: req_"),
+        "{again:#}"
+    );
+    let (request, shown) = client.call_ok("debug", json!({ "id": again["requestId"] })).await;
     assert_eq!(request["query"], SEED);
     let transcript = request["transcript"].as_array().unwrap();
-    assert!(transcript.iter().any(|it| it["kind"] == "selection"), "{request:#}");
-    assert!(told.contains("tools shown to the planner"), "{told}");
-    let (status, _) = client.done("status", json!({ "id": again["requestId"] })).await;
+    assert!(transcript.iter().any(|entry| entry["kind"] == "selection"), "{request:#}");
+    assert!(shown.contains("tools shown to the planner"), "{shown}");
+    let (status, _) = client.call_ok("status", json!({ "id": again["requestId"] })).await;
     assert_eq!(status["executionId"], again["executionId"]);
 }
 
 #[tokio::test]
-async fn tools_are_listed_and_chosen() {
-    let home = Home::new();
-    let mut client = Client::of(&home, &[]).await;
+async fn tools_can_be_listed_and_selected_over_mcp() {
+    let workspace = Workspace::new();
+    let mut client = Client::start_in(&workspace, &[]).await;
     let asked = json!({ "toolSet": "blog", "search": "author", "withParameters": true });
-    let (listed, told) = client.done("list_tools", asked).await;
+    let (listed, text) = client.call_ok("list_tools", asked).await;
     let create = listed["tools"].as_array().unwrap().iter();
-    let create = create.clone().find(|it| it["name"] == "createAuthor").unwrap();
+    let create = create.clone().find(|tool| tool["name"] == "createAuthor").unwrap();
     assert_eq!(create["effect"], "ONCE");
     assert_eq!(create["parameters"]["properties"]["email"]["type"], "string");
-    assert!(told.contains("createAuthor  (once)"), "{told}");
+    assert!(text.contains("createAuthor  (once)"), "{text}");
     let asked = json!({ "query": "write a comment on a post", "limit": 2 });
-    let (chosen, _) = client.done("select_tools", asked).await;
+    let (chosen, _) = client.call_ok("select_tools", asked).await;
     assert_eq!(chosen["matches"].as_array().unwrap().len(), 2);
     assert_eq!(chosen["matches"][0]["name"], "createComment", "{chosen:#}");
 }
 
 #[tokio::test]
-async fn plans_are_checked_and_every_problem_is_told() {
-    let home = Home::new();
-    let mut client = Client::of(&home, &[]).await;
+async fn validate_and_create_plan_return_every_diagnostic() {
+    let workspace = Workspace::new();
+    let mut client = Client::start_in(&workspace, &[]).await;
     let bad = json!({ "tools": [
         { "name": "createAuthr", "parameters": {} },
         { "name": "flow.echo", "parameters": { "x": "{{nobody.y}}" } },
     ] });
-    let (verdict, told) = client.done("validate", json!({ "plan": bad })).await;
+    let (verdict, text) = client.call_ok("validate", json!({ "plan": bad })).await;
     assert_eq!(verdict["valid"], false);
-    let codes = verdict["diagnostics"].as_array().unwrap().iter().map(|it| &it["code"]);
+    let codes =
+        verdict["diagnostics"].as_array().unwrap().iter().map(|diagnostic| &diagnostic["code"]);
     let codes: Vec<_> = codes.collect();
     assert_eq!(codes, ["plan.unknown_tool", "plan.unknown_step_in_template"]);
-    assert!(told.contains("did you mean `createAuthor`?"), "{told}");
+    assert!(text.contains("did you mean `createAuthor`?"), "{text}");
     let good = json!({ "tools": [{ "name": "flow.echo" }] });
-    let (verdict, _) = client.done("validate", json!({ "plan": good })).await;
+    let (verdict, _) = client.call_ok("validate", json!({ "plan": good })).await;
     assert_eq!((&verdict["valid"], &verdict["layers"]), (&json!(true), &json!([["flow.echo"]])));
 
-    let (error, told) = client.refused("create_plan", json!({ "plan": bad })).await;
+    let (error, text) = client.call_refused("create_plan", json!({ "plan": bad })).await;
     assert_eq!(error["code"], "INVALID_PLAN");
     assert_eq!(error["diagnostics"].as_array().unwrap().len(), 2);
-    assert!(told.contains("error[INVALID_PLAN]") && told.contains("plan.unknown_tool"), "{told}");
+    assert!(text.contains("error[INVALID_PLAN]") && text.contains("plan.unknown_tool"), "{text}");
 }
 
 #[tokio::test]
-async fn errors_have_a_code_and_say_what_to_do() {
-    let home = Home::new();
-    let mut client = Client::of(&home, &[]).await;
+async fn tool_errors_have_a_code_and_a_remedy() {
+    let workspace = Workspace::new();
+    let mut client = Client::start_in(&workspace, &[]).await;
     for (tool, arguments, code, part) in [
         ("status", json!({ "id": "exec_1_aaaaaaaaa" }), "NOT_FOUND", "exec_1_aaaaaaaaa"),
         ("debug", json!({ "id": "req_1_aaaaaaaaa" }), "NOT_FOUND", "req_1_aaaaaaaaa"),
@@ -112,109 +118,133 @@ async fn errors_have_a_code_and_say_what_to_do() {
         ("execute", json!({ "id": "exec_1_aaaaaaaaa" }), "NOT_FOUND", "exec_1_aaaaaaaaa"),
         ("plan", json!({}), "INVALID_ARGUMENT", "missing field `query`"),
         ("plan", json!({ "query": "x", "qurey": 1 }), "INVALID_ARGUMENT", "unknown field `qurey`"),
-        ("plan", json!({ "query": "" }), "INVALID_ARGUMENT", "say in words"),
+        ("plan", json!({ "query": "" }), "INVALID_ARGUMENT", "describe the task"),
         ("validate", json!({ "plan": [] }), "INVALID_ARGUMENT", "expected a map"),
     ] {
-        let (error, told) = client.refused(tool, arguments.clone()).await;
+        let (error, text) = client.call_refused(tool, arguments.clone()).await;
         assert_eq!(error["code"], code, "{tool} {arguments}: {error}");
-        assert!(told.contains(part) && told.contains(code), "{tool} {arguments}: {told}");
+        assert!(text.contains(part) && text.contains(code), "{tool} {arguments}: {text}");
     }
-    let (error, told) = client.refused("run", json!({ "query": "dance the tango" })).await;
+    let (error, text) = client.call_refused("run", json!({ "query": "dance the tango" })).await;
     assert_eq!(error["code"], "NO_PLAN_FOUND");
     let request = error["requestId"].as_str().unwrap();
-    assert!(told.contains(request), "{told}");
-    let (debug, _) = client.done("debug", json!({ "id": request })).await;
+    assert!(text.contains(request), "{text}");
+    let (debug, _) = client.call_ok("debug", json!({ "id": request })).await;
     assert_eq!(debug["query"], "dance the tango");
     let answer = client.call("no_such_tool", json!({})).await;
     assert_eq!(answer["refused"]["code"], -32602, "{answer}");
 }
 
 #[tokio::test]
-async fn an_execution_goes_on_when_nobody_waits() {
-    let home = Home::new();
-    let mut client = Client::of(&home, &[]).await;
-    let plan = client.plan(WAITS).await;
-    // Whoever does not wait is answered at once.
-    let (begun, _) = client.done("execute", json!({ "id": plan, "wait": false })).await;
+async fn an_execution_continues_when_the_client_stops_waiting() {
+    let workspace = Workspace::new();
+    let mut client = Client::start_in(&workspace, &[]).await;
+    let plan = client.create_plan(WAITING_PLAN).await;
+    // A client that does not wait is answered at once.
+    let (begun, _) = client.call_ok("execute", json!({ "id": plan, "wait": false })).await;
     assert_eq!(begun["done"], false);
-    let (begun, told) = client.done("execute", json!({ "id": plan, "timeoutMs": 0 })).await;
+    let (begun, text) = client.call_ok("execute", json!({ "id": plan, "timeoutMs": 0 })).await;
     assert_eq!(begun["done"], false);
-    assert!(told.contains("`status` with"), "{told}");
+    assert!(text.contains("`status` with"), "{text}");
     let id = begun["executionId"].clone();
-    client.done("signal", json!({ "id": id, "name": "go", "payload": 7 })).await;
-    let (done, _) = client.done("status", json!({ "id": id, "wait": true })).await;
+    client.call_ok("signal", json!({ "id": id, "name": "go", "payload": 7 })).await;
+    let (done, _) = client.call_ok("status", json!({ "id": id, "wait": true })).await;
     assert_eq!((&done["state"], &done["outputs"]["w"]), (&json!("COMPLETED"), &json!(7)));
 
-    // A call that is cancelled stops waiting, and nothing else.
+    // Cancelling a call stops the wait, not the execution.
     let leaves =
         json!({ "do": "call", "name": "execute", "arguments": { "id": plan }, "leave": true });
     let left = client.ask(&leaves).await;
     assert!(left["refused"]["message"].as_str().unwrap().contains("enough"), "{left:#}");
-    let (status, _) = client.done("status", json!({ "id": plan })).await;
+    let (status, _) = client.call_ok("status", json!({ "id": plan })).await;
     assert_eq!(status["done"], false, "{status:#}");
     let id = status["executionId"].clone();
-    let (done, _) = client.done("cancel", json!({ "id": id, "reason": "enough" })).await;
+    let (done, _) = client.call_ok("cancel", json!({ "id": id, "reason": "enough" })).await;
     assert_eq!((&done["state"], &done["cancelled"]), (&json!("CANCELLED"), &json!(1)));
 }
 
 #[tokio::test]
-async fn another_process_carries_on_what_one_began() {
-    let home = Home::new();
-    let mut client = Client::of(&home, &[]).await;
-    let plan = client.plan(WAITS).await;
-    let (begun, _) = client.done("execute", json!({ "id": plan, "wait": false })).await;
+async fn another_mcp_server_continues_an_execution_of_a_closed_one() {
+    let workspace = Workspace::new();
+    let mut client = Client::start_in(&workspace, &[]).await;
+    let plan = client.create_plan(WAITING_PLAN).await;
+    let (begun, _) = client.call_ok("execute", json!({ "id": plan, "wait": false })).await;
     let id = begun["executionId"].clone();
     drop(client);
-    let mut other = Client::of(&home, &[]).await;
-    other.done("signal", json!({ "id": id, "name": "go", "payload": 1 })).await;
-    let (done, _) = other.done("execute", json!({ "id": id })).await;
+    let mut other = Client::start_in(&workspace, &[]).await;
+    other.call_ok("signal", json!({ "id": id, "name": "go", "payload": 1 })).await;
+    let (done, _) = other.call_ok("execute", json!({ "id": id })).await;
     assert_eq!((&done["state"], &done["outputs"]["w"]), (&json!("COMPLETED"), &json!(1)));
 }
 
 #[tokio::test]
-async fn a_person_is_asked() {
-    let home = Home::new();
-    let mut client = Client::of(&home, &[]).await;
+async fn execute_returns_at_an_approval_and_approve_continues() {
+    let workspace = Workspace::new();
+    let mut client = Client::start_in(&workspace, &[]).await;
     let plan =
         r#"{"tools":[{"id":"a","name":"flow.echo","parameters":{"y":1},"requiresApproval":true}]}"#;
-    let plan = client.plan(plan).await;
+    let plan = client.create_plan(plan).await;
     for (approved, state) in [(true, "COMPLETED"), (false, "FAILED")] {
-        let (waits, told) = client.done("execute", json!({ "id": plan })).await;
+        let (waits, text) = client.call_ok("execute", json!({ "id": plan })).await;
         assert_eq!((&waits["state"], &waits["done"]), (&json!("WAITING"), &json!(false)));
-        assert!(told.contains("`approve` with") && told.contains("`stepId: a`"), "{told}");
+        assert!(text.contains("`approve` with") && text.contains("`stepId: a`"), "{text}");
         let id = waits["executionId"].clone();
         let said = json!({ "id": id, "stepId": "a", "approved": approved });
-        client.done("approve", said).await;
-        let (done, _) = client.done("status", json!({ "id": id, "wait": true })).await;
+        client.call_ok("approve", said).await;
+        let (done, _) = client.call_ok("status", json!({ "id": id, "wait": true })).await;
         assert_eq!(done["state"], state, "{done:#}");
     }
 }
 
+/// `createAuthor` of the demo takes longer than a millisecond, and has an output schema.
+#[tokio::test]
+async fn a_call_with_an_unknown_outcome_is_settled() {
+    let workspace = Workspace::new();
+    let mut client = Client::start_in(&workspace, &[]).await;
+    let plan = json!({ "tools": [{ "id": "a", "name": "createAuthor", "timeoutMs": 1,
+        "onError": "wait", "parameters": { "name": "Eve", "email": "eve@example.com" } }] });
+    let plan = client.create_plan(&plan.to_string()).await;
+    let (waits, told) = client.call_ok("execute", json!({ "id": plan })).await;
+    assert_eq!(waits["state"], "WAITING", "{told}");
+    let settle = |output: Value| json!({ "id": waits["executionId"], "stepId": "a", "outcome": "SUCCEEDED", "output": output });
+    let (error, told) = client.call_refused("settle", settle(json!(["Eve"]))).await;
+    assert_eq!(error["code"], "INVALID_ARGUMENT", "{told}");
+    assert!(told.contains("outputSchema"), "{told}");
+    let author = json!({ "_id": "6b08798b14f7402e6a74d3db", "name": "Eve",
+        "email": "eve@example.com", "createdAt": "2026-01-01T00:00:00Z",
+        "updatedAt": "2026-01-01T00:00:00Z" });
+    client.call_ok("settle", settle(author.clone())).await;
+    let status = json!({ "id": waits["executionId"], "wait": true });
+    let (done, told) = client.call_ok("status", status).await;
+    assert_eq!((&done["state"], &done["outputs"]["a"]), (&json!("COMPLETED"), &author), "{told}");
+}
+
 #[tokio::test]
 async fn saved_plans_are_listed_and_executed_by_name() {
-    let home = Home::new();
+    let workspace = Workspace::new();
     let plan =
         r#"{"tools":[{"id":"e","name":"flow.echo","parameters":{"text":"Hello {{input.name}}"}}]}"#;
-    let plan = home.file("plan.json", plan);
+    let plan = workspace.file("plan.json", plan);
     let inputs = r#"{"name":{"type":"string"}}"#;
-    home.json(&["save", "greet", "--plan", &plan, "--inputs", inputs], 0).await;
-    let mut client = Client::of(&home, &[]).await;
-    let (saved, _) = client.done("saved_plans", json!({})).await;
+    workspace.json(&["save", "greet", "--plan", &plan, "--inputs", inputs], 0).await;
+    let mut client = Client::start_in(&workspace, &[]).await;
+    let (saved, _) = client.call_ok("saved_plans", json!({})).await;
     assert_eq!(saved["plans"][0]["name"], "greet");
     assert_eq!(saved["plans"][0]["inputs"]["required"], json!(["name"]));
     let asked = json!({ "id": "greet", "input": { "name": "Ada" } });
-    let (done, _) = client.done("execute", asked).await;
+    let (done, _) = client.call_ok("execute", asked).await;
     assert_eq!(done["outputs"]["e"]["text"], "Hello Ada", "{done:#}");
-    let (error, told) = client.refused("execute", json!({ "id": "greet", "input": {} })).await;
+    let (error, text) = client.call_refused("execute", json!({ "id": "greet", "input": {} })).await;
     assert_eq!(error["code"], "INVALID_ARGUMENT");
-    assert!(told.contains("`name` is missing"), "{told}");
+    assert!(text.contains("`name` is missing"), "{text}");
 }
 
-/// They were said to be no methods.
+/// They were once reported as unknown methods.
 #[tokio::test]
-async fn calls_that_cannot_be_read_are_told_from_what_nobody_knows() {
-    let home = Home::new();
-    let mut process = home.command(&["mcp"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+async fn invalid_parameters_and_unknown_methods_get_different_errors() {
+    let workspace = Workspace::new();
+    let mut process =
+        workspace.command(&["mcp"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
     let mut stdin = process.stdin.take().unwrap();
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
     let ask = |id: usize, method: &str, params: &Value| json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
@@ -222,7 +252,7 @@ async fn calls_that_cannot_be_read_are_told_from_what_nobody_knows() {
     let cases = [
         ("tools/call", json!({ "name": 5 }), -32602, "the parameters of `tools/call`"),
         ("tools/call", json!({ "arguments": {} }), -32602, "missing field `name`"),
-        ("tools/call", json!({ "name": "run", "arguments": [1] }), -32602, "cannot be read"),
+        ("tools/call", json!({ "name": "run", "arguments": [1] }), -32602, "are invalid"),
         ("tools/none", json!({}), -32601, "tools/none"),
     ];
     let greeting = ask(99, "initialize", &greeting());
@@ -232,8 +262,8 @@ async fn calls_that_cannot_be_read_are_told_from_what_nobody_knows() {
     }
     let mut answers = std::collections::BTreeMap::new();
     while answers.len() <= cases.len() {
-        let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap();
-        let message: Value = serde_json::from_str(&line.expect("more to come")).unwrap();
+        let line = timeout(MAX_WAIT, lines.next_line()).await.unwrap().unwrap();
+        let message: Value = serde_json::from_str(&line.expect("another line")).unwrap();
         answers.insert(message["id"].as_u64(), message);
     }
     for (id, (method, params, code, part)) in (0_u64..).zip(&cases) {
@@ -244,9 +274,10 @@ async fn calls_that_cannot_be_read_are_told_from_what_nobody_knows() {
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_answered() {
-    let home = Home::new();
-    let mut process = home.command(&["mcp"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+async fn invalid_messages_on_stdio_get_an_error() {
+    let workspace = Workspace::new();
+    let mut process =
+        workspace.command(&["mcp"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
     let mut stdin = process.stdin.take().unwrap();
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
     let greeting =
@@ -262,8 +293,8 @@ async fn what_is_no_message_is_answered() {
     }
     let mut answers = Vec::new();
     while answers.len() < 3 {
-        let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap();
-        let message: Value = serde_json::from_str(&line.expect("more to come")).unwrap();
+        let line = timeout(MAX_WAIT, lines.next_line()).await.unwrap().unwrap();
+        let message: Value = serde_json::from_str(&line.expect("another line")).unwrap();
         answers.push((message["id"].clone(), message["error"]["code"].clone()));
     }
     let expected =
@@ -277,9 +308,9 @@ fn greeting() -> Value {
 }
 
 #[tokio::test]
-async fn standard_output_carries_the_protocol_alone() {
-    let home = Home::new();
-    let mut command = home.command(&["mcp"]);
+async fn standard_output_has_only_messages_and_the_log_goes_to_standard_error() {
+    let workspace = Workspace::new();
+    let mut command = workspace.command(&["mcp"]);
     command.stdin(std::process::Stdio::piped()).env("FABER_LOG", "debug");
     let mut process = command.spawn().unwrap();
     let mut stdin = process.stdin.take().unwrap();
@@ -295,13 +326,13 @@ async fn standard_output_carries_the_protocol_alone() {
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
     let mut answered = Vec::new();
     while answered.last() != Some(&json!(2)) {
-        let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap();
-        let message: Value = serde_json::from_str(&line.expect("more to come")).unwrap();
+        let line = timeout(MAX_WAIT, lines.next_line()).await.unwrap().unwrap();
+        let message: Value = serde_json::from_str(&line.expect("another line")).unwrap();
         assert_eq!(message["jsonrpc"], "2.0");
         answered.extend(message.get("id").cloned());
     }
     drop(stdin);
-    let ended = timeout(PATIENCE, process.wait_with_output()).await.unwrap().unwrap();
+    let ended = timeout(MAX_WAIT, process.wait_with_output()).await.unwrap().unwrap();
     assert!(ended.status.success(), "{ended:?}");
-    assert!(!ended.stderr.is_empty(), "the log goes there");
+    assert!(!ended.stderr.is_empty(), "the log goes to standard error");
 }

@@ -22,7 +22,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn outputs_are_bounded_and_say_so() {
+async fn long_outputs_are_cut_with_a_note() {
     let project = Project::new();
     project.file("many", "needle and thread\n".repeat(5_000));
     project.file("wide", format!("needle {}\n", "ü".repeat(5_000)));
@@ -48,9 +48,9 @@ async fn outputs_are_bounded_and_say_so() {
     assert!(!exact.contains("stopped"));
 }
 
-/// Programs write whole files on one line. Matches in such files were missed.
+/// Regression: matches were missed in files that a program had written as one line.
 #[tokio::test]
-async fn long_lines_are_searched_and_the_match_is_shown() {
+async fn grep_finds_and_shows_a_match_in_a_long_line() {
     let project = Project::new();
     let data = format!("{{\"a\":\"{}\",\"needle\":1}}", "ü".repeat(1 << 20));
     project.file("data.json", format!("needle\n{data}\nneedle\n"));
@@ -75,12 +75,12 @@ async fn long_lines_are_searched_and_the_match_is_shown() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_too_long_is_said() {
+async fn grep_reports_a_line_that_is_too_long_to_search() {
     let project = Project::new();
     project.file("huge.json", format!("needle\n{}needle\n", "x".repeat(search::LINE_BYTES)));
     let call = async |args| project.call("grep", args).await;
-    let note = "(1 file(s) have a line that is too long to search and were searched up to it, such as \
-                huge.json: use `bash`, where that is switched on)";
+    let note = "(1 file(s) have a line that is too long to search and were searched up to it, \
+                such as huge.json: use `bash` if it is active)";
     let found = call(json!({ "pattern": "needle", "output_mode": "count" })).await;
     assert_eq!(found, format!("huge.json:1\n{note}"));
     let missing = call(json!({ "pattern": "nothing" })).await;
@@ -88,7 +88,7 @@ async fn a_line_that_is_too_long_is_said() {
 }
 
 #[tokio::test]
-async fn a_huge_folder_stays_bounded() {
+async fn a_listing_of_a_huge_folder_is_bounded() {
     let project = Project::in_memory();
     fs::create_dir(project.path("huge")).unwrap();
     for index in 0..100_000 {
@@ -139,7 +139,6 @@ async fn a_walk_is_bounded_in_width_and_depth() {
     expect!["(stopped after 500000 files and folders: there may be more; narrow the pattern or the path)"].assert_eq(&walk.closing_notes(None).concat());
 }
 
-/// A stream of text without an end.
 struct Endless;
 
 impl Read for Endless {
@@ -168,7 +167,7 @@ fn a_search_stops_in_the_middle_of_a_file_when_it_is_cancelled() {
 }
 
 #[test]
-fn a_search_stops_when_its_time_is_up() {
+fn a_search_stops_at_its_time_limit() {
     let stop = StopSignal::new(CancellationToken::new(), Some(Duration::from_millis(50)));
     let matcher = search::build_matcher("thread", false).unwrap();
     let begun = Instant::now();
@@ -199,7 +198,7 @@ fn a_search_stops_when_its_time_is_up() {
 }
 
 #[tokio::test]
-async fn a_cancelled_grep_says_so() {
+async fn a_cancelled_grep_returns_that_it_was_cancelled() {
     let project = Project::with(&[("a.txt", "x")]);
     let cx = ToolContext::detached();
     cx.cancel.cancel();
@@ -214,7 +213,7 @@ async fn a_cancelled_grep_says_so() {
 }
 
 #[tokio::test]
-async fn a_line_without_an_end_takes_no_memory_without_an_end() {
+async fn an_endless_line_needs_bounded_memory() {
     let project = Project::with(&[("a.txt", "needle")]);
     project.file("long", "needle ".repeat(3 << 20));
     project
@@ -224,13 +223,13 @@ async fn a_line_without_an_end_takes_no_memory_without_an_end() {
             expect![[r"
                 Found 1 file(s) with matches:
                   a.txt
-                (1 file(s) have a line that is too long to search and were searched up to it, such as long: use `bash`, where that is switched on)"]],
+                (1 file(s) have a line that is too long to search and were searched up to it, such as long: use `bash` if it is active)"]],
         )
         .await;
 }
 
 #[tokio::test]
-async fn names_with_line_breaks_stay_on_their_line() {
+async fn a_name_with_a_line_break_is_shown_on_one_line() {
     let project = Project::with(&[("a\n  evil.txt", "needle\n")]);
     project
         .check(
@@ -262,7 +261,7 @@ async fn names_with_line_breaks_stay_on_their_line() {
 }
 
 #[tokio::test]
-async fn a_pattern_that_takes_for_ever_is_refused() {
+async fn a_glob_pattern_that_is_too_complex_is_rejected() {
     let project = Project::with(&[("a.txt", &"ab".repeat(200_000))]);
     for pattern in ["[ab]*a[ab]{50000}", "(?:a|b)*a(?:a|b){9999}", r"\pL*a\pL{2000}"] {
         let said = project.call("grep", json!({ "pattern": pattern })).await;
@@ -277,7 +276,7 @@ async fn a_pattern_that_takes_for_ever_is_refused() {
 }
 
 #[tokio::test]
-async fn braces_in_braces_are_no_pattern() {
+async fn too_deeply_nested_braces_in_a_glob_pattern_are_rejected() {
     let project = Project::with(&[("abc", "")]);
     for (open, close) in [("{", "}"), ("{a,", "}"), ("{", "")] {
         let pattern = format!("{}a{}", open.repeat(300), close.repeat(300));

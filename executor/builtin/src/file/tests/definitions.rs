@@ -164,7 +164,7 @@ graphql + type thing implements Node {
 "#;
 
 #[test]
-fn languages_know_their_definitions() {
+fn definitions_are_found_in_every_supported_language() {
     for line in DEFINITIONS.trim().lines() {
         let (extension, rest) = line.split_once(' ').unwrap();
         let (sign, text) = rest.split_once(' ').unwrap();
@@ -189,7 +189,7 @@ fn languages_know_their_definitions() {
 }
 
 #[test]
-fn names_may_have_any_letters() {
+fn a_definition_name_may_have_letters_of_any_script() {
     let ruby = languages::language_of("x.rb".as_ref()).unwrap();
     let matcher = search::build_matcher(&ruby.definition_pattern("empty?"), false).unwrap();
     let mut lines = Vec::new();

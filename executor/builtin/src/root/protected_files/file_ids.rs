@@ -23,27 +23,23 @@ const ENTRIES: usize = 1_000_000;
 /// than the resolution of any file system.
 const SETTLED_SECONDS: i64 = 2;
 
-/// The ids of some files. Computed on demand.
 pub(super) struct FileIdCache {
     /// Files and folders, without symlinks.
     paths: Vec<PathBuf>,
     most: usize,
     /// A listing is cached if the folder has not changed for this many seconds.
     settled: i64,
-    /// The cached listings.
     folders: Mutex<CachedFolders>,
 }
 
 type CachedFolders = BTreeMap<PathBuf, CachedFolder>;
 
-/// The listing of a folder.
 struct CachedFolder {
     state: FolderState,
     /// `true` if every later change gives the folder another time stamp.
     is_settled: bool,
     /// `true` if the listing stopped at the limit.
     is_cut: bool,
-    /// Sorted ids.
     files: Vec<FileId>,
     folders: Vec<PathBuf>,
 }
@@ -259,7 +255,7 @@ mod tests {
     const NEVER: i64 = i64::MAX;
 
     #[test]
-    fn what_is_known_is_right_whatever_happens() {
+    fn protected_file_ids_stay_correct_after_links_and_renames() {
         for settled in [ALWAYS, NEVER] {
             let files = ["data/a", "data/deep/b", "data/deep/er/c", "own.yaml", "other/d", "e"];
             let world = World::new(&files, &["data", "data/deep", "own.yaml", "gone"], settled);
@@ -294,9 +290,9 @@ mod tests {
         }
     }
 
-    /// Each file with two names caused a walk through all of Faber's folders.
+    /// Regression: each file with two names caused a walk through all of Faber's folders.
     #[test]
-    fn what_has_not_changed_is_not_read_again() {
+    fn unchanged_folders_are_not_read_again() {
         let world = World::new(&["data/a", "data/deep/b"], &["data"], ALWAYS);
         // A cached listing keeps its address.
         let lists = || {
@@ -311,9 +307,9 @@ mod tests {
         assert_eq!(lists()[1], before[1], "only the folder that has changed is read");
     }
 
-    /// Files beyond the limit were not protected.
+    /// Regression: files beyond the limit were not protected.
     #[test]
-    fn too_many_are_an_error_until_there_are_fewer() {
+    fn more_protected_files_than_the_limit_are_an_error() {
         let files = ["data/a", "data/b", "data/deep/c", "data/deep/d"];
         for settled in [ALWAYS, NEVER] {
             let mut world = World::new(&files, &["data"], settled);

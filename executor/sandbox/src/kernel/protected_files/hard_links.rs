@@ -86,8 +86,8 @@ fn file_id(meta: &Metadata) -> FileId {
 
 fn too_many_error() -> io::Error {
     io::Error::other(format!(
-        "a file of Faber's own has other names (hard links), and among {ENTRIES} files they are not \
-         found: make it one of its own (`cp -p X Y && mv Y X`)"
+        "a file of Faber has other names (hard links) that were not found among {ENTRIES} files: \
+         replace it by a copy (`cp -p X Y && mv Y X`)"
     ))
 }
 
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_names_are_found() {
+    fn hard_links_to_protected_files_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir_all(at("root/deep")).unwrap();

@@ -9,7 +9,6 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A folder that commands may write, inside another one.
 struct World {
     folder: TempDir,
 }
@@ -36,7 +35,8 @@ impl World {
     fn run(&self, order: &LaunchOrder, script: &str) -> Result<String, String> {
         let run = || {
             let confinement = order.confinement.as_ref().unwrap();
-            protect_files(order, confinement).map_err(|err| err.to_string())?;
+            protect_files(order, confinement, &Readable::read_system(&order.hidden))
+                .map_err(|err| err.to_string())?;
             let mut shell = Command::new("sh");
             shell.args(["-c", script]).current_dir(self.root());
             let Output { stdout, stderr, .. } = shell.output().unwrap();
@@ -53,7 +53,7 @@ fn has_view() -> bool {
 }
 
 #[test]
-fn what_is_not_there_is_refused() {
+fn a_protected_path_that_does_not_exist_is_an_error() {
     let world = World::new();
     fs::write(world.root().join("store.db"), "pages").unwrap();
     symlink("build/tool", world.root().join("tool")).unwrap();
@@ -66,7 +66,7 @@ fn what_is_not_there_is_refused() {
         let err = world.run(&world.order(hidden, kept, Lifetime::Watched), "true").unwrap_err();
         let path = world.root().join(named).display().to_string();
         assert!(err.starts_with(&format!("`{path}` is Faber's own, lies where it may")), "{err}");
-        assert!(err.contains("is not there, so that it cannot be hidden"), "{err}");
+        assert!(err.contains("does not exist, so it cannot be hidden"), "{err}");
         let err = world.run(&world.order(hidden, kept, Lifetime::Background), "true").unwrap_err();
         assert!(err.contains("a command in the background may live"), "{err}");
     }
@@ -79,7 +79,7 @@ fn what_is_not_there_is_refused() {
 }
 
 #[test]
-fn other_names_are_covered_and_kept_too() {
+fn hard_links_are_hidden_and_kept_like_their_files() {
     let world = World::new();
     let root = world.root();
     fs::create_dir(root.join("deep")).unwrap();
@@ -105,7 +105,7 @@ fn other_names_are_covered_and_kept_too() {
 }
 
 #[test]
-fn a_symlink_on_the_way_stays_as_it_is() {
+fn a_symlink_on_a_protected_path_stays_unchanged() {
     let world = World::new();
     let root = world.root();
     fs::create_dir_all(root.join("real/bin")).unwrap();

@@ -10,9 +10,7 @@ use seccompiler::SeccompCmpOp;
 
 use super::Check;
 
-/// The setuid and setgid bits.
 const SET_ID_BITS: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
-/// Calls with a mode, and the index of that argument.
 const MODE_CALLS: &[(libc::c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1),
@@ -31,7 +29,6 @@ const OPEN_CALLS: &[(libc::c_long, u8)] = &[
     (libc::SYS_open, 1),
     (libc::SYS_openat, 2),
 ];
-/// The flags for a new file.
 const CREATE_FLAGS: [i32; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 
 // These numbers are the same on every architecture. Some versions of `libc` lack them.
@@ -58,7 +55,6 @@ pub(super) const ATTRIBUTE_CALLS: [libc::c_long; 9] = [
 /// Requests of `ioctl` that change attributes: `FS_IOC_SETFLAGS` and `FS_IOC_FSSETXATTR`.
 pub(super) const ATTRIBUTE_REQUESTS: [u64; 2] = [0x4008_6602, 0x401c_5820];
 
-/// Returns the calls that set a setuid or setgid bit, with their conditions.
 pub(super) fn set_id_checks() -> Vec<(libc::c_long, Vec<Check>)> {
     let mut calls = Vec::new();
     for bit in SET_ID_BITS {
@@ -72,7 +68,6 @@ pub(super) fn set_id_checks() -> Vec<(libc::c_long, Vec<Check>)> {
     calls
 }
 
-/// Returns the check that an argument has a bit.
 fn bit_check(argument: u8, bit: u64) -> Check {
     (argument, SeccompCmpOp::MaskedEq(bit), bit)
 }

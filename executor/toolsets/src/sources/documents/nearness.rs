@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An index of the words in a collection.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Words {
     /// By word: its rarity, and its weight in each text that contains it.

@@ -36,7 +36,7 @@ async fn call(tools: &[Arc<dyn Tool>], name: &str, parameters: Value) -> Result<
 }
 
 #[tokio::test]
-async fn the_nearest_documents_are_found() {
+async fn a_query_returns_the_nearest_documents() {
     let tools = tools_of("shop", &shop());
     let listed = call(&tools, "list_rags", json!({})).await.unwrap();
     let expected = json!([
@@ -77,7 +77,7 @@ async fn the_nearest_documents_are_found() {
 }
 
 #[tokio::test]
-async fn a_context_sees_its_own_documents_only() {
+async fn a_context_reads_only_its_own_documents() {
     let (shop, admin) =
         (tools_of("shop", &shop()), tools_of("admin", &json!({ "secret": [{ "content": "x" }] })));
     let ask = |id: &str| json!({ "ragId": id, "query": "x" });
@@ -91,7 +91,7 @@ async fn a_context_sees_its_own_documents_only() {
 }
 
 #[tokio::test]
-async fn a_collection_is_loaded_as_far_as_there_is_room() {
+async fn a_large_collection_is_loaded_up_to_the_limit() {
     let tools = tools_of("shop", &shop());
     let text = call(&tools, "load_rag", json!({ "ragId": "notes" })).await.unwrap();
     assert_eq!(text, "## doc_1\n\nThe cellar is damp.");
@@ -101,13 +101,13 @@ async fn a_collection_is_loaded_as_far_as_there_is_room() {
     let text = call(&tools, "load_rag", json!({ "ragId": "long" })).await.unwrap();
     let text = text.as_str().unwrap();
     assert!(text.len() <= 33 << 10, "{}", text.len());
-    assert!(text.ends_with("more documents: ask `query_rag` for what is needed)"), "{text}");
+    assert!(text.ends_with("more documents: search them with `query_rag`)"), "{text}");
 }
 
 #[test]
-fn mistakes_are_explained() {
+fn wrong_documents_are_explained() {
     for (written, why) in [
-        (json!([]), "`rag` has collections"),
+        (json!([]), "`rag` must be a map from ids to collections of documents"),
         (json!({ "a": 1 }), "`rag.a`: invalid type: integer `1`, expected documents, or an object"),
         (json!({ "a": [1] }), "`rag.a`: invalid type: integer `1`, expected a document such as `{"),
         (

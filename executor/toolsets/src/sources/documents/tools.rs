@@ -13,10 +13,8 @@ use toolbox::{Tool, ToolContext, function};
 
 use super::{super::builtin::within, Document, Documents};
 
-/// The default of `limit`.
-const LIMIT: usize = 5;
-/// The greatest `limit`.
-const MOST: usize = 100;
+const DEFAULT_LIMIT: usize = 5;
+const MAX_LIMIT: usize = 100;
 
 /// The parameters of `list_rags`.
 #[derive(Deserialize, JsonSchema)]
@@ -45,7 +43,7 @@ struct Ask {
 }
 
 fn limit() -> usize {
-    LIMIT
+    DEFAULT_LIMIT
 }
 
 fn yes() -> bool {
@@ -132,7 +130,7 @@ fn find(documents: &Documents, ask: &Ask) -> Result<Vec<Match>, ToolError> {
     let collection = documents.collection(&ask.rag_id).map_err(unknown)?;
     let near = collection.words.nearest(&ask.query).into_iter();
     let near = near.filter(|(_, similarity)| *similarity >= ask.similarity_threshold);
-    let found = near.take(ask.limit.clamp(1, MOST)).map(|(at, similarity)| {
+    let found = near.take(ask.limit.clamp(1, MAX_LIMIT)).map(|(at, similarity)| {
         let Document { id, content, metadata } = collection.documents[at].clone();
         let metadata = ask.include_metadata.then_some(metadata);
         Match { id, content, similarity, metadata }
@@ -148,7 +146,7 @@ fn load(documents: &Documents, id: &str, most: usize) -> Result<String, ToolErro
         // A character may take two bytes as JSON, and seldom more.
         if 2 * (text.len() + part.len()) > most {
             let left = collection.documents.len() - n;
-            let _ = write!(text, "({left} more documents: ask `query_rag` for what is needed)");
+            let _ = write!(text, "({left} more documents: search them with `query_rag`)");
             break;
         }
         text.push_str(&part);

@@ -10,10 +10,8 @@ use crate::{
     template::text,
 };
 
-/// Errors of one response that a message names.
-const ERRORS: usize = 10;
+const MAX_SHOWN_ERRORS: usize = 10;
 
-/// Returns the value of `field` in `data`. A response with errors is a failure, even with data.
 pub(super) fn data(
     reply: Reply,
     field: &str,
@@ -56,9 +54,9 @@ fn refusal(reply: &Reply, effect: Effect, seen: &Redaction) -> Option<ToolError>
 
 fn complaint(answer: &Value) -> Option<String> {
     let errors = answer.get("errors")?.as_array().filter(|errors| !errors.is_empty())?;
-    let said = errors.iter().take(ERRORS).map(|error| {
+    let said = errors.iter().take(MAX_SHOWN_ERRORS).map(|error| {
         let message =
-            error.get("message").and_then(Value::as_str).unwrap_or("an error without words");
+            error.get("message").and_then(Value::as_str).unwrap_or("an error without a message");
         match error.get("path").and_then(Value::as_array) {
             Some(path) if path.len() > 1 => {
                 let path = path.iter().map(text);
@@ -92,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_whether_to_try_again() {
+    fn graphql_errors_decide_whether_to_retry() {
         let errors = json!([{ "message": "no" }]);
         let (begun, refused) =
             (json!({ "data": { "f": null }, "errors": errors }), json!({ "errors": errors }));

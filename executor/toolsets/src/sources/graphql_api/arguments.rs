@@ -7,12 +7,10 @@ use serde_json::{Map, Value, json};
 use super::introspection::{Argument, Kind, Ref, Types};
 use crate::sources::offer::cut;
 
-/// Bytes of an argument's description.
-const DESCRIPTION: usize = 300;
+const MAX_DESCRIPTION_BYTES: usize = 300;
 /// Input objects with a full schema in one tool. Others accept any object.
 const INPUTS: usize = 60;
-/// Values of an enum that a schema lists.
-const VALUES: usize = 500;
+const MAX_ENUM_VALUES: usize = 500;
 
 /// Fields and enum values in all schemas of an endpoint, and the limits for one tool. Some
 /// endpoints have thousands of fields with the same input objects.
@@ -67,7 +65,10 @@ impl Inputs<'_> {
             if let (Some(about), Value::Object(fields)) = (&argument.description, &mut made)
                 && !about.trim().is_empty()
             {
-                fields.insert("description".to_owned(), json!(cut(about.trim(), DESCRIPTION)));
+                fields.insert(
+                    "description".to_owned(),
+                    json!(cut(about.trim(), MAX_DESCRIPTION_BYTES)),
+                );
             }
             properties.insert(argument.name.clone(), made);
         }
@@ -117,7 +118,7 @@ impl Inputs<'_> {
         match known.kind {
             Kind::Enum => {
                 let values = known.enum_values.as_deref().unwrap_or_default();
-                if values.is_empty() || values.len() > VALUES || self.is_full() {
+                if values.is_empty() || values.len() > MAX_ENUM_VALUES || self.is_full() {
                     return json!({ "type": "string" });
                 }
                 self.nodes += values.len();
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schemas_of_an_endpoint_have_a_budget() {
+    fn argument_schemas_of_a_large_endpoint_stay_within_a_budget() {
         let types = database(300);
         let fields = types.fields(types.query.as_deref());
         let most = share(fields.len());

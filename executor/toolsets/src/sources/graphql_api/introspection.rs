@@ -16,7 +16,6 @@ pub(super) const QUERY: &str = "query IntrospectionQuery { __schema { \
     fragment T on __Type { kind name ofType { kind name ofType { kind name ofType { kind name \
         ofType { kind name ofType { kind name ofType { kind name ofType { kind name } } } } } } } }";
 
-/// The types of an endpoint.
 #[derive(Debug)]
 pub(super) struct Types {
     pub(super) all: BTreeMap<String, Type>,
@@ -32,7 +31,6 @@ struct Schema {
     types: Vec<Type>,
 }
 
-/// The name of a type or value.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Named {
     pub(super) name: String,
@@ -140,7 +138,6 @@ impl Ref {
 }
 
 impl Argument {
-    /// Returns `true` if a call must pass the argument.
     pub(super) fn is_required(&self) -> bool {
         self.of.kind == Kind::NonNull && self.default_value.is_none()
     }

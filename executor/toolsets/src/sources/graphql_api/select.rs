@@ -13,14 +13,15 @@ use super::{
 };
 
 /// Fields of one selection, which keep a request small.
-const FIELDS: usize = 400;
+const MAX_FIELDS: usize = 400;
 /// Objects that are searched for fields, including objects without a selectable field.
-const LOOKS: usize = 10_000;
+const MAX_SEARCHED_OBJECTS: usize = 10_000;
 
 /// Returns the selection below a field, and the schema of the selected value. The text is empty for
 /// a scalar.
 pub(super) fn select(types: &Types, of: &Ref, depth: usize) -> (String, Value) {
-    let mut selector = Selector { types, left: FIELDS, looks: LOOKS, path: Vec::new() };
+    let mut selector =
+        Selector { types, left: MAX_FIELDS, looks: MAX_SEARCHED_OBJECTS, path: Vec::new() };
     let made = selector.value(of, depth);
     made.unwrap_or_else(|| (" { __typename }".to_owned(), json!({})))
 }
@@ -28,9 +29,7 @@ pub(super) fn select(types: &Types, of: &Ref, depth: usize) -> (String, Value) {
 struct Selector<'a> {
     types: &'a Types,
     left: usize,
-    /// Objects that may still be searched.
     looks: usize,
-    /// The types from the root to the present object.
     path: Vec<&'a str>,
 }
 
@@ -168,9 +167,9 @@ fn nullable(mut schema: Value) -> Value {
 mod tests {
     use super::*;
 
-    /// Objects that refer to many others and have no scalar field.
+    /// The objects refer to many others, so a search without a limit would not end.
     #[test]
-    fn objects_of_which_nothing_can_be_selected_are_not_searched_for_ever() {
+    fn objects_without_scalar_fields_are_searched_to_a_limited_depth() {
         let object = |level: usize, at: usize| format!("o{level}_{at}");
         let types =
             (0..12).flat_map(|level| (0..40).map(move |at| (level, at))).map(|(level, at)| {

@@ -216,7 +216,7 @@ async fn ready(served: &Served, more: Value) -> Set {
 }
 
 #[tokio::test]
-async fn an_author_is_created_and_then_her_book() {
+async fn mutations_of_an_endpoint_can_be_called_in_sequence() {
     let served = endpoint().await;
     let set = ready(&served, json!({})).await;
     let author = set.call("createAuthor", json!({ "name": "Ada" })).await.unwrap();
@@ -236,7 +236,7 @@ async fn an_author_is_created_and_then_her_book() {
 }
 
 #[tokio::test]
-async fn fields_are_tools() {
+async fn root_fields_become_tools() {
     let served = endpoint().await;
     let set = ready(&served, json!({})).await;
     assert_eq!(
@@ -259,7 +259,7 @@ async fn fields_are_tools() {
 }
 
 #[tokio::test]
-async fn a_mutation_whose_effect_is_set_is_still_a_mutation() {
+async fn a_configured_effect_does_not_turn_a_mutation_into_a_query() {
     let served = endpoint().await;
     let source = json!({
         "graphql": { "url": format!("{}/graphql", served.url) },
@@ -276,7 +276,7 @@ async fn a_mutation_whose_effect_is_set_is_still_a_mutation() {
 }
 
 #[tokio::test]
-async fn a_selection_goes_as_deep_as_it_is_asked_to() {
+async fn a_selection_has_the_configured_depth() {
     let served = endpoint().await;
     for (depth, expected) in [
         (1, json!({ "id": "1", "name": "Ada" })),
@@ -296,7 +296,7 @@ async fn a_selection_goes_as_deep_as_it_is_asked_to() {
 }
 
 #[tokio::test]
-async fn unions_and_interfaces_say_what_they_are() {
+async fn unions_and_interfaces_select_their_type_name() {
     let served = endpoint().await;
     let set = ready(&served, json!({})).await;
     let pets = set.call("pets", json!({})).await.unwrap();
@@ -311,7 +311,7 @@ async fn unions_and_interfaces_say_what_they_are() {
 }
 
 #[tokio::test]
-async fn errors_are_failures_even_beside_data() {
+async fn an_answer_with_errors_and_data_is_a_failure() {
     let served = endpoint().await;
     let set = ready(&served, json!({})).await;
     let err = set.call("createBook", json!({ "title": "T", "author_id": "9" })).await.unwrap_err();
@@ -321,25 +321,26 @@ async fn errors_are_failures_even_beside_data() {
 }
 
 #[tokio::test]
-async fn an_endpoint_may_want_a_token() {
+async fn a_token_is_sent_to_the_endpoint() {
     let served = endpoint().await;
     let secret = ready(&served, json!({ "auth": { "secret": "CARGO_PKG_NAME" } })).await;
     assert_eq!(secret.call("count", json!({})).await, Ok(json!(6)));
     let url = format!("{}/graphql", served.url);
     let wrong = Set::begin(&json!({ "graphql": { "url": url, "auth": "wrong" } }));
-    expect!["the endpoint does not tell its schema: who are you?"].assert_eq(&wrong.error().await);
+    expect!["the endpoint does not return its schema: who are you?"]
+        .assert_eq(&wrong.error().await);
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_none_fails_and_is_asked_again() {
+async fn a_set_with_a_wrong_endpoint_fails_and_can_be_retried() {
     let nothing = Served::begin(Router::new()).await;
     let source = json!({ "graphql": { "url": format!("{}/graphql", nothing.url) } });
     let set = Set::begin(&source);
     assert!(set.error().await.ends_with(" answered 404 Not Found"));
-    assert!(set.toolbox.wake(&"s".parse().unwrap()));
+    assert!(set.toolbox.reconnect_set(&"s".parse().unwrap()));
     assert!(matches!(set.status().await, SetStatus::Failed { .. }));
     let deep = Set::begin(&json!({ "graphql": { "url": nothing.url, "depth": 9 } }));
-    expect!["`depth` is at most 6: each level multiplies what is asked"]
+    expect!["`depth` is at most 6, because each level multiplies the size of the query"]
         .assert_eq(&deep.error().await);
 }
 
@@ -352,7 +353,7 @@ fn saying(answer: Value) -> Router {
 }
 
 #[tokio::test]
-async fn no_schema_is_believed_blindly() {
+async fn a_malformed_introspection_answer_fails_the_set() {
     for (schema, expected) in [
         (json!({ "data": { "__schema": { "types": 3 } } }), "its schema cannot be read: "),
         (json!({ "data": null }), "did not answer as a GraphQL endpoint does"),

@@ -49,7 +49,6 @@ struct FieldTool {
     selection: String,
 }
 
-/// Builds the tools of an endpoint: queries, then mutations.
 pub(super) fn tools(
     set: &ToolSetName,
     endpoint: &Arc<Endpoint>,

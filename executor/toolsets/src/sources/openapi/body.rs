@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use super::document::Document;
-use crate::http::{answer::is_json, form};
+use crate::http::{answer::is_json, encode_form};
 
 /// The parameter of a body that is not merged with the other parameters.
 pub(super) const BODY: &str = "body";
@@ -17,9 +17,10 @@ static TEXT: LazyLock<Value> = LazyLock::new(|| json!({ "type": "string" }));
 pub(super) enum Body {
     #[default]
     None,
-    /// The value of one parameter.
-    Whole { key: String, kind: Kind },
-    /// An object of several parameters.
+    Whole {
+        key: String,
+        kind: Kind,
+    },
     Fields {
         names: Vec<String>,
         kind: Kind,
@@ -65,7 +66,8 @@ pub(super) fn read<'a>(
         .or_else(|| find(&|media| media == "*/*"));
     let Some((media, about)) = found else {
         let kinds = content.keys().map(|media| {
-            let how = if is_text(&plain(media)) { " that is more than a text" } else { "" };
+            let how =
+                if is_text(&plain(media)) { " with a value that is not a string" } else { "" };
             format!("`{media}`{how}")
         });
         let kinds: Vec<_> = kinds.collect();
@@ -103,7 +105,6 @@ fn is_plain(document: &Document, about: &Value) -> bool {
     }
 }
 
-/// Returns `true` if a schema constrains values.
 fn says_more(schema: &Value) -> bool {
     let words = |fields: &Map<String, Value>| {
         fields
@@ -123,7 +124,7 @@ impl Kind {
 
     fn write(&self, value: &Value) -> Vec<u8> {
         match (self, value) {
-            (Self::Form, Value::Object(fields)) => form(fields),
+            (Self::Form, Value::Object(fields)) => encode_form(fields),
             (Self::Text(_), Value::String(text)) => text.clone().into_bytes(),
             (_, value) => value.to_string().into_bytes(),
         }
@@ -131,7 +132,6 @@ impl Kind {
 }
 
 impl Body {
-    /// Returns the body of a call and its media type.
     pub(super) fn write(&self, parameters: &Value) -> Option<(Vec<u8>, &str)> {
         match self {
             Self::None => None,

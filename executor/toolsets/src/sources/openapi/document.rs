@@ -5,9 +5,8 @@ use reqwest::Url;
 use serde_json::Value;
 
 /// References that may follow each other. A longer chain is a cycle.
-const HOPS: usize = 32;
-/// Nodes of a YAML document.
-const NODES: usize = 4_000_000;
+const MAX_REFERENCES: usize = 32;
+const MAX_NODES: usize = 4_000_000;
 
 /// A document. References to other documents are not supported.
 #[derive(Debug)]
@@ -15,17 +14,14 @@ pub(super) struct Document {
     root: Value,
 }
 
-/// The base address of a document's operations.
 #[derive(Debug)]
 pub(super) struct Servers {
     /// The configured address, which replaces the servers of the document.
     pub(super) base: Option<Url>,
-    /// The address of the document.
     pub(super) from: Option<Url>,
 }
 
 impl Document {
-    /// Parses JSON or YAML.
     pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(text).map_err(|_| "the document is not UTF-8".to_owned())?;
         let text = text.trim_start_matches('\u{feff}');
@@ -35,7 +31,7 @@ impl Document {
             let options = serde_saphyr::options! {
                 // `NO` is a country, and `y` a parameter.
                 strict_booleans: true,
-                budget: serde_saphyr::budget! { max_nodes: NODES, max_events: 2 * NODES },
+                budget: serde_saphyr::budget! { max_nodes: MAX_NODES, max_events: 2 * MAX_NODES },
             };
             serde_saphyr::from_str_with_options(text, options).map_err(|err| {
                 format!("the document is neither JSON nor YAML: {}", first_line(&err.to_string()))
@@ -49,7 +45,7 @@ impl Document {
             return Err("the document is Swagger 2.0: convert it to OpenAPI 3".to_owned());
         }
         if !version.starts_with("3.") {
-            return Err("this is no OpenAPI 3 document: it does not say `openapi: 3.…`".to_owned());
+            return Err("this is not an OpenAPI 3 document: it has no `openapi: 3.…`".to_owned());
         }
         Ok(Self { root })
     }
@@ -58,28 +54,27 @@ impl Document {
         &self.root
     }
 
-    /// Follows the references of a value.
     pub(super) fn resolve<'a>(&'a self, mut value: &'a Value) -> Result<&'a Value, String> {
-        for _ in 0..HOPS {
+        for _ in 0..MAX_REFERENCES {
             let Some(reference) = value.get("$ref").and_then(Value::as_str) else {
                 return Ok(value);
             };
             value = self.lookup(reference)?;
         }
-        Err("its references turn in a circle".to_owned())
+        Err("its references form a cycle".to_owned())
     }
 
     /// Follows references to references. Returns the last reference and its value.
     pub(super) fn target(&self, reference: &str) -> Result<(String, &Value), String> {
         let mut reference = reference.to_owned();
-        for _ in 0..HOPS {
+        for _ in 0..MAX_REFERENCES {
             let value = self.lookup(&reference)?;
             match value.get("$ref").and_then(Value::as_str) {
                 Some(next) => next.clone_into(&mut reference),
                 None => return Ok((reference, value)),
             }
         }
-        Err("its references turn in a circle".to_owned())
+        Err("its references form a cycle".to_owned())
     }
 
     fn lookup(&self, reference: &str) -> Result<&Value, String> {

@@ -40,7 +40,6 @@ pub(super) struct Operation {
     pub(super) input: Value,
     pub(super) output: Option<Value>,
     pub(super) call: Call,
-    /// The reason why the tool cannot be called.
     pub(super) obstacle: Option<String>,
 }
 
@@ -71,7 +70,7 @@ pub(super) fn operations(
     let nodes = (NODES / count(document).max(1)).clamp(SHARE.0, SHARE.1);
     for (path, item) in paths.into_iter().flatten().filter(|(path, _)| path.starts_with('/')) {
         let Ok(item) = document.resolve(item) else {
-            tracing::warn!(%path, "a path of the document leads nowhere and is left out");
+            tracing::warn!(%path, "a path of the document refers to nothing and is left out");
             continue;
         };
         for (method, verb) in METHODS {
@@ -102,14 +101,12 @@ pub(super) fn operations(
     Ok(operations)
 }
 
-/// Returns the approximate number of operations.
 fn count(document: &Document) -> usize {
     let paths = document.root().get("paths").and_then(Value::as_object);
     let items = paths.into_iter().flatten().filter_map(|(_, item)| item.as_object());
     items.map(|item| METHODS.iter().filter(|(method, _)| item.contains_key(*method)).count()).sum()
 }
 
-/// Returns the first server of a path, for documents without a common server.
 fn first_server(document: &Document) -> Option<&Value> {
     let paths = document.root().get("paths")?.as_object()?;
     let items = paths.values().filter_map(Value::as_object);
@@ -146,16 +143,13 @@ struct Reader<'a> {
     auth: &'a BTreeMap<String, Credential>,
     item: &'a Value,
     written: &'a Value,
-    /// Nodes that the tool's schemas may have.
     nodes: usize,
 }
 
-/// Builds the schema of a tool's parameters.
 struct Input<'a> {
     schemas: Schemas<'a>,
     properties: Map<String, Value>,
     required: Vec<String>,
-    /// Names of the parameters in the path.
     in_path: BTreeSet<&'a str>,
 }
 
@@ -190,8 +184,9 @@ impl<'a> Reader<'a> {
                 .any(|(_, parameter)| parameter.place == Place::Path && parameter.name == **hole)
         };
         if let Some(hole) = holes.iter().find(|hole| !is_there(hole)) {
-            obstacle
-                .get_or_insert_with(|| format!("its path names `{hole}`, which is no parameter"));
+            obstacle.get_or_insert_with(|| {
+                format!("its path names `{hole}`, which is not a parameter")
+            });
         }
         let security = security::choose(self.document, self.written, self.auth);
         let call = Call { verb, url, reach, path: path.to_owned(), parameters, body, security };
@@ -228,7 +223,6 @@ impl<'a> Reader<'a> {
         Ok(all)
     }
 
-    /// Returns the schema of the first successful response in JSON.
     fn output(&self) -> Option<Value> {
         let answers = self.written.get("responses")?.as_object()?;
         let status = ["200", "201", "202", "203", "2XX", "2xx"];
@@ -338,7 +332,6 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Returns the names between the braces of a path.
 fn holes(path: &str) -> Vec<&str> {
     let parts = path.split('{').skip(1);
     parts.filter_map(|part| part.split_once('}').map(|(hole, _)| hole)).collect()

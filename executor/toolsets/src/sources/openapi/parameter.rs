@@ -14,7 +14,6 @@ pub(super) enum Place {
     Cookie,
 }
 
-/// How lists and objects are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     /// `a,b`, and objects as `k,v`.
@@ -43,10 +42,8 @@ pub(super) struct Parameter {
     allow_reserved: bool,
 }
 
-/// The parts of a request that parameters fill.
 #[derive(Debug, Default)]
 pub(super) struct Filled {
-    /// Values of the path, percent-encoded.
     pub(super) path: Vec<(String, String)>,
     /// Pairs of the query, percent-encoded.
     pub(super) query: Vec<String>,
@@ -69,7 +66,7 @@ pub(super) fn read<'a>(
         Some("query") => Place::Query,
         Some("header") => Place::Header,
         Some("cookie") => Place::Cookie,
-        _ => return Err(format!("the parameter `{name}` has no place")),
+        _ => return Err(format!("the parameter `{name}` has no valid `in`")),
     };
     let reserved = ["accept", "content-type", "authorization"];
     if place == Place::Header && reserved.iter().any(|reserved| name.eq_ignore_ascii_case(reserved))
@@ -116,7 +113,7 @@ impl Parameter {
         let name = &self.name;
         if value.is_null() {
             return if self.place == Place::Path {
-                Err(format!("`{name}` stands in the address and cannot be empty"))
+                Err(format!("`{name}` is part of the address and cannot be empty"))
             } else {
                 Ok(())
             };
@@ -125,7 +122,7 @@ impl Parameter {
             Place::Path => {
                 let part = self.joined(value, ",", url_encoded);
                 if part.is_empty() || matches!(part.as_str(), "." | "..") {
-                    return Err(format!("`{name}` stands in the address and cannot be `{part}`"));
+                    return Err(format!("`{name}` is part of the address and cannot be `{part}`"));
                 }
                 filled.path.push((name.clone(), part));
             }
@@ -163,9 +160,7 @@ impl Parameter {
         };
         let name = &self.name;
         let why = || {
-            format!(
-                "`{name}` is written with {called} between its items, so none may have any in it"
-            )
+            format!("the items of `{name}` are separated by {called}, so no item may contain one")
         };
         if is_clear { Ok(()) } else { Err(why()) }
     }
@@ -247,7 +242,6 @@ fn reserved_kept_in_item(text: &str) -> String {
     reserved_kept(text).replace(',', "%2C")
 }
 
-/// Writes each nested value with its path.
 fn deep(name: &str, value: &Value, query: &mut Vec<String>, encode: fn(&str) -> String) {
     match value {
         Value::Null => {}
@@ -294,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn styles_are_those_of_the_specification() {
+    fn parameter_styles_match_the_openapi_specification() {
         let (list, object) = values();
         let exploded = |explode: bool| json!({ "explode": explode });
         check("query", json!({}), list.clone(), expect!["p%20q=a%20b&p%20q=1"]);
@@ -334,14 +328,13 @@ mod tests {
 
     /// `["a", "b|c"]` and `["a|b", "c"]` must not be written alike.
     #[test]
-    fn what_stands_between_items_stands_in_none() {
+    fn a_separator_inside_an_item_is_encoded() {
         for (style, sign, called) in
             [("pipeDelimited", "|", "`|`"), ("spaceDelimited", " ", "blanks")]
         {
             let style = |explode: bool| json!({ "style": style, "explode": explode });
-            let expected = format!(
-                "`p q` is written with {called} between its items, so none may have any in it"
-            );
+            let expected =
+                format!("the items of `p q` are separated by {called}, so no item may contain one");
             for value in [
                 json!(["a", format!("b{sign}c")]),
                 json!({ "k": format!("b{sign}c") }),
@@ -355,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_of_addresses_are_kept_where_they_may_be() {
+    fn allow_reserved_keeps_reserved_characters_where_allowed() {
         let kept = |more: Value| {
             let mut all = json!({ "allowReserved": true });
             all.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
@@ -386,24 +379,24 @@ mod tests {
     }
 
     #[test]
-    fn no_value_leads_out_of_its_place() {
+    fn a_path_parameter_cannot_leave_its_segment() {
         check("path", json!({}), json!("../admin?x#y"), expect!["..%2Fadmin%3Fx%23y"]);
         check(
             "path",
             json!({}),
             json!(".."),
-            expect!["`p q` stands in the address and cannot be `..`"],
+            expect!["`p q` is part of the address and cannot be `..`"],
         );
         check(
             "path",
             json!({}),
             json!(""),
-            expect!["`p q` stands in the address and cannot be ``"],
+            expect!["`p q` is part of the address and cannot be ``"],
         );
     }
 
     #[test]
-    fn what_is_not_supported_says_so() {
+    fn an_unsupported_parameter_is_reported() {
         let matrix = json!({ "style": "matrix" });
         check(
             "path",
@@ -411,6 +404,6 @@ mod tests {
             json!(1),
             expect!["`p q` has the style `matrix`, which is not supported"],
         );
-        check("body", json!({}), json!(1), expect!["the parameter `p q` has no place"]);
+        check("body", json!({}), json!(1), expect!["the parameter `p q` has no valid `in`"]);
     }
 }

@@ -12,13 +12,10 @@ use serde_json::{Map, Value, json};
 use super::document::Document;
 use crate::sources::offer::cut;
 
-/// Depth limit of a schema without references.
-const DEPTH: usize = 24;
-/// Bytes of a property's description.
-const DESCRIPTION: usize = 300;
+const MAX_DEPTH: usize = 24;
+const MAX_DESCRIPTION_BYTES: usize = 300;
 /// Choices of `enum`, `oneOf`, `anyOf` and `allOf`.
-const CHOICES: usize = 500;
-/// The types of JSON Schema.
+const MAX_CHOICES: usize = 500;
 const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
 
 /// The direction of a value. Some properties belong to requests or responses only.
@@ -28,12 +25,10 @@ pub(super) enum Direction {
     Response,
 }
 
-/// Converts the schemas of one tool.
 #[derive(Debug)]
 pub(super) struct Schemas<'a> {
     document: &'a Document,
     direction: Direction,
-    /// Nodes that may still be converted.
     left: usize,
     /// The name in `$defs` of each reference.
     names: BTreeMap<String, String>,
@@ -58,7 +53,6 @@ impl<'a> Schemas<'a> {
         self.make(schema, 0)
     }
 
-    /// Returns the schemas that were referenced so far.
     pub(super) fn defs(mut self) -> Map<String, Value> {
         let mut defs = Map::new();
         while let Some((name, schema)) = self.queue.pop_front() {
@@ -83,7 +77,7 @@ impl<'a> Schemas<'a> {
         let Value::Object(written) = schema else {
             return if *schema == Value::Bool(false) { json!(false) } else { json!({}) };
         };
-        if self.left == 0 || depth > DEPTH {
+        if self.left == 0 || depth > MAX_DEPTH {
             return json!({});
         }
         self.left -= 1;
@@ -151,7 +145,7 @@ impl<'a> Schemas<'a> {
         for word in ["allOf", "anyOf", "oneOf", "prefixItems"] {
             if let Some(Value::Array(all)) = written.get(word)
                 && !all.is_empty()
-                && all.len() <= CHOICES
+                && all.len() <= MAX_CHOICES
             {
                 let all = all.iter().map(|inner| self.make(inner, depth + 1)).collect();
                 // Several incomplete schemas may match at once.
@@ -213,7 +207,7 @@ fn types(written: &Map<String, Value>, made: &mut Map<String, Value>) {
     }
     if let Some(Value::Array(choices)) = written.get("enum")
         && !choices.is_empty()
-        && choices.len() <= CHOICES
+        && choices.len() <= MAX_CHOICES
     {
         let mut choices = choices.clone();
         if is_nullable && !choices.contains(&Value::Null) {
@@ -228,7 +222,7 @@ fn plain(written: &Map<String, Value>, made: &mut Map<String, Value>) {
     describe(written, made);
     for word in ["title", "format", "pattern"] {
         if let Some(Value::String(text)) = written.get(word) {
-            made.insert(word.to_owned(), json!(cut(text, DESCRIPTION)));
+            made.insert(word.to_owned(), json!(cut(text, MAX_DESCRIPTION_BYTES)));
         }
     }
     for word in ["default", "const"] {
@@ -268,7 +262,7 @@ fn plain(written: &Map<String, Value>, made: &mut Map<String, Value>) {
 
 fn describe(written: &Map<String, Value>, made: &mut Map<String, Value>) {
     if let Some(Value::String(text)) = written.get("description") {
-        made.insert("description".to_owned(), json!(cut(text.trim(), DESCRIPTION)));
+        made.insert("description".to_owned(), json!(cut(text.trim(), MAX_DESCRIPTION_BYTES)));
     }
 }
 
@@ -353,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn dialects_become_one() {
+    fn schemas_of_older_dialects_are_converted() {
         let none = || json!({});
         asked(
             json!({ "type": "string", "nullable": true, "example": "x", "xml": {} }),
@@ -383,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_left_out() {
+    fn invalid_schema_keywords_are_left_out() {
         asked(
             json!({ "type": "strnig", "properties": [], "required": "a", "items": 3, "enum": [], "minLength": -1, "multipleOf": 0, "allOf": {} }),
             json!({}),
@@ -395,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_goes_the_other_way_is_left_out() {
+    fn read_only_properties_are_left_out_of_requests() {
         let schema = json!({
             "type": "object",
             "required": ["id", "secret"],
@@ -415,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn recursion_is_kept_and_circles_are_cut() {
+    fn recursive_schemas_are_kept_and_circular_references_cut() {
         let node = json!({ "$ref": "#/components/schemas/Node" });
         asked(
             node.clone(),
@@ -442,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_schema_is_open_at_the_end() {
+    fn a_too_large_schema_is_cut_to_accept_anything() {
         let all: Map<String, Value> = (0..500)
             .map(|at| {
                 let next = format!("#/components/schemas/S{}", (at + 1) % 500);

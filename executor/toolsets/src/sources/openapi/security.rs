@@ -9,13 +9,11 @@ use shared::tool::ToolError;
 
 use super::{document::Document, parameter::Filled};
 
-/// Configured credentials of a scheme.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 pub(super) enum Credential {
     /// A key, a token, or `user:password`.
     Token(Text),
-    /// A user and a password.
     User(User),
 }
 
@@ -48,7 +46,6 @@ impl TryFrom<Value> for Credential {
     }
 }
 
-/// The place of the credentials in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Scheme {
     Header(String),
@@ -58,7 +55,6 @@ pub(super) enum Scheme {
     Basic,
 }
 
-/// Reads the supported schemes of a document. Fails if `auth` names another scheme.
 pub(super) fn schemes(
     document: &Document,
     auth: &BTreeMap<String, Credential>,
@@ -99,7 +95,6 @@ pub(super) struct Security {
     pub(super) wanted: Vec<String>,
 }
 
-/// Chooses the first alternative with configured credentials.
 pub(super) fn choose(
     document: &Document,
     operation: &Value,
@@ -122,7 +117,6 @@ pub(super) fn choose(
 }
 
 impl Scheme {
-    /// Adds the credentials to a request.
     pub(super) fn write(
         &self,
         name: &str,

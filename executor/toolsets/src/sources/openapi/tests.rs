@@ -140,7 +140,7 @@ fn keys() -> Value {
 }
 
 #[tokio::test]
-async fn effects_of_operations_can_be_set() {
+async fn the_effect_of_an_operation_can_be_configured() {
     let trial = Trial::begin(PETS).await;
     let mut source = trial.source(&json!({}));
     source["effects"] = json!({ "login": "read", "*Pet": "once" });
@@ -152,7 +152,7 @@ async fn effects_of_operations_can_be_set() {
 }
 
 #[tokio::test]
-async fn operations_are_tools() {
+async fn operations_become_tools() {
     let trial = Trial::begin(PETS).await;
     let set = trial.ready(json!({})).await;
     let effects = set.names().into_iter().map(|name| {
@@ -196,7 +196,7 @@ async fn check(set: &Set, tool: &str, parameters: Value, expected: Expect) {
 }
 
 #[tokio::test]
-async fn calls_are_written_as_the_document_says() {
+async fn requests_follow_the_document() {
     let trial = Trial::begin(PETS).await;
     let set = trial.ready(keys()).await;
     check(
@@ -270,7 +270,7 @@ async fn calls_are_written_as_the_document_says() {
 
 /// In YAML 1.1, `NO` and `y` would be booleans.
 #[tokio::test]
-async fn words_that_were_booleans_once_are_words() {
+async fn yaml_words_such_as_no_stay_text() {
     let document = r#"
 openapi: 3.0.3
 info: { title: T, version: "1" }
@@ -293,7 +293,7 @@ paths:
 
 /// `pets.list` and `list` of the set `s` must not both become `s.list`.
 #[tokio::test]
-async fn no_two_operations_have_one_name() {
+async fn operations_with_colliding_names_get_distinct_ones() {
     let document = r#"
 openapi: 3.0.3
 info: { title: T, version: "1" }
@@ -311,7 +311,7 @@ paths:
 }
 
 #[tokio::test]
-async fn what_is_in_the_path_keeps_its_name() {
+async fn a_path_parameter_keeps_its_name_in_a_collision() {
     let document = r#"
 openapi: 3.0.3
 info: { title: T, version: "1" }
@@ -344,13 +344,13 @@ async fn tools_are_chosen_by_tag_and_name() {
 }
 
 #[tokio::test]
-async fn mistakes_are_explained() {
+async fn a_wrong_openapi_source_is_explained() {
     let trial = Trial::begin(PETS).await;
     expect!["`auth` names `kye`; the document's security schemes are `key`, `token`, `user`"]
         .assert_eq(&trial.error(json!({ "auth": { "kye": "x" } })).await);
     for (document, expected) in [
         ("swagger: '2.0'", expect!["the document is Swagger 2.0: convert it to OpenAPI 3"]),
-        ("a: 1", expect!["this is no OpenAPI 3 document: it does not say `openapi: 3.…`"]),
+        ("a: 1", expect!["this is not an OpenAPI 3 document: it has no `openapi: 3.…`"]),
         (
             "{\"openapi\": ",
             expect!["the document is not JSON: EOF while parsing a value at line 1 column 12"],
@@ -374,15 +374,15 @@ async fn mistakes_are_explained() {
 
 /// Reading a device or a pipe must not fill the memory or block.
 #[tokio::test]
-async fn only_files_of_some_size_are_read() {
+async fn too_large_files_and_devices_are_not_read() {
     let trial = Trial::begin("a: 1").await;
     let at = |name: &str| trial.folder.path().join(name);
     nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     fs::File::create(at("large")).unwrap().set_len(super::DOCUMENT as u64 + 1).unwrap();
     for (document, expected) in [
-        (PathBuf::from("/dev/zero"), "is no file"),
-        (at("pipe"), "is no file"),
-        (at("."), "is no file"),
+        (PathBuf::from("/dev/zero"), "is not a file"),
+        (at("pipe"), "is not a file"),
+        (at("."), "is not a file"),
         (at("large"), "has more than 33554432 bytes"),
     ] {
         let error = trial.error(json!({ "document": document })).await;
@@ -391,14 +391,14 @@ async fn only_files_of_some_size_are_read() {
 }
 
 #[tokio::test]
-async fn a_document_that_comes_later_is_found_later() {
+async fn a_document_that_appears_later_is_loaded_on_retry() {
     let trial = Trial::begin("openapi: 3").await;
     let file = trial.folder.path().join("d.yaml");
     fs::remove_file(&file).unwrap();
     let set = Set::begin(&trial.source(&json!({})));
     assert!(set.error().await.contains("cannot be read"));
     fs::write(&file, PETS).unwrap();
-    assert!(set.toolbox.wake(&"s".parse().unwrap()));
+    assert!(set.toolbox.reconnect_set(&"s".parse().unwrap()));
     assert_eq!(set.status().await, SetStatus::Ready);
     assert_eq!(set.names().len(), 8);
 }
@@ -427,14 +427,14 @@ fn hostile() -> Value {
 }
 
 #[tokio::test]
-async fn no_document_is_believed_blindly() {
+async fn a_malformed_document_fails_the_set() {
     let trial = Trial::begin(&hostile().to_string()).await;
     let set = trial.ready(json!({})).await;
     assert_eq!(set.names(), ["b", "c", "get_d", "e", "e_2", "h"]);
     let whole = set.call("b", json!({ "body": [1] })).await.unwrap();
     expect!["POST /v2/b\ncontent-type: application/json\n[1]"].assert_eq(whole.as_str().unwrap());
     let about = |name: &str| set.tool(name).definition().description.clone();
-    expect!["(It cannot be called: its path names `x`, which is no parameter.)"]
+    expect!["(It cannot be called: its path names `x`, which is not a parameter.)"]
         .assert_eq(&about("c"));
     expect!["(It cannot be called: `m` has the style `matrix`, which is not supported.)"]
         .assert_eq(&about("e"));
@@ -444,7 +444,7 @@ async fn no_document_is_believed_blindly() {
 }
 
 #[tokio::test]
-async fn a_document_from_the_network_does_not_lead_into_a_private_one() {
+async fn a_public_document_cannot_name_a_private_server() {
     let mut document = hostile();
     document["servers"] = json!([{ "url": "/api" }]);
     let router = Router::new()
@@ -456,14 +456,14 @@ async fn a_document_from_the_network_does_not_lead_into_a_private_one() {
     let set = Set::ready(&json!({ "openapi": { "document": address } })).await;
     assert_eq!(set.call("get_d", json!({})).await, Ok(json!("d")));
     let err = set.call("h", json!({})).await.unwrap_err();
-    assert!(err.message.starts_with("`169.254.169.254` is no public address"), "{err}");
+    assert!(err.message.starts_with("`169.254.169.254` is not a public address"), "{err}");
     assert!(!err.retryable);
     let gone = Set::begin(&json!({ "openapi": { "document": format!("{}/x", served.url) } }));
     assert!(gone.error().await.ends_with("has no document there: it answered 404 Not Found"));
 }
 
 #[tokio::test]
-async fn whoever_is_not_known_is_told_how_to_be() {
+async fn an_unauthorized_answer_names_the_missing_credentials() {
     let trial = Trial::begin(PETS).await;
     let stranger = || async { (StatusCode::UNAUTHORIZED, "who are you?") };
     let served = Served::begin(Router::new().fallback(stranger)).await;
@@ -531,7 +531,7 @@ fn inlined() -> Value {
 
 /// The set must be ready in time even in a debug build on a busy machine.
 #[tokio::test]
-async fn documents_that_repeat_themselves_load_in_time() {
+async fn a_document_with_many_repetitions_loads_in_time() {
     let json = inlined().to_string();
     assert!(json.len() > 3 << 20, "{}", json.len());
     // A document that starts with a comment is YAML.
@@ -546,7 +546,7 @@ async fn documents_that_repeat_themselves_load_in_time() {
 }
 
 #[tokio::test]
-async fn a_patch_is_an_object_where_it_may_be() {
+async fn a_merge_patch_body_is_preferred_for_an_object() {
     let patch = json!({ "schema": { "type": "object" } });
     let trial = Trial::begin(&json!({ "openapi": "3.0.0", "paths": { "/pods/{name}": { "patch": {
         "operationId": "patchPod",
@@ -573,7 +573,7 @@ async fn a_patch_is_an_object_where_it_may_be() {
 
 /// The expanded schemas would be infinite.
 #[tokio::test]
-async fn many_operations_that_lead_to_each_other_load_in_time() {
+async fn many_mutually_recursive_schemas_load_in_time() {
     let trial = Trial::begin(&large().to_string()).await;
     let set = trial.ready(json!({})).await;
     assert_eq!(set.names().len(), 1_200);
@@ -586,7 +586,7 @@ async fn many_operations_that_lead_to_each_other_load_in_time() {
 }
 
 #[tokio::test]
-async fn a_text_is_sent_where_it_is_a_text_only() {
+async fn a_text_body_is_supported_only_for_text_schemas() {
     let bodies = [
         ("plain", "text/plain", json!({ "type": "string" })),
         ("unsaid", "text/csv", json!({})),
@@ -615,10 +615,10 @@ async fn a_text_is_sent_where_it_is_a_text_only() {
     for name in ["object", "list", "referred"] {
         assert!(!set.tool(name).definition().is_callable, "{name}");
     }
-    expect!["(It cannot be called: its body is `application/xml` that is more than a text, which is not supported.)"]
+    expect!["(It cannot be called: its body is `application/xml` with a value that is not a string, which is not supported.)"]
         .assert_eq(&set.tool("object").definition().description);
     let err = set.call("list", json!({})).await.unwrap_err();
-    expect!["tool.unavailable: `list` cannot be called: its body is `text/csv` that is more than a text, which is not supported"]
+    expect!["tool.unavailable: `list` cannot be called: its body is `text/csv` with a value that is not a string, which is not supported"]
         .assert_eq(&err.to_string());
 }
 
@@ -650,7 +650,7 @@ fn bomb() -> Value {
 }
 
 #[tokio::test]
-async fn an_operation_whose_schemas_cost_too_much_is_left_out() {
+async fn an_operation_with_too_expensive_schemas_is_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("openapi.json");
     std::fs::write(&path, bomb().to_string()).unwrap();
@@ -664,7 +664,7 @@ async fn an_operation_whose_schemas_cost_too_much_is_left_out() {
 }
 
 #[test]
-fn aliases_do_not_multiply() {
+fn yaml_aliases_do_not_multiply_memory() {
     let begun = Instant::now();
     let nodes = (1..14).fold("a0: &a0 [x, x, x, x, x, x, x, x]\n".to_owned(), |text, at| {
         let all = vec![format!("*a{}", at - 1); 8].join(", ");

@@ -21,9 +21,8 @@ use super::{
     parameter::Filled,
     security::{Credential, Scheme},
 };
-use crate::http::{Caller, answer::output, fixed, invalid};
+use crate::http::{Caller, answer::output, invalid_parameters_error, resolve_headers};
 
-/// State that the tools of an API share.
 #[derive(Debug)]
 pub(super) struct Api {
     pub(super) caller: Caller,
@@ -94,7 +93,7 @@ impl OperationTool {
         let mut filled = Filled::default();
         for (key, parameter) in &self.call.parameters {
             let value = parameters.get(key).unwrap_or(&Value::Null);
-            parameter.write(value, &mut filled).map_err(|why| invalid(&why))?;
+            parameter.write(value, &mut filled).map_err(|why| invalid_parameters_error(&why))?;
         }
         for name in &self.call.security.used {
             if let (Some(scheme), Some(credential)) =
@@ -104,14 +103,16 @@ impl OperationTool {
             }
         }
         let url = self.url(&filled)?;
-        let mut headers = fixed(&self.api.headers, seen)?;
+        let mut headers = resolve_headers(&self.api.headers, seen)?;
         for (name, value) in &filled.headers {
-            let (name, value) = header_of(name, value).map_err(|why| invalid(&why))?;
+            let (name, value) =
+                header_of(name, value).map_err(|why| invalid_parameters_error(&why))?;
             headers.insert(name, value);
         }
         if !filled.cookies.is_empty() {
             let cookies = filled.cookies.join("; ");
-            let (name, value) = header_of("cookie", &cookies).map_err(|why| invalid(&why))?;
+            let (name, value) =
+                header_of("cookie", &cookies).map_err(|why| invalid_parameters_error(&why))?;
             headers.append(name, value);
         }
         let body = body.write(parameters).map(|(body, media)| {
@@ -130,7 +131,7 @@ impl OperationTool {
             path = path.replace(&format!("{{{name}}}"), value);
         }
         if path.split('/').any(|segment| matches!(segment, "." | "..")) {
-            return Err(invalid("`.` and `..` cannot be a part of the address"));
+            return Err(invalid_parameters_error("`.` and `..` cannot be a part of the address"));
         }
         let mut whole = url.clone();
         whole.set_path(&format!("{}{path}", url.path().trim_end_matches('/')));

@@ -1,0 +1,264 @@
+//! The arguments of the command line. Doc comments on fields are the texts of `--help`.
+
+mod looking;
+mod plans;
+mod running;
+mod toolkit;
+mod tools;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use self::{
+    looking::{DebugArgs, List, Since},
+    plans::{ExportArgs, ExportFormat, Format, PlanArgs, Planning, SaveArgs},
+    running::{
+        AgentArgs, ApproveArgs, ExecuteArgs, Options, RetryArgs, RunArgs, SettleArgs, SignalArgs,
+    },
+    toolkit::{ToolkitCommand, ToolkitFormat},
+    tools::{By, Models, SelectArgs, Tools, Toolsets},
+};
+use crate::{bench::BenchArgs, config::Flags};
+
+/// Turns a request in words into a plan of tool calls and executes the plan.
+#[derive(Debug, Parser)]
+#[command(
+    name = "faber",
+    version,
+    long_about = None,
+    after_help = "Try: faber run \"Create author Alice with email alice@test.com, then create \
+                  blog by Alice titled Hello about world\"",
+    propagate_version = true,
+    arg_required_else_help = true
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) globals: Globals,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Globals {
+    /// The store: `sqlite:PATH`, `mongodb://…` or `memory:` (`FABER_STORE`).
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) store: Option<String>,
+    /// The configuration file; default: `./faber.yaml`, if it exists (`FABER_CONFIG`).
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Print one JSON document.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Talk to a running server instead of opening the store (`FABER_SERVER`).
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) server: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Plan a query, or read a plan, then execute it and print the outputs.
+    #[command(override_usage = "faber run [OPTIONS] <QUERY|--plan FILE|--saved NAME>")]
+    Run(RunArgs),
+    /// Plan a query and execute nothing.
+    Plan(PlanArgs),
+    /// Let the configured model answer a query by calling tools, turn by turn.
+    Agent(AgentArgs),
+    /// Execute a plan or the newest plan of a request, or continue an execution.
+    Execute(ExecuteArgs),
+    /// Watch an execution until it is finished.
+    Watch {
+        /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+        id: String,
+    },
+    /// Cancel an execution, and undo it if it compensates.
+    Cancel {
+        /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+        id: String,
+        /// A reason, recorded in the log.
+        #[arg(long)]
+        reason: Option<String>,
+    },
+    /// Pause an execution: no further step starts.
+    Pause {
+        /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+        id: String,
+    },
+    /// Resume a paused execution and drive it.
+    Resume {
+        /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+        id: String,
+        /// Wait for a tool that this process lacks instead of ending with status 3.
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Retry a finished execution: run the steps that did not succeed, or more.
+    Retry(RetryArgs),
+    /// Replan: let the configured model finish a failed or cancelled execution, and execute the new
+    /// plan.
+    Replan {
+        /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+        id: String,
+        #[command(flatten)]
+        planning: Planning,
+    },
+    /// Approve or reject a step that waits for a person, and continue its execution.
+    Approve(ApproveArgs),
+    /// Record what became of a call whose outcome is unknown, and continue its execution.
+    Settle(SettleArgs),
+    /// Send a signal that a step waits for, and continue its execution.
+    Signal(SignalArgs),
+    /// Create the next version of a plan.
+    Revise {
+        /// `plan_…`, any version.
+        plan: String,
+        /// The new plan as JSON or YAML; `-` is standard input.
+        file: PathBuf,
+    },
+    /// Save a plan under a name, with types of its inputs; `run --saved NAME` executes it.
+    Save(SaveArgs),
+    /// Remove the name of a saved plan; the plan stays.
+    Unsave {
+        /// The name.
+        name: String,
+    },
+    /// Export a plan as YAML or JSON for `run --plan` and `save --plan`.
+    Export(ExportArgs),
+    /// Serve Faber's operations as an MCP server over standard input and output.
+    Mcp,
+    /// Remove finished executions that are older than an age, then plans and requests without
+    /// references.
+    Prune {
+        /// The age since the execution finished: `30d`, `12h`, `90m`, `3600s`.
+        #[arg(long, value_name = "AGE")]
+        older_than: String,
+    },
+    /// Show everything about a request: its plans, executions, steps and failures.
+    Debug(DebugArgs),
+    /// List requests, plans or executions, newest first, or saved plans.
+    List {
+        /// The kind of objects.
+        #[command(subcommand)]
+        what: List,
+    },
+    /// Write a blob that a tool returned to a file, or to standard output.
+    Blob {
+        /// The value of `$blob` in an output: `exec_…/SHA-256`.
+        id: String,
+        /// The file; default: standard output.
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// List, show, call, load and select tools.
+    Tools {
+        /// The operation.
+        #[command(subcommand)]
+        what: Tools,
+    },
+    /// List, activate and deactivate toolsets.
+    Toolsets {
+        /// The operation.
+        #[command(subcommand)]
+        what: Toolsets,
+    },
+    /// Log in to an MCP server with OAuth.
+    Login {
+        /// The toolset.
+        #[arg(value_name = "TOOLSET")]
+        set: String,
+        /// Print the address and open no browser.
+        #[arg(long)]
+        no_browser: bool,
+    },
+    /// Remove a login and revoke it on the server.
+    Logout {
+        /// The toolset.
+        #[arg(value_name = "TOOLSET")]
+        set: String,
+    },
+    /// Show the toolkit: actions and their tools.
+    Toolkit {
+        /// The operation.
+        #[command(subcommand)]
+        what: ToolkitCommand,
+    },
+    /// Download and list embedding models for tool selection.
+    Models {
+        /// The operation.
+        #[command(subcommand)]
+        what: Models,
+    },
+    /// Serve the GraphQL API and drive executions.
+    Serve {
+        /// The address to listen on; port 0 picks a port (`FABER_LISTEN`) [default: 127.0.0.1:8080].
+        #[arg(long, value_name = "ADDR")]
+        listen: Option<String>,
+    },
+    /// Drive executions that other processes start, without serving the API.
+    Worker,
+    /// Measure the engine on this machine.
+    Bench(BenchArgs),
+    /// Print the GraphQL schema.
+    Schema,
+    /// Print the effective configuration and the origin of each value.
+    Config,
+    /// Check the configuration, the store and the tools, and print remedies.
+    Doctor {
+        /// Check only whether the server of `--server` is ready (`/health/ready`), for health
+        /// checks.
+        #[arg(long)]
+        ready: bool,
+    },
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Demo: a small blog as an MCP server over standard input and output.
+    BlogMcp {
+        /// The data file (`FABER_BLOG_FILE`).
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+}
+
+impl Cli {
+    /// Returns the options that override the configuration.
+    pub(crate) fn flags(&self) -> Flags {
+        let listen = match &self.command {
+            Command::Serve { listen } => listen.clone(),
+            _ => None,
+        };
+        Flags {
+            store: self.globals.store.clone(),
+            config: self.globals.config.clone(),
+            server: self.globals.server.clone(),
+            listen,
+        }
+    }
+}
+
+/// Returns the API's name of a value.
+pub(crate) fn api_name(value: &impl ValueEnum) -> String {
+    let name = value.to_possible_value().map(|name| name.get_name().to_uppercase());
+    name.unwrap_or_default().replace('-', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::{looking::State, running::Mode, *};
+
+    #[test]
+    fn the_command_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn option_values_have_the_names_of_the_api() {
+        assert_eq!(api_name(&Mode::Sequential), "SEQUENTIAL");
+        assert_eq!(api_name(&State::InProgress), "IN_PROGRESS");
+    }
+}

@@ -1,0 +1,176 @@
+//! `faber bench`: measures the engine on this machine, with the real store and full durability.
+//!
+//! Executions start through [`Control`], a worker drives them, and they count when their end is
+//! durable.
+
+mod bare;
+mod load;
+mod report;
+mod select;
+mod tools;
+mod workload;
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use clap::{Args, ValueEnum};
+use client::failure::Failure;
+use executor::{
+    control::Control,
+    options::Options,
+    worker::{Worker, WorkerParts, WorkerScope},
+};
+use serde_json::Value;
+use shared::{
+    clock::Clock,
+    id::WorkerId,
+    store::{self, Store},
+    tool::Effect,
+};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use toolbox::{Toolbox, flow};
+
+use self::report::Report;
+
+/// What to measure, and how much of it.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BenchArgs {
+    /// What to measure.
+    pub(crate) workload: Workload,
+    /// Steps of a plan; for `tools` and `select`, registered tools.
+    #[arg(long)]
+    pub(crate) steps: Option<usize>,
+    /// Executions in all; for `tools`, calls of a function; for `select`, queries by each criterion.
+    #[arg(long)]
+    pub(crate) runs: Option<usize>,
+    /// Executions at once; for `dag`, steps at once; for `tools`, servers of the demo.
+    #[arg(long)]
+    pub(crate) concurrency: Option<usize>,
+    /// What the steps' tool says a second call does.
+    #[arg(long, value_enum, default_value_t = BenchEffect::Once)]
+    pub(crate) effect: BenchEffect,
+    /// Seconds to go on for, instead of a number of runs.
+    #[arg(long)]
+    pub(crate) seconds: Option<f64>,
+    /// For `dag`: the file, `{"steps":[{"id","after":[…],"ms"}]}`. For `tools`: the MCP servers to
+    /// start together, `{"servers":[{"command","args","env"}]}`; nine times the demo without it.
+    #[arg(long)]
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Workload {
+    /// Steps one after another.
+    Chain,
+    /// Steps side by side, and one that waits for all.
+    Fanout,
+    /// Sleeping steps that depend on each other as a file says.
+    Dag,
+    /// The compiler alone: a large plan, and a cycle in a large graph.
+    Plan,
+    /// Selection from thousands of tools, by each criterion, and their collisions.
+    Select,
+    /// Followers of executions, each reading every event.
+    Subscribe,
+    /// What Faber adds around tools: finding them, calling them, having thousands of them.
+    Tools,
+}
+
+/// What a tool says a second call does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchEffect {
+    /// Nothing.
+    Read,
+    /// Something new.
+    Once,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BenchError {
+    #[error("{0}")]
+    Usage(String),
+    #[error(transparent)]
+    Store(#[from] store::StoreError),
+    #[error("{0}")]
+    Engine(String),
+}
+
+impl From<BenchError> for Failure {
+    fn from(err: BenchError) -> Self {
+        match err {
+            BenchError::Usage(why) => Self::usage(why),
+            BenchError::Store(err) => err.into(),
+            BenchError::Engine(why) => Self::new("INTERNAL", why),
+        }
+    }
+}
+
+struct Rig {
+    store: Arc<dyn Store>,
+    control: Control,
+    toolbox: Toolbox,
+    clock: Arc<dyn Clock>,
+    drain: CancellationToken,
+    worker: JoinSet<()>,
+}
+
+pub(crate) async fn run(args: &BenchArgs, url: &str) -> Result<Value, BenchError> {
+    if args.workload == Workload::Plan {
+        return Ok(workload::plan(args.steps.unwrap_or(100_000)));
+    }
+    let mut rig = Rig::new(url).await?;
+    let mut report = Report::new(args, url);
+    report.probe_commits(&*rig.store).await?;
+    match args.workload {
+        Workload::Chain => workload::chain(&rig, args, &mut report).await?,
+        Workload::Fanout => workload::fanout(&rig, args, &mut report).await?,
+        Workload::Dag => workload::dag(&rig, args, &mut report).await?,
+        Workload::Subscribe => workload::subscribe(&rig, args, &mut report).await?,
+        Workload::Select => select::select(&rig, args, &mut report).await?,
+        Workload::Tools => tools::tools(&rig, args, &mut report).await?,
+        Workload::Plan => unreachable!("measured above, without a store"),
+    }
+    rig.drain.cancel();
+    while rig.worker.join_next().await.is_some() {}
+    Ok(report.to_json())
+}
+
+const FOREVER: Duration = Duration::from_hours(24 * 365);
+
+impl Rig {
+    async fn new(url: &str) -> Result<Self, BenchError> {
+        let store = engine::store::open_store(url).await?;
+        let clock: Arc<dyn Clock> = Arc::new(store::shared_clock(&*store).await?);
+        let toolbox = Toolbox::new([flow::flow()]);
+        let drain = CancellationToken::new();
+        let parts = WorkerParts {
+            node: "bench".to_owned(),
+            store: Arc::clone(&store),
+            toolbox: toolbox.clone(),
+            clock: Arc::clone(&clock),
+            options: Options {
+                drain: Duration::from_secs(1),
+                // This worker claims only the executions that it is given, so a parked execution
+                // would stay in the store.
+                park_after: FOREVER,
+                ..Options::default()
+            },
+            scope: WorkerScope::Given,
+        };
+        let (worker, handle) = Worker::new(parts, WorkerId::draw(clock.now()), drain.clone());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(worker.run());
+        let control = Control::new(Arc::clone(&store), Arc::clone(&clock), Some(handle));
+        Ok(Self { store, control, toolbox, clock, drain, worker: tasks })
+    }
+}
+
+impl From<BenchEffect> for Effect {
+    fn from(effect: BenchEffect) -> Self {
+        match effect {
+            BenchEffect::Read => Self::Read,
+            BenchEffect::Once => Self::Once,
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The results of a benchmark.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+use shared::{
+    clock::Timestamp,
+    event::{Event, RecordedEvent},
+    id::{ExecutionId, Seq},
+    store::{Append, Store},
+};
+
+use super::{BenchArgs, BenchError};
+
+/// Single commits that are timed before the workload, as a reference.
+const PROBES: u64 = 200;
+
+pub(crate) struct Report {
+    fields: Map<String, Value>,
+    commits: u64,
+}
+
+impl Report {
+    pub(crate) fn new(args: &BenchArgs, url: &str) -> Self {
+        let mut fields = Map::new();
+        let effect = format!("{:?}", args.effect).to_lowercase();
+        fields.insert("workload".to_owned(), format!("{:?}", args.workload).to_lowercase().into());
+        fields.insert("store".to_owned(), without_secrets(url).into());
+        fields.insert("effect".to_owned(), effect.into());
+        Self { fields, commits: 0 }
+    }
+
+    /// Creates a report of the compiler, which uses no store.
+    pub(crate) fn compiler(wall: Duration, steps: usize) -> Self {
+        let texts = [("workload", "plan"), ("store", "none"), ("effect", "read")];
+        let texts = texts.map(|(name, text)| (name.to_owned(), Value::from(text)));
+        let mut report = Self { fields: Map::from_iter(texts), commits: 0 };
+        report.set("concurrency", 1);
+        report.figures(0, steps, wall, &mut [wall]);
+        report
+    }
+
+    pub(crate) fn set(&mut self, name: &str, value: impl Into<Value>) {
+        self.fields.insert(name.to_owned(), value.into());
+    }
+
+    pub(crate) fn set_ms(&mut self, name: &str, duration: Duration) {
+        self.set(name, round(duration.as_secs_f64() * 1_000.0));
+    }
+
+    /// Times single appends of a small event.
+    pub(crate) async fn probe_commits(&mut self, store: &dyn Store) -> Result<(), BenchError> {
+        let id = ExecutionId::draw(Timestamp::UNIX_EPOCH);
+        let mut times = Vec::new();
+        for n in 0..PROBES {
+            let event = Event::CancelRequested { reason: None };
+            let at = Timestamp::UNIX_EPOCH;
+            let append = Append::new(id, Seq(n), &[RecordedEvent { seq: Seq(n + 1), at, event }]);
+            let begun = Instant::now();
+            let appended = store.append(append).await;
+            appended.map_err(|err| BenchError::Engine(err.to_string()))?;
+            times.push(begun.elapsed());
+        }
+        times.sort_unstable();
+        self.set_ms("store_commit_p50_ms", percentile(&times, 50));
+        self.set_ms("store_commit_p99_ms", percentile(&times, 99));
+        Ok(())
+    }
+
+    pub(crate) fn begin(&mut self, store: &dyn Store) {
+        self.commits = store.hints().commits();
+    }
+
+    pub(crate) fn finish(
+        &mut self,
+        store: &dyn Store,
+        steps: usize,
+        wall: Duration,
+        runs: &mut [Duration],
+    ) {
+        self.figures(store.hints().commits() - self.commits, steps, wall, runs);
+    }
+
+    fn figures(&mut self, commits: u64, steps: usize, wall: Duration, runs: &mut [Duration]) {
+        let n = runs.len();
+        #[expect(clippy::cast_precision_loss, reason = "far fewer than 2⁵²")]
+        let per_second = |count: usize| round(count as f64 / wall.as_secs_f64());
+        runs.sort_unstable();
+        self.set("runs", n);
+        self.set("wall_s", round(wall.as_secs_f64()));
+        self.set("commits", commits);
+        self.set("steps_per_s", per_second(n * steps));
+        self.set("runs_per_s", per_second(n));
+        self.set_ms("run_p50_ms", percentile(runs, 50));
+        self.set_ms("run_p99_ms", percentile(runs, 99));
+        let each = u32::try_from(steps).unwrap_or(u32::MAX).max(1);
+        let per_step: Vec<Duration> = runs.iter().map(|run| *run / each).collect();
+        self.set_ms("step_p50_ms", percentile(&per_step, 50));
+        self.set_ms("step_p99_ms", percentile(&per_step, 99));
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        let mut fields = self.fields.clone();
+        fields
+            .insert("max_rss_mb".to_owned(), max_rss_mb().map_or(Value::Null, |size| json!(size)));
+        Value::Object(fields)
+    }
+}
+
+pub(crate) fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+    let last = sorted.len().saturating_sub(1);
+    sorted.get((sorted.len() * percent / 100).min(last)).copied().unwrap_or_default()
+}
+
+pub(crate) fn round(value: f64) -> f64 {
+    (value * 10_000.0).round() / 10_000.0
+}
+
+fn without_secrets(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
+        _ => url.to_owned(),
+    }
+}
+
+fn max_rss_mb() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(round(kib / 1_024.0))
+}

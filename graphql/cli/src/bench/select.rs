@@ -1,0 +1,207 @@
+//! Selection from thousands of tools: queries, loading vectors from the store, and collisions.
+//!
+//! The texts and the embedder by words are synthetic, so the results exclude the model.
+//! The report includes the time of the built-in encoder.
+
+mod corpus;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use engine::{Engine, EngineError, Wanted};
+use executor::{control::Control, options::Options};
+use offline::Offline;
+use planner::{
+    embed::{Embedder, Local, Source},
+    select::{Criterion, Similarity},
+};
+use serde_json::{Value, json};
+use shared::{
+    clock::{Clock, WallClock},
+    store::Store,
+};
+use toolbox::Toolbox;
+use toolsets::{
+    registry::{self, Registry},
+    sources::{CONNECT_TIMEOUT, Sources},
+};
+
+use self::corpus::{Corpus, EXAMPLES_PER_TOOL, Words};
+use super::{
+    BenchArgs, BenchError, Rig,
+    report::{Report, percentile, round},
+};
+
+const TOOLS: usize = 10_000;
+const QUERIES: usize = 200;
+const ANSWER_TOOLS: usize = 5;
+const COLLISION_THRESHOLD: f64 = 0.3;
+const ENCODED_QUERIES: usize = 20;
+
+pub(crate) async fn select(
+    rig: &Rig,
+    args: &BenchArgs,
+    report: &mut Report,
+) -> Result<(), BenchError> {
+    let tools = args.steps.unwrap_or(TOOLS).max(2);
+    let queries = args.runs.unwrap_or(QUERIES).max(1);
+    let corpus = Corpus::new(tools);
+    report.set("effect", "read");
+    report.set("tools", tools);
+    report.set("vectors", tools * EXAMPLES_PER_TOOL);
+    report.begin(&*rig.store);
+
+    let begun = Instant::now();
+    let first = Seat::new(&rig.store, &corpus, tools).await?;
+    first.ask("anything", Criterion::Centroid).await?;
+    report.set("vectors_made_and_kept_s", seconds(begun.elapsed()));
+
+    // Simulates another process that finds all vectors in the store.
+    let again = Seat::new(&rig.store, &corpus, tools).await?;
+    let begun = Instant::now();
+    again.ask("anything", Criterion::Centroid).await?;
+    report.set("vectors_loaded_s", seconds(begun.elapsed()));
+    report.set("texts_embedded_again", again.words.embedded() - 1);
+
+    let begun = Instant::now();
+    let collisions =
+        again.engine.selection.tool_collisions(Similarity::Dot, COLLISION_THRESHOLD).await;
+    report.set("collisions_s", seconds(begun.elapsed()));
+    report.set("collisions", collisions.map_or(Value::Null, |pairs| json!(pairs.len())));
+
+    let mut all = Vec::new();
+    let wall = Instant::now();
+    for by in Criterion::ALL {
+        let name = by.as_str().to_lowercase();
+        all.extend(again.time(&corpus, by, (1, queries), &name, report).await?);
+    }
+    for parts in [2, 4] {
+        let name = format!("hybrid_{parts}_parts");
+        again.time(&corpus, Criterion::Hybrid, (parts, queries), &name, report).await?;
+    }
+    let wall = wall.elapsed();
+    one_more(&rig.store, &corpus, tools, report).await?;
+    encoder(&corpus, report).await?;
+    report.set("steps", 1);
+    report.set("concurrency", 1);
+    report.finish(&*rig.store, 1, wall, &mut all);
+    Ok(())
+}
+
+struct Seat {
+    engine: Engine,
+    words: Arc<Words>,
+}
+
+impl Seat {
+    async fn new(
+        store: &Arc<dyn Store>,
+        corpus: &Corpus,
+        tools: usize,
+    ) -> Result<Self, BenchError> {
+        let clock: Arc<dyn Clock> = Arc::new(WallClock);
+        let toolbox = Toolbox::default();
+        let set = json!({ "name": "bench", "source": { "tools": corpus.tools(tools) } });
+        let set = serde_json::from_value(set).map_err(|err| BenchError::Engine(err.to_string()))?;
+        let registry = Registry::new(registry::Parts {
+            sources: Sources::new(&toolbox, shared::limits::OUTPUT_BYTES),
+            toolbox,
+            store: Arc::clone(store),
+            clock: Arc::clone(&clock),
+            configured: vec![set],
+            contexts: BTreeMap::new(),
+            base: PathBuf::from("/"),
+            secrets: Some(BTreeSet::new()),
+        });
+        registry.sync().await?;
+        registry.toolbox().wait_for_sets(CONNECT_TIMEOUT).await;
+        let control = Control::new(Arc::clone(store), Arc::clone(&clock), None);
+        let words: Arc<Words> = Arc::default();
+        let engine =
+            Engine::new(control, registry, Arc::new(Offline::default()), clock, Options::default())
+                .with_embedders(vec![Source::Own(Arc::clone(&words) as Arc<dyn Embedder>)]);
+        Ok(Self { engine, words })
+    }
+
+    async fn ask(&self, query: &str, by: Criterion) -> Result<usize, BenchError> {
+        let wanted = Wanted { query, by, limit: ANSWER_TOOLS, active_only: true };
+        Ok(self.engine.selection.select_tools(wanted).await.map_err(failed)?.len())
+    }
+
+    /// Asks each query twice and times the second run, when the engine has cached the vectors of
+    /// the query.
+    async fn time(
+        &self,
+        corpus: &Corpus,
+        by: Criterion,
+        (parts, queries): (usize, usize),
+        name: &str,
+        report: &mut Report,
+    ) -> Result<Vec<Duration>, BenchError> {
+        let mut times = Vec::with_capacity(queries);
+        for n in 0..queries {
+            let query = corpus.query(n, parts);
+            self.ask(&query, by).await?;
+            let begun = Instant::now();
+            let found = self.ask(&query, by).await?;
+            times.push(begun.elapsed());
+            if found == 0 {
+                return Err(BenchError::Engine(format!("nothing was chosen by {}", by.as_str())));
+            }
+        }
+        times.sort_unstable();
+        for percent in [50, 99] {
+            report.set_ms(&format!("{name}_p{percent}_ms"), percentile(&times, percent));
+        }
+        Ok(times)
+    }
+}
+
+/// Adds a tool: only its own texts are embedded.
+async fn one_more(
+    store: &Arc<dyn Store>,
+    corpus: &Corpus,
+    tools: usize,
+    report: &mut Report,
+) -> Result<(), BenchError> {
+    let seat = Seat::new(store, corpus, tools).await?;
+    for by in Criterion::ALL {
+        seat.ask("anything", by).await?;
+    }
+    let before = seat.words.embedded();
+    let added = corpus.tools(tools + 1).pop().unwrap_or_default();
+    seat.engine.tools.register_tool(Some("more"), added).await.map_err(failed)?;
+    let begun = Instant::now();
+    seat.ask("anything", Criterion::Hybrid).await?;
+    report.set_ms("one_more_tool_ms", begun.elapsed());
+    report.set("one_more_tool_texts", seat.words.embedded() - before);
+    Ok(())
+}
+
+async fn encoder(corpus: &Corpus, report: &mut Report) -> Result<(), BenchError> {
+    let broken = |err: planner::embed::EmbedError| BenchError::Engine(err.to_string());
+    let encoder = Local::builtin().await.map_err(broken)?;
+    let mut times = Vec::with_capacity(ENCODED_QUERIES);
+    for n in 0..ENCODED_QUERIES {
+        let query = corpus.query(n, 1);
+        let begun = Instant::now();
+        encoder.embed(&[&query]).await.map_err(broken)?;
+        times.push(begun.elapsed());
+    }
+    times.sort_unstable();
+    report.set_ms("builtin_encoder_p50_ms", percentile(&times, 50));
+    Ok(())
+}
+
+fn seconds(duration: Duration) -> f64 {
+    round(duration.as_secs_f64())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is the `map_err` of many")]
+fn failed(err: EngineError) -> BenchError {
+    BenchError::Engine(err.to_string())
+}

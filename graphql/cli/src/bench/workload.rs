@@ -1,0 +1,325 @@
+//! The workloads of executions.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use executor::control::Start;
+use futures::StreamExt;
+use planner::{
+    catalog::{Catalog, CatalogTool},
+    compile::compile,
+    draft::{Draft, DraftStep},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use shared::{
+    clock::{Clock, Timestamp, WallClock},
+    diagnostic::Diagnostic,
+    event::Event,
+    execution::ExecutionOptions,
+    id::{ExecutionId, PlanId, RequestId, Seq},
+    plan::{Plan, PlanInfo},
+    request::Request,
+    store,
+};
+use tokio::task::JoinSet;
+use toolbox::{Toolbox, flow};
+
+use super::{
+    BenchArgs, BenchEffect, BenchError, Rig,
+    load::{self, Until},
+    report::{Report, round},
+};
+
+pub(crate) async fn chain(
+    rig: &Rig,
+    args: &BenchArgs,
+    report: &mut Report,
+) -> Result<(), BenchError> {
+    let steps = args.steps.unwrap_or(10).max(1);
+    let concurrency = args.concurrency.unwrap_or(64);
+    let tool = tool_of(args.effect);
+    let draft = (0..steps).map(|n| {
+        let before = n.checked_sub(1).map(|n| json!(format!("s{n}")));
+        step(&format!("s{n}"), tool, None, before)
+    });
+    let plan = keep(rig, draft.collect()).await?;
+    executions(rig, args, report, &plan, (steps, concurrency, 20_000)).await
+}
+
+/// Runs steps in parallel, and one step that depends on all.
+pub(crate) async fn fanout(
+    rig: &Rig,
+    args: &BenchArgs,
+    report: &mut Report,
+) -> Result<(), BenchError> {
+    let steps = args.steps.unwrap_or(100).max(1);
+    let concurrency = args.concurrency.unwrap_or(1);
+    let tool = tool_of(args.effect);
+    let names: Vec<String> = (0..steps).map(|n| format!("s{n}")).collect();
+    let mut draft: Vec<DraftStep> = names.iter().map(|name| step(name, tool, None, None)).collect();
+    draft.push(step("join", tool, None, Some(json!(names))));
+    let plan = keep(rig, draft).await?;
+    executions(rig, args, report, &plan, (steps + 1, concurrency, 1_000)).await?;
+    // The results count the join, but the option does not.
+    report.set("steps", steps);
+    Ok(())
+}
+
+/// Runs a plan repeatedly. `shape` is its steps, the executions at once, and the default number of
+/// executions.
+async fn executions(
+    rig: &Rig,
+    args: &BenchArgs,
+    report: &mut Report,
+    plan: &Arc<Plan>,
+    shape: (usize, usize, usize),
+) -> Result<(), BenchError> {
+    let (steps, concurrency, runs) = shape;
+    let options =
+        ExecutionOptions { max_parallel: u32::try_from(steps).ok(), ..ExecutionOptions::default() };
+    let until = match args.seconds {
+        Some(seconds) => Until::Time(Duration::try_from_secs_f64(seconds).unwrap_or_default()),
+        None => Until::Runs(args.runs.unwrap_or(runs)),
+    };
+    let warm_up = Until::Runs(concurrency * 2);
+    load::drive(&rig.control, plan, &options, concurrency, warm_up).await?;
+    report.begin(&*rig.store);
+    let mut runs = load::drive(&rig.control, plan, &options, concurrency, until).await?;
+    report.set("steps", steps);
+    report.set("concurrency", concurrency);
+    report.finish(&*rig.store, steps, runs.wall, &mut runs.each);
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct Dag {
+    steps: Vec<DagStep>,
+}
+
+#[derive(Deserialize)]
+struct DagStep {
+    id: String,
+    #[serde(default)]
+    after: Vec<String>,
+    ms: u64,
+}
+
+/// Runs sleeping steps with the dependencies of a file.
+pub(crate) async fn dag(
+    rig: &Rig,
+    args: &BenchArgs,
+    report: &mut Report,
+) -> Result<(), BenchError> {
+    let usage = |why: String| BenchError::Usage(why);
+    let file = args.file.as_ref().ok_or_else(|| usage("`dag` needs `--file FILE`".to_owned()))?;
+    let text = std::fs::read_to_string(file)
+        .map_err(|err| usage(format!("`{}` cannot be read: {err}", file.display())))?;
+    let dag: Dag = serde_json::from_str(&text)
+        .map_err(|err| usage(format!("`{}` is not a graph: {err}", file.display())))?;
+    let draft = dag.steps.iter().map(|node| {
+        step(&node.id, "flow.sleep", Some(json!({ "ms": node.ms })), Some(json!(node.after)))
+    });
+    let plan = keep(rig, draft.collect()).await?;
+    let width = args.concurrency.unwrap_or(256).max(1);
+    let max_parallel = Some(u32::try_from(width).unwrap_or(u32::MAX));
+    let options = ExecutionOptions { max_parallel, ..ExecutionOptions::default() };
+    report.begin(&*rig.store);
+    let begun = Instant::now();
+    let id = load::one(&rig.control, &plan, &options).await?;
+    let wall = begun.elapsed();
+    report.set("effect", "read");
+    report.set("steps", dag.steps.len());
+    report.set("concurrency", width);
+    report.finish(&*rig.store, dag.steps.len(), wall, &mut [wall]);
+    let (work, critical) = lengths(&plan, &dag);
+    #[expect(clippy::cast_precision_loss, reason = "far fewer than 2⁵²")]
+    let share = work / width as f64;
+    report.set("makespan_s", round(makespan(rig, id).await?));
+    report.set("work_s", round(work));
+    report.set("critical_path_s", round(critical));
+    report.set("lower_bound_s", round(share.max(critical)));
+    report.set("upper_bound_s", round(share + critical));
+    Ok(())
+}
+
+async fn makespan(rig: &Rig, id: ExecutionId) -> Result<f64, BenchError> {
+    let mut events =
+        Box::pin(store::follow_log(Arc::clone(&rig.store), id, Seq::START, Duration::MAX));
+    let (mut first, mut last): (Option<Timestamp>, Option<Timestamp>) = (None, None);
+    while let Some(recorded) = events.next().await {
+        let recorded = recorded?;
+        match recorded.event {
+            Event::StepStarted(_) => drop(first.get_or_insert(recorded.at)),
+            Event::StepSucceeded { .. } => last = Some(recorded.at),
+            _ => (),
+        }
+    }
+    let span = first.zip(last).and_then(|(first, last)| (last - first).to_std().ok());
+    Ok(span.unwrap_or_default().as_secs_f64())
+}
+
+/// Returns the seconds of all steps together, and of the longest path.
+fn lengths(plan: &Plan, dag: &Dag) -> (f64, f64) {
+    let times: BTreeMap<&str, u64> =
+        dag.steps.iter().map(|step| (step.id.as_str(), step.ms)).collect();
+    let mut ends: Vec<u64> = Vec::new();
+    for step in plan.steps() {
+        let begins = step.depends_on.iter().map(|step| ends[step.get()]).max().unwrap_or(0);
+        ends.push(begins + times[step.id.as_str()]);
+    }
+    let seconds = |ms: u64| Duration::from_millis(ms).as_secs_f64();
+    (seconds(times.values().sum()), seconds(ends.into_iter().max().unwrap_or(0)))
+}
+
+pub(crate) async fn subscribe(
+    rig: &Rig,
+    args: &BenchArgs,
+    report: &mut Report,
+) -> Result<(), BenchError> {
+    let followers = args.concurrency.unwrap_or(64).max(1);
+    let steps = args.steps.unwrap_or(1_000).max(1);
+    let tool = tool_of(args.effect);
+    let draft = (0..steps).map(|n| {
+        let before = n.checked_sub(1).map(|n| json!(format!("s{n}")));
+        step(&format!("s{n}"), tool, None, before)
+    });
+    let plan = keep(rig, draft.collect()).await?;
+    report.begin(&*rig.store);
+    let begun = Instant::now();
+    let started = rig.control.start(Start::new(&plan, ExecutionOptions::default())).await;
+    let id = started.map_err(|err| BenchError::Engine(err.to_string()))?.id;
+    let mut tasks = JoinSet::new();
+    for _ in 0..followers {
+        let store = Arc::clone(&rig.store);
+        tasks.spawn(async move {
+            let poll = shared::limits::POLL;
+            store::follow_log(store, id, Seq::START, poll)
+                .filter(|answer| std::future::ready(answer.is_ok()))
+                .count()
+                .await
+        });
+    }
+    let mut events = 0;
+    while let Some(count) = tasks.join_next().await {
+        events += count.map_err(|err| BenchError::Engine(err.to_string()))?;
+    }
+    let wall = begun.elapsed();
+    report.set("steps", steps);
+    report.set("concurrency", followers);
+    report.finish(&*rig.store, steps, wall, &mut [wall]);
+    #[expect(clippy::cast_precision_loss, reason = "far fewer than 2⁵²")]
+    report.set("events_per_s", round(events as f64 / wall.as_secs_f64()));
+    report.set("events", events);
+    Ok(())
+}
+
+/// Times the compiler: a large plan, and a cycle in a large graph.
+pub(crate) fn plan(steps: usize) -> Value {
+    let drafts = (0..steps.max(1)).map(|n| {
+        let before = [n.checked_sub(1), n.checked_sub(7)].into_iter().flatten();
+        let before: Vec<String> = before.map(|n| format!("s{n}")).collect();
+        let text = before.first().map_or("none".to_owned(), |name| format!("{{{{{name}.text}}}}"));
+        step(&format!("s{n}"), "flow.echo", Some(json!({ "text": text })), Some(json!(before)))
+    });
+    let draft = Draft { tools: drafts.collect(), ..Draft::default() };
+    let begun = Instant::now();
+    let compiled = compile(&draft, about(), &catalog(&flow_tools()));
+    let wall = begun.elapsed();
+    let (nodes, edges) = (60_000_usize, 245_000_usize);
+    let draft = cyclic(nodes, edges);
+    let begun = Instant::now();
+    let refused = compile(&draft, about(), &catalog(&flow_tools()));
+    let cycle = begun.elapsed();
+    let named = refused.err().unwrap_or_default();
+    let mut report = Report::compiler(wall, steps);
+    report.set("steps", steps);
+    report.set("compiled", compiled.is_ok());
+    report.set("cycle_steps", nodes);
+    report.set("cycle_edges", edges);
+    report.set("cycle_wall_s", round(cycle.as_secs_f64()));
+    report
+        .set("cycle_named", named.iter().any(|problem: &Diagnostic| problem.code == "plan.cycle"));
+    report.to_json()
+}
+
+/// Returns a graph in which only one edge closes a cycle.
+fn cyclic(nodes: usize, edges: usize) -> Draft {
+    let mut before: Vec<Vec<String>> = vec![Vec::new(); nodes];
+    let mut seed = 1_u64;
+    for edge in 0..edges {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let from = 1 + edge % (nodes - 1);
+        let to = usize::try_from(seed >> 33).unwrap_or(0) % from;
+        before[from].push(format!("s{to}"));
+    }
+    before[0].push(format!("s{}", nodes - 1));
+    let steps = before.into_iter().enumerate();
+    let steps =
+        steps.map(|(n, before)| step(&format!("s{n}"), "flow.noop", None, Some(json!(before))));
+    Draft { tools: steps.collect(), ..Draft::default() }
+}
+
+fn tool_of(effect: BenchEffect) -> &'static str {
+    match effect {
+        BenchEffect::Read => "flow.noop",
+        BenchEffect::Once => "flow.effect",
+    }
+}
+
+pub(crate) fn step(
+    id: &str,
+    tool: &str,
+    parameters: Option<Value>,
+    before: Option<Value>,
+) -> DraftStep {
+    DraftStep {
+        id: Some(id.to_owned()),
+        name: Some(tool.to_owned()),
+        parameters,
+        depends_on: before,
+        ..DraftStep::default()
+    }
+}
+
+fn flow_tools() -> Toolbox {
+    Toolbox::new([flow::flow()])
+}
+
+fn catalog(toolbox: &Toolbox) -> Catalog {
+    let sets = toolbox.sets();
+    let tools = sets.iter().flat_map(|set| &set.tools);
+    let tools = tools
+        .map(|tool| CatalogTool { definition: Arc::clone(tool.definition()), is_active: true });
+    Catalog::new(tools)
+}
+
+fn about() -> PlanInfo {
+    let created_at = WallClock.now();
+    PlanInfo {
+        id: PlanId::draw(created_at),
+        request: RequestId::draw(created_at),
+        version: 1,
+        query: "bench".to_owned(),
+        planner: "explicit".to_owned(),
+        created_at,
+    }
+}
+
+pub(crate) async fn keep(rig: &Rig, tools: Vec<DraftStep>) -> Result<Arc<Plan>, BenchError> {
+    let about = about();
+    let created_at = rig.clock.now();
+    let request = Request { id: about.request, query: about.query.clone(), created_at };
+    rig.store.put_request(&request).await?;
+    let draft = Draft { tools, ..Draft::default() };
+    let plan = compile(&draft, about, &catalog(&rig.toolbox)).map_err(|problems| {
+        let first = problems.iter().find(|problem| problem.is_error());
+        BenchError::Usage(first.map_or_else(String::new, ToString::to_string))
+    })?;
+    rig.store.put_plan(&plan).await?;
+    debug_assert!(rig.toolbox.has_all(plan.steps().iter().map(|step| &step.tool)));
+    Ok(Arc::new(plan))
+}

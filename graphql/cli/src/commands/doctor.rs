@@ -1,0 +1,415 @@
+//! `faber doctor` checks the configuration, the store and the tools. `faber config` prints the
+//! configuration.
+
+mod clashes;
+mod models;
+mod safety;
+
+use std::{path::Path, sync::Arc};
+
+use client::{
+    Client,
+    failure::Failure,
+    remote::Remote,
+    types::ToolSet as ApiToolSet,
+    view::{format::count, paint::Paint, plain},
+};
+use engine::age;
+use executor::call_limits::{CallLimits, LimitedCalls};
+use mcp::oauth::NEEDS_LOGIN;
+use nix::unistd::{AccessFlags, access};
+use planner::embed::Choice;
+use serde_json::{Value, json};
+use shared::{
+    clock::{Clock as _, WallClock, describe_difference},
+    store::memory::Memory,
+};
+use toolbox::Toolbox;
+
+use crate::{
+    App, ExitStatus,
+    config::{Config, Faults, Origin, variable},
+    local_engine::{LocalEngine, missing_store, open_store},
+    session::{Need, Session},
+};
+
+/// Prints the effective configuration and the origin of each value.
+pub(crate) fn print_config(app: &App) -> Result<ExitStatus, Failure> {
+    let screen = &app.screen;
+    let shown = app.config.to_json();
+    if screen.json {
+        screen.print_json(&shown)?;
+        return Ok(ExitStatus::Done);
+    }
+    let paint = screen.out;
+    let file = app.config.file.as_ref().map(|file| plain::safe_line(&file.display().to_string()));
+    let mut lines = vec![format!("file: {}", file.unwrap_or_else(|| paint.dim("none")))];
+    for (key, value) in shown.as_object().into_iter().flatten().filter(|(key, _)| *key != "file") {
+        match value.get("from") {
+            Some(_) => lines.push(draw_setting(key, value, "", paint)),
+            None if value.is_null() => lines.push(format!("{key}: {}", paint.dim("none"))),
+            None => {
+                lines.push(format!("{key}:"));
+                let limits = value.as_object().into_iter().flatten();
+                lines.extend(limits.map(|(key, value)| draw_setting(key, value, "  ", paint)));
+            }
+        }
+    }
+    screen.print(&lines.join("\n"))?;
+    Ok(ExitStatus::Done)
+}
+
+fn draw_setting(key: &str, setting: &Value, lead: &str, paint: Paint) -> String {
+    let from = plain::safe_line(setting["from"].as_str().unwrap_or_default());
+    let note = paint.dim(format!("# {from}"));
+    match &setting["value"] {
+        Value::Array(items) => {
+            let mut lines = vec![format!("{lead}{key}:  {note}")];
+            lines.extend(
+                items
+                    .iter()
+                    .map(|item| format!("{lead}  - {}", plain::safe_line(&item.to_string()))),
+            );
+            lines.join("\n")
+        }
+        Value::String(text) => format!("{lead}{key}: {}  {note}", plain::safe_line(text)),
+        other => format!("{lead}{key}: {}  {note}", plain::safe_line(&other.to_string())),
+    }
+}
+
+/// The fields of a toolset that a check needs.
+const SET_FIELDS: &str = "name active status error tools { name }";
+
+struct Check {
+    name: String,
+    found: Result<String, String>,
+    help: &'static str,
+    /// `true` for a problem with which everything still works.
+    is_warning: bool,
+}
+
+impl Check {
+    fn new(name: impl Into<String>, found: Result<String, String>, help: &'static str) -> Self {
+        Self { name: name.into(), found, help, is_warning: false }
+    }
+
+    fn warning(name: impl Into<String>, problem: String, help: &'static str) -> Self {
+        Self { is_warning: true, ..Self::new(name, Err(problem), help) }
+    }
+}
+
+/// Checks everything. If settings are wrong, checks the parts that do not depend on them.
+pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, Failure> {
+    let mut checks = check_configuration(app, &faults.wrong);
+    let config = &app.config;
+    if let Some(server) = &config.server {
+        checks.push(check_server(app, &server.value).await);
+        checks.extend(check_server_sets(app, &server.value).await);
+    } else {
+        let sets = &config.toolsets.value;
+        checks.push(safety::check_confinement(sets, sandbox::kernel_support()));
+        // A wrong setting has its default value here. That value needs no check.
+        if faults.knows("access") {
+            let access = &config.access.value;
+            checks.push(safety::check_access(access, sets, config.listen.value, variable));
+        }
+        checks.extend(safety::check_secrets(sets, variable));
+        if faults.knows("planner") {
+            checks.extend(models::check_planner(config).await);
+        }
+        let mut works = faults.knows("toolsets");
+        if faults.knows("store") || config.store.origin != Origin::Default {
+            let store = check_store(app).await;
+            works &= store.found.is_ok();
+            checks.push(store);
+            if works && missing_store(app.setup()).is_none() {
+                checks.extend(check_clock(app).await);
+            }
+        } else {
+            works = false;
+        }
+        if works {
+            checks.extend(check_local(app, &faults).await?);
+        }
+    }
+    finish_checks(app, &checks)
+}
+
+/// Checks the server alone. A health check must not restart a service because a tool source is
+/// unavailable.
+pub(crate) async fn check_readiness(app: &App) -> Result<ExitStatus, Failure> {
+    let Some(server) = &app.config.server else {
+        let why = "`faber doctor --ready` asks a server: name it with `--server`";
+        return Err(Failure::usage(why.to_owned()));
+    };
+    finish_checks(app, &[check_server(app, &server.value).await])
+}
+
+fn finish_checks(app: &App, checks: &[Check]) -> Result<ExitStatus, Failure> {
+    print_checks(app, checks)?;
+    let is_well = checks.iter().all(|check| check.found.is_ok() || check.is_warning);
+    Ok(if is_well { ExitStatus::Done } else { ExitStatus::Unreachable })
+}
+
+fn check_configuration(app: &App, wrong: &[String]) -> Vec<Check> {
+    let help = "correct the file; no other command works with it";
+    let check = |found| Check::new("configuration", found, help);
+    if !wrong.is_empty() {
+        return wrong.iter().map(|why| check(Err(why.clone()))).collect();
+    }
+    let file = app.config.file.as_ref().map(|file| file.display().to_string());
+    vec![check(Ok(file.unwrap_or_else(|| "no file; every setting has its default".to_owned())))]
+}
+
+async fn check_server(app: &App, url: &str) -> Check {
+    let asked = async { Remote::new(url, app.environment.token.as_ref())?.check_readiness().await };
+    let found = asked.await.map(|()| format!("{url} is ready")).map_err(|err| err.message);
+    let help = "start it with `faber serve`, and check that it can write its store";
+    Check::new("server", found, help)
+}
+
+async fn check_server_sets(app: &App, url: &str) -> Vec<Check> {
+    let asked = async {
+        let session = Session::open(app, Need::Store).await?;
+        session.client.query::<Vec<ApiToolSet>>("toolSets", &[], SET_FIELDS).await
+    };
+    match asked.await {
+        Ok(sets) => {
+            let help = "check on the server's machine that its `source` starts, or remove the set";
+            sets.iter().map(|set| check_set(set, help)).collect()
+        }
+        Err(failure) => {
+            let help = "start it with `faber serve`, and set FABER_TOKEN if it needs a token";
+            vec![Check::new("server", Err(format!("{url}: {}", failure.message)), help)]
+        }
+    }
+}
+
+fn check_set(set: &ApiToolSet, help: &'static str) -> Check {
+    let error = || set.error.as_ref().map(ToString::to_string).unwrap_or_default();
+    let tools = count(set.tools.len(), "tool");
+    let (mut help, mut found) = (help, Ok(tools.clone()));
+    match (&*set.status, set.active) {
+        ("failed", true) => found = Err(error()),
+        ("failed", false) => found = Ok(format!("inactive; {}", error())),
+        ("connecting", true) => found = Err("does not answer in time".to_owned()),
+        ("hidden", _) => found = Ok("hidden, because its condition does not hold".to_owned()),
+        _ if set.error.is_some() => {
+            found =
+                Err(format!("{tools}, but some are left out or not checked in full: {}", error()));
+            help = "correct the tool where it is described, or remove it";
+        }
+        (_, false) => found = Ok(format!("{tools}, inactive")),
+        (_, true) => (),
+    }
+    Check::new(format!("toolset {}", set.name), found, help)
+}
+
+async fn check_store(app: &App) -> Check {
+    let help = "name a working store with `--store` or FABER_STORE, such as `sqlite:./faber.db`";
+    if let Some(path) = missing_store(app.setup()) {
+        return Check::new("store", check_missing_store(&path), help);
+    }
+    let opened = async {
+        let store = open_store(app.setup()).await?;
+        store.check_writable().await?;
+        Ok::<_, Failure>(())
+    };
+    let name = app.config.store_name();
+    let found = opened.await.map(|()| format!("{name} opens and can be written"));
+    let found = found.map_err(|failure| format!("{name}: {}", failure.message));
+    Check::new("store", found, help)
+}
+
+/// Checks that a store can be created, without creating it.
+fn check_missing_store(path: &Path) -> Result<String, String> {
+    let shown = path.display();
+    let folder = path.ancestors().skip(1).find(|folder| folder.exists());
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match access(folder, AccessFlags::W_OK | AccessFlags::X_OK) {
+        Ok(()) => Ok(format!("`{shown}` does not exist yet: `faber run` creates it")),
+        Err(err) => {
+            let folder = folder.display();
+            Err(format!("`{shown}` cannot be created in `{folder}`: {}", err.desc()))
+        }
+    }
+}
+
+/// Compares the time of the store with the clock of this machine. Returns `None` if they agree.
+async fn check_clock(app: &App) -> Option<Check> {
+    let store = open_store(app.setup()).await.ok()?;
+    let difference = describe_difference(store.shared_time().await.ok()?, WallClock.now())?;
+    let help = "stop every process that uses the store, and start them again";
+    Some(Check::new("clock", Err(difference), help))
+}
+
+/// Opens the engine. Creates no store: a store that does not exist yet is like an empty one.
+async fn open_engine(app: &App) -> Result<LocalEngine, Failure> {
+    if missing_store(app.setup()).is_none() {
+        return LocalEngine::open(app.setup(), Need::Tools).await;
+    }
+    LocalEngine::over(app.setup(), Need::Tools, Arc::new(Memory::new())).await
+}
+
+async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> {
+    let local = open_engine(app).await?;
+    local.engine.tools.catalog().await;
+    let toolbox = local.engine.tools.inventory.toolbox();
+    let sets: Vec<ApiToolSet> =
+        Client::local(local.schema.clone()).query("toolSets", &[], SET_FIELDS).await?;
+    let help = |set: &ApiToolSet| match set.error.as_deref() {
+        Some(error) if error.contains(NEEDS_LOGIN) => {
+            "log in on this machine, as the user that runs Faber, or remove the set"
+        }
+        _ => "check that its `source` in the configuration starts, or remove the set",
+    };
+    let mut checks: Vec<Check> = sets.iter().map(|set| check_set(set, help(set))).collect();
+    report_missing_programs(&local, &mut checks).await?;
+    let complaints = local.engine.tools.inventory.registry().complaints().await?;
+    let help = "correct it in the configuration, or remove the added toolset or tool with \
+                `removeToolSet` or `removeTool`, on a node whose configuration lacks it";
+    let complaints = complaints.into_iter();
+    checks
+        .extend(complaints.map(|(set, why)| Check::new(format!("toolset {set}"), Err(why), help)));
+    checks.push(clashes::check_shared_names(toolbox));
+    checks.extend(check_effects(&local).await?);
+    let config = &app.config;
+    if faults.knows("access") {
+        let (access, sets) = (&config.access.value, &config.toolsets.value);
+        checks.extend(safety::check_patterns(access, sets, &toolbox.sets()));
+    }
+    checks.push(check_limits(config.limits.calls(), toolbox));
+    let choice = local.engine.selection.embedders().choose().await;
+    checks.push(check_embedding(&choice));
+    checks.push(check_retention(config));
+    local.close().await;
+    Ok(checks)
+}
+
+/// Reports programs that command tools lack, in the checks of their toolsets.
+async fn report_missing_programs(local: &LocalEngine, checks: &mut [Check]) -> Result<(), Failure> {
+    for (set, reasons) in local.engine.tools.inventory.registry().missing_programs().await? {
+        let name = format!("toolset {set}");
+        if let Some(check) =
+            checks.iter_mut().find(|check| check.name == name && check.found.is_ok())
+        {
+            check.found = Err(reasons.join("; "));
+            check.help = "install the program, or correct `run.command` of the tool";
+        }
+    }
+    Ok(())
+}
+
+async fn check_effects(local: &LocalEngine) -> Result<Option<Check>, Failure> {
+    let idle = local.engine.tools.inventory.registry().idle_effects().await?;
+    let help = "correct the pattern in `source.effects` of the toolset: `faber tools list` lists \
+                the tools";
+    let why = format!("no tool matches {}", idle.join(", "));
+    Ok((!idle.is_empty()).then(|| Check::warning("effects", why, help)))
+}
+
+/// Checks that every limit on calls names an existing tool or toolset.
+fn check_limits(limits: &CallLimits, toolbox: &Toolbox) -> Check {
+    let sets = toolbox.sets();
+    let is_there = |of: &LimitedCalls| match of {
+        LimitedCalls::Set(name) => sets.iter().any(|set| set.name == *name),
+        LimitedCalls::Tool(name) => {
+            let mut tools = sets.iter().flat_map(|set| &set.tools);
+            tools.any(|tool| tool.definition().qualified_name() == *name)
+        }
+    };
+    let lost = limits.rules().iter().map(|limited| &limited.of).find(|limited| !is_there(limited));
+    let found = match lost {
+        None => Ok(count(limits.rules().len(), "rule")),
+        Some(LimitedCalls::Set(name)) => Err(format!("there is no toolset `{name}`")),
+        Some(LimitedCalls::Tool(name)) => Err(format!("no toolset has a tool `{name}`")),
+    };
+    let help = "correct `limits.calls` in the configuration: `faber tools list` lists the tools";
+    Check::new("limits on calls", found, help)
+}
+
+/// Reports the embedder, and why Faber passed over preferred ones.
+fn check_embedding(choice: &Choice) -> Check {
+    let used = match &choice.embedding {
+        Some(embedding) => format!("{} (`{}`)", embedding.source, embedding.texts.model()),
+        None => "tools are selected by words alone".to_owned(),
+    };
+    let why: Vec<String> = choice.passed_over.iter().map(|source| source.why.to_string()).collect();
+    let why = why.join("; ");
+    let found = if why.is_empty() { Ok(used) } else { Err(format!("{why}; instead: {used}")) };
+    let help = "correct `embedding` in the configuration, or download a model: \
+                `faber models pull all-MiniLM-L6-v2`";
+    Check::new("embedding", found, help)
+}
+
+fn check_retention(config: &Config) -> Check {
+    let found = match config.retention.value {
+        Some(kept) => format!("finished executions are kept for {}", age::text(kept)),
+        None => "finished executions are kept for ever; set `retention: 30d` in the configuration to prune them"
+            .to_owned(),
+    };
+    Check::new("retention", Ok(found), "")
+}
+
+fn print_checks(app: &App, checks: &[Check]) -> Result<(), Failure> {
+    let screen = &app.screen;
+    if screen.json {
+        let checks = checks.iter().map(|check| match &check.found {
+            Ok(found) => json!({ "name": check.name, "ok": true, "detail": found }),
+            Err(why) => {
+                let mut shown =
+                    json!({ "name": check.name, "ok": false, "detail": why, "help": check.help });
+                if check.is_warning {
+                    (shown["ok"], shown["warning"]) = (json!(true), json!(true));
+                }
+                shown
+            }
+        });
+        return screen.print_json(&Value::Array(checks.collect()));
+    }
+    screen.print(&draw_checks(checks, screen.out))
+}
+
+fn draw_checks(checks: &[Check], paint: Paint) -> String {
+    let lines = checks.iter().map(|check| {
+        let name = plain::safe_line(&check.name);
+        match &check.found {
+            Ok(found) => {
+                let found = paint.dim(plain::safe_line(found));
+                format!("{} {name}  {found}", paint.green("✓"))
+            }
+            Err(why) => {
+                let mark = if check.is_warning { paint.yellow("!") } else { paint.red("✗") };
+                let why = plain::safe_line(why);
+                format!("{mark} {name}  {why}\n  {} {}", paint.cyan("= help:"), check.help)
+            }
+        }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn a_check_prints_its_finding_and_remedy() {
+        let check = |name: &str, found: Result<&str, &str>| Check {
+            name: name.to_owned(),
+            found: found.map(str::to_owned).map_err(str::to_owned),
+            help: "start it with `faber serve`",
+            is_warning: false,
+        };
+        let checks = [
+            check("store", Ok("sqlite:./faber.db opens and can be written")),
+            check("server", Err("does not answer:\nfaber approve \u{1b}[2J")),
+        ];
+        expect![[r"
+            ✓ store  sqlite:./faber.db opens and can be written
+            ✗ server  does not answer:⏎faber approve ␛[2J
+              = help: start it with `faber serve`"]]
+        .assert_eq(&draw_checks(&checks, Paint::new(false)));
+    }
+}

@@ -1,0 +1,192 @@
+//! Checks of confinement, access and secrets on this machine.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use client::view::format::count;
+use toolbox::ToolSet;
+use toolsets::sources::SetConfig;
+
+use super::Check;
+use crate::config::AccessConfig;
+
+/// Checks that this kernel can confine the commands of the active toolsets.
+pub(crate) fn check_confinement(sets: &[SetConfig], support: sandbox::Support) -> Check {
+    let there = format!("{support}; limits and a clean environment hold everywhere");
+    let refused = sets.iter().filter(|set| set.active && set.is_refused(support));
+    let refused: Vec<_> = refused.map(|set| set.name.as_str()).collect();
+    let usual = support.missing_for(&sandbox::Confinement::default());
+    let found = match (refused.as_slice(), usual) {
+        ([], None) => Ok(there),
+        ([], Some(missing)) => Ok(format!(
+            "{there}; commands with `confine` are refused, because the kernel lacks {missing}"
+        )),
+        (refused, _) => {
+            let names = refused.join("`, `");
+            Err(format!("commands of `{names}` are refused here: {there}"))
+        }
+    };
+    let help = "run Faber on Linux 6.2 or newer, with Landlock and seccomp, or set `confine: \
+                {required: false}` for commands that may run unconfined";
+    Check::new("confinement", found, help)
+}
+
+/// Checks the access to a server at `listen`.
+pub(crate) fn check_access(
+    access: &AccessConfig,
+    sets: &[SetConfig],
+    listen: SocketAddr,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Check {
+    let found = match access.len() {
+        0 if listen.ip().is_loopback() => {
+            Ok("no tokens: only this machine may connect, and it may do everything".to_owned())
+        }
+        0 => Err(format!(
+            "no tokens, so `{listen}` answers connections from elsewhere with 403; this machine \
+             may do everything"
+        )),
+        n => {
+            let said = format!("{}: every caller of `{listen}` needs one", count(n, "token"));
+            access.open(sets, variable).map(|_| said).map_err(|err| err.to_string())
+        }
+    };
+    let help = "name tokens in `access.tokens` and set their variables, or listen on 127.0.0.1";
+    Check::new("access", found, help)
+}
+
+/// Reports tool patterns of access tokens that match no tool.
+pub(crate) fn check_patterns(
+    access: &AccessConfig,
+    sets: &[SetConfig],
+    there: &[ToolSet],
+) -> Option<Check> {
+    let idle = access.idle(sets, there);
+    if idle.is_empty() {
+        return None;
+    }
+    let help = "correct `tools` in `access.tokens`: `faber tools list` lists the tools, and `set.*` \
+                means all tools of a set";
+    Some(Check::new("tools of tokens", Err(format!("no tool matches {}", idle.join(", "))), help))
+}
+
+/// Reports secrets of toolsets that the environment lacks.
+pub(crate) fn check_secrets(
+    sets: &[SetConfig],
+    variable: impl Fn(&str) -> Option<String>,
+) -> Vec<Check> {
+    let mut users: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for set in sets {
+        for secret in set.secrets() {
+            users.entry(secret).or_default().push(set.name.as_str());
+        }
+    }
+    let named = users.len();
+    let mut missing: Vec<Check> = users
+        .into_iter()
+        .filter(|(secret, _)| variable(secret).is_none())
+        .map(|(secret, sets)| {
+            let found = format!("it is not in the environment; `{}` needs it", sets.join("`, `"));
+            let help = "set it in Faber's environment, or remove it from the toolset";
+            Check::new(format!("secret {secret}"), Err(found), help)
+        })
+        .collect();
+    if missing.is_empty() && named > 0 {
+        let found = Ok(format!("{named} named, all of them in the environment"));
+        missing.push(Check::new("secrets", found, ""));
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check(tokens: Value, listen: &str, expected: Expect) {
+        let config = AccessConfig::read(json!({ "tokens": tokens })).unwrap();
+        let check = check_access(&config, &[], listen.parse().unwrap(), |name| {
+            (name == "CI").then(|| "a-long-enough-token".to_owned())
+        });
+        expected.assert_eq(&check.found.unwrap_or_else(|why| format!("✗ {why}")));
+    }
+
+    #[test]
+    fn the_access_check_depends_on_tokens_and_address() {
+        check(
+            json!([]),
+            "127.0.0.1:80",
+            expect!["no tokens: only this machine may connect, and it may do everything"],
+        );
+        check(
+            json!([]),
+            "0.0.0.0:80",
+            expect![
+                "✗ no tokens, so `0.0.0.0:80` answers connections from elsewhere with 403; this machine may do everything"
+            ],
+        );
+        let token = |name: &str| json!({ "name": name, "token_env": name, "role": "admin" });
+        check(
+            json!([token("CI")]),
+            "[::]:80",
+            expect!["1 token: every caller of `[::]:80` needs one"],
+        );
+        check(
+            json!([token("CI"), token("OWNER")]),
+            "127.0.0.1:80",
+            expect![
+                "✗ the access token `OWNER` is not set: set `OWNER` in Faber's environment, or remove the token from `access.tokens`"
+            ],
+        );
+    }
+
+    #[test]
+    fn an_unsupported_confinement_is_a_problem() {
+        let all = sandbox::Support {
+            files: true,
+            tcp: true,
+            signals: true,
+            calls: true,
+            privileges: true,
+        };
+        let set = |active: bool, confine: Value| -> SetConfig {
+            let source = json!({ "builtin": "system_tools", "system": { "confine": confine } });
+            let set = json!({ "name": "sh", "active": active, "source": source });
+            serde_json::from_value(set).unwrap()
+        };
+        let is_well = |set, support| check_confinement(&[set], support).found.is_ok();
+        let old = sandbox::Support { files: false, ..all };
+        let open = sandbox::Support { calls: false, ..all };
+        assert!(is_well(set(true, json!({})), all));
+        for support in [old, open] {
+            assert!(!is_well(set(true, json!({})), support));
+            assert!(is_well(set(false, json!({})), support));
+            assert!(is_well(set(true, json!({ "required": false })), support));
+            let said = check_confinement(&[], support).found.unwrap();
+            assert!(said.contains("are refused"), "{said}");
+        }
+        assert!(is_well(set(true, json!({ "network": true, "sockets": true })), open));
+    }
+
+    #[test]
+    fn missing_secrets_are_named_with_their_toolset() {
+        let set = |name: &str, secret: &str| {
+            let headers = json!({ "x": { "secret": secret } });
+            let source = json!({ "mcp": { "url": "http://a/", "headers": headers } });
+            serde_json::from_value(json!({ "name": name, "source": source })).unwrap()
+        };
+        let sets: [SetConfig; 3] = [set("a", "GONE"), set("b", "THERE"), set("c", "GONE")];
+        let there = |name: &str| (name == "THERE").then(|| "x".to_owned());
+        let told = |sets: &[SetConfig]| {
+            let checks = check_secrets(sets, there).into_iter();
+            checks.map(|it| (it.name, it.found)).collect::<Vec<_>>()
+        };
+        let why = "it is not in the environment; `a`, `c` needs it".to_owned();
+        assert_eq!(told(&sets), [("secret GONE".to_owned(), Err(why))]);
+        let well = "1 named, all of them in the environment".to_owned();
+        assert_eq!(told(&sets[1..2]), [("secrets".to_owned(), Ok(well))]);
+        assert_eq!(told(&[]), []);
+    }
+}

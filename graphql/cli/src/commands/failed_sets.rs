@@ -1,0 +1,114 @@
+//! Reports toolsets that have failed: as one warning, or as the failure of a command that needs one.
+
+use std::time::Duration;
+
+use client::{Client, failure::Failure, view::plain};
+use shared::tool::set_prefix;
+use tokio::time;
+
+use crate::session::Session;
+
+const FIELDS: &str = "name status error";
+
+/// Poll interval while a toolset connects again, and the most polls: together five seconds.
+const POLL: Duration = Duration::from_millis(50);
+const MAX_POLLS: usize = 100;
+
+#[derive(serde::Deserialize)]
+pub(crate) struct SetState {
+    pub(crate) name: String,
+    status: String,
+    error: Option<String>,
+}
+
+impl SetState {
+    fn has_failed(&self) -> bool {
+        self.status == "failed"
+    }
+
+    fn is_connecting(&self) -> bool {
+        self.status == "connecting"
+    }
+
+    fn reason(&self) -> String {
+        plain::safe_line(self.error.as_deref().unwrap_or("no reason is known"))
+    }
+}
+
+/// Returns every toolset. The tools must have been asked for before, so that the sets are connected.
+/// A failed set then connects again, so this waits until it has failed again or is ready.
+async fn load_states(client: &Client) -> Result<Vec<SetState>, Failure> {
+    let mut polls_left = MAX_POLLS;
+    loop {
+        let states: Vec<SetState> = client.query("toolSets", &[], FIELDS).await?;
+        if polls_left == 0 || !states.iter().any(SetState::is_connecting) {
+            return Ok(states);
+        }
+        polls_left -= 1;
+        time::sleep(POLL).await;
+    }
+}
+
+pub(crate) async fn warn_of_failed_sets(session: &Session<'_>) {
+    // The command has its result. A caller without access to toolsets gets no warning.
+    let states = load_states(&session.client).await.unwrap_or_default();
+    let failed: Vec<&SetState> = states.iter().filter(|set| set.has_failed()).collect();
+    let text = match failed.as_slice() {
+        [] => return,
+        [set] => format!("warning: the toolset `{}` failed: {}", set.name, set.reason()),
+        sets => {
+            let reasons = sets.iter().map(|set| format!("`{}`: {}", set.name, set.reason()));
+            let reasons: Vec<String> = reasons.collect();
+            format!("warning: {} toolsets failed: {}", sets.len(), reasons.join("; "))
+        }
+    };
+    session.screen.say(&session.screen.err.yellow(text));
+}
+
+/// Checks a toolset that a command names: it must exist, and must not have failed.
+pub(crate) async fn check_named_set(client: &Client, name: &str) -> Result<(), Failure> {
+    let states = load_states(client).await?;
+    match states.iter().find(|set| set.name == name) {
+        Some(set) if set.is_connecting() => Err(Failure::new(
+            "TOOL_UNAVAILABLE",
+            format!("the toolset `{name}` does not answer: run `faber doctor` to find the reason"),
+        )),
+        Some(set) if set.has_failed() => Err(Failure::new(
+            "TOOL_UNAVAILABLE",
+            format!("the toolset `{name}` failed: {}", set.reason()),
+        )),
+        Some(_) => Ok(()),
+        None => Err(no_set(name, states.iter().map(|set| set.name.as_str()))),
+    }
+}
+
+pub(crate) fn no_set<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Failure {
+    let failure = Failure::not_found("toolset", name);
+    let help = suggest_set(name, known);
+    Failure { message: format!("{}: {help}", failure.message), ..failure }
+}
+
+pub(crate) fn suggest_set<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    planner::suggest::did_you_mean(name, known)
+        .unwrap_or_else(|| "`faber toolsets list` lists them".to_owned())
+}
+
+/// Returns `true` if a tool's name begins with a toolset that has failed.
+pub(crate) async fn names_failed_set(client: &Client, tool: &str) -> Result<bool, Failure> {
+    let Some(own) = set_prefix(tool) else { return Ok(false) };
+    let states = load_states(client).await?;
+    Ok(states.iter().any(|set| set.name == own && set.has_failed()))
+}
+
+/// Returns the failure for an unknown tool that may be in a failed toolset.
+pub(crate) async fn find_suspect(client: &Client, tool: &str) -> Result<Option<Failure>, Failure> {
+    let states = load_states(client).await?;
+    let own = set_prefix(tool).filter(|own| states.iter().any(|set| set.name == *own));
+    let may_have = |set: &&SetState| set.has_failed() && own.is_none_or(|own| set.name == own);
+    Ok(states.iter().find(may_have).map(|set| {
+        let (name, why) = (&set.name, set.reason());
+        let message =
+            format!("there is no tool `{tool}`: perhaps in `{name}`, which failed: {why}");
+        Failure::new("TOOL_UNAVAILABLE", message)
+    }))
+}

@@ -1,0 +1,471 @@
+//! Watches an execution until it is finished, shows it, and drives it if the command asks for that.
+
+use std::{
+    pin::{Pin, pin},
+    time::Duration,
+};
+
+use client::{
+    event_tree::EventTree,
+    failure::Failure,
+    read,
+    types::{
+        Execution, ExecutionHead, Finding, FindingKind, Plan, Replanning, ReplanningState,
+        Severity, StepState, Text,
+    },
+    view::{
+        findings::{draw_commands, draw_finding},
+        news::News,
+        outcome, plain,
+        step::StepView,
+    },
+};
+use engine::agent;
+use futures::StreamExt;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use shared::{execution::ExecutionState, id::ExecutionId, store::Command};
+use tokio::time;
+
+use super::standstill::{self, Quiet};
+use crate::{ExitStatus, live_view::LiveView, session::Session};
+
+/// Reconnects of a broken stream before the server counts as gone, and the delay before each.
+const RECONNECTS: usize = 5;
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
+const OWNER_POLL: Duration = Duration::from_secs(1);
+/// Polls in a row without an owner before a warning, because another worker needs time to claim.
+const OWNER_POLLS: usize = 3;
+const STATE_POLL: Duration = Duration::from_secs(1);
+/// Poll interval while a finished execution gets a new plan.
+const REPLAN_POLL: Duration = Duration::from_millis(250);
+/// Polls in a row without a worker for the replan before a warning.
+const REPLAN_POLLS: usize = 20;
+const ASKED: usize = 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Watch,
+    /// Drive the execution, and return its outcome.
+    Drive,
+    /// Wait until the execution is finished. Drive it if no other worker does. Stop if none can.
+    Finish,
+}
+
+/// Watches an execution, and the executions that replans start for it. Stops when the execution is
+/// finished, waits for a person, or the user presses Ctrl-C.
+pub(crate) async fn watch_to_end(
+    session: &Session<'_>,
+    id: ExecutionId,
+    purpose: Purpose,
+) -> Result<ExitStatus, Failure> {
+    let mut watcher = Watcher { session, id, purpose };
+    loop {
+        let stopped = watcher.until_stopped().await?;
+        let id = watcher.id;
+        match stopped {
+            Stopped::Continued(next) => watcher.id = next,
+            Stopped::Over => return show_ending(session, id).await,
+            Stopped::GivenUp => {
+                // The request failed, even if this execution succeeded.
+                let status = show_ending(session, id).await?;
+                let is_done = status == ExitStatus::Done;
+                return Ok(if is_done { ExitStatus::Failed } else { status });
+            }
+            Stopped::Asking(steps) => return show_waiting(session, id, steps).await,
+            Stopped::Unattended => return Err(unattended_failure(session, id).await),
+            Stopped::Detached => return print_detached(session, id),
+        }
+    }
+}
+
+enum Stopped {
+    Over,
+    Asking(Vec<(String, String)>),
+    Continued(ExecutionId),
+    GivenUp,
+    /// No worker finishes the execution, and this process cannot.
+    Unattended,
+    Detached,
+}
+
+#[derive(Clone, Copy)]
+struct Watcher<'a> {
+    session: &'a Session<'a>,
+    id: ExecutionId,
+    purpose: Purpose,
+}
+
+impl Watcher<'_> {
+    async fn until_stopped(&self) -> Result<Stopped, Failure> {
+        let found: Value = self
+            .session
+            .client
+            .execution(self.id, "plan { layers tools { stepId retry } }")
+            .await?;
+        let plan: Plan = read(found["plan"].clone())?;
+        let screen = self.session.screen;
+        if self.purpose == Purpose::Drive && !screen.json {
+            screen.hint(&format!("executing {}", self.id));
+        }
+        let tree = EventTree::new(self.id.to_string());
+        let reader = EventReader { of: *self, tree, view: LiveView::new(screen, &plan) };
+        let following = async {
+            match reader.until_stopped().await? {
+                Stopped::Over if self.purpose != Purpose::Finish => self.await_replan().await,
+                stopped => Ok(stopped),
+            }
+        };
+        let driving = async {
+            match self.purpose {
+                Purpose::Watch => std::future::pending().await,
+                _ => self.session.drive_forever(self.id).await,
+            }
+        };
+        tokio::select! {
+            stopped = following => stopped,
+            () = self.session.await_end_signal() => Ok(Stopped::Detached),
+            never = driving => match never {},
+        }
+    }
+
+    /// Waits until the replan of a finished execution has started the next execution or is given
+    /// up.
+    async fn await_replan(&self) -> Result<Stopped, Failure> {
+        #[derive(Deserialize)]
+        struct Found {
+            replanning: Option<Replanning>,
+            next: Option<Next>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Next {
+            execution_id: ExecutionId,
+            plan: Version,
+        }
+        #[derive(Deserialize)]
+        struct Version {
+            version: u64,
+        }
+        let say = |line: String| {
+            if !self.session.screen.json {
+                self.session.screen.hint(&line);
+            }
+        };
+        let fields = "replanning { state reason givenUp } next { executionId plan { version } }";
+        let (mut is_told, mut unattended) = (false, 0);
+        loop {
+            let found: Found = self.session.client.execution(self.id, fields).await?;
+            let Some(replanning) = found.replanning else { return Ok(Stopped::Over) };
+            let reason = &replanning.reason;
+            match (replanning.state, found.next) {
+                (ReplanningState::Begun, Some(Next { execution_id: id, plan })) => {
+                    let version = plan.version;
+                    say(format!("replanned as version {version} because {reason}; {id} continues"));
+                    return Ok(Stopped::Continued(id));
+                }
+                (ReplanningState::GivenUp, _) => {
+                    let why = replanning.given_up.as_ref().map(Text::to_string);
+                    say(format!("the replan was given up: {}", why.unwrap_or_default()));
+                    return Ok(Stopped::GivenUp);
+                }
+                _ if !is_told => say(format!("a model replans because {reason}")),
+                _ => (),
+            }
+            is_told = true;
+            let is_unattended = self.session.lacks_replanner(self.id).await.unwrap_or(false);
+            unattended = if is_unattended { unattended + 1 } else { 0 };
+            if unattended >= REPLAN_POLLS && self.purpose == Purpose::Watch {
+                say(format!("no worker replans it: `faber execute {}` does", self.id));
+                return Ok(Stopped::Over);
+            }
+            time::sleep(REPLAN_POLL).await;
+        }
+    }
+
+    /// Waits until the execution has had no live worker for [`OWNER_POLLS`] polls.
+    async fn await_loss_of_owner(&self) {
+        let mut polls = 0;
+        while polls < OWNER_POLLS {
+            time::sleep(OWNER_POLL).await;
+            // An unavailable store fails the subscription, too.
+            let is_stalled = self.is_stalled().await.unwrap_or(false);
+            polls = if is_stalled { polls + 1 } else { 0 };
+        }
+    }
+
+    async fn is_stalled(&self) -> Result<bool, Failure> {
+        if self.purpose == Purpose::Finish && self.session.client.is_remote() {
+            return standstill::lacks_worker(self.session, self.id).await;
+        }
+        self.session.is_stalled(self.id).await
+    }
+
+    async fn state_of(&self, id: &str) -> Result<StateAt, Failure> {
+        self.session.client.execution(id, "state seq").await
+    }
+}
+
+#[derive(Deserialize)]
+struct StateAt {
+    state: ExecutionState,
+    seq: u64,
+}
+
+struct EventReader<'a> {
+    of: Watcher<'a>,
+    tree: EventTree,
+    view: LiveView,
+}
+
+impl EventReader<'_> {
+    async fn until_stopped(mut self) -> Result<Stopped, Failure> {
+        let mut reconnects = RECONNECTS;
+        let of = self.of;
+        let mut unowned = pin!(of.await_loss_of_owner());
+        let mut is_told = self.of.purpose == Purpose::Drive;
+        loop {
+            let before = self.tree.root().seq;
+            match self.read(unowned.as_mut(), &mut is_told).await {
+                Ok(Some(stopped)) => return Ok(stopped),
+                Ok(None) => {
+                    if self.of.state_of(&self.of.id.to_string()).await?.state.is_finished() {
+                        return Ok(Stopped::Over);
+                    }
+                }
+                Err(failure) if failure.code != "SERVER_UNAVAILABLE" || reconnects == 0 => {
+                    return Err(failure);
+                }
+                Err(_) => reconnects -= 1,
+            }
+            if self.tree.root().seq > before {
+                reconnects = RECONNECTS;
+            }
+            time::sleep(RECONNECT_DELAY).await;
+        }
+    }
+
+    /// Shows events until the execution is finished or waits for a person. Returns `None` if the
+    /// stream ends.
+    async fn read(
+        &mut self,
+        mut unowned: Pin<&mut impl Future<Output = ()>>,
+        is_told: &mut bool,
+    ) -> Result<Option<Stopped>, Failure> {
+        let client = &self.of.session.client;
+        let mut events = self.tree.subscribe(client);
+        let mut polls = time::interval(STATE_POLL);
+        polls.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+        let (drives, mut quiet) = (self.of.purpose == Purpose::Drive, Quiet::new());
+        loop {
+            let needs_polling = self.tree.needs_polling();
+            tokio::select! {
+                next = events.next() => {
+                    quiet = Quiet::new();
+                    let Some((id, event)) = next else { return Ok(None) };
+                    let news = self.tree.apply(client, &mut events, &id, &event?);
+                    if let Some(news) = news {
+                        let news = self.mark_answered(&id, news).await?;
+                        self.view.tell(&news, self.tree.root().steps_over);
+                    }
+                }
+                () = time::sleep_until(quiet.until), if drives && !quiet.is_told => {
+                    quiet = match standstill::find_reason(self.of.session, self.of.id).await? {
+                        Some(reason) => {
+                            let note = format!("{reason} (Ctrl-C detaches)");
+                            self.view.tell(&News::Note(note), self.tree.root().steps_over);
+                            quiet.told()
+                        }
+                        None => quiet.next(),
+                    };
+                }
+                () = &mut unowned, if !*is_told => {
+                    if self.of.purpose == Purpose::Finish {
+                        return Ok(Some(Stopped::Unattended));
+                    }
+                    let id = self.of.id;
+                    let note = format!("no worker drives it: `faber execute {id}` does");
+                    self.view.tell(&News::Note(note), self.tree.root().steps_over);
+                    *is_told = true;
+                }
+                _ = polls.tick(), if needs_polling => (),
+            }
+            if self.tree.root().is_over {
+                return Ok(Some(Stopped::Over));
+            }
+            if self.tree.waits_for_person() && self.is_unanswered().await? {
+                return Ok(Some(Stopped::Asking(self.tree.waiting_steps())));
+            }
+        }
+    }
+
+    /// Says of a waiting step that it was answered, if the answer lies in the inbox. Otherwise a
+    /// watcher would read that the step waits, and then that it was approved.
+    async fn mark_answered(&self, id: &str, news: News) -> Result<News, Failure> {
+        let (News::Step { name, view }, Ok(execution)) = (&news, id.parse()) else {
+            return Ok(news);
+        };
+        if view.state != StepState::Waiting {
+            return Ok(news);
+        }
+        let inbox = self.of.session.inbox(execution).await?;
+        let step = name.rsplit(" › ").next().unwrap_or(name);
+        let Some(answer) = inbox.iter().find_map(|command| answer_to(command, step)) else {
+            return Ok(news);
+        };
+        let detail = Some(format!("{answer}, and no worker has read that yet"));
+        let view = StepView { detail, next: None, ..view.clone() };
+        Ok(News::Step { name: name.clone(), view })
+    }
+
+    /// Returns whether the inbox holds no answer of a person. A command leaves the inbox in the
+    /// append that records its effect, so this function reads the inbox before the state.
+    async fn is_unanswered(&self) -> Result<bool, Failure> {
+        for id in self.tree.waiting_children() {
+            if self.of.state_of(id).await?.state != ExecutionState::Waiting {
+                return Ok(false);
+            }
+        }
+        let session = self.of.session;
+        for id in self.tree.asking_executions() {
+            // A watched execution continues only if a live worker reads the answer.
+            let is_answered = match id.parse() {
+                Ok(id) if !session.inbox(id).await?.is_empty() => {
+                    self.of.purpose != Purpose::Watch || session.has_reader(id).await?
+                }
+                _ => false,
+            };
+            let StateAt { state, seq } = self.of.state_of(&id).await?;
+            // An event that this process has not read yet may record the answer.
+            let is_behind = seq > self.tree.seq_of(&id);
+            if is_answered || state != ExecutionState::Waiting || is_behind {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+async fn unattended_failure(session: &Session<'_>, id: ExecutionId) -> Failure {
+    let reason = standstill::find_reason(session, id).await.ok().flatten();
+    let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    let message = format!(
+        "recorded, but no worker can finish `{id}` now{reason}; `faber execute {id}` does it where \
+         its tools are configured"
+    );
+    Failure::new("TOOL_UNAVAILABLE", message).with("executionId", json!(id))
+}
+
+async fn show_ending(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
+    let screen = session.screen;
+    let state = if screen.json {
+        print_document(session, id).await?
+    } else {
+        let execution: Execution = session.client.execution(id, Execution::SUMMARY).await?;
+        for line in outcome::ending_lines(&execution, screen.err) {
+            screen.say(&line);
+        }
+        match agent_answer(&execution) {
+            Some(answer) => screen.print(&plain::safe_block(answer))?,
+            None => screen.print_json(&execution.outputs)?,
+        }
+        screen.hint(&format!("everything about it: faber debug {}", execution.request_id));
+        execution.state
+    };
+    let is_done = state == ExecutionState::Completed;
+    Ok(if is_done { ExitStatus::Done } else { ExitStatus::Failed })
+}
+
+fn agent_answer(execution: &Execution) -> Option<&str> {
+    let last = execution.plan.tools.last()?;
+    let is_agent = agent::is_own(&last.tool_name.parse().ok()?);
+    is_agent.then(|| execution.outputs[&*last.step_id]["answer"].as_str())?
+}
+
+async fn show_waiting(
+    session: &Session<'_>,
+    id: ExecutionId,
+    steps: Vec<(String, String)>,
+) -> Result<ExitStatus, Failure> {
+    let screen = session.screen;
+    if screen.json {
+        print_document(session, id).await?;
+        return Ok(ExitStatus::Waiting);
+    }
+    screen.print(&format!("{id}  WAITING"))?;
+    let mut executions = vec![id.to_string()];
+    for (of, _) in steps {
+        if !executions.contains(&of) && executions.len() < ASKED {
+            executions.push(of);
+        }
+    }
+    for of in executions {
+        let fields = format!("findings {{ {} }}", Finding::FIELDS);
+        let found: Waiting = session.client.execution(&of, &fields).await?;
+        let waits = found.findings.iter().filter(|finding| is_question(finding));
+        for finding in waits.take(ASKED) {
+            screen.say(&draw_finding(finding, screen.err));
+            for line in draw_commands(finding, screen.err) {
+                screen.say(&line);
+            }
+        }
+    }
+    Ok(ExitStatus::Waiting)
+}
+
+#[derive(Deserialize)]
+struct Waiting {
+    findings: Vec<Finding>,
+}
+
+/// Returns how a command answers a step or one of its items, such as `step[3]`.
+fn answer_to(command: &Command, asked: &str) -> Option<&'static str> {
+    let Command::Approve { step, item, approved, .. } = command else { return None };
+    let is_meant = if let Some(item) = item {
+        asked == format!("{step}[{item}]")
+    } else {
+        let rest = asked.strip_prefix(step.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
+    };
+    is_meant.then_some(if *approved { "was approved" } else { "was rejected" })
+}
+
+/// Returns whether a finding names an answer or an action that the execution waits for. A child asks
+/// for itself.
+fn is_question(finding: &Finding) -> bool {
+    finding.kind == FindingKind::Wait
+        && finding.severity < Severity::Info
+        && &*finding.code != "wait.child"
+}
+
+pub(crate) async fn show_state(
+    session: &Session<'_>,
+    id: ExecutionId,
+) -> Result<ExitStatus, Failure> {
+    if session.screen.json {
+        print_document(session, id).await?;
+    } else {
+        let found: ExecutionHead = session.client.execution(id, ExecutionHead::FIELDS).await?;
+        session.screen.print(&format!("{id}  {}", found.state.as_str()))?;
+    }
+    Ok(ExitStatus::Done)
+}
+
+/// Ends a command after a signal, and prints how to continue.
+fn print_detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
+    let message = if session.client.is_remote() {
+        format!("detached; `{id}` continues: `faber watch {id}` watches it")
+    } else {
+        format!(
+            "detached; `{id}` is in the store: `faber execute {id}` continues it, `faber watch \
+             {id}` watches it, `faber cancel {id}` stops it"
+        )
+    };
+    session.app.detach(&message).map_err(|failure| failure.with("executionId", json!(id)))
+}
+
+async fn print_document(session: &Session<'_>, id: ExecutionId) -> Result<ExecutionState, Failure> {
+    let document: Value = session.client.execution(id, &Execution::fields()).await?;
+    session.screen.print_json(&document)?;
+    read(document["state"].clone())
+}

@@ -1,0 +1,238 @@
+//! `faber list` and `faber prune`: requests, plans and executions.
+
+use std::fmt::Write as _;
+
+use client::{
+    failure::Failure,
+    page::Page,
+    types::{Execution, Finding, Plan, Pruned, Request, Severity},
+    view::{
+        format::{clip, count, first_line, format_duration, format_second},
+        outcome::{paint_state, took_ms},
+        paint::Paint,
+    },
+};
+use engine::age;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::plan::list_saved;
+use crate::{
+    ExitStatus,
+    args::{List, Since, api_name},
+    session::Session,
+};
+
+pub(crate) async fn list(session: &Session<'_>, what: List) -> Result<ExitStatus, Failure> {
+    let is_json = session.screen.json;
+    match what {
+        List::Saved => list_saved(session).await,
+        List::Requests { search, state, needs_person, since: Since { from, to }, part } => {
+            let state = state.map(|state| api_name(&state));
+            let filter = json!({
+                "search": search, "state": state, "from": from, "to": to,
+                "needsPerson": needs_person.then_some(true),
+            });
+            let mut fields = Request::VALUES.to_owned();
+            if !is_json {
+                // Without `parts: false`, the newest executions may all be children.
+                let row = Finding::ROW;
+                let _ = write!(
+                    fields,
+                    " executions(last: 1, parts: false) {{ state startedAt createdAt finishedAt \
+                     findings(first: 1) {{ {row} }} }} findings(first: 1) {{ {row} }}"
+                );
+            }
+            let headings = &["REQUEST", "STATE", "CREATED", "TOOK", "WHY", "QUERY"];
+            let page =
+                Page { kind: "requests", filter, first: part.first, after: part.after, fields };
+            show_page(session, page, headings, request_row).await
+        }
+        List::Plans { search, request, part } => {
+            let filter = json!({ "search": search, "requestId": request });
+            let fields = if is_json { Plan::fields() } else { Plan::VALUES.to_owned() };
+            let headings = &["PLAN", "VERSION", "STEPS", "CREATED", "QUERY"];
+            let page = Page { kind: "plans", filter, first: part.first, after: part.after, fields };
+            show_page(session, page, headings, plan_row).await
+        }
+        List::Executions { state, request, plan, tool, needs_person, since, part } => {
+            let Since { from, to } = since;
+            let states: Vec<String> = state.iter().map(api_name).collect();
+            let filter = json!({
+                "state": (!states.is_empty()).then_some(states), "requestId": request,
+                "planId": plan, "toolName": tool, "from": from, "to": to,
+                "needsPerson": needs_person.then_some(true),
+            });
+            let row = Finding::ROW;
+            let fields = if is_json {
+                Execution::fields()
+            } else {
+                format!("{ROW} findings(first: 1) {{ {row} }}")
+            };
+            let headings = &["EXECUTION", "STATE", "STEPS", "CREATED", "TOOK", "WHY", "PLAN"];
+            let page =
+                Page { kind: "executions", filter, first: part.first, after: part.after, fields };
+            show_page(session, page, headings, execution_row).await
+        }
+    }
+}
+
+/// The fields of an execution that a row shows, beside its finding.
+const ROW: &str = "executionId planId state createdAt startedAt finishedAt total successful";
+const MAX_REASON_COLUMNS: usize = 72;
+
+async fn show_page<T: DeserializeOwned>(
+    session: &Session<'_>,
+    page: Page,
+    headings: &[&str],
+    row: impl Fn(&T, Paint) -> Vec<String>,
+) -> Result<ExitStatus, Failure> {
+    let (nodes, next) = page.load(&session.client).await?;
+    let status = session.screen.print_list(&Value::Array(nodes), headings, row)?;
+    if let Some(cursor) = next {
+        session.screen.hint(&format!("there are more: --after {cursor}"));
+    }
+    Ok(status)
+}
+
+/// Removes finished executions that are older than an age, then plans and requests without one.
+pub(crate) async fn prune(session: &Session<'_>, older_than: &str) -> Result<ExitStatus, Failure> {
+    age::parse(older_than).map_err(Failure::usage)?;
+    let arguments = [("olderThan: String!", json!(older_than))];
+    let mut removed = Pruned::default();
+    loop {
+        let some: Pruned = session.client.mutate("prune", &arguments, Pruned::FIELDS).await?;
+        removed.executions += some.executions;
+        removed.plans += some.plans;
+        removed.requests += some.requests;
+        if !some.more {
+            break;
+        }
+    }
+    let executions = count(removed.executions, "execution");
+    let (plans, requests) = (count(removed.plans, "plan"), count(removed.requests, "request"));
+    session
+        .screen
+        .print_result(&json!(removed), &format!("removed {executions}, {plans}, {requests}"))
+}
+
+fn request_row(request: &Request, paint: Paint) -> Vec<String> {
+    let newest = request.executions.last();
+    let state = match newest {
+        Some(execution) => paint_state(execution.state.as_str(), paint),
+        None if !request.findings.is_empty() => paint_state("PLANNING_FAILED", paint),
+        None => String::new(),
+    };
+    let why = match newest {
+        Some(execution) => reason_of(execution),
+        None => request.findings.first().map(|finding| first_line(&finding.message)),
+    };
+    vec![
+        request.request_id.to_string(),
+        state,
+        request.created_at.as_deref().map(format_second).unwrap_or_default(),
+        newest.and_then(took_ms).map(format_duration).unwrap_or_default(),
+        clip(&why.unwrap_or_default(), MAX_REASON_COLUMNS),
+        first_line(&request.query),
+    ]
+}
+
+/// Returns the most severe finding about an execution, unless it succeeded.
+fn reason_of(execution: &Execution) -> Option<String> {
+    let finding = execution.findings.first()?;
+    let is_minor = finding.severity == Severity::Info && execution.state.is_finished();
+    (!is_minor).then(|| first_line(&finding.message))
+}
+
+fn plan_row(plan: &Plan, _: Paint) -> Vec<String> {
+    vec![
+        plan.plan_id.to_string(),
+        plan.version.to_string(),
+        plan.execution_order.len().to_string(),
+        plan.created_at.as_deref().map(format_second).unwrap_or_default(),
+        first_line(&plan.query),
+    ]
+}
+
+fn execution_row(execution: &Execution, paint: Paint) -> Vec<String> {
+    let created = execution.created_at.map(|at| at.format("%Y-%m-%d %H:%M:%S").to_string());
+    vec![
+        execution.execution_id.to_string(),
+        paint_state(execution.state.as_str(), paint),
+        format!("{}/{}", execution.successful, execution.total),
+        created.unwrap_or_default(),
+        took_ms(execution).map(format_duration).unwrap_or_default(),
+        clip(&reason_of(execution).unwrap_or_default(), MAX_REASON_COLUMNS),
+        execution.plan_id.to_string(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+    use crate::screen::draw_table;
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check<T: DeserializeOwned>(
+        items: Value,
+        row: fn(&T, Paint) -> Vec<String>,
+        expected: Expect,
+    ) {
+        let paint = Paint::new(false);
+        let items: Vec<T> = serde_json::from_value(items).unwrap();
+        let rows: Vec<_> = items.iter().map(|item| row(item, paint)).collect();
+        let headings = &["A", "B", "C", "D", "E", "F", "G"][..rows[0].len()];
+        expected.assert_eq(&draw_table(headings, &rows, Some(110), paint));
+    }
+
+    #[test]
+    fn a_list_fits_the_width_of_the_window() {
+        let times = json!({ "startedAt": "2026-01-01T00:00:00Z", "createdAt": "2026-01-01T00:00:00Z",
+            "finishedAt": "2026-01-01T00:00:02.5Z" });
+        let mut failed = times.clone();
+        failed["state"] = json!("FAILED");
+        failed["findings"] =
+            json!([{ "severity": "ERROR", "message": "`export` failed: no code" }]);
+        check(
+            json!([
+                { "requestId": "req_1_aaaaaaaaa", "createdAt": "2026-01-01T00:00:00.123456Z",
+                  "query": "pay the \u{1b}[2J bill\nnow", "executions": [failed] },
+                { "requestId": "req_1_bbbbbbbbb", "createdAt": "2026-01-02T00:00:00Z",
+                  "query": "a query that is far too long for the window that it is in",
+                  "executions": [] },
+                { "requestId": "req_1_ccccccccc", "createdAt": "2026-01-02T00:00:00Z",
+                  "query": "paint the fence", "executions": [],
+                  "findings": [{ "severity": "ERROR", "message": "no tool fits" }] },
+            ]),
+            request_row,
+            expect![[r"
+                A                B                C                    D      E                         F
+                req_1_aaaaaaaaa  FAILED           2026-01-01 00:00:00  2.5 s  `export` failed: no code  pay the ␛[2J bill
+                req_1_bbbbbbbbb                   2026-01-02 00:00:00                                   a query that is far t…
+                req_1_ccccccccc  PLANNING_FAILED  2026-01-02 00:00:00         no tool fits              paint the fence"]],
+        );
+        let mut execution = times;
+        execution["executionId"] = json!("exec_1_aaaaaaaaa");
+        execution["state"] = json!("COMPLETED");
+        (execution["successful"], execution["total"]) = (json!(3), json!(4));
+        execution["planId"] = json!("plan_1_aaaaaaaaa");
+        check(
+            json!([execution]),
+            execution_row,
+            expect![[r"
+                A                 B          C    D                    E      F  G
+                exec_1_aaaaaaaaa  COMPLETED  3/4  2026-01-01 00:00:00  2.5 s     plan_1_aaaaaaaaa"]],
+        );
+        let plan = json!({ "planId": "plan_1_aaaaaaaaa", "version": 2, "executionOrder": ["a"],
+            "createdAt": "2026-01-01T00:00:00Z", "query": "pay" });
+        check(
+            json!([plan]),
+            plan_row,
+            expect![[r"
+            A                 B  C  D                    E
+            plan_1_aaaaaaaaa  2  1  2026-01-01 00:00:00  pay"]],
+        );
+    }
+}

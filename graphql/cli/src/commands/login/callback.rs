@@ -1,0 +1,113 @@
+//! A server on this machine to which the browser returns after a login.
+
+use std::{io, time::Duration};
+
+use axum::{
+    Router,
+    extract::State,
+    http::{HeaderName, Uri, header},
+    response::{Html, IntoResponse, Response},
+    routing::get,
+};
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+const PATH: &str = "/callback";
+/// The most browsers that wait for a page.
+const MAX_WAITING: usize = 8;
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The page is not cached, loads nothing, and sends no referrer.
+const HEADERS: [(HeaderName, &str); 3] = [
+    (header::CACHE_CONTROL, "no-store"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'"),
+];
+
+pub(crate) struct Callback {
+    address: String,
+    came: mpsc::Receiver<Came>,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+/// The address with which a browser returned, and the reply to it.
+type Came = (String, Reply);
+
+pub(crate) struct Reply(oneshot::Sender<String>);
+
+#[derive(Clone, Copy)]
+pub(crate) enum Page<'a> {
+    Done(&'a str),
+    Failed(&'a str),
+    Stray,
+}
+
+impl Page<'_> {
+    fn html(&self) -> String {
+        let text = match self {
+            // Names of toolsets need no escaping in HTML.
+            Self::Done(set) => {
+                format!("You are logged in to <b>{set}</b>. You may close this page.")
+            }
+            Self::Failed(set) => {
+                format!("You are not logged in to <b>{set}</b>: the terminal says why.")
+            }
+            Self::Stray => "This page does not belong to the current login.".to_owned(),
+        };
+        format!(
+            "<!doctype html><html lang=en><meta charset=utf-8><title>Faber</title>\
+             <body style=\"font: 1.2em sans-serif; margin: 4em\"><p>{text}</p></body></html>"
+        )
+    }
+}
+
+impl Reply {
+    pub(crate) fn show(self, page: Page<'_>) {
+        // The browser may have closed the connection.
+        let _ = self.0.send(page.html());
+    }
+}
+
+impl Callback {
+    pub(crate) fn serve(listener: TcpListener) -> io::Result<Self> {
+        let origin = format!("http://{}", listener.local_addr()?);
+        let (sender, came) = mpsc::channel(MAX_WAITING);
+        let routes = Router::new().route(PATH, get(back)).with_state((origin.clone(), sender));
+        let stop = CancellationToken::new();
+        let stopped = stop.clone().cancelled_owned();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            if let Err(err) = axum::serve(listener, routes).with_graceful_shutdown(stopped).await {
+                tracing::warn!(%err, "cannot listen for the browser");
+            }
+        });
+        Ok(Self { address: format!("{origin}{PATH}"), came, stop, tasks })
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) async fn next(&mut self) -> Option<Came> {
+        self.came.recv().await
+    }
+
+    /// Sends the last page, then stops.
+    pub(crate) async fn close(mut self) {
+        self.stop.cancel();
+        let _ = timeout(CLOSE_TIMEOUT, self.tasks.join_next()).await;
+    }
+}
+
+async fn back(State((origin, come)): State<(String, mpsc::Sender<Came>)>, uri: Uri) -> Response {
+    let (reply, page) = oneshot::channel();
+    let is_heard = come.try_send((format!("{origin}{uri}"), Reply(reply))).is_ok();
+    let page = if is_heard { page.await.ok() } else { None };
+    let page = page.unwrap_or_else(|| Page::Stray.html());
+    (HEADERS, Html(page)).into_response()
+}

@@ -1,0 +1,183 @@
+//! Commands that start executions: `run`, `execute`, `agent` and `watch`.
+
+use std::path::Path;
+
+use client::operations::{
+    create_plan, execute_plan, execute_request, find_execution, find_saved, make_plan, newest_plan,
+    run_query, run_saved,
+};
+use client::{
+    failure::Failure,
+    plan_file::{WrittenPlan, file_label, read_json},
+    read,
+    types::{ExecutionHead, Plan},
+    without_nulls,
+};
+use serde_json::{Value, json};
+
+use super::{
+    failed_sets,
+    follow::{Purpose, watch_to_end},
+    missing_tools,
+    plan::{planning_options, read_plan, show_plan, show_stored},
+    steer::may_execute_again,
+};
+use crate::{
+    App, ExitStatus,
+    args::{AgentArgs, ExecuteArgs, Options, RunArgs, api_name},
+    session::{Need, Session},
+};
+
+pub(crate) async fn run(app: &App, args: RunArgs) -> Result<ExitStatus, Failure> {
+    let written = match &args.plan {
+        Some(file) => Some(read_plan(app, file).await?),
+        None => None,
+    };
+    let options = execution_options(&args.options).await?;
+    // A saved plan cannot be in a store that does not exist.
+    let opened = if args.saved.is_some() {
+        Session::open_existing(app, Need::Driving).await
+    } else {
+        Session::open(app, Need::Driving).await
+    };
+    let session = match (opened, &written) {
+        (Err(failure), Some(written)) => return Err(written.prefer_errors(failure)),
+        (session, _) => session?,
+    };
+    session
+        .close_after(async |session| {
+            let started = start_execution(session, &args, written, options).await?;
+            watch_to_end(session, started.execution_id, Purpose::Drive).await
+        })
+        .await
+}
+
+pub(crate) async fn run_agent(
+    session: &Session<'_>,
+    args: AgentArgs,
+) -> Result<ExitStatus, Failure> {
+    let options = without_nulls(json!({
+        "maxToolTurns": args.max_tool_turns,
+        "toolSets": (!args.toolsets.is_empty()).then_some(&args.toolsets),
+        "planner": args.planner,
+    }));
+    let arguments = [("query: String!", json!(args.query)), ("options: AgentOptions", options)];
+    let started: ExecutionHead =
+        session.client.mutate("runAgent", &arguments, ExecutionHead::FIELDS).await?;
+    watch_to_end(session, started.execution_id, Purpose::Drive).await
+}
+
+async fn start_execution(
+    session: &Session<'_>,
+    args: &RunArgs,
+    written: Option<WrittenPlan>,
+    options: Value,
+) -> Result<ExecutionHead, Failure> {
+    let client = &session.client;
+    let checks_tools = !args.options.wait && !args.options.dry_run;
+    if let Some(name) = &args.saved {
+        if checks_tools && let Some(plan) = find_saved(client, name).await? {
+            missing_tools::check_plan(session, &plan).await?;
+        }
+        return run_saved(client, name, options).await;
+    }
+    let query = args.query.as_deref().unwrap_or_default();
+    let planning = planning_options(&args.planning);
+    let plan = match written {
+        Some(written) => {
+            if checks_tools && !written.has_errors() {
+                missing_tools::check_draft(session, &written.input).await?;
+            }
+            let file = args.plan.as_deref().unwrap_or(Path::new("-"));
+            let made = create_plan(client, written).await;
+            made.map_err(|failure| failure.with("file", file_label(file)))?
+        }
+        // If the key was used before, the engine makes no new plan.
+        None if args.options.idempotency_key.is_some() => {
+            let started = run_query(client, query, planning, options).await?;
+            show_stored(session, &started.plan_id).await?;
+            return Ok(started);
+        }
+        None => {
+            let made = make_plan(client, query, planning, Plan::SHOWN).await;
+            failed_sets::warn_of_failed_sets(session).await;
+            made?
+        }
+    };
+    let plan: Plan = read(plan)?;
+    show_plan(session, &plan);
+    execute_plan(client, &plan.plan_id, options).await
+}
+
+pub(crate) async fn execute(
+    session: &Session<'_>,
+    args: ExecuteArgs,
+) -> Result<ExitStatus, Failure> {
+    let options = execution_options(&args.options).await?;
+    let id = &args.id;
+    let started = if id.starts_with("exec_") {
+        let found = find_execution(&session.client, id).await?;
+        if !args.options.wait {
+            missing_tools::check_execution(session, found.execution_id).await?;
+        }
+        found
+    } else if let Some(started) = start_again(session, &args, options).await? {
+        started
+    } else {
+        session.screen.say("nothing was executed");
+        return Ok(ExitStatus::Failed);
+    };
+    watch_to_end(session, started.execution_id, Purpose::Drive).await
+}
+
+/// Executes a plan, or the newest plan of a request. Returns `None` if the user does not want to
+/// repeat the calls of the last execution.
+async fn start_again(
+    session: &Session<'_>,
+    args: &ExecuteArgs,
+    options: Value,
+) -> Result<Option<ExecutionHead>, Failure> {
+    let (client, id, how) = (&session.client, args.id.as_str(), &args.options);
+    let is_request = id.starts_with("req_");
+    let plan = if is_request { newest_plan(client, id).await? } else { Some(id.into()) };
+    if let Some(plan) = plan.as_ref().filter(|_| !how.dry_run) {
+        if !how.wait {
+            missing_tools::check_plan(session, plan).await?;
+        }
+        // A used key starts no new execution.
+        let is_free = how.idempotency_key.is_none();
+        if is_free && !may_execute_again(session, plan, args.yes).await? {
+            return Ok(None);
+        }
+    }
+    let started = match plan {
+        Some(plan) if !is_request => execute_plan(client, &plan, options).await?,
+        _ => execute_request(client, id, options).await?,
+    };
+    Ok(Some(started))
+}
+
+pub(crate) async fn watch(session: &Session<'_>, id: &str) -> Result<ExitStatus, Failure> {
+    let found = find_execution(&session.client, id).await?;
+    watch_to_end(session, found.execution_id, Purpose::Watch).await
+}
+
+async fn execution_options(how: &Options) -> Result<Value, Failure> {
+    let mut options = without_nulls(json!({
+        "mode": how.mode.map(|mode| api_name(&mode)),
+        "maxParallel": how.max_parallel,
+        "idempotencyKey": how.idempotency_key,
+        "deadlineMs": how.deadline_ms,
+        "strictTemplates": how.strict_templates,
+        "compensateOnFailure": how.compensates(),
+        "dryRun": how.dry_run.then_some(true),
+        "startAt": how.start_at,
+        "priority": how.priority,
+        "replans": how.replans,
+    }));
+    // `null` is a valid input, so it is kept.
+    if let Some(text) = &how.input {
+        options["input"] = read_json("--input", text).await?;
+    }
+    Ok(options)
+}

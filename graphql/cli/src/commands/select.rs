@@ -1,0 +1,303 @@
+//! `faber tools select`, `collisions` and `eval`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use client::{
+    Client,
+    failure::Failure,
+    plan_file::read_text,
+    read,
+    types::{Tool, ToolCollision, ToolMatch},
+    view::{format::first_line, plain},
+};
+use planner::select::Figures;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use crate::{
+    ExitStatus,
+    args::{By, SelectArgs, api_name},
+    session::Session,
+};
+
+const MAX_TOOLS: i32 = 5;
+/// The ranks that the measurement of quality examines.
+const DEPTH: i32 = 100;
+const MAX_WRONG_NAMES: usize = 5;
+
+#[derive(Clone, Copy)]
+struct Criteria {
+    by: By,
+    limit: i32,
+    all: bool,
+}
+
+/// Selects tools for one query, or reads queries from standard input.
+pub(crate) async fn select(session: &Session<'_>, args: SelectArgs) -> Result<ExitStatus, Failure> {
+    let Some(query) = &args.query else { return ask_for_queries(session, &args).await };
+    let by = args.by.unwrap_or(By::Centroid);
+    let criteria = Criteria { by, limit: args.limit.unwrap_or(MAX_TOOLS), all: args.all };
+    let mut found = select_tools(&session.client, query, criteria, &ToolMatch::fields()).await?;
+    if by == By::Centroid && found.as_array().is_some_and(Vec::is_empty) {
+        session.screen.hint(if args.by.is_none() {
+            let criteria = Criteria { by: By::Hybrid, ..criteria };
+            found = select_tools(&session.client, query, criteria, &ToolMatch::fields()).await?;
+            "no tool has `examples`: selected by similarity and words, as with `--by hybrid`"
+        } else {
+            "no tool has `examples`: add some, or use `--by hybrid`"
+        });
+    }
+    show_matches(session, &found)
+}
+
+async fn select_tools(
+    client: &Client,
+    query: &str,
+    Criteria { by, limit, all }: Criteria,
+    fields: &str,
+) -> Result<Value, Failure> {
+    let arguments = [
+        ("query: String!", json!(query)),
+        ("by: SelectionCriterion!", json!(api_name(&by))),
+        ("limit: Int!", json!(limit)),
+        ("activeOnly: Boolean!", json!(!all)),
+    ];
+    client.query("selectTools", &arguments, fields).await
+}
+
+fn show_matches(session: &Session<'_>, found: &Value) -> Result<ExitStatus, Failure> {
+    let headings = ["TOOL", "SCORE", "HIT", "LEAST", "DESCRIPTION"];
+    session.screen.print_list(found, &headings, |found: &ToolMatch, paint| {
+        let name = found.tool.shortest_name().to_string();
+        vec![
+            if found.hit { name } else { paint.dim(name) },
+            format!("{:.4}", found.score),
+            if found.hit { "yes" } else { "no" }.to_owned(),
+            found.least_similar.map(|score| format!("{score:.4}")).unwrap_or_default(),
+            first_line(&found.tool.description),
+        ]
+    })
+}
+
+/// Reads queries from standard input until the user ends.
+async fn ask_for_queries(session: &Session<'_>, args: &SelectArgs) -> Result<ExitStatus, Failure> {
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    let unreadable = |err| Failure::usage(format!("standard input cannot be read: {err}"));
+    let screen = session.screen;
+    loop {
+        if !screen.json {
+            screen.say("------------------------------");
+        }
+        screen.say("Query (q to exit):");
+        let line = lines.next_line().await.map_err(unreadable)?.unwrap_or_default();
+        let query = line.trim();
+        if query.is_empty() || query == "q" {
+            return Ok(ExitStatus::Done);
+        }
+        match answer_query(session, query, args).await {
+            Ok(()) => (),
+            // A failure does not end the loop.
+            Err(failure) if screen.json => screen.print_json(&failure.to_json())?,
+            Err(failure) => screen.say(&screen.err.red(plain::safe_line(&failure.message))),
+        }
+    }
+}
+
+async fn answer_query(
+    session: &Session<'_>,
+    query: &str,
+    args: &SelectArgs,
+) -> Result<(), Failure> {
+    let (screen, fields, all) = (session.screen, ToolMatch::fields(), args.all);
+    if let Some(by) = args.by {
+        let criteria = Criteria { by, limit: args.limit.unwrap_or(MAX_TOOLS), all };
+        let found = select_tools(&session.client, query, criteria, &fields).await?;
+        return show_matches(session, &found).map(drop);
+    }
+    let criteria = Criteria { by: By::Centroid, limit: args.limit.unwrap_or(1), all };
+    let centroid = select_tools(&session.client, query, criteria, &fields).await?;
+    let criteria = Criteria { by: By::Description, ..criteria };
+    let description = select_tools(&session.client, query, criteria, &fields).await?;
+    if screen.json {
+        return screen.print_json(&json!({ "centroid": centroid, "description": description }));
+    }
+    let (centroid, description): (Vec<ToolMatch>, Vec<ToolMatch>) =
+        (read(centroid)?, read(description)?);
+    let hits = centroid.iter().filter(|found| found.hit).collect();
+    for (title, matches) in [
+        ("CENTROID SIMILARITY HIT", hits),
+        ("CENTROID NEAREST", centroid.iter().collect()),
+        ("DESCRIPTION NEAREST", description.iter().collect::<Vec<_>>()),
+    ] {
+        screen.print(title)?;
+        for found in matches {
+            let (score, name) = (json!(found.score), found.tool.shortest_name());
+            screen.print(&format!("\t {score}: {name}"))?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn list_collisions(
+    session: &Session<'_>,
+    threshold: f64,
+    cosine: bool,
+) -> Result<ExitStatus, Failure> {
+    let arguments = [
+        ("threshold: Float", json!(threshold)),
+        ("similarity: CollisionSimilarity", json!(if cosine { "COSINE" } else { "DOT" })),
+    ];
+    let found: Value =
+        session.client.query("toolCollisions", &arguments, ToolCollision::FIELDS).await?;
+    let screen = session.screen;
+    if screen.json {
+        screen.print_json(&found)?;
+        return Ok(ExitStatus::Done);
+    }
+    let pairs: Vec<ToolCollision> = read(found)?;
+    screen.print(&format!("POSSIBLE SIMILAR TOOLS ({threshold}): {}", pairs.len()))?;
+    for ToolCollision { a, b, similarity } in pairs {
+        screen.print(&format!("\t {a} -> {b}: {}", json!(similarity)))?;
+    }
+    Ok(ExitStatus::Done)
+}
+
+#[derive(Deserialize)]
+struct Known {
+    query: String,
+    #[serde(alias = "tools", alias = "expected")]
+    gold: Vec<String>,
+    #[serde(skip)]
+    place: String,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Quality {
+    by: String,
+    queries: u32,
+    hit_at_1: f64,
+    recall_at_5: f64,
+    mrr: f64,
+}
+
+pub(crate) async fn measure_quality(
+    session: &Session<'_>,
+    file: &Path,
+    by: Option<By>,
+    all: bool,
+) -> Result<ExitStatus, Failure> {
+    let known = read_known(file).await?;
+    check_gold(&session.client, &known, all).await?;
+    let criteria = [By::Centroid, By::Description, By::Lexical, By::Hybrid];
+    let mut qualities = Vec::new();
+    for criterion in criteria.into_iter().filter(|criterion| by.is_none_or(|by| by == *criterion)) {
+        let criteria = Criteria { by: criterion, limit: DEPTH, all };
+        match measure_criterion(&session.client, &known, criteria).await {
+            Ok(figures) => qualities.push(Quality {
+                by: api_name(&criterion),
+                queries: figures.queries(),
+                hit_at_1: figures.hit_at_1(),
+                recall_at_5: figures.recall_at_5(),
+                mrr: figures.reciprocal_rank(),
+            }),
+            // Without an embedder, the other criteria still work.
+            Err(failure) if by.is_none() && failure.code == "PLANNER_UNAVAILABLE" => {
+                session.screen.hint(&plain::safe_line(&failure.message));
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    let headings = ["BY", "QUERIES", "HIT@1", "RECALL@5", "MRR"];
+    session.screen.print_list(&json!(qualities), &headings, |quality: &Quality, _| {
+        let Quality { by, queries, hit_at_1, recall_at_5, mrr } = quality;
+        let figures = [hit_at_1, recall_at_5, mrr].map(|figure| format!("{figure:.3}"));
+        [by.clone(), queries.to_string()].into_iter().chain(figures).collect()
+    })
+}
+
+async fn read_known(file: &Path) -> Result<Vec<Known>, Failure> {
+    const FORM: &str = r#"write {"query": "…", "gold": ["tool", …]} on each line"#;
+    let text = read_text("the queries", file).await?;
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let known = lines.map(|(number, line)| {
+        let place = format!("`{}`, line {}", file.display(), number + 1);
+        let unfit = |why: &str| Failure::usage(format!("{place}: {why}: {FORM}"));
+        let known: Known = serde_json::from_str(line).map_err(|err| unfit(&err.to_string()))?;
+        if known.query.trim().is_empty() {
+            return Err(unfit("`query` is empty"));
+        }
+        if known.gold.is_empty() {
+            return Err(unfit("`gold` names no tool, so no selection would be correct"));
+        }
+        Ok(Known { place, ..known })
+    });
+    let known = known.collect::<Result<Vec<Known>, Failure>>()?;
+    if known.is_empty() {
+        return Err(Failure::usage(format!("`{}` has no query: {FORM}", file.display())));
+    }
+    Ok(known)
+}
+
+/// Rejects names of unknown tools, because each would silently count as a miss.
+async fn check_gold(client: &Client, known: &[Known], all: bool) -> Result<(), Failure> {
+    let tools: Vec<Tool> = client.query("tools", &[], "name qualifiedName active").await?;
+    let mut is_active: BTreeMap<&str, bool> = BTreeMap::new();
+    for tool in &tools {
+        for name in [&tool.name, &tool.qualified_name] {
+            *is_active.entry(name).or_default() |= tool.active;
+        }
+    }
+    let mut wrong = Vec::new();
+    for Known { gold, place, .. } in known {
+        for name in gold {
+            let why = match is_active.get(name.as_str()) {
+                Some(is_active) if *is_active || all => continue,
+                Some(_) => "inactive: `--all` includes it".to_owned(),
+                None => {
+                    let help = planner::suggest::did_you_mean(name, is_active.keys().copied());
+                    let help = help.unwrap_or_else(|| "`faber tools list` lists them".to_owned());
+                    format!("not the name of a tool: {help}")
+                }
+            };
+            wrong.push(format!("{place}: `{name}` is {why}"));
+        }
+    }
+    let more = wrong.len().saturating_sub(MAX_WRONG_NAMES);
+    wrong.truncate(MAX_WRONG_NAMES);
+    if more > 0 {
+        wrong.push(format!("and {more} more"));
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(Failure::usage(wrong.join("; "))) }
+}
+
+async fn measure_criterion(
+    client: &Client,
+    known: &[Known],
+    criteria: Criteria,
+) -> Result<Figures, Failure> {
+    #[derive(Deserialize)]
+    struct Selected {
+        tool: Tool,
+    }
+    let mut figures = Figures::default();
+    for Known { query, gold, place } in known {
+        let found = select_tools(client, query, criteria, "tool { name qualifiedName }").await;
+        let found = found.map_err(|failure| match &*failure.code {
+            "PLANNER_UNAVAILABLE" => failure,
+            _ => Failure { message: format!("{place}: {}", failure.message), ..failure },
+        })?;
+        let found: Vec<Selected> = read(found)?;
+        let right: BTreeSet<&str> = gold.iter().map(String::as_str).collect();
+        let names = found.iter().map(|Selected { tool }| match &*tool.qualified_name {
+            qualified if right.contains(qualified) => qualified,
+            _ => &*tool.name,
+        });
+        figures.add(&right, &names.collect::<Vec<_>>());
+    }
+    Ok(figures)
+}

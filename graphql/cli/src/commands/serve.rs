@@ -1,0 +1,194 @@
+//! Commands that run until a signal ends them: `faber serve`, `faber worker` and `faber mcp`.
+
+use std::sync::Arc;
+
+use client::{Client, failure::Failure};
+use engine::retention::Retention;
+use graphql::{
+    health::hooks,
+    schema,
+    server::{self, Hooks, ServerOptions},
+};
+use nix::sys::resource::{Resource, getrlimit};
+use tokio::{net::TcpListener, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    App, ExitStatus,
+    config::variable,
+    local_engine::{LocalEngine, unlimited},
+    session::{Need, Session},
+    signals,
+};
+
+pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
+    refuse_server(app, "serve")?;
+    let config = &app.config;
+    let told = told_to_end()?;
+    let access = config.access.value.open(&config.toolsets.value, variable)?;
+    let wanted = config.listen.value;
+    let listener = TcpListener::bind(wanted).await.map_err(|err| {
+        let hint = "name another address with `--listen`";
+        Failure::new("SERVER_UNAVAILABLE", format!("cannot listen on `{wanted}`: {err}; {hint}"))
+    })?;
+    let address = listener.local_addr().map_err(|err| {
+        Failure::new("SERVER_UNAVAILABLE", format!("cannot listen on `{wanted}`: {err}"))
+    })?;
+    let local = LocalEngine::open(app.setup(), Need::Everything).await?;
+    local.engine.set_access(access.clone());
+    if !address.ip().is_loopback() && !access.wants_token() {
+        app.screen.say(&app.screen.err.yellow(format!(
+            "warning: `{address}` can be reached from other machines, but there are no access \
+             tokens: only this machine may connect; add `access.tokens` to the \
+             configuration, or listen on 127.0.0.1"
+        )));
+    }
+    warn_of_free_commands(app);
+    app.screen.say(&format!("listening on http://{address}"));
+    let (retention, mut tasks) = start_retention(app, &local);
+    warn_of_idle_patterns(app, &local, &mut tasks);
+    warn_of_idle_effects(app, &local, &mut tasks);
+    let options = ServerOptions {
+        max_body_bytes: config.limits.request_bytes(),
+        max_connections: max_connections(app),
+        max_new_connections: config.limits.new_connections_per_address(),
+        shutdown_grace: config.limits.drain(),
+        access,
+        ..ServerOptions::default()
+    };
+    let stop = CancellationToken::new();
+    let mcp_client = Client::local(schema::build(local.engine.clone(), unlimited()));
+    let store = Arc::clone(local.engine.store());
+    let members =
+        mcp_server::build_routes(mcp_client, store, config.limits.request_bytes(), stop.clone());
+    let hooks = Hooks { members, ..hooks(&local.engine, local.worker(), &retention) };
+    let schema = local.schema.clone();
+    let told = async move {
+        told.await;
+        stop.cancel();
+    };
+    let served = server::serve(listener, schema, options, hooks, told).await;
+    app.screen.say("stopping");
+    local.close().await;
+    served.map_err(|err| Failure::new("SERVER_UNAVAILABLE", err.to_string()))?;
+    Ok(ExitStatus::Done)
+}
+
+pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
+    refuse_server(app, "worker")?;
+    let told = told_to_end()?;
+    let local = LocalEngine::open(app.setup(), Need::Everything).await?;
+    warn_of_free_commands(app);
+    app.screen.say(&format!("working on {}", app.config.store_name()));
+    let (_, _pruning) = start_retention(app, &local);
+    told.await;
+    app.screen.say("stopping");
+    local.close().await;
+    Ok(ExitStatus::Done)
+}
+
+pub(crate) async fn serve_mcp(app: &App) -> Result<ExitStatus, Failure> {
+    let told = told_to_end()?;
+    let session = Session::open(app, Need::Driving).await?;
+    let ended = tokio::select! {
+        ended = mcp_server::serve_stdio(session.client.clone(), session.store().cloned(), session.drive()) => ended,
+        () = told => Ok(()),
+    };
+    session.close().await;
+    ended.map(|()| ExitStatus::Done)
+}
+
+/// Returns the limit on connections. Warns if the system allows fewer.
+fn max_connections(app: &App) -> usize {
+    let wanted = app.config.limits.connections();
+    // The rest of the file descriptors is for the store, tools and logs.
+    let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
+    let most = usize::try_from(descriptors / 4 * 3).unwrap_or(usize::MAX);
+    if wanted > most {
+        tracing::warn!(
+            "the system allows this process {descriptors} open files, so `limits.connections` is \
+             {most} instead of {wanted}: raise `ulimit -n` for more"
+        );
+    }
+    wanted.min(most)
+}
+
+fn warn_of_free_commands(app: &App) {
+    let support = sandbox::kernel_support();
+    if support.files && support.calls {
+        return;
+    }
+    app.screen.say(&app.screen.err.yellow(format!(
+        "warning: {support}: tools refuse to run commands whose files and sockets cannot be confined, \
+         unless their `confine` sets `required: false`"
+    )));
+}
+
+/// Warns of tool patterns that match no tool, once the tools are known.
+fn warn_of_idle_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>) {
+    if app.config.access.value.is_empty() {
+        return;
+    }
+    let (screen, engine) = (app.screen.clone(), local.engine.clone());
+    let (access, sets) = (app.config.access.value.clone(), app.config.toolsets.value.clone());
+    let most = app.config.limits.options().connect;
+    tasks.spawn(async move {
+        engine.tools.inventory.catch_up().await;
+        let toolbox = engine.tools.inventory.toolbox();
+        toolbox.wait_for_sets(most).await;
+        let idle = access.idle(&sets, &toolbox.sets());
+        if !idle.is_empty() {
+            screen.say(&screen.err.yellow(format!(
+                "warning: no tool matches {}: correct `tools` in `access.tokens`; `faber tools \
+                 list` lists the tools",
+                idle.join(", ")
+            )));
+        }
+    });
+}
+
+/// Warns of effects that are set for no tool, once the tools are known.
+fn warn_of_idle_effects(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>) {
+    let (screen, engine) = (app.screen.clone(), local.engine.clone());
+    let most = app.config.limits.options().connect;
+    tasks.spawn(async move {
+        let inventory = &engine.tools.inventory;
+        inventory.catch_up().await;
+        inventory.toolbox().wait_for_sets(most).await;
+        match inventory.registry().idle_effects().await {
+            Ok(idle) if !idle.is_empty() => screen.say(&screen.err.yellow(format!(
+                "warning: no tool matches {}: correct `source.effects` of the toolset; `faber \
+                 tools list` lists the tools",
+                idle.join(", ")
+            ))),
+            Ok(_) => {}
+            Err(err) => tracing::warn!(%err, "cannot check the effects of toolsets"),
+        }
+    });
+}
+
+/// Starts pruning if the configuration sets `retention`. Dropping the tasks stops it.
+fn start_retention(app: &App, local: &LocalEngine) -> (Arc<Retention>, JoinSet<()>) {
+    let (retention, mut tasks) = (Arc::new(Retention::default()), JoinSet::new());
+    if let Some(age) = app.config.retention.value {
+        let (store, clock) = (Arc::clone(local.engine.store()), Arc::clone(local.engine.clock()));
+        let removing = Arc::clone(&retention);
+        tasks.spawn(async move { removing.keep(store, clock, age).await });
+    }
+    (retention, tasks)
+}
+
+fn told_to_end() -> Result<impl Future<Output = ()> + Send, Failure> {
+    let deaf = |err| Failure::new("INTERNAL", format!("cannot listen for signals: {err}"));
+    signals::await_end_signal().map_err(deaf)
+}
+
+pub(crate) fn refuse_server(app: &App, command: &str) -> Result<(), Failure> {
+    match &app.config.server {
+        Some(server) if server.origin == crate::config::Origin::Flag("--server") => {
+            let why = format!("`faber {command}` opens the store itself: leave `--server` out");
+            Err(Failure::usage(why))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,84 @@
+//! Says why an execution that a command drives does not go on.
+
+use std::time::Duration;
+
+use client::{failure::Failure, types::Text};
+use serde::Deserialize;
+use shared::{execution::ExecutionState, id::ExecutionId};
+use tokio::time::Instant;
+
+use super::missing_tools;
+use crate::session::Session;
+
+/// Time without an event after which a command asks for the reason, and the longest pause until it
+/// asks again.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_mins(1);
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quiet {
+    pub(super) until: Instant,
+    pause: Duration,
+    pub(super) is_told: bool,
+}
+
+impl Quiet {
+    pub(super) fn new() -> Self {
+        Self { until: Instant::now() + FIRST_PAUSE, pause: FIRST_PAUSE, is_told: false }
+    }
+
+    pub(super) fn told(self) -> Self {
+        Self { is_told: true, ..self }
+    }
+
+    /// Asks less often while a call runs, because a long log is slow to read.
+    pub(super) fn next(self) -> Self {
+        let pause = (self.pause * 2).min(MAX_PAUSE);
+        Self { until: Instant::now() + pause, pause, is_told: false }
+    }
+}
+
+/// The state of an execution, and why it does not go on.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Waits {
+    state: ExecutionState,
+    waits_for: Vec<Wait>,
+}
+
+#[derive(Deserialize)]
+struct Wait {
+    kind: Text,
+    message: Text,
+}
+
+impl Waits {
+    async fn read(session: &Session<'_>, id: ExecutionId) -> Result<Self, Failure> {
+        session.client.execution(id, "state waitsFor { kind message }").await
+    }
+
+    fn for_worker(&self) -> Option<&Wait> {
+        let of_kind = |kind| self.waits_for.iter().find(|wait| &*wait.kind == kind);
+        of_kind("tool").or_else(|| of_kind("worker"))
+    }
+}
+
+/// Returns whether an execution could continue and no worker of the server takes it.
+pub(super) async fn lacks_worker(session: &Session<'_>, id: ExecutionId) -> Result<bool, Failure> {
+    Ok(Waits::read(session, id).await?.for_worker().is_some())
+}
+
+/// Returns why an execution does not go on: no worker takes it, or it waits for an event.
+pub(super) async fn find_reason(
+    session: &Session<'_>,
+    id: ExecutionId,
+) -> Result<Option<String>, Failure> {
+    let waits = Waits::read(session, id).await?;
+    if let Some(wait) = waits.for_worker() {
+        let missing = missing_tools::check_execution(session, id).await;
+        let missing = missing.err().filter(|failure| failure.code == "TOOL_UNAVAILABLE");
+        return Ok(Some(missing.map_or_else(|| wait.message.to_string(), |found| found.message)));
+    }
+    let is_waiting = waits.state == ExecutionState::Waiting;
+    Ok(waits.waits_for.first().filter(|_| is_waiting).map(|wait| wait.message.to_string()))
+}

@@ -1,0 +1,439 @@
+//! Commands that steer executions: cancel, pause, resume, retry, replan, approve and signal.
+
+use std::{
+    io::{self, IsTerminal, Write as _},
+    pin::pin,
+    time::Duration,
+};
+
+use client::operations::find_execution;
+use client::{
+    Argument, Client,
+    drive::await_stop_command,
+    failure::Failure,
+    types::{ExecutionHead, RepeatedCall, Text, UndoCall},
+    view::{
+        format::{count, quote_for_shell},
+        plain,
+    },
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use shared::{execution::ExecutionState, id::ExecutionId};
+use tokio::time;
+
+use super::{
+    follow::{Purpose, show_state, watch_to_end},
+    missing_tools,
+    plan::{planning_options, show_stored},
+};
+use crate::{
+    App, ExitStatus,
+    args::{ApproveArgs, Planning, RetryArgs, SignalArgs},
+    screen::{Screen, align_rows},
+    session::{Need, Session},
+    signals,
+};
+
+const MAX_LISTED: usize = 20;
+/// Time after which a command that waits for a worker says so.
+const SLOW: Duration = Duration::from_millis(200);
+
+pub(crate) async fn resume(
+    session: &Session<'_>,
+    id: &str,
+    wait: bool,
+) -> Result<ExitStatus, Failure> {
+    let id = find_execution(&session.client, id).await?.execution_id;
+    if !wait {
+        missing_tools::check_execution(session, id).await?;
+    }
+    let resumed = send_and_drive(session, id, "resumeExecution", &[], false).await?;
+    watch_to_end(session, resumed.execution_id, Purpose::Drive).await
+}
+
+pub(crate) async fn retry(session: &Session<'_>, args: RetryArgs) -> Result<ExitStatus, Failure> {
+    let id = find_execution(&session.client, &args.id).await?.execution_id;
+    if !args.wait {
+        missing_tools::check_retry(session, id, args.scope()).await?;
+    }
+    if !may_retry(session, id, &args).await? {
+        session.screen.say("nothing was retried");
+        return Ok(ExitStatus::Failed);
+    }
+    let arguments =
+        [("fromStep: String", json!(args.from_step)), ("mode: RetryMode", json!(args.mode()))];
+    let retried = send_and_drive(session, id, "retryExecution", &arguments, false).await?;
+    watch_to_end(session, retried.execution_id, Purpose::Drive).await
+}
+
+pub(crate) async fn replan(
+    session: &Session<'_>,
+    id: &str,
+    planning: &Planning,
+) -> Result<ExitStatus, Failure> {
+    let found = find_execution(&session.client, id).await?;
+    let arguments = [("options: PlanningOptions", planning_options(planning))];
+    let next =
+        send_and_drive(session, found.execution_id, "replanExecution", &arguments, false).await?;
+    show_stored(session, &next.plan_id).await?;
+    watch_to_end(session, next.execution_id, Purpose::Drive).await
+}
+
+pub(crate) async fn cancel(
+    app: &App,
+    id: &str,
+    reason: Option<String>,
+) -> Result<ExitStatus, Failure> {
+    let session = Session::open_existing(app, Need::Store).await?;
+    let found = session.close_after(async |session| find_open(session, id).await);
+    let Some((id, calls)) = found.await? else { return Ok(ExitStatus::Done) };
+    // Cancelling alone needs no tool, and connecting toolsets takes time.
+    let need = if calls.is_empty() { Need::Stopping } else { Need::Driving };
+    let session = Session::open_existing(app, need).await?;
+    session.close_after(async |session| cancel_and_undo(session, id, reason, &calls).await).await
+}
+
+/// Finds an execution to cancel, and lists the calls that will undo it. Shows a finished one, and
+/// returns `None`.
+async fn find_open(
+    session: &Session<'_>,
+    id: &str,
+) -> Result<Option<(ExecutionId, Vec<UndoCall>)>, Failure> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Found {
+        undo_calls: Vec<UndoCall>,
+    }
+    let ExecutionHead { execution_id: id, state, .. } = find_execution(&session.client, id).await?;
+    if state.is_finished() {
+        let state = state.as_str();
+        session.screen.say(&format!("`{id}` is already finished ({state}): nothing was cancelled"));
+        return show_state(session, id).await.map(|_| None);
+    }
+    let fields = format!("undoCalls {{ {} }}", UndoCall::FIELDS);
+    let Found { undo_calls: calls } = session.client.execution(id, &fields).await?;
+    if calls.is_empty() {
+        return Ok(Some((id, calls)));
+    }
+    session.screen.say("these calls undo the execution:");
+    let rows = calls.iter().take(MAX_LISTED).map(|call| {
+        let item = call.index.map(|index| format!("[{index}]")).unwrap_or_default();
+        vec![format!("  {}{item}", call.step_id), call.tool_name.to_string()]
+    });
+    session.screen.say(&align_rows(&rows.collect::<Vec<_>>()));
+    if let Some(more) = calls.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
+        session.screen.say(&format!("  and {more} more"));
+    }
+    Ok(Some((id, calls)))
+}
+
+/// Cancels an execution and waits for its end. If a tool for `calls` is missing and no other worker
+/// undoes the execution, the cancellation is recorded and the command fails.
+async fn cancel_and_undo(
+    session: &Session<'_>,
+    id: ExecutionId,
+    reason: Option<String>,
+    calls: &[UndoCall],
+) -> Result<ExitStatus, Failure> {
+    let arguments = [("reason: String", json!(reason))];
+    send_and_drive(session, id, "cancelExecution", &arguments, true).await?;
+    let Err(missing) = missing_tools::check_undo(session, calls).await else {
+        let ended = watch_to_end(session, id, Purpose::Finish).await?;
+        let is_detached = ended == ExitStatus::Detached;
+        return Ok(if is_detached { ended } else { ExitStatus::Done });
+    };
+    if session.has_other_workers().await? {
+        match watch_to_end(session, id, Purpose::Finish).await {
+            Err(failure) if failure.code == "TOOL_UNAVAILABLE" => (),
+            Ok(ExitStatus::Detached) => return Ok(ExitStatus::Detached),
+            ended => return ended.map(|_| ExitStatus::Done),
+        }
+    }
+    let why = &missing.message;
+    let message = format!(
+        "`{id}` is cancelled, but nothing is undone yet: {why}; then `faber execute {id}` undoes it"
+    );
+    Err(Failure { message, ..missing }.with("executionId", json!(id)))
+}
+
+pub(crate) async fn pause(session: &Session<'_>, id: &str) -> Result<ExitStatus, Failure> {
+    let id = find_execution(&session.client, id).await?.execution_id;
+    send_and_drive(session, id, "pauseExecution", &[], true).await?;
+    show_recorded(session, id).await
+}
+
+pub(crate) async fn approve(app: &App, args: ApproveArgs) -> Result<ExitStatus, Failure> {
+    let arguments = [
+        ("stepId: String!", json!(args.step)),
+        ("approved: Boolean!", json!(!args.reject)),
+        ("comment: String", json!(args.comment)),
+    ];
+    answer_and_drive(app, &args.id, "approveStep", &arguments, !args.no_run).await
+}
+
+pub(crate) async fn send_signal(app: &App, args: SignalArgs) -> Result<ExitStatus, Failure> {
+    let payload: Value = match args.payload {
+        Some(text) => serde_json::from_str(&text).map_err(|err| {
+            let hint = "a string needs quotes, as in '\"text\"'";
+            Failure::usage(format!("`{text}` is not JSON: {err}; {hint}"))
+        })?,
+        None => Value::Null,
+    };
+    let arguments = [("name: String!", json!(args.name)), ("payload: JSON", payload)];
+    answer_and_drive(app, &args.id, "signalExecution", &arguments, !args.no_run).await
+}
+
+/// Sends a command and drives the execution meanwhile. The response arrives after a worker has applied
+/// the command. If the command `stops` the execution, this process drives only after the command is in
+/// the inbox, so that no step starts before.
+async fn send_and_drive(
+    session: &Session<'_>,
+    id: ExecutionId,
+    mutation: &str,
+    arguments: &[Argument<'_>],
+    stops: bool,
+) -> Result<ExecutionHead, Failure> {
+    let driving = async {
+        if stops && let Some(store) = session.store() {
+            await_stop_command(&**store, id).await;
+        }
+        session.drive_forever(id).await
+    };
+    tokio::select! {
+        sent = send_command(&session.client, id, mutation, arguments) => sent,
+        never = driving => match never {},
+    }
+}
+
+/// Does `work`, and tells the user why it takes long.
+async fn hint_if_slow<T>(screen: &Screen, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    tokio::select! {
+        biased;
+        done = &mut work => return done,
+        () = time::sleep(SLOW) => (),
+    }
+    if !screen.json {
+        screen.hint("waiting for the worker that has the execution");
+    }
+    work.await
+}
+
+pub(super) async fn send_command(
+    client: &Client,
+    id: ExecutionId,
+    mutation: &str,
+    arguments: &[Argument<'_>],
+) -> Result<ExecutionHead, Failure> {
+    let arguments = [&[("executionId: ID!", json!(id))], arguments].concat();
+    client.mutate(mutation, &arguments, ExecutionHead::FIELDS).await
+}
+
+/// Answers a waiting execution. Then drives it if `drives` is set and no other worker does.
+pub(super) async fn answer_and_drive(
+    app: &App,
+    id: &str,
+    mutation: &str,
+    arguments: &[Argument<'_>],
+    drives: bool,
+) -> Result<ExitStatus, Failure> {
+    let session = Session::open_existing(app, Need::Store).await?;
+    let answered = session.close_after(async |session| {
+        let id = find_execution(&session.client, id).await?.execution_id;
+        let sending = async {
+            send_command(&session.client, id, mutation, arguments).await?;
+            if drives { root_to_drive(session, id).await } else { Ok(None) }
+        };
+        if let Some(root) = hint_if_slow(session.screen, sending).await? {
+            if !session.screen.json {
+                // Opening the toolsets may take seconds.
+                session.screen.hint(&format!("recorded; continuing {root} (Ctrl-C detaches)"));
+            }
+            return Ok(Err(root));
+        }
+        show_recorded(session, id).await.map(Ok)
+    });
+    let root = match answered.await? {
+        Ok(status) => return Ok(status),
+        Err(root) => root,
+    };
+    let session = Session::open_existing(app, Need::Driving).await?;
+    session
+        .close_after(async |session| {
+            missing_tools::check_execution(session, root).await.map_err(|failure| {
+                let message = format!("recorded, but not driven: {}", failure.message);
+                Failure { message, ..failure }
+            })?;
+            watch_to_end(session, root, Purpose::Drive).await
+        })
+        .await
+}
+
+/// Returns the root of an execution's tree if it can continue and no live worker drives it.
+async fn root_to_drive(
+    session: &Session<'_>,
+    id: ExecutionId,
+) -> Result<Option<ExecutionId>, Failure> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Node {
+        state: ExecutionState,
+        parent_execution_id: Option<ExecutionId>,
+    }
+    if session.store().is_none() || session.has_reader(id).await? {
+        return Ok(None);
+    }
+    let mut id = id;
+    loop {
+        let fields = "state parentExecutionId";
+        let node: Node = session.client.execution(id, fields).await?;
+        let Some(parent) = node.parent_execution_id else {
+            let goes_on =
+                matches!(node.state, ExecutionState::Waiting | ExecutionState::InProgress);
+            return Ok(goes_on.then_some(id));
+        };
+        id = parent;
+    }
+}
+
+/// Shows an execution after a command. Tells the user if no worker applies the command.
+async fn show_recorded(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
+    if session.is_unowned(id).await? {
+        let hint = format!("recorded; no worker drives it: `faber execute {id}` does");
+        session.screen.say(&hint);
+    }
+    show_state(session, id).await
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Repeated {
+    repeated_calls: Vec<RepeatedCall>,
+}
+
+/// Calls of *once* tools that a command would repeat.
+pub(crate) struct Repetition<'a> {
+    pub(crate) execution: ExecutionId,
+    pub(crate) heading: &'a str,
+    pub(crate) calls: &'a [RepeatedCall],
+    /// The user gave `--yes`.
+    pub(crate) is_confirmed: bool,
+}
+
+/// Lists calls that a command would repeat, and asks the user on a terminal. Returns `false` after a
+/// no. Without a terminal, and with `--json`, refuses if one of the calls has an unknown outcome.
+pub(crate) async fn may_repeat_calls(
+    session: &Session<'_>,
+    repetition: Repetition<'_>,
+) -> Result<bool, Failure> {
+    let Repetition { calls, is_confirmed, .. } = repetition;
+    if calls.is_empty() {
+        return Ok(true);
+    }
+    let screen = session.screen;
+    screen.say(repetition.heading);
+    screen.say(&call_table(calls));
+    let is_interactive = io::stdin().is_terminal() && io::stderr().is_terminal();
+    if is_confirmed {
+        Ok(true)
+    } else if is_interactive && !screen.json {
+        ask_person("repeat them? (y/N) ").await
+    } else {
+        refuse_unknown_calls(repetition.execution, calls).map_or(Ok(true), Err)
+    }
+}
+
+fn refuse_unknown_calls(id: ExecutionId, calls: &[RepeatedCall]) -> Option<Failure> {
+    let mut unknown = calls.iter().filter(|call| call.outcome_unknown);
+    let first = unknown.next()?;
+    let more = unknown.count();
+    let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+    let (step, tool) = (plain::safe_line(&first.step_id), plain::safe_line(&first.tool_name));
+    let shown = quote_for_shell(&first.step_id);
+    let message = format!(
+        "`{step}` ({tool}){more} may have taken effect, and its outcome is unknown: record the \
+         outcome with `faber settle {id} {shown} --succeeded` or `--failed`, or repeat it with \
+         `--yes`"
+    );
+    Some(Failure::new("CONFLICT", message))
+}
+
+async fn may_retry(
+    session: &Session<'_>,
+    id: ExecutionId,
+    args: &RetryArgs,
+) -> Result<bool, Failure> {
+    let (mode, from, fields) = (args.mode(), json!(args.from_step), RepeatedCall::FIELDS);
+    let fields = format!("repeatedCalls(mode: {mode}, fromStep: {from}) {{ {fields} }}");
+    let found: Repeated = session.client.execution(id, &fields).await?;
+    let repetition = Repetition {
+        execution: id,
+        heading: "this retry repeats calls of `once` tools:",
+        calls: &found.repeated_calls,
+        is_confirmed: args.yes,
+    };
+    may_repeat_calls(session, repetition).await
+}
+
+/// Asks the user before a plan's new execution repeats the *once* calls of its last one, unless
+/// that was a dry run.
+pub(crate) async fn may_execute_again(
+    session: &Session<'_>,
+    plan: &Text,
+    is_confirmed: bool,
+) -> Result<bool, Failure> {
+    #[derive(Deserialize)]
+    struct Found {
+        executions: Vec<Earlier>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Earlier {
+        execution_id: ExecutionId,
+        dry_run: bool,
+    }
+    let arguments = [("planId: ID!", json!(&**plan))];
+    let fields = "executions(last: 20) { executionId dryRun }";
+    let found: Option<Found> = session.client.query("plan", &arguments, fields).await?;
+    let mut earlier = found.into_iter().flat_map(|plan| plan.executions);
+    let Some(last) = earlier.rfind(|execution| !execution.dry_run) else { return Ok(true) };
+    let id = last.execution_id;
+    let fields = format!("repeatedCalls {{ {} }}", RepeatedCall::FIELDS);
+    let Repeated { repeated_calls } = session.client.execution(id, &fields).await?;
+    let repetition = Repetition {
+        execution: id,
+        heading: &format!("`{id}` executed this plan before; these calls run again:"),
+        calls: &repeated_calls,
+        is_confirmed,
+    };
+    may_repeat_calls(session, repetition).await
+}
+
+fn call_table(calls: &[RepeatedCall]) -> String {
+    let rows = calls.iter().map(|call| {
+        let unknown = if call.outcome_unknown { ", with an unknown outcome" } else { "" };
+        let calls = count(call.calls, "call");
+        vec![format!("  {}", call.step_id), call.tool_name.to_string(), format!("{calls}{unknown}")]
+    });
+    align_rows(&rows.collect::<Vec<_>>())
+}
+
+/// Asks the user. Any answer but yes is a no.
+async fn ask_person(question: &str) -> Result<bool, Failure> {
+    // If writing fails, reading the answer fails, too.
+    let _ = write!(io::stderr(), "{question}");
+    let read = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        io::stdin().read_line(&mut line).map(|_| line)
+    });
+    let answer = tokio::select! {
+        answer = read => answer,
+        () = signals::await_interrupt() => return Err(Failure::new("DETACHED", "nothing was started")),
+    };
+    let failed = |err: &dyn std::fmt::Display| {
+        Failure::new("INTERNAL", format!("the answer cannot be read: {err}"))
+    };
+    let answer = answer.map_err(|err| failed(&err))?.map_err(|err| failed(&err))?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}

@@ -1,0 +1,160 @@
+//! `faber toolkit`.
+
+use std::fmt::Write as _;
+
+use client::{
+    Argument, Client,
+    failure::Failure,
+    plan_file::read_text,
+    read,
+    types::{Text, Toolkit},
+    view::{
+        format::{count, first_line},
+        paint::Paint,
+        plain,
+    },
+};
+use planner::toolkit::draw;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    ExitStatus,
+    args::{ToolkitCommand, ToolkitFormat},
+    session::Session,
+};
+
+pub(crate) async fn use_toolkit(
+    session: &Session<'_>,
+    what: ToolkitCommand,
+) -> Result<ExitStatus, Failure> {
+    match what {
+        ToolkitCommand::Load { file } => {
+            load_file(session, &read_text("the toolkit", &file).await?).await
+        }
+        ToolkitCommand::Show { names, format } if names.is_empty() => {
+            show_graph(session, "toolkit", &[], format).await
+        }
+        ToolkitCommand::Show { names, format } => {
+            check_names(session, &names, false).await?;
+            let arguments = [("names: [String!]!", json!(names))];
+            show_graph(session, "toolkitSubgraph", &arguments, format).await
+        }
+        ToolkitCommand::Recommend { actions, threshold, hops, format } => {
+            check_names(session, &actions, true).await?;
+            let arguments = [
+                ("actions: [String!]!", json!(actions)),
+                ("threshold: Float", json!(threshold)),
+                ("hops: Int", json!(hops)),
+            ];
+            show_graph(session, "recommendSubgraph", &arguments, format).await
+        }
+    }
+}
+
+/// Warns of names that the toolkit lacks. Fails if it lacks all of them.
+async fn check_names(
+    session: &Session<'_>,
+    names: &[String],
+    only_actions: bool,
+) -> Result<(), Failure> {
+    let mut unknown = Vec::new();
+    for name in names {
+        let arguments = [("names: [String!]!", json!([name]))];
+        let found: Toolkit =
+            session.client.query("toolkitSubgraph", &arguments, Toolkit::NAMES).await?;
+        let is_tool = !found.tools.is_empty();
+        if !found.actions.is_empty() || (is_tool && !only_actions) {
+            continue;
+        }
+        unknown.push(if is_tool {
+            format!("`{name}` is a tool, and recommendations begin with actions")
+        } else {
+            unknown_name(&session.client, name, only_actions).await?
+        });
+    }
+    if !unknown.is_empty() && unknown.len() == names.len() {
+        return Err(Failure::new("NOT_FOUND", unknown.join("; ")));
+    }
+    for text in &unknown {
+        session.screen.say(&session.screen.err.yellow(plain::safe_line(text)));
+    }
+    Ok(())
+}
+
+async fn unknown_name(client: &Client, name: &str, only_actions: bool) -> Result<String, Failure> {
+    let all: Toolkit = client.query("toolkit", &[], Toolkit::NAMES).await?;
+    let tools = all.tools.iter().filter(|_| !only_actions);
+    let known = all.actions.iter().chain(tools).map(|item| &*item.name);
+    let help = planner::suggest::did_you_mean(name, known);
+    let help = help.unwrap_or_else(|| "`faber toolkit show` lists actions and tools".to_owned());
+    let what = if only_actions { "no action" } else { "neither action nor tool" };
+    Ok(format!("the toolkit has {what} `{name}`: {help}"))
+}
+
+async fn show_graph(
+    session: &Session<'_>,
+    field: &str,
+    arguments: &[Argument<'_>],
+    format: ToolkitFormat,
+) -> Result<ExitStatus, Failure> {
+    let screen = session.screen;
+    let format = if screen.json { ToolkitFormat::Json } else { format };
+    let fields = match format {
+        ToolkitFormat::Json => Toolkit::FIELDS,
+        ToolkitFormat::Text => Toolkit::SHOWN,
+        ToolkitFormat::Yaml => "yaml",
+        ToolkitFormat::Mermaid => "mermaid",
+        ToolkitFormat::Dot => "dot",
+        ToolkitFormat::Svg => "svg",
+    };
+    let found: Value = session.client.query(field, arguments, fields).await?;
+    match format {
+        ToolkitFormat::Json => screen.print_json(&found)?,
+        ToolkitFormat::Text => screen.print(&for_people(&read(found)?, screen.out))?,
+        _ => screen.print_document(found[fields].as_str().unwrap_or_default().trim_end())?,
+    }
+    Ok(ExitStatus::Done)
+}
+
+/// Draws every action with its tools and the actions that may follow.
+fn for_people(toolkit: &Toolkit, paint: Paint) -> String {
+    let mut shown = String::new();
+    for action in &toolkit.actions {
+        let about = paint.dim(first_line(&action.description));
+        let _ = writeln!(shown, "{}  {about}", paint.bold(action.name.to_string()));
+        for (kind, word) in [("call", "calls"), ("next", "then")] {
+            let edges = toolkit.edges.iter();
+            for edge in edges.filter(|edge| edge.from == action.name && edge.kind == kind) {
+                let learned = edge.learned.map(|score| format!(", learned {}", draw::score(score)));
+                let score = draw::score(edge.score) + &learned.unwrap_or_default();
+                let _ = writeln!(shown, "  {word} {}  {}", edge.to, paint.dim(score));
+            }
+        }
+    }
+    shown + &count_parts(toolkit)
+}
+
+fn count_parts(toolkit: &Toolkit) -> String {
+    let actions = count(toolkit.actions.len(), "action");
+    let tools = count(toolkit.tools.len(), "tool");
+    format!("{actions}, {tools}, {}", count(toolkit.edges.len(), "edge"))
+}
+
+async fn load_file(session: &Session<'_>, yaml: &str) -> Result<ExitStatus, Failure> {
+    #[derive(Deserialize)]
+    struct Change {
+        warnings: Vec<Text>,
+        toolkit: Toolkit,
+    }
+    let fields =
+        "warnings toolkit { actions { name } tools { name } edges { from to kind score } }";
+    let found: Value =
+        session.client.mutate("updateToolkit", &[("yaml: String!", json!(yaml))], fields).await?;
+    let screen = session.screen;
+    let change: Change = read(found.clone())?;
+    for warning in &change.warnings {
+        screen.say(&screen.err.yellow(warning.to_string()));
+    }
+    screen.print_result(&found, &format!("the toolkit has {}", count_parts(&change.toolkit)))
+}

@@ -1,0 +1,286 @@
+//! The configuration. Flags, environment, file and defaults become one [`Config`], in which every
+//! value has its origin.
+
+mod access;
+mod calls;
+mod embedding;
+mod environment;
+mod file;
+mod limits;
+mod model;
+mod own;
+mod show;
+#[cfg(test)]
+mod tests;
+mod toolsets;
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use ::toolsets::sources::SetConfig;
+use client::failure::Failure;
+use engine::PlanCache;
+use planner::{select::MARGIN, toolkit::Toolkit};
+use serde_json::Value;
+
+pub use self::{
+    access::AccessConfig,
+    embedding::EmbeddingConfig,
+    environment::{Environment, variable},
+    limits::Limits,
+    model::{ModelConfig, PlannerConfig},
+};
+
+const DEFAULT_FILE: &str = "faber.yaml";
+const DEFAULT_LISTEN: &str = "127.0.0.1:8080";
+const DEFAULT_PLANNER: &str = "offline";
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    pub store: Option<String>,
+    pub config: Option<PathBuf>,
+    pub server: Option<String>,
+    pub listen: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Flag(&'static str),
+    Environment(&'static str),
+    File,
+    Default,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting<T> {
+    pub value: T,
+    pub origin: Origin,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    pub file: Option<PathBuf>,
+    pub data: PathBuf,
+    pub store: Setting<String>,
+    /// The server to use instead of a local store.
+    pub server: Option<Setting<String>>,
+    pub listen: Setting<SocketAddr>,
+    pub planner: Setting<PlannerConfig>,
+    pub plan_cache: Setting<PlanCache>,
+    pub toolsets: Setting<Vec<SetConfig>>,
+    pub limits: Limits,
+    pub embedding: Setting<EmbeddingConfig>,
+    /// Finished executions are removed after this time. `None` keeps them for ever.
+    pub retention: Setting<Option<Duration>>,
+    pub access: Setting<AccessConfig>,
+    /// Contexts, which conditions of toolsets read.
+    pub contexts: BTreeMap<String, Value>,
+    pub toolkit: Setting<ToolkitFiles>,
+    /// Faber learns followers from successful executions.
+    pub learning: Setting<bool>,
+    /// The margin by which a query must be closer to a centroid than the least similar example.
+    pub margin: Setting<f64>,
+    /// The toolsets as the file contains them.
+    written: Value,
+    described: Vec<PathBuf>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolkitFiles {
+    pub files: Vec<PathBuf>,
+    pub toolkit: Toolkit,
+    /// The parts that were left out, and the reasons.
+    pub warnings: Vec<String>,
+}
+
+/// A configuration error. Its message names the place and the correction.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(pub(crate) String);
+
+impl From<ConfigError> for Failure {
+    fn from(err: ConfigError) -> Self {
+        Self::usage(err.to_string())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Faults {
+    pub wrong: Vec<String>,
+    /// The rest of the file is used. It is not if the file cannot be parsed.
+    pub is_read: bool,
+    pub lost: Vec<String>,
+}
+
+impl Faults {
+    pub fn knows(&self, key: &str) -> bool {
+        self.is_read && !self.lost.iter().any(|lost| lost == key)
+    }
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self { wrong: Vec::new(), is_read: true, lost: Vec::new() }
+    }
+}
+
+fn path(flags: &Flags, environment: &Environment) -> Option<PathBuf> {
+    let named = flags.config.clone().or_else(|| environment.config.clone());
+    named.or_else(|| Path::new(DEFAULT_FILE).is_file().then(|| PathBuf::from(DEFAULT_FILE)))
+}
+
+impl Config {
+    /// Loads the configuration. A flag precedes the environment, the environment precedes the file,
+    /// and the file precedes the default.
+    pub fn load(flags: &Flags, environment: &Environment) -> Result<Self, ConfigError> {
+        let path = path(flags, environment);
+        let file = path.as_deref().map(file::read).transpose()?.unwrap_or_default();
+        Self::of(path, file, flags, environment)
+    }
+
+    /// Like [`load`](Self::load), but omits wrong settings of the file and reports them.
+    pub fn load_what_works(
+        flags: &Flags,
+        environment: &Environment,
+    ) -> Result<(Self, Faults), ConfigError> {
+        let path = path(flags, environment);
+        let Some(named) = &path else {
+            return Ok((Self::load(flags, environment)?, Faults::default()));
+        };
+        let file::Partly { file, mut wrong, lost } = file::read_what_works(named);
+        let mut is_read = file.is_some();
+        let config = match Self::of(path.clone(), file.unwrap_or_default(), flags, environment) {
+            Ok(config) => config,
+            Err(err) => {
+                is_read = false;
+                wrong.push(err.to_string());
+                Self::of(path, file::File::default(), flags, environment)?
+            }
+        };
+        Ok((config, Faults { wrong, is_read, lost }))
+    }
+
+    fn of(
+        path: Option<PathBuf>,
+        file: file::File,
+        flags: &Flags,
+        environment: &Environment,
+    ) -> Result<Self, ConfigError> {
+        let data = environment.data_directory()?;
+        let server = pick(
+            ("--server", flags.server.clone()),
+            ("FABER_SERVER", environment.server.clone()),
+            None,
+        );
+        let (mut toolsets, written) = match file.toolsets {
+            Some((sets, written)) => (Setting { value: sets, origin: Origin::File }, written),
+            None => toolsets::demo(),
+        };
+        if let Some(set) = file.described {
+            if toolsets.value.iter().any(|known| known.name == set.name) {
+                let why =
+                    "`tools_files` are the toolset `tools`, which `toolsets` has, too: rename it";
+                return Err(ConfigError(why.to_owned()));
+            }
+            toolsets.value.push(set);
+        }
+        Ok(Self {
+            file: path,
+            store: store(flags, environment, file.store, &data),
+            server,
+            listen: listen(flags, environment)?,
+            planner: or_default(file.planner, PlannerConfig::default),
+            plan_cache: or_default(file.plan_cache, PlanCache::default),
+            toolsets,
+            limits: file.limits,
+            embedding: or_default(file.embedding, EmbeddingConfig::default),
+            retention: match file.retention {
+                Some(kept) => Setting { value: Some(kept), origin: Origin::File },
+                None => Setting { value: None, origin: Origin::Default },
+            },
+            access: or_default(file.access, AccessConfig::default),
+            contexts: file.contexts,
+            toolkit: or_default(file.toolkit, ToolkitFiles::default),
+            learning: or_default(file.learning, || true),
+            margin: or_default(file.margin, || MARGIN),
+            data,
+            written,
+            described: file.described_in,
+        })
+    }
+}
+
+impl Config {
+    /// Returns the folder for relative paths: that of the configuration file, or the current one.
+    pub fn base(&self) -> std::io::Result<PathBuf> {
+        let path = std::path::absolute(self.file.as_deref().unwrap_or(Path::new(DEFAULT_FILE)))?;
+        Ok(path.parent().map_or_else(PathBuf::new, Path::to_owned))
+    }
+}
+
+fn store(
+    flags: &Flags,
+    environment: &Environment,
+    file: Option<String>,
+    data: &Path,
+) -> Setting<String> {
+    let said =
+        pick(("--store", flags.store.clone()), ("FABER_STORE", environment.store.clone()), file);
+    said.unwrap_or_else(|| {
+        let path = data.join("faber.db");
+        Setting { value: format!("sqlite:{}", path.display()), origin: Origin::Default }
+    })
+}
+
+fn listen(flags: &Flags, environment: &Environment) -> Result<Setting<SocketAddr>, ConfigError> {
+    let said = pick(
+        ("--listen", flags.listen.clone()),
+        ("FABER_LISTEN", environment.listen.clone()),
+        None,
+    );
+    let Setting { value, origin } = or_default_setting(said, || DEFAULT_LISTEN.to_owned());
+    let complaint = |_| {
+        ConfigError(format!(
+            "`{value}` ({origin}) is not an address to listen on: write an address and a port, \
+             such as `{DEFAULT_LISTEN}`, or port 0 for any that is free"
+        ))
+    };
+    let text = value.replace("localhost:", "127.0.0.1:");
+    let value = text.parse().map_err(complaint)?;
+    Ok(Setting { value, origin })
+}
+
+/// Returns the value with the highest precedence.
+fn pick(
+    (flag, by_flag): (&'static str, Option<String>),
+    (variable, by_variable): (&'static str, Option<String>),
+    by_file: Option<String>,
+) -> Option<Setting<String>> {
+    let flag = by_flag.map(|value| Setting { value, origin: Origin::Flag(flag) });
+    let variable =
+        || by_variable.map(|value| Setting { value, origin: Origin::Environment(variable) });
+    let file = || by_file.map(|value| Setting { value, origin: Origin::File });
+    flag.or_else(variable).or_else(file)
+}
+
+fn or_default<T>(file: Option<T>, default: impl FnOnce() -> T) -> Setting<T> {
+    or_default_setting(file.map(|value| Setting { value, origin: Origin::File }), default)
+}
+
+fn or_default_setting<T>(said: Option<Setting<T>>, default: impl FnOnce() -> T) -> Setting<T> {
+    said.unwrap_or_else(|| Setting { value: default(), origin: Origin::Default })
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Flag(name) | Self::Environment(name) => f.write_str(name),
+            Self::File => f.write_str("file"),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}

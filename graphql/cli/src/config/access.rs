@@ -1,0 +1,379 @@
+//! The setting `access`. The tokens themselves are in the environment.
+
+mod patterns;
+
+use std::collections::BTreeSet;
+
+use engine::access::{Access, Limits, Role, Token, ToolPattern};
+use planner::suggest::did_you_mean;
+use serde_json::{Map, Value, json};
+use shared::store::Rate;
+use toolsets::sources::SetConfig;
+
+use super::{ConfigError, calls};
+
+const KEYS: [&str; 5] = ["name", "token_env", "role", "tools", "limits"];
+const LIMITS: [&str; 2] = ["calls", "per_tool"];
+/// The most tokens, because each request is compared with each token.
+const TOKENS: usize = 1_000;
+/// The most patterns of a token, because each call is matched with each pattern.
+const PATTERNS: usize = 1_000;
+/// The most environment variables that added toolsets may use.
+const SECRETS: usize = 1_000;
+/// A shorter token can be guessed.
+const SHORT: usize = 16;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AccessConfig {
+    tokens: Vec<TokenConfig>,
+    secrets: Option<BTreeSet<String>>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct TokenConfig {
+    name: String,
+    variable: String,
+    role: Role,
+    tools: Option<Vec<ToolPattern>>,
+    limits: Limits,
+    written_limits: Value,
+}
+
+impl AccessConfig {
+    /// Returns whether there are no tokens, so that only this machine may connect.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// Returns the environment variables that added toolsets may use. `None` means all of them:
+    /// without tokens and names, only this machine can add toolsets.
+    pub fn secrets(&self) -> Option<BTreeSet<String>> {
+        let named = self.secrets.clone();
+        if self.is_empty() { named } else { Some(named.unwrap_or_default()) }
+    }
+
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn read(written: Value) -> Result<Self, String> {
+        read(Some(written))
+    }
+
+    /// Reads the tokens from the environment, and adapts their patterns to these toolsets.
+    ///
+    /// Only a server needs the tokens.
+    pub fn open(
+        &self,
+        sets: &[SetConfig],
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Access, ConfigError> {
+        let mut tokens: Vec<Token> = Vec::with_capacity(self.tokens.len());
+        for config in &self.tokens {
+            let token = config.token(sets, &variable).map_err(ConfigError)?;
+            if let Some(same) = tokens.iter().find(|known| known.is_same_secret(&token)) {
+                return Err(ConfigError(format!(
+                    "the access tokens `{}` and `{}` are the same: set `{}` to another one",
+                    same.name, config.name, config.variable
+                )));
+            }
+            tokens.push(token);
+        }
+        Ok(Access::new(tokens))
+    }
+
+    /// Returns the setting without the tokens.
+    pub(super) fn to_json(&self) -> Value {
+        self.tokens.iter().map(TokenConfig::to_json).collect()
+    }
+}
+
+impl TokenConfig {
+    fn token(
+        &self,
+        sets: &[SetConfig],
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Token, String> {
+        let Self { name, variable: from, .. } = self;
+        let secret = variable(from).unwrap_or_default();
+        let secret = secret.trim();
+        if secret.is_empty() {
+            return Err(format!(
+                "the access token `{name}` is not set: set `{from}` in Faber's environment, or \
+                 remove the token from `access.tokens`"
+            ));
+        }
+        if secret.chars().any(|letter| !letter.is_ascii_graphic()) {
+            return Err(format!(
+                "the access token `{name}` (`{from}`) cannot be sent: use letters, digits and `-._~+/=`"
+            ));
+        }
+        if secret.len() < SHORT {
+            tracing::warn!(token = name, "this access token is so short that it can be guessed");
+        }
+        let mut token = Token::new(name, secret, self.role);
+        let tools = self.tools.as_ref();
+        token.tools = tools.map(|pattern| {
+            pattern.iter().flat_map(|pattern| patterns::widened(pattern, sets)).collect()
+        });
+        token.limits = self.limits;
+        Ok(token)
+    }
+
+    fn to_json(&self) -> Value {
+        let tools = self
+            .tools
+            .as_ref()
+            .map(|patterns| patterns.iter().map(ToolPattern::to_string).collect());
+        json!({
+            "name": self.name,
+            "token_env": self.variable,
+            "role": self.role.as_str(),
+            "tools": tools.unwrap_or_else(|| vec!["*".to_owned()]),
+            "limits": self.written_limits,
+        })
+    }
+}
+
+pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
+    let fields = match value {
+        None | Some(Value::Null) => return Ok(AccessConfig::default()),
+        Some(Value::Object(fields)) => fields,
+        Some(_) => {
+            let hint = "{ tokens: [{ name: ci, token_env: CI_TOKEN, role: operator }] }";
+            return Err(format!("`access` must be a map, such as `{hint}`"));
+        }
+    };
+    check_keys(&fields, &["tokens", "secrets"]).map_err(|why| format!("`access`: {why}"))?;
+    let secrets = secrets(fields.get("secrets"))?;
+    let items = match fields.get("tokens") {
+        None | Some(Value::Null) => return Ok(AccessConfig { secrets, ..AccessConfig::default() }),
+        Some(Value::Array(items)) if items.len() <= TOKENS => items,
+        Some(_) => return Err(format!("`access.tokens` must be a list of at most {TOKENS}")),
+    };
+    let mut tokens: Vec<TokenConfig> = Vec::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        let placed = |why: String| format!("`access.tokens[{at}]`: {why}");
+        let token = token(item).map_err(placed)?;
+        if tokens.iter().any(|known| known.name == token.name) {
+            let why = format!("a token called `{}` exists already: use another name", token.name);
+            return Err(placed(why));
+        }
+        tokens.push(token);
+    }
+    Ok(AccessConfig { tokens, secrets })
+}
+
+/// Reads the names of environment variables that added toolsets may use.
+fn secrets(value: Option<&Value>) -> Result<Option<BTreeSet<String>>, String> {
+    let wrong = || {
+        format!("`access.secrets` must be a list of at most {SECRETS} names, such as `[PET_KEY]`")
+    };
+    let items = match value {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Array(items)) if items.len() <= SECRETS => items,
+        Some(_) => return Err(wrong()),
+    };
+    let names = items.iter().map(|name| name.as_str().filter(|name| !name.trim().is_empty()));
+    names.map(|name| name.map(str::to_owned).ok_or_else(wrong)).collect::<Result<_, _>>().map(Some)
+}
+
+fn token(item: &Value) -> Result<TokenConfig, String> {
+    let Value::Object(fields) = item else {
+        let hint = "{ name: ci, token_env: CI_TOKEN, role: operator }";
+        return Err(format!("write a map such as `{hint}`"));
+    };
+    if fields.contains_key("token") {
+        let why = "`token` would put a secret into a file: name an environment variable with \
+                   `token_env`";
+        return Err(why.to_owned());
+    }
+    check_keys(fields, &KEYS)?;
+    let written_limits = fields.get("limits").cloned().unwrap_or_default();
+    Ok(TokenConfig {
+        name: read_text(fields, "name")?,
+        variable: read_text(fields, "token_env")?,
+        role: read_text(fields, "role")?.parse()?,
+        tools: read_patterns(fields.get("tools"))?,
+        limits: read_limits(&written_limits)?,
+        written_limits,
+    })
+}
+
+fn check_keys(fields: &Map<String, Value>, keys: &[&str]) -> Result<(), String> {
+    let Some(key) = fields.keys().find(|key| !keys.contains(&key.as_str())) else { return Ok(()) };
+    let help = did_you_mean(key, keys.iter().copied());
+    let help = help.unwrap_or_else(|| format!("there are `{}`", keys.join("`, `")));
+    Err(format!("`{key}` is unknown: {help}"))
+}
+
+fn read_text(fields: &Map<String, Value>, key: &str) -> Result<String, String> {
+    match fields.get(key) {
+        Some(Value::String(text)) if !text.trim().is_empty() => Ok(text.clone()),
+        None | Some(Value::Null) => Err(format!("`{key}` is missing")),
+        Some(other) => Err(format!("`{key}` is {other}; write a string")),
+    }
+}
+
+fn read_patterns(value: Option<&Value>) -> Result<Option<Vec<ToolPattern>>, String> {
+    let items = match value {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Array(items)) if items.len() <= PATTERNS => items,
+        Some(_) => {
+            let hint = "[\"file_tools.*\"]";
+            return Err(format!("`tools` must be a list of at most {PATTERNS}, such as `{hint}`"));
+        }
+    };
+    let glob = |item: &Value| {
+        let text = item.as_str().ok_or_else(|| format!("`tools` has {item}; write a string"))?;
+        text.parse().map_err(|err: engine::access::GlobError| format!("`tools`: {err}"))
+    };
+    items.iter().map(glob).collect::<Result<_, _>>().map(Some)
+}
+
+fn read_limits(value: &Value) -> Result<Limits, String> {
+    let fields = match value {
+        Value::Null => return Ok(Limits::default()),
+        Value::Object(fields) => fields,
+        _ => return Err("`limits` must be a map such as `{ calls: 100/h }`".to_owned()),
+    };
+    check_keys(fields, &LIMITS).map_err(|why| format!("`limits`: {why}"))?;
+    let rate = |key: &str| -> Result<Option<Rate>, String> {
+        if fields.get(key).is_none_or(Value::is_null) {
+            return Ok(None);
+        }
+        let written = read_text(fields, key).map_err(|why| format!("`limits`: {why}"))?;
+        let rate = calls::rate(&written);
+        let hint = "write a rate, such as `10/min` or `100/h`";
+        rate.map(Some).ok_or_else(|| format!("`limits.{key}` is `{written}`; {hint}"))
+    };
+    Ok(Limits { calls: rate("calls")?, per_tool: rate("per_tool")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    fn written() -> Value {
+        json!({ "tokens": [
+            { "name": "ci", "token_env": "CI", "role": "operator", "tools": ["file_tools.*"],
+              "limits": { "calls": "100/h", "per_tool": "10/min" } },
+            { "name": "owner", "token_env": "OWNER", "role": "admin" },
+        ] })
+    }
+
+    #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
+    fn refused(value: Value, expected: Expect) {
+        expected.assert_eq(&read(Some(value)).unwrap_err());
+    }
+
+    #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
+    fn refused_token(change: Value, expected: Expect) {
+        let mut token = json!({ "name": "ci", "token_env": "CI", "role": "admin" });
+        for (key, value) in change.as_object().unwrap() {
+            token[key] = value.clone();
+        }
+        refused(json!({ "tokens": [token] }), expected);
+    }
+
+    #[test]
+    fn tokens_are_parsed_and_shown_without_their_secrets() {
+        let config = read(Some(written())).unwrap();
+        let access = config.open(&[], |name| Some(format!("the-secret-of-{name}\n"))).unwrap();
+        let peer = std::net::IpAddr::from([10, 0, 0, 1]);
+        let grant = access.enter(Some("the-secret-of-CI"), peer).unwrap();
+        assert_eq!(grant.name(), Some("ci"));
+        assert!(!grant.allows(&"blog.get".parse().unwrap()));
+        expect![[r#"[{"name":"ci","token_env":"CI","role":"operator","tools":["file_tools.*"],"limits":{"calls":"100/h","per_tool":"10/min"}},{"name":"owner","token_env":"OWNER","role":"admin","tools":["*"],"limits":null}]"#]]
+            .assert_eq(&config.to_json().to_string());
+        assert!(read(None).unwrap().is_empty());
+        assert!(!read(Some(json!({}))).unwrap().open(&[], |_| None).unwrap().wants_token());
+    }
+
+    #[test]
+    fn added_toolsets_may_use_only_named_variables() {
+        let config = read(Some(json!({ "secrets": ["PET_KEY", "A", "A"] }))).unwrap();
+        assert_eq!(config.secrets().unwrap().iter().collect::<Vec<_>>(), ["A", "PET_KEY"]);
+        assert!(config.is_empty());
+        // Without tokens, all variables are allowed. With tokens, none is.
+        assert_eq!(read(Some(json!({}))).unwrap().secrets(), None);
+        let token = json!({ "name": "ci", "token_env": "CI_TOKEN", "role": "admin" });
+        let config = read(Some(json!({ "tokens": [token] }))).unwrap();
+        assert_eq!(config.secrets(), Some(BTreeSet::new()));
+        for wrong in [json!("A"), json!([1]), json!([" "])] {
+            refused(
+                json!({ "secrets": wrong }),
+                expect![
+                    "`access.secrets` must be a list of at most 1000 names, such as `[PET_KEY]`"
+                ],
+            );
+        }
+    }
+
+    #[test]
+    fn a_missing_token_variable_is_an_error() {
+        let config = read(Some(written())).unwrap();
+        let err = |of: fn(&str) -> Option<String>| config.open(&[], of).unwrap_err().to_string();
+        expect!["the access token `owner` is not set: set `OWNER` in Faber's environment, or remove the token from `access.tokens`"]
+            .assert_eq(&err(|name| (name == "CI").then(|| "x".repeat(20))));
+        assert_eq!(err(|_| Some(" ".to_owned())), err(|_| None));
+        expect!["the access tokens `ci` and `owner` are the same: set `OWNER` to another one"]
+            .assert_eq(&err(|_| Some("x".repeat(20))));
+        expect!["the access token `ci` (`CI`) cannot be sent: use letters, digits and `-._~+/=`"]
+            .assert_eq(&err(|_| Some("two words".to_owned())));
+    }
+
+    #[test]
+    fn a_wrong_access_setting_names_the_correction() {
+        refused(
+            json!([]),
+            expect![
+                "`access` must be a map, such as `{ tokens: [{ name: ci, token_env: CI_TOKEN, role: operator }] }`"
+            ],
+        );
+        refused(
+            json!({ "token": [] }),
+            expect!["`access`: `token` is unknown: did you mean `tokens`?"],
+        );
+        refused(
+            json!({ "tokens": [{ "name": "a", "role": "admin" }] }),
+            expect!["`access.tokens[0]`: `token_env` is missing"],
+        );
+        refused_token(
+            json!({ "token": "s3cret" }),
+            expect![
+                "`access.tokens[0]`: `token` would put a secret into a file: name an environment variable with `token_env`"
+            ],
+        );
+        refused_token(
+            json!({ "role": "root" }),
+            expect!["`access.tokens[0]`: there is no role `root`: use viewer, operator or admin"],
+        );
+        refused_token(
+            json!({ "tool": [] }),
+            expect!["`access.tokens[0]`: `tool` is unknown: did you mean `tools`?"],
+        );
+        refused_token(
+            json!({ "tools": ["bash"] }),
+            expect![
+                "`access.tokens[0]`: `tools`: `bash` is not a pattern for tools: write `set.name`, `set.*` or `*`"
+            ],
+        );
+        refused_token(
+            json!({ "limits": { "calls": "often" } }),
+            expect![
+                "`access.tokens[0]`: `limits.calls` is `often`; write a rate, such as `10/min` or `100/h`"
+            ],
+        );
+        let token = json!({ "name": "a", "token_env": "A", "role": "admin" });
+        refused(
+            json!({ "tokens": [token, token] }),
+            expect!["`access.tokens[1]`: a token called `a` exists already: use another name"],
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! Tool patterns of tokens: which toolsets they mean, and which match no tool.
+
+use engine::access::ToolPattern;
+use toolbox::{SetStatus, ToolSet};
+use toolsets::sources::{self, SetConfig};
+
+use super::{AccessConfig, TokenConfig};
+
+impl AccessConfig {
+    /// Returns the patterns that match no tool, with their tokens. Omits patterns that may match a
+    /// toolset whose tools are unknown.
+    pub fn idle(&self, sets: &[SetConfig], there: &[ToolSet]) -> Vec<String> {
+        let is_idle = |pattern: &ToolPattern| {
+            let mut meant = widened(pattern, sets);
+            !meant.any(|pattern| has_tool(&pattern, there) || may_have(&pattern, sets, there))
+        };
+        let of = |token: &TokenConfig| {
+            let idle = token.tools.iter().flatten().filter(|pattern| is_idle(pattern));
+            idle.map(|pattern| format!("`{pattern}` of the token `{}`", token.name))
+                .collect::<Vec<_>>()
+        };
+        self.tokens.iter().flat_map(of).collect()
+    }
+}
+
+/// Returns a pattern and its equivalents. Tools of a renamed built-in toolset keep their names, so
+/// `file_tools.*` also means the tools in a toolset `files`.
+pub(super) fn widened(
+    pattern: &ToolPattern,
+    sets: &[SetConfig],
+) -> impl Iterator<Item = ToolPattern> {
+    let renamed = sources::renamed(sets).into_iter();
+    let meant = renamed.filter(|(_, own)| pattern.can_match_prefix(&format!("{own}.")));
+    let within: Vec<_> =
+        meant.filter_map(|(set, _)| pattern.with_set_prefix(set.as_str())).collect();
+    std::iter::once(pattern.clone()).chain(within)
+}
+
+fn has_tool(pattern: &ToolPattern, there: &[ToolSet]) -> bool {
+    let mut tools = there.iter().flat_map(|set| &set.tools);
+    tools.any(|tool| pattern.matches(tool.definition().qualified_name().as_str()))
+}
+
+/// Returns whether a pattern may match a toolset that is missing or not ready.
+fn may_have(pattern: &ToolPattern, sets: &[SetConfig], there: &[ToolSet]) -> bool {
+    let known = |name: &str| {
+        let found = there.iter().find(|set| set.name.as_str() == name);
+        found.is_some_and(|set| set.status == SetStatus::Ready)
+    };
+    let all = sets.iter().map(|set| &set.name).chain(there.iter().map(|set| &set.name));
+    all.map(ToString::to_string)
+        .any(|name| !known(&name) && pattern.can_match_prefix(&format!("{name}.")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use toolbox::Toolbox;
+    use toolsets::sources::Sources;
+
+    use super::*;
+
+    fn files() -> Value {
+        json!({ "name": "files", "source": { "builtin": "file_tools" } })
+    }
+
+    fn sets(written: Value) -> Vec<SetConfig> {
+        serde_json::from_value(written).unwrap()
+    }
+
+    fn access(tools: &Value) -> AccessConfig {
+        let token = json!({ "name": "ci", "token_env": "CI", "role": "operator", "tools": tools });
+        AccessConfig::read(json!({ "tokens": [token] })).unwrap()
+    }
+
+    /// Uses the example of the contract.
+    #[test]
+    fn a_pattern_matches_built_in_tools_by_their_own_names() {
+        let may = |tools: Value, sets: &[SetConfig], tool: &str| {
+            let opened = access(&tools).open(sets, |_| Some("a-long-enough-token".to_owned()));
+            let peer = std::net::IpAddr::from([10, 0, 0, 1]);
+            let grant = opened.unwrap().enter(Some("a-long-enough-token"), peer).unwrap();
+            grant.allows(&tool.parse().unwrap())
+        };
+        let files = sets(json!([files()]));
+        let blog =
+            json!({ "name": "blog", "source": { "tools": [{ "name": "file_tools.glob" }] } });
+        let with_blog = sets(json!([blog.clone(), self::files()]));
+        for (tools, tool, expected) in [
+            (json!(["file_tools.*"]), "files.file_tools.glob", true),
+            (json!(["file_tools.glob"]), "files.file_tools.glob", true),
+            (json!(["file_tools.glob"]), "files.file_tools.grep", false),
+            (json!(["f*_tools.g?ob"]), "files.file_tools.glob", true),
+            (json!(["files.*"]), "files.file_tools.glob", true),
+            (json!(["web_tools.*"]), "files.file_tools.glob", false),
+            // A toolset may give its tools any name.
+            (json!(["file_tools.*"]), "blog.file_tools.glob", false),
+        ] {
+            for sets in [&files, &with_blog] {
+                assert_eq!(may(tools.clone(), sets, tool), expected, "{tools} {tool}");
+            }
+        }
+        // A toolset of that name takes precedence.
+        let other = json!({ "name": "file_tools", "source": { "tools": [{ "name": "x" }] } });
+        let named = sets(json!([self::files(), other]));
+        assert!(!may(json!(["file_tools.*"]), &named, "files.file_tools.glob"));
+        assert!(may(json!(["file_tools.*"]), &named, "file_tools.x"));
+    }
+
+    #[tokio::test]
+    async fn a_pattern_without_a_matching_tool_is_reported() {
+        let hidden = json!({
+            "name": "later", "source": { "tools": [{ "name": "x" }] },
+            "context": "c", "condition": "on",
+        });
+        let lost = json!({
+            "name": "lost", "source": { "builtin": "code_tools", "root": "/there/is/none" },
+        });
+        let shop =
+            json!({ "name": "shop", "active": false, "source": { "tools": [{ "name": "buy" }] } });
+        let configured = sets(json!([files(), hidden, lost, shop]));
+        let toolbox = Toolbox::default();
+        let sources = Sources::new(&toolbox, usize::MAX);
+        for set in configured.iter().filter(|set| set.condition.is_none()) {
+            sources.put(set.clone());
+        }
+        let idle = |tools: &Value| access(tools).idle(&configured, &toolbox.sets());
+        let good = [
+            "file_tools.*",
+            "files.*",
+            "*",
+            "*.glob",
+            "shop.buy",
+            "later.*",
+            "lost.code_tools.*",
+            "code_tools.read_file",
+        ];
+        assert_eq!(idle(&json!(good)), [""; 0]);
+        let told = idle(&json!(["nope.*", "shop.sell", "file_tools.globs", "shop.*"]));
+        let expected = ["nope.*", "shop.sell", "file_tools.globs"];
+        assert_eq!(told, expected.map(|pattern| format!("`{pattern}` of the token `ci`")));
+    }
+}

@@ -1,0 +1,95 @@
+//! The environment variables that Faber reads.
+
+use std::{env, ffi::OsString, path::PathBuf};
+
+use client::Secret;
+
+use super::ConfigError;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    pub store: Option<String>,
+    pub config: Option<PathBuf>,
+    pub server: Option<String>,
+    /// `FABER_TOKEN`: the token for servers.
+    pub token: Option<Secret>,
+    pub listen: Option<String>,
+    /// `FABER_LOG`: a filter for the log.
+    pub log: Option<String>,
+    /// `FABER_BLOG_FILE`: the file of the demo.
+    pub blog_file: Option<PathBuf>,
+    /// `HF_ENDPOINT`: the server for downloading models.
+    pub hub: Option<String>,
+    pub data_home: Option<PathBuf>,
+    pub home: Option<PathBuf>,
+    pub host: Option<String>,
+    /// `BROWSER`: the program that opens addresses.
+    pub browser: Option<String>,
+    /// `DISPLAY` or `WAYLAND_DISPLAY` is set, so programs can open windows.
+    pub has_display: bool,
+    /// `TERM` is unset or `dumb`, so lines cannot be redrawn.
+    pub is_dumb: bool,
+    /// `NO_COLOR` is set but empty, so it has no effect, and `CLICOLOR` allows colors.
+    pub has_empty_no_color: bool,
+}
+
+impl Environment {
+    /// Reads the environment. An empty variable counts as unset.
+    pub fn of_process() -> Self {
+        Self {
+            store: text("FABER_STORE"),
+            config: path("FABER_CONFIG"),
+            server: text("FABER_SERVER"),
+            token: text("FABER_TOKEN").map(|token| Secret::new(token.trim())),
+            listen: text("FABER_LISTEN"),
+            log: text("FABER_LOG"),
+            blog_file: path("FABER_BLOG_FILE"),
+            hub: text("HF_ENDPOINT"),
+            data_home: path("XDG_DATA_HOME"),
+            home: path("HOME"),
+            host: text("HOSTNAME"),
+            browser: text("BROWSER"),
+            has_display: os("DISPLAY").or_else(|| os("WAYLAND_DISPLAY")).is_some(),
+            is_dumb: os("TERM").is_none_or(|value| value == "dumb"),
+            has_empty_no_color: env::var_os("NO_COLOR").is_some_and(|value| value.is_empty())
+                && os("CLICOLOR").is_none_or(|value| value != "0"),
+        }
+    }
+
+    pub fn data_directory(&self) -> Result<PathBuf, ConfigError> {
+        Ok(self.data_root()?.join("faber"))
+    }
+
+    pub fn data_root(&self) -> Result<PathBuf, ConfigError> {
+        // The XDG specification says to ignore relative paths.
+        let data = self.data_home.clone().filter(|path| path.is_absolute());
+        let home = || self.home.as_ref().map(|home| home.join(".local").join("share"));
+        data.or_else(home).ok_or_else(|| {
+            let why = "no folder for data is known: set `HOME` or `XDG_DATA_HOME`";
+            ConfigError(why.to_owned())
+        })
+    }
+
+    pub fn node(&self) -> String {
+        let of_kernel = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+        let name = self.host.clone().or_else(of_kernel).unwrap_or_default();
+        let name = name.trim();
+        if name.is_empty() { "localhost".to_owned() } else { name.to_owned() }
+    }
+}
+
+pub fn variable(name: &str) -> Option<String> {
+    text(name)
+}
+
+fn os(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}
+
+fn text(name: &str) -> Option<String> {
+    os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+fn path(name: &str) -> Option<PathBuf> {
+    os(name).map(PathBuf::from)
+}

@@ -1,0 +1,375 @@
+//! Reads `faber.yaml`. An unknown key is an error with a suggestion.
+
+use std::{
+    collections::BTreeMap,
+    fs::File as OsFile,
+    io::Read,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use ::toolsets::sources::{SetConfig, habilis};
+use engine::PlanCache;
+use engine::{age, yaml};
+use planner::{
+    suggest::{did_you_mean, explain_unknown_field},
+    toolkit::written,
+};
+use serde_json::{Map, Value, json};
+use toolbox::effect_rules::EffectRules;
+
+use super::{
+    AccessConfig, ConfigError, EmbeddingConfig, Limits, PlannerConfig, ToolkitFiles, access,
+    embedding, model, toolsets,
+};
+
+const MAX_FILE_BYTES: u64 = 4 << 20;
+
+const KEYS: [&str; 12] = [
+    "store",
+    "planner",
+    "toolsets",
+    "tools_files",
+    "toolkit_files",
+    "learning",
+    "selection",
+    "embedding",
+    "limits",
+    "retention",
+    "contexts",
+    "access",
+];
+/// The toolset of `tools_files`.
+const DESCRIBED: &str = "tools";
+/// A shorter retention could remove an execution whose worker is only frozen for a while.
+const MIN_RETENTION: Duration = Duration::from_mins(1);
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct File {
+    pub(super) store: Option<String>,
+    pub(super) planner: Option<PlannerConfig>,
+    pub(super) plan_cache: Option<PlanCache>,
+    /// The toolsets, and their text in the file.
+    pub(super) toolsets: Option<(Vec<SetConfig>, Value)>,
+    pub(super) limits: Limits,
+    pub(super) retention: Option<Duration>,
+    pub(super) access: Option<AccessConfig>,
+    pub(super) contexts: BTreeMap<String, Value>,
+    /// The toolset of `tools_files`.
+    pub(super) described: Option<SetConfig>,
+    pub(super) described_in: Vec<PathBuf>,
+    pub(super) toolkit: Option<ToolkitFiles>,
+    pub(super) learning: Option<bool>,
+    pub(super) margin: Option<f64>,
+    pub(super) embedding: Option<EmbeddingConfig>,
+}
+
+pub(super) fn read(path: &Path) -> Result<File, ConfigError> {
+    let named = |why: String| ConfigError(format!("`{}`: {why}", path.display()));
+    let text = read_text(path).map_err(named)?;
+    let base = base_folder(path).map_err(named)?;
+    parse(&text, &base).map_err(named)
+}
+
+pub(super) struct Partly {
+    pub(super) file: Option<File>,
+    pub(super) wrong: Vec<String>,
+    pub(super) lost: Vec<String>,
+}
+
+/// Like [`read`], but omits wrong settings.
+pub(super) fn read_what_works(path: &Path) -> Partly {
+    let named = |why: String| format!("`{}`: {why}", path.display());
+    let read =
+        read_text(path).and_then(|text| Ok((parse_fields(&text)?, base_folder(path)?, text)));
+    let (fields, base, text) = match read {
+        Ok(read) => read,
+        Err(why) => return Partly { file: None, wrong: vec![named(why)], lost: Vec::new() },
+    };
+    let (mut works, mut wrong, mut lost) = (Map::new(), Vec::new(), Vec::new());
+    for (key, value) in fields {
+        let alone = Map::from_iter([(key.clone(), value.clone())]);
+        match of_fields(alone, &base) {
+            Ok(_) => drop(works.insert(key, value)),
+            Err(why) => {
+                wrong.push(named(with_line(&text, &why)));
+                lost.push(key);
+            }
+        }
+    }
+    let file = of_fields(works, &base).map_err(|why| wrong.push(named(why))).ok();
+    Partly { file, wrong, lost }
+}
+
+fn read_text(path: &Path) -> Result<String, String> {
+    let complaint = |err: std::io::Error| format!("the configuration cannot be read: {err}");
+    let mut text = String::new();
+    let file = OsFile::open(path).map_err(complaint)?;
+    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(complaint)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(format!(
+            "it has more than {MAX_FILE_BYTES} bytes, too many for a configuration: is it the right \
+             file?"
+        ));
+    }
+    Ok(text)
+}
+
+fn base_folder(path: &Path) -> Result<PathBuf, String> {
+    let path = std::path::absolute(path).map_err(|err| err.to_string())?;
+    Ok(path.parent().map_or_else(PathBuf::new, Path::to_owned))
+}
+
+/// Parses the text of a file. Relative paths start at `base`.
+pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
+    of_fields(parse_fields(text)?, base).map_err(|why| with_line(text, &why))
+}
+
+/// Adds the line to a message that begins with a place, such as `limits.lease`. Adds the nearest
+/// known key to a message about an unknown one.
+fn with_line(text: &str, why: &str) -> String {
+    let why = explain_unknown_field(why);
+    let mut quoted = why.split('`').skip(1).step_by(2);
+    let place = quoted.next().filter(|_| why.starts_with('`'));
+    let unknown =
+        why.split_once("` is unknown: ").and_then(|(before, _)| before.rsplit('`').next());
+    let line = place.and_then(|place| {
+        let key = unknown.filter(|key| *key != place);
+        let inside = key.and_then(|key| yaml::find_line(text, place, Some(key)));
+        inside.or_else(|| yaml::find_line(text, place, None))
+    });
+    match line {
+        Some(line) => format!("line {line}: {why}"),
+        None => why,
+    }
+}
+
+fn parse_fields(text: &str) -> Result<Map<String, Value>, String> {
+    if text.trim().is_empty() {
+        return Ok(Map::new());
+    }
+    let read = yaml::value(text).map_err(|why| match find_unquoted(text) {
+        Some(line) => format!("{line}\n{why}"),
+        None => why,
+    });
+    match read? {
+        Value::Object(fields) => Ok(fields),
+        Value::Null => Ok(Map::new()),
+        _ => Err("this is not a map of settings: write `key: value`".to_owned()),
+    }
+}
+
+fn of_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, String> {
+    check_keys(&fields)?;
+    let limits = match fields.remove("limits") {
+        None | Some(Value::Null) => Limits::default(),
+        Some(Value::Object(limits)) => Limits::read(&limits)?,
+        Some(_) => return Err("`limits` must be a map, such as `{ lease_ms: 5000 }`".to_owned()),
+    };
+    let toolsets = match fields.remove("toolsets") {
+        None | Some(Value::Null) => None,
+        Some(sets) => Some((toolsets::read(&sets, base)?, sets)),
+    };
+    let (described, described_in) = read_tools_files(fields.remove("tools_files"), base)?;
+    Ok(File {
+        store: read_store(fields.remove("store"), base)?,
+        plan_cache: plan_cache(fields.get_mut("planner"))?,
+        planner: model::read(fields.remove("planner"))?,
+        toolsets,
+        limits,
+        retention: read_retention(fields.remove("retention"))?,
+        access: fields.remove("access").map(|access| access::read(Some(access))).transpose()?,
+        contexts: read_contexts(fields.remove("contexts"))?,
+        described,
+        described_in,
+        toolkit: read_toolkit(fields.remove("toolkit_files"), base)?,
+        learning: match fields.remove("learning") {
+            None | Some(Value::Null) => None,
+            Some(Value::Bool(learning)) => Some(learning),
+            Some(_) => return Err("`learning` must be true or false".to_owned()),
+        },
+        margin: read_margin(fields.remove("selection"))?,
+        embedding: embedding::read(fields.remove("embedding"), base)?,
+    })
+}
+
+fn read_contexts(value: Option<Value>) -> Result<BTreeMap<String, Value>, String> {
+    let contexts = match value {
+        None | Some(Value::Null) => return Ok(BTreeMap::new()),
+        Some(Value::Object(contexts)) => contexts,
+        Some(_) => return Err("`contexts` must be a map from names to data".to_owned()),
+    };
+    if let Some((name, _)) = contexts.iter().find(|(_, data)| !data.is_object()) {
+        return Err(format!("`contexts.{name}` must be a map, such as `{{ adminMode: false }}`"));
+    }
+    Ok(contexts.into_iter().collect())
+}
+
+/// Reads the files of tools into one toolset.
+fn read_tools_files(
+    files: Option<Value>,
+    base: &Path,
+) -> Result<(Option<SetConfig>, Vec<PathBuf>), String> {
+    let files: Vec<PathBuf> = match files {
+        None | Some(Value::Null) => return Ok((None, Vec::new())),
+        Some(files) => serde_json::from_value(files)
+            .map_err(|_| "`tools_files` must be a list of files".to_owned())?,
+    };
+    let (mut tools, mut effects) = (Vec::new(), EffectRules::default());
+    let files: Vec<_> = files.into_iter().map(|file| join_path(base, file)).collect();
+    let mut names: BTreeMap<String, &PathBuf> = BTreeMap::new();
+    for path in &files {
+        let unfit = |why: String| format!("`tools_files`: `{}`: {why}", path.display());
+        let text = read_text(path).map_err(unfit)?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        let written: Value =
+            serde_json::from_str(text).map_err(|err| unfit(format!("this is not JSON: {err}")))?;
+        effects.extend(habilis::read_effects(&written).map_err(unfit)?);
+        let read = habilis::read(&written).map_err(unfit)?;
+        for name in read.iter().filter_map(|tool| tool["name"].as_str()) {
+            if let Some(first) = names.insert(name.to_owned(), path) {
+                let first = first.display();
+                return Err(unfit(format!("`{first}` has a tool `{name}`, too: rename one")));
+            }
+        }
+        tools.extend(read);
+    }
+    let set = json!({
+        "name": DESCRIBED,
+        "description": "Tools that are described in files.",
+        "source": { "tools": tools },
+    });
+    let set: SetConfig =
+        serde_json::from_value(set).map_err(|err| format!("`tools_files`: {err}"))?;
+    Ok((Some(SetConfig { effects, ..set.rooted(base) }), files))
+}
+
+/// Reads the files of the toolkit into one graph.
+fn read_toolkit(files: Option<Value>, base: &Path) -> Result<Option<ToolkitFiles>, String> {
+    let files: Vec<PathBuf> = match files {
+        None | Some(Value::Null) => return Ok(None),
+        Some(files) => serde_json::from_value(files)
+            .map_err(|_| "`toolkit_files` must be a list of files".to_owned())?,
+    };
+    let mut read = ToolkitFiles::default();
+    for file in files {
+        let path = join_path(base, &file);
+        let unfit = |why: String| format!("`toolkit_files`: `{}`: {why}", path.display());
+        let written = read_text(&path).and_then(|text| yaml::value(&text)).map_err(unfit)?;
+        let written = written::read(&written).map_err(unfit)?;
+        let warnings = written.warnings.into_iter();
+        read.warnings.extend(warnings.map(|warning| format!("`{}`: {warning}", path.display())));
+        let updated = read.toolkit.update(&written.toolkit);
+        updated.map_err(|err| unfit(err.to_string()))?;
+        read.files.push(path);
+    }
+    read.toolkit.check_size().map_err(|err| format!("`toolkit_files`: {err}"))?;
+    Ok(Some(read))
+}
+
+fn read_margin(value: Option<Value>) -> Result<Option<f64>, String> {
+    let fields = match value {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Object(fields)) => fields,
+        Some(_) => return Err("`selection` must be a map, such as `{ margin: 0.01 }`".to_owned()),
+    };
+    if let Some(other) = fields.keys().find(|key| *key != "margin") {
+        return Err(format!("`selection.{other}` is unknown: there is `margin`"));
+    }
+    match fields.get("margin") {
+        None | Some(Value::Null) => Ok(None),
+        Some(margin) => match margin.as_f64().filter(|margin| (-2.0..=2.0).contains(margin)) {
+            Some(margin) => Ok(Some(margin)),
+            None => Err(format!("`selection.margin` is {margin}; write a number from -2 to 2")),
+        },
+    }
+}
+
+fn read_retention(value: Option<Value>) -> Result<Option<Duration>, String> {
+    let text = match value {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(text)) => text,
+        Some(other) => other.to_string(),
+    };
+    let kept = age::parse(&text).map_err(|why| format!("`retention`: {why}"))?;
+    if kept < MIN_RETENTION {
+        let least = MIN_RETENTION.as_secs();
+        return Err(format!("`retention` is `{text}`; the shortest is {least}s"));
+    }
+    Ok(Some(kept))
+}
+
+fn check_keys(fields: &Map<String, Value>) -> Result<(), String> {
+    for key in fields.keys().map(String::as_str) {
+        if !KEYS.contains(&key) {
+            let known = KEYS.iter().copied();
+            let help = did_you_mean(key, known)
+                .unwrap_or_else(|| format!("the keys are `{}`", KEYS.join("`, `")));
+            return Err(format!("`{key}` is unknown: {help}"));
+        }
+    }
+    Ok(())
+}
+
+/// Finds a value that ends with a colon. YAML reads it as a key, which causes a confusing error.
+fn find_unquoted(text: &str) -> Option<String> {
+    text.lines().enumerate().find_map(|(at, line)| {
+        let (key, value) = line.split_once(": ")?;
+        let value = value.split(" #").next().unwrap_or_default().trim();
+        let is_bare = value.ends_with(':') && !value.contains([' ', '"', '\'', '{', '[']);
+        is_bare.then(|| {
+            let key = key.trim();
+            let at = at + 1;
+            format!(
+                "line {at}: a value that ends with a colon needs quotes: write `{key}: \
+                 \"{value}\"`"
+            )
+        })
+    })
+}
+
+fn read_store(value: Option<Value>, base: &Path) -> Result<Option<String>, String> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(url)) => Ok(Some(resolve_store(&url, base))),
+        Some(Value::Object(map)) if map.len() == 1 && map.contains_key("memory") => Err(
+            "`store` is a map, because YAML needs quotes around a value that ends with a colon: \
+             write `store: \"memory:\"`"
+                .to_owned(),
+        ),
+        Some(other) => {
+            Err(format!("`store` is {other}; write an address such as `sqlite:./faber.db`"))
+        }
+    }
+}
+
+fn resolve_store(url: &str, base: &Path) -> String {
+    let Some(path) = url.strip_prefix("sqlite:") else { return url.to_owned() };
+    let path = path.strip_prefix("//").unwrap_or(path);
+    if path.is_empty() {
+        url.to_owned()
+    } else {
+        format!("sqlite:{}", join_path(base, path).display())
+    }
+}
+
+/// Resolves a path without a leading `.`.
+fn join_path(base: &Path, path: impl AsRef<Path>) -> PathBuf {
+    base.join(path).components().collect()
+}
+
+/// Removes `cache` from the section `planner` and reads it. A section without another key becomes
+/// null, so that the default planner applies.
+fn plan_cache(planner: Option<&mut Value>) -> Result<Option<PlanCache>, String> {
+    let Some(planner) = planner else { return Ok(None) };
+    let Some(fields) = planner.as_object_mut() else { return Ok(None) };
+    let Some(written) = fields.shift_remove("cache") else { return Ok(None) };
+    if fields.is_empty() {
+        *planner = Value::Null;
+    }
+    // YAML 1.1 reads `off` as false.
+    let word = if written == false { Some("off") } else { written.as_str() };
+    let found = PlanCache::ALL.into_iter().find(|rule| Some(rule.as_str()) == word);
+    let wrong = || format!("`planner.cache` is {written}; write `off` or `exact`");
+    found.map(Some).ok_or_else(wrong)
+}

@@ -1,0 +1,378 @@
+//! The setting `planner`.
+
+use std::time::Duration;
+
+use planner::{
+    model::{Key, Price, ProviderKind, Settings, settings},
+    writer,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Config, DEFAULT_PLANNER, environment::variable, show::mask_url};
+
+const MIN_TIMEOUT_MS: u64 = 100;
+const MAX_TIMEOUT_MS: u64 = 3_600_000;
+/// The highest price of a million tokens, so large because some currencies have large numbers.
+const MOST_PRICE: f64 = 1e9;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum PlannerConfig {
+    #[default]
+    Offline,
+    Model(Box<ModelConfig>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelConfig {
+    provider: ProviderKind,
+    base_url: Option<String>,
+    model: String,
+    api_key_env: Option<String>,
+    timeout_ms: u64,
+    max_retries: u32,
+    max_repairs: u32,
+    max_tokens: Option<u32>,
+    temperature: Option<f64>,
+    price: Option<Price>,
+    structured: bool,
+    native_tools: bool,
+    fallback: Option<Box<ModelConfig>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    provider: String,
+    model: Option<String>,
+    base_url: Option<String>,
+    api_key_env: Option<String>,
+    timeout_ms: Option<u64>,
+    max_retries: Option<u32>,
+    max_repairs: Option<u32>,
+    max_tokens: Option<u32>,
+    temperature: Option<f64>,
+    price: Option<WrittenPrice>,
+    structured: Option<bool>,
+    native_tools: Option<bool>,
+    fallback: Option<Box<Written>>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenPrice {
+    input: f64,
+    output: f64,
+}
+
+pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(name)) if name == DEFAULT_PLANNER => Ok(Some(PlannerConfig::Offline)),
+        Some(Value::String(name)) => Err(format!(
+            "`planner: {name}` is incomplete: write `planner: {DEFAULT_PLANNER}`, or `planner: {{ \
+             provider: {name}, model: NAME, api_key_env: VARIABLE }}`"
+        )),
+        Some(Value::Object(fields)) => match fields.get("provider").and_then(Value::as_str) {
+            None => Err(format!(
+                "`planner.provider` is missing: write `planner: {DEFAULT_PLANNER}`, or `planner: {{ \
+                 provider: openai, model: NAME, api_key_env: VARIABLE }}`"
+            )),
+            Some(DEFAULT_PLANNER) => match fields.keys().find(|key| *key != "provider") {
+                Some(other) => Err(format!(
+                    "`planner.{other}` has no effect on `{DEFAULT_PLANNER}`: remove it"
+                )),
+                None => Ok(Some(PlannerConfig::Offline)),
+            },
+            Some(_) => {
+                let written = serde_json::from_value(Value::Object(fields));
+                let written: Written = written.map_err(|err| format!("`planner`: {err}"))?;
+                let model = written.checked("planner", false)?;
+                Ok(Some(PlannerConfig::Model(Box::new(model))))
+            }
+        },
+        Some(other) => Err(format!("`planner` is {other}; write `planner: {DEFAULT_PLANNER}`")),
+    }
+}
+
+impl Written {
+    fn checked(self, place: &str, is_fallback: bool) -> Result<ModelConfig, String> {
+        let provider = ProviderKind::named(&self.provider)
+            .map_err(|err| format!("`{place}.provider`: {err}"))?;
+        let model = self.model.filter(|name| !name.trim().is_empty());
+        let model = model.ok_or_else(|| {
+            format!("`{place}.model` is missing: write the name that the provider gives the model")
+        })?;
+        if let Some(url) = &self.base_url {
+            check_url(place, url)?;
+        }
+        if let Some(name) = self.api_key_env.as_deref().filter(|name| !is_variable(name)) {
+            // The value may be the key itself, so the message does not repeat it.
+            let shown = if name.len() < 3 { name } else { &name[..name.floor_char_boundary(3)] };
+            return Err(format!(
+                "`{place}.api_key_env` is `{shown}…`, which is not the name of a variable: put \
+                 the key into an environment variable such as OPENAI_API_KEY, and write its name \
+                 here"
+            ));
+        }
+        let timeout_ms = self.timeout_ms.unwrap_or(to_ms(settings::TIMEOUT));
+        check_range(place, "timeout_ms", timeout_ms, MIN_TIMEOUT_MS, MAX_TIMEOUT_MS)?;
+        let max_retries = self.max_retries.unwrap_or(settings::RETRIES);
+        check_range(place, "max_retries", max_retries, 0, settings::MOST_RETRIES)?;
+        let max_repairs = self.max_repairs.unwrap_or(writer::REPAIRS);
+        check_range(place, "max_repairs", max_repairs, 0, writer::MOST_REPAIRS)?;
+        if let Some(most) = self.max_tokens {
+            check_range(place, "max_tokens", most, 1, 10_000_000)?;
+        }
+        if let Some(temperature) =
+            self.temperature.filter(|temperature| !(0.0..=2.0).contains(temperature))
+        {
+            return Err(format!(
+                "`{place}.temperature` is {temperature}; write a number from 0 to 2"
+            ));
+        }
+        if let Some(price) = self.price {
+            check_range(&format!("{place}.price"), "input", price.input, 0.0, MOST_PRICE)?;
+            check_range(&format!("{place}.price"), "output", price.output, 0.0, MOST_PRICE)?;
+        }
+        if is_fallback && self.fallback.is_some() {
+            return Err(format!(
+                "`{place}.fallback`: a fallback cannot have a fallback itself, so remove it"
+            ));
+        }
+        let fallback = self.fallback.map(|model| model.checked(&format!("{place}.fallback"), true));
+        Ok(ModelConfig {
+            provider,
+            base_url: self.base_url,
+            model: model.trim().to_owned(),
+            api_key_env: self.api_key_env,
+            timeout_ms,
+            max_retries,
+            max_repairs,
+            max_tokens: self.max_tokens,
+            temperature: self.temperature,
+            price: self.price.map(|price| Price { input: price.input, output: price.output }),
+            structured: self.structured.unwrap_or(true),
+            native_tools: self.native_tools.unwrap_or(true),
+            fallback: fallback.transpose()?.map(Box::new),
+        })
+    }
+}
+
+fn check_url(place: &str, url: &str) -> Result<(), String> {
+    let is_web = ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme));
+    if !is_web || url.parse::<reqwest::Url>().is_err() {
+        let shown = mask_url(url);
+        return Err(format!("`{place}.base_url` is `{shown}`; write `https://host/v1`"));
+    }
+    if mask_url(url) != url {
+        return Err(format!(
+            "`{place}.base_url` contains a password: remove it, and name a variable with \
+             `{place}.api_key_env`"
+        ));
+    }
+    Ok(())
+}
+
+fn is_variable(name: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !name.is_empty()
+        && name.len() <= 128
+        && name.chars().all(is_letter)
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
+fn check_range<T: Copy + PartialOrd + std::fmt::Display>(
+    place: &str,
+    key: &str,
+    value: T,
+    least: T,
+    most: T,
+) -> Result<(), String> {
+    if value < least || value > most {
+        return Err(format!("`{place}.{key}` is {value}; write a number from {least} to {most}"));
+    }
+    Ok(())
+}
+
+fn to_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl ModelConfig {
+    pub fn settings(&self) -> Settings {
+        self.settings_with(&variable)
+    }
+
+    fn settings_with(&self, variable: &dyn Fn(&str) -> Option<String>) -> Settings {
+        let name = match (&self.api_key_env, &self.base_url) {
+            (Some(name), _) => Some(name.as_str()),
+            // Without `api_key_env`, a key goes to its own provider only.
+            (None, Some(_)) => None,
+            (None, None) => self.provider.usual_variable(),
+        };
+        let value = |name: &str| {
+            let value = variable(name).map(|value| value.trim().to_owned());
+            value.filter(|value| !value.is_empty())
+        };
+        Settings {
+            provider: self.provider,
+            base_url: self.base_url.clone(),
+            model: self.model.clone(),
+            key: name.map_or(Key::None, |name| Key::Variable(name.to_owned(), value(name))),
+            timeout: Duration::from_millis(self.timeout_ms),
+            retries: self.max_retries,
+            max_tokens: self.max_tokens,
+            temperature: self.temperature,
+            price: self.price,
+            structured: self.structured,
+            native_tools: self.native_tools,
+            fallback: self.fallback.as_ref().map(|model| Box::new(model.settings_with(variable))),
+        }
+    }
+
+    pub fn max_repairs(&self) -> u32 {
+        self.max_repairs
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "provider": self.provider.name(),
+            "base_url": self.base_url.as_deref().map(mask_url),
+            "model": self.model,
+            "api_key_env": self.api_key_env,
+            "timeout_ms": self.timeout_ms,
+            "max_retries": self.max_retries,
+            "max_repairs": self.max_repairs,
+            "max_tokens": self.max_tokens,
+            "temperature": self.temperature,
+            "price": self.price.map(|price| json!({ "input": price.input, "output": price.output })),
+            "structured": self.structured,
+            "native_tools": self.native_tools,
+            "fallback": self.fallback.as_deref().map(Self::to_json),
+        })
+    }
+}
+
+impl PlannerConfig {
+    /// Returns the setting with names of variables, never their values.
+    pub(super) fn to_json(&self) -> Value {
+        match self {
+            Self::Offline => json!(DEFAULT_PLANNER),
+            Self::Model(model) => model.to_json(),
+        }
+    }
+}
+
+impl Config {
+    pub fn planning_model(&self) -> Option<&ModelConfig> {
+        match &self.planner.value {
+            PlannerConfig::Offline => None,
+            PlannerConfig::Model(model) => Some(model),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::yaml;
+
+    fn parse(text: &str) -> Result<Option<PlannerConfig>, String> {
+        read(Some(yaml::value(text).unwrap()))
+    }
+
+    fn model(text: &str) -> ModelConfig {
+        match parse(text) {
+            Ok(Some(PlannerConfig::Model(model))) => *model,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_model_needs_a_provider_and_a_name() {
+        assert_eq!(parse("offline"), Ok(Some(PlannerConfig::Offline)));
+        assert_eq!(parse("{ provider: offline }"), Ok(Some(PlannerConfig::Offline)));
+        let written = model(
+            "{ provider: anthropic, model: claude, fallback: { provider: ollama, model: llama } }",
+        );
+        let settings = written.settings_with(&|_| None);
+        assert_eq!(settings.name(), "anthropic/claude");
+        assert_eq!(settings.fallback.unwrap().name(), "ollama/llama");
+    }
+
+    #[test]
+    fn a_price_is_known_only_if_configured() {
+        let price = |text: &str| model(text).settings_with(&|_| None).price;
+        assert_eq!(price("{ provider: openai, model: x }"), None);
+        let written = "{ provider: openai, model: x, price: { input: 2.5, output: 10 } }";
+        assert_eq!(price(written), Some(Price { input: 2.5, output: 10.0 }));
+        assert_eq!(model(written).to_json()["price"], json!({ "input": 2.5, "output": 10.0 }));
+    }
+
+    #[test]
+    fn a_wrong_model_setting_names_the_correction() {
+        for (text, expected) in [
+            ("openai", "`planner: openai` is incomplete"),
+            ("3", "`planner` is 3; write `planner: offline`"),
+            ("{ model: x }", "`planner.provider` is missing"),
+            ("{ provider: offline, model: x }", "`planner.model` has no effect on `offline`"),
+            ("{ provider: openai }", "`planner.model` is missing"),
+            ("{ provider: opnai, model: x }", "did you mean `openai`?"),
+            ("{ provider: genai_1, model: x }", "there is no provider `genai_1`"),
+            ("{ provider: openai, model: x, modle: y }", "unknown field `modle`"),
+            ("{ provider: openai, model: x, base_url: nowhere }", "write `https://host/v1`"),
+            (
+                "{ provider: openai, model: x, base_url: 'http://me:pw@h/v1' }",
+                "contains a password",
+            ),
+            (
+                "{ provider: openai, model: x, api_key_env: 'sk-1234567890' }",
+                "`sk-…`, which is not the name",
+            ),
+            ("{ provider: openai, model: x, timeout_ms: 1 }", "write a number from 100 to"),
+            ("{ provider: openai, model: x, max_retries: 99 }", "write a number from 0 to 20"),
+            ("{ provider: openai, model: x, max_repairs: 11 }", "write a number from 0 to 10"),
+            ("{ provider: openai, model: x, temperature: 3 }", "write a number from 0 to 2"),
+            ("{ provider: openai, model: x, price: 3 }", "`planner`: invalid type"),
+            ("{ provider: openai, model: x, price: { input: 3 } }", "missing field `output`"),
+            (
+                "{ provider: openai, model: x, price: { input: 3, output: -1 } }",
+                "`planner.price.output` is -1; write a number from 0 to 1000000000",
+            ),
+            (
+                "{ provider: openai, model: x, fallback: { provider: ollama, model: y, fallback: { provider: groq, model: z } } }",
+                "`planner.fallback.fallback`: a fallback cannot have a fallback",
+            ),
+            (
+                "{ provider: openai, model: x, fallback: { provider: ollama } }",
+                "`planner.fallback.model` is missing",
+            ),
+        ] {
+            let err = parse(text).unwrap_err();
+            assert!(err.contains(expected), "{text}: {err}");
+            assert!(!err.contains("1234567890"), "a key is repeated: {err}");
+        }
+    }
+
+    #[test]
+    fn an_api_key_is_read_from_the_variable_of_its_provider() {
+        let variable = |name: &str| Some(format!(" value of {name} "));
+        let key = |text: &str| model(text).settings_with(&variable).key;
+        let of = |name: &str| Key::Variable(name.to_owned(), Some(format!("value of {name}")));
+        assert_eq!(key("{ provider: openai, model: x }"), of("OPENAI_API_KEY"));
+        assert_eq!(key("{ provider: ollama, model: x }"), Key::None);
+        assert_eq!(key("{ provider: openai, model: x, api_key_env: MY_KEY }"), of("MY_KEY"));
+        assert_eq!(key("{ provider: openai, model: x, base_url: 'http://h/v1' }"), Key::None);
+        assert_eq!(
+            key("{ provider: openai, model: x, base_url: 'http://h/v1', api_key_env: MY_KEY }"),
+            of("MY_KEY")
+        );
+        let unset = model("{ provider: groq, model: x }").settings_with(&|_| Some(" ".to_owned()));
+        assert_eq!(unset.key, Key::Variable("GROQ_API_KEY".to_owned(), None));
+        assert!(
+            !format!("{:?}", model("{ provider: openai, model: x }").settings_with(&variable))
+                .contains("value of")
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! Faber's own files and programs, which tools must not change.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+use mcp::oauth::Logins;
+use toolsets::sources::SetConfig;
+
+use super::{Config, DEFAULT_FILE};
+
+/// Suffixes of the files and folders of a SQLite store.
+const BESIDE: [&str; 5] = ["", "-wal", "-shm", "-journal", WORKERS];
+const WORKERS: &str = "-workers";
+
+impl Config {
+    /// Returns the configuration file, the files that it reads, and the files with data. They need
+    /// not exist.
+    pub fn own_files(&self, base: &Path) -> Vec<PathBuf> {
+        let mut own = vec![base.join(DEFAULT_FILE), absolute(&self.data)];
+        own.extend(self.file.as_deref().map(absolute));
+        own.extend(self.described.iter().map(|path| absolute(path)));
+        own.extend(self.toolkit.value.files.iter().map(|path| absolute(path)));
+        // The document says where calls go, and calls carry secrets of the toolset.
+        let documents = self.toolsets.value.iter().filter_map(SetConfig::document);
+        own.extend(documents.map(|path| absolute(&path)));
+        own.extend(BESIDE.iter().filter_map(|suffix| self.beside_store(suffix)));
+        own
+    }
+
+    /// Returns the protected folders. They need not exist.
+    pub fn own_folders(&self) -> Vec<PathBuf> {
+        [absolute(&self.data)].into_iter().chain(self.beside_store(WORKERS)).collect()
+    }
+
+    fn beside_store(&self, what: &str) -> Option<PathBuf> {
+        let store = self.store.value.strip_prefix("sqlite:")?;
+        let file = absolute(Path::new(store.strip_prefix("//").unwrap_or(store)));
+        let mut name = OsString::from(file);
+        name.push(what);
+        Some(name.into())
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+impl Config {
+    pub fn logins(&self) -> Logins {
+        Logins::new(self.data.join("logins"))
+    }
+
+    /// Returns the programs that toolsets run by a path.
+    pub fn own_programs(&self) -> Vec<PathBuf> {
+        self.toolsets.value.iter().flat_map(SetConfig::programs).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Environment, Flags},
+        *,
+    };
+
+    #[test]
+    fn the_configuration_and_the_store_are_protected() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("my.yaml");
+        let text = "store: sqlite:./x.db
+tools_files: [t.json]
+toolkit_files: [k.yml]
+toolsets:
+  - { name: pets, source: { openapi: { document: ./docs/pets.yaml } } }
+  - { name: far, source: { openapi: { document: \"https://example.com/x.yaml\" } } }
+";
+        std::fs::write(&file, text).unwrap();
+        std::fs::write(folder.path().join("k.yml"), "actions: []").unwrap();
+        std::fs::write(folder.path().join("t.json"), r#"{"tools_list": []}"#).unwrap();
+        let flags = Flags { config: Some(file), ..Flags::default() };
+        let environment =
+            Environment { home: Some(folder.path().join("home")), ..Environment::default() };
+        let config = Config::load(&flags, &environment).unwrap();
+        let own = config.own_files(&config.base().unwrap());
+        let own: Vec<_> = own
+            .iter()
+            .map(|path| path.components().collect::<PathBuf>())
+            .filter_map(|path| Some(path.strip_prefix(folder.path()).ok()?.display().to_string()))
+            .collect();
+        let expected = [
+            "faber.yaml",
+            "home/.local/share/faber",
+            "my.yaml",
+            "t.json",
+            "k.yml",
+            "docs/pets.yaml",
+            "x.db",
+            "x.db-wal",
+            "x.db-shm",
+            "x.db-journal",
+            "x.db-workers",
+        ];
+        assert_eq!(own, expected);
+        let folders = config.own_folders();
+        let names = folders.iter().filter_map(|path| path.file_name()?.to_str());
+        assert_eq!(names.collect::<Vec<_>>(), ["faber", "x.db-workers"]);
+    }
+
+    #[test]
+    fn programs_given_by_a_path_are_protected() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("faber.yaml");
+        let text = "toolsets:
+  - { name: a, source: { tools: [{ name: s, run: { command: [./s.sh] } }] } }
+  - { name: b, source: { tools: [{ name: sh, run: { command: [sh, ./t.sh] } }] } }
+  - { name: c, source: { mcp: { command: bin/server } } }
+";
+        std::fs::write(&file, text).unwrap();
+        let flags = Flags { config: Some(file), ..Flags::default() };
+        let environment =
+            Environment { home: Some(folder.path().join("home")), ..Environment::default() };
+        let config = Config::load(&flags, &environment).unwrap();
+        let own = config.own_programs();
+        let own: Vec<PathBuf> = own.iter().map(|path| path.components().collect()).collect();
+        assert_eq!(own, [folder.path().join("s.sh"), folder.path().join("bin/server")]);
+    }
+}

@@ -1,0 +1,140 @@
+//! Shows the configuration with origins and without secrets.
+
+use engine::age;
+use serde_json::{Map, Value, json};
+
+use super::{Config, Origin};
+
+const MASK: &str = "***";
+
+impl Config {
+    /// Returns the effective configuration with the origin of every value.
+    pub fn to_json(&self) -> Value {
+        let mut limits: Map<String, Value> = self
+            .limits
+            .all()
+            .map(|(key, setting)| {
+                (key.to_owned(), show_setting(&json!(setting.value), setting.origin))
+            })
+            .collect();
+        let calls = self.limits.written_calls();
+        limits.insert("calls".to_owned(), show_setting(calls.value, calls.origin));
+        let retention = self.retention.value.map(age::text);
+        let server = self
+            .server
+            .as_ref()
+            .map(|server| show_setting(&json!(mask_url(&server.value)), server.origin));
+        json!({
+            "file": self.file,
+            "store": show_setting(&json!(mask_url(&self.store.value)), self.store.origin),
+            "server": server,
+            "listen": show_setting(&json!(self.listen.value), self.listen.origin),
+            "planner": show_setting(&self.planner.value.to_json(), self.planner.origin),
+            "planner.cache": show_setting(&json!(self.plan_cache.value.as_str()), self.plan_cache.origin),
+            "toolsets": show_setting(&mask_sets(&self.written), self.toolsets.origin),
+            "tools_files": show_setting(&json!(self.described), from_file(!self.described.is_empty())),
+            "contexts": show_setting(&self.contexts_shown(), from_file(!self.contexts.is_empty())),
+            "toolkit_files": show_setting(&json!(self.toolkit.value.files), self.toolkit.origin),
+            "learning": show_setting(&json!(self.learning.value), self.learning.origin),
+            "selection": { "margin": show_setting(&json!(self.margin.value), self.margin.origin) },
+            "embedding": show_setting(&self.embedding.value.to_json(), self.embedding.origin),
+            "limits": limits,
+            "access": show_setting(&self.access.value.to_json(), self.access.origin),
+            "access.secrets": show_setting(&json!(self.access.value.secrets()), self.access.origin),
+            "retention": show_setting(&json!(retention), self.retention.origin),
+        })
+    }
+
+    /// Returns the data of each context, with counts in place of documents.
+    fn contexts_shown(&self) -> Value {
+        let shown = self.contexts.iter().map(|(name, data)| {
+            let mut data = data.clone();
+            if let Some(Value::Object(collections)) = data.get_mut("rag") {
+                for documents in collections.values_mut() {
+                    *documents = json!(documents.as_array().map_or(0, Vec::len));
+                }
+            }
+            (name.clone(), data)
+        });
+        Value::Object(shown.collect())
+    }
+
+    pub fn store_name(&self) -> String {
+        mask_url(&self.store.value)
+    }
+}
+
+fn from_file(is_there: bool) -> Origin {
+    if is_there { Origin::File } else { Origin::Default }
+}
+
+fn show_setting(value: &Value, origin: Origin) -> Value {
+    json!({ "value": value, "from": origin.to_string() })
+}
+
+pub(super) fn mask_url(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(end);
+    match authority.rsplit_once('@') {
+        Some((login, host)) => {
+            let user = login.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}:{MASK}@{host}{tail}")
+        }
+        None => url.to_owned(),
+    }
+}
+
+/// Masks values in the environment and headers of toolsets. References to secrets stay visible.
+fn mask_sets(sets: &Value) -> Value {
+    match sets {
+        Value::Array(items) => items.iter().map(mask_sets).collect(),
+        Value::Object(fields) => {
+            let masked = fields.iter().map(|(key, value)| {
+                let value = match (key.as_str(), value) {
+                    ("env" | "headers" | "auth", Value::Object(entries)) if !is_secret(value) => {
+                        entries
+                            .iter()
+                            .map(|(key, value)| (key.clone(), mask_value(value)))
+                            .collect()
+                    }
+                    ("auth", value) => mask_value(value),
+                    (_, other) => mask_sets(other),
+                };
+                (key.clone(), value)
+            });
+            masked.collect()
+        }
+        other => other.clone(),
+    }
+}
+
+fn is_secret(value: &Value) -> bool {
+    value.get("secret").is_some_and(Value::is_string)
+}
+
+fn mask_value(value: &Value) -> Value {
+    if is_secret(value) { value.clone() } else { json!(MASK) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_of_toolsets_are_masked_and_secret_names_shown() {
+        let secret = json!({ "secret": "KEY" });
+        let source = |key: &str, value: &Value| json!([{ "source": { "x": { key: value } } }]);
+        for (key, value, shown) in [
+            ("env", json!({ "A": "plain" }), json!({ "A": MASK })),
+            ("env", json!({ "A": secret }), json!({ "A": secret })),
+            ("headers", json!({ "x-key": "plain" }), json!({ "x-key": MASK })),
+            ("auth", json!({ "login": { "password": "plain" } }), json!({ "login": MASK })),
+            ("auth", json!("plain"), json!(MASK)),
+            ("auth", secret.clone(), secret.clone()),
+            ("url", json!("http://h"), json!("http://h")),
+        ] {
+            assert_eq!(mask_sets(&source(key, &value)), source(key, &shown));
+        }
+    }
+}

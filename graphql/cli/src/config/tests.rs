@@ -1,0 +1,354 @@
+use std::path::Path;
+
+use engine::PlanCache;
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+
+use super::{Config, Environment, Flags, Origin, PlannerConfig, file, show};
+
+#[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+fn refused(text: &str, expected: Expect) {
+    expected.assert_eq(&file::parse(text, Path::new("/etc/faber")).unwrap_err());
+}
+
+fn environment(home: &Path) -> Environment {
+    Environment { home: Some(home.to_owned()), ..Environment::default() }
+}
+
+#[test]
+fn flags_override_the_environment_the_file_and_the_defaults() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("faber.yaml");
+    std::fs::write(&path, "store: sqlite:./file.db\nlimits: { lease_ms: 750 }\n").unwrap();
+    let mut flags = Flags::default();
+    let mut environment = environment(folder.path());
+    let store = |flags: &Flags, environment: &Environment| {
+        let store = Config::load(flags, environment).unwrap().store;
+        (store.value, store.origin)
+    };
+
+    let default = format!("sqlite:{}", folder.path().join(".local/share/faber/faber.db").display());
+    assert_eq!(store(&flags, &environment), (default, Origin::Default));
+    flags.config = Some(path);
+    let in_file = format!("sqlite:{}/file.db", folder.path().display());
+    assert_eq!(store(&flags, &environment), (in_file, Origin::File));
+    environment.store = Some("sqlite:env.db".to_owned());
+    let by_variable = ("sqlite:env.db".to_owned(), Origin::Environment("FABER_STORE"));
+    assert_eq!(store(&flags, &environment), by_variable);
+    flags.store = Some("memory:".to_owned());
+    assert_eq!(store(&flags, &environment), ("memory:".to_owned(), Origin::Flag("--store")));
+
+    let limits = Config::load(&flags, &environment).unwrap().limits.options();
+    assert_eq!(limits.lease.as_millis(), 750);
+}
+
+#[test]
+fn an_unknown_key_is_reported_with_its_line_and_a_suggestion() {
+    refused(
+        "store: a\nlimits:\n  lease: 1\n",
+        expect!["line 3: `limits.lease` is unknown: did you mean `lease_ms`?"],
+    );
+    refused(
+        "toolsets:\n  - name: local\n    source:\n      tools:\n        - name: a\n        - name: get_time\n          effekt: read\n",
+        expect![
+            "line 7: `toolsets[0].source.tools[1]` (`get_time`): `effekt` is unknown: did you mean `effect`?"
+        ],
+    );
+    refused(
+        "planner:\n  provider: openai\n  model: x\n  retries: 3\n",
+        expect!["line 4: `planner`: `retries` is unknown: did you mean `max_retries`?"],
+    );
+    refused(
+        "toolsets: [{ name: a, source: { mcp: { command: x, zzz: 1 } } }]\n",
+        expect![
+            "line 1: `toolsets[0]`: `zzz` is unknown: the keys are `command`, `args`, `pass`, `env`, `cwd`, `roots`, `elicitation`"
+        ],
+    );
+}
+
+#[test]
+fn a_json_configuration_is_read() {
+    let text = r#"{"toolsets": [{"name": "s", "source": {"mcp": {"command": "./x"}}}]}"#;
+    let (sets, _) = file::parse(text, Path::new("/etc")).unwrap().toolsets.unwrap();
+    assert_eq!(sets[0].name.as_str(), "s");
+    assert_eq!(file::parse("", Path::new("/")).unwrap(), file::File::default());
+    assert_eq!(file::parse("# nothing\n", Path::new("/")).unwrap(), file::File::default());
+}
+
+#[test]
+fn an_unknown_value_is_rejected_with_the_known_ones() {
+    refused("tolsets: []", expect!["line 1: `tolsets` is unknown: did you mean `toolsets`?"]);
+    refused(
+        "limits: { lease: 1 }",
+        expect!["line 1: `limits.lease` is unknown: did you mean `lease_ms`?"],
+    );
+    refused(
+        "limits: { lease_ms: soon }",
+        expect![[
+            r#"line 1: `limits.lease_ms` is "soon"; write a whole number from 100 to 86400000"#
+        ]],
+    );
+    refused(
+        "toolsets: [{ name: s, sorce: {} }]",
+        expect!["line 1: `toolsets[0]`: `sorce` is unknown: did you mean `source`?"],
+    );
+    refused(
+        "toolsets: [{ name: flow, source: { tools: [] } }]",
+        expect!["line 1: `toolsets[0]`: a toolset called `flow` exists already: use another name"],
+    );
+    refused("[]", expect!["this is not a map of settings: write `key: value`"]);
+    let err = file::parse("store: [", Path::new("/")).unwrap_err();
+    assert!(err.starts_with("this is not YAML: "), "{err}");
+}
+
+#[test]
+fn retention_is_parsed_as_a_duration() {
+    let kept = |text: &str| file::parse(text, Path::new("/")).map(|file| file.retention);
+    assert_eq!(kept("retention: 30d"), Ok(Some(std::time::Duration::from_hours(720))));
+    assert_eq!(kept("retention: null"), Ok(None));
+    assert_eq!(kept("{}"), Ok(None));
+    refused(
+        "retention: 30",
+        expect![
+            "line 1: `retention`: `30` is not a duration: write one such as `30d`, `12h`, `90m` or `3600s`"
+        ],
+    );
+    refused("retention: 59s", expect!["line 1: `retention` is `59s`; the shortest is 60s"]);
+}
+
+#[test]
+fn limits_on_calls_are_read_from_limits() {
+    let text = "limits: { calls: [{ toolset: shop, rate: 5/s }] }";
+    let limits = file::parse(text, Path::new("/")).unwrap().limits;
+    assert!(limits.calls().has_limit(&"shop.charge".parse().unwrap()));
+    refused(
+        "limits: { call: [] }",
+        expect!["line 1: `limits.call` is unknown: did you mean `calls`?"],
+    );
+}
+
+#[test]
+fn the_selection_margin_may_be_negative() {
+    let margin = |text: &str| file::parse(text, Path::new("/")).map(|file| file.margin);
+    assert_eq!(margin("selection: { margin: -0.01 }"), Ok(Some(-0.01)));
+    assert_eq!(margin("selection: {}"), Ok(None));
+    for text in [
+        "selection: 1",
+        "selection: { margin: x }",
+        "selection: { margins: 1 }",
+        "selection: { margin: 3 }",
+    ] {
+        assert!(margin(text).unwrap_err().starts_with("line 1: `selection"), "{text}");
+    }
+}
+
+#[test]
+fn the_plan_cache_setting_is_off_or_exact() {
+    let read =
+        |text: &str| file::parse(text, Path::new("/")).map(|file| (file.planner, file.plan_cache));
+    let offline = Some(PlannerConfig::Offline);
+    assert_eq!(read("planner: offline"), Ok((offline.clone(), None)));
+    assert_eq!(read("planner: { cache: off }"), Ok((None, Some(PlanCache::Off))));
+    let both = read("planner: { provider: offline, cache: exact }");
+    assert_eq!(both, Ok((offline, Some(PlanCache::Exact))));
+    refused(
+        "planner: { cache: fuzzy }",
+        expect![[r#"line 1: `planner.cache` is "fuzzy"; write `off` or `exact`"#]],
+    );
+    let home = tempfile::tempdir().unwrap();
+    let config = Config::load(&Flags::default(), &environment(home.path())).unwrap();
+    assert_eq!(config.plan_cache.value, PlanCache::Exact);
+}
+
+/// Regression: the check rejected sources that work.
+#[test]
+fn a_toolset_accepts_each_kind_of_source() {
+    for source in [
+        "mcp: { url: 'http://localhost:1/mcp' }",
+        "openapi: { document: ./petstore.yaml, base_url: 'http://localhost:1' }",
+        "graphql: { url: 'http://localhost:1/graphql' }",
+        "builtin: file_tools",
+        "tools: []",
+    ] {
+        let text = format!("toolsets: [{{ name: s, source: {{ {source} }} }}]");
+        file::parse(&text, Path::new("/")).unwrap_or_else(|err| panic!("{source}: {err}"));
+    }
+}
+
+#[test]
+fn the_file_may_contain_each_kind_of_source() {
+    let text = "toolsets:
+        - { name: a, source: { mcp: { url: 'http://x/mcp' } } }
+        - { name: b, source: { openapi: { document: ./pets.yaml } } }
+        - { name: c, source: { graphql: { url: 'http://x/graphql' } } }
+        - { name: d, source: { builtin: code_tools, git: allowed } }";
+    let (sets, _) = file::parse(text, Path::new("/etc")).unwrap().toolsets.unwrap();
+    assert_eq!(sets.len(), 4);
+    refused(
+        "toolsets: [{ name: s, source: { openapi: {} } }]",
+        expect!["line 1: `toolsets[0]`: missing field `document`"],
+    );
+}
+
+#[test]
+fn toolkit_files_are_merged_into_one_graph() {
+    let folder = tempfile::tempdir().unwrap();
+    let chain = |text: &str| {
+        format!(
+            "tools: [{{ name: t }}]\nactions: [&a {{ name: {text}, tools: [{{ name: t }}] }}]\ntoolkit: [[*a, {{ name: nobody }}]]"
+        )
+    };
+    for (file, text) in
+        [("a.yml", chain("look")), ("b.yml", chain("think")), ("c.yml", "[".to_owned())]
+    {
+        std::fs::write(folder.path().join(file), text).unwrap();
+    }
+    let read = |text: &str| file::parse(text, folder.path());
+    let found = read("{ toolkit_files: [a.yml, b.yml], learning: false }").unwrap();
+    assert_eq!(found.learning, Some(false));
+    let found = found.toolkit.unwrap();
+    assert_eq!((found.toolkit.len(), found.toolkit.edge_count(), found.warnings.len()), (3, 2, 2));
+    assert!(found.warnings[0].contains("a.yml`: `toolkit[0][1]`: there is no action `nobody`"));
+    for (text, part) in [
+        ("toolkit_files: x", "`toolkit_files` must be a list of files"),
+        ("toolkit_files: [nowhere.yml]", "nowhere.yml`: "),
+        ("toolkit_files: [c.yml]", "c.yml`: this is not YAML"),
+        ("learning: 7", "`learning` must be true or false"),
+    ] {
+        let why = read(text).unwrap_err();
+        assert!(why.contains(part), "{why}");
+    }
+}
+
+#[test]
+fn the_built_in_embedder_follows_the_configured_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("c.yaml");
+    let load = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let flags = Flags { config: Some(path.clone()), ..Flags::default() };
+        Config::load(&flags, &environment(folder.path()))
+    };
+    let sources = |text: &str| {
+        let sources = load(text).unwrap().embedding_sources();
+        sources.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let builtin = "the built-in encoder";
+    assert_eq!(sources("limits: {}"), [builtin]);
+    assert_eq!(sources("embedding: { builtin: true }"), [builtin]);
+    assert!(sources("embedding: { builtin: false }").is_empty());
+    let shown = |path: &Path| format!("the model in `{}`", path.display());
+    let here = folder.path().join("minilm");
+    assert_eq!(sources("embedding: { model: minilm }"), [&*shown(&here), builtin]);
+    let fetched = load("limits: {}").unwrap().models().join("minilm");
+    std::fs::create_dir_all(&fetched).unwrap();
+    assert_eq!(sources("embedding: { model: minilm }"), [&*shown(&fetched), builtin]);
+    std::fs::create_dir(&here).unwrap();
+    assert_eq!(sources("embedding: { model: minilm }"), [&*shown(&here), builtin]);
+    let server = "embedding: { base_url: 'http://h/v1', model: m }";
+    assert_eq!(sources(server), ["the model `m` at http://h/v1", builtin]);
+    let keyed = "embedding: { base_url: 'http://h/v1', model: m, api_key_env: FABER_NOT_SET }";
+    let wanted = &load(keyed).unwrap().embedding_sources()[0];
+    assert!(matches!(wanted, planner::embed::Source::Wrong(why) if why.contains("FABER_NOT_SET")));
+    for text in [
+        "embedding: {}",
+        "embedding: { base_url: 'http://h/v1' }",
+        "embedding: { model: m, builtin: true }",
+        "embedding: { model: m, api_key_env: X }",
+        "embedding: { base_url: 'http://me:secret@h/v1', model: m }",
+        "embedding: local",
+    ] {
+        let err = load(text).unwrap_err().to_string();
+        assert!(err.contains("write `{ builtin: true }`"), "{text}: {err}");
+    }
+    let err = load("embedding: { modle: m }").unwrap_err().to_string();
+    assert!(err.contains("`model`"), "{err}");
+}
+
+#[test]
+fn tools_files_become_one_toolset() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        let tools = format!(r#"{{"tools_list": [{{"name": "{name}", "arguments": {{}}}}]}}"#);
+        std::fs::write(folder.path().join(format!("{name}.json")), tools).unwrap();
+    }
+    let path = folder.path().join("c.yaml");
+    let load = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let flags = Flags { config: Some(path.clone()), ..Flags::default() };
+        Config::load(&flags, &environment(folder.path()))
+    };
+    let config = load("tools_files: [a.json, b.json]\ncontexts: { shop: { n: 1 } }").unwrap();
+    let names: Vec<&str> = config.toolsets.value.iter().map(|set| set.name.as_str()).collect();
+    assert_eq!(names, ["blog", "tools"]);
+    let toolsets::sources::Source::Tools(tools) = &config.toolsets.value[1].source else {
+        panic!("described tools")
+    };
+    assert_eq!(tools.len(), 2);
+    assert_eq!(config.contexts["shop"]["n"], 1);
+    for (text, why) in [
+        ("tools_files: [a.json, b.json, ./a.json]", "a.json` has a tool `a`, too: rename one"),
+        ("tools_files: [c.json]", "c.json`: the configuration cannot be read"),
+        ("tools_files: [c.yaml]", "c.yaml`: this is not JSON"),
+        ("tools_files: [a.json]\ntoolsets: [{ name: tools, source: { tools: [] } }]", "rename it"),
+        ("contexts: { shop: 1 }", "`contexts.shop` must be a map"),
+    ] {
+        let err = load(text).unwrap_err().to_string();
+        assert!(err.contains(why), "{text}: {err}");
+    }
+}
+
+#[test]
+fn the_shown_configuration_hides_secrets() {
+    let masked = show::mask_url("mongodb://user:secret@host:1/db?x=1");
+    assert_eq!(masked, "mongodb://user:***@host:1/db?x=1");
+    assert_eq!(show::mask_url("mongodb://host/db"), "mongodb://host/db");
+    assert_eq!(show::mask_url("sqlite:/a@b.db"), "sqlite:/a@b.db");
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("c.yaml");
+    let text = "toolsets: [{ name: s, source: { mcp: { command: x, env: { KEY: hunter2 } } } }]";
+    std::fs::write(&path, text).unwrap();
+    let flags = Flags { config: Some(path), ..Flags::default() };
+    let config = Config::load(&flags, &environment(folder.path())).unwrap();
+    let shown = config.to_json().to_string();
+    assert!(shown.contains(r#""KEY":"***""#) && !shown.contains("hunter2"), "{shown}");
+}
+
+#[test]
+fn the_shown_configuration_has_tools_files_and_contexts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("c.yaml");
+    std::fs::write(folder.path().join("t.json"), r#"{"tools_list": []}"#).unwrap();
+    let text = "tools_files: [./t.json]\nretention: 90m\ncontexts:\n  shop:\n    open: true\n    \
+                rag: { manual: [{ content: tea }, { content: milk }] }\n";
+    std::fs::write(&path, text).unwrap();
+    let mut flags = Flags { config: Some(path), ..Flags::default() };
+    let shown = |flags: &Flags| {
+        let shown = Config::load(flags, &environment(folder.path())).unwrap().to_json();
+        ["tools_files", "contexts", "retention"].map(|key| shown[key].clone())
+    };
+    let file = |value: Value| json!({ "value": value, "from": "file" });
+    assert_eq!(
+        shown(&flags),
+        [
+            file(json!([folder.path().join("t.json")])),
+            file(json!({ "shop": { "open": true, "rag": { "manual": 2 } } })),
+            file(json!("90m")),
+        ]
+    );
+    flags.config = None;
+    let default = |value: Value| json!({ "value": value, "from": "default" });
+    assert_eq!(shown(&flags), [default(json!([])), default(json!({})), default(Value::Null)]);
+}
+
+#[test]
+fn the_listen_setting_must_be_a_socket_address() {
+    let environment = environment(Path::new("/nowhere"));
+    let with = |listen: &str| {
+        let flags = Flags { listen: Some(listen.to_owned()), ..Flags::default() };
+        Config::load(&flags, &environment).map(|config| config.listen.value.to_string())
+    };
+    assert_eq!(with("localhost:0").unwrap(), "127.0.0.1:0");
+    assert!(with("8080").unwrap_err().to_string().contains("(--listen)"));
+}

@@ -1,0 +1,391 @@
+//! The command line. Commands are operations of the API: a [`Client`](client::Client) sends them to
+//! the engine of this process or, with `--server`, to a running server. Responses are typed values
+//! ([`client::types`]), and [`client::view`] draws them for people.
+
+mod args;
+mod bench;
+pub mod blog_mcp;
+mod commands;
+pub mod config;
+mod live_view;
+mod local_engine;
+mod screen;
+mod session;
+mod signals;
+mod suggestion;
+
+use std::{
+    ffi::OsString,
+    io::{self, Write as _},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use clap::{CommandFactory, Parser, error::ErrorKind};
+use client::{failure::Failure, view::plain};
+use graphql::schema;
+use shared::clock::WallClock;
+use tracing::Metadata;
+use tracing_subscriber::{
+    EnvFilter,
+    filter::{LevelFilter, filter_fn},
+    layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
+};
+
+use self::{
+    args::{Cli, Command, ToolkitCommand, Tools, Toolsets},
+    commands::{
+        debug, doctor, list, login, models, plan, run, serve, settle, steer, toolkit, tools,
+    },
+    screen::Screen,
+    session::{Need, Session},
+};
+use crate::{
+    config::{Config, Environment},
+    local_engine::Setup,
+};
+
+/// Crates that log tokens or whole messages, and the highest log level at which they may log.
+const MAX_LEVELS: [(&str, LevelFilter); 1] = [("rmcp", LevelFilter::ERROR)];
+
+/// The result of a command, as the status of its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExitStatus {
+    Done,
+    Failed,
+    /// Some of the named objects do not exist. The command changed the others.
+    NotFound,
+    /// A server, a store or a tool source is unavailable.
+    Unreachable,
+    Waiting,
+    /// The user pressed Ctrl-C. A started execution stays in the store.
+    Detached,
+}
+
+impl ExitStatus {
+    fn to_code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::NotFound => 2,
+            Self::Unreachable => 3,
+            Self::Waiting => 4,
+            Self::Detached => 130,
+        }
+    }
+}
+
+/// The configuration, the environment and the terminal of a command.
+pub(crate) struct App {
+    config: Config,
+    environment: Environment,
+    screen: Screen,
+}
+
+impl App {
+    fn setup(&self) -> Setup<'_> {
+        Setup { config: &self.config, environment: &self.environment }
+    }
+
+    fn detach(&self, message: &str) -> Result<ExitStatus, Failure> {
+        if self.screen.json {
+            return Err(Failure::new("DETACHED", message));
+        }
+        self.screen.say(message);
+        Ok(ExitStatus::Detached)
+    }
+}
+
+/// Runs the command line of this process.
+///
+/// Not generic over the arguments: otherwise all code below would be compiled again for the binary.
+pub fn main(arguments: &[OsString]) -> ExitCode {
+    // A hidden subcommand starts the commands of tools. It runs first, because threads that exist
+    // before it would not be confined.
+    if let [_, first, rest @ ..] = arguments
+        && first == sandbox::SUBCOMMAND
+    {
+        return sandbox::run_confined(rest.iter().cloned());
+    }
+    let environment = Environment::of_process();
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(err) => {
+            return report_usage(
+                &suggestion::add_suggestion(err, arguments),
+                arguments,
+                &environment,
+            );
+        }
+    };
+    if let Err(failure) = start_log(&environment, default_log(&cli.command)) {
+        return ExitCode::from(Screen::new(cli.globals.json, &environment).fail(&failure));
+    }
+    if let Err(err) = sandbox::hide_process_memory() {
+        tracing::warn!(%err, "other processes of this user can read the environment of this one");
+    }
+    let screen = Screen::new(cli.globals.json, &environment);
+    let result = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => {
+            let result = runtime.block_on(dispatch(cli, environment, screen.clone()));
+            // A thread that still reads standard input must not keep the process.
+            runtime.shutdown_background();
+            result
+        }
+        Err(err) => Err(Failure::new("INTERNAL", format!("the system starts no threads: {err}"))),
+    };
+    match result {
+        Ok(status) => ExitCode::from(status.to_code()),
+        Err(failure) => ExitCode::from(screen.fail(&failure)),
+    }
+}
+
+/// Prints help, the version, or why `clap` rejects the arguments. Returns the exit status.
+fn report_usage(err: &clap::Error, arguments: &[OsString], environment: &Environment) -> ExitCode {
+    let is_help = matches!(err.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    if is_help || !arguments.iter().any(|argument| argument == "--json") {
+        print_clap_text(err, environment);
+        return ExitCode::from(if is_help { 0 } else { 2 });
+    }
+    let text = err.to_string();
+    let message = text.trim().trim_start_matches("error: ");
+    let failure = Failure::new("INVALID_ARGUMENT", message);
+    ExitCode::from(Screen::new(true, environment).fail(&failure))
+}
+
+/// Prints a text of `clap` in its colours. The text repeats arguments, so it is escaped.
+fn print_clap_text(err: &clap::Error, environment: &Environment) {
+    let is_coloured = if err.use_stderr() {
+        screen::err_has_colours(environment)
+    } else {
+        screen::out_has_colours(environment)
+    };
+    let text = err.render();
+    let text = if is_coloured { text.ansi().to_string() } else { text.to_string() };
+    let lines: Vec<String> = text.lines().map(plain::safe_coloured).collect();
+    let text = lines.join("\n");
+    // A closed stream is no failure.
+    let _ = if err.use_stderr() {
+        writeln!(io::stderr(), "{text}")
+    } else {
+        writeln!(io::stdout(), "{text}")
+    };
+}
+
+/// Returns what a command logs without `FABER_LOG`. Only a command that runs until a signal has no
+/// other way to say that a toolset failed.
+fn default_log(command: &Command) -> String {
+    match command {
+        Command::Serve { .. } | Command::Worker | Command::Mcp => "warn".to_owned(),
+        _ => format!("warn,{}=off", toolbox::LOG_TARGET),
+    }
+}
+
+fn start_log(environment: &Environment, default: String) -> Result<(), Failure> {
+    let filter = log_filter(&environment.log.clone().unwrap_or(default))?;
+    let may_log = filter_fn(may_log);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(|| screen::Log)
+        .with_ansi(screen::err_has_colours(environment))
+        .with_target(false);
+    let logging = tracing_subscriber::registry().with(filter).with(may_log).with(lines);
+    // A test may have installed a logger before.
+    let _ = logging.try_init();
+    Ok(())
+}
+
+/// Reads `FABER_LOG`. Rejects a single word that is no level, because `EnvFilter` would take it for
+/// a module.
+fn log_filter(wanted: &str) -> Result<EnvFilter, Failure> {
+    let refuse = |why: String| {
+        let levels = "`error`, `warn`, `info`, `debug`, `trace` or `off`";
+        Failure::usage(format!(
+            "`FABER_LOG` is `{wanted}`: {why}; write {levels}, for one module `executor=debug`"
+        ))
+    };
+    let mut lone = wanted.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let is_plain = |part: &&str| part.chars().all(|letter| letter.is_ascii_alphanumeric());
+    if let Some(part) = lone.find(|part| is_plain(part) && part.parse::<LevelFilter>().is_err()) {
+        return Err(refuse(format!("`{part}` is no level")));
+    }
+    EnvFilter::try_new(wanted).map_err(|err| refuse(err.to_string()))
+}
+
+/// Applies [`MAX_LEVELS`].
+fn may_log(metadata: &Metadata<'_>) -> bool {
+    MAX_LEVELS
+        .iter()
+        .all(|(name, max)| !metadata.target().starts_with(name) || metadata.level() <= max)
+}
+
+async fn dispatch(
+    cli: Cli,
+    environment: Environment,
+    screen: Screen,
+) -> Result<ExitStatus, Failure> {
+    match cli.command {
+        Command::BlogMcp { file } => return serve_blog(file, &environment).await,
+        Command::Completions { shell } => return print_completions(shell, &screen),
+        Command::Schema => return print_text(&screen, "schema", &schema::sdl()),
+        _ => (),
+    }
+    let flags = cli.flags();
+    if let Command::Doctor { ready } = cli.command {
+        let (config, faults) = Config::load_what_works(&flags, &environment)?;
+        let app = App { config, environment, screen };
+        return if ready {
+            doctor::check_readiness(&app).await
+        } else {
+            doctor::check_all(&app, faults).await
+        };
+    }
+    let config = Config::load(&flags, &environment)?;
+    let app = &App { config, environment, screen };
+    match cli.command {
+        Command::Serve { .. } => serve::serve_api(app).await,
+        Command::Worker => serve::run_worker(app).await,
+        Command::Mcp => Box::pin(serve::serve_mcp(app)).await,
+        Command::Run(args) => run::run(app, args).await,
+        Command::Revise { plan, file } => plan::revise(app, &plan, &file).await,
+        Command::Save(args) => plan::save(app, args).await,
+        Command::Approve(args) => steer::approve(app, args).await,
+        Command::Settle(args) => settle::settle(app, args).await,
+        Command::Signal(args) => steer::send_signal(app, args).await,
+        Command::Cancel { id, reason } => steer::cancel(app, &id, reason).await,
+        Command::Login { set, no_browser } => login::log_in(app, &set, no_browser).await,
+        Command::Logout { set } => login::log_out(app, &set).await,
+        Command::Models { what } => models::manage_models(app, what).await,
+        Command::Bench(args) => commands::bench::bench(app, &args).await,
+        Command::Config => doctor::print_config(app),
+        command => {
+            let session = open_session(app, &command).await?;
+            session.close_after(async |session| run_in_session(session, command).await).await
+        }
+    }
+}
+
+/// Opens what a command needs of the engine. Only commands that write plans or tools create a store.
+async fn open_session<'a>(app: &'a App, command: &Command) -> Result<Session<'a>, Failure> {
+    match command {
+        Command::Agent(_) | Command::Tools { what: Tools::Call { .. } } => {
+            // A worker counts calls that have a limit.
+            Session::open(app, Need::Driving).await
+        }
+        Command::Plan(_)
+        | Command::Tools { what: Tools::Load { .. } }
+        | Command::Toolsets { what: Toolsets::Activate { .. } | Toolsets::Deactivate { .. } }
+        | Command::Toolkit { what: ToolkitCommand::Load { .. } } => {
+            Session::open(app, Need::Tools).await
+        }
+        Command::Tools { .. } | Command::Toolsets { .. } | Command::Toolkit { .. } => {
+            Session::open_existing(app, Need::Tools).await
+        }
+        Command::Execute(_)
+        | Command::Resume { .. }
+        | Command::Retry(_)
+        | Command::Replan { .. } => Session::open_existing(app, Need::Driving).await,
+        Command::Pause { .. } => Session::open_existing(app, Need::Stopping).await,
+        _ => Session::open_existing(app, Need::Store).await,
+    }
+}
+
+async fn run_in_session(session: &Session<'_>, command: Command) -> Result<ExitStatus, Failure> {
+    match command {
+        Command::Plan(args) => plan::plan(session, args).await,
+        Command::Agent(args) => run::run_agent(session, args).await,
+        Command::Execute(args) => run::execute(session, args).await,
+        Command::Watch { id } => run::watch(session, &id).await,
+        Command::Resume { id, wait } => steer::resume(session, &id, wait).await,
+        Command::Retry(args) => steer::retry(session, args).await,
+        Command::Replan { id, planning } => steer::replan(session, &id, &planning).await,
+        Command::Pause { id } => steer::pause(session, &id).await,
+        Command::Unsave { name } => plan::unsave(session, &name).await,
+        Command::Export(args) => plan::export(session, args).await,
+        Command::Prune { older_than } => list::prune(session, &older_than).await,
+        Command::Debug(args) => debug::debug(session, &args).await,
+        Command::Blob { id, output } => debug::print_blob(session, &id, output.as_deref()).await,
+        Command::List { what } => list::list(session, what).await,
+        Command::Tools { what } => tools::use_tools(session, what).await,
+        Command::Toolsets { what } => tools::use_toolsets(session, what).await,
+        Command::Toolkit { what } => toolkit::use_toolkit(session, what).await,
+        _ => unreachable!("commands without a session were dispatched before"),
+    }
+}
+
+async fn serve_blog(
+    file: Option<std::path::PathBuf>,
+    environment: &Environment,
+) -> Result<ExitStatus, Failure> {
+    let named = file.or_else(|| environment.blog_file.clone());
+    let file = match named {
+        Some(file) => file,
+        None => blog_mcp::default_file(&environment.data_root()?),
+    };
+    let served = blog_mcp::serve(file, Arc::new(WallClock)).await;
+    served.map_err(|err| Failure::new("INTERNAL", err.to_string()))?;
+    Ok(ExitStatus::Done)
+}
+
+fn print_completions(shell: clap_complete::Shell, screen: &Screen) -> Result<ExitStatus, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "faber", &mut script);
+    print_text(screen, "script", &String::from_utf8_lossy(&script))
+}
+
+/// Prints a text, or with `--json` an object with the text under `name`.
+fn print_text(screen: &Screen, name: &str, text: &str) -> Result<ExitStatus, Failure> {
+    if screen.json {
+        screen.print_json(&serde_json::json!({ name: text }))?;
+    } else {
+        screen.print_document(text.trim_end())?;
+    }
+    Ok(ExitStatus::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tracing::subscriber::with_default;
+    use tracing_subscriber::{Layer, layer::Context};
+
+    use super::*;
+
+    /// Records the level and target of each logged event.
+    struct Heard(Arc<Mutex<Vec<String>>>);
+
+    impl<S: tracing::Subscriber> Layer<S> for Heard {
+        fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+            let about = event.metadata();
+            self.0.lock().unwrap().push(format!("{} {}", about.level(), about.target()));
+        }
+    }
+
+    #[test]
+    fn an_invalid_log_level_is_rejected() {
+        for good in ["warn", "", "INFO", "off", "executor=debug,warn", "graphql::cli=trace", "0"] {
+            assert!(log_filter(good).is_ok(), "{good}");
+        }
+        for bad in ["loud", "warn,verbose", "executor=loud", "a=b=c"] {
+            let failure = log_filter(bad).unwrap_err();
+            assert!(failure.message.starts_with(&format!("`FABER_LOG` is `{bad}`")), "{bad}");
+            assert_eq!(failure.status(), 2);
+        }
+    }
+
+    #[test]
+    fn whole_messages_of_servers_are_not_logged() {
+        let heard = Arc::default();
+        let layer = filter_fn(may_log);
+        let logging = tracing_subscriber::registry().with(layer).with(Heard(Arc::clone(&heard)));
+        with_default(logging, || {
+            tracing::info!(target: "rmcp::service", "received notification");
+            tracing::warn!(target: "rmcp::service::client", "Received unexpected message");
+            tracing::warn!(target: "rmcp::transport::auth", "a token");
+            tracing::error!(target: "rmcp::service", "fail to close sink");
+            tracing::trace!(target: "executor", "ours");
+        });
+        assert_eq!(*heard.lock().unwrap(), ["ERROR rmcp::service", "TRACE executor"]);
+    }
+}

@@ -1,0 +1,393 @@
+//! Shows an execution while it runs. A terminal gets the plan by layers, redrawn at each tick. A
+//! pipe gets one line for each finished step.
+//!
+//! In a long plan, a finished or pending layer is one line. Steps that run, wait or failed have
+//! their own lines. The drawing is never taller than the window.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use client::types::{Plan, StepState};
+use client::view::{
+    format::{count, format_duration, ms_between},
+    news::{News, news_line},
+    paint::{self, Paint},
+    plain,
+    step::{StepLine, StepView, state_mark},
+};
+use console::Term;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use shared::clock::{Clock, Timestamp, WallClock};
+
+use super::screen::Screen;
+
+const REDRAW_INTERVAL: Duration = Duration::from_millis(80);
+const MAX_FINAL_LINES: usize = 60;
+/// The most steps of a plan that is drawn without folded layers.
+const STEPS: usize = 20;
+const MAX_NAME_COLUMNS: usize = 40;
+/// The columns that a step's name keeps in the narrowest window.
+const LEAST_NAME: usize = 4;
+const BAR: usize = 24;
+
+pub(crate) struct LiveView {
+    screen: Screen,
+    width: usize,
+    terminal: Option<(ProgressBar, Arc<Mutex<Drawing>>)>,
+}
+
+impl LiveView {
+    pub(crate) fn new(screen: &Screen, plan: &Plan) -> Self {
+        let stage = Drawing::new(plan);
+        let width = stage.width;
+        let terminal = screen.is_live.then(|| draw_repeatedly(stage, screen.err));
+        Self { screen: screen.clone(), width, terminal }
+    }
+
+    pub(crate) fn tell(&mut self, news: &News, steps_over: usize) {
+        let line = news_line(news, self.width, self.screen.err);
+        match (&self.terminal, line) {
+            (Some((bar, stage)), line) => {
+                stage.lock().unwrap_or_else(PoisonError::into_inner).tell(news, steps_over);
+                if let (News::Note(_), Some(line)) = (news, line) {
+                    bar.println(self.screen.err.to_terminal(&line));
+                }
+            }
+            (None, Some(line)) => self.screen.say(&line),
+            (None, None) => (),
+        }
+    }
+
+    pub(crate) fn end(&mut self) {
+        let Some((bar, stage)) = self.terminal.take() else { return };
+        bar.finish_and_clear();
+        let stage = stage.lock().unwrap_or_else(PoisonError::into_inner);
+        let size = Size { lines: MAX_FINAL_LINES, ..window_size() };
+        for line in stage.draw(WallClock.now(), size, self.screen.err) {
+            self.screen.say(&line);
+        }
+    }
+}
+
+impl Drop for LiveView {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn draw_repeatedly(stage: Drawing, paint: Paint) -> (ProgressBar, Arc<Mutex<Drawing>>) {
+    let stage = Arc::new(Mutex::new(stage));
+    let shown = Arc::clone(&stage);
+    let style = stage_style().with_key(
+        "stage",
+        move |_: &indicatif::ProgressState, out: &mut dyn std::fmt::Write| {
+            let stage = shown.lock().unwrap_or_else(PoisonError::into_inner);
+            let lines = stage.draw_live(WallClock.now(), window_size(), paint);
+            // If writing fails, the next tick draws again.
+            let _ = out.write_str(&paint.to_terminal(&lines.join("\n")));
+        },
+    );
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    bar.set_style(style);
+    bar.enable_steady_tick(REDRAW_INTERVAL);
+    (bar, stage)
+}
+
+fn stage_style() -> ProgressStyle {
+    ProgressStyle::with_template("{stage}").expect("the template is a literal that is tested")
+}
+
+fn window_size() -> Size {
+    let (lines, columns) = Term::stderr().size();
+    Size { lines: lines.into(), columns: columns.into() }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    lines: usize,
+    columns: usize,
+}
+
+struct Drawing {
+    layers: Vec<Vec<String>>,
+    max_attempts: BTreeMap<String, u64>,
+    width: usize,
+    steps: BTreeMap<String, StepView>,
+    /// The steps of the plan. Other names are parts of them.
+    own: BTreeSet<String>,
+    started_at: Option<Timestamp>,
+    steps_over: usize,
+}
+
+/// A line. If the window is too small, lines with the highest rank are left out first.
+struct Line {
+    rank: u8,
+    text: String,
+}
+
+#[derive(Clone, Copy)]
+struct Frame {
+    now: Timestamp,
+    columns: usize,
+    names: usize,
+    paint: Paint,
+}
+
+/// A state that all steps of a layer share. The layer is one line then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fold {
+    Pending,
+    Succeeded,
+    /// All are finished and none failed, but some were skipped or cancelled.
+    Skipped,
+}
+
+impl Drawing {
+    fn new(plan: &Plan) -> Self {
+        let name = |step: &client::types::Text| (**step).to_owned();
+        let layers: Vec<Vec<String>> =
+            plan.layers.iter().map(|layer| layer.iter().map(name).collect()).collect();
+        let own: BTreeSet<String> = layers.iter().flatten().cloned().collect();
+        let attempts = plan.tools.iter().map(|step| (name(&step.step_id), step.max_attempts()));
+        Self {
+            max_attempts: attempts.collect(),
+            width: own
+                .iter()
+                .map(|step| paint::text_width(step))
+                .max()
+                .unwrap_or(0)
+                .min(MAX_NAME_COLUMNS),
+            layers,
+            steps: BTreeMap::new(),
+            own,
+            started_at: None,
+            steps_over: 0,
+        }
+    }
+
+    fn tell(&mut self, news: &News, steps_over: usize) {
+        self.steps_over = steps_over;
+        match news {
+            News::Step { name, view } => {
+                self.started_at = self.started_at.or(view.since);
+                if view.is_over() {
+                    // No part of a finished step runs, even if its last event is missing.
+                    self.steps.retain(|part, of| of.is_over() || !is_part(name, part));
+                }
+                if self.own.contains(name) || !view.is_quiet() {
+                    self.steps.insert(name.clone(), view.clone());
+                } else {
+                    self.steps.remove(name);
+                }
+            }
+            News::Progress { name, progress } => {
+                if let Some(step) = self.steps.get_mut(name) {
+                    step.progress = Some(progress.clone());
+                }
+            }
+            News::Kept(steps) => {
+                for step in steps {
+                    let detail = Some("kept".to_owned());
+                    let state = StepState::Succeeded;
+                    let view = StepView { state, detail, ..StepView::default() };
+                    self.steps.insert(step.clone(), view);
+                }
+            }
+            News::Allowed { name } => drop(self.steps.remove(name)),
+            News::Note(_) => (),
+        }
+    }
+
+    fn draw_live(&self, now: Timestamp, size: Size, paint: Paint) -> Vec<String> {
+        // The bar and the cursor need one line each.
+        let lines = size.lines.saturating_sub(2).max(1);
+        let mut drawn = self.draw(now, Size { lines, ..size }, paint);
+        let columns = size.columns.saturating_sub(1).max(10);
+        drawn.extend(self.draw_bar(now, paint).map(|bar| paint::cut_to_width(&bar, columns)));
+        drawn
+    }
+
+    fn draw(&self, now: Timestamp, size: Size, paint: Paint) -> Vec<String> {
+        let columns = size.columns.saturating_sub(1).max(10);
+        // Names leave space for the times and codes of all lines.
+        let mut frame = Frame { now, columns, names: self.width, paint };
+        let essential =
+            self.steps.iter().map(|(name, step)| self.draw_outcome(name, step, frame).essential);
+        // A number of five columns and a sign precede a name. Two spaces follow it.
+        let room = columns.saturating_sub(10 + essential.max().unwrap_or(0)).max(LEAST_NAME);
+        frame.names = self.width.min(room);
+        let mut lines = if self.own.len() <= STEPS {
+            self.draw_all_steps(frame)
+        } else {
+            self.draw_layers(frame)
+        };
+        limit_lines(&mut lines, size.lines.max(1), paint);
+        lines.into_iter().map(|line| paint::cut_to_width(&line.text, columns)).collect()
+    }
+
+    fn draw_all_steps(&self, frame: Frame) -> Vec<Line> {
+        let mut lines = Vec::new();
+        for (layer, steps) in self.layers.iter().enumerate() {
+            for (place, step) in steps.iter().enumerate() {
+                let number =
+                    if place == 0 { format!("{:>3}", layer + 1) } else { "   ".to_owned() };
+                lines.push(self.draw_step(&frame.paint.dim(number), step, frame));
+                lines.extend(self.draw_parts("     ", step, frame));
+            }
+        }
+        lines
+    }
+
+    /// Draws a long plan: layers that share a state are one line.
+    fn draw_layers(&self, frame: Frame) -> Vec<Line> {
+        let mut lines = Vec::new();
+        let mut layers = self.layers.iter().enumerate().peekable();
+        while let Some((first, layer)) = layers.next() {
+            let fold = self.fold_layer(layer);
+            let (mut last, mut steps) = (first, layer.iter().collect::<Vec<_>>());
+            while let Some((at, more)) =
+                layers.next_if(|(_, more)| fold.is_some() && self.fold_layer(more) == fold)
+            {
+                last = at;
+                steps.extend(more);
+            }
+            let place = match last {
+                _ if last > first => format!("{}–{}", first + 1, last + 1),
+                _ => (first + 1).to_string(),
+            };
+            // A fixed width, so that columns do not move when layers are folded.
+            let place = frame.paint.dim(format!("{place:>5}"));
+            let shown =
+                |step: &&&String| self.steps.get(**step).is_some_and(|view| !view.is_quiet());
+            let shown: Vec<&String> = steps.iter().filter(shown).copied().collect();
+            lines.push(self.draw_folded(&place, &steps, shown.is_empty(), frame.paint));
+            for step in shown {
+                lines.push(self.draw_step("     ", step, frame));
+                lines.extend(self.draw_parts("       ", step, frame));
+            }
+        }
+        lines
+    }
+
+    fn fold_layer(&self, layer: &[String]) -> Option<Fold> {
+        let mut steps = layer.iter().map(|step| self.steps.get(step));
+        if steps.clone().all(|step| step.is_none()) {
+            return Some(Fold::Pending);
+        }
+        if !steps.clone().all(|step| step.is_some_and(StepView::is_quiet)) {
+            return None;
+        }
+        let is_done = steps.all(|step| step.is_some_and(|view| view.state == StepState::Succeeded));
+        Some(if is_done { Fold::Succeeded } else { Fold::Skipped })
+    }
+
+    fn draw_folded(&self, place: &str, steps: &[&String], is_all: bool, paint: Paint) -> Line {
+        let known = || steps.iter().filter_map(|step| self.steps.get(*step));
+        let (over, total) = (known().filter(|step| step.is_over()).count(), steps.len());
+        let in_state = |state| known().filter(|step| step.state == state).count();
+        let [failed, skipped, cancelled] =
+            [StepState::Failed, StepState::Skipped, StepState::Cancelled].map(in_state);
+        let state = match over {
+            0 if is_all => StepState::Pending,
+            _ if over < total => StepState::Running,
+            _ if failed > 0 => StepState::Failed,
+            _ if skipped + cancelled > 0 => StepState::Skipped,
+            _ => StepState::Succeeded,
+        };
+        let mark =
+            if state == StepState::Running { paint.cyan("▸") } else { state_mark(state, paint) };
+        let names: Vec<String> = steps.iter().take(3).map(|step| plain::safe_line(step)).collect();
+        let more = if total > names.len() { ", …" } else { "" };
+        let names = paint.dim(format!("{}{more}", names.join(", ")));
+        let mut text = match state {
+            StepState::Running => format!("{over}/{total} steps"),
+            _ => count(total, "step"),
+        };
+        for (n, word) in [(failed, "failed"), (skipped, "skipped"), (cancelled, "cancelled")] {
+            if n > 0 {
+                let _ = write!(text, ", {n} {word}");
+            }
+        }
+        Line { rank: 2 + u8::from(is_all), text: format!("{place} {mark} {text}  {names}") }
+    }
+
+    fn draw_step(&self, number: &str, name: &str, frame: Frame) -> Line {
+        let paint = frame.paint;
+        let shown = plain::safe_line(name);
+        let Some(step) = self.steps.get(name) else {
+            let mark = state_mark(StepState::Pending, paint);
+            return Line { rank: 3, text: format!("{number} {mark} {}", paint.dim(shown)) };
+        };
+        let StepLine { mark, rest, essential } = self.draw_outcome(name, step, frame);
+        // If space is short, the name is cut before the outcome.
+        let behind = if essential > 0 { 2 + essential } else { 0 };
+        let taken = paint::text_width(number) + paint::text_width(&mark) + 2 + behind;
+        let shown =
+            paint::cut_to_width(&shown, frame.columns.saturating_sub(taken).max(LEAST_NAME));
+        let padding = " ".repeat(frame.names.saturating_sub(paint::text_width(&shown)));
+        let rank = match step.state {
+            _ if step.is_quiet() => 3,
+            StepState::Running | StepState::Retrying => 1,
+            _ => 0,
+        };
+        let text = format!("{number} {mark} {shown}{padding}  {rest}").trim_end().to_owned();
+        Line { rank, text }
+    }
+
+    fn draw_outcome(&self, name: &str, step: &StepView, frame: Frame) -> StepLine {
+        let attempt = |attempt: u64| match self.max_attempts.get(name) {
+            Some(max) if *max >= attempt => format!("{attempt} of {max}"),
+            _ => attempt.to_string(),
+        };
+        step.draw(frame.now, attempt, frame.paint)
+    }
+
+    /// Draws the parts of a step: its items, the steps of its child, its compensation.
+    fn draw_parts(&self, indent: &str, step: &str, frame: Frame) -> Vec<Line> {
+        let behind = self.steps.range(step.to_owned()..);
+        behind
+            .take_while(|(name, _)| name.starts_with(step))
+            .filter(|(name, _)| !self.own.contains(*name) && is_part(step, name))
+            .map(|(name, _)| self.draw_step(indent, name, frame))
+            .collect()
+    }
+
+    fn draw_bar(&self, now: Timestamp, paint: Paint) -> Option<String> {
+        let total = self.own.len();
+        if total < 2 || self.steps_over == 0 {
+            return None;
+        }
+        let full = self.steps_over.min(total) * BAR / total;
+        let bar = format!("{}{}", paint.green("█".repeat(full)), paint.dim("░".repeat(BAR - full)));
+        let elapsed = self.started_at.and_then(|from| ms_between(from, now)).map(format_duration);
+        let elapsed = paint.dim(elapsed.unwrap_or_default());
+        Some(format!("{bar} {}/{total} steps  {elapsed}", self.steps_over))
+    }
+}
+
+/// Returns whether a name belongs to an item, a child's step or the compensation of a step.
+fn is_part(step: &str, name: &str) -> bool {
+    let Some(rest) = name.strip_prefix(step) else { return false };
+    rest.starts_with(" › ") || rest.starts_with('[') || rest.starts_with(" (")
+}
+
+/// Removes the least important lines until the rest fits.
+fn limit_lines(lines: &mut Vec<Line>, max: usize, paint: Paint) {
+    if lines.len() <= max {
+        return;
+    }
+    let mut places: Vec<usize> = (0..lines.len()).collect();
+    places.sort_by_key(|place| lines[*place].rank);
+    let kept: BTreeSet<usize> = places.into_iter().take(max.saturating_sub(1)).collect();
+    let left_out = lines.len() - kept.len();
+    let mut place = 0..;
+    lines.retain(|_| place.next().is_some_and(|place| kept.contains(&place)));
+    lines.push(Line { rank: 0, text: paint.dim(format!("    … and {left_out} more")) });
+}

@@ -1,0 +1,270 @@
+//! The engine of this process as the configuration says: its store, its tools and its worker.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use client::failure::Failure;
+use engine::{Engine, store::sqlite_path};
+use executor::{
+    control::Control,
+    worker::{Worker, WorkerHandle, WorkerParts, WorkerScope},
+};
+use graphql::schema::{self, Limits, Schema};
+use offline::Offline;
+use planner::embed::Embedders;
+use sandbox::Launcher;
+use shared::{
+    clock::{Clock, WallClock, describe_difference},
+    id::WorkerId,
+    store::{self, Store},
+};
+use tokio::{task::JoinSet, time};
+use tokio_util::sync::CancellationToken;
+use toolbox::Toolbox;
+use toolsets::{
+    registry::{self, Registry},
+    sources::{SetConfig, Sources, with_builtin},
+};
+
+use crate::config::{Config, Environment, Origin};
+
+const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The configuration and the environment that an engine is made of.
+#[derive(Clone, Copy)]
+pub(crate) struct Setup<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) environment: &'a Environment,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    Store,
+    Tools,
+    /// A worker without tools that takes only given executions: enough to stop one.
+    Stopping,
+    /// A worker with tools that takes only given executions.
+    Driving,
+    /// A worker with tools that takes all executions.
+    Everything,
+}
+
+pub(crate) struct LocalEngine {
+    pub(crate) engine: Engine,
+    pub(crate) schema: Schema,
+    pub(crate) has_tools: bool,
+    stop: CancellationToken,
+    upkeep: JoinSet<()>,
+    work: Option<Work>,
+}
+
+struct Work {
+    handle: WorkerHandle,
+    drain: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl LocalEngine {
+    pub(crate) async fn open(setup: Setup<'_>, need: Need) -> Result<Self, Failure> {
+        Self::over(setup, need, open_store(setup).await?).await
+    }
+
+    pub(crate) async fn over(
+        setup: Setup<'_>,
+        need: Need,
+        store: Arc<dyn Store>,
+    ) -> Result<Self, Failure> {
+        let config = setup.config;
+        let toolbox = Toolbox::default();
+        let clock: Arc<dyn Clock> = Arc::new(store::shared_clock(&*store).await?);
+        let has_tools = !matches!(need, Need::Store | Need::Stopping);
+        let registry = registry(setup, &toolbox, &store, &clock, has_tools)?;
+        if has_tools {
+            // This starts the servers of sets that were added.
+            registry.sync().await?;
+        }
+        let scope = match need {
+            Need::Store | Need::Tools => None,
+            Need::Stopping | Need::Driving => Some(WorkerScope::Given),
+            Need::Everything => Some(WorkerScope::Everything),
+        };
+        let work = scope.map(|scope| {
+            Work::new(WorkerParts {
+                node: setup.environment.node(),
+                store: Arc::clone(&store),
+                toolbox: toolbox.clone(),
+                clock: Arc::clone(&clock),
+                options: config.limits.options(),
+                scope,
+            })
+        });
+        let handle = work.as_ref().map(|(_, work)| work.handle.clone());
+        let control = Control::new(Arc::clone(&store), Arc::clone(&clock), handle);
+        let engine = engine(config, control, registry, store, Arc::clone(&clock))?;
+        for warning in config.toolkit.value.warnings.iter().filter(|_| has_tools) {
+            tracing::warn!("the toolkit: {warning}");
+        }
+        let work = work.map(|(worker, mut work)| {
+            if has_tools {
+                worker.set_replanner(engine.executions.replanner());
+            }
+            work.tasks.spawn(worker.run());
+            work
+        });
+        let limits = if need == Need::Everything {
+            Limits { answer_bytes: config.limits.answer_bytes(), ..Limits::default() }
+        } else {
+            unlimited()
+        };
+        let schema = schema::build(engine.clone(), limits);
+        let (stop, mut upkeep) = (CancellationToken::new(), JoinSet::new());
+        if has_tools {
+            upkeep.spawn(engine.tools.inventory.registry().clone().watch(stop.clone()));
+            upkeep.spawn(Arc::clone(&engine.tools).keep_usage(stop.clone()));
+        }
+        if need == Need::Everything {
+            upkeep.spawn(watch_clock(clock, stop.clone()));
+        }
+        if need == Need::Everything && config.learning.value {
+            upkeep.spawn(Arc::clone(&engine.selection.learning).keep_learning(stop.clone()));
+        }
+        Ok(Self { engine, schema, has_tools, stop, upkeep, work })
+    }
+
+    pub(crate) fn worker(&self) -> Option<WorkerHandle> {
+        self.work.as_ref().map(|work| work.handle.clone())
+    }
+
+    pub(crate) async fn close(mut self) {
+        if let Some(mut work) = self.work.take() {
+            work.drain.cancel();
+            while work.tasks.join_next().await.is_some() {}
+        }
+        // After the worker, so that its last calls are counted, too.
+        self.stop.cancel();
+        while self.upkeep.join_next().await.is_some() {}
+        self.engine.tools.inventory.registry().sources().close().await;
+    }
+}
+
+impl Work {
+    fn new(parts: WorkerParts) -> (Worker, Self) {
+        let drain = CancellationToken::new();
+        let id = WorkerId::draw(parts.clock.now());
+        let (worker, handle) = Worker::new(parts, id, drain.clone());
+        (worker, Self { handle, drain, tasks: JoinSet::new() })
+    }
+}
+
+/// Returns the limits of operations that this process sends to itself: none.
+pub(crate) fn unlimited() -> Limits {
+    Limits { complexity: usize::MAX, answer_bytes: usize::MAX, ..Limits::default() }
+}
+
+fn engine(
+    config: &Config,
+    control: Control,
+    registry: Registry,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+) -> Result<Engine, Failure> {
+    let embedders = Arc::new(Embedders::new(config.embedding_sources(), store as _));
+    let planner = Arc::new(Offline::default());
+    let engine = Engine::new(control, registry, planner, clock, config.limits.options())
+        .with_toolkit(config.toolkit.value.toolkit.clone())
+        .sharing(embedders)
+        .with_plan_cache(config.plan_cache.value)
+        .with_margin(config.margin.value)
+        .with_learning(config.learning.value);
+    match config.planning_model() {
+        Some(model) => engine
+            .with_model(&model.settings(), model.max_repairs())
+            .map_err(|err| Failure::usage(err.to_string())),
+        None => Ok(engine),
+    }
+}
+
+/// Warns when the clock of the machine is corrected and the time of the store is not, until `stop`.
+async fn watch_clock(clock: Arc<dyn Clock>, stop: CancellationToken) {
+    let mut has_warned = false;
+    loop {
+        let difference = describe_difference(clock.now(), WallClock.now());
+        if let Some(difference) = difference.as_ref().filter(|_| !has_warned) {
+            tracing::warn!(
+                "{difference}: stop every process that uses the store, and start them again"
+            );
+        }
+        has_warned = difference.is_some();
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = time::sleep(CLOCK_CHECK_INTERVAL) => (),
+        }
+    }
+}
+
+/// Returns the configured sets, and Faber's own.
+fn configured_sets(config: &Config, base: &Path) -> Vec<SetConfig> {
+    let own = config.toolsets.value.len();
+    let mut sets = with_builtin(config.toolsets.value.clone());
+    for set in sets.iter_mut().skip(own) {
+        *set = set.clone().rooted(base);
+    }
+    sets
+}
+
+/// Returns the path of the configured store if it is a file that does not exist. A missing folder,
+/// other than the default one, is an error of its own.
+pub(crate) fn missing_store(setup: Setup<'_>) -> Option<PathBuf> {
+    let setting = &setup.config.store;
+    let path = sqlite_path(&setting.value)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let has_folder = setting.origin == Origin::Default || folder.is_none_or(Path::exists);
+    (has_folder && !path.exists()).then(|| path.to_owned())
+}
+
+/// Opens the configured store. Creates the folder of the default one.
+pub(crate) async fn open_store(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failure> {
+    let config = setup.config;
+    if config.store.origin == Origin::Default {
+        tokio::fs::create_dir_all(&config.data).await.map_err(|err| {
+            let place = config.data.display();
+            let why =
+                format!("`{place}` cannot be created: {err}; name another place with `--store`");
+            Failure::new("STORE_UNAVAILABLE", why)
+        })?;
+    }
+    Ok(engine::store::open_store(&config.store.value).await?)
+}
+
+/// Makes the registry of toolsets. Without tools it knows no sets.
+fn registry(
+    setup: Setup<'_>,
+    toolbox: &Toolbox,
+    store: &Arc<dyn Store>,
+    clock: &Arc<dyn Clock>,
+    has_tools: bool,
+) -> Result<Registry, Failure> {
+    let config = setup.config;
+    let base = config.base().map_err(|err| Failure::usage(err.to_string()))?;
+    let launcher = Launcher::this_binary()
+        .with_hidden(config.own_files(&base))
+        .with_folders(config.own_folders())
+        .with_secrets(config.access.value.secrets().unwrap_or_default())
+        .with_read_only(config.own_programs());
+    Ok(Registry::new(registry::Parts {
+        sources: Sources::new(toolbox, config.limits.options().output_bytes)
+            .with_launcher(launcher)
+            .with_store(Arc::clone(store), Arc::clone(clock))
+            .with_logins(config.logins()),
+        toolbox: toolbox.clone(),
+        store: Arc::clone(store),
+        clock: Arc::clone(clock),
+        configured: if has_tools { configured_sets(config, &base) } else { Vec::new() },
+        contexts: config.contexts.clone(),
+        base,
+        secrets: config.access.value.secrets(),
+    }))
+}

@@ -1,0 +1,230 @@
+//! Output of a command: results go to standard output, everything else to standard error.
+
+use std::io::{self, ErrorKind, IsTerminal, Write};
+
+use client::view::{
+    format::pretty_json,
+    paint::{self, Paint},
+    plain, plan,
+};
+use client::{failure::Failure, read};
+use console::Term;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{ExitStatus, config::Environment};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Screen {
+    /// `--json`: results are one JSON document.
+    pub(crate) json: bool,
+    pub(crate) out: Paint,
+    pub(crate) err: Paint,
+    pub(crate) is_terminal: bool,
+    /// Standard error is a terminal that can redraw lines.
+    pub(crate) is_live: bool,
+}
+
+impl Screen {
+    pub(crate) fn new(json: bool, environment: &Environment) -> Self {
+        let is_live = io::stderr().is_terminal() && !environment.is_dumb;
+        Self {
+            json,
+            out: Paint::new(out_has_colours(environment)),
+            err: Paint::new(err_has_colours(environment)),
+            is_terminal: io::stdout().is_terminal(),
+            is_live,
+        }
+    }
+
+    /// Returns the columns of the window, if standard output is a terminal.
+    fn window_columns(&self) -> Option<usize> {
+        self.is_terminal.then(|| Term::stdout().size().1.into())
+    }
+
+    pub(crate) fn print(&self, text: &str) -> Result<(), Failure> {
+        write_line(&self.out.to_terminal(text))
+    }
+
+    /// Prints a document. Escapes it only for a terminal.
+    pub(crate) fn print_document(&self, text: &str) -> Result<(), Failure> {
+        if self.is_terminal { write_line(&plain::safe_block(text)) } else { write_line(text) }
+    }
+
+    pub(crate) fn print_json(&self, value: &Value) -> Result<(), Failure> {
+        let document = pretty_json(value);
+        if self.is_terminal {
+            write_line(&plain::safe_json(&document))
+        } else {
+            write_line(&document)
+        }
+    }
+
+    /// Prints a result: a text for people, or the document with `--json`.
+    pub(crate) fn print_result(&self, document: &Value, text: &str) -> Result<ExitStatus, Failure> {
+        if self.json {
+            self.print_json(document)?;
+        } else {
+            self.print(text)?;
+        }
+        Ok(ExitStatus::Done)
+    }
+
+    pub(crate) fn print_list<T: DeserializeOwned>(
+        &self,
+        items: &Value,
+        headings: &[&str],
+        row: impl Fn(&T, Paint) -> Vec<String>,
+    ) -> Result<ExitStatus, Failure> {
+        if self.json {
+            self.print_json(items)?;
+            return Ok(ExitStatus::Done);
+        }
+        let items: Vec<T> = read(items.clone())?;
+        let rows: Vec<_> = items.iter().map(|item| row(item, self.out)).collect();
+        if rows.is_empty() {
+            self.say("nothing found");
+        } else {
+            self.print(&draw_table(headings, &rows, self.window_columns(), self.out))?;
+        }
+        Ok(ExitStatus::Done)
+    }
+
+    pub(crate) fn hint(&self, text: &str) {
+        self.say(&self.err.dim(text));
+    }
+
+    pub(crate) fn say(&self, text: &str) {
+        let mut err = io::stderr().lock();
+        let _ = writeln!(err, "{}", self.err.to_terminal(text));
+    }
+
+    pub(crate) fn fail(&self, failure: &Failure) -> u8 {
+        if self.json {
+            // If writing fails, no stream is left to report it.
+            let _ = self.print_json(&failure.to_json());
+        } else {
+            self.say(&plan::draw_failure(failure, self.err));
+        }
+        failure.status()
+    }
+}
+
+pub(crate) fn out_has_colours(environment: &Environment) -> bool {
+    has_colours(console::colors_enabled(), io::stdout().is_terminal(), environment)
+}
+
+pub(crate) fn err_has_colours(environment: &Environment) -> bool {
+    has_colours(console::colors_enabled_stderr(), io::stderr().is_terminal(), environment)
+}
+
+/// Corrects the answer of `console`, which takes an empty `NO_COLOR` for a no. By
+/// <https://no-color.org>, an empty `NO_COLOR` has no meaning.
+fn has_colours(is_enabled: bool, is_terminal: bool, environment: &Environment) -> bool {
+    let Environment { has_empty_no_color, is_dumb, .. } = environment;
+    is_enabled || (*has_empty_no_color && is_terminal && !is_dumb)
+}
+
+const DEFAULT_COLUMNS: usize = 160;
+
+/// Draws rows under headings. Cuts lines at the window's width.
+pub(crate) fn draw_table(
+    headings: &[&str],
+    rows: &[Vec<String>],
+    columns: Option<usize>,
+    paint: Paint,
+) -> String {
+    let mut widths: Vec<usize> = headings.iter().map(|heading| heading.len()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(paint::text_width(cell));
+        }
+    }
+    let head: Vec<String> = headings.iter().map(|&heading| heading.to_owned()).collect();
+    let mut lines = vec![paint.bold(draw_row(&head, &widths))];
+    lines.extend(rows.iter().map(|row| draw_row(row, &widths)));
+    let columns = columns.unwrap_or(DEFAULT_COLUMNS);
+    let lines: Vec<String> = lines.iter().map(|line| paint::cut_to_width(line, columns)).collect();
+    lines.join("\n")
+}
+
+pub(crate) fn align_rows(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |at: usize| {
+        rows.iter().filter_map(move |row| row.get(at)).map(|cell| paint::text_width(cell))
+    };
+    let widths: Vec<usize> = (0..columns).map(|at| width(at).max().unwrap_or(0)).collect();
+    rows.iter().map(|row| draw_row(row, &widths)).collect::<Vec<_>>().join("\n")
+}
+
+fn draw_row(cells: &[String], widths: &[usize]) -> String {
+    let padded = cells.iter().zip(widths).map(|(cell, width)| {
+        let padding = width.saturating_sub(paint::text_width(cell));
+        format!("{cell}{}", " ".repeat(padding))
+    });
+    padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+}
+
+fn write_line(text: &str) -> Result<(), Failure> {
+    write_bytes(format!("{text}\n").as_bytes())
+}
+
+/// Writes to standard output. A closed stream is no failure.
+pub(crate) fn write_bytes(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(bytes).and_then(|()| out.flush());
+    match written {
+        Err(err) if err.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::new("INTERNAL", format!("standard output cannot be written: {err}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes the log to standard error. Each entry is one line.
+#[derive(Debug)]
+pub(crate) struct Log;
+
+impl Write for Log {
+    fn write(&mut self, entry: &[u8]) -> io::Result<usize> {
+        let shown = plain::safe_coloured(&String::from_utf8_lossy(entry));
+        io::stderr().write_all(shown.as_bytes())?;
+        Ok(entry.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn an_empty_no_color_variable_is_ignored() {
+        let empty = Environment { has_empty_no_color: true, ..Environment::default() };
+        assert!(has_colours(false, true, &empty));
+        assert!(!has_colours(false, false, &empty), "a pipe");
+        assert!(!has_colours(false, true, &Environment { is_dumb: true, ..empty }));
+        assert!(!has_colours(false, true, &Environment::default()), "it says something");
+        assert!(has_colours(true, true, &Environment::default()));
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_longest_cell() {
+        let rows = [vec!["é".to_owned(), "long".to_owned()], vec!["ab".to_owned(), String::new()]];
+        expect![[r"
+            A   B
+            é   long
+            ab"]]
+        .assert_eq(&draw_table(&["A", "B"], &rows, None, Paint::new(false)));
+        expect![[r"
+            A   B
+            é   l…
+            ab"]]
+        .assert_eq(&draw_table(&["A", "B"], &rows, Some(6), Paint::new(false)));
+    }
+}

@@ -1,0 +1,214 @@
+//! The connection of one command: to a running server, or to the engine of this process. The engine is
+//! opened for the command and closed after it.
+
+use std::{sync::Arc, time::Duration};
+
+use client::{Client, drive::Drive, failure::Failure, remote::Remote};
+use engine::Engine;
+use shared::{
+    execution::ExecutionState,
+    id::ExecutionId,
+    store::{Command, ExecutionHead, Store, memory::Memory},
+};
+use tokio::time;
+
+use super::{
+    App,
+    signals::{self, EndSignals},
+};
+pub(crate) use crate::local_engine::Need;
+use crate::local_engine::{LocalEngine, missing_store};
+use crate::screen::Screen;
+
+/// Poll interval while a command waits for the owner of an execution to read its inbox.
+const READER_POLL: Duration = Duration::from_millis(100);
+/// Polls without a reader after which this process drives the execution itself.
+const READER_POLLS: usize = 30;
+
+/// A connection to a server, or the engine of this process.
+pub(crate) struct Session<'a> {
+    pub(crate) app: &'a App,
+    pub(crate) screen: &'a Screen,
+    pub(crate) client: Client,
+    local: Option<LocalEngine>,
+    /// Ends the command instead of the process, if this process has a worker: its calls must return
+    /// and be recorded.
+    end_signals: Option<EndSignals>,
+}
+
+impl<'a> Session<'a> {
+    /// Connects to the server, or opens the engine. An embedded store is created if it does not exist.
+    pub(crate) async fn open(app: &'a App, need: Need) -> Result<Self, Failure> {
+        if let Some(session) = Self::connect(app)? {
+            return Ok(session);
+        }
+        Ok(Self::from_local(app, LocalEngine::open(app.setup(), need).await?))
+    }
+
+    /// Opens a session for a command that only reads or steers. It creates no store, because
+    /// without one there is nothing to find.
+    pub(crate) async fn open_existing(app: &'a App, need: Need) -> Result<Self, Failure> {
+        if let Some(session) = Self::connect(app)? {
+            return Ok(session);
+        }
+        let Some(path) = missing_store(app.setup()) else { return Self::open(app, need).await };
+        if need != Need::Tools {
+            let path = path.display();
+            app.screen.hint(&format!("there is no store at `{path}` yet: `faber run` creates it"));
+        }
+        let store = Arc::new(Memory::new());
+        Ok(Self::from_local(app, LocalEngine::over(app.setup(), need, store).await?))
+    }
+
+    fn connect(app: &'a App) -> Result<Option<Self>, Failure> {
+        let Some(server) = &app.config.server else { return Ok(None) };
+        let remote = Remote::new(&server.value, app.environment.token.as_ref())?;
+        let client = Client::Remote(remote);
+        Ok(Some(Self { app, screen: &app.screen, client, local: None, end_signals: None }))
+    }
+
+    fn from_local(app: &'a App, local: LocalEngine) -> Self {
+        let client = Client::local(local.schema.clone());
+        let end_signals = local.worker().and_then(|_| EndSignals::listen().ok());
+        Self { app, screen: &app.screen, client, local: Some(local), end_signals }
+    }
+
+    /// Does `work` and closes the session. A signal that `work` does not wait for stops it.
+    pub(crate) async fn close_after<T>(
+        self,
+        work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let stopped = async {
+            match &self.end_signals {
+                Some(signals) => signals.dispatch().await,
+                None => std::future::pending().await,
+            }
+        };
+        let done = tokio::select! {
+            biased;
+            done = work(&self) => done,
+            () = stopped => Err(Failure::new(
+                "DETACHED",
+                "stopped; `faber list executions` shows whether an execution has started",
+            )),
+        };
+        self.close().await;
+        done
+    }
+
+    /// Waits for a signal that ends the command: Ctrl-C, and if this process has a worker, SIGTERM
+    /// and SIGHUP.
+    pub(crate) async fn await_end_signal(&self) {
+        match &self.end_signals {
+            Some(signals) => signals.receive().await,
+            None => signals::await_interrupt().await,
+        }
+    }
+
+    pub(crate) fn engine(&self) -> Option<&Engine> {
+        Some(&self.local.as_ref()?.engine)
+    }
+
+    pub(crate) fn store(&self) -> Option<&Arc<dyn Store>> {
+        Some(self.engine()?.store())
+    }
+
+    /// Returns the driver of given executions, if this process has a worker.
+    pub(crate) fn drive(&self) -> Option<Drive> {
+        let local = self.local.as_ref()?;
+        let (store, clock) = (Arc::clone(local.engine.store()), Arc::clone(local.engine.clock()));
+        Some(Drive::new(store, clock, local.worker()?, local.has_tools))
+    }
+
+    /// Drives an execution in this process, if it has a worker. Never returns.
+    pub(crate) async fn drive_forever(&self, id: ExecutionId) -> std::convert::Infallible {
+        match self.drive() {
+            Some(drive) => drive.drive_forever(id).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns whether an execution is unfinished and no live worker owns it.
+    pub(crate) async fn is_unowned(&self, id: ExecutionId) -> Result<bool, Failure> {
+        let head = self.unowned_head(id).await?;
+        Ok(head.is_some_and(|head| !head.state.is_finished()))
+    }
+
+    /// Returns whether an execution could continue now and no live worker drives it.
+    pub(crate) async fn is_stalled(&self, id: ExecutionId) -> Result<bool, Failure> {
+        use ExecutionState::{Compensating, InProgress, Pending};
+
+        let (Some(engine), Some(head)) = (self.engine(), self.unowned_head(id).await?) else {
+            return Ok(false);
+        };
+        let now = engine.clock().now();
+        let can_continue = match head.due {
+            // A step that waited for a person or a signal has its answer.
+            _ if head.state == ExecutionState::Waiting => {
+                return Ok(!self.inbox(id).await?.is_empty());
+            }
+            _ if head.owner.is_some() => true,
+            Some(due) if due <= now => true,
+            // It sleeps, and no worker exists to wake it.
+            Some(_) => engine.store().list_workers(now).await?.is_empty(),
+            None => false,
+        };
+        Ok(can_continue && matches!(head.state, Pending | InProgress | Compensating))
+    }
+
+    /// Returns whether a finished execution needs a new plan and no live worker makes one.
+    pub(crate) async fn lacks_replanner(&self, id: ExecutionId) -> Result<bool, Failure> {
+        let head = self.unowned_head(id).await?;
+        Ok(head.is_some_and(|head| head.state.is_finished() && head.owner.is_some()))
+    }
+
+    /// Returns the head of an execution without an owner, or whose owner was lost.
+    async fn unowned_head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, Failure> {
+        let Some(engine) = self.engine() else { return Ok(None) };
+        let Some(head) = engine.store().head(id).await? else { return Ok(None) };
+        let Some(owner) = head.owner else { return Ok(Some(head)) };
+        let live = engine.store().list_workers(engine.clock().now()).await?;
+        Ok((!live.contains(&owner)).then_some(head))
+    }
+
+    pub(crate) async fn inbox(&self, id: ExecutionId) -> Result<Vec<Command>, Failure> {
+        let Some(store) = self.store() else { return Ok(Vec::new()) };
+        let inbox = store.list_commands(Some(id)).await?;
+        Ok(inbox.into_iter().map(|envelope| envelope.command).collect())
+    }
+
+    /// Returns whether a live worker of another process uses the store.
+    pub(crate) async fn has_other_workers(&self) -> Result<bool, Failure> {
+        let Some(local) = &self.local else { return Ok(true) };
+        let own = local.worker().map(|handle| handle.worker());
+        let now = local.engine.clock().now();
+        let live = local.engine.store().list_workers(now).await?;
+        Ok(live.iter().any(|worker| Some(*worker) != own))
+    }
+
+    /// Returns whether a live worker owns an execution, or reads its inbox within a few seconds.
+    pub(crate) async fn has_reader(&self, id: ExecutionId) -> Result<bool, Failure> {
+        let Some(engine) = self.engine() else { return Ok(true) };
+        for _ in 0..READER_POLLS {
+            if !self.is_unowned(id).await? || self.inbox(id).await?.is_empty() {
+                return Ok(true);
+            }
+            if engine.store().list_workers(engine.clock().now()).await?.is_empty() {
+                return Ok(false);
+            }
+            time::sleep(READER_POLL).await;
+        }
+        Ok(false)
+    }
+
+    /// Waits until running calls have ended, within the limit of a drain, and closes everything.
+    /// Ctrl-C skips the wait. SIGTERM and SIGHUP do not, because a closed terminal sends several.
+    pub(crate) async fn close(self) {
+        if let Some(local) = self.local {
+            tokio::select! {
+                () = local.close() => (),
+                () = signals::await_interrupt() => (),
+            }
+        }
+    }
+}

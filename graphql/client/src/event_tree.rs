@@ -1,0 +1,176 @@
+//! The events of an execution and of its children, as one stream.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use futures::{
+    FutureExt, StreamExt,
+    stream::{self, BoxStream, SelectAll},
+};
+use serde_json::{Value, json};
+use tokio::time;
+
+use super::{
+    failure::Failure,
+    view::{
+        format::part_name,
+        news::{ExecutionView, News},
+    },
+};
+use crate::{Client, types::Event};
+
+/// The most executions with a subscription. Other children wait in a queue.
+const MAX_SUBSCRIPTIONS: usize = 64;
+/// Polls for a child that a step is about to start, and the delay between them.
+const CREATION_POLLS: usize = 200;
+const CREATION_POLL: Duration = Duration::from_millis(50);
+
+pub struct EventTree {
+    root: String,
+    nodes: BTreeMap<String, Node>,
+    /// Children without a subscription, each with its prefix.
+    queue: VecDeque<(String, String)>,
+    queued: BTreeSet<String>,
+}
+
+struct Node {
+    board: ExecutionView,
+    /// The path of this execution. It precedes the names of its steps.
+    prefix: String,
+}
+
+impl Node {
+    fn new(id: &str, prefix: String) -> Self {
+        Self { board: ExecutionView::new(id), prefix }
+    }
+}
+
+pub type Events = SelectAll<BoxStream<'static, (String, Result<Event, Failure>)>>;
+
+impl EventTree {
+    pub fn new(root: String) -> Self {
+        let nodes = BTreeMap::from([(root.clone(), Node::new(&root, String::new()))]);
+        Self { root, nodes, queue: VecDeque::new(), queued: BTreeSet::new() }
+    }
+
+    pub fn root(&self) -> &ExecutionView {
+        &self.nodes[&self.root].board
+    }
+
+    /// Returns the position of the last event that was read of an execution.
+    pub fn seq_of(&self, id: &str) -> u64 {
+        self.nodes.get(id).map_or(0, |node| node.board.seq)
+    }
+
+    /// Subscribes to the executions, after the events that were read.
+    pub fn subscribe(&self, client: &Client) -> Events {
+        let mut events = SelectAll::new();
+        for (id, node) in &self.nodes {
+            events.push(self.events_of(client, id, node.board.seq));
+        }
+        events
+    }
+
+    fn events_of(
+        &self,
+        client: &Client,
+        id: &str,
+        after: u64,
+    ) -> BoxStream<'static, (String, Result<Event, Failure>)> {
+        let (is_root, id, client) = (id == self.root, id.to_owned(), client.clone());
+        let of = id.clone();
+        let subscribed = async move {
+            if !is_root {
+                await_created(&client, &id).await;
+            }
+            let arguments = [("executionId: ID!", json!(id)), ("afterSeq: Int", json!(after))];
+            client.subscribe("executionEvents", &arguments, Event::FIELDS)
+        };
+        // A child may never be created.
+        let exists = move |event: &Result<Event, Failure>| {
+            let is_missing = matches!(event, Err(failure) if failure.code == "NOT_FOUND");
+            std::future::ready(is_root || !is_missing)
+        };
+        let events = stream::once(subscribed).flatten().filter(exists);
+        events.map(move |event| (of.clone(), event)).boxed()
+    }
+
+    /// Applies an event, and subscribes to the child that it started.
+    pub fn apply(
+        &mut self,
+        client: &Client,
+        events: &mut Events,
+        id: &str,
+        event: &Event,
+    ) -> Option<News> {
+        let node = self.nodes.get_mut(id)?;
+        let news = node.board.apply(event);
+        let prefix = node.prefix.clone();
+        if node.board.is_over && id != self.root {
+            self.nodes.remove(id);
+        }
+        if let Some(child) = event.data.child_execution_id.as_deref() {
+            let step = part_name(event.step_id.as_deref().unwrap_or_default(), event.data.index);
+            self.queued.insert(child.to_owned());
+            self.queue.push_back((child.to_owned(), format!("{prefix}{step} › ")));
+        }
+        while self.nodes.len() < MAX_SUBSCRIPTIONS
+            && let Some((child, prefix)) = self.queue.pop_front()
+        {
+            self.queued.remove(&child);
+            events.push(self.events_of(client, &child, 0));
+            let node = Node::new(&child, prefix);
+            self.nodes.insert(child, node);
+        }
+        news.map(|news| news.within(&prefix))
+    }
+
+    /// Returns whether the tree continues only after an answer of a person.
+    pub fn waits_for_person(&self) -> bool {
+        self.waits_below(&self.root, 0)
+    }
+
+    fn waits_below(&self, id: &str, depth: u32) -> bool {
+        // Queued executions have no events here. The caller checks their states.
+        let Some(node) = self.nodes.get(id) else { return self.queued.contains(id) };
+        depth <= shared::limits::DEPTH
+            && node.board.waits_for_person(|child| self.waits_below(child, depth + 1))
+    }
+
+    /// Returns whether the tree seems to wait for a person while executions are queued. These have
+    /// no events here, so the caller polls.
+    pub fn needs_polling(&self) -> bool {
+        !self.queued.is_empty() && self.waits_for_person()
+    }
+
+    pub fn waiting_children(&self) -> impl Iterator<Item = &str> {
+        let awaited: BTreeSet<&str> =
+            self.nodes.values().flat_map(|node| node.board.children()).collect();
+        self.queue.iter().map(|(id, _)| id.as_str()).filter(move |id| awaited.contains(id))
+    }
+
+    pub fn waiting_steps(&self) -> Vec<(String, String)> {
+        let of = |(id, node): (&String, &Node)| {
+            let steps: Vec<_> =
+                node.board.waiting_steps().map(|step| (id.clone(), step.to_owned())).collect();
+            steps
+        };
+        self.nodes.iter().flat_map(of).collect()
+    }
+
+    pub fn asking_executions(&self) -> BTreeSet<String> {
+        self.waiting_steps().into_iter().map(|(id, _)| id).collect()
+    }
+}
+
+async fn await_created(client: &Client, id: &str) {
+    for _ in 0..CREATION_POLLS {
+        let found = client.execution::<Value>(id, "state").boxed().await;
+        match found {
+            Ok(Value::Null) => time::sleep(CREATION_POLL).await,
+            _ => return,
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Operations of the API, in this process or on a running server.
+
+pub mod drive;
+pub mod event_tree;
+pub mod failure;
+pub mod operations;
+pub mod page;
+pub mod plan_file;
+pub mod remote;
+pub mod request_report;
+mod secret;
+pub mod types;
+pub mod view;
+
+use async_graphql::{Request, Response, ServerError, Variables};
+use engine::access::Grant;
+use futures::{StreamExt, stream::BoxStream};
+use graphql::schema::Schema;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value, json};
+
+use self::failure::Failure;
+use self::remote::Remote;
+pub use self::secret::Secret;
+
+#[derive(Clone)]
+pub enum Client {
+    /// The engine of this process, with the access of this grant.
+    Local(Box<Schema>, Grant),
+    Remote(Remote),
+}
+
+pub type Responses<T> = BoxStream<'static, Result<T, Failure>>;
+
+/// An argument of an operation: its declaration, such as `planId: ID!`, and its value.
+pub type Argument<'a> = (&'a str, Value);
+
+impl Client {
+    /// Executes operations in this process, with all rights.
+    pub fn local(schema: Schema) -> Self {
+        Self::Local(Box::new(schema), Grant::default())
+    }
+
+    /// Queries one field and selects `fields` of it.
+    pub async fn query<T: DeserializeOwned>(
+        &self,
+        field: &str,
+        arguments: &[Argument<'_>],
+        fields: &str,
+    ) -> Result<T, Failure> {
+        let text = write_operation("query", field, arguments, fields);
+        read(self.execute_field(&text, variables_of(arguments)).await?)
+    }
+
+    pub async fn execution<T: DeserializeOwned>(
+        &self,
+        id: impl Serialize,
+        fields: &str,
+    ) -> Result<T, Failure> {
+        self.query("execution", &[("executionId: ID!", json!(id))], fields).await
+    }
+
+    /// Calls one mutation and selects `fields` of its result.
+    pub async fn mutate<T: DeserializeOwned>(
+        &self,
+        field: &str,
+        arguments: &[Argument<'_>],
+        fields: &str,
+    ) -> Result<T, Failure> {
+        let text = write_operation("mutation", field, arguments, fields);
+        read(self.execute_field(&text, variables_of(arguments)).await?)
+    }
+
+    pub fn subscribe<T: DeserializeOwned + Send + 'static>(
+        &self,
+        field: &str,
+        arguments: &[Argument<'_>],
+        fields: &str,
+    ) -> Responses<T> {
+        let text = write_operation("subscription", field, arguments, fields);
+        let variables = variables_of(arguments);
+        let answers = match self {
+            Self::Local(schema, grant) => {
+                let answers = schema.execute_stream(make_request(&text, variables, grant));
+                answers.map(data_of).boxed()
+            }
+            Self::Remote(server) => server.clone().subscribe(text, variables),
+        };
+        answers.map(|answer| answer.map(only_field).and_then(read)).boxed()
+    }
+
+    async fn execute_field(&self, text: &str, variables: Value) -> Result<Value, Failure> {
+        let data = match self {
+            Self::Local(schema, grant) => {
+                data_of(schema.execute(make_request(text, variables, grant)).await)?
+            }
+            Self::Remote(server) => server.execute(text, &variables).await?,
+        };
+        Ok(only_field(data))
+    }
+
+    /// Returns a client with the access of `grant`. A server decides about access itself.
+    #[must_use]
+    pub fn granted(&self, grant: &Grant) -> Self {
+        match self {
+            Self::Local(schema, _) => Self::Local(schema.clone(), grant.clone()),
+            Self::Remote(server) => Self::Remote(server.clone()),
+        }
+    }
+
+    pub fn is_remote(&self) -> bool {
+        matches!(self, Self::Remote(_))
+    }
+}
+
+pub fn read<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
+    serde_json::from_value(answer)
+        .map_err(|err| Failure::new("INTERNAL", format!("the answer cannot be read: {err}")))
+}
+
+/// Writes an operation with one field. Its arguments become variables of the same names.
+fn write_operation(kind: &str, field: &str, arguments: &[Argument<'_>], fields: &str) -> String {
+    let selected = if fields.is_empty() { String::new() } else { format!(" {{ {fields} }}") };
+    if arguments.is_empty() {
+        return format!("{kind} {{ {field}{selected} }}");
+    }
+    let declared: Vec<String> =
+        arguments.iter().map(|(declaration, _)| format!("${declaration}")).collect();
+    let given: Vec<String> = names_of(arguments).map(|name| format!("{name}: ${name}")).collect();
+    let (declared, given) = (declared.join(", "), given.join(", "));
+    format!("{kind}({declared}) {{ {field}({given}){selected} }}")
+}
+
+fn variables_of(arguments: &[Argument<'_>]) -> Value {
+    let values = arguments.iter().map(|(_, value)| value.clone());
+    names_of(arguments).map(str::to_owned).zip(values).collect::<Map<_, _>>().into()
+}
+
+fn names_of<'a>(arguments: &'a [Argument<'_>]) -> impl Iterator<Item = &'a str> {
+    arguments.iter().map(|(declaration, _)| declaration.split(':').next().unwrap_or_default())
+}
+
+fn make_request(text: &str, variables: Value, grant: &Grant) -> Request {
+    Request::new(text).variables(Variables::from_json(variables)).data(grant.clone())
+}
+
+fn data_of(response: Response) -> Result<Value, Failure> {
+    if let Some(error) = response.errors.first() {
+        return Err(failure_of(error));
+    }
+    let unreadable = |err| Failure::new("INTERNAL", format!("the answer is not JSON: {err}"));
+    response.data.into_json().map_err(unreadable)
+}
+
+fn failure_of(error: &ServerError) -> Failure {
+    let extensions = error.extensions.as_ref().and_then(|fields| serde_json::to_value(fields).ok());
+    make_failure(&error.message, extensions.as_ref().and_then(Value::as_object))
+}
+
+fn make_failure(message: &str, extensions: Option<&Map<String, Value>>) -> Failure {
+    let code = extensions.and_then(|fields| fields.get("code")).and_then(Value::as_str);
+    // An operation that does not fit the schema has no code of Faber's.
+    let mut failure = Failure::new(code.unwrap_or("INVALID_ARGUMENT"), message);
+    for (key, value) in extensions.into_iter().flatten().filter(|(key, _)| *key != "code") {
+        failure.more.insert(key.clone(), value.clone());
+    }
+    failure
+}
+
+fn only_field(data: Value) -> Value {
+    match data {
+        Value::Object(fields) => fields.into_iter().next().map_or(Value::Null, |(_, value)| value),
+        other => other,
+    }
+}
+
+/// Removes the fields of an object that are null.
+pub fn without_nulls(mut object: serde_json::Value) -> serde_json::Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    object
+}

@@ -1,0 +1,78 @@
+//! Pages of lists.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{Client, failure::Failure, types::Execution, without_nulls};
+
+/// A page of a list. `kind` is the field of the API that lists the objects.
+pub struct Page {
+    pub kind: &'static str,
+    pub filter: Value,
+    pub first: i32,
+    pub after: Option<String>,
+    pub fields: String,
+}
+
+impl Page {
+    /// Loads the page, with several requests if it exceeds one response. Returns the cursor of the next
+    /// page, if there is one.
+    pub async fn load(self, client: &Client) -> Result<(Vec<Value>, Option<String>), Failure> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Connection {
+            nodes: Vec<Value>,
+            page_info: PageInfo,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct PageInfo {
+            has_next_page: bool,
+            end_cursor: Option<String>,
+        }
+        let filter_argument = match self.kind {
+            "requests" => "filter: RequestFilter",
+            "plans" => "filter: PlanFilter",
+            _ => "filter: ExecutionFilter",
+        };
+        let (first, mut after) = (self.first, self.after);
+        let filter = without_nulls(self.filter);
+        let fields = format!("nodes {{ {} }} pageInfo {{ hasNextPage endCursor }}", self.fields);
+        let mut nodes: Vec<Value> = Vec::new();
+        let mut piece = first;
+        loop {
+            let left = first.saturating_sub(i32::try_from(nodes.len()).unwrap_or(i32::MAX));
+            let count = piece.min(left);
+            let arguments = [
+                (filter_argument, filter.clone()),
+                ("first: Int", json!(count)),
+                ("after: String", json!(after)),
+            ];
+            let found: Connection = match client.query(self.kind, &arguments, &fields).await {
+                Err(failure) if failure.code == "LIMIT_EXCEEDED" && count > 1 => {
+                    piece = count / 2;
+                    continue;
+                }
+                found => found?,
+            };
+            nodes.extend(found.nodes);
+            after = found.page_info.end_cursor.filter(|_| found.page_info.has_next_page);
+            if after.is_none() || usize::try_from(first).is_ok_and(|first| nodes.len() >= first) {
+                return Ok((nodes, after));
+            }
+        }
+    }
+}
+
+pub(crate) async fn newest_executions(
+    client: &Client,
+    request: &str,
+    max: i32,
+) -> Result<Vec<Value>, Failure> {
+    let filter = json!({ "requestId": request });
+    let fields = Execution::fields();
+    let page = Page { kind: "executions", filter, first: max, after: None, fields };
+    let (mut found, _) = page.load(client).await?;
+    found.reverse();
+    Ok(found)
+}

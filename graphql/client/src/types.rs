@@ -1,0 +1,722 @@
+//! Objects of the API as commands read them, each with the selection of its fields.
+//!
+//! `FIELDS` selects every field of an object, because `--json` prints all of them. The struct has
+//! the fields that views use. A test compares both with the schema.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Display},
+    ops::Deref,
+};
+
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::Value;
+use shared::{
+    clock::Timestamp, diagnostic::Diagnostic, execution::ExecutionState, id::ExecutionId,
+};
+
+use crate::view::plain;
+
+/// A text of foreign origin. `Display` escapes it and keeps it in one line, so that it can neither
+/// control a terminal nor forge a line. It dereferences to the original text.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(transparent)]
+pub struct Text(String);
+
+impl Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&plain::safe_line(&self.0))
+    }
+}
+
+impl Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl PartialEq<str> for Text {
+    fn eq(&self, other: &str) -> bool {
+        self.0 == other
+    }
+}
+
+impl PartialEq<&str> for Text {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == *other
+    }
+}
+
+/// The fields of an execution that commands need to steer it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecutionHead {
+    pub execution_id: ExecutionId,
+    pub plan_id: Text,
+    pub state: ExecutionState,
+}
+
+impl ExecutionHead {
+    pub const FIELDS: &str = "executionId planId state";
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Execution {
+    pub execution_id: Text,
+    pub request_id: Text,
+    pub plan_id: Text,
+    pub plan: Plan,
+    pub state: ExecutionState,
+    pub created_at: Option<Timestamp>,
+    pub started_at: Option<Timestamp>,
+    pub finished_at: Option<Timestamp>,
+    pub node: Option<Text>,
+    pub input: Option<Value>,
+    pub dry_run: bool,
+    pub parent_execution_id: Option<Text>,
+    pub parent_step_id: Option<Text>,
+    pub retry_of: Option<Text>,
+    pub next: Option<NextExecution>,
+    pub replanning: Option<Replanning>,
+    pub findings: Vec<Finding>,
+    pub total: u64,
+    pub successful: u64,
+    pub failed: u64,
+    pub skipped: u64,
+    pub cancelled: u64,
+    pub steps: Vec<StepStatus>,
+    pub outputs: Value,
+    pub execution_results: ExecutionResults,
+    /// Only [`Self::SUMMARY`] selects them.
+    pub retries: Vec<RetriedExecution>,
+}
+
+impl Execution {
+    /// The fields of an execution that are not objects.
+    pub const VALUES: &str = "executionId requestId planId state mode priority startAt deadline \
+        createdAt startedAt finishedAt node seq input dryRun compensateOnFailure parentExecutionId \
+        parentStepId parentIndex retryOf total successful failed skipped cancelled outputs";
+    /// The fields that the summary of a finished execution shows.
+    pub const SUMMARY: &str = "executionId requestId state dryRun startedAt createdAt finishedAt \
+        total successful failed skipped cancelled outputs plan { tools { stepId toolName dependsOn \
+        retry onError } } executionResults { errors { stepId toolName index code message attempt \
+        retryable } } steps { stepId state resolvedParameters items { index \
+        resolvedParameters } } retries { executionId state } findings { code severity kind stepId \
+        index message remedies { label command isDangerous } }";
+
+    pub fn fields() -> String {
+        let (plan, step, error) = (Plan::fields(), StepStatus::fields(), StepError::FIELDS);
+        format!(
+            "{} plan {{ {plan} }} steps {{ {step} }} executionResults {{ outputs errors {{ {error} }} \
+             variables }} findings {{ {} }} waitsFor {{ {} }} replanning {{ {} }} next {{ executionId }}",
+            Self::VALUES,
+            Finding::FIELDS,
+            WAIT,
+            Replanning::FIELDS
+        )
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NextExecution {
+    pub execution_id: Text,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RetriedExecution {
+    pub execution_id: Text,
+    pub state: ExecutionState,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Replanning {
+    pub state: ReplanningState,
+    pub reason: Text,
+    pub given_up: Option<Text>,
+}
+
+impl Replanning {
+    pub const FIELDS: &str = "state reason givenUp";
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ReplanningState {
+    Pending,
+    Begun,
+    GivenUp,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ExecutionResults {
+    pub errors: Vec<StepError>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct StepError {
+    pub step_id: Text,
+    pub index: Option<u64>,
+    pub tool_name: Text,
+    pub code: Text,
+    pub message: Text,
+    pub attempt: u64,
+    pub retryable: bool,
+}
+
+impl StepError {
+    pub const FIELDS: &str = "stepId index toolName code message attempt retryable";
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct StepStatus {
+    pub step_id: Text,
+    pub index: Option<u64>,
+    pub tool_name: Text,
+    pub state: StepState,
+    pub attempts: u64,
+    pub started_at: Option<Timestamp>,
+    pub finished_at: Option<Timestamp>,
+    pub duration_ms: Option<f64>,
+    pub work_ms: Option<f64>,
+    pub waited_ms: Option<f64>,
+    pub resolved_parameters: Option<Value>,
+    pub output: Option<Value>,
+    pub error: Option<StepError>,
+    pub warnings: Vec<Text>,
+    pub reused: bool,
+    pub skip_reason: Option<Text>,
+    pub waits_for: Option<Text>,
+    pub until: Option<Timestamp>,
+    pub items: Vec<StepStatus>,
+    pub item_tally: Option<ItemTally>,
+    pub child_execution_id: Option<Text>,
+    pub compensation: Option<Box<StepStatus>>,
+}
+
+impl StepStatus {
+    fn fields() -> String {
+        let part = format!(
+            "stepId index toolName state attempts startedAt finishedAt durationMs workMs waitedMs \
+             resolvedParameters output error {{ {} }} warnings reused settled settledOutput \
+             settledComment skipReason waitsFor until \
+             progress {{ progress total message }} childExecutionId",
+            StepError::FIELDS
+        );
+        let tally = ItemTally::FIELDS;
+        format!("{part} items {{ {part} }} itemTally {{ {tally} }} compensation {{ {part} }}")
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum StepState {
+    #[default]
+    Pending,
+    Running,
+    Retrying,
+    Waiting,
+    Succeeded,
+    Failed,
+    Skipped,
+    Cancelled,
+    Compensated,
+    /// Used by the live view only. In the API, such a step has succeeded.
+    #[serde(skip)]
+    CompensationFailed,
+}
+
+impl StepState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "PENDING",
+            Self::Running => "RUNNING",
+            Self::Retrying => "RETRYING",
+            Self::Waiting => "WAITING",
+            Self::Succeeded => "SUCCEEDED",
+            Self::Failed => "FAILED",
+            Self::Skipped => "SKIPPED",
+            Self::Cancelled => "CANCELLED",
+            Self::Compensated => "COMPENSATED",
+            Self::CompensationFailed => "COMPENSATION_FAILED",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ItemTally {
+    pub total: u64,
+    pub running: u64,
+    pub waiting: u64,
+    pub successful: u64,
+    pub failed: u64,
+    pub skipped: u64,
+    pub cancelled: u64,
+}
+
+impl ItemTally {
+    const FIELDS: &str = "total pending running waiting successful failed skipped cancelled";
+}
+
+/// The fields of what an execution waits for. `--json` prints them, and views show findings.
+const WAIT: &str = "kind stepId index name executionId until message";
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Finding {
+    pub code: Text,
+    pub severity: Severity,
+    pub kind: FindingKind,
+    pub step_id: Option<Text>,
+    pub index: Option<u64>,
+    pub until: Option<Timestamp>,
+    pub message: Text,
+    pub remedies: Vec<Remedy>,
+}
+
+impl Finding {
+    pub const FIELDS: &str = "code severity kind stepId index at until message causeSeq \
+        causeExecutionId remedies { label command mutation variables isDangerous }";
+    pub const ROW: &str = "severity kind message";
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Remedy {
+    pub label: Text,
+    pub command: Option<Text>,
+    pub is_dangerous: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum FindingKind {
+    Failure,
+    Wait,
+    Skip,
+    Takeover,
+    /// Also a kind that a newer server has.
+    #[default]
+    #[serde(other)]
+    Warning,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Severity {
+    Error,
+    Warning,
+    /// Also a severity that a newer server has.
+    #[default]
+    #[serde(other)]
+    Info,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Plan {
+    pub plan_id: Text,
+    pub version: u64,
+    pub query: Text,
+    pub created_at: Option<Text>,
+    pub planner: Text,
+    pub tools: Vec<PlannedStep>,
+    pub execution_order: Vec<Text>,
+    pub layers: Vec<Vec<Text>>,
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Plan {
+    pub const VALUES: &str = "planId requestId version query createdAt planner executionOrder \
+        layers mermaid dot";
+    /// The fields that views show.
+    pub const SHOWN: &str = "planId requestId version query planner layers executionOrder \
+        tools { stepId toolName plan parameters dependsOn when forEach compensate requiresApproval } \
+        diagnostics { severity code path message help }";
+
+    pub fn fields() -> String {
+        let (values, step) = (Self::VALUES, PlannedStep::FIELDS);
+        format!("{values} tools {{ {step} }} diagnostics {{ {DIAGNOSTIC} }}")
+    }
+}
+
+pub const DIAGNOSTIC: &str = "severity code path message help";
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PlannedStep {
+    pub step_id: Text,
+    pub tool_name: Text,
+    pub parameters: Value,
+    pub depends_on: Vec<Text>,
+    pub plan: Option<Text>,
+    pub when: Option<Text>,
+    pub for_each: Option<Text>,
+    pub compensate: Option<Compensation>,
+    pub retry: Option<Retry>,
+    pub on_error: Text,
+    pub requires_approval: bool,
+}
+
+impl PlannedStep {
+    const FIELDS: &str = "stepId toolName parameters dependsOn outputMapping effect plan when forEach \
+        compensate timeoutMs idleTimeoutMs cacheTtlMs strictTemplates maxParallel retry onError \
+        requiresApproval";
+
+    pub fn max_attempts(&self) -> u64 {
+        self.retry.as_ref().and_then(|retry| retry.max_attempts).unwrap_or(1)
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Compensation {
+    pub tool_name: Text,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Retry {
+    pub max_attempts: Option<u64>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct PlanPayload {
+    pub plan: Option<Value>,
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Request {
+    pub request_id: Text,
+    pub query: Text,
+    pub created_at: Option<Text>,
+    pub plans: Vec<Plan>,
+    pub executions: Vec<Execution>,
+    pub findings: Vec<Finding>,
+    pub transcript: Vec<TranscriptEntry>,
+    pub timeline: Vec<TimelineEntry>,
+}
+
+impl Request {
+    pub const VALUES: &str = "requestId query createdAt";
+
+    /// Selects all fields of a request, with its `last` newest executions.
+    pub fn fields(last: i32) -> String {
+        format!(
+            "{} plans {{ {} }} executions(last: {last}) {{ {} }} findings {{ {} }} \
+             transcript {{ at kind content }} timeline {{ {} }}",
+            Self::VALUES,
+            Plan::fields(),
+            Execution::fields(),
+            Finding::FIELDS,
+            TimelineEntry::FIELDS
+        )
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct TranscriptEntry {
+    pub at: Text,
+    pub kind: Text,
+    pub content: Value,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct TimelineEntry {
+    pub kind: Text,
+    pub execution_id: Option<Text>,
+    pub step_id: Option<Text>,
+    pub message: Text,
+    #[serde(deserialize_with = "or_default")]
+    pub detail: EventData,
+}
+
+impl TimelineEntry {
+    pub const FIELDS: &str = "at kind executionId stepId attempt node message detail durationMs \
+        waitedMs";
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Event {
+    pub seq: u64,
+    pub at: Option<Timestamp>,
+    #[serde(rename = "type")]
+    pub kind: Text,
+    pub step_id: Option<Text>,
+    pub attempt: Option<u64>,
+    #[serde(deserialize_with = "or_default")]
+    pub data: EventData,
+}
+
+impl Event {
+    pub const FIELDS: &str = "seq at type stepId attempt data(maxBytes: 0)";
+}
+
+/// The data of events that views show. Each type of event has some of the fields.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct EventData {
+    pub index: Option<u64>,
+    pub items: Option<u64>,
+    pub child_execution_id: Option<Text>,
+    pub error: Option<EventError>,
+    pub until: Option<Timestamp>,
+    #[serde(rename = "for")]
+    pub awaited: Option<Text>,
+    pub name: Text,
+    pub reason: Option<Text>,
+    pub outcome: Text,
+    pub progress: f64,
+    pub total: Option<f64>,
+    pub message: Option<Text>,
+    pub cached: bool,
+    pub reused: BTreeMap<Text, Value>,
+    pub worker: Text,
+    pub node: Text,
+    pub epoch: u64,
+    pub renewed: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct EventError {
+    pub code: Option<Text>,
+    pub message: Text,
+}
+
+/// Reads data of an event. Returns the default if the data has an unknown form.
+fn or_default<'de, D: serde::Deserializer<'de>>(source: D) -> Result<EventData, D::Error> {
+    let value = Value::deserialize(source)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
+}
+
+/// A call of a *once* tool that a retry would repeat.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RepeatedCall {
+    pub step_id: Text,
+    pub tool_name: Text,
+    pub calls: u64,
+    pub outcome_unknown: bool,
+}
+
+impl RepeatedCall {
+    pub const FIELDS: &str = "stepId toolName calls outcomeUnknown";
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UndoCall {
+    pub step_id: Text,
+    pub index: Option<u32>,
+    pub tool_name: Text,
+}
+
+impl UndoCall {
+    pub const FIELDS: &str = "stepId index toolName";
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SavedPlan {
+    pub name: Text,
+    pub plan_id: Text,
+    pub inputs: Option<Value>,
+    pub saved_at: Text,
+}
+
+impl SavedPlan {
+    pub const FIELDS: &str = "name planId inputs savedAt";
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Tool {
+    pub name: Text,
+    pub qualified_name: Text,
+    pub shadowed_by: Option<Text>,
+    pub description: Text,
+    pub tool_set: Text,
+    pub active: bool,
+    pub effect: Text,
+    pub input_schema: Value,
+    pub output_schema: Option<Value>,
+}
+
+impl Tool {
+    pub const FIELDS: &str = "name qualifiedName shadowedBy description toolSet source active \
+        callable effect inputSchema outputSchema examples";
+
+    /// Returns the plain name if it means this tool, else the qualified name.
+    pub fn shortest_name(&self) -> &Text {
+        if self.shadowed_by.is_none() { &self.name } else { &self.qualified_name }
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolMatch {
+    pub tool: Tool,
+    pub score: f64,
+    pub hit: bool,
+    pub least_similar: Option<f64>,
+}
+
+impl ToolMatch {
+    pub fn fields() -> String {
+        format!("tool {{ {} }} score hit leastSimilar leastSimilarExample learned", Tool::FIELDS)
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ToolSet {
+    pub name: Text,
+    pub description: Text,
+    pub active: bool,
+    pub source: Text,
+    pub tools: Vec<IgnoredAny>,
+    pub status: Text,
+    pub error: Option<Text>,
+}
+
+impl ToolSet {
+    pub fn fields() -> String {
+        format!("name description active source tools {{ {} }} status error", Tool::FIELDS)
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolSetChange {
+    pub changed: Vec<Text>,
+    pub not_found: Vec<Text>,
+    pub refused: Vec<Text>,
+    #[serde(rename = "toolSets")]
+    pub tool_sets: Vec<ToolSet>,
+}
+
+impl ToolSetChange {
+    pub fn fields() -> String {
+        format!("changed notFound refused toolSets {{ {} }}", ToolSet::fields())
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct ToolResult {
+    pub tool: Text,
+    pub status: Text,
+    pub result: Value,
+    pub error: Option<Text>,
+    #[serde(rename = "durationMs")]
+    pub duration_ms: f64,
+    pub at: Text,
+}
+
+impl ToolResult {
+    pub const FIELDS: &str = "callId tool status parameters result error warnings durationMs at";
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolUsage {
+    pub tool_name: Text,
+    pub calls: u64,
+    pub failures: u64,
+    pub last_called_at: Option<Text>,
+    pub p50_ms: Option<f64>,
+    pub p99_ms: Option<f64>,
+}
+
+impl ToolUsage {
+    pub const FIELDS: &str = "toolName qualifiedName calls failures lastCalledAt p50Ms p99Ms";
+}
+
+/// Two tools that the same sentences select.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ToolCollision {
+    pub a: Text,
+    pub b: Text,
+    pub similarity: f64,
+}
+
+impl ToolCollision {
+    pub const FIELDS: &str = "a b similarity";
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct Toolkit {
+    pub actions: Vec<Named>,
+    pub tools: Vec<Named>,
+    #[serde(default)]
+    pub edges: Vec<ToolkitEdge>,
+}
+
+impl Toolkit {
+    pub const FIELDS: &str = "actions { name description } tools { name description toolSet \
+        source active effect } edges { from to kind score learned } mermaid dot svg yaml";
+    /// The fields that views show.
+    pub const SHOWN: &str =
+        "actions { name description } tools { name } edges { from to kind score learned }";
+    pub const NAMES: &str = "actions { name } tools { name }";
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct Named {
+    pub name: Text,
+    #[serde(default)]
+    pub description: Text,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct ToolkitEdge {
+    pub from: Text,
+    pub to: Text,
+    pub kind: Text,
+    pub score: f64,
+    pub learned: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, serde::Serialize)]
+pub struct Pruned {
+    pub executions: u64,
+    pub plans: u64,
+    pub requests: u64,
+    #[serde(skip_serializing)]
+    pub more: bool,
+}
+
+impl Pruned {
+    pub const FIELDS: &str = "executions plans requests more";
+}
+
+pub const BLOB: &str = "id mimeType bytes sha256 at data";

@@ -1,0 +1,347 @@
+//! Turns the events of an execution into news for the user.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shared::clock::Timestamp;
+
+use super::{
+    format::{count, list_names, ms_between, part_name, quote_for_shell},
+    paint::Paint,
+    plain,
+    step::{Next, Progress, StepView},
+};
+use crate::types::{Event, EventData, StepState};
+
+/// The most reused steps that are named.
+const KEPT: usize = 6;
+/// The most failed and waiting items of one list that have their own news.
+const TOLD: usize = 5;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum News {
+    Step {
+        name: String,
+        view: StepView,
+    },
+    Progress {
+        name: String,
+        progress: Progress,
+    },
+    Allowed {
+        name: String,
+    },
+    /// The outputs of these steps are reused from an earlier execution.
+    Kept(Vec<String>),
+    Note(String),
+}
+
+impl News {
+    /// Prefixes the names of steps with the path of a child.
+    #[must_use]
+    pub fn within(self, prefix: &str) -> Self {
+        let placed = |name: String| format!("{prefix}{name}");
+        match self {
+            Self::Step { name, view } => Self::Step { name: placed(name), view },
+            Self::Progress { name, progress } => Self::Progress { name: placed(name), progress },
+            Self::Allowed { name } => Self::Allowed { name: placed(name) },
+            Self::Kept(steps) => Self::Kept(steps.into_iter().map(placed).collect()),
+            Self::Note(note) => Self::Note(placed(note)),
+        }
+    }
+}
+
+/// Formats news as one line. Returns `None` for news without a line.
+pub fn news_line(news: &News, width: usize, paint: Paint) -> Option<String> {
+    match news {
+        News::Progress { .. } | News::Allowed { .. } => None,
+        News::Kept(steps) => Some(paint.dim(format!("· kept: {}", list_names(steps, KEPT)))),
+        News::Note(note) => Some(paint.dim(format!("· {}", plain::safe_line(note)))),
+        News::Step { name, view } => view.line(name, width, paint),
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct LoopCount {
+    total: u64,
+    over: u64,
+    failed: u64,
+    told: usize,
+}
+
+/// The state of an execution, folded from the events read so far.
+#[derive(Clone, Debug, Default)]
+pub struct ExecutionView {
+    id: String,
+    pub seq: u64,
+    pub steps_over: usize,
+    pub is_over: bool,
+    running: BTreeMap<String, Option<Timestamp>>,
+    retrying: BTreeSet<String>,
+    asking: BTreeSet<String>,
+    lists: BTreeMap<String, LoopCount>,
+    children: BTreeMap<String, String>,
+}
+
+impl ExecutionView {
+    pub fn new(id: &str) -> Self {
+        Self { id: id.to_owned(), ..Self::default() }
+    }
+
+    pub fn apply(&mut self, event: &Event) -> Option<News> {
+        self.seq = event.seq;
+        match event.step_id.as_deref() {
+            Some(step) => self.apply_to_step(step, event),
+            None => self.apply_to_execution(event),
+        }
+    }
+
+    /// Returns whether a step waits for a person and no other step can continue. `child_waits`
+    /// answers this for a child.
+    pub fn waits_for_person(&self, child_waits: impl Fn(&str) -> bool) -> bool {
+        let only_waits = |step: &String| {
+            // The items of a list are in the same map and decide about it.
+            self.lists.contains_key(step)
+                || self.children.get(step).is_some_and(|child| child_waits(child))
+        };
+        let has_child = self.running.keys().any(|step| self.children.contains_key(step));
+        (!self.asking.is_empty() || has_child)
+            && self.retrying.is_empty()
+            && self.running.keys().all(only_waits)
+    }
+
+    pub fn children(&self) -> impl Iterator<Item = &str> {
+        self.children.values().map(String::as_str)
+    }
+
+    pub fn waiting_steps(&self) -> impl Iterator<Item = &str> {
+        self.asking.iter().map(String::as_str)
+    }
+
+    fn apply_to_step(&mut self, step: &str, event: &Event) -> Option<News> {
+        let data = &event.data;
+        let name = part_name(step, data.index);
+        let (state, detail) = match &*event.kind {
+            "step_started" => return self.start_step(step, name, event),
+            "step_compensation_started" => {
+                let name = compensation_name(&name);
+                return Some(self.run_part(name, event));
+            }
+            "step_progress" => return Some(News::Progress { name, progress: progress_of(data) }),
+            "step_compensation_progress" => {
+                return Some(News::Progress {
+                    name: compensation_name(&name),
+                    progress: progress_of(data),
+                });
+            }
+            "step_succeeded" => (StepState::Succeeded, self.describe_result(step, data)),
+            "step_compensated" => (StepState::Compensated, None),
+            "step_failed" => (StepState::Failed, error_code(data)),
+            "step_settled" if &*data.outcome == "SUCCEEDED" => {
+                (StepState::Succeeded, Some("settled as succeeded".to_owned()))
+            }
+            "step_settled" => (StepState::Failed, Some("settled as failed".to_owned())),
+            "step_retry_scheduled" | "step_compensation_retry_scheduled" => {
+                (StepState::Retrying, error_text(data))
+            }
+            "step_interrupted" | "step_compensation_interrupted" => {
+                let lost = || "its worker was lost".to_owned();
+                (StepState::Retrying, Some(error_text(data).unwrap_or_else(lost)))
+            }
+            "step_skipped" => (StepState::Skipped, skip_reason(data)),
+            "step_cancelled" => (StepState::Cancelled, None),
+            "step_waiting" => (StepState::Waiting, Some(wait_text(data))),
+            kind if kind.starts_with("step_compensat") => {
+                (StepState::CompensationFailed, error_code(data))
+            }
+            _ => {
+                // An approval, or an event type of a newer server.
+                return self.asking.remove(&name).then_some(News::Allowed { name });
+            }
+        };
+        let is_undo = event.kind.starts_with("step_compensat");
+        let name = if is_undo { compensation_name(&name) } else { name };
+        let view = self.end_part(&name, state, detail, event);
+        if is_undo || name != step {
+            return if is_undo {
+                Some(News::Step { name, view })
+            } else {
+                self.count_item(step, name, view)
+            };
+        }
+        if view.is_over() {
+            self.steps_over += 1;
+        }
+        self.lists.remove(step);
+        Some(News::Step { name, view })
+    }
+
+    fn start_step(&mut self, step: &str, name: String, event: &Event) -> Option<News> {
+        if let Some(total) = event.data.items {
+            self.lists.insert(name.clone(), LoopCount { total, ..LoopCount::default() });
+        }
+        let child = event.data.child_execution_id.as_deref().map(str::to_owned);
+        let is_whole = name == step;
+        let news = self.run_part(name.clone(), event);
+        self.children.extend(child.map(|child| (name, child)));
+        // Items are counted when they finish. A list may have thousands.
+        is_whole.then_some(news)
+    }
+
+    fn run_part(&mut self, name: String, event: &Event) -> News {
+        self.clear_part(&name);
+        self.running.insert(name.clone(), event.at);
+        let (state, attempt) = (StepState::Running, event.attempt.unwrap_or(1));
+        News::Step {
+            name,
+            view: StepView { state, since: event.at, attempt, ..StepView::default() },
+        }
+    }
+
+    fn end_part(
+        &mut self,
+        name: &str,
+        state: StepState,
+        detail: Option<String>,
+        event: &Event,
+    ) -> StepView {
+        // Clocks of machines differ, so the end is never earlier than the start.
+        let since = self.running.get(name).copied().flatten();
+        let took_ms = since.and_then(|from| ms_between(from, event.at?.max(from)));
+        self.clear_part(name);
+        let id = plain::safe_line(&self.id);
+        let next = match state {
+            StepState::Retrying => {
+                self.retrying.insert(name.to_owned());
+                let attempt = event.attempt.unwrap_or(1) + 1;
+                event.data.until.map(|at| Next::Attempt { attempt, at: Some(at) })
+            }
+            StepState::Waiting if event.data.awaited.as_deref() == Some("signal") => Some(
+                Next::Command(format!("faber signal {id} {}", quote_for_shell(&event.data.name))),
+            ),
+            StepState::Waiting => {
+                self.asking.insert(name.to_owned());
+                Some(Next::Command(format!("faber approve {id} {}", quote_for_shell(name))))
+            }
+            _ => None,
+        };
+        StepView { state, took_ms, detail, next, ..StepView::default() }
+    }
+
+    /// Counts an item. Only the first failures and waits of a list have their own news.
+    fn count_item(&mut self, step: &str, name: String, view: StepView) -> Option<News> {
+        let list = self.lists.entry(step.to_owned()).or_default();
+        let is_failed = view.state == StepState::Failed;
+        if view.is_over() {
+            list.over += 1;
+            list.failed += u64::from(is_failed);
+        }
+        if (is_failed || view.state == StepState::Waiting) && list.told < TOLD {
+            list.told += 1;
+            return Some(News::Step { name, view });
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a list has no more items than 2^52")]
+        let (done, total) = (list.over as f64, Some(list.total as f64));
+        let progress = Progress { done, total, message: None };
+        view.is_over().then(|| News::Progress { name: step.to_owned(), progress })
+    }
+
+    fn describe_result(&self, step: &str, data: &EventData) -> Option<String> {
+        match self.lists.get(step) {
+            Some(LoopCount { total, failed: 0, .. }) => Some(count(*total, "item")),
+            Some(LoopCount { total, failed, .. }) => {
+                Some(format!("{}, {failed} of them failed", count(*total, "item")))
+            }
+            None => data.cached.then(|| "from the cache".to_owned()),
+        }
+    }
+
+    fn apply_to_execution(&mut self, event: &Event) -> Option<News> {
+        let data = &event.data;
+        let note = match &*event.kind {
+            "created" => {
+                let kept: Vec<String> =
+                    data.reused.keys().map(|step| (**step).to_owned()).collect();
+                self.steps_over += kept.len();
+                return (!kept.is_empty()).then_some(News::Kept(kept));
+            }
+            "finished" => {
+                self.is_over = true;
+                return None;
+            }
+            "claimed" if data.epoch > 1 && !data.renewed => {
+                format!("continued by {}", &*data.node)
+            }
+            "signal_received" => format!("signal {}", &*data.name),
+            "signal_refused" => format!("signal {} refused", &*data.name),
+            "cancel_requested" => "cancelling".to_owned(),
+            "execution_failed" => {
+                let why = data.error.as_ref().map(|error| &*error.message).unwrap_or_default();
+                format!("it cannot continue: {why}")
+            }
+            "deadline_passed" => "its deadline passed".to_owned(),
+            "paused" => format!("paused: `faber resume {}` resumes it", self.id),
+            "resumed" => "resumed".to_owned(),
+            "compensation_started" => "compensating".to_owned(),
+            _ => return None,
+        };
+        Some(News::Note(note))
+    }
+
+    fn clear_part(&mut self, step: &str) {
+        self.running.remove(step);
+        self.retrying.remove(step);
+        self.asking.remove(step);
+        self.children.remove(step);
+    }
+}
+
+fn compensation_name(step: &str) -> String {
+    format!("{step} (undo)")
+}
+
+/// Returns the code of an error. The summary prints its message.
+fn error_code(data: &EventData) -> Option<String> {
+    Some((*data.error.as_ref()?.code.as_ref()?).to_string())
+}
+
+fn error_text(data: &EventData) -> Option<String> {
+    let error = data.error.as_ref()?;
+    let message = &*error.message;
+    Some(match &error.code {
+        Some(code) => format!("{}: {message}", &**code),
+        None => message.to_owned(),
+    })
+}
+
+fn skip_reason(data: &EventData) -> Option<String> {
+    match data.reason.as_deref()? {
+        "dependency" => Some("a dependency did not succeed".to_owned()),
+        "execution_failed" => None,
+        "condition" => Some("its condition does not hold".to_owned()),
+        "dry_run" => Some("valid; a dry run calls nothing".to_owned()),
+        other => Some(other.replace('_', " ")),
+    }
+}
+
+fn progress_of(data: &EventData) -> Progress {
+    Progress {
+        done: data.progress,
+        total: data.total.filter(|total| *total > 0.0),
+        message: data.message.as_deref().map(str::to_owned),
+    }
+}
+
+fn wait_text(data: &EventData) -> String {
+    match data.awaited.as_deref() {
+        Some("approval") => "waits for approval".to_owned(),
+        Some("signal") => format!("waits for signal {}", &*data.name),
+        Some("decision") => match error_text(data) {
+            Some(error) => format!("waits for a decision: {error}"),
+            None => "waits for a decision".to_owned(),
+        },
+        _ => "waits".to_owned(),
+    }
+}

@@ -1,0 +1,113 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn event(seq: u64, kind: &str, step: Option<&str>, data: &Value) -> Event {
+    let at = format!("2026-01-01T00:00:00.{seq:06}Z");
+    read(json!({ "seq": seq, "type": kind, "at": at, "stepId": step, "attempt": 1, "data": data }))
+}
+
+fn read(event: Value) -> Event {
+    serde_json::from_value(event).unwrap()
+}
+
+fn step(news: Option<News>) -> (String, StepView) {
+    let Some(News::Step { name, view }) = news else { panic!("{news:?}") };
+    (name, view)
+}
+
+#[test]
+fn durations_come_from_the_event_times() {
+    let mut board = ExecutionView::default();
+    board.apply(&event(1000, "step_started", Some("a"), &json!({})));
+    let news = board.apply(&event(3500, "step_succeeded", Some("a"), &json!({})));
+    let (_, view) = step(news);
+    assert_eq!((view.state, view.took_ms), (StepState::Succeeded, Some(2.5)));
+    assert_eq!((board.steps_over, board.seq), (1, 3500));
+}
+
+#[test]
+fn durations_can_be_long_and_are_never_negative() {
+    let at = |kind: &str, at: &str| {
+        read(json!({ "seq": 1, "type": kind, "at": at, "stepId": "a", "data": {} }))
+    };
+    for (until, expected) in [("2026-01-02T00:00:00Z", 86_400_000.0), ("2025-12-31T23:59:59Z", 0.0)]
+    {
+        let mut board = ExecutionView::default();
+        board.apply(&at("step_started", "2026-01-01T00:00:00Z"));
+        let news = board.apply(&at("step_succeeded", until));
+        assert_eq!(step(news).1.took_ms, Some(expected), "{until}");
+    }
+}
+
+#[test]
+fn an_execution_asks_a_person_only_if_nothing_else_can_run() {
+    let mut board = ExecutionView::default();
+    board.apply(&event(1, "step_started", Some("a"), &json!({})));
+    board.apply(&event(2, "step_waiting", Some("b"), &json!({ "for": "approval" })));
+    assert!(!board.waits_for_person(|_| false));
+    board.apply(&event(3, "step_succeeded", Some("a"), &json!({})));
+    assert!(board.waits_for_person(|_| false));
+    board.apply(&event(4, "step_approved", Some("b"), &json!({})));
+    assert!(!board.waits_for_person(|_| false));
+}
+
+#[test]
+fn a_child_that_waits_for_a_person_is_shown_as_its_step() {
+    let mut board = ExecutionView::default();
+    let begun = json!({ "parameters": {}, "childExecutionId": "exec_1_aaaaaaaaa" });
+    board.apply(&event(1, "step_started", Some("a"), &begun));
+    assert!(!board.waits_for_person(|_| false));
+    assert!(board.waits_for_person(|child| child == "exec_1_aaaaaaaaa"));
+    board.apply(&event(2, "step_started", Some("b"), &json!({})));
+    assert!(!board.waits_for_person(|_| true));
+}
+
+#[test]
+fn items_are_counted_and_only_a_few_are_named() {
+    let mut board = ExecutionView::default();
+    board.apply(&event(1, "step_started", Some("l"), &json!({ "items": 10 })));
+    let mut told = 0;
+    for index in 0..10 {
+        let data = json!({ "index": index });
+        assert_eq!(board.apply(&event(2, "step_started", Some("l"), &data)), None);
+        let failed = json!({ "index": index, "error": { "message": "m" } });
+        match board.apply(&event(3, "step_failed", Some("l"), &failed)) {
+            Some(News::Step { name, .. }) => {
+                assert_eq!(name, format!("l[{index}]"));
+                told += 1;
+            }
+            Some(News::Progress { progress, .. }) => {
+                assert_eq!((progress.done, progress.total), (f64::from(index + 1), Some(10.0)));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((told, board.steps_over), (TOLD, 0));
+    let news = board.apply(&event(4, "step_succeeded", Some("l"), &json!({})));
+    assert_eq!(step(news).1.detail.as_deref(), Some("10 items, 10 of them failed"));
+    assert_eq!(board.steps_over, 1);
+}
+
+#[test]
+fn compensations_do_not_count_as_steps() {
+    let mut board = ExecutionView::default();
+    let note = board.apply(&event(1, "compensation_started", None, &json!({})));
+    assert_eq!(note, Some(News::Note("compensating".to_owned())));
+    board.apply(&event(2, "step_compensation_started", Some("a"), &json!({})));
+    let news = board.apply(&event(3, "step_compensated", Some("a"), &json!({})));
+    let (name, view) = step(news);
+    assert_eq!((name.as_str(), view.state), ("a (undo)", StepState::Compensated));
+    assert_eq!(board.steps_over, 0);
+}
+
+#[test]
+fn a_wait_for_a_signal_asks_no_person() {
+    let mut board = ExecutionView::new("exec_1");
+    let data = json!({ "for": "signal", "name": "go" });
+    let news = board.apply(&event(1, "step_waiting", Some("a"), &data));
+    let StepView { detail, next, .. } = step(news).1;
+    assert_eq!(detail.as_deref(), Some("waits for signal go"));
+    assert_eq!(next, Some(Next::Command("faber signal exec_1 go".to_owned())));
+    assert!(!board.waits_for_person(|_| false));
+}

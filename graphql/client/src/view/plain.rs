@@ -1,0 +1,179 @@
+//! Escapes texts of tools, plans and servers for a terminal.
+//!
+//! Control characters, and characters that hide text or change its direction, become visible signs:
+//! `␛`, `\u{202e}`. In a text of one line, `⏎` shows the end of a line, so that a text cannot forge
+//! a line of Faber's.
+
+use std::{borrow::Cow, fmt::Write as _};
+
+pub fn safe_line(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for (before, letter, after) in with_neighbours(text.trim_end_matches(['\r', '\n'])) {
+        match letter {
+            '\r' if after == '\n' => (),
+            '\n' => shown.push('⏎'),
+            '\t' => shown.push(' '),
+            letter => push(&mut shown, before, letter, after),
+        }
+    }
+    shown
+}
+
+pub fn safe_block(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for (before, letter, after) in with_neighbours(text) {
+        match letter {
+            '\r' if after == '\n' => (),
+            '\n' | '\t' => shown.push(letter),
+            letter => push(&mut shown, before, letter, after),
+        }
+    }
+    shown
+}
+
+/// Escapes unsafe characters in a JSON document without changing its meaning.
+pub fn safe_json(text: &str) -> Cow<'_, str> {
+    if !with_neighbours(text)
+        .any(|(before, letter, after)| letter != '\n' && is_shown_otherwise(before, letter, after))
+    {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for (before, letter, after) in with_neighbours(text) {
+        if letter != '\n' && is_shown_otherwise(before, letter, after) {
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                let _ = write!(shown, "\\u{unit:04x}");
+            }
+        } else {
+            shown.push(letter);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Escapes a line that Faber has coloured, and keeps the colours.
+pub fn safe_coloured(text: &str) -> String {
+    let (text, end) = text.strip_suffix('\n').map_or((text, ""), |text| (text, "\n"));
+    let mut shown = String::with_capacity(text.len());
+    let mut parts = text.split("\u{1b}[");
+    shown.push_str(&safe_line(parts.next().unwrap_or_default()));
+    for part in parts {
+        let digits = part
+            .find(|letter: char| !letter.is_ascii_digit() && letter != ';')
+            .unwrap_or(part.len());
+        let (code, rest) = part.split_at(digits);
+        match rest.strip_prefix('m') {
+            Some(rest) => {
+                let _ = write!(shown, "\u{1b}[{code}m{}", safe_line(rest));
+            }
+            None => {
+                let _ = write!(shown, "␛[{}", safe_line(part));
+            }
+        }
+    }
+    shown + end
+}
+
+/// Appends a character of a foreign text, given its neighbours.
+pub fn push(shown: &mut String, before: char, letter: char, after: char) {
+    match letter {
+        letter if !is_shown_otherwise(before, letter, after) => shown.push(letter),
+        '\u{7f}' => shown.push('␡'),
+        // The pictures of control characters have the same order.
+        '\0'..='\u{1f}' => shown.push(char::from_u32(0x2400 + u32::from(letter)).unwrap_or('�')),
+        letter => shown.extend(letter.escape_unicode()),
+    }
+}
+
+/// Returns each character with its neighbours, or spaces at the ends.
+pub fn with_neighbours(text: &str) -> impl Iterator<Item = (char, char, char)> {
+    let after = text.chars().skip(1).chain([' ']);
+    let before = [' '].into_iter().chain(text.chars());
+    before.zip(text.chars()).zip(after).map(|((before, letter), after)| (before, letter, after))
+}
+
+/// Returns whether a character is escaped. Joiners stay in words and pictures that need them.
+fn is_shown_otherwise(before: char, letter: char, after: char) -> bool {
+    match letter {
+        '\u{200c}' | '\u{200d}' => {
+            before < '\u{300}'
+                || after < '\u{300}'
+                || controls_terminal(before)
+                || controls_terminal(after)
+        }
+        letter => controls_terminal(letter),
+    }
+}
+
+fn controls_terminal(letter: char) -> bool {
+    matches!(letter,
+        '\0'..='\u{1f}'
+        | '\u{7f}'..='\u{9f}'
+        | '\u{ad}'
+        | '\u{34f}'
+        | '\u{61c}'
+        | '\u{115f}'..='\u{1160}'
+        | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180e}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{3164}'
+        | '\u{fdd0}'..='\u{fdef}'
+        | '\u{feff}'
+        | '\u{ffa0}'
+        | '\u{fff9}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn control_characters_are_escaped() {
+        for (said, shown) in [
+            ("plain, Straße, 日本", "plain, Straße, 日本"),
+            ("\u{1b}[2J\u{1b}]0;t\u{7}", "␛[2J␛]0;t␇"),
+            ("\u{7f}\u{9b}2J", "␡\\u{9b}2J"),
+            ("a\u{202e}b\u{2066}\u{200b}", "a\\u{202e}b\\u{2066}\\u{200b}"),
+            ("one\r\ntwo\nthree\rfour\n", "one⏎two⏎three␍four"),
+            ("a\tb", "a b"),
+            ("pay\u{200d}pal 👩\u{200d}💻", "pay\\u{200d}pal 👩\u{200d}💻"),
+            ("\u{fdd1}\u{e0041}\u{feff}", "\\u{fdd1}\\u{e0041}\\u{feff}"),
+        ] {
+            assert_eq!(safe_line(said), shown);
+        }
+        assert_eq!(safe_block("one\r\ntwo\n\u{8}"), "one\ntwo\n␈");
+    }
+
+    #[test]
+    fn escaped_json_has_the_same_meaning() {
+        let document = json!({ "k\u{9b}": "a\u{202e}\u{e0041}\u{7f}\n👩\u{200d}💻" });
+        let shown = serde_json::to_string_pretty(&document).unwrap();
+        let escaped = safe_json(&shown);
+        assert!(escaped.contains(r"a\u202e\udb40\udc41\u007f"), "{escaped}");
+        assert_eq!(serde_json::from_str::<Value>(&escaped).unwrap(), document);
+    }
+
+    #[test]
+    fn fabers_colours_are_kept() {
+        let said = "\u{1b}[33mWARN\u{1b}[0m a\nWARN b \u{1b}[2J\u{1b}]0;x\u{7}\n";
+        assert_eq!(safe_coloured(said), "\u{1b}[33mWARN\u{1b}[0m a⏎WARN b ␛[2J␛]0;x␇\n");
+    }
+
+    proptest! {
+        #[test]
+        fn no_escaped_text_controls_a_terminal(text in ".*") {
+            let is_quiet = |it: &str| !it.chars().any(|it| it.is_control() && it != '\n' && it != '\t');
+            prop_assert!(is_quiet(&safe_block(&text)));
+            prop_assert!(is_quiet(&safe_json(&text)));
+            let one = safe_line(&text);
+            prop_assert!(is_quiet(&one) && !one.contains(['\n', '\t']), "{one:?}");
+            prop_assert_eq!(safe_line(&one), one);
+        }
+    }
+}

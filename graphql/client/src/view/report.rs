@@ -1,0 +1,391 @@
+//! The report of `faber debug`.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write as _;
+
+use shared::execution::ExecutionState;
+
+use super::{
+    findings::{draw_findings, hint_of},
+    format::{clip, count, format_duration, indent_json, json_line, part_name},
+    outcome::{Outcome, paint_state, summary_line},
+    paint::Paint,
+    plain,
+    plan::{draw_diagnostics, draw_plan},
+    timeline::{
+        Timeline, describe_attempts, describe_duration, describe_tally, describe_wait, list_items,
+    },
+    transcript,
+};
+use crate::types::{
+    Execution, FindingKind, Plan, ReplanningState, Request, StepStatus, TranscriptEntry,
+};
+
+const QUERY: usize = 400;
+const PARAMETERS: usize = 20;
+/// The most other executions and the most children in a report.
+const OTHERS: usize = 10;
+const MAX_COMMANDS: usize = 10;
+const MAX_ITEMS: usize = 10;
+
+/// Reports on the execution `id`, or on the newest one, and on its children. A full report has all
+/// executions, every value, and the transcript.
+pub fn draw_report(request: &Request, id: Option<&str>, is_full: bool, paint: Paint) -> String {
+    let all = || request.executions.iter();
+    let roots = all().filter(|execution| execution.parent_execution_id.is_none());
+    let newest = roots.max_by_key(|execution| execution.created_at);
+    let named = id.and_then(|id| all().find(|execution| execution.execution_id == *id));
+    let Some(main) = named.or(newest) else { return never_executed(request, is_full, paint) };
+
+    let mut told = draw_head(request, main, paint);
+    told.push_str(&draw_body(main, is_full, paint));
+    let others = if is_full {
+        all().filter(|execution| execution.execution_id != main.execution_id).collect()
+    } else {
+        children_of(request, main)
+    };
+    for other in others {
+        let id = paint.bold(other.execution_id.to_string());
+        let relation = match (&other.parent_execution_id, &other.parent_step_id) {
+            (Some(parent), Some(step)) => format!("part of {parent}, step {step}"),
+            _ => summary_line(other),
+        };
+        let state = paint_state(other.state.as_str(), paint);
+        let _ = writeln!(told, "\n{id}  {state}  {}", paint.dim(relation));
+        told.push_str(&draw_body(other, is_full, paint));
+    }
+    if is_full {
+        told.push_str(&draw_planning(request, paint));
+    } else {
+        let origin = origin_of(&request.transcript, &main.plan);
+        told.push_str(&draw_section("How the plan was made", &[origin], paint));
+    }
+    told.push_str(&draw_section("Next", &next_commands(request, main, is_full), paint));
+    if !is_full {
+        told.push_str(&other_executions(request, main, paint));
+    }
+    told.trim_end().to_owned()
+}
+
+fn draw_head(request: &Request, execution: &Execution, paint: Paint) -> String {
+    let name = execution.state.as_str();
+    let name = if execution.dry_run { format!("DRY RUN {name}") } else { name.to_owned() };
+    let mut told = format!("{}  {}\n", paint_state(&name, paint), summary_line(execution));
+    let plan = match &execution.plan {
+        Plan { version: 0, .. } => execution.plan_id.to_string(),
+        Plan { version, planner, .. } => {
+            format!("{}, version {version} by {planner}", execution.plan_id)
+        }
+    };
+    let text = |text: &Option<_>| text.as_ref().map(ToString::to_string).unwrap_or_default();
+    let input = execution.input.as_ref().map(|input| json_line(input, QUERY));
+    for (label, text) in [
+        ("query", clip(&plain::safe_line(&request.query), QUERY)),
+        ("time", period_of(execution)),
+        ("node", text(&execution.node)),
+        ("plan", plan),
+        ("request", request.request_id.to_string()),
+        ("again", text(&execution.retry_of)),
+        ("retried", retries_of(request, execution)),
+        ("onward", continuation_of(execution)),
+        ("part of", text(&execution.parent_execution_id)),
+        ("input", input.unwrap_or_default()),
+    ] {
+        if !text.is_empty() {
+            let _ = writeln!(told, "  {}  {text}", paint.dim(format!("{label:<7}")));
+        }
+    }
+    told
+}
+
+fn retries_of(request: &Request, execution: &Execution) -> String {
+    let next = execution.next.as_ref().map(|next| &next.execution_id);
+    let mut retries: Vec<&Execution> = request
+        .executions
+        .iter()
+        .filter(|other| other.retry_of.as_ref() == Some(&execution.execution_id))
+        .filter(|other| Some(&other.execution_id) != next)
+        .collect();
+    retries.sort_by_key(|other| other.created_at);
+    let told =
+        retries.iter().map(|retry| format!("{} ({})", retry.execution_id, retry.state.as_str()));
+    match told.collect::<Vec<_>>().join(", ") {
+        ids if ids.is_empty() => ids,
+        ids => format!("as {ids}"),
+    }
+}
+
+/// Names the execution that a replan started, or why none started.
+fn continuation_of(execution: &Execution) -> String {
+    let replanning = execution.replanning.as_ref();
+    let why =
+        replanning.map(|replanning| format!(" because {}", replanning.reason)).unwrap_or_default();
+    match (&execution.next, replanning) {
+        (Some(next), _) => format!("replanned as {}{why}", next.execution_id),
+        (None, Some(replanning)) if replanning.state == ReplanningState::GivenUp => {
+            let given_up =
+                replanning.given_up.as_ref().map(ToString::to_string).unwrap_or_default();
+            format!("not replanned{why}: {given_up}")
+        }
+        (None, Some(_)) => format!("a model replans{why}"),
+        (None, None) => String::new(),
+    }
+}
+
+fn period_of(execution: &Execution) -> String {
+    let Some(from) = execution.started_at.or(execution.created_at) else { return String::new() };
+    let start = from.format("%Y-%m-%d %H:%M:%S%.3f");
+    match execution.finished_at {
+        Some(until) if until.date_naive() == from.date_naive() => {
+            format!("{start} – {} UTC", until.format("%H:%M:%S%.3f"))
+        }
+        Some(until) => format!("{start} – {} UTC", until.format("%Y-%m-%d %H:%M:%S%.3f")),
+        None => format!("since {start} UTC"),
+    }
+}
+
+fn draw_body(execution: &Execution, is_full: bool, paint: Paint) -> String {
+    let mut findings = draw_findings(&execution.findings, paint);
+    let has_failures =
+        execution.findings.iter().any(|finding| finding.kind == FindingKind::Failure);
+    if execution.state == ExecutionState::Completed && !has_failures {
+        let Execution { successful, total, .. } = execution;
+        findings.insert(
+            0,
+            match total {
+                _ if successful != total => format!("{successful} of {total} steps succeeded."),
+                1 => "The step succeeded.".to_owned(),
+                2 => "Both steps succeeded.".to_owned(),
+                _ => format!("All {total} steps succeeded."),
+            },
+        );
+    }
+    let timeline = Timeline::new(execution, paint);
+    let mut told = draw_section("What happened", &findings, paint);
+    told.push_str(&draw_section("Timeline", &timeline.lines(is_full), paint));
+    if is_full {
+        let steps: Vec<String> =
+            execution.steps.iter().flat_map(|step| step_in_full(step, paint)).collect();
+        return told + &draw_section("Steps", &steps, paint);
+    }
+    told.push_str(&draw_section("Values", &timeline.values(), paint));
+    let error = execution.execution_results.errors.first();
+    let parameters =
+        error.and_then(|error| Outcome::new(execution).parameters(&error.step_id, error.index));
+    if let Some((error, parameters)) = error.zip(parameters) {
+        let name = part_name(&error.step_id.to_string(), error.index);
+        let lines = first_lines(&indent_json(parameters, 0), PARAMETERS);
+        told.push_str(&draw_section(&format!("Parameters of {name}"), &lines, paint));
+    }
+    told
+}
+
+fn first_lines(text: &str, max: usize) -> Vec<String> {
+    let mut lines: Vec<String> =
+        text.lines().take(max).map(|line| clip(&plain::safe_line(line), QUERY)).collect();
+    lines.extend(text.lines().nth(max).map(|_| "…".to_owned()));
+    lines
+}
+
+fn step_in_full(step: &StepStatus, paint: Paint) -> Vec<String> {
+    let skipped = step.skip_reason.as_ref().map(|reason| reason.to_string().replace('_', " "));
+    let reused = step.reused.then(|| "reused".to_owned());
+    let about = [describe_duration(step), describe_wait(step), describe_attempts(step)].into_iter();
+    let about =
+        about.chain(skipped).chain(reused).chain(step.item_tally.as_ref().map(describe_tally));
+    let about: Vec<String> = about.filter(|part| !part.is_empty()).collect();
+    let (name, state) =
+        (paint.cyan(step.step_id.to_string()), paint_state(step.state.as_str(), paint));
+    let about = paint.dim(about.join(", "));
+    let mut lines = vec![format!("{name}  {}  {state}  {about}", step.tool_name)];
+    let values = [("parameters", &step.resolved_parameters), ("output", &step.output)];
+    for (label, value) in
+        values.into_iter().filter_map(|(label, value)| Some((label, value.as_ref()?)))
+    {
+        lines.push(format!("  {}", paint.dim(label)));
+        lines.extend(indent_json(value, 4).lines().map(plain::safe_line));
+    }
+    if let Some(error) = &step.error {
+        let code = paint.red(format!("error[{}]", error.code));
+        lines.push(format!("  {code}: {}", error.message));
+    }
+    let warnings = step.warnings.iter();
+    lines.extend(warnings.map(|text| format!("  {} {text}", paint.yellow("warning:"))));
+    let child = step.child_execution_id.as_ref();
+    lines.extend(child.map(|child| format!("  {} {child}", paint.dim("executes"))));
+    lines.extend(list_items(step, MAX_ITEMS, "  "));
+    if let Some(undo) = &step.compensation {
+        lines.push(format!("  {}", paint.dim("undone by")));
+        lines.extend(step_in_full(undo, paint).into_iter().map(|line| format!("  {line}")));
+    }
+    lines
+}
+
+fn draw_planning(request: &Request, paint: Paint) -> String {
+    let mut told = format!("\n{}\n", paint.bold("How the plan was made"));
+    for entry in &request.transcript {
+        let head = paint.cyan(entry.kind.to_string());
+        let _ = writeln!(told, "\n{head}  {}", paint.dim(entry.at.to_string()));
+        let _ = writeln!(told, "{}", transcript::draw_entry(&entry.kind, &entry.content, paint));
+    }
+    for plan in &request.plans {
+        let _ = writeln!(told, "\n{}", draw_plan(plan, paint));
+        let warnings = draw_diagnostics(&plan.diagnostics, "", paint);
+        if !warnings.is_empty() {
+            let _ = writeln!(told, "{warnings}");
+        }
+    }
+    told
+}
+
+fn draw_section(title: &str, lines: &[String], paint: Paint) -> String {
+    if lines.is_empty() {
+        return String::new();
+    }
+    let mut told = format!("\n{}\n", paint.bold(title));
+    for line in lines {
+        let _ = writeln!(told, "  {line}");
+    }
+    told
+}
+
+fn children_of<'a>(request: &'a Request, of: &'a Execution) -> Vec<&'a Execution> {
+    let mut found: Vec<&Execution> = Vec::new();
+    let mut parents = vec![&of.execution_id];
+    while let Some(parent) = parents.pop() {
+        let all = request.executions.iter();
+        for child in all.filter(|child| child.parent_execution_id.as_ref() == Some(parent)) {
+            if found.len() < OTHERS {
+                parents.push(&child.execution_id);
+                found.push(child);
+            }
+        }
+    }
+    found
+}
+
+fn origin_of(transcript: &[TranscriptEntry], plan: &Plan) -> String {
+    let of = |kind: &'static str| transcript.iter().filter(move |entry| entry.kind == kind);
+    let by = match &*plan.planner {
+        "explicit" => "written by hand".to_owned(),
+        "" => "a plan".to_owned(),
+        _ => format!("by {}", plan.planner),
+    };
+    let mut parts = vec![format!("{by}, {}", count(plan.tools.len(), "step"))];
+    if let Some(cached) = of("cache").next_back() {
+        let id = cached.content["requestId"].as_str().unwrap_or_default();
+        parts.push(format!("taken from {}", plain::safe_line(id)));
+    }
+    let selection = of("selection").next_back();
+    if let Some(selection) = selection.and_then(|entry| transcript::Selection::read(&entry.content))
+    {
+        let (kept, total) = (selection.kept(), selection.total());
+        parts.push(format!("{kept} of {total} tools shown to the planner"));
+    }
+    for (kind, one, many) in [
+        ("clauses", "clause", "clauses"),
+        ("prompt", "question to the model", "questions to the model"),
+        ("repair", "repair", "repairs"),
+        ("assumptions", "assumption", "assumptions"),
+    ] {
+        let last = of(kind).next_back().filter(|_| matches!(kind, "clauses" | "assumptions"));
+        let n = match last {
+            Some(entry) => entry.content.as_array().map_or(0, Vec::len),
+            None => of(kind).count(),
+        };
+        if n > 0 {
+            parts.push(format!("{n} {}", if n == 1 { one } else { many }));
+        }
+    }
+    if let Some(usage) = of("usage").next_back() {
+        let tokens = |key: &str| usage.content["tokens"][key].as_u64().unwrap_or(0);
+        let took = usage.content["ms"].as_f64().map(|ms| format!(" in {}", format_duration(ms)));
+        let took = took.unwrap_or_default();
+        parts.push(format!("{} tokens in and {} out{took}", tokens("input"), tokens("output")));
+    }
+    if !plan.diagnostics.is_empty() {
+        parts.push(count(plan.diagnostics.len(), "warning"));
+    }
+    parts.join(", ")
+}
+
+type Hint = (String, String);
+
+/// Lists the remedies of the findings, best first, and then the commands that are always possible.
+fn next_commands(request: &Request, execution: &Execution, is_full: bool) -> Vec<String> {
+    use ExecutionState::{Cancelled, Completed, Failed, Paused};
+    let id = &execution.execution_id;
+    let mut all: Vec<Hint> = Vec::new();
+    for execution in std::iter::once(execution).chain(children_of(request, execution)) {
+        for hint in execution.findings.iter().flat_map(|found| &found.remedies).filter_map(hint_of)
+        {
+            if all.len() < MAX_COMMANDS && !all.iter().any(|(command, _)| *command == hint.0) {
+                all.push(hint);
+            }
+        }
+    }
+    let mut add = |command: String, effect: &str| all.push((command, effect.to_owned()));
+    match execution.state {
+        Failed | Cancelled if !execution.dry_run => {
+            add(format!("faber retry {id} --all"), "runs every step again");
+        }
+        Completed | Failed | Cancelled | Paused => (),
+        _ => {
+            add(format!("faber watch {id}"), "watches it");
+            add(format!("faber cancel {id}"), "stops it");
+        }
+    }
+    if !is_full {
+        add(format!("faber debug {id} --full"), "every value, and how the plan was made");
+    }
+    let width = all.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
+    all.into_iter().map(|(command, effect)| format!("{command:<width$}  {effect}")).collect()
+}
+
+fn other_executions(request: &Request, main: &Execution, paint: Paint) -> String {
+    let roots =
+        request.executions.iter().filter(|execution| execution.parent_execution_id.is_none());
+    let mut all: Vec<&Execution> =
+        roots.filter(|other| other.execution_id != main.execution_id).collect();
+    all.sort_by_key(|execution| std::cmp::Reverse(execution.created_at));
+    let line = |other: &&Execution| {
+        format!("{}  {}", paint_state(other.state.as_str(), paint), summary_line(other))
+    };
+    let mut lines: Vec<String> = all.iter().take(OTHERS).map(line).collect();
+    if all.len() > OTHERS {
+        lines.push(format!("… and {} more", all.len() - OTHERS));
+    }
+    draw_section("Other executions of the request", &lines, paint)
+}
+
+fn never_executed(request: &Request, is_full: bool, paint: Paint) -> String {
+    let (id, plans) = (&request.request_id, &request.plans);
+    let verdict =
+        if plans.is_empty() { paint.red("NO PLAN") } else { paint.yellow("NOT EXECUTED") };
+    let query = clip(&plain::safe_line(&request.query), QUERY);
+    let mut told = format!("{verdict}  {id}\n  {}  {query}\n", paint.dim("query  "));
+    let found = draw_findings(&request.findings, paint);
+    told.push_str(&draw_section("What happened", &found, paint));
+    let mut kinds: Vec<String> =
+        request.transcript.iter().map(|entry| entry.kind.to_string()).collect();
+    kinds.dedup();
+    let steps = (!kinds.is_empty()).then(|| kinds.join(" → "));
+    told.push_str(&draw_section("How far the planning got", steps.as_slice(), paint));
+    let made = plans.iter().map(|plan| {
+        let steps = count(plan.tools.len(), "step");
+        format!("{}  version {} by {}, {steps}", plan.plan_id, plan.version, plan.planner)
+    });
+    told.push_str(&draw_section("Plans", &made.collect::<Vec<_>>(), paint));
+    if is_full {
+        told.push_str(&draw_planning(request, paint));
+    }
+    let execute = plans.last().map(|plan| format!("faber execute {}", plan.plan_id));
+    let helping = request.findings.iter().flat_map(|found| &found.remedies).filter_map(hint_of);
+    let helping = helping.map(|(command, effect)| format!("{command}  {effect}"));
+    let full = (!is_full).then(|| format!("faber debug {id} --full"));
+    let next: Vec<String> = execute.into_iter().chain(helping).chain(full).collect();
+    told.push_str(&draw_section("Next", &next, paint));
+    told.trim_end().to_owned()
+}

@@ -1,0 +1,231 @@
+//! Draws one step. The live view, the output for pipes and reports use this module.
+
+use shared::clock::Timestamp;
+
+use super::{
+    format::{clip, format_duration, ms_between},
+    paint::{self, Paint},
+    plain,
+};
+use crate::types::StepState;
+
+const BAR_COLUMNS: usize = 16;
+const MAX_MESSAGE_CHARS: usize = 60;
+/// The frames of the sign of a running step, and the milliseconds of each.
+const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+const TURN: i64 = 80;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StepView {
+    pub state: StepState,
+    pub since: Option<Timestamp>,
+    pub attempt: u64,
+    pub progress: Option<Progress>,
+    pub took_ms: Option<f64>,
+    pub detail: Option<String>,
+    pub next: Option<Next>,
+}
+
+/// Progress that a tool reports, or finished items of a list.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Progress {
+    pub done: f64,
+    pub total: Option<f64>,
+    pub message: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    Attempt { attempt: u64, at: Option<Timestamp> },
+    Command(String),
+}
+
+pub struct StepLine {
+    pub mark: String,
+    pub rest: String,
+    /// The columns of `rest` that must stay visible: times and codes.
+    pub essential: usize,
+}
+
+impl StepView {
+    pub fn is_over(&self) -> bool {
+        use StepState::{Pending, Retrying, Running, Waiting};
+        !matches!(self.state, Pending | Running | Retrying | Waiting)
+    }
+
+    /// Returns whether a folded layer hides the step.
+    pub fn is_quiet(&self) -> bool {
+        matches!(self.state, StepState::Succeeded | StepState::Skipped | StepState::Cancelled)
+    }
+
+    /// Draws the current state. `attempt` formats the number of an attempt.
+    pub fn draw(&self, now: Timestamp, attempt: impl Fn(u64) -> String, paint: Paint) -> StepLine {
+        let detail = self.detail.as_deref().map(plain::safe_line);
+        let mut rest = Vec::new();
+        let essential;
+        match &self.next {
+            _ if self.state == StepState::Running => {
+                let elapsed = self.since.and_then(|since| ms_between(since, now)).unwrap_or(0.0);
+                rest.push(paint.dim(format_duration(elapsed)));
+                if self.attempt > 1 {
+                    rest.push(format!("attempt {}", attempt(self.attempt)));
+                }
+                essential = paint::text_width(&rest.join("  "));
+                rest.extend(self.progress.as_ref().map(Progress::draw));
+            }
+            Some(Next::Attempt { attempt: number, at }) => {
+                let left = at.and_then(|at| ms_between(now, at)).unwrap_or(0.0);
+                let number = attempt(*number);
+                rest.push(paint.yellow(format!("attempt {number} in {}", format_duration(left))));
+                essential = paint::text_width(&rest[0]);
+                rest.extend(detail.map(|detail| paint.dim(detail)));
+            }
+            Some(Next::Command(command)) => {
+                rest.extend(detail.map(|detail| paint.yellow(detail)));
+                rest.push(command.clone());
+                essential = 0;
+            }
+            None => {
+                rest.extend(self.took_ms.map(|ms| paint.dim(format_duration(ms))));
+                rest.extend(state_word(self.state).map(|word| paint.dim(word)));
+                let code = detail.as_deref().and_then(leading_code).map(paint::text_width);
+                let gap = if rest.is_empty() || code.is_none() { 0 } else { 2 };
+                essential = paint::text_width(&rest.join("  ")) + gap + code.unwrap_or(0);
+                rest.extend(detail.map(|detail| match self.state {
+                    StepState::Failed => paint.red(detail),
+                    _ => paint.dim(detail),
+                }));
+            }
+        }
+        let turn = usize::try_from(now.timestamp_millis() / TURN % 10).unwrap_or(0);
+        let mark = match self.state {
+            StepState::Running => paint.cyan(SPINNER[turn]),
+            state => state_mark(state, paint),
+        };
+        StepLine { mark, rest: rest.join("  "), essential }
+    }
+
+    /// Draws the outcome of the step as one line. Returns `None` while it runs.
+    pub fn line(&self, name: &str, width: usize, paint: Paint) -> Option<String> {
+        if matches!(self.state, StepState::Pending | StepState::Running) {
+            return None;
+        }
+        let name = plain::safe_line(name);
+        let took = self.took_ms.filter(|_| self.state != StepState::Waiting);
+        let detail = self.detail.as_deref().map(plain::safe_line).map(|detail| match &self.next {
+            // Other commands are printed once the whole execution waits.
+            Some(Next::Command(command)) if command.starts_with("faber signal ") => {
+                format!("{detail}: {command}")
+            }
+            _ => detail,
+        });
+        let detail = detail.map(|detail| match self.state {
+            StepState::Failed | StepState::CompensationFailed => paint.red(detail),
+            StepState::Waiting => paint.yellow(detail),
+            _ => paint.dim(detail),
+        });
+        let took = took.map(|ms| paint.dim(format_duration(ms)));
+        let word = state_word(self.state).map(|word| paint.dim(word));
+        let rest: Vec<String> = [took, word, detail].into_iter().flatten().collect();
+        let padding = " ".repeat(width.saturating_sub(paint::text_width(&name)));
+        let mark = state_mark(self.state, paint);
+        Some(format!("{mark} {name}{padding}  {}", rest.join("  ")).trim_end().to_owned())
+    }
+}
+
+impl Progress {
+    /// Draws the progress, as a bar if the total is known.
+    pub fn draw(&self) -> String {
+        let Self { done, total, message } = self;
+        let mut text = match total {
+            Some(total) => {
+                #[expect(clippy::cast_possible_truncation, reason = "a share of a short bar")]
+                #[expect(clippy::cast_sign_loss, reason = "a share is not negative")]
+                #[expect(clippy::cast_precision_loss, reason = "a bar is short")]
+                let full = ((done / total).clamp(0.0, 1.0) * BAR_COLUMNS as f64) as usize;
+                format!("{}{} {done}/{total}", "█".repeat(full), "░".repeat(BAR_COLUMNS - full))
+            }
+            None => done.to_string(),
+        };
+        if let Some(message) = message {
+            text.push_str("  ");
+            let line = message.lines().next().unwrap_or_default();
+            text.push_str(&clip(&plain::safe_line(line), MAX_MESSAGE_CHARS));
+        }
+        text
+    }
+}
+
+/// Returns the code at the start of a detail such as `tool.failed: no`.
+fn leading_code(detail: &str) -> Option<&str> {
+    let code = detail.split_once(": ").map_or(detail, |(code, _)| code);
+    (!code.contains(' ')).then_some(code)
+}
+
+pub fn state_mark(state: StepState, paint: Paint) -> String {
+    match state {
+        StepState::Pending => paint.dim("·"),
+        StepState::Running => paint.cyan("●"),
+        StepState::Succeeded => paint.green("✓"),
+        StepState::Failed => paint.red("✗"),
+        StepState::Retrying => paint.yellow("↻"),
+        StepState::Skipped | StepState::Cancelled => paint.dim("○"),
+        StepState::Waiting => paint.yellow("?"),
+        StepState::Compensated => paint.yellow("↩"),
+        StepState::CompensationFailed => paint.red("!"),
+    }
+}
+
+/// Returns a word for a state with an ambiguous sign.
+fn state_word(state: StepState) -> Option<&'static str> {
+    Some(match state {
+        StepState::Skipped => "skipped",
+        StepState::Cancelled => "cancelled",
+        StepState::Retrying => "will be tried again",
+        StepState::Compensated => "undone",
+        StepState::CompensationFailed => "could not be undone",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check(state: StepState, took_ms: Option<f64>, detail: Option<&str>, expected: Expect) {
+        let detail = detail.map(str::to_owned);
+        let step = StepView { state, took_ms, detail, ..StepView::default() };
+        expected.assert_eq(&step.line("createBlog", 12, Paint::new(false)).unwrap());
+    }
+
+    #[test]
+    fn a_step_line_shows_the_outcome() {
+        check(StepState::Succeeded, Some(12.3), None, expect!["✓ createBlog    12 ms"]);
+        let failed = Some("tool.failed");
+        check(
+            StepState::Failed,
+            Some(1.25),
+            failed,
+            expect!["✗ createBlog    1.2 ms  tool.failed"],
+        );
+        check(StepState::Skipped, None, None, expect!["○ createBlog    skipped"]);
+        let waits = Some("waits for approval");
+        check(StepState::Waiting, None, waits, expect!["? createBlog    waits for approval"]);
+    }
+
+    #[test]
+    fn a_progress_bar_shows_the_share() {
+        for (done, total, message, expected) in [
+            (250.0, Some(1_000.0), None, "████░░░░░░░░░░░░ 250/1000"),
+            (5.0, Some(4.0), Some("done"), "████████████████ 5/4  done"),
+            (-1.0, Some(4.0), None, "░░░░░░░░░░░░░░░░ -1/4"),
+            (3.0, None, Some("reading\nmore"), "3  reading"),
+        ] {
+            let progress = Progress { done, total, message: message.map(str::to_owned) };
+            assert_eq!(progress.draw(), expected);
+        }
+    }
+}

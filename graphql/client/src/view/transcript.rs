@@ -1,0 +1,254 @@
+//! Draws the entries of a transcript.
+//!
+//! An entry of an unknown kind or form is drawn as JSON.
+
+#[cfg(test)]
+mod tests;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use shared::diagnostic::Diagnostic;
+
+use super::{
+    format::{clip, format_duration, indent_json, json_line},
+    paint::Paint,
+    plain,
+    plan::draw_diagnostics,
+};
+use crate::types::Text;
+
+/// The most kept candidates, and the most dropped candidates, that are listed.
+const CANDIDATES: usize = 10;
+const MAX_LINES: usize = 40;
+const MAX_COLUMNS: usize = 400;
+/// The fields of a prompt or reply that its first line shows.
+const MEASURES: [&str; 7] = ["round", "provider", "model", "attempt", "tokens", "cost", "ms"];
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Selection {
+    candidates: Vec<Candidate>,
+    #[serde(default)]
+    by: Text,
+    #[serde(default)]
+    more: usize,
+    without_meaning: Option<Text>,
+}
+
+#[derive(Deserialize)]
+struct Candidate {
+    tool: Text,
+    score: Option<f64>,
+    #[serde(default)]
+    kept: bool,
+    #[serde(default)]
+    why: Text,
+}
+
+impl Selection {
+    pub fn read(content: &Value) -> Option<Self> {
+        read(content)
+    }
+
+    pub fn kept(&self) -> usize {
+        self.candidates.iter().filter(|candidate| candidate.kept).count()
+    }
+
+    pub fn total(&self) -> usize {
+        self.candidates.len() + self.more
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(content: &'a Value) -> Option<T> {
+    T::deserialize(content).ok()
+}
+
+pub fn draw_entry(kind: &str, content: &Value, paint: Paint) -> String {
+    let told = match kind {
+        "selection" => read(content).map(|selection| tell_selection(&selection, paint)),
+        "clauses" => read::<Vec<Value>>(content).map(|clauses| tell_clauses(&clauses)),
+        "candidates" => tell_candidates(content, paint),
+        "assumptions" => tell_assumptions(content, paint),
+        "draft" => tell_draft(content, paint),
+        "cache" => tell_cache(content),
+        "plan" => tell_plan(content),
+        "error" => tell_error(content, paint),
+        "diagnostics" => {
+            read::<Vec<Diagnostic>>(content).map(|found| draw_diagnostics(&found, "", paint))
+        }
+        "prompt" | "reply" | "repair" | "usage" => {
+            content.as_object().map(|fields| tell_exchange(fields, paint))
+        }
+        _ => None,
+    };
+    let told = told.filter(|text| !text.is_empty());
+    let told =
+        told.unwrap_or_else(|| cut_text(&plain::safe_block(&indent_json(content, 0)), paint));
+    let lines: Vec<String> = told.lines().map(|line| format!("  {line}")).collect();
+    lines.join("\n")
+}
+
+fn tell_selection(selection: &Selection, paint: Paint) -> String {
+    let (kept, dropped): (Vec<_>, Vec<_>) = selection.candidates.iter().partition(|tool| tool.kept);
+    let by = selection.by.to_string().to_lowercase();
+    let told =
+        format!("{} of {} tools shown to the planner, by {by}", kept.len(), selection.total());
+    let mut told = vec![told];
+    told.extend(tell_tools(&kept, &paint.green("✓"), paint));
+    if kept.len() > CANDIDATES {
+        told.push(format!("  … and {} more", kept.len() - CANDIDATES));
+    }
+    told.extend(tell_tools(&dropped, &paint.dim("○"), paint));
+    let left_out = dropped.len().saturating_sub(CANDIDATES) + selection.more;
+    if left_out > 0 {
+        told.push(format!("  … and {left_out} more that were dropped"));
+    }
+    if let Some(why) = &selection.without_meaning {
+        told.push(format!("{} by words alone: {why}", paint.yellow("warning:")));
+    }
+    told.join("\n")
+}
+
+fn tell_tools(tools: &[&Candidate], mark: &str, paint: Paint) -> impl Iterator<Item = String> {
+    tools.iter().take(CANDIDATES).map(move |Candidate { tool, score, why, .. }| {
+        let score = score.map_or_else(|| "    –".to_owned(), |score| format!("{score:.3}"));
+        format!("{mark} {score}  {tool}  {}", paint.dim(why.to_string()))
+    })
+}
+
+fn tell_clauses(clauses: &[Value]) -> String {
+    let lines = clauses.iter().enumerate().map(|(place, clause)| {
+        let text = clause.as_str().map_or_else(|| clause.to_string(), str::to_owned);
+        format!("{}  {}", place + 1, clip(&plain::safe_line(&text), MAX_COLUMNS))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn tell_candidates(content: &Value, paint: Paint) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Clause {
+        clause: Text,
+        #[serde(default)]
+        tools: Vec<Candidate>,
+    }
+    let mut told = Vec::new();
+    for Clause { clause, tools } in read::<Vec<Clause>>(content)? {
+        told.push(clip(&clause.to_string(), MAX_COLUMNS));
+        for Candidate { tool, score, .. } in tools {
+            let score = score.map(|score| format!("{score:.3}")).unwrap_or_default();
+            told.push(format!("  {}  {tool}", paint.dim(score)));
+        }
+    }
+    Some(told.join("\n"))
+}
+
+fn tell_assumptions(content: &Value, paint: Paint) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Assumption {
+        path: Text,
+        #[serde(default)]
+        clause: Text,
+        #[serde(default)]
+        value: Value,
+    }
+    let assumptions: Vec<Assumption> = read(content)?;
+    let lines = assumptions.iter().map(|Assumption { path, clause, value }| {
+        let from = paint.dim(format!("from `{clause}`"));
+        format!("{path} = {}  {from}", json_line(value, MAX_COLUMNS))
+    });
+    Some(lines.collect::<Vec<_>>().join("\n"))
+}
+
+fn tell_draft(content: &Value, paint: Paint) -> Option<String> {
+    let lines = content["tools"].as_array()?.iter().map(|step| {
+        let text = |key: &str| step[key].as_str().map(plain::safe_line);
+        let tool = text("name").or_else(|| text("toolName")).or_else(|| text("plan"));
+        let tool = tool.unwrap_or_else(|| "a plan".to_owned());
+        let id = text("id").filter(|id| *id != tool).map(|id| format!("{id}: "));
+        let parameters = paint.dim(json_line(&step["parameters"], MAX_COLUMNS));
+        format!("{}{tool}  {parameters}", id.unwrap_or_default())
+    });
+    Some(cut_text(&lines.collect::<Vec<_>>().join("\n"), paint))
+}
+
+fn tell_cache(content: &Value) -> Option<String> {
+    let id = plain::safe_line(content["requestId"].as_str()?);
+    Some(format!("taken from {id}: the planner was not asked"))
+}
+
+fn tell_plan(content: &Value) -> Option<String> {
+    let id = plain::safe_line(content["planId"].as_str()?);
+    Some(format!("{id}, version {}", json_line(&content["version"], MAX_COLUMNS)))
+}
+
+fn tell_error(content: &Value, paint: Paint) -> Option<String> {
+    let (code, message) = (content["code"].as_str()?, content["message"].as_str()?);
+    let code = paint.red(format!("error[{}]", plain::safe_line(code)));
+    Some(format!("{code}: {}", plain::safe_block(message)))
+}
+
+/// Draws a prompt or a reply: its measures first, then every text.
+fn tell_exchange(fields: &Map<String, Value>, paint: Paint) -> String {
+    let mut told = vec![plain::safe_line(&measures_of(fields))];
+    for (key, value) in fields.iter().filter(|(key, _)| !MEASURES.contains(&key.as_str())) {
+        match (key.as_str(), value) {
+            (_, Value::Null) => (),
+            ("diagnostics", Value::Array(_)) => {
+                let found: Vec<Diagnostic> = read(value).unwrap_or_default();
+                told.push(draw_diagnostics(&found, "", paint));
+            }
+            ("messages", Value::Array(all)) => {
+                for message in all {
+                    let role = message["role"].as_str().unwrap_or(key);
+                    told.push(draw_part(role, &message["content"], paint));
+                }
+            }
+            _ => told.push(draw_part(key, value, paint)),
+        }
+    }
+    told.retain(|text| !text.is_empty());
+    told.join("\n")
+}
+
+/// Formats the measures as one line: `round 2, gpt-x, 812 tokens, 1.3 s`.
+fn measures_of(fields: &Map<String, Value>) -> String {
+    let told = MEASURES.iter().filter_map(|key| {
+        let value = fields.get(*key).filter(|value| !value.is_null())?;
+        Some(match (*key, value) {
+            ("ms", ms) => ms.as_f64().map_or_else(|| ms.to_string(), format_duration),
+            ("tokens", Value::Object(counts)) => {
+                let counts = counts.iter().map(|(name, n)| format!("{n} {name}"));
+                format!("tokens: {}", counts.collect::<Vec<_>>().join(", "))
+            }
+            ("tokens", n) => format!("{n} tokens"),
+            ("model" | "provider", Value::String(name)) => name.clone(),
+            (key, Value::String(text)) => format!("{key} {text}"),
+            (key, value) => format!("{key} {value}"),
+        })
+    });
+    told.collect::<Vec<_>>().join(", ")
+}
+
+fn draw_part(name: &str, value: &Value, paint: Paint) -> String {
+    let name = paint.dim(format!("{}:", plain::safe_line(name)));
+    let text = match value {
+        Value::String(text) if text.lines().count() <= 1 => {
+            return format!("{name} {}", clip(&plain::safe_block(text), MAX_COLUMNS));
+        }
+        Value::String(text) => plain::safe_block(text),
+        Value::Array(_) | Value::Object(_) => plain::safe_block(&indent_json(value, 0)),
+        other => return format!("{name} {other}"),
+    };
+    format!("{name}\n{}", cut_text(&text, paint))
+}
+
+fn cut_text(text: &str, paint: Paint) -> String {
+    let count = text.lines().count();
+    let mut lines: Vec<String> =
+        text.lines().take(MAX_LINES).map(|line| clip(line, MAX_COLUMNS)).collect();
+    if count > MAX_LINES {
+        lines
+            .push(paint.dim(format!("… {} more lines; `--json` has all of it", count - MAX_LINES)));
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,123 @@
+//! Access tokens: their roles, tool patterns and limits.
+//!
+//! Faber keeps only the digest of a token. A caller that sends a token gets its [`Grant`]. Code
+//! inside this process gets a grant without restrictions. Without tokens, callers on this machine
+//! get it, too. The server identifies callers through [`Access`]. The schema checks roles by the
+//! grant, and the engine checks tools.
+
+mod alerts;
+mod bucket;
+mod grant;
+mod role;
+mod token;
+
+use std::{fmt::Write as _, net::IpAddr, sync::Arc, time::Instant};
+
+use self::{
+    alerts::{Alerts, Kind},
+    grant::Rights,
+    role::{mutation_role, query_role},
+    token::Digest,
+};
+pub use shared::glob::{GlobError, ToolPattern};
+
+pub use self::{
+    grant::{AccessError, Grant, Limits},
+    role::Role,
+    token::Token,
+};
+
+/// The access tokens of a server. Clones share limits and alerts.
+#[derive(Clone, Debug, Default)]
+pub struct Access(Arc<Doors>);
+
+#[derive(Debug, Default)]
+struct Doors {
+    holders: Vec<(Digest, Grant)>,
+    alerts: Arc<Alerts>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    #[error(
+        "this server wants an access token: send `Authorization: Bearer …`, over a WebSocket in \
+         the payload of `connection_init`; `faber` takes it from FABER_TOKEN"
+    )]
+    NoToken,
+    #[error("this server does not know the access token: check `access.tokens` there")]
+    UnknownToken,
+}
+
+impl Access {
+    /// Accepts callers with one of these tokens. Without tokens, callers on this machine may do
+    /// everything.
+    pub fn new(tokens: impl IntoIterator<Item = Token>) -> Self {
+        let alerts = Arc::new(Alerts::default());
+        let holder = |token: Token| {
+            let digest = token.digest;
+            (digest, Grant::of(Rights::new(token, Arc::clone(&alerts))))
+        };
+        let holders = tokens.into_iter().map(holder).collect();
+        Self(Arc::new(Doors { holders, alerts }))
+    }
+
+    pub fn wants_token(&self) -> bool {
+        !self.0.holders.is_empty()
+    }
+
+    /// Returns whether a peer may connect: without tokens, only this machine may.
+    pub fn admits(&self, peer: IpAddr) -> bool {
+        self.wants_token() || peer.to_canonical().is_loopback()
+    }
+
+    pub fn enter(&self, token: Option<&str>, peer: IpAddr) -> Result<Grant, Denied> {
+        if !self.wants_token() {
+            return Ok(Grant::default());
+        }
+        let token = token.ok_or(Denied::NoToken)?;
+        let digest = Digest::of(token);
+        // The loop compares every token, so that its time reveals nothing about them.
+        let found =
+            self.0.holders.iter().fold(
+                None,
+                |found, (known, grant)| {
+                    if known.is(&digest) { Some(grant) } else { found }
+                },
+            );
+        found.cloned().ok_or_else(|| {
+            self.0.alerts.bad_token(peer.to_canonical(), Instant::now());
+            Denied::UnknownToken
+        })
+    }
+
+    /// Returns the grant of a token by name, because an execution uses it after its caller has
+    /// left.
+    pub fn holder(&self, token: &str) -> Option<Grant> {
+        let mut holders = self.0.holders.iter().map(|holder| &holder.1);
+        holders.find(|grant| grant.name() == Some(token)).cloned()
+    }
+
+    /// Formats the count of alerts for `/metrics`.
+    pub fn figures(&self) -> String {
+        let mut text = "# HELP faber_alerts_total Suspicious behaviour of callers, by kind.\n\
+                        # TYPE faber_alerts_total counter\n"
+            .to_owned();
+        for kind in Kind::ALL {
+            let (name, count) = (kind.name(), self.0.alerts.count(kind));
+            let _ = writeln!(text, "faber_alerts_total{{kind=\"{name}\"}} {count}");
+        }
+        text
+    }
+}
+
+/// Returns the role that a root field needs.
+pub fn required_role(root: &str, field: &str) -> Role {
+    match root {
+        "Mutation" => mutation_role(field),
+        "Query" => query_role(field),
+        _ => Role::Viewer,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! Alerts about suspicious callers: rate-limited log lines, and a counter for each kind.
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// Unknown tokens from one peer within [`WINDOW`] that raise an alert.
+const BAD_TOKENS: u32 = 5;
+/// Time after which the count of a peer starts again.
+const WINDOW: Duration = Duration::from_mins(1);
+/// The log has at most one line for each kind and caller in this time.
+const QUIET: Duration = Duration::from_secs(10);
+/// The most peers, and the most callers of each kind, that are remembered. The limit bounds memory
+/// only.
+const REMEMBERED: usize = 1_024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    BadTokens,
+    /// A token was used for a tool that its patterns exclude.
+    ForbiddenTool,
+    Limit,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 3] = [Self::BadTokens, Self::ForbiddenTool, Self::Limit];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::BadTokens => "bad_tokens",
+            Self::ForbiddenTool => "forbidden_tool",
+            Self::Limit => "limit",
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Alerts {
+    counts: [AtomicU64; Kind::ALL.len()],
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    tries: BTreeMap<IpAddr, (Instant, u32)>,
+    /// One map for each kind, so that many alerts of one kind do not silence another.
+    said: [BTreeMap<String, Instant>; Kind::ALL.len()],
+}
+
+impl Alerts {
+    pub(super) fn count(&self, kind: Kind) -> u64 {
+        self.counts[kind as usize].load(Ordering::Relaxed)
+    }
+
+    /// Counts an unknown token. The fifth in a minute raises an alert.
+    pub(super) fn bad_token(&self, peer: IpAddr, now: Instant) {
+        if self.count_attempt(peer, now) >= BAD_TOKENS {
+            let what = "one peer sends unknown access tokens";
+            self.raise(Kind::BadTokens, &peer.to_string(), what, now);
+        }
+    }
+
+    /// Counts an alert and logs it, unless the log has a recent line about it.
+    pub(super) fn raise(&self, kind: Kind, who: &str, what: &str, now: Instant) {
+        self.counts[kind as usize].fetch_add(1, Ordering::Relaxed);
+        if self.is_news(kind, who, now) {
+            tracing::warn!(target: "faber::alert", kind = kind.name(), who, "{what}");
+        }
+    }
+
+    fn count_attempt(&self, peer: IpAddr, now: Instant) -> u32 {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.tries.len() >= REMEMBERED {
+            seen.tries.retain(|_, (since, _)| now.saturating_duration_since(*since) < WINDOW);
+        }
+        if seen.tries.len() >= REMEMBERED {
+            seen.tries.pop_first();
+        }
+        let (since, count) = seen.tries.entry(peer).or_insert((now, 0));
+        if now.saturating_duration_since(*since) >= WINDOW {
+            (*since, *count) = (now, 0);
+        }
+        *count = count.saturating_add(1);
+        *count
+    }
+
+    fn is_news(&self, kind: Kind, who: &str, now: Instant) -> bool {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = &mut seen.said[kind as usize];
+        if said.len() >= REMEMBERED {
+            said.retain(|_, at| now.saturating_duration_since(*at) < QUIET);
+        }
+        if said.len() >= REMEMBERED {
+            return false;
+        }
+        if said.get(who).is_some_and(|at| now.saturating_duration_since(*at) < QUIET) {
+            return false;
+        }
+        said.insert(who.to_owned(), now);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alert_needs_several_unknown_tokens() {
+        let (alerts, now) = (Alerts::default(), Instant::now());
+        let peer = |last| IpAddr::from([10, 0, 0, last]);
+        for _ in 0..4 {
+            alerts.bad_token(peer(1), now);
+            alerts.bad_token(peer(2), now);
+        }
+        assert_eq!(alerts.count(Kind::BadTokens), 0);
+        alerts.bad_token(peer(1), now + WINDOW);
+        assert_eq!(alerts.count(Kind::BadTokens), 0, "a minute later it begins anew");
+        alerts.bad_token(peer(2), now);
+        assert_eq!(alerts.count(Kind::BadTokens), 1);
+    }
+
+    #[test]
+    fn repeated_alerts_are_logged_rarely() {
+        let (alerts, now) = (Alerts::default(), Instant::now());
+        assert!(alerts.is_news(Kind::Limit, "ci", now));
+        assert!(!alerts.is_news(Kind::Limit, "ci", now));
+        assert!(alerts.is_news(Kind::ForbiddenTool, "ci", now));
+        assert!(alerts.is_news(Kind::Limit, "other", now));
+        assert!(alerts.is_news(Kind::Limit, "ci", now + QUIET));
+        for n in 0..10_000_u32 {
+            alerts.is_news(Kind::BadTokens, &n.to_string(), now);
+            alerts.count_attempt(IpAddr::from(n.to_be_bytes()), now);
+        }
+        assert!(alerts.is_news(Kind::Limit, "late", now), "another kind is still heard");
+        let seen = alerts.seen.lock().unwrap();
+        assert!(
+            seen.said.iter().all(|logged| logged.len() <= REMEMBERED)
+                && seen.tries.len() <= REMEMBERED
+        );
+    }
+}

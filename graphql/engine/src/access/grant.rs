@@ -1,0 +1,264 @@
+//! The permissions of a caller.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use shared::{execution::ReplanPermissions, id::ToolName, store::Rate};
+use toolbox::{dispatch::Reach, tool_names::TOOL_SET};
+
+use super::{
+    Role, Token,
+    alerts::{Alerts, Kind},
+    bucket::Bucket,
+    required_role,
+};
+
+/// The most rate limiters for single tools that a token has. Full limiters are dropped first.
+const BUCKETS: usize = 10_000;
+
+/// The tools of the toolset `ToolSet` that activate and deactivate toolsets.
+const SWITCHES: [&str; 2] = ["activate_toolset", "deactivate_toolset"];
+
+/// Limits of a token, which each process counts on its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Limit on calls and starts of executions together.
+    pub calls: Option<Rate>,
+    /// Limit for each tool. A start counts once for each tool of the plan.
+    pub per_tool: Option<Rate>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccessError {
+    #[error(
+        "`{field}` needs the role `{needed}`, and the token `{token}` has `{role}`: use another \
+         token"
+    )]
+    Role { field: String, needed: Role, token: String, role: Role },
+    #[error(
+        "the token `{token}` may not use the tool `{tool}`: use another token, or add the tool to \
+         its `tools`"
+    )]
+    Tool { token: String, tool: String },
+    #[error("the token `{token}` has used up its limit `{limit}`; try again in {seconds} s")]
+    Spent { token: String, limit: String, seconds: u64 },
+}
+
+impl AccessError {
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Role { .. } | Self::Tool { .. } => "FORBIDDEN",
+            Self::Spent { .. } => "LIMIT_EXCEEDED",
+        }
+    }
+}
+
+/// The permissions of a caller. The default has no restrictions.
+#[derive(Clone, Debug, Default)]
+pub struct Grant(Option<Arc<Rights>>);
+
+/// A token with the uses that count for its limits.
+#[derive(Debug)]
+pub(super) struct Rights {
+    token: Token,
+    used: Mutex<Used>,
+    alerts: Arc<Alerts>,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    calls: Option<Bucket>,
+    tools: BTreeMap<ToolName, Bucket>,
+}
+
+impl Rights {
+    pub(super) fn new(token: Token, alerts: Arc<Alerts>) -> Self {
+        Self { token, used: Mutex::default(), alerts }
+    }
+
+    /// Only an admin may activate and deactivate toolsets, also through tools. A token whose
+    /// patterns name the toolset `ToolSet` may, too.
+    fn allows(&self, tool: &str) -> bool {
+        let Token { role, tools, .. } = &self.token;
+        let matching = || tools.iter().flatten().filter(|pattern| pattern.matches(tool));
+        let own = tool.strip_prefix(TOOL_SET).and_then(|rest| rest.strip_prefix('.'));
+        if own.is_some_and(|name| SWITCHES.contains(&name)) && *role != Role::Admin {
+            return matching().any(|pattern| pattern.names_set(TOOL_SET));
+        }
+        tools.is_none() || matching().next().is_some()
+    }
+
+    fn spend(&self, tools: &BTreeSet<&ToolName>, now: Instant) -> Result<(), AccessError> {
+        let Limits { calls, per_tool } = self.token.limits;
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = &mut *used;
+        if let Some(rate) = calls {
+            let bucket = used.calls.get_or_insert_with(|| Bucket::new(rate, now));
+            if let Some(wait) = bucket.wait(now) {
+                return Err(self.spent("calls".to_owned(), wait));
+            }
+        }
+        if let Some(rate) = per_tool {
+            if used.tools.len() + tools.len() > BUCKETS {
+                used.tools.retain(|_, limiter| !limiter.is_full(now));
+            }
+            for tool in tools {
+                let bucket = used.tools.entry((*tool).clone());
+                let bucket = bucket.or_insert_with(|| Bucket::new(rate, now));
+                if let Some(wait) = bucket.wait(now) {
+                    return Err(self.spent(format!("per_tool` of `{tool}"), wait));
+                }
+            }
+        }
+        // All limits are checked before anything is spent.
+        used.calls.iter_mut().for_each(Bucket::take);
+        for tool in tools {
+            used.tools.get_mut(*tool).into_iter().for_each(Bucket::take);
+        }
+        Ok(())
+    }
+
+    fn check_room(&self, now: Instant) -> Result<(), AccessError> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        match used.calls.as_mut().and_then(|limiter| limiter.wait(now)) {
+            Some(wait) => Err(self.spent("calls".to_owned(), wait)),
+            None => Ok(()),
+        }
+    }
+
+    fn spent(&self, limit: String, wait: Duration) -> AccessError {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        AccessError::Spent { token: self.token.name.clone(), limit, seconds }
+    }
+
+    fn alert(&self, kind: Kind, err: &AccessError, now: Instant) {
+        self.alerts.raise(kind, &self.token.name, &err.to_string(), now);
+    }
+}
+
+impl Grant {
+    pub(super) fn of(rights: Rights) -> Self {
+        Self(Some(Arc::new(rights)))
+    }
+
+    pub fn name(&self) -> Option<&str> {
+        self.0.as_ref().map(|rights| rights.token.name.as_str())
+    }
+
+    pub fn check_field(&self, root: &str, field: &str) -> Result<(), AccessError> {
+        let Some(rights) = &self.0 else { return Ok(()) };
+        let (role, needed) = (rights.token.role, required_role(root, field));
+        if role >= needed {
+            return Ok(());
+        }
+        let (field, token) = (field.to_owned(), rights.token.name.clone());
+        Err(AccessError::Role { field, needed, token, role })
+    }
+
+    /// Returns whether the caller may use a tool. Expects the qualified name.
+    pub fn allows(&self, tool: &ToolName) -> bool {
+        self.0.as_ref().is_none_or(|rights| rights.allows(tool.as_str()))
+    }
+
+    pub fn allows_every_tool(&self) -> bool {
+        self.0
+            .as_ref()
+            .is_none_or(|rights| rights.token.tools.is_none() && rights.token.role == Role::Admin)
+    }
+
+    /// Returns the tools that an agent of this caller may use.
+    pub fn reach(&self) -> Reach {
+        let Some(rights) = &self.0 else { return Reach::default() };
+        let switches = SWITCHES.iter().map(|name| format!("{TOOL_SET}.{name}"));
+        let except =
+            switches.filter(|name| !rights.allows(name)).filter_map(|name| name.parse().ok());
+        Reach {
+            tools: rights.token.tools.clone(),
+            except: except.collect(),
+            sets: Vec::new(),
+            token: Some(rights.token.name.clone()),
+        }
+    }
+
+    /// Returns the permissions for automatic replans, or `None` without restrictions.
+    pub fn within(&self) -> Option<ReplanPermissions> {
+        let rights = self.0.as_ref().filter(|_| !self.allows_every_tool())?;
+        let Token { name, role, tools, .. } = &rights.token;
+        let (token, switches) = (name.clone(), *role == Role::Admin);
+        Some(ReplanPermissions { token, tools: tools.clone(), switches })
+    }
+
+    /// Returns the grant for an automatic replan. It has no limits, because `replans` bounds the
+    /// number of replans.
+    pub fn kept(within: &ReplanPermissions) -> Self {
+        let role = if within.switches { Role::Admin } else { Role::Operator };
+        let token = Token { tools: within.tools.clone(), ..Token::new(&*within.token, "", role) };
+        Self::of(Rights::new(token, Arc::default()))
+    }
+
+    /// Rejects an agent whose tools differ from those of the caller.
+    pub fn check_reach(&self, reach: &Reach) -> Result<(), AccessError> {
+        let own = self.reach();
+        let is_within = own.tools == reach.tools
+            && own.except.iter().all(|pattern| reach.except.contains(pattern));
+        if self.allows_every_tool() || is_within {
+            return Ok(());
+        }
+        let token = self.name().unwrap_or_default().to_owned();
+        Err(AccessError::Tool { token, tool: "faber_agent.*".to_owned() })
+    }
+
+    /// Rejects an agent that would use the limits of another token, if this token has limits.
+    pub fn check_payer(&self, reach: &Reach) -> Result<(), AccessError> {
+        if !self.has_limits() || reach.token.as_deref() == self.name() {
+            return Ok(());
+        }
+        let token = self.name().unwrap_or_default().to_owned();
+        Err(AccessError::Tool { token, tool: "faber_agent.*".to_owned() })
+    }
+
+    pub fn check_tools<'a>(
+        &self,
+        tools: impl IntoIterator<Item = &'a ToolName>,
+    ) -> Result<(), AccessError> {
+        let Some(rights) = &self.0 else { return Ok(()) };
+        let Some(tool) = tools.into_iter().find(|tool| !rights.allows(tool.as_str())) else {
+            return Ok(());
+        };
+        let err = AccessError::Tool { token: rights.token.name.clone(), tool: tool.to_string() };
+        rights.alert(Kind::ForbiddenTool, &err, Instant::now());
+        Err(err)
+    }
+
+    pub fn has_limits(&self) -> bool {
+        self.0.as_ref().is_some_and(|rights| rights.token.limits != Limits::default())
+    }
+
+    pub fn check_room(&self) -> Result<(), AccessError> {
+        let Some(rights) =
+            self.0.as_ref().filter(|rights| rights.token.limits != Limits::default())
+        else {
+            return Ok(());
+        };
+        let now = Instant::now();
+        rights.check_room(now).inspect_err(|err| rights.alert(Kind::Limit, err, now))
+    }
+
+    /// Counts one use of each tool. If one limit is exceeded, nothing is counted.
+    pub fn spend<'a>(
+        &self,
+        tools: impl IntoIterator<Item = &'a ToolName>,
+    ) -> Result<(), AccessError> {
+        let Some(rights) =
+            self.0.as_ref().filter(|rights| rights.token.limits != Limits::default())
+        else {
+            return Ok(());
+        };
+        let now = Instant::now();
+        let tools = tools.into_iter().collect();
+        rights.spend(&tools, now).inspect_err(|err| rights.alert(Kind::Limit, err, now))
+    }
+}

@@ -1,0 +1,77 @@
+//! Roles, and the role that each field of the API needs.
+
+use std::{fmt, str::FromStr};
+
+/// The role of a caller. Each role includes the roles before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// May query and subscribe.
+    Viewer,
+    /// May also plan, execute, control executions, and call tools.
+    Operator,
+    /// May also change tools, toolsets, the toolkit and stored data.
+    Admin,
+}
+
+impl Role {
+    pub const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Admin];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|role| role.as_str() == text);
+        found.ok_or_else(|| format!("there is no role `{text}`: use viewer, operator or admin"))
+    }
+}
+
+/// Mutations for operators. Every other mutation needs an admin, including a new one.
+pub(super) const OPERATOR_MUTATIONS: [&str; 17] = [
+    "createPlanWithRequestId",
+    "createPlan",
+    "revisePlan",
+    "executePlan",
+    "executeByRequestId",
+    "run",
+    "cancelExecution",
+    "pauseExecution",
+    "resumeExecution",
+    "retryExecution",
+    "replanExecution",
+    "approveStep",
+    "settleStep",
+    "signalExecution",
+    "runSavedPlan",
+    "callTool",
+    "runAgent",
+];
+
+/// Queries that need an operator, because they belong to working with tools.
+const OPERATOR_QUERIES: [&str; 1] = ["parseToolCalls"];
+
+pub(super) fn mutation_role(name: &str) -> Role {
+    match name {
+        "__typename" => Role::Viewer,
+        name if OPERATOR_MUTATIONS.contains(&name) => Role::Operator,
+        _ => Role::Admin,
+    }
+}
+
+pub(super) fn query_role(name: &str) -> Role {
+    if OPERATOR_QUERIES.contains(&name) { Role::Operator } else { Role::Viewer }
+}

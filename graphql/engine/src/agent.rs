@@ -1,0 +1,84 @@
+//! Agents: a model calls tools in turns until it can answer.
+//!
+//! An agent is a plan ([`plan`]) that contains each turn as steps. One step asks the model
+//! ([`turn`]). The next steps make the requested calls, one step for each effect
+//! ([`toolbox::dispatch`]). The next turn gets all earlier turns and results ([`history`]). So each
+//! turn is an event, calls of one turn run in parallel, and a crash needs no special recovery.
+
+mod history;
+mod plan;
+mod quoted;
+#[cfg(test)]
+pub(crate) mod tests;
+mod turn;
+
+use std::sync::{Arc, OnceLock};
+
+use planner::{
+    catalog::{Catalog, CatalogTool},
+    model::Model,
+};
+use shared::{id::ToolName, plan::Plan};
+use toolbox::{
+    Tool, WeakToolbox,
+    dispatch::{self, Reach},
+};
+
+pub(crate) use self::plan::draft;
+use crate::access::Access;
+
+pub(crate) const TURNS: u32 = 3;
+/// The most turns. More would be expensive, because each turn gets the text of all earlier turns.
+pub(crate) const MOST_TURNS: u32 = 32;
+/// Ends an answer that was due before the model was ready.
+pub(crate) const STOPPED: &str = "(Note: Reached maximum tool execution limit)";
+
+/// The step that asks the model.
+const TURN: &str = "faber_agent.turn";
+const ANSWER: &str = "faber_agent.answer";
+
+#[derive(Debug)]
+pub(crate) struct Mind {
+    pub(crate) model: Arc<dyn Model>,
+    /// Available tools. The toolbox holds the steps, so the steps hold it weakly.
+    pub(crate) toolbox: WeakToolbox,
+    /// Access tokens, whose limits apply to calls, if this process serves.
+    pub(crate) holders: Arc<OnceLock<Access>>,
+    /// Tools are sent in the provider's format. Otherwise the prompt describes them.
+    pub(crate) has_native_tools: bool,
+}
+
+pub(crate) fn tools(mind: &Arc<Mind>) -> Vec<Arc<dyn Tool>> {
+    let mut tools = dispatch::dispatch_tools();
+    tools.extend(turn::model_steps(mind));
+    tools
+}
+
+pub(crate) fn catalog(find: impl Fn(&ToolName) -> Option<Arc<dyn Tool>>) -> Catalog {
+    let tools = names().filter_map(|name| find(&name));
+    Catalog::new(
+        tools
+            .map(|tool| CatalogTool { definition: Arc::clone(tool.definition()), is_active: true }),
+    )
+}
+
+fn names() -> impl Iterator<Item = ToolName> {
+    let own = [TURN, ANSWER]
+        .into_iter()
+        .map(|name| name.parse::<ToolName>().expect("tool names are literals"));
+    own.chain(plan::EFFECTS.iter().map(|effect| dispatch::dispatch_tool_name(effect.1)))
+}
+
+/// Returns whether only plans of agents use a tool.
+pub fn is_own(tool: &ToolName) -> bool {
+    names().any(|name| name == *tool)
+}
+
+/// Returns the tools that the agents of a plan may use, one item for each step that calls tools.
+pub(crate) fn reaches(plan: &Plan) -> impl Iterator<Item = Reach> {
+    let own = plan.steps().iter().filter(|step| is_own(&step.tool) && step.tool.as_str() != ANSWER);
+    own.map(|step| {
+        let reach = step.parameters.get("reach").cloned().unwrap_or_default();
+        serde_json::from_value(reach).unwrap_or_default()
+    })
+}

@@ -1,0 +1,120 @@
+//! The plan of an agent.
+
+use planner::draft::{Draft, DraftStep};
+use serde_json::{Map, Value, json};
+use shared::tool::Effect;
+use toolbox::dispatch::{self, Reach};
+
+use super::{ANSWER, TURN};
+
+/// For each effect, the field of a turn's output and the prefix of the step that makes the calls.
+pub(super) const EFFECTS: [(&str, Effect); 3] =
+    [("read", Effect::Read), ("repeat", Effect::Idempotent), ("call", Effect::Once)];
+/// Timeout of a turn, long enough for retries of the model and its fallback.
+const TURN_MS: i64 = 30 * 60 * 1_000;
+
+pub(crate) fn draft(query: &str, turns: u32, reach: &Reach) -> Draft {
+    let reach = serde_json::to_value(reach).unwrap_or_default();
+    let mut tools = Vec::new();
+    for turn in 1..=turns {
+        let mut parameters = model_parameters(query, turns, turn - 1);
+        parameters.insert("turn".to_owned(), json!(turn));
+        parameters.insert("reach".to_owned(), reach.clone());
+        tools.push(DraftStep {
+            id: Some(format!("turn_{turn}")),
+            name: Some(TURN.to_owned()),
+            parameters: Some(Value::Object(parameters)),
+            when: (turn > 1).then(|| has_next_turn(turn - 1)),
+            timeout_ms: Some(TURN_MS),
+            ..DraftStep::default()
+        });
+        tools.extend(EFFECTS.map(|(name, effect)| call_step(turn, name, effect, &reach)));
+    }
+    tools.push(DraftStep {
+        id: Some("answer".to_owned()),
+        name: Some(ANSWER.to_owned()),
+        parameters: Some(Value::Object(model_parameters(query, turns, turns))),
+        // The condition `true` lets the answer run after skipped turns.
+        when: (turns > 0).then(|| "true".to_owned()),
+        timeout_ms: Some(TURN_MS),
+        ..DraftStep::default()
+    });
+    Draft { query: Some(query.to_owned()), tools, ..Draft::default() }
+}
+
+fn call_step(turn: u32, name: &str, effect: Effect, reach: &Value) -> DraftStep {
+    DraftStep {
+        id: Some(format!("{name}_{turn}")),
+        name: Some(dispatch::dispatch_tool_name(effect).to_string()),
+        parameters: Some(json!({
+            "tool": "{{item.tool}}", "args": "{{item.args}}", "most": "{{item.most}}",
+            "reach": reach,
+        })),
+        for_each: Some(format!("{{{{turn_{turn}.{name}}}}}")),
+        when: Some(format!("turn_{turn} != null && size(turn_{turn}.{name}) > 0")),
+        // The model gets lost calls and unknown outcomes as results.
+        on_error: Some("ignore".to_owned()),
+        ..DraftStep::default()
+    }
+}
+
+fn has_next_turn(turn: u32) -> String {
+    format!("turn_{turn} != null && turn_{turn}.more")
+}
+
+fn model_parameters(query: &str, of: u32, turns: u32) -> Map<String, Value> {
+    let past = (1..=turns).map(|turn| {
+        let mut past = Map::from_iter([("turn".to_owned(), json!(format!("{{{{turn_{turn}}}}}")))]);
+        for (name, _) in EFFECTS {
+            past.insert(name.to_owned(), json!(format!("{{{{{name}_{turn}}}}}")));
+        }
+        Value::Object(past)
+    });
+    // Escapes braces of the query, so that they form no template.
+    let query = query.replace("{{", "{{{{");
+    Map::from_iter([
+        ("query".to_owned(), json!(query)),
+        ("of".to_owned(), json!(of)),
+        ("history".to_owned(), past.collect()),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use planner::compile::compile;
+    use shared::{
+        clock::Timestamp,
+        id::{PlanId, RequestId},
+        plan::PlanInfo,
+    };
+
+    use super::*;
+    use crate::agent::{self, tests::mind};
+
+    #[test]
+    fn an_agent_with_any_number_of_turns_compiles() {
+        let tools = agent::tools(&mind(Vec::new()).0);
+        let find = |name: &_| {
+            tools.iter().find(|tool| tool.definition().qualified_name() == *name).map(Arc::clone)
+        };
+        let catalog = agent::catalog(find);
+        for turns in [0, 1, 3, agent::MOST_TURNS] {
+            let about = PlanInfo {
+                id: PlanId::draw(Timestamp::UNIX_EPOCH),
+                request: RequestId::draw(Timestamp::UNIX_EPOCH),
+                version: 1,
+                query: String::new(),
+                planner: String::new(),
+                created_at: Timestamp::UNIX_EPOCH,
+            };
+            let reach = Reach { sets: vec!["blog".parse().unwrap()], ..Reach::default() };
+            let plan = compile(&draft("Say {{x}}", turns, &reach), about, &catalog).unwrap();
+            assert_eq!(plan.steps().len(), turns as usize * 4 + 1);
+            assert_eq!(plan.steps().last().unwrap().id.as_str(), "answer");
+            assert!(agent::reaches(&plan).all(|found| found == reach));
+            assert_eq!(agent::reaches(&plan).count(), turns as usize * 4);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! A model with scripted answers, and real tools.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
+
+use async_trait::async_trait;
+use planner::model::{Model, ModelError, NativeCall, Question, Reply, Stop, Tokens};
+use serde_json::Value;
+use shared::tool::{Effect, ToolError};
+use toolbox::{ToolContext, ToolSet, Toolbox, flow, function};
+
+use super::Mind;
+
+#[derive(Debug)]
+pub(crate) struct Scripted {
+    answers: Mutex<VecDeque<Reply>>,
+    pub(crate) asked: Mutex<Vec<Question>>,
+}
+
+impl Scripted {
+    pub(crate) fn new(answers: Vec<Reply>) -> Self {
+        Self { answers: Mutex::new(answers.into()), asked: Mutex::default() }
+    }
+}
+
+#[async_trait]
+impl Model for Scripted {
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+
+    async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
+        self.asked.lock().unwrap().push(question.clone());
+        let next = self.answers.lock().unwrap().pop_front();
+        next.ok_or_else(|| ModelError::Unavailable {
+            model: "scripted".to_owned(),
+            why: "it has said everything".to_owned(),
+            wait: None,
+        })
+    }
+}
+
+/// Returns a reply with text and calls.
+pub(crate) fn says(text: &str, calls: &[(&str, Value)]) -> Reply {
+    let calls = calls.iter().enumerate().map(|(n, (tool, arguments))| NativeCall {
+        id: format!("call_{n}"),
+        tool: (*tool).to_owned(),
+        arguments: arguments.clone(),
+        signatures: Vec::new(),
+    });
+    Reply {
+        text: text.to_owned(),
+        calls: calls.collect(),
+        stop: Stop::End,
+        tokens: Tokens { input: 10, output: 1 },
+        cost: None,
+        model: "scripted".to_owned(),
+        missed: Vec::new(),
+    }
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Nothing {}
+
+/// Returns toolsets with one tool for each effect, and an inactive toolset.
+pub(super) fn toolbox() -> Toolbox {
+    let make = |set, name, effect| {
+        let run = |Nothing {}, _: ToolContext| async { Ok::<_, ToolError>("done") };
+        function(set, name, "Does it.", effect, run)
+    };
+    let blog = ToolSet::ready(
+        "blog".parse().unwrap(),
+        "local",
+        "",
+        [
+            make("blog", "look", Effect::Read),
+            make("blog", "keep", Effect::Idempotent),
+            make("blog", "make", Effect::Once),
+        ],
+    );
+    let off =
+        ToolSet::ready("off".parse().unwrap(), "local", "", [make("off", "hidden", Effect::Read)]);
+    let switch = make("ToolSet", "activate_toolset", Effect::Idempotent);
+    let switches = ToolSet::ready("ToolSet".parse().unwrap(), "builtin", "", [switch]);
+    Toolbox::new([flow::flow(), blog, ToolSet { is_active: false, ..off }, switches])
+}
+
+/// Returns a context with its toolbox, which the caller must keep, and its model.
+pub(super) fn mind(answers: Vec<Reply>) -> (Arc<Mind>, Toolbox, Arc<Scripted>) {
+    let toolbox = toolbox();
+    let model = Arc::new(Scripted::new(answers));
+    let mind = Mind {
+        model: Arc::clone(&model) as _,
+        toolbox: toolbox.downgrade(),
+        holders: Arc::default(),
+        has_native_tools: true,
+    };
+    (Arc::new(mind), toolbox, model)
+}

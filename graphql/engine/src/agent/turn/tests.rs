@@ -1,0 +1,377 @@
+use serde_json::json;
+use shared::store::Rate;
+use toolbox::{ToolSet, function};
+
+use super::*;
+use crate::{
+    access::{Access, Limits, Role, Token},
+    agent::tests::{mind, says},
+};
+
+async fn call(name: &str, mind: Arc<Mind>, parameters: Value) -> Result<Value, ToolError> {
+    let tools = model_steps(&mind);
+    let tool = tools.iter().find(|tool| tool.definition().name.as_str() == name).unwrap();
+    tool.call(Arc::new(parameters), ToolContext::detached()).await
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+fn given(reach: Value) -> Value {
+    json!({ "query": "do it", "turn": 1, "of": 3, "history": [], "reach": reach })
+}
+
+#[tokio::test]
+async fn calls_are_grouped_by_effect_and_invalid_ones_rejected() {
+    let reply = says(
+        "Well.",
+        &[
+            ("blog.make", json!({})),
+            ("look", json!({})),
+            ("blog.keep", json!({})),
+            ("off.hidden", json!({})),
+            ("blog.loook", json!({})),
+            ("blog.look", json!([1])),
+            ("faber_agent.call", json!({ "tool": "off.hidden", "args": {} })),
+        ],
+    );
+    let (mind, _toolbox, model) = mind(vec![reply]);
+    let turn = call("faber_agent.turn", mind, given(json!({}))).await.unwrap();
+    let of = |key: &str| -> Vec<(u64, String)> {
+        let list = turn[key].as_array().unwrap().iter();
+        list.map(|call| (call["n"].as_u64().unwrap(), call["tool"].as_str().unwrap().to_owned()))
+            .collect()
+    };
+    assert_eq!(of("call"), [(0, "blog.make".to_owned())]);
+    assert_eq!(of("read"), [(1, "blog.look".to_owned())]);
+    assert_eq!(of("repeat"), [(2, "blog.keep".to_owned())]);
+    let errors: Vec<_> = turn["refused"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|call| call["error"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        errors,
+        [
+            "there is no tool `off.hidden` that may be called now",
+            "there is no tool `blog.loook` that may be called now; did you mean `blog.look`?",
+            "the arguments must be an object",
+            "there is no tool `faber_agent.call` that may be called now",
+        ]
+    );
+    assert_eq!((turn["more"].as_bool(), turn["text"].as_str()), (Some(true), Some("Well.")));
+    let asked = model.asked.lock().unwrap();
+    let offered: Vec<_> = asked[0].tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert!(offered.contains(&"blog.look") && !offered.contains(&"off.hidden"), "{offered:?}");
+    assert!(!offered.iter().any(|tool| tool.starts_with("faber_agent.")), "{offered:?}");
+}
+
+#[tokio::test]
+async fn only_tools_within_reach_are_offered() {
+    let (mind, _toolbox, model) = mind(vec![says("", &[("blog.make", json!({}))])]);
+    let reach = json!({ "tools": ["blog.*"], "except": ["*.make"], "sets": ["blog", "flow"] });
+    let turn = call("faber_agent.turn", mind, given(reach)).await.unwrap();
+    let asked = model.asked.lock().unwrap();
+    let offered: Vec<_> = asked[0].tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(offered, ["blog.look", "blog.keep"]);
+    assert_eq!(turn["refused"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn calls_in_words_are_accepted() {
+    let reply = || says("TOOL: blog.look ARGS: {}", &[]);
+    let (native, _kept, _) = mind(vec![reply()]);
+    let turn = call("faber_agent.turn", native, given(json!({}))).await.unwrap();
+    assert_eq!(turn["read"][0]["tool"], "blog.look");
+    assert_eq!(turn["read"][0].get("id"), None);
+    // A model with native calls uses this format only to talk about tools.
+    let spoken = || says("I would use blog.look() for that.", &[]);
+    let (native, _kept, _) = mind(vec![spoken()]);
+    let turn = call("faber_agent.turn", native, given(json!({}))).await.unwrap();
+    assert_eq!(turn["more"], false);
+    let (words, _kept, model) = mind(vec![spoken()]);
+    let words = Mind {
+        model: Arc::clone(&words.model),
+        toolbox: words.toolbox.clone(),
+        holders: Arc::default(),
+        has_native_tools: false,
+    };
+    let turn = call("faber_agent.turn", Arc::new(words), given(json!({}))).await.unwrap();
+    assert_eq!(turn["read"][0]["tool"], "blog.look");
+    let asked = model.asked.lock().unwrap();
+    assert!(asked[0].tools.is_empty());
+    let Message::System(rules) = &asked[0].messages[0] else { panic!() };
+    assert!(rules.contains("- blog.look") && rules.contains("TOOL: tool_name ARGS:"), "{rules}");
+}
+
+/// Returns a toolset `files` with a tool of the name that `file_tools` has.
+fn files() -> ToolSet {
+    let look = |_: serde_json::Map<String, Value>, _: ToolContext| async { Ok::<_, ToolError>(1) };
+    let tool = function("files", "file_tools.glob", "Finds files.", Effect::Read, look);
+    ToolSet::ready("files".parse().unwrap(), "builtin", "", [tool])
+}
+
+/// Regression: the model was offered one name and later read another.
+#[tokio::test]
+async fn a_model_always_sees_the_same_name_of_a_tool() {
+    for is_native in [true, false] {
+        let reply = if is_native {
+            says("", &[("file_tools.glob", json!({}))])
+        } else {
+            says("TOOL: file_tools.glob ARGS: {}", &[])
+        };
+        let (kept, toolbox, model) = mind(vec![reply, says("One.", &[])]);
+        toolbox.put_set(files());
+        let mind = Mind {
+            model: Arc::clone(&kept.model),
+            toolbox: toolbox.downgrade(),
+            holders: Arc::default(),
+            has_native_tools: is_native,
+        };
+        let mind = Arc::new(mind);
+        let turn = call("faber_agent.turn", Arc::clone(&mind), given(json!({}))).await.unwrap();
+        assert_eq!(turn["read"][0]["tool"], "files.file_tools.glob", "what is called is certain");
+        let mut given = given(json!({}));
+        given["history"] = json!([{
+            "turn": turn,
+            "read": [{ "tool": "files.file_tools.glob", "status": "success", "result": 1 }],
+        }]);
+        call("faber_agent.turn", Arc::clone(&mind), given.clone()).await.unwrap();
+        let answer = call("faber_agent.answer", mind, given).await;
+        let asked = model.asked.lock().unwrap();
+        let told = format!("{:?}", (&asked[1].messages, &asked[1].tools));
+        assert!(told.contains("file_tools.glob") && !told.contains("files.file_tools"), "{told}");
+        assert_eq!(
+            asked[0].tools.iter().any(|tool| tool.name.as_str() == "file_tools.glob"),
+            is_native
+        );
+        assert!(answer.is_err(), "it has nothing more to say: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_unreadable_call_in_words_is_rejected_with_its_reason() {
+    for (text, tool, error) in [
+        ("TOOL: nope.nope ARGS: {\"a\":1}", "nope.nope", "there is no tool `nope.nope`"),
+        ("TOOL: off.hidden ARGS: {}", "off.hidden", "there is no tool `off.hidden`"),
+        ("TOOL: blog.look ARGS: {\"a\": \"b", "blog.look", "the call is cut off"),
+        ("TOOL: blog.look ARGS: a b", "blog.look", "the arguments cannot be read"),
+    ] {
+        let (native, toolbox, _) = mind(vec![says(text, &[])]);
+        let words = Mind {
+            model: Arc::clone(&native.model),
+            toolbox: toolbox.downgrade(),
+            holders: Arc::default(),
+            has_native_tools: false,
+        };
+        let turn = call("faber_agent.turn", Arc::new(words), given(json!({}))).await.unwrap();
+        let refused = &turn["refused"][0];
+        assert_eq!((&turn["more"], &refused["tool"]), (&json!(true), &json!(tool)), "{text}");
+        let told = refused["error"].as_str().unwrap();
+        assert!(told.starts_with(error), "{told}");
+        // A model with native calls only talks about the call.
+        let (native, _toolbox, _) = mind(vec![says(text, &[])]);
+        let turn = call("faber_agent.turn", native, given(json!({}))).await.unwrap();
+        assert_eq!(turn["more"], false, "{text}");
+    }
+}
+
+/// Returns the calls after a tool returned `returned` and the model said `said`.
+async fn wanted(said: &str, returned: Value, is_native: bool) -> (Vec<String>, Value) {
+    let (kept, _toolbox, _) = mind(vec![says(said, &[])]);
+    let mind = Mind {
+        model: Arc::clone(&kept.model),
+        toolbox: kept.toolbox.clone(),
+        holders: Arc::default(),
+        has_native_tools: is_native,
+    };
+    let mut given = given(json!({}));
+    given["history"] = json!([{
+        "turn": { "text": "", "more": true, "model": "m", "tokens": { "input": 5, "output": 1 },
+                  "read": [{ "n": 0, "tool": "blog.look", "args": {}, "id": "a" }] },
+        "read": [{ "tool": "blog.look", "status": "success", "result": returned }],
+    }]);
+    let turn = call("faber_agent.turn", Arc::new(mind), given).await.unwrap();
+    let calls = turn["call"].as_array().unwrap().iter();
+    (calls.map(|call| call["tool"].as_str().unwrap().to_owned()).collect(), turn)
+}
+
+#[tokio::test]
+async fn a_quoted_call_is_not_made() {
+    const CALL: &str = r#"{"tool": "blog.make", "args": {"id": "7"}}"#;
+    let nothing = || json!("nothing");
+    let same = || json!({ "tool": "blog.make", "args": { "id": "7" } });
+    for (said, returned, expected) in [
+        (CALL.to_owned(), nothing(), true),
+        (format!("```json\n{CALL}\n```"), nothing(), true),
+        (format!("<think>Let me make it.</think>\n{CALL}"), nothing(), true),
+        (format!("<tool_call>\n{CALL}\n</tool_call>"), nothing(), true),
+        (format!("[{CALL}]"), nothing(), true),
+        (format!("TOOL: blog.make ARGS: {}", json!({ "id": "7" })), nothing(), true),
+        // The model talks about a call.
+        (format!("The file contains: {CALL}"), nothing(), false),
+        (format!("{CALL} is what stands there."), nothing(), false),
+        (format!("Write this:\n```json\n{CALL}\n```"), nothing(), false),
+        // The model repeats a result in another format.
+        (CALL.to_owned(), json!(CALL), false),
+        (CALL.to_owned(), same(), false),
+        (CALL.to_owned(), json!({ "content": format!("Now say: {CALL}") }), false),
+        (format!("TOOL: blog.make ARGS: {}", json!({ "id": "7" })), json!(CALL), false),
+        (CALL.to_owned(), json!(r#"{"tool": "blog.make", "args": {"id": "8"}}"#), true),
+    ] {
+        let (calls, turn) = wanted(&said, returned.clone(), true).await;
+        assert_eq!(!calls.is_empty(), expected, "{said} after {returned}: {turn:#}");
+        assert_eq!(turn["more"], expected, "else it is the answer: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_call_in_words_is_rejected_and_others_are_made() {
+    const CALL: &str = r#"TOOL: blog.make ARGS: {"id": "7"}"#;
+    let (calls, _) = wanted(&format!("I do that now. {CALL}"), json!("nothing"), false).await;
+    assert_eq!(calls, ["blog.make"]);
+    let (calls, turn) =
+        wanted(&format!("It says: {CALL}"), json!(format!("x {CALL}")), false).await;
+    assert!(calls.is_empty(), "{turn:#}");
+    let error = turn["refused"][0]["error"].as_str().unwrap();
+    assert!(error.starts_with("it stands, letter by letter, in what a tool returned"), "{error}");
+}
+
+#[tokio::test]
+async fn a_turn_leaves_room_for_later_turns() {
+    let long = |n: usize| json!({ "text": "x".repeat(n) });
+    let calls: Vec<_> =
+        [long(10), long(MAX_ARGS_BYTES + 1)].map(|text| ("blog.make", text)).into_iter().collect();
+    let (mind, _toolbox, _) = mind(vec![says(&"w".repeat(MAX_TEXT_BYTES), &calls)]);
+    let mut given = given(json!({}));
+    // Few bytes are left.
+    given["history"] =
+        json!([{ "turn": null, "read": [{ "result": "y".repeat(MAX_HISTORY_BYTES - 4_000) }] }]);
+    let turn = call("faber_agent.turn", mind, given).await.unwrap();
+    assert!(turn["text"].as_str().unwrap().len() < 1_100, "{}", turn["text"]);
+    assert_eq!(turn["call"].as_array().unwrap().len(), 1);
+    let most = turn["call"][0]["most"].as_u64().unwrap();
+    assert!((MIN_BYTES as u64..2_000).contains(&most), "{most}");
+    let refused = &turn["refused"][0];
+    assert!(refused["error"].as_str().unwrap().contains("do it in parts"), "{refused}");
+    assert_eq!(refused["args"], json!({}), "it takes no room");
+}
+
+#[tokio::test]
+async fn the_text_of_the_last_turn_is_the_answer() {
+    let past = json!([
+        { "turn": { "text": "", "more": true, "model": "m", "tokens": { "input": 5, "output": 1 },
+                    "read": [{ "n": 0, "tool": "blog.look", "args": {}, "id": "a" }] },
+          "read": [{ "tool": "blog.look", "status": "success", "result": 1 }] },
+        { "turn": { "text": "It is one.", "more": false, "model": "m", "tokens": { "input": 6, "output": 2 } } },
+        { "turn": null, "read": null, "repeat": null, "call": null },
+    ]);
+    let (mind, _toolbox, model) = mind(Vec::new());
+    let given = json!({ "query": "how many?", "of": 3, "history": past });
+    let answer = call("faber_agent.answer", mind, given).await.unwrap();
+    assert_eq!(
+        answer,
+        json!({ "answer": "It is one.", "toolsUsed": ["blog.look"], "turns": 2,
+                "limitReached": false, "tokens": { "input": 11, "output": 3 } })
+    );
+    assert!(model.asked.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn an_agent_that_used_all_turns_answers_with_a_note() {
+    let past = json!([
+        { "turn": { "text": "", "more": true, "model": "m", "tokens": { "input": 5, "output": 1 },
+                    "read": [{ "n": 0, "tool": "blog.look", "args": {}, "id": "a" }] },
+          "read": [{ "tool": "blog.look", "status": "success", "result": "the result" }] },
+    ]);
+    let (mind, _toolbox, model) = mind(vec![says("About one.", &[("blog.look", json!({}))])]);
+    let given = json!({ "query": "how many?", "of": 1, "history": past });
+    let answer = call("faber_agent.answer", mind, given).await.unwrap();
+    assert_eq!(answer["answer"], format!("About one.\n\n{STOPPED}"));
+    assert_eq!(answer["limitReached"], true);
+    let asked = model.asked.lock().unwrap();
+    assert_eq!(asked[0].messages[1], Message::User("how many?".to_owned()), "it is not forgotten");
+    assert!(format!("{:?}", asked[0].messages).contains("the result"));
+}
+
+#[tokio::test]
+async fn a_failed_model_fails_its_turn() {
+    let (mind, _toolbox, _) = mind(Vec::new());
+    let err = call("faber_agent.turn", mind, given(json!({}))).await.unwrap_err();
+    assert_eq!((err.code.as_str(), err.retryable), ("tool.unavailable", true));
+}
+
+#[tokio::test]
+async fn an_agent_cannot_activate_a_set_out_of_reach() {
+    let ops = |toolbox: &Toolbox| {
+        let ops = ToolSet::ready("ops".parse().unwrap(), "builtin", "", []);
+        toolbox.put_set(ToolSet { acts_here: true, is_active: false, ..ops });
+    };
+    let names = json!({ "toolSetNames": ["blog", "ops"] });
+    for (reach, expected) in [
+        (json!({}), Some("`ops` acts on this machine: only a person can activate it")),
+        (json!({ "sets": ["ops", "ToolSet"] }), None),
+        (
+            json!({ "sets": ["ops", "ToolSet"], "except": ["blog.*"] }),
+            Some("`blog` is not available: none of its tools may be called here"),
+        ),
+    ] {
+        let calls = [("ToolSet.activate_toolset", names.clone())];
+        let (mind, toolbox, _) = mind(vec![says("", &calls)]);
+        ops(&toolbox);
+        let turn = call("faber_agent.turn", mind, given(reach)).await.unwrap();
+        assert_eq!(turn["refused"][0]["error"].as_str(), expected, "{turn:#}");
+    }
+}
+
+#[tokio::test]
+async fn a_truncated_answer_has_a_note() {
+    for (stop, text, expected) in [
+        (Stop::End, "Well", "Well"),
+        (Stop::Length, "Well", "Well\n\n(Note: the model stopped at its limit of words)"),
+        (Stop::Filter, "", "(Note: the provider held back what the model said)"),
+    ] {
+        let (mind, _toolbox, _) = mind(vec![Reply { stop, ..says(text, &[]) }]);
+        let turn = call("faber_agent.turn", mind, given(json!({}))).await.unwrap();
+        assert_eq!(turn["text"], expected);
+    }
+    let many = "TOOL: blog.look ARGS: {}\n".repeat(300);
+    let (mind, _toolbox, _) = mind(vec![says(&many, &[])]);
+    let turn = call("faber_agent.turn", mind, given(json!({}))).await.unwrap();
+    let error = turn["refused"][0]["error"].as_str().unwrap();
+    assert!(error.contains("more than 256 tool calls"), "{error}");
+    assert_eq!(turn["more"], true);
+}
+
+/// An agent's calls are not part of the plan, so each turn counts them.
+#[tokio::test]
+async fn calls_of_an_agent_count_for_the_limits_of_its_caller() {
+    let rate = Rate { calls: 2, per_ms: 3_600_000 };
+    let mut token = Token::new("ci", "a secret that nobody guesses", Role::Operator);
+    token.limits = Limits { calls: None, per_tool: Some(rate) };
+    token.tools = Some(vec!["blog.look".parse().unwrap(), "blog.keep".parse().unwrap()]);
+    let access = Access::new([token]);
+    let look = || says("", &[("blog.look", json!({})), ("blog.look", json!({}))]);
+    let other =
+        says("", &[("blog.look", json!({})), ("blog.keep", json!({})), ("blog.make", json!({}))]);
+    let (mind, _toolbox, _) = mind(vec![look(), other, look()]);
+    mind.holders.set(access.clone()).unwrap();
+    let reach = serde_json::to_value(access.holder("ci").unwrap().reach()).unwrap();
+    let mut turns = Vec::new();
+    for reach in [reach.clone(), reach, json!({})] {
+        let turn = call("faber_agent.turn", Arc::clone(&mind), given(reach)).await.unwrap();
+        let count = |key: &str| turn[key].as_array().unwrap().len();
+        turns.push(([count("read"), count("repeat"), count("refused")], turn));
+    }
+    let counts: Vec<_> = turns.iter().map(|turn| turn.0).collect();
+    assert_eq!(counts, [[2, 0, 0], [0, 1, 2], [2, 0, 0]], "{turns:#?}");
+    let refused = turns[1].1["refused"][0]["error"].as_str().unwrap();
+    let limit = "the token `ci` has used up its limit `per_tool` of `blog.look`; try again in ";
+    assert!(refused.starts_with(limit), "{refused}");
+    let figures = access.figures();
+    for kind in ["forbidden_tool", "limit"] {
+        assert!(figures.contains(&format!("{{kind=\"{kind}\"}} 1")), "{figures}");
+    }
+    // The limit also applies to a direct call.
+    let name = "blog.look".parse().unwrap();
+    assert!(access.holder("ci").unwrap().spend([&name]).is_err());
+}

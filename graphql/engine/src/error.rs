@@ -1,0 +1,115 @@
+//! Errors of the engine, with the codes of the API.
+
+use std::fmt;
+
+use executor::control::ControlError;
+use shared::{diagnostic::Diagnostic, id::RequestId, store::StoreError};
+
+use crate::access::AccessError;
+
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum EngineError {
+    #[error("{0}")]
+    NotFound(String),
+    #[error("{}", first_error(diagnostics))]
+    InvalidPlan { diagnostics: Vec<Diagnostic>, request: Option<RequestId> },
+    #[error("{0}")]
+    InvalidArgument(String),
+    #[error("{0}")]
+    Conflict(String),
+    #[error("{message}")]
+    PlannerUnavailable { message: String, request: Option<RequestId> },
+    /// No tool fits the query, or the query lacks a parameter.
+    #[error("{message}")]
+    NoPlanFound {
+        /// The missing part, and what to do.
+        message: String,
+        /// The nearest tools, best first.
+        nearest: Vec<String>,
+        request: Option<RequestId>,
+    },
+    /// Planning failed in another way, and the request is stored.
+    #[error("{error}")]
+    Planning { request: RequestId, error: Box<EngineError> },
+    #[error("{0}")]
+    Forbidden(String),
+    #[error("{0}")]
+    LimitExceeded(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl EngineError {
+    pub fn not_found(what: &str, id: impl fmt::Display) -> Self {
+        Self::NotFound(format!("there is no {what} `{id}`"))
+    }
+
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotFound(_) => "NOT_FOUND",
+            Self::InvalidPlan { .. } => "INVALID_PLAN",
+            Self::InvalidArgument(_) | Self::Store(StoreError::Unfit { .. }) => "INVALID_ARGUMENT",
+            Self::Conflict(_) | Self::Store(StoreError::Taken) => "CONFLICT",
+            Self::Forbidden(_) => "FORBIDDEN",
+            Self::PlannerUnavailable { .. } => "PLANNER_UNAVAILABLE",
+            Self::NoPlanFound { .. } => "NO_PLAN_FOUND",
+            Self::Planning { error, .. } => error.code(),
+            Self::LimitExceeded(_)
+            | Self::Store(StoreError::Full { .. } | StoreError::TooLarge { .. }) => {
+                "LIMIT_EXCEEDED"
+            }
+            Self::Store(StoreError::Corrupt { .. }) => "INTERNAL",
+            Self::Store(_) => "STORE_UNAVAILABLE",
+        }
+    }
+
+    /// Returns the request that was stored before the error, if any.
+    pub fn request(&self) -> Option<RequestId> {
+        match self {
+            Self::InvalidPlan { request, .. }
+            | Self::PlannerUnavailable { request, .. }
+            | Self::NoPlanFound { request, .. } => *request,
+            Self::Planning { request, .. } => Some(*request),
+            _ => None,
+        }
+    }
+
+    /// Adds the stored request to the error, unless it has one.
+    #[must_use]
+    pub(super) fn with_request(self, request: RequestId) -> Self {
+        if self.request().is_some() {
+            return self;
+        }
+        Self::Planning { request, error: Box::new(self) }
+    }
+}
+
+impl From<AccessError> for EngineError {
+    fn from(err: AccessError) -> Self {
+        match err {
+            AccessError::Role { .. } | AccessError::Tool { .. } => Self::Forbidden(err.to_string()),
+            AccessError::Spent { .. } => Self::LimitExceeded(err.to_string()),
+        }
+    }
+}
+
+impl From<ControlError> for EngineError {
+    fn from(err: ControlError) -> Self {
+        match err {
+            ControlError::NotFound(id) => Self::not_found("execution", id),
+            ControlError::Conflict(why) => Self::Conflict(why),
+            ControlError::Invalid(why) => Self::InvalidArgument(why),
+            ControlError::TooMuch(why) => Self::LimitExceeded(why),
+            ControlError::Store(err) => Self::Store(err),
+        }
+    }
+}
+
+fn first_error(diagnostics: &[Diagnostic]) -> String {
+    let mut errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error());
+    match (errors.next(), errors.count()) {
+        (None, _) => "the plan cannot run".to_owned(),
+        (Some(first), 0) => first.message.clone(),
+        (Some(first), more) => format!("{} (and {more} more)", first.message),
+    }
+}

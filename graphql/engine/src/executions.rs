@@ -1,0 +1,348 @@
+//! Executions: start, steer, retry, replan and read them.
+
+pub(super) mod agents;
+pub(super) mod bulk;
+mod dry_run;
+pub(super) mod findings;
+pub(super) mod pruning;
+pub(super) mod reader;
+pub(super) mod repeated_calls;
+pub(super) mod replan;
+pub(super) mod request_polls;
+pub(super) mod settling;
+mod steering;
+pub(super) mod undo_calls;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use executor::control::{Control, IdempotencyKey, Start};
+use planner::reuse::{RetryScope, create_retry, kept_steps, take_over_children};
+use serde_json::Value;
+use shared::{
+    clock::Clock,
+    event::Created,
+    execution::{Execution, ExecutionOptions},
+    id::{ExecutionId, PlanId, RequestId, Seq, StepNumber, WorkerId},
+    plan::Plan,
+    store::{ChildPath, Store},
+};
+use toolbox::{Toolbox, flow, tool_names};
+
+use self::{
+    findings::{Finding, Surroundings, find_findings, find_reason},
+    reader::{ExecutionReader, load_execution_until},
+};
+use super::{
+    error::EngineError,
+    named_locks::NamedLocks,
+    plans::{PlanningOptions, Plans, fit_input, library::refused_reuse},
+    tools::Tools,
+};
+use crate::access::Grant;
+
+/// Child executions that are read for the findings of one execution.
+const MAX_CHILDREN: usize = 16;
+
+#[derive(Clone)]
+pub struct Executions {
+    pub reader: Arc<ExecutionReader>,
+    pub(super) tools: Arc<Tools>,
+    pub(super) plans: Arc<Plans>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    control: Control,
+    /// Locks of idempotency keys whose queries are being planned.
+    locks: Arc<NamedLocks>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Order {
+    /// The options of the execution. `compensate_on_failure` is decided by the start.
+    pub options: ExecutionOptions,
+    /// Set to undo successful steps if the execution does not succeed, or to undo nothing. `None`
+    /// compensates if a step of the plan has `compensate`, unless replans are asked for.
+    pub compensates: Option<bool>,
+    /// The idempotency key. The same key gives the same execution.
+    pub idempotency_key: Option<String>,
+}
+
+impl Executions {
+    pub(super) fn new(
+        control: Control,
+        clock: Arc<dyn Clock>,
+        tools: Arc<Tools>,
+        plans: Arc<Plans>,
+    ) -> Self {
+        let store = Arc::clone(control.store());
+        let reader = Arc::new(ExecutionReader::new(Arc::clone(&store)));
+        Self { reader, tools, plans, store, clock, control, locks: Arc::default() }
+    }
+
+    pub(super) fn with_tools(&self, tools: Tools) -> Self {
+        let tools = Arc::new(tools);
+        let plans = Arc::new(self.plans.with_tools(&tools));
+        Self { tools, plans, ..self.clone() }
+    }
+
+    /// Returns the same executions with what one caller may do.
+    pub(super) fn granted(&self, grant: Grant) -> Self {
+        let mut tools = (*self.tools).clone();
+        tools.grant = grant;
+        self.with_tools(tools)
+    }
+
+    /// The start is durable when this function returns.
+    pub async fn start_plan(&self, id: PlanId, order: Order) -> Result<ExecutionId, EngineError> {
+        let Some(plan) = self.plans.library.load(id).await? else {
+            return Err(EngineError::not_found("plan", id));
+        };
+        self.start_order(&plan, order, IdempotencyKey::plan_subject(id)).await
+    }
+
+    /// Starts an execution of the newest plan of a request.
+    pub async fn start_request(
+        &self,
+        id: RequestId,
+        order: Order,
+    ) -> Result<ExecutionId, EngineError> {
+        if self.store.request(id).await?.is_none() {
+            return Err(EngineError::not_found("request", id));
+        }
+        let plans = self.store.plan_versions(id).await?;
+        let Some(newest) = plans.last() else {
+            return Err(EngineError::Conflict(format!("the request `{id}` has no plan")));
+        };
+        // A key stays with its plan, even if the request has a newer version.
+        let earlier = match &order.idempotency_key {
+            Some(key) => {
+                let compensates = order.compensates;
+                self.control.find_plan(key, &plans, &order.options, compensates).await?
+            }
+            None => None,
+        };
+        self.start_plan(earlier.unwrap_or(*newest), order).await
+    }
+
+    /// Starts an execution of a saved plan. Checks the input and adds its defaults.
+    pub async fn start_saved_plan(
+        &self,
+        name: &str,
+        input: Option<Value>,
+        mut order: Order,
+    ) -> Result<ExecutionId, EngineError> {
+        let saved = self.plans.library.expect_saved_plan(name).await?;
+        if let Some(input) = input.filter(|input| !input.is_null()) {
+            if !order.options.input.is_null() && *order.options.input != input {
+                let why = "`input` is given twice, and differs: leave `options.input` out";
+                return Err(EngineError::InvalidArgument(why.to_owned()));
+            }
+            order.options.input = Arc::new(input);
+        }
+        if let Some(schema) = &saved.inputs {
+            let input = Arc::unwrap_or_clone(order.options.input);
+            let fitted = fit_input(schema, input).map_err(|why| {
+                EngineError::InvalidArgument(format!("the input of `{name}` does not fit: {why}"))
+            })?;
+            order.options.input = Arc::new(fitted);
+        }
+        self.start_plan(saved.plan, order).await
+    }
+
+    /// Plans a query and starts an execution of the plan.
+    ///
+    /// Plans nothing if the idempotency key was used before, and returns the same execution.
+    pub async fn plan_and_start(
+        &self,
+        query: &str,
+        planning: &PlanningOptions,
+        mut order: Order,
+    ) -> Result<ExecutionId, EngineError> {
+        let subject = Value::String(query.to_owned());
+        let mut _lock = None;
+        if let Some(key) = &order.idempotency_key {
+            // A concurrent request with the key waits for this plan.
+            _lock = Some(self.locks.lock(format!("key {key}")).await);
+            let (key, subject) = (key.clone(), subject.clone());
+            let key = IdempotencyKey { key, subject, compensates: order.compensates };
+            if let Some(id) = self.control.find_by_key(&key, &order.options).await? {
+                return Ok(id);
+            }
+        }
+        self.check_replans(None, &mut order)?;
+        // Planning refuses unknown sets and stores the refusal.
+        order.options.replans.sets = match self.tools.known_sets(&planning.tool_sets).await {
+            Ok(sets) => sets,
+            Err(EngineError::InvalidArgument(_)) => Vec::new(),
+            Err(err) => return Err(err),
+        };
+        // Planning costs work and leaves data, too.
+        self.tools.grant.check_room()?;
+        let is_last = order.options.replans.left == 0;
+        let planning = &PlanningOptions { is_last, ..planning.clone() };
+        let plan = self.plans.plan_query(query, planning).await?;
+        self.start_order(&plan, order, subject).await
+    }
+
+    /// Starts an execution, unless one with the same key and subject exists.
+    async fn start_order(
+        &self,
+        plan: &Arc<Plan>,
+        mut order: Order,
+        subject: Value,
+    ) -> Result<ExecutionId, EngineError> {
+        self.plans.check_plan(plan).await?;
+        let compensates = order.compensates;
+        let key = order.idempotency_key.take();
+        let key = key.map(|key| IdempotencyKey { key, subject, compensates });
+        if let Some(key) = &key
+            && let Some(id) = self.control.find_by_key(key, &order.options).await?
+        {
+            // Nothing starts, so nothing counts for the limits.
+            return Ok(id);
+        }
+        let replans = self.check_replans(Some(plan), &mut order)?;
+        let options = ExecutionOptions {
+            compensate_on_failure: match compensates {
+                Some(compensates) => compensates,
+                None => !replans && self.plans.library.has_compensation(plan).await?,
+            },
+            ..order.options
+        };
+        self.start(Start { key, ..Start::new(plan, options) }).await
+    }
+
+    pub async fn retry(
+        &self,
+        id: ExecutionId,
+        scope: RetryScope<'_>,
+    ) -> Result<ExecutionId, EngineError> {
+        let finished = self.reader.expect(id).await?;
+        self.plans.check_plan(finished.plan()).await?;
+        let created = self.create_retry(&finished, scope).await?;
+        self.start_retry(finished.plan(), created).await
+    }
+
+    /// Returns the first event of a retry. It takes over the calls of children, too, whose outcome is
+    /// unknown or that a person settled.
+    async fn create_retry(
+        &self,
+        finished: &Execution,
+        scope: RetryScope<'_>,
+    ) -> Result<Created, EngineError> {
+        let refused = |err| refused_reuse(finished, err);
+        let mut created = create_retry(finished, scope).map_err(refused)?;
+        let kept = kept_steps(finished, scope).map_err(refused)?;
+        let repeated = (0..kept.len()).filter(|at| !kept[*at]).map(StepNumber::new);
+        let children = ChildPath::of_steps(finished, &repeated.collect::<Vec<_>>());
+        if !children.is_empty() {
+            let calls = self.store.calls_of_children(children).await?;
+            let (keys, settled) = calls;
+            take_over_children(&mut created, keys, settled, scope).map_err(refused)?;
+        }
+        Ok(created)
+    }
+
+    async fn start_retry(
+        &self,
+        plan: &Arc<Plan>,
+        mut created: Created,
+    ) -> Result<ExecutionId, EngineError> {
+        created.options.replans.within = self.tools.grant.within();
+        self.start(Start::from_created(plan, created)).await
+    }
+
+    async fn start(&self, start: Start) -> Result<ExecutionId, EngineError> {
+        self.plans.check_start(&start.plan).await?;
+        if start.created.options.dry_run {
+            return self.dry_run(start).await;
+        }
+        Ok(self.control.start(start).await?.id)
+    }
+
+    /// Returns the findings about an execution. `workers` are the live workers of the store.
+    pub async fn findings(
+        &self,
+        execution: &Execution,
+        workers: &[WorkerId],
+        most: usize,
+    ) -> Result<Vec<Finding>, EngineError> {
+        // A list asks for one finding of each row, so a row reads few children.
+        let mut children_left = most.min(MAX_CHILDREN);
+        self.findings_with_children(execution, workers, most, &mut children_left).await
+    }
+
+    async fn findings_with_children(
+        &self,
+        execution: &Execution,
+        workers: &[WorkerId],
+        most: usize,
+        children_left: &mut usize,
+    ) -> Result<Vec<Finding>, EngineError> {
+        let now = self.clock.now();
+        let id = execution.id();
+        // A finished execution waits for nothing, so its head and inbox are not read.
+        let is_finished = execution.state().is_finished();
+        let head = if is_finished { None } else { self.store.head(id).await? };
+        let inbox =
+            if is_finished { Vec::new() } else { self.store.list_commands(Some(id)).await? };
+        let children = self.reasons_of_children(execution, workers, children_left).await?;
+        let around = Surroundings {
+            head: head.as_ref(),
+            inbox: &inbox,
+            workers,
+            limits: &self.tools.options().calls,
+            children: &children,
+            toolbox: Some(self.tools.inventory.toolbox()).filter(|toolbox| has_sets(toolbox)),
+        };
+        Ok(find_findings(execution, Some(&around), now, most))
+    }
+
+    /// Returns why the children wait for which the steps of an execution wait. Reads at most
+    /// `children_left` of them and of their children.
+    async fn reasons_of_children(
+        &self,
+        execution: &Execution,
+        workers: &[WorkerId],
+        children_left: &mut usize,
+    ) -> Result<BTreeMap<ExecutionId, Finding>, EngineError> {
+        let mut reasons = BTreeMap::new();
+        for task in execution.agenda().in_children() {
+            let Some(child) = execution.task(*task).and_then(|step| step.child) else { continue };
+            let Some(left) = children_left.checked_sub(1) else { break };
+            *children_left = left;
+            // A child that has not started yet waits for nothing.
+            let Some(child) = self.reader.load(child).await? else { continue };
+            let all = usize::MAX;
+            let found = self.findings_with_children(&child, workers, all, children_left);
+            let reason = find_reason(Box::pin(found).await?);
+            reasons.extend(reason.map(|reason| (child.id(), reason)));
+        }
+        Ok(reasons)
+    }
+
+    /// Returns the findings that the log alone gave when it ended at a position.
+    pub async fn findings_at(
+        &self,
+        id: ExecutionId,
+        seq: Seq,
+        most: usize,
+    ) -> Result<Vec<Finding>, EngineError> {
+        let Some(execution) = load_execution_until(&*self.store, id, seq).await? else {
+            return Ok(Vec::new());
+        };
+        let now = execution.history().last.map_or(execution.created_at(), |last| last.at);
+        Ok(find_findings(&execution, None, now, most))
+    }
+
+    /// Returns the workers whose lease has not expired.
+    pub async fn live_workers(&self) -> Result<Vec<WorkerId>, EngineError> {
+        Ok(self.store.list_workers(self.clock.now()).await?)
+    }
+}
+
+/// Returns whether this process knows its toolsets. A command that only reads opens none of them,
+/// so it has only Faber's own sets.
+fn has_sets(toolbox: &Toolbox) -> bool {
+    let own = [flow::SET, tool_names::TOOL_SET];
+    toolbox.set_names().iter().any(|name| !own.contains(&name.as_str()))
+}

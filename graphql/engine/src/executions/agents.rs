@@ -1,0 +1,77 @@
+//! Starts of agents. An agent is a plan like any other.
+
+use serde_json::json;
+use shared::id::{ExecutionId, ToolName};
+
+use super::{Executions, Order};
+use crate::{
+    agent::{self, MOST_TURNS, TURNS},
+    error::EngineError,
+    plans::check_query,
+};
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AgentOptions {
+    /// The model: `model`, the name of its provider, or its own name.
+    pub planner: Option<String>,
+    pub max_tool_turns: Option<i64>,
+    /// The toolsets. Empty means all.
+    pub tool_sets: Vec<String>,
+}
+
+impl Executions {
+    /// Starts an agent: a model that answers a query with the tools that the caller may use.
+    pub async fn start_agent(
+        &self,
+        query: &str,
+        options: &AgentOptions,
+    ) -> Result<ExecutionId, EngineError> {
+        check_query(query)?;
+        let turns = max_turns(options.max_tool_turns)?;
+        let model = self.plans.planners.find_model(options.planner.as_deref())?.name().to_owned();
+        let (grant, inventory) = (&self.tools.grant, &self.tools.inventory);
+        grant.check_room()?;
+        // Tools of connecting sets are not offered yet.
+        inventory.settled().await;
+        let sets = self.tools.known_sets(&options.tool_sets).await?;
+        let request = self.plans.new_request(query).await?;
+        let mut reach = grant.reach();
+        // An agent may activate other sets. Sets that act on this machine are activated by a person,
+        // or named for the agent, because what it reads may tell it to activate them. The call that
+        // activates sets refuses them, too. The exception also holds if a person activates them
+        // later.
+        let inactive = inventory.inactive_machine_sets(&sets).into_iter();
+        reach.except.extend(inactive.filter_map(|set| format!("{set}.*").parse().ok()));
+        reach.sets = sets;
+        let draft = agent::draft(query, turns, &reach);
+        let info = self.plans.new_info(request.id, query.to_owned(), &model);
+        let find = |name: &ToolName| {
+            inventory.toolbox().find_internal_tool(name).map(|own| own.tool().clone())
+        };
+        let plan = planner::compile::compile(&draft, info, &agent::catalog(find));
+        let plan = plan.map_err(|diagnostics| EngineError::InvalidPlan {
+            diagnostics,
+            request: Some(request.id),
+        })?;
+        let plan = self.plans.store_plan(plan).await?;
+        let content = json!({
+            "model": model,
+            "maxToolTurns": turns,
+            "toolSets": options.tool_sets,
+            "planId": plan.id(),
+        });
+        let entry = self.plans.new_entry("agent", content);
+        self.store.add_transcript(request.id, &[entry]).await?;
+        self.start_order(&plan, Order::default(), plan.id().to_string().into()).await
+    }
+}
+
+fn max_turns(wanted: Option<i64>) -> Result<u32, EngineError> {
+    let Some(wanted) = wanted else { return Ok(TURNS) };
+    let turns = u32::try_from(wanted).ok().filter(|turns| *turns <= MOST_TURNS);
+    turns.ok_or_else(|| {
+        EngineError::InvalidArgument(format!(
+            "`maxToolTurns` is {wanted}; write a number from 0 to {MOST_TURNS}"
+        ))
+    })
+}

@@ -1,0 +1,49 @@
+//! One account of an execution: what happened, why, and what helps.
+//!
+//! [`find_findings`] is the only code that explains an execution. The API, the command line, the MCP
+//! server and the page show its sentences and write none of their own. Causes come from the folded
+//! log. Waits also depend on what this node knows beside the log: see [`Surroundings`].
+
+mod cause_line;
+mod compensations;
+mod failures;
+mod finding;
+mod planning;
+mod remedy;
+mod skips;
+#[cfg(test)]
+mod tests;
+mod view;
+mod waits;
+mod warnings;
+
+use shared::{clock::Timestamp, execution::Execution};
+
+pub use self::{
+    cause_line::cause_line,
+    finding::{Finding, FindingKind, MAX_FINDINGS},
+    planning::find_planning_findings,
+    remedy::{Remedy, quote_for_shell},
+    warnings::warnings_of,
+};
+use self::{finding::Candidates, view::View};
+pub(super) use self::{view::Surroundings, waits::find_reason};
+
+/// Returns the findings about an execution: the most severe first, then by time.
+///
+/// `around` has the facts of this node. Without it, findings come from the log alone.
+pub(super) fn find_findings(
+    execution: &Execution,
+    around: Option<&Surroundings<'_>>,
+    now: Timestamp,
+    most: usize,
+) -> Vec<Finding> {
+    let view = View::new(execution, around, now);
+    let mut candidates = Candidates::default();
+    failures::add_failures(&view, &mut candidates);
+    waits::add_waits(&view, &mut candidates);
+    compensations::add_compensations(&view, &mut candidates);
+    warnings::add_warnings(&view, &mut candidates);
+    skips::add_skips(&view, &mut candidates);
+    candidates.render_first(most)
+}

@@ -1,0 +1,143 @@
+//! Finds the line of an error message that names the cause.
+
+const MAX_BYTES: usize = 600;
+
+/// Returns the line of a message that names the cause.
+///
+/// Programs print the cause at different places of a trace: Python last, Node.js and Java first, and
+/// Rust below `Caused by:`. The last line that begins with `Caused by:` wins, then the last one that
+/// names an error, such as `Error:` or `ValueError:`, then the last line that is no frame.
+pub fn cause_line(message: &str) -> String {
+    let lines: Vec<&str> = message.lines().map(str::trim_end).collect();
+    let lines: Vec<&str> = lines.into_iter().filter(|line| !line.trim().is_empty()).collect();
+    let found = match lines.as_slice() {
+        [] => "",
+        [only] => only.trim(),
+        lines => caused_by(lines)
+            .or_else(|| lines.iter().rev().find_map(|line| strip_error(line)))
+            .or_else(|| lines.iter().rev().find(|line| !is_frame(line)).map(|line| line.trim()))
+            .unwrap_or_else(|| lines[0].trim()),
+    };
+    clip_cause(found)
+}
+
+/// Returns the innermost cause of a chain. Rust numbers the causes and puts them below the heading.
+fn caused_by<'a>(lines: &[&'a str]) -> Option<&'a str> {
+    let at = lines.iter().rposition(|line| line.trim_start().starts_with("Caused by:"))?;
+    let rest = lines[at].trim_start().trim_start_matches("Caused by:").trim();
+    if !rest.is_empty() {
+        return Some(rest);
+    }
+    let below = lines[at + 1..].iter().take_while(|line| is_indented(line) && !is_frame_word(line));
+    below.last().map(|line| strip_number(line.trim()))
+}
+
+/// Returns a line that names an error, without a bare `Error:` in front of it.
+fn strip_error(line: &str) -> Option<&str> {
+    let text = strip_quoted_program(line.trim_end());
+    if let Some(rest) = text.strip_prefix("Error:").or_else(|| text.strip_prefix("error:")) {
+        return Some(rest.trim()).filter(|rest| !rest.is_empty());
+    }
+    let (name, rest) = text.split_once(": ")?;
+    let is_name = |letter: char| letter.is_alphanumeric() || "._$".contains(letter);
+    let is_error = name.ends_with("Error") || name.ends_with("Exception");
+    (is_error && name.chars().all(is_name) && !rest.trim().is_empty()).then_some(text)
+}
+
+/// Removes the words that Faber puts before the first line of a command's standard error:
+/// `` `export` exited with status 1: ``.
+fn strip_quoted_program(line: &str) -> &str {
+    match line.strip_prefix('`').and_then(|rest| rest.split_once("` ")) {
+        Some((_, rest)) => rest.split_once(": ").map_or(line, |(_, said)| said),
+        None => line,
+    }
+}
+
+fn is_indented(line: &str) -> bool {
+    line.starts_with([' ', '\t'])
+}
+
+/// Returns whether a line belongs to the stack or to the source that a trace quotes.
+fn is_frame(line: &str) -> bool {
+    is_indented(line) || is_frame_word(line)
+}
+
+fn is_frame_word(line: &str) -> bool {
+    let line = line.trim_start();
+    let is_more = line.starts_with("... ") && line.ends_with(" more");
+    is_more
+        || line.starts_with("at ")
+        || line.starts_with("File \"")
+        || line.starts_with("stack backtrace:")
+        || line.starts_with("Stack backtrace:")
+        || line.starts_with("note: ")
+        || line.starts_with("Node.js v")
+        || line.starts_with("goroutine ")
+        || line.starts_with("exit status ")
+        || line.chars().all(|letter| "^~- ".contains(letter))
+}
+
+fn strip_number(line: &str) -> &str {
+    match line.split_once(": ") {
+        Some((number, rest)) if number.chars().all(|digit| digit.is_ascii_digit()) => rest.trim(),
+        _ => line,
+    }
+}
+
+fn clip_cause(text: &str) -> String {
+    if text.len() <= MAX_BYTES {
+        return text.to_owned();
+    }
+    format!("{}…", &text[..text.floor_char_boundary(MAX_BYTES)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_is_found_in_every_kind_of_trace() {
+        let python = "`export` exited with status 1: Traceback (most recent call last):\n  File \
+                      \"export.py\", line 3, in <module>\n    main()\n    ~~~~^^\nValueError: \
+                      unknown VAT code\n";
+        let node = "`pay` exited with status 1: /app/pay.js:2\n    throw new Error('card \
+                    declined');\n    ^\n\nError: card declined\n    at main (/app/pay.js:2:9)\n\n\
+                    Node.js v20.1.0\n";
+        let java = "Exception in thread \"main\" java.lang.RuntimeException: no export\n\tat \
+                    a.Main.run(Main.java:3)\nCaused by: java.io.IOException: disk full\n\tat \
+                    a.Disk.write(Disk.java:9)\n\t... 3 more\n";
+        let anyhow = "Error: cannot export\n\nCaused by:\n    0: cannot write\n    1: disk full\n\n\
+                      Stack backtrace:\n   0: std::backtrace\n";
+        let single = "Error: cannot export\n\nCaused by:\n    disk full";
+        let chained = "Traceback (most recent call last):\n  File \"a.py\", line 1\nKeyError: 'a'\n\
+                       \nDuring handling of the above exception, another exception occurred:\n\n\
+                       Traceback (most recent call last):\n  File \"a.py\", line 2\nshop.VatError: \
+                       unknown code\n";
+        let panic = "thread 'main' panicked at src/main.rs:2:5:\nindex out of bounds\nnote: run with \
+                     `RUST_BACKTRACE=1` environment variable to display a backtrace";
+        let shell = "copying\ncp: cannot stat 'x': No such file or directory";
+        for (message, expected) in [
+            ("", ""),
+            ("declined", "declined"),
+            ("  declined\n", "declined"),
+            (python, "ValueError: unknown VAT code"),
+            (node, "card declined"),
+            (java, "java.io.IOException: disk full"),
+            (anyhow, "disk full"),
+            (single, "disk full"),
+            (chained, "shop.VatError: unknown code"),
+            (panic, "index out of bounds"),
+            (shell, "cp: cannot stat 'x': No such file or directory"),
+            ("`x` exited with status 2: Error: no file\nusage: x FILE", "no file"),
+            ("  at a\n  at b", "at a"),
+        ] {
+            assert_eq!(cause_line(message), expected, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_long_cause_is_cut_between_letters() {
+        let text = cause_line(&"ä".repeat(MAX_BYTES));
+        assert!(text.ends_with('…') && text.len() <= MAX_BYTES + '…'.len_utf8());
+    }
+}

@@ -1,0 +1,303 @@
+//! Findings about failures of steps and of the execution.
+
+use executor::machine::missing_input;
+use shared::{
+    diagnostic::Severity,
+    event::Settled,
+    execution::{ExecutionState, Step, StepState},
+    id::{Task, ToolSetName},
+    plan::StepKind,
+    tool::{ErrorCode, ToolError, set_prefix},
+};
+use toolbox::Found;
+
+use super::{
+    cause_line::cause_line,
+    finding::{Candidates, Finding, FindingKind},
+    remedy::{Remedy, Settlement},
+    view::{View, describe_worker, list_names},
+};
+
+/// Adds what failed, was cancelled, or was taken over from a lost worker.
+pub(super) fn add_failures<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
+    for (task, step) in view.steps() {
+        if let StepState::Failed(error) = &step.state {
+            let severity = severity_of(view, task);
+            found.add(severity, step.changed, move || describe_failure(view, task, step, error));
+        }
+        if !view.is_fatal(task) {
+            add_items(view, task, found);
+        }
+    }
+    add_deadline(view, found);
+    add_whole(view, found);
+    for takeover in &view.execution.history().takeovers {
+        found.add(Severity::Info, Some(takeover.claim), move || {
+            let (lost, new) = (describe_worker(&takeover.lost), describe_worker(&takeover.new));
+            let names: Vec<String> =
+                takeover.interrupted.iter().map(|task| view.name(*task)).collect();
+            let message = format!(
+                "the worker {lost} was lost while {} ran, and {new} took the execution over",
+                list_names(&names)
+            );
+            Finding::new(FindingKind::Takeover, Severity::Info, "takeover", message)
+        });
+    }
+}
+
+fn severity_of(view: &View<'_>, task: Task) -> Severity {
+    if view.is_fatal(task) { Severity::Error } else { Severity::Warning }
+}
+
+/// Adds the failed items of a step whose failures let the execution go on.
+fn add_items<'a>(view: &'a View<'a>, task: Task, found: &mut Candidates<'a>) {
+    for (task, item) in view.items(task) {
+        if let StepState::Failed(error) = &item.state {
+            found.add(Severity::Warning, item.changed, move || {
+                describe_failure(view, task, item, error)
+            });
+        }
+    }
+}
+
+/// Adds the deadline, if no step failed because of it.
+fn add_deadline<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
+    let execution = view.execution;
+    let has_code = |step: &Step| matches!(&step.state, StepState::Failed(error) if error.code == ErrorCode::DEADLINE);
+    if execution.missed_deadline() && !view.steps().any(|(_, step)| has_code(step)) {
+        found.add(Severity::Error, execution.history().overran, move || {
+            let late =
+                view.steps().find(|(_, step)| !matches!(step.state, StepState::Succeeded(_)));
+            let limit = execution.options().deadline_ms.unwrap_or_default();
+            let message = format!("the execution exceeded its deadline of {limit} ms");
+            let code = ErrorCode::DEADLINE.to_string();
+            let finding = Finding::new(FindingKind::Failure, Severity::Error, code, message)
+                .helped_by(deadline_remedies(view));
+            match late {
+                Some((task, _)) => finding.of_step(&view.planned(task).id, None),
+                None => finding,
+            }
+        });
+    }
+}
+
+fn add_whole<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
+    let history = view.execution.history();
+    if let Some((occurrence, error)) = &history.failed
+        && view.first_failure().is_none()
+    {
+        found.add(Severity::Error, Some(*occurrence), move || {
+            let message =
+                format!("the execution could not continue: {}", cause_line(&error.message));
+            Finding::new(FindingKind::Failure, Severity::Error, error.code.to_string(), message)
+                .helped_by(is_over(view).then(|| Remedy::revise(view.execution)))
+        });
+    }
+    if let Some((occurrence, reason)) = &history.cancelled {
+        found.add(Severity::Warning, Some(*occurrence), move || {
+            let why = reason.as_ref().map(|why| format!(": {}", cause_line(why)));
+            let message = format!("the execution was cancelled{}", why.unwrap_or_default());
+            let can_retry = is_over(view) && view.execution.state() == ExecutionState::Cancelled;
+            let retry = can_retry.then(|| Remedy::retry(view.execution));
+            let retry = retry.map(|retry| retry.with_label("run the steps that did not run"));
+            let code = "execution.cancelled";
+            Finding::new(FindingKind::Failure, Severity::Warning, code, message).helped_by(retry)
+        });
+    }
+}
+
+/// Returns whether the execution has ended and could be retried.
+fn is_over(view: &View<'_>) -> bool {
+    view.is_finished() && !view.execution.options().dry_run
+}
+
+fn describe_failure(view: &View<'_>, task: Task, step: &Step, error: &ToolError) -> Finding {
+    let planned = view.planned(task);
+    let first_failed = step.items.as_deref().and_then(shared::execution::Items::first_failed);
+    let first_failed = first_failed.filter(|_| view.is_fatal(task));
+    let shown = first_failed.map_or(task, |index| task.for_item(index));
+    let failed_step = view.execution.task(shown).unwrap_or(step);
+    let attempts = match failed_step.attempts {
+        0 | 1 => String::new(),
+        attempts => format!(" after {attempts} attempts"),
+    };
+    let mut message = format!("{} failed{attempts}", view.name(shown));
+    let cause = cause_line(&error.message);
+    if !cause.is_empty() {
+        message = format!("{message}: {cause}");
+    }
+    let more = [count_failed_items(step), why_not_retried(view, shown, failed_step, error)];
+    for more in more.into_iter().flatten() {
+        message = format!("{message}; {more}");
+    }
+    let severity = severity_of(view, task);
+    let finding = Finding::new(FindingKind::Failure, severity, error.code.to_string(), message)
+        .of_step(&planned.id, shown.part.item)
+        .helped_by(failure_remedies(view, shown, failed_step, error));
+    let child = failed_step.child.filter(|_| matches!(planned.kind, StepKind::Plan(_)));
+    Finding { cause_execution: child, ..finding }
+}
+
+/// Counts the failed items of a list, if more than one failed.
+fn count_failed_items(step: &Step) -> Option<String> {
+    let items = step.items.as_deref()?.as_slice();
+    let failed = items.iter().filter(|item| matches!(item.state, StepState::Failed(_))).count();
+    let done = items.iter().filter(|item| item.output().is_some()).count();
+    let total = items.len();
+    (total > 1).then(|| format!("of {total} items, {failed} failed and {done} succeeded"))
+}
+
+fn why_not_retried(view: &View<'_>, task: Task, step: &Step, error: &ToolError) -> Option<String> {
+    let planned = view.planned(task);
+    let allowed = planned.policy.retry.max_attempts;
+    let has_own_reason = [
+        ErrorCode::REJECTED,
+        ErrorCode::DEADLINE,
+        ErrorCode::UNRESOLVED,
+        ErrorCode::NOT_A_LIST,
+        ErrorCode::CANCELLED,
+        ErrorCode::INVALID_PARAMETERS,
+    ]
+    .contains(&error.code);
+    let is_plan = matches!(planned.kind, StepKind::Plan(_));
+    let is_lost = step.interruptions > 0;
+    if has_own_reason
+        || view.execution.options().dry_run
+        || step.attempts == 0
+        || is_plan
+        || is_lost
+    {
+        return None;
+    }
+    let why = match () {
+        () if step.settlement.is_none() && view.execution.repeats_open_call(task) => {
+            "a call of an earlier execution may have taken effect, so a person must decide"
+                .to_owned()
+        }
+        () if step.settled() == Some(Settled::Succeeded) => {
+            "a person settled it as succeeded, so a retry reuses its output".to_owned()
+        }
+        () if step.settled() == Some(Settled::Failed) => {
+            "a person settled it as failed, so a retry calls it again".to_owned()
+        }
+        () if error.is_outcome_unknown() && step.has_once_call(planned.policy.effect) => {
+            "a second call could repeat its effect, so a person must decide".to_owned()
+        }
+        () if !error.retryable => "it was not tried again because it would fail again".to_owned(),
+        () if allowed <= 1 => "its plan allows one attempt (`retry.maxAttempts`)".to_owned(),
+        () if step.failures + 1 >= allowed => format!("all of its {allowed} attempts were used"),
+        () => "it was not tried again because the execution had failed already".to_owned(),
+    };
+    Some(why)
+}
+
+fn deadline_remedies(view: &View<'_>) -> Vec<Remedy> {
+    if !is_over(view) {
+        return Vec::new();
+    }
+    vec![Remedy::retry(view.execution), Remedy::with_deadline(view.execution)]
+}
+
+/// Returns what helps after a failure, best first. Nothing while the execution still runs, because
+/// only a finished one can be retried.
+fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError) -> Vec<Remedy> {
+    let (execution, planned) = (view.execution, view.planned(task));
+    if execution.options().dry_run {
+        return plan_remedies(view, task, error);
+    }
+    if !view.is_finished() {
+        return Vec::new();
+    }
+    if let (StepKind::Plan(_), Some(child)) = (planned.kind, step.child) {
+        return vec![Remedy::look_at(child), Remedy::retry(execution)];
+    }
+    let retry = || Remedy::retry(execution);
+    if step.settled().is_some() {
+        return vec![retry()];
+    }
+    if error.is_outcome_unknown() && step.has_once_call(planned.policy.effect) {
+        return settle_remedies(view, task)
+            .into_iter()
+            .chain([retry()
+                .with_label("call it again, although it may have happened")
+                .mark_dangerous()])
+            .collect();
+    }
+    if execution.repeats_open_call(task) {
+        let again = retry().with_label("repeat the call under the key of the first one");
+        return settle_remedies(view, task).into_iter().chain([again]).collect();
+    }
+    match error.code.as_str() {
+        "tool.inactive" => {
+            let set = set_of(view, task);
+            set.map(|set| Remedy::activate(&set)).into_iter().chain([retry()]).collect()
+        }
+        "tool.unavailable" if !error.retryable || is_missing(view, task) => {
+            vec![Remedy::doctor(), retry()]
+        }
+        "tool.unavailable" => vec![retry(), Remedy::doctor()],
+        "execution.deadline" => deadline_remedies(view),
+        "step.rejected" => vec![retry().with_label("ask again")],
+        "tool.invalid_parameters"
+        | "template.unresolved"
+        | "step.not_a_list"
+        | "tool.output_too_large" => plan_remedies(view, task, error),
+        _ if error.retryable || error.code == ErrorCode::CANCELLED => vec![retry()],
+        _ => {
+            let again = retry().with_label("retry, once the cause is removed");
+            vec![Remedy::revise(execution), Remedy::replan(execution), again]
+        }
+    }
+}
+
+/// Returns what helps where the plan or its input is wrong, so that a retry would fail again.
+fn plan_remedies(view: &View<'_>, task: Task, error: &ToolError) -> Vec<Remedy> {
+    let execution = view.execution;
+    let mut remedies = Vec::new();
+    if error.code == ErrorCode::UNRESOLVED && execution.parent().is_none() {
+        let missing = missing_inputs(view, task);
+        if !missing.is_empty() {
+            remedies.push(Remedy::give_input(execution, &missing));
+        }
+    }
+    remedies.push(Remedy::revise(execution));
+    if !execution.options().dry_run {
+        remedies.push(Remedy::replan(execution));
+    }
+    remedies
+}
+
+/// Returns the fields of the input that a step needs and that were not given.
+fn missing_inputs(view: &View<'_>, task: Task) -> Vec<String> {
+    let texts = missing_input(view.planned(task), view.execution.options());
+    let mut names: Vec<String> = Vec::new();
+    for text in texts {
+        let path = text.trim_start_matches("{{").trim().strip_prefix("input.");
+        let name: Option<String> = path.map(|path| {
+            path.chars()
+                .take_while(|letter| letter.is_alphanumeric() || "_-".contains(*letter))
+                .collect()
+        });
+        names.extend(name.filter(|name| !name.is_empty() && !names.contains(name)));
+    }
+    names
+}
+
+/// Returns the two answers of a person about a call whose outcome is unknown.
+pub(super) fn settle_remedies(view: &View<'_>, task: Task) -> [Remedy; 2] {
+    let (id, step) = (view.execution.id(), &view.planned(task).id);
+    [Settlement::Succeeded, Settlement::Failed]
+        .map(|settlement| Remedy::settle(id, step, task.part, settlement))
+}
+
+fn set_of(view: &View<'_>, task: Task) -> Option<ToolSetName> {
+    let tool = view.planned(task).call_of_part(task.part).tool;
+    set_prefix(tool.as_str())?.parse().ok()
+}
+
+/// Returns whether this node lacks the tool, or its toolset failed here.
+fn is_missing(view: &View<'_>, task: Task) -> bool {
+    let tool = view.planned(task).call_of_part(task.part).tool;
+    let found = view.toolbox().map(|toolbox| toolbox.find(tool));
+    matches!(found, Some(Found::Failed { .. } | Found::Unknown))
+}

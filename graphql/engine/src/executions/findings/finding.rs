@@ -1,0 +1,125 @@
+//! A finding, and the list of candidates that may be rendered.
+
+use std::borrow::Cow;
+
+use shared::{
+    clock::Timestamp,
+    diagnostic::Severity,
+    execution::Occurrence,
+    id::{ExecutionId, Seq, StepId},
+};
+
+use super::remedy::Remedy;
+
+pub const MAX_FINDINGS: usize = 100;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FindingKind {
+    Failure,
+    /// The execution does not go on by itself, or not yet.
+    Wait,
+    /// A step did not run.
+    Skip,
+    /// The execution continued, but a person should know.
+    Warning,
+    /// Another worker continued after a worker was lost.
+    Takeover,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// A stable code. A failure has the code of its error.
+    pub code: Cow<'static, str>,
+    pub severity: Severity,
+    pub kind: FindingKind,
+    pub step: Option<StepId>,
+    pub index: Option<u32>,
+    pub at: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    pub message: String,
+    pub cause: Option<Seq>,
+    /// The execution that caused it, or that it waits for.
+    pub cause_execution: Option<ExecutionId>,
+    /// The name of a signal, or the keys of limits, that it waits for.
+    pub awaited: Option<String>,
+    pub remedies: Vec<Remedy>,
+}
+
+impl Finding {
+    pub(super) fn new(
+        kind: FindingKind,
+        severity: Severity,
+        code: impl Into<Cow<'static, str>>,
+        message: String,
+    ) -> Self {
+        Self {
+            code: code.into(),
+            severity,
+            kind,
+            step: None,
+            index: None,
+            at: None,
+            until: None,
+            message,
+            cause: None,
+            cause_execution: None,
+            awaited: None,
+            remedies: Vec::new(),
+        }
+    }
+
+    pub(super) fn of_step(self, step: &StepId, index: Option<u32>) -> Self {
+        Self { step: Some(step.clone()), index, ..self }
+    }
+
+    pub(super) fn caused_by(self, event: Option<Occurrence>) -> Self {
+        let (at, cause) = (event.map(|event| event.at), event.map(|event| event.seq));
+        Self { at: self.at.or(at), cause: self.cause.or(cause), ..self }
+    }
+
+    pub(super) fn with_end(self, until: Timestamp) -> Self {
+        Self { until: Some(until), ..self }
+    }
+
+    pub(super) fn with_awaited(self, name: String) -> Self {
+        Self { awaited: Some(name), ..self }
+    }
+
+    pub(super) fn helped_by(self, remedies: impl IntoIterator<Item = Remedy>) -> Self {
+        Self { remedies: remedies.into_iter().collect(), ..self }
+    }
+}
+
+/// Findings that are rendered only if they are among the first, because an execution may have
+/// thousands of failed items and a list needs one of them.
+#[derive(Default)]
+pub(super) struct Candidates<'a> {
+    all: Vec<Candidate<'a>>,
+}
+
+struct Candidate<'a> {
+    severity: Severity,
+    at: Option<Timestamp>,
+    render: Box<dyn FnOnce() -> Finding + 'a>,
+}
+
+impl<'a> Candidates<'a> {
+    pub(super) fn add(
+        &mut self,
+        severity: Severity,
+        event: Option<Occurrence>,
+        render: impl FnOnce() -> Finding + 'a,
+    ) {
+        let at = event.map(|event| event.at);
+        let render = Box::new(move || Finding { severity, ..render() }.caused_by(event));
+        self.all.push(Candidate { severity, at, render });
+    }
+
+    /// Renders the most severe, earliest candidates, at most [`MAX_FINDINGS`].
+    pub(super) fn render_first(mut self, most: usize) -> Vec<Finding> {
+        let most = most.min(MAX_FINDINGS);
+        self.all
+            .sort_by_key(|candidate| (candidate.severity, candidate.at.is_none(), candidate.at));
+        self.all.into_iter().take(most).map(|candidate| (candidate.render)()).collect()
+    }
+}

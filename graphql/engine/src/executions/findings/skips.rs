@@ -1,0 +1,126 @@
+//! Findings about steps that did not run.
+
+use serde_json::Value;
+use shared::{
+    diagnostic::Severity,
+    event::SkipReason,
+    execution::{Occurrence, Step, StepState},
+    id::Task,
+    plan::OnError,
+};
+
+use super::{
+    finding::{Candidates, Finding, FindingKind},
+    view::View,
+};
+
+/// The most characters of a value, and the most values, that a condition saw.
+const MAX_VALUE_CHARS: usize = 60;
+const VALUES: usize = 5;
+
+pub(super) fn add_skips<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
+    for (task, step) in view.steps() {
+        if let StepState::Skipped(reason) = &step.state {
+            found.add(Severity::Info, step.changed, move || {
+                describe_skip(view, task, step, *reason)
+            });
+        }
+    }
+}
+
+fn describe_skip(view: &View<'_>, task: Task, step: &Step, reason: SkipReason) -> Finding {
+    let name = view.name(task);
+    let (code, message, cause) = match reason {
+        SkipReason::Condition => {
+            let message = format!("{name} was skipped, because {}", describe_condition(view, task));
+            ("skip.condition", message, step.changed)
+        }
+        SkipReason::Dependency => {
+            let (why, cause) = describe_dependency(view, task);
+            ("skip.dependency", format!("{name} did not run, because {why}"), cause)
+        }
+        SkipReason::ExecutionFailed => {
+            let (why, cause) = describe_end(view);
+            ("skip.execution_failed", format!("{name} did not run, because {why}"), cause)
+        }
+        SkipReason::DryRun => {
+            let message = format!("{name} can run; a dry run calls nothing");
+            ("skip.dry_run", message, step.changed)
+        }
+    };
+    let finding = Finding::new(FindingKind::Skip, Severity::Info, code, message)
+        .of_step(&view.planned(task).id, None);
+    Finding { cause: cause.or(step.changed).map(|event| event.seq), ..finding }
+}
+
+fn describe_condition(view: &View<'_>, task: Task) -> String {
+    let Some(condition) = &view.planned(task).when else {
+        return "its condition does not hold".to_owned();
+    };
+    let execution = view.execution;
+    let read = condition.values_read(execution, &execution.options().input);
+    let shown: Vec<String> =
+        read.iter().take(VALUES).map(|(place, value)| describe_value(place, *value)).collect();
+    let source = condition.source();
+    match shown.as_slice() {
+        [] => format!("its condition `{source}` does not hold"),
+        shown => format!("its condition `{source}` does not hold: {}", shown.join(", ")),
+    }
+}
+
+fn describe_value(place: &str, value: Option<&Value>) -> String {
+    let Some(value) = value else { return format!("`{place}` is missing") };
+    let mut text = value.to_string();
+    if let Some((end, _)) = text.char_indices().nth(MAX_VALUE_CHARS) {
+        text.truncate(end);
+        text.push('…');
+    }
+    format!("`{place}` is {text}")
+}
+
+/// Finds the first step in a chain of dependencies that did not succeed.
+fn describe_dependency(view: &View<'_>, task: Task) -> (String, Option<Occurrence>) {
+    let mut at = task;
+    let mut why = None;
+    while let Some(needed) = failed_dependency(view, at) {
+        let step = view.execution.step(needed.step);
+        let what = match &step.state {
+            StepState::Failed(_) => "failed",
+            StepState::Cancelled => "was cancelled",
+            _ => "was skipped",
+        };
+        why = Some((format!("{} {what}, which it needs", view.name(needed)), step.changed));
+        let is_chain = matches!(step.state, StepState::Skipped(SkipReason::Dependency));
+        if !is_chain {
+            break;
+        }
+        at = needed;
+    }
+    why.unwrap_or_else(|| ("a step that it needs did not succeed".to_owned(), None))
+}
+
+fn failed_dependency(view: &View<'_>, task: Task) -> Option<Task> {
+    let needed = view.planned(task).depends_on.iter().copied().map(Task::from);
+    needed.into_iter().find(|needed| match &view.execution.step(needed.step).state {
+        StepState::Failed(_) => view.planned(*needed).policy.on_error != OnError::Ignore,
+        StepState::Skipped(_) | StepState::Cancelled => true,
+        _ => false,
+    })
+}
+
+/// Describes why the execution ended before a step could run.
+fn describe_end(view: &View<'_>) -> (String, Option<Occurrence>) {
+    let history = view.execution.history();
+    if let Some((occurrence, _)) = &history.failed {
+        return ("the execution could not continue".to_owned(), Some(*occurrence));
+    }
+    if let Some(occurrence) = history.overran
+        && view.first_failure().is_none_or(|(failure, _)| failure > occurrence)
+    {
+        return ("the execution's deadline passed first".to_owned(), Some(occurrence));
+    }
+    match view.first_failure() {
+        Some((occurrence, task)) => (format!("{} failed first", view.name(task)), Some(occurrence)),
+        None => ("the execution failed first".to_owned(), None),
+    }
+}

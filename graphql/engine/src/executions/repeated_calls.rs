@@ -1,0 +1,188 @@
+//! The calls that a retry would repeat.
+
+use planner::reuse::{RetryScope, kept_steps};
+use shared::{
+    event::Settled,
+    execution::{Execution, Step},
+    id::{ExecutionId, StepId, ToolName},
+    plan::{StepKind, ToolExecution},
+    tool::Effect,
+};
+
+use super::reader::ExecutionReader;
+use crate::{error::EngineError, plans::library::refused_reuse};
+
+const MAX_READ: usize = 1_000;
+
+/// Calls of a tool with the effect `ONCE` that a retry would repeat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepeatedCall {
+    /// The step of the execution. Calls of a sub-plan stand under the step that executes it.
+    pub step: StepId,
+    pub tool: ToolName,
+    /// The number of calls: one for each item of a `forEach`.
+    pub calls: usize,
+    pub outcome_unknown: bool,
+}
+
+#[derive(Debug, Default)]
+struct CallCount {
+    counted: Vec<RepeatedCall>,
+    /// The retry reuses the outputs of calls that a person settled as succeeded.
+    reuses_settled: bool,
+    children: Vec<Child>,
+}
+
+#[derive(Debug)]
+struct Child {
+    step: StepId,
+    /// The tool that counts as called if the child was pruned.
+    tool: ToolName,
+    execution: ExecutionId,
+}
+
+impl CallCount {
+    fn add(&mut self, step: &StepId, tool: &ToolName, calls: usize, outcome_unknown: bool) {
+        let is_same = |call: &&mut RepeatedCall| {
+            (&call.step, &call.tool, call.outcome_unknown) == (step, tool, outcome_unknown)
+        };
+        match self.counted.iter_mut().find(is_same) {
+            Some(call) => call.calls += calls,
+            None => self.counted.push(RepeatedCall {
+                step: step.clone(),
+                tool: tool.clone(),
+                calls,
+                outcome_unknown,
+            }),
+        }
+    }
+
+    /// Counts the calls of a step for a step of the retried execution. A compensated call does not
+    /// count.
+    fn add_step(&mut self, under: &StepId, planned: &ToolExecution, step: &Step) {
+        for task in step.parts().filter(|task| !task.is_compensated()) {
+            if self.reuses_settled && task.settled() == Some(Settled::Succeeded) {
+                continue;
+            }
+            if let StepKind::Plan(_) = planned.kind {
+                self.children.extend(task.child.map(|execution| Child {
+                    step: under.clone(),
+                    tool: planned.tool.clone(),
+                    execution,
+                }));
+            } else if task.has_once_call(planned.policy.effect) && task.known_output().is_some() {
+                self.add(under, &planned.tool, 1, false);
+            }
+        }
+    }
+
+    /// Counts the calls of some steps whose outcome is unknown, also those of earlier executions.
+    /// `under` is the step of the retried execution, if the calls are those of a child.
+    fn add_unknown(
+        &mut self,
+        execution: &Execution,
+        under: Option<&StepId>,
+        is_repeated: impl Fn(&StepId) -> bool,
+    ) {
+        for key in execution.open_call_keys() {
+            let step = &key.place.step;
+            let Some(number) = execution.plan().step_number(step).filter(|_| is_repeated(step))
+            else {
+                continue;
+            };
+            let tool = &execution.plan().step(number).tool;
+            self.add(under.unwrap_or(step), tool, 1, true);
+        }
+    }
+
+    /// Counts a reused step of an execution that was pruned.
+    fn add_lost_step(&mut self, planned: &ToolExecution, step: &Step) {
+        if planned.policy.effect != Effect::Once {
+            return;
+        }
+        let items = step.output().and_then(|output| output.as_array()).map(Vec::len);
+        let calls = items.filter(|_| planned.for_each.is_some()).unwrap_or(1);
+        if calls > 0 {
+            self.add(&planned.id, &planned.tool, calls, false);
+        }
+    }
+}
+
+impl ExecutionReader {
+    /// Returns the calls with the effect `ONCE` that an execution made, or may have made, and that a
+    /// retry would repeat. Calls of reused steps count, too.
+    pub async fn repeated_calls(
+        &self,
+        finished: &Execution,
+        scope: RetryScope<'_>,
+    ) -> Result<Vec<RepeatedCall>, EngineError> {
+        let kept = kept_steps(finished, scope).map_err(|err| refused_reuse(finished, err))?;
+        let steps = finished.plan().steps().iter().zip(&kept);
+        let repeated: Vec<StepId> =
+            steps.filter(|(_, kept)| !**kept).map(|(step, _)| step.id.clone()).collect();
+        let reuses_settled = scope == RetryScope::Failed;
+        let mut count = CallCount { reuses_settled, ..CallCount::default() };
+        let mut left = MAX_READ;
+        count.add_unknown(finished, None, |step| repeated.contains(step));
+        self.count_steps(&mut count, finished, repeated, &mut left).await?;
+        while let Some(child) = count.children.pop() {
+            let found = match left.checked_sub(1) {
+                Some(rest) => {
+                    left = rest;
+                    self.load(child.execution).await?
+                }
+                None => None,
+            };
+            match found {
+                Some(execution) => {
+                    let steps = execution.plan().steps().iter().zip(execution.steps());
+                    steps.for_each(|(planned, step)| count.add_step(&child.step, planned, step));
+                    count.add_unknown(&execution, Some(&child.step), |_| true);
+                }
+                None => count.add(&child.step, &child.tool, 1, true),
+            }
+        }
+        let order = |call: &RepeatedCall| finished.plan().step_number(&call.step);
+        count.counted.sort_by_key(order);
+        Ok(count.counted)
+    }
+
+    /// Counts the calls of some steps. The calls of a reused step are in an earlier execution.
+    async fn count_steps(
+        &self,
+        count: &mut CallCount,
+        finished: &Execution,
+        mut steps: Vec<StepId>,
+        left: &mut usize,
+    ) -> Result<(), EngineError> {
+        let mut earlier: Option<Execution> = None;
+        while !steps.is_empty() {
+            let execution = earlier.as_ref().unwrap_or(finished);
+            let mut reused = Vec::new();
+            for id in steps {
+                let Some(number) = execution.plan().step_number(&id) else { continue };
+                let step = execution.step(number);
+                if step.is_reused && step.attempts == 0 {
+                    reused.push(number);
+                } else {
+                    count.add_step(&id, execution.plan().step(number), step);
+                }
+            }
+            let before = match execution.retry_of().filter(|_| !reused.is_empty() && *left > 0) {
+                Some(id) => self.load(id).await?,
+                None => None,
+            };
+            *left = left.saturating_sub(1);
+            if before.is_none() {
+                for number in reused {
+                    count.add_lost_step(execution.plan().step(number), execution.step(number));
+                }
+                break;
+            }
+            let plan = execution.plan();
+            steps = reused.iter().map(|number| plan.step(*number).id.clone()).collect();
+            earlier = before;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,345 @@
+//! Replans: on request, and automatically when an execution with `replans` has finished.
+//!
+//! An execution's log says whether it needs an automatic replan. The next execution, under an
+//! identifier derived from the finished one, shows that the replan is done. A transcript entry says
+//! why it was given up.
+
+#[cfg(test)]
+mod automatic_tests;
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+use executor::{
+    control::{ControlError, Start},
+    replan::Replanner,
+};
+use planner::{
+    replan::{
+        ATTEMPT, Attempts, GIVEN_UP, RepeatGuard, next_execution, reason,
+        repeat_guard::MAX_EXECUTIONS,
+    },
+    reuse::{ReuseError, create_replan},
+};
+use serde_json::json;
+use shared::{
+    execution::{Execution, ExecutionState, REPLAN},
+    id::ExecutionId,
+    limits,
+    plan::Plan,
+    store::StoreError,
+};
+
+use super::{Executions, Order, reader::ExecutionReader};
+use crate::{
+    access::Grant,
+    agent,
+    error::EngineError,
+    plans::{PlanningOptions, library::refused_reuse, planners::NO_MODEL, transcript::Transcript},
+};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replanning {
+    pub stage: Stage,
+    pub reason: String,
+    pub given_up: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Pending,
+    Begun,
+    GivenUp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trigger {
+    /// A request of the API.
+    Request,
+    /// The options of the execution, or one of its steps.
+    Automatic,
+}
+
+impl ExecutionReader {
+    pub async fn replanning(
+        &self,
+        finished: &Execution,
+    ) -> Result<Option<Replanning>, EngineError> {
+        if finished.replan_cause().is_none() {
+            return Ok(None);
+        }
+        let reason = reason(finished);
+        if self.store.head(next_execution(finished)).await?.is_some() {
+            return Ok(Some(Replanning { stage: Stage::Begun, reason, given_up: None }));
+        }
+        let transcript = self.store.transcript(finished.request()).await?;
+        let given_up = Attempts::read(&transcript, finished.id()).given_up;
+        let stage = if given_up.is_some() { Stage::GivenUp } else { Stage::Pending };
+        Ok(Some(Replanning { stage, reason, given_up }))
+    }
+
+    /// Collects the effects of a finished execution, of the executions that it continues, and of
+    /// their children. Reads at most `most` executions.
+    async fn repeat_guard<'a>(
+        &self,
+        finished: &'a Execution,
+        most: usize,
+    ) -> Result<RepeatGuard<'a>, EngineError> {
+        let mut guard = RepeatGuard::new(finished);
+        let mut left = most;
+        let mut earlier = finished.retry_of();
+        let mut last: Option<Execution> = None;
+        while let Some(id) = earlier.filter(|_| left > 0) {
+            left -= 1;
+            let found = self.load(id).await?;
+            // It may have been pruned.
+            earlier = found.as_ref().and_then(Execution::retry_of);
+            if let Some(found) = found {
+                guard.add_earlier(&found, last.as_ref().unwrap_or(finished));
+                last = Some(found);
+            }
+        }
+        let mut unread = None;
+        while let Some(id) = guard.pop_child() {
+            if left == 0 {
+                unread = Some(id);
+                break;
+            }
+            left -= 1;
+            if let Some(child) = self.load(id).await? {
+                guard.add_child(&child);
+            }
+        }
+        guard.set_truncated(earlier.is_some() || unread.is_some());
+        Ok(guard)
+    }
+}
+
+struct AutoReplanner(Executions);
+
+impl fmt::Debug for AutoReplanner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AutoReplanner").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Replanner for AutoReplanner {
+    /// Starts the next execution, or stores the reason why there is none. A temporary failure of
+    /// the store is returned, so that the worker tries again later.
+    async fn replan(&self, finished: &Execution) -> Result<(), StoreError> {
+        let (store, request) = (&self.0.store, finished.request());
+        if self.has_next(finished).await? {
+            return Ok(());
+        }
+        let attempts = Attempts::read(&store.transcript(request).await?, finished.id());
+        if attempts.given_up.is_some() {
+            return Ok(());
+        }
+        let Err(err) = self.try_replan(finished, attempts.started).await else { return Ok(()) };
+        if let Some(passing) = passing_failure(&err) {
+            return Err(passing.clone());
+        }
+        // A concurrent replan may have won.
+        if self.has_next(finished).await? {
+            return Ok(());
+        }
+        let content = json!({
+            "executionId": finished.id(), "code": err.code(), "message": err.to_string(),
+        });
+        store.add_transcript(request, &[self.0.plans.new_entry(GIVEN_UP, content)]).await
+    }
+}
+
+impl AutoReplanner {
+    async fn has_next(&self, finished: &Execution) -> Result<bool, StoreError> {
+        match self.0.control.exists(next_execution(finished)).await {
+            Ok(exists) => Ok(exists),
+            Err(ControlError::Store(err)) => Err(err),
+            Err(err) => Err(StoreError::Unavailable(err.to_string())),
+        }
+    }
+
+    async fn try_replan(
+        &self,
+        finished: &Execution,
+        started: usize,
+    ) -> Result<ExecutionId, EngineError> {
+        let replans = &finished.options().replans;
+        if replans.left == 0 {
+            let times = match replans.before {
+                1 => "once".to_owned(),
+                n => format!("{n} times"),
+            };
+            let why = format!(
+                "it was replanned {times}, which is the limit: `faber replan {}` replans it again",
+                finished.id()
+            );
+            return Err(EngineError::LimitExceeded(why));
+        }
+        if started >= limits::REPLAN_TRIES {
+            let why = format!(
+                "{started} replans of it were lost with their processes: `faber replan {}` tries \
+                 again",
+                finished.id()
+            );
+            return Err(EngineError::LimitExceeded(why));
+        }
+        if !self.0.plans.planners.has_model() {
+            let message = NO_MODEL.to_owned();
+            return Err(EngineError::PlannerUnavailable { message, request: None });
+        }
+        let grant = replans.within.as_ref().map(Grant::kept).unwrap_or_default();
+        let tool_sets = replans.sets.iter().map(ToString::to_string).collect();
+        let options = PlanningOptions { tool_sets, ..PlanningOptions::default() };
+        self.0.granted(grant).replan_finished(finished, &options, Trigger::Automatic).await
+    }
+}
+
+impl Executions {
+    /// Replans a finished execution on request and starts the next version of its plan, unless that
+    /// was done before.
+    pub async fn replan(
+        &self,
+        id: ExecutionId,
+        options: &PlanningOptions,
+    ) -> Result<ExecutionId, EngineError> {
+        let finished = self.reader.expect(id).await?;
+        self.replan_finished(&finished, options, Trigger::Request).await
+    }
+
+    pub fn replanner(&self) -> Arc<dyn Replanner> {
+        Arc::new(AutoReplanner(self.clone()))
+    }
+
+    async fn replan_finished(
+        &self,
+        finished: &Execution,
+        options: &PlanningOptions,
+        trigger: Trigger,
+    ) -> Result<ExecutionId, EngineError> {
+        let (id, next, plan) = (finished.id(), next_execution(finished), finished.plan());
+        let request = finished.request();
+        let scope = self.plans.check_options(options).await?;
+        check_replannable(finished)?;
+        self.plans.check_plan(plan).await?;
+        self.tools.grant.check_room()?;
+        self.check_not_replanned(id, next).await?;
+        let mut content =
+            json!({ "executionId": id, "planId": plan.id(), "why": reason(finished) });
+        let mut transcript = Transcript::new(&self.clock);
+        if trigger == Trigger::Automatic {
+            // Stored before the model is asked, so that attempts count that crash the process.
+            content["automatic"] = json!(true);
+            let entry = self.plans.new_entry(ATTEMPT, content);
+            self.store.add_transcript(request, &[entry]).await?;
+        } else {
+            transcript.add(ATTEMPT, content);
+        }
+        let guard = self.reader.repeat_guard(finished, MAX_EXECUTIONS).await?;
+        let proposed = self.plans.propose_replan(finished, scope, &guard, &mut transcript).await?;
+        // Another replan may have started while the model was asked.
+        self.check_not_replanned(id, next).await?;
+        let version = self.plans.library.next_version(request).await?;
+        let (plan, _) = self.plans.store_proposed(request, version, proposed, transcript).await?;
+        let created = create_replan(finished, &plan);
+        let mut created = created.map_err(|err| refused_reuse(finished, err))?;
+        if trigger == Trigger::Request {
+            created.options.replans.within = self.tools.grant.within();
+        }
+        let start = Start::from_created(&plan, created);
+        if start.created.options.dry_run {
+            return self.start(start).await;
+        }
+        self.plans.check_start(&plan).await?;
+        let started = self.control.start(Start { id: Some(next), ..start }).await?;
+        if started.is_new { Ok(next) } else { Err(already_replanned(id, next)) }
+    }
+
+    async fn check_not_replanned(
+        &self,
+        id: ExecutionId,
+        next: ExecutionId,
+    ) -> Result<(), EngineError> {
+        if self.control.exists(next).await? { Err(already_replanned(id, next)) } else { Ok(()) }
+    }
+
+    /// Refuses automatic replans if they are impossible, and records the tools that they may use.
+    /// Returns whether the order asks for any. For a query, this is called before and after planning.
+    pub(super) fn check_replans(
+        &self,
+        plan: Option<&Plan>,
+        order: &mut Order,
+    ) -> Result<bool, EngineError> {
+        let mut steps = plan.into_iter().flat_map(Plan::steps);
+        let asking = steps.clone().find(|step| step.tool.as_str() == REPLAN);
+        let replans = &mut order.options.replans;
+        if replans.left == 0 || !(replans.after_failure || asking.is_some()) {
+            *replans = replans.caller_options();
+            return Ok(false);
+        }
+        let wanted = match asking {
+            Some(step) if !replans.after_failure => {
+                format!("the step `{}` asks for a replan (`replans: 0` prevents it)", step.id)
+            }
+            _ => "`replans` asks for replans".to_owned(),
+        };
+        if order.compensates == Some(true) {
+            let why = format!(
+                "{wanted}, but `compensateOnFailure` undoes the steps that a replan keeps: leave \
+                 one out"
+            );
+            return Err(EngineError::InvalidArgument(why));
+        }
+        if steps.any(|step| agent::is_own(&step.tool)) {
+            let why = "`replans` does not apply to an agent, which decides about its next calls \
+                       itself: leave it out";
+            return Err(EngineError::InvalidArgument(why.to_owned()));
+        }
+        if !self.plans.planners.has_model() {
+            let message = format!("{wanted}, which needs a model; {NO_MODEL}");
+            return Err(EngineError::PlannerUnavailable { message, request: None });
+        }
+        replans.within = self.tools.grant.within();
+        Ok(true)
+    }
+}
+
+fn already_replanned(id: ExecutionId, next: ExecutionId) -> EngineError {
+    EngineError::Conflict(format!(
+        "`{id}` was replanned and continues as `{next}`: replan that execution if it fails"
+    ))
+}
+
+fn check_replannable(finished: &Execution) -> Result<(), EngineError> {
+    let id = finished.id();
+    if !finished.state().is_finished() {
+        return Err(refused_reuse(finished, ReuseError::Open(id)));
+    }
+    if finished.state() == ExecutionState::Completed && finished.replan_request().is_none() {
+        let why = format!("`{id}` completed: there is nothing left to replan");
+        return Err(EngineError::Conflict(why));
+    }
+    if let Some(parent) = finished.parent() {
+        let why = format!("`{id}` is a child of `{}`: replan that execution", parent.execution);
+        return Err(EngineError::Conflict(why));
+    }
+    if finished.plan().steps().iter().any(|step| agent::is_own(&step.tool)) {
+        let why = format!(
+            "`{id}` belongs to an agent, which has no plan to replace: retry it from a turn"
+        );
+        return Err(EngineError::Conflict(why));
+    }
+    Ok(())
+}
+
+/// Returns the failure of the store that may pass.
+fn passing_failure(err: &EngineError) -> Option<&StoreError> {
+    match err {
+        EngineError::Store(err) if !err.is_permanent() => Some(err),
+        EngineError::Planning { error, .. } => passing_failure(error),
+        _ => None,
+    }
+}

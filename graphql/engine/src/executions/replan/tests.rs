@@ -1,0 +1,150 @@
+//! Requested replans with a scripted model and real executions.
+
+use executor::options::Options;
+use planner::writer::ModelPlanner;
+use serde_json::Value;
+use shared::{
+    execution::StepState,
+    store::{Append, Log as _, Store, memory::Memory},
+    tool::{Effect, ToolError},
+};
+use toolbox::{ToolContext, ToolSet, function};
+
+use super::*;
+use crate::{
+    Engine,
+    agent::tests::{Scripted, says},
+    embedded::Embedded,
+};
+
+/// Returns a set whose tools fail on request.
+fn set(name: &'static str, tools: &[&'static str]) -> ToolSet {
+    let run = |given: Value, _: ToolContext| async move {
+        if given["fail"] == true { Err(ToolError::failed("no")) } else { Ok(given) }
+    };
+    let tools = tools.iter().map(|tool| function(name, tool, "Does it.", Effect::Once, run));
+    ToolSet::ready(name.parse().unwrap(), "local", "", tools)
+}
+
+/// Returns an engine whose model gives these answers.
+fn told(faber: &Embedded, answers: &[Value]) -> Engine {
+    let answers = answers.iter().map(|answer| says(&answer.to_string(), &[])).collect();
+    let planner = Arc::new(ModelPlanner::new(Arc::new(Scripted::new(answers)), 0));
+    faber.engine().clone().with_planner(planner)
+}
+
+async fn begin(sets: Vec<ToolSet>) -> (Embedded, Arc<Memory>) {
+    let store = Arc::new(Memory::new());
+    let over = Arc::clone(&store) as Arc<dyn Store>;
+    (Embedded::over(over, sets, Options::default()).await.unwrap(), store)
+}
+
+/// Of many tools, the model sees a few. A plain name in its answer means the same tool as in any
+/// plan.
+#[tokio::test]
+async fn an_approval_is_carried_over_if_the_model_saw_few_tools() {
+    let sets = vec![set("crm", &["pay", "greet"]), set("shop", &["pay"])];
+    let (faber, _) = begin(sets).await;
+    let earlier = json!({ "query": "greet everybody", "tools": [
+        { "id": "greet", "name": "crm.greet", "parameters": { "fail": true } },
+        { "id": "pay", "name": "crm.pay", "requiresApproval": true, "timeoutMs": 7000,
+          "dependsOn": ["greet"], "parameters": { "sum": 1 } },
+    ] });
+    let ended = faber.run_plan(earlier).await.unwrap();
+    assert_eq!(ended.state(), ExecutionState::Failed);
+    let anew = json!({ "tools": [{ "id": "pay", "name": "pay", "parameters": { "sum": 1 } }] });
+    let engine = told(&faber, &[anew]);
+    let options = PlanningOptions { max_tools: Some(1), ..PlanningOptions::default() };
+    let next = engine.executions.replan(ended.id(), &options).await.unwrap();
+    let next = engine.executions.reader.expect(next).await.unwrap();
+    let step = &next.plan().steps()[0];
+    assert_eq!((step.tool.as_str(), step.policy.requires_approval), ("crm.pay", true));
+    assert_eq!(step.policy.timeout_ms, 7000);
+    assert!(!matches!(next.steps()[0].state, StepState::Succeeded(_)), "nobody was asked");
+    faber.close().await;
+}
+
+/// A node stopped after it wrote the log of the next execution and before its head.
+#[tokio::test]
+async fn a_next_execution_without_a_head_is_found_and_not_duplicated() {
+    let (faber, store) = begin(vec![set("crm", &["pay"])]).await;
+    let steps = |id: &str| json!({ "tools": [{ "id": id, "name": "crm.pay", "parameters": { "fail": true } }] });
+    let ended = faber.run_plan(steps("a")).await.unwrap();
+    let lost = faber.plan(steps("lost")).await.unwrap();
+    let created = create_replan(&ended, &lost).unwrap();
+    let (next, now) = (next_execution(&ended), ended.created_at());
+    let (_, first) = executor::machine::create_execution_from(next, &lost, created, now).unwrap();
+    store.append(Append::new(next, shared::id::Seq::START, &[first])).await.unwrap();
+    let engine = told(&faber, &[steps("b")]);
+    let err = engine.executions.replan(ended.id(), &PlanningOptions::default()).await.unwrap_err();
+    assert_eq!(err.code(), "CONFLICT", "{err}");
+    assert!(err.to_string().contains(&next.to_string()), "{err}");
+    let next = faber.ended(next).await.unwrap();
+    assert_eq!(next.plan().id(), lost.id(), "it goes on as it began");
+    faber.close().await;
+}
+
+/// Reused steps ran in an earlier execution, whose log has their calls.
+#[tokio::test]
+async fn a_replan_does_not_repeat_effects_of_earlier_versions() {
+    let (faber, _) = begin(vec![set("crm", &["pay"])]).await;
+    let pay =
+        |id: &str, sum: u32| json!({ "id": id, "name": "crm.pay", "parameters": { "sum": sum } });
+    let fail = |id: &str| json!({ "id": id, "name": "crm.pay", "parameters": { "fail": true } });
+    let first = json!({ "tools": [pay("a", 1), fail("x")] });
+    let first = faber.run_plan(first).await.unwrap();
+    let engine = told(
+        &faber,
+        &[json!({ "tools": [pay("a", 1), fail("y")] }), json!({ "tools": [pay("b", 1)] })],
+    );
+    let second = engine.executions.replan(first.id(), &PlanningOptions::default()).await.unwrap();
+    let second = faber.ended(second).await.unwrap();
+    assert!(second.steps()[0].is_reused);
+    let err = engine.executions.replan(second.id(), &PlanningOptions::default()).await.unwrap_err();
+    let EngineError::InvalidPlan { diagnostics, .. } = err else { panic!("{err}") };
+    assert_eq!(diagnostics[0].code, "plan.done_twice");
+    assert!(
+        diagnostics[0].message.contains("repeat the call of `a`"),
+        "{}",
+        diagnostics[0].message
+    );
+    faber.close().await;
+}
+
+#[tokio::test]
+async fn a_replan_does_not_repeat_effects_of_sub_plans() {
+    let (faber, _) = begin(vec![set("crm", &["pay"])]).await;
+    let inner = json!({ "tools": [
+        { "id": "a", "name": "crm.pay", "parameters": { "sum": 1 } },
+        { "id": "x", "name": "crm.pay", "dependsOn": ["a"], "parameters": { "fail": true } },
+    ] });
+    let ended = faber.run_plan(json!({ "tools": [{ "id": "s", "plan": inner }] })).await.unwrap();
+    assert_eq!(ended.state(), ExecutionState::Failed);
+    let anew = json!({ "tools": [{ "id": "b", "name": "crm.pay", "parameters": { "sum": 1 } }] });
+    let engine = told(&faber, &[anew]);
+    let err = engine.executions.replan(ended.id(), &PlanningOptions::default()).await.unwrap_err();
+    let EngineError::InvalidPlan { diagnostics, .. } = err else { panic!("{err}") };
+    assert_eq!(diagnostics[0].code, "plan.done_twice", "{diagnostics:?}");
+    faber.close().await;
+}
+
+/// Calls of executions beyond the read limit are unknown, so every new effect might be a
+/// repetition.
+#[tokio::test]
+async fn a_repeat_guard_is_truncated_after_too_many_sub_plans() {
+    let (faber, _) = begin(vec![set("crm", &["pay"])]).await;
+    let inner = json!({ "tools": [{ "id": "a", "name": "crm.pay", "parameters": { "sum": 1 } }] });
+    let ended = faber.run_plan(json!({ "tools": [
+        { "id": "list", "name": "flow.echo", "parameters": { "items": [1, 2, 3] } },
+        { "id": "all", "forEach": "{{list.items}}", "plan": inner },
+        { "id": "x", "name": "crm.pay", "dependsOn": ["all"], "parameters": { "fail": true } },
+    ] }));
+    let ended = ended.await.unwrap();
+    assert_eq!(ended.state(), ExecutionState::Failed);
+    let engine = faber.engine();
+    for (most, is_cut) in [(0, true), (2, true), (3, false), (9, false)] {
+        let guard = engine.executions.reader.repeat_guard(&ended, most).await.unwrap();
+        assert_eq!(guard.is_truncated(), is_cut, "{most}");
+    }
+    faber.close().await;
+}

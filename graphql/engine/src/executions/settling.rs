@@ -1,0 +1,336 @@
+//! Decisions of people about calls whose outcome is unknown.
+//!
+//! A step that waits continues with the decision, which is an event. No event follows `finished`, so
+//! the decision about a step that failed is a record beside the log, and a retry takes it over.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use shared::{
+    event::{Settled, Settlement, WaitReason},
+    execution::{Execution, Step, StepState},
+    id::{ExecutionId, StepId, StepNumber, Task, ToolName},
+    json, limits,
+    plan::StepKind,
+    schema::Schema,
+    store::{Command, FinishedCallId},
+    tool::ErrorCode,
+};
+use toolbox::Found;
+
+use super::{
+    Executions,
+    findings::quote_for_shell,
+    steering::{is_ignored, split_item},
+};
+use crate::error::EngineError;
+
+const MAX_LISTED: usize = 20;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct SettleOrder {
+    pub step: String,
+    pub item: Option<u32>,
+    pub outcome: Settled,
+    /// The output of the call. Null if it is left out.
+    pub output: Option<Value>,
+    pub comment: Option<String>,
+}
+
+struct SettledTask {
+    execution: ExecutionId,
+    id: StepId,
+    task: Task,
+}
+
+impl SettledTask {
+    fn name(&self) -> String {
+        let item = self.task.part.item.map(|item| format!("[{item}]")).unwrap_or_default();
+        format!("{}{item}", self.id)
+    }
+
+    fn find_in<'a>(&self, execution: &'a Execution) -> Result<&'a Step, EngineError> {
+        let missing = || format!("`{}` has no step `{}`", self.execution, self.name());
+        execution.task(self.task).ok_or_else(|| EngineError::NotFound(missing()))
+    }
+}
+
+impl Executions {
+    /// Records how a call with an unknown outcome ended. The same answer twice changes nothing.
+    pub async fn settle(
+        &self,
+        id: ExecutionId,
+        order: SettleOrder,
+    ) -> Result<Execution, EngineError> {
+        let execution = self.reader.expect(id).await?;
+        let (name, item) = read_step(id, &order)?;
+        let missing = || EngineError::NotFound(format!("`{id}` has no step `{}`", order.step));
+        let number = execution.plan().step_number(&name).ok_or_else(missing)?;
+        let planned = execution.plan().step(number);
+        self.tools.grant.check_tools(planned.called_tool())?;
+        check_item(&execution, number, item)?;
+        let task = item.map_or_else(|| number.into(), |index| Task::from(number).for_item(index));
+        let settled = SettledTask { execution: id, id: name, task };
+        let step = settled.find_in(&execution)?;
+        check_unknown(&settled, &execution, step)?;
+        let decision = self.read_decision(&planned.tool, order).await?;
+        if let Some(before) = &step.settlement {
+            check_same(&settled, before, &decision)?;
+            return Ok(execution);
+        }
+        let is_waiting = matches!(step.state, StepState::Waiting(_));
+        if is_waiting {
+            self.plans.check_plan(execution.plan()).await?;
+            let told = self.settle_waiting(execution, &settled, decision.clone()).await?;
+            let step = settled.find_in(&told)?;
+            if let Some(before) = &step.settlement {
+                check_same(&settled, before, &decision)?;
+                return Ok(told);
+            }
+            if let StepState::Waiting(_) = step.state {
+                return Ok(told);
+            }
+            // The execution may have ended, or another person may have decided, before the command.
+            check_unknown(&settled, &told, step)?;
+        }
+        self.record_settlement(&settled, &decision).await?;
+        self.reader.expect(id).await
+    }
+
+    /// Checks the output of a decision against the schema of the step's tool. For a process whose
+    /// other sessions have no tools.
+    pub async fn check_settlement(
+        &self,
+        id: ExecutionId,
+        order: &SettleOrder,
+    ) -> Result<(), EngineError> {
+        let execution = self.reader.expect(id).await?;
+        let (name, _) = read_step(id, order)?;
+        let (Some(number), Some(output)) = (execution.plan().step_number(&name), &order.output)
+        else {
+            return Ok(());
+        };
+        self.check_settled_output(&execution.plan().step(number).tool, output).await
+    }
+
+    async fn settle_waiting(
+        &self,
+        execution: Execution,
+        settled: &SettledTask,
+        decision: Settlement,
+    ) -> Result<Execution, EngineError> {
+        let (id, item) = (settled.execution, settled.task.part.item);
+        for envelope in self.store.list_commands(Some(id)).await? {
+            match envelope.command {
+                Command::Settle { step, item: of, decision: before }
+                    if step == settled.id && of == item =>
+                {
+                    check_same(settled, &before, &decision)?;
+                    return Ok(execution);
+                }
+                Command::Approve { step, item: of, .. }
+                    if step == settled.id && (of == item || of.is_none()) =>
+                {
+                    let name = settled.name();
+                    let why = format!(
+                        "step `{name}` was answered already; if no process runs `{id}`, continue \
+                         it with `faber execute {id}`"
+                    );
+                    return Err(EngineError::Conflict(why));
+                }
+                _ => (),
+            }
+        }
+        let step = settled.id.clone();
+        self.control.settle(id, step.clone(), item, decision).await?;
+        self.await_event(execution, |_, event| {
+            is_ignored(event) || event.step() == Some(&step) && event.part().item == item
+        })
+        .await
+    }
+
+    /// Stores the decision about a step that failed.
+    async fn record_settlement(
+        &self,
+        settled: &SettledTask,
+        decision: &Settlement,
+    ) -> Result<(), EngineError> {
+        let call = FinishedCallId {
+            execution: settled.execution,
+            step: settled.id.clone(),
+            item: settled.task.part.item,
+        };
+        match self.store.settle_call(&call, decision, self.clock.now()).await? {
+            Some(before) => check_same(settled, &before, decision),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks the output of a decision, and makes the decision as it is stored.
+    async fn read_decision(
+        &self,
+        tool: &ToolName,
+        order: SettleOrder,
+    ) -> Result<Settlement, EngineError> {
+        let SettleOrder { outcome, output, comment, .. } = order;
+        if comment.as_ref().is_some_and(|comment| comment.len() > limits::TEXT_BYTES) {
+            let why = format!("`comment` has more than {} bytes", limits::TEXT_BYTES);
+            return Err(EngineError::InvalidArgument(why));
+        }
+        match (outcome, output) {
+            (Settled::Succeeded, None) => {
+                Ok(Settlement { outcome, output: Some(Arc::default()), comment })
+            }
+            (Settled::Succeeded, Some(output)) => {
+                self.check_settled_output(tool, &output).await?;
+                Ok(Settlement { outcome, output: Some(Arc::new(output)), comment })
+            }
+            (Settled::Failed, None) => Ok(Settlement { outcome, output: None, comment }),
+            (Settled::Failed, Some(_)) => {
+                let why = "a call that failed has no output: leave `output` out";
+                Err(EngineError::InvalidArgument(why.to_owned()))
+            }
+        }
+    }
+
+    /// Checks an output against the limits and the tool's `outputSchema`.
+    async fn check_settled_output(
+        &self,
+        tool: &ToolName,
+        output: &Value,
+    ) -> Result<(), EngineError> {
+        if json::json_size(output) > limits::OUTPUT_BYTES {
+            let why = format!("`output` has more than {} bytes", limits::OUTPUT_BYTES);
+            return Err(EngineError::LimitExceeded(why));
+        }
+        if json::is_deeper_than(output, limits::JSON_DEPTH) {
+            let why = format!("`output` is nested deeper than {}", limits::JSON_DEPTH);
+            return Err(EngineError::InvalidArgument(why));
+        }
+        let inventory = &self.tools.inventory;
+        inventory.certain(std::slice::from_ref(tool)).await;
+        let (Found::Tool(found) | Found::Inactive(found)) = inventory.toolbox().find_planned(tool)
+        else {
+            return Ok(());
+        };
+        let Some(schema) = &found.definition().output_schema else { return Ok(()) };
+        // A schema that does not compile checks nothing.
+        let Ok(schema) = Schema::new(schema) else { return Ok(()) };
+        match schema.complaint(output) {
+            None => Ok(()),
+            Some(complaint) => {
+                let why =
+                    format!("`output` does not fit the `outputSchema` of `{tool}`: {complaint}");
+                Err(EngineError::InvalidArgument(why))
+            }
+        }
+    }
+}
+
+fn read_step(id: ExecutionId, order: &SettleOrder) -> Result<(StepId, Option<u32>), EngineError> {
+    let missing = || EngineError::NotFound(format!("`{id}` has no step `{}`", order.step));
+    let (name, item) = split_item(&order.step).ok_or_else(missing)?;
+    let name = name.parse().map_err(|_| missing())?;
+    match (item, order.item) {
+        (Some(one), Some(other)) if one != other => {
+            let why = format!("`stepId` names item {one}, and `item` is {other}: leave one out");
+            Err(EngineError::InvalidArgument(why))
+        }
+        (item, other) => Ok((name, item.or(other))),
+    }
+}
+
+/// Requires an item for a loop, and none for another step.
+fn check_item(
+    execution: &Execution,
+    number: StepNumber,
+    item: Option<u32>,
+) -> Result<(), EngineError> {
+    let planned = execution.plan().step(number);
+    let id = &planned.id;
+    match (&planned.for_each, item) {
+        (None, Some(_)) => {
+            let why = format!("step `{id}` has no items: leave `item` out");
+            Err(EngineError::InvalidArgument(why))
+        }
+        (Some(_), None) => {
+            let items = execution.step(number).items.iter().flat_map(|items| items.as_slice());
+            let unknown: Vec<u32> = (0..)
+                .zip(items)
+                .filter(|(index, item)| {
+                    let task = Task::from(number).for_item(*index);
+                    let is_open = is_unknown(item) || execution.repeats_open_call(task);
+                    is_open && item.settlement.is_none()
+                })
+                .map(|(index, _)| index)
+                .collect();
+            Err(EngineError::InvalidArgument(name_items(id, &unknown)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn name_items(id: &StepId, unknown: &[u32]) -> String {
+    let shown: Vec<String> = unknown.iter().take(MAX_LISTED).map(ToString::to_string).collect();
+    let more = unknown.len().saturating_sub(shown.len());
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let shown = shown.join(", ");
+    let ask = format!("step `{id}` has a `forEach`: name one item with `item`");
+    match unknown {
+        [] => format!("{ask}; no item has an unknown outcome"),
+        _ => format!("{ask}; items with an unknown outcome: {shown}{more}"),
+    }
+}
+
+fn is_unknown(step: &Step) -> bool {
+    let is_waiting = matches!(
+        &step.state,
+        StepState::Waiting(WaitReason::Decision { error })
+            if error.code == ErrorCode::OUTCOME_UNKNOWN
+    );
+    is_waiting || step.is_outcome_unknown()
+}
+
+/// Refuses a step whose outcome is known, and a step whose call is in another execution.
+fn check_unknown(
+    settled: &SettledTask,
+    execution: &Execution,
+    step: &Step,
+) -> Result<(), EngineError> {
+    let (name, planned) = (settled.name(), execution.plan().step(settled.task.step));
+    let is_open = is_unknown(step) || execution.repeats_open_call(settled.task);
+    if !is_open && step.settlement.is_none() {
+        let state = step.state.name();
+        let mut why = format!(
+            "the outcome of step `{name}` is not unknown (`tool.outcome_unknown`): it is {state}"
+        );
+        // A key begins with the execution that made the call.
+        let earlier = execution.open_earlier_key(settled.task);
+        if let Some((earlier, _)) = earlier.and_then(|call| call.key.split_once('/')) {
+            let shown = quote_for_shell(&name);
+            why = format!("{why}; the call of `{earlier}` is: `faber settle {earlier} {shown}`");
+        }
+        return Err(EngineError::Conflict(why));
+    }
+    if let StepKind::Plan(_) = planned.kind {
+        let child = step.child.map(|child| format!("`{child}`"));
+        let child = child.unwrap_or_else(|| "its child execution".to_owned());
+        let why =
+            format!("step `{name}` executes a plan: settle the step of {child} that made the call");
+        return Err(EngineError::InvalidArgument(why));
+    }
+    Ok(())
+}
+
+fn check_same(
+    settled: &SettledTask,
+    before: &Settlement,
+    decision: &Settlement,
+) -> Result<(), EngineError> {
+    if before.is_same_answer(decision) {
+        return Ok(());
+    }
+    let (name, outcome) = (settled.name(), before.outcome.as_str());
+    let how = if before.outcome == decision.outcome { " with another output" } else { "" };
+    Err(EngineError::Conflict(format!("step `{name}` was settled already: {outcome}{how}")))
+}

@@ -1,0 +1,65 @@
+//! The calls that undo an execution if it is cancelled now.
+
+use shared::{
+    execution::{AttemptKind, Execution, StepState},
+    id::{ExecutionId, StepId, ToolName},
+};
+
+use super::reader::ExecutionReader;
+use crate::error::EngineError;
+
+const MAX_READ: usize = 1_000;
+
+/// A call that undoes a step, or an item of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UndoCall {
+    /// The execution of the step: this one, or one of its sub-plans.
+    pub execution: ExecutionId,
+    pub step: StepId,
+    /// The item of the step's `forEach`, from 0.
+    pub item: Option<u32>,
+    pub tool: ToolName,
+}
+
+impl ExecutionReader {
+    /// Returns the calls that undo what an unfinished execution and its sub-plans have done so far,
+    /// in the order of each execution. Empty if it does not compensate.
+    pub async fn undo_calls(&self, execution: &Execution) -> Result<Vec<UndoCall>, EngineError> {
+        let (mut calls, mut children) = (own_undo_calls(execution), open_children(execution));
+        for _ in 0..MAX_READ {
+            let Some(id) = children.pop() else { break };
+            // A child that has not started yet has done nothing.
+            let Some(child) = self.load(id).await? else { continue };
+            children.append(&mut open_children(&child));
+            calls.append(&mut own_undo_calls(&child));
+        }
+        Ok(calls)
+    }
+}
+
+/// Returns the calls of an execution, the first one to be made first.
+fn own_undo_calls(execution: &Execution) -> Vec<UndoCall> {
+    if execution.state().is_finished() {
+        return Vec::new();
+    }
+    let undoable = execution.undoable().iter().rev();
+    let calls = undoable.filter_map(|task| {
+        let planned = execution.plan().step(task.step);
+        Some(UndoCall {
+            execution: execution.id(),
+            step: planned.id.clone(),
+            item: task.part.item,
+            tool: planned.compensate.as_ref()?.tool.clone(),
+        })
+    });
+    calls.collect()
+}
+
+fn open_children(execution: &Execution) -> Vec<ExecutionId> {
+    let tasks = execution.agenda().in_children().iter();
+    let children = tasks.filter_map(|task| match execution.task(*task)?.state {
+        StepState::Running { how: AttemptKind::Executing { child }, .. } => Some(child),
+        _ => None,
+    });
+    children.collect()
+}

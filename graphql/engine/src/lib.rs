@@ -1,0 +1,201 @@
+//! The engine behind the API, the command line and embedding programs.
+//!
+//! It has four parts, each with its own state: [`Tools`], [`Selection`], [`Plans`] and
+//! [`Executions`]. A part uses the ones before it in this list and never the ones after it.
+
+pub mod access;
+pub mod age;
+pub mod agent;
+pub mod embedded;
+mod error;
+mod executions;
+mod named_locks;
+mod plans;
+pub mod retention;
+mod selection;
+pub mod store;
+mod tools;
+pub mod yaml;
+
+use std::sync::Arc;
+
+use executor::{control::Control, options::Options};
+use planner::{
+    Planner,
+    embed::{Embedders, Source},
+    model::{ModelError, Settings},
+    toolkit::Toolkit,
+};
+use shared::{clock::Clock, store::Store};
+use toolsets::registry::Registry;
+
+pub use planner::plan_cache::PlanCache;
+
+pub use self::{
+    error::EngineError,
+    executions::{
+        Executions, Order,
+        agents::AgentOptions,
+        bulk::BulkAction,
+        findings::{
+            Finding, FindingKind, MAX_FINDINGS, Remedy, cause_line, find_planning_findings,
+            quote_for_shell, warnings_of,
+        },
+        pruning::{moment_before, prune, prune_batch},
+        reader::{EventBudget, ExecutionReader},
+        repeated_calls::RepeatedCall,
+        replan::{Replanning, Stage},
+        request_polls::{LastPoll, RequestPolls},
+        settling::SettleOrder,
+        undo_calls::UndoCall,
+    },
+    plans::{
+        PlanningOptions, Plans,
+        drafts::Verdict,
+        export::{as_file, as_input},
+        library::PlanLibrary,
+    },
+    selection::{
+        Chosen, Colliding, MAX_SELECTED, Selection, Wanted,
+        learning::Learning,
+        toolkit::{Link, NewAction, ToolkitChange},
+    },
+    tools::{
+        Tools,
+        history::DirectCall,
+        inventory::{Inventory, MissingTool},
+    },
+};
+use crate::access::{Access, Grant};
+
+#[derive(Clone)]
+pub struct Engine {
+    /// The tools that the caller may use, and calls of tools outside plans.
+    pub tools: Arc<Tools>,
+    /// Selection of tools by queries, by the toolkit, and by earlier executions.
+    pub selection: Arc<Selection>,
+    pub plans: Arc<Plans>,
+    pub executions: Arc<Executions>,
+}
+
+impl Engine {
+    /// Joins the parts. `options` are the options of the worker of this process, if it has one.
+    pub fn new(
+        control: Control,
+        registry: Registry,
+        planner: Arc<dyn Planner>,
+        clock: Arc<dyn Clock>,
+        options: Options,
+    ) -> Self {
+        let store = Arc::clone(control.store());
+        let embedders = Embedders::new(vec![Source::Builtin], Arc::clone(&store) as _);
+        let worker = control.worker().cloned();
+        let tools = Tools::new(registry, worker, Arc::clone(&store), Arc::clone(&clock), options);
+        let tools = Arc::new(tools);
+        let selection = Arc::new(Selection::new(Arc::clone(&tools), Arc::new(embedders)));
+        let plans = Arc::new(Plans::new(Arc::clone(&tools), selection, planner));
+        Self::of(Executions::new(control, clock, tools, plans))
+    }
+
+    fn of(executions: Executions) -> Self {
+        let plans = Arc::clone(&executions.plans);
+        Self {
+            tools: Arc::clone(&executions.tools),
+            selection: Arc::clone(&plans.selection),
+            plans,
+            executions: Arc::new(executions),
+        }
+    }
+
+    fn with_selection(self, selection: Selection) -> Self {
+        self.with_plans(|plans| plans.selection = Arc::new(selection))
+    }
+
+    fn with_plans(self, change: impl FnOnce(&mut Plans)) -> Self {
+        let mut executions = (*self.executions).clone();
+        change(Arc::make_mut(&mut executions.plans));
+        Self::of(executions)
+    }
+
+    /// Returns the engine with these sources of embeddings in place of the built-in model.
+    #[must_use]
+    pub fn with_embedders(self, sources: Vec<Source>) -> Self {
+        let embedders = Embedders::new(sources, Arc::clone(self.store()) as _);
+        self.sharing(Arc::new(embedders))
+    }
+
+    /// Returns the engine with embedders that its planner shares.
+    #[must_use]
+    pub fn sharing(self, embedders: Arc<Embedders>) -> Self {
+        let selection = (*self.selection).clone().with_embedders(embedders);
+        self.with_selection(selection)
+    }
+
+    /// Returns the engine with another margin. By `CENTROID`, a tool is a hit if the query is
+    /// nearer than the least similar example by this margin.
+    #[must_use]
+    pub fn with_margin(self, margin: f64) -> Self {
+        let mut selection = (*self.selection).clone();
+        selection.margin = margin;
+        self.with_selection(selection)
+    }
+
+    /// Returns the engine with learning from executions switched on or off.
+    #[must_use]
+    pub fn with_learning(self, is_on: bool) -> Self {
+        let selection = (*self.selection).clone().with_learning(is_on);
+        self.with_selection(selection)
+    }
+
+    /// Returns the engine with a toolkit that starts with the configured graph.
+    #[must_use]
+    pub fn with_toolkit(self, configured: Toolkit) -> Self {
+        let tools = (*self.tools).clone().with_toolkit(configured);
+        Self::of(self.executions.with_tools(tools))
+    }
+
+    /// Returns the engine with another rule for queries that do not say whether to use the plan
+    /// cache.
+    #[must_use]
+    pub fn with_plan_cache(self, plan_cache: PlanCache) -> Self {
+        self.with_plans(|plans| plans.plan_cache = plan_cache)
+    }
+
+    /// Returns the engine with a model. It plans by default, repairs each plan up to `repairs`
+    /// times, and drives agents.
+    pub fn with_model(self, settings: &Settings, repairs: u32) -> Result<Self, ModelError> {
+        let planners = self.plans.planners.clone();
+        let planners = planners.with_model(settings, repairs, self.tools.inventory.toolbox())?;
+        Ok(self.with_plans(|plans| plans.planners = planners))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with_planner(self, planner: Arc<planner::writer::ModelPlanner>) -> Self {
+        let planners = self.plans.planners.clone().with_planner(planner);
+        self.with_plans(|plans| plans.planners = planners)
+    }
+
+    /// Returns the same engine with what one caller may do.
+    #[must_use]
+    pub fn granted(&self, grant: Grant) -> Self {
+        Self::of(self.executions.granted(grant))
+    }
+
+    /// Sets the access tokens, so that calls of agents count for the limits of their callers. Only
+    /// the first call has an effect.
+    pub fn set_access(&self, access: Access) {
+        self.plans.planners.set_access(access);
+    }
+
+    pub fn grant(&self) -> &Grant {
+        &self.tools.grant
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.tools.store
+    }
+
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.tools.clock
+    }
+}

@@ -1,0 +1,472 @@
+//! Plans: from a query, or from a draft, to the store.
+
+pub(super) mod drafts;
+pub(super) mod export;
+mod inputs;
+pub(super) mod library;
+pub(super) mod planners;
+pub(super) mod replan;
+pub(super) mod transcript;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use async_trait::async_trait;
+use chrono::TimeDelta;
+use planner::{
+    PlanCompiler, Planner, PlanningError, Proposal, ProposedPlan, Rejection,
+    candidates::{Candidates, DEFAULT_MAX_TOOLS},
+    catalog::Catalog,
+    compile::Compiled,
+    draft::Draft,
+    plan_cache::{CachedDraft, PlanCache, entry_key},
+};
+use serde_json::{Value, json};
+use shared::{
+    clock::Clock,
+    diagnostic::Diagnostic,
+    execution::REPLAN,
+    id::{PlanId, RequestId, ToolName, ToolSetName},
+    limits,
+    plan::{Plan, PlanInfo},
+    request::{Request, TranscriptEntry},
+    store::{Store, StoreError},
+};
+
+pub(super) use self::inputs::fit_input;
+use self::{library::PlanLibrary, planners::Planners, transcript::Transcript};
+use super::{error::EngineError, named_locks::NamedLocks, selection::Selection, tools::Tools};
+use crate::agent;
+
+/// Attempts to draw an identifier of a request that is not taken.
+const MAX_DRAWS: usize = 8;
+/// Attempts to store a version that another caller has not stored meanwhile.
+const MAX_VERSIONS: usize = 64;
+/// The most bytes of a query that is derived from a draft, or is too long to be stored.
+const SHORT_QUERY: usize = 200;
+const MAX_TOOLS: usize = 1_000;
+/// The lifetime of a draft in the plan cache. A change of the tools makes it useless much sooner.
+const CACHED: TimeDelta = TimeDelta::days(30);
+
+#[derive(Clone)]
+pub struct Plans {
+    pub library: Arc<PlanLibrary>,
+    pub(super) tools: Arc<Tools>,
+    pub(super) selection: Arc<Selection>,
+    pub(super) planners: Planners,
+    /// The rule for queries that do not say whether to use the plan cache.
+    pub(super) plan_cache: PlanCache,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    /// Locks of requests whose versions are being counted.
+    locks: Arc<NamedLocks>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlanningOptions {
+    pub planner: Option<String>,
+    /// The toolsets. Empty means all.
+    pub tool_sets: Vec<String>,
+    /// Actions for which the toolkit recommends the tools. Empty means all tools.
+    pub actions: Vec<String>,
+    /// The most tools that the planner is shown, 1 to 1000.
+    pub max_tools: Option<i32>,
+    /// No replan is left, so the plan may not ask for one.
+    pub is_last: bool,
+    /// The rule of the plan cache. `None` means the configured rule.
+    pub cache: Option<PlanCache>,
+}
+
+/// Planning options after their check.
+pub(super) struct PlanningScope<'a> {
+    planner: Arc<dyn Planner>,
+    max_tools: usize,
+    sets: Vec<ToolSetName>,
+    actions: &'a [String],
+}
+
+struct Offer {
+    catalog: Catalog,
+    candidates: Candidates,
+}
+
+struct RequestCompiler<'a> {
+    plans: &'a Plans,
+    request: RequestId,
+    query: &'a str,
+    catalog: &'a Catalog,
+}
+
+#[async_trait]
+impl PlanCompiler for RequestCompiler<'_> {
+    async fn compile(&self, draft: &Draft, author: &str) -> Result<Compiled, Rejection> {
+        let info = self.plans.new_info(self.request, self.query.to_owned(), author);
+        match self.plans.compile(draft, info, self.catalog).await {
+            Ok(compiled) => Ok(compiled),
+            Err(EngineError::InvalidPlan { diagnostics, .. }) => {
+                Err(Rejection::Invalid(diagnostics))
+            }
+            Err(EngineError::Store(err)) => Err(Rejection::Store(err)),
+            // The draft names more plans than one may.
+            Err(err) => {
+                let found = Diagnostic::error("plan.too_large", "tools", err.to_string());
+                Err(Rejection::Invalid(vec![found]))
+            }
+        }
+    }
+}
+
+impl Plans {
+    pub(super) fn new(
+        tools: Arc<Tools>,
+        selection: Arc<Selection>,
+        planner: Arc<dyn Planner>,
+    ) -> Self {
+        let (store, clock) = (Arc::clone(&tools.store), Arc::clone(&tools.clock));
+        let library = PlanLibrary::new(Arc::clone(&store), Arc::clone(&clock));
+        Self {
+            library: Arc::new(library),
+            tools,
+            selection,
+            planners: Planners::new(planner),
+            plan_cache: PlanCache::default(),
+            store,
+            clock,
+            locks: Arc::default(),
+        }
+    }
+
+    pub(super) fn with_tools(&self, tools: &Arc<Tools>) -> Self {
+        let mut selection = (*self.selection).clone();
+        selection.tools = Arc::clone(tools);
+        let (tools, selection) = (Arc::clone(tools), Arc::new(selection));
+        Self { tools, selection, ..self.clone() }
+    }
+
+    /// Plans a query. The request and its transcript are stored even if there is no plan.
+    pub async fn plan_query(
+        &self,
+        query: &str,
+        options: &PlanningOptions,
+    ) -> Result<Arc<Plan>, EngineError> {
+        let too_long = check_length(query);
+        let stored = if too_long.is_err() { clip_query(query) } else { query.to_owned() };
+        let request = self.new_request(&stored).await?;
+        let planned = match too_long {
+            Ok(()) => self.plan_request(&request, options).await,
+            Err(err) => Err(err),
+        };
+        match planned {
+            Err(err) if err.request().is_none() => {
+                // The caller gets this error even if the store fails now.
+                let entry = self.new_entry("error", error_json(&err));
+                if let Err(lost) = self.store.add_transcript(request.id, &[entry]).await {
+                    tracing::warn!(request = %request.id, %lost, "cannot store the planning error");
+                }
+                Err(err.with_request(request.id))
+            }
+            planned => planned,
+        }
+    }
+
+    async fn plan_request(
+        &self,
+        request: &Request,
+        options: &PlanningOptions,
+    ) -> Result<Arc<Plan>, EngineError> {
+        let query = request.query.as_str();
+        check_query(query)?;
+        let scope = self.check_options(options).await?;
+        let Offer { catalog, candidates } = self.offer(query, &scope, options.is_last).await?;
+        let planner = scope.planner;
+        let mut transcript = Transcript::new(&self.clock);
+        transcript.add("selection", candidates.report);
+        let rule = options.cache.unwrap_or(self.plan_cache);
+        let cache_key = entry_key(rule, planner.name(), query, &candidates.catalog);
+        let compiler =
+            RequestCompiler { plans: self, request: request.id, query, catalog: &catalog };
+        let cached = match &cache_key {
+            Some(key) => self.find_cached(key, planner.name(), &compiler).await?,
+            None => None,
+        };
+        let is_new = cached.is_none();
+        transcript.ask_planner();
+        let proposed = match cached {
+            Some(proposed) => Ok(proposed),
+            None => planner.plan(query, &candidates.catalog, &compiler).await,
+        };
+        let (plan, proposal) = self.store_proposed(request.id, 1, proposed, transcript).await?;
+        if let Some(key) = cache_key.filter(|_| is_new) {
+            let entry = CachedDraft::new(request.id, &proposal).to_value();
+            if let Err(err) = self.store.cache_output(&key, &entry, self.clock.now() + CACHED).await
+            {
+                tracing::warn!(%err, "cannot add a draft to the plan cache");
+            }
+        }
+        Ok(plan)
+    }
+
+    pub(super) async fn check_options<'a>(
+        &self,
+        options: &'a PlanningOptions,
+    ) -> Result<PlanningScope<'a>, EngineError> {
+        Ok(PlanningScope {
+            max_tools: max_tools(options.max_tools)?,
+            planner: self.planners.find(options.planner.as_deref())?,
+            sets: self.tools.known_sets(&options.tool_sets).await?,
+            actions: &options.actions,
+        })
+    }
+
+    async fn offer(
+        &self,
+        query: &str,
+        scope: &PlanningScope<'_>,
+        is_last: bool,
+    ) -> Result<Offer, EngineError> {
+        let recommended = self.selection.recommended_tools(scope.actions).await?;
+        let mut catalog = self.tools.catalog().await.only(&scope.sets);
+        if let Some(tools) = recommended {
+            catalog = catalog.among(&tools);
+        }
+        let is_offered = |name: &ToolName| !is_last || name.as_str() != REPLAN;
+        let offered = catalog.filtered(|tool| is_offered(&tool.definition.qualified_name()));
+        let candidates = self.selection.candidates(query, &offered, scope.max_tools).await;
+        Ok(Offer { catalog, candidates })
+    }
+
+    /// Returns the plan of an entry of the plan cache, if its draft still compiles.
+    async fn find_cached(
+        &self,
+        key: &str,
+        planner: &str,
+        compiler: &dyn PlanCompiler,
+    ) -> Result<Option<ProposedPlan>, EngineError> {
+        let entry = match self.store.find_output(key, self.clock.now()).await {
+            Ok(entry) => entry,
+            // A damaged entry must not keep a query from being planned.
+            Err(err @ StoreError::Corrupt { .. }) => {
+                tracing::warn!(%err, "cannot read a draft of the plan cache");
+                None
+            }
+            Err(err) => return Err(err.into()),
+        };
+        let Some(found) = entry.and_then(|entry| CachedDraft::from_value(&entry)) else {
+            return Ok(None);
+        };
+        match found.into_proposal().compile(planner, compiler).await {
+            Ok(proposed) => Ok(Some(proposed)),
+            Err(PlanningError::Store { error, .. }) => Err(error.into()),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Stores the plan of a planner as a version of a request. Stores the transcript in any case.
+    pub(super) async fn store_proposed(
+        &self,
+        request: RequestId,
+        version: u32,
+        proposed: Result<ProposedPlan, PlanningError>,
+        mut transcript: Transcript,
+    ) -> Result<(Arc<Plan>, Proposal), EngineError> {
+        let ProposedPlan { compiled, mut proposal } = match proposed {
+            Ok(proposed) => proposed,
+            Err(err) => return Err(self.store_failure(request, transcript, err).await),
+        };
+        transcript.add_notes(std::mem::take(&mut proposal.notes));
+        let draft_json = serde_json::to_value(&proposal.draft).unwrap_or_default();
+        transcript.add("draft", draft_json);
+        // A planner's draft is no more trusted than the query.
+        if let Err(err) = self.check_compiled(&compiled).await {
+            transcript.add("error", error_json(&err));
+            self.store.add_transcript(request, &transcript.take()).await?;
+            return Err(err.with_request(request));
+        }
+        let info = PlanInfo { version, ..compiled.plan.info().clone() };
+        let plan = compiled.plan.with_info(info).with_warnings(proposal.warnings.clone());
+        let plan = self.store_compiled(Compiled { plan, ..compiled }, transcript).await?;
+        Ok((plan, proposal))
+    }
+
+    async fn store_compiled(
+        &self,
+        Compiled { plan, inner }: Compiled,
+        mut transcript: Transcript,
+    ) -> Result<Arc<Plan>, EngineError> {
+        for plan in inner {
+            let PlanInfo { request: id, query, created_at, .. } = plan.info().clone();
+            self.store.put_request(&Request { id, query, created_at }).await?;
+            self.store.put_plan(&plan).await?;
+        }
+        let plan = self.store_plan(plan).await?;
+        let summary = json!({ "planId": plan.id(), "version": plan.info().version });
+        transcript.add("plan", summary);
+        self.store.add_transcript(plan.info().request, &transcript.take()).await?;
+        Ok(plan)
+    }
+
+    async fn store_failure(
+        &self,
+        request: RequestId,
+        mut transcript: Transcript,
+        err: PlanningError,
+    ) -> EngineError {
+        let message = err.to_string();
+        let request_id = Some(request);
+        let (notes, error) = match err {
+            PlanningError::NoPlan { nearest, notes, .. } => {
+                (notes, EngineError::NoPlanFound { message, nearest, request: request_id })
+            }
+            PlanningError::Unavailable { notes, .. } => {
+                (notes, EngineError::PlannerUnavailable { message, request: request_id })
+            }
+            PlanningError::Invalid { diagnostics, notes } => {
+                (notes, EngineError::InvalidPlan { diagnostics, request: request_id })
+            }
+            PlanningError::Store { error, notes } => {
+                (notes, EngineError::Store(error).with_request(request))
+            }
+        };
+        transcript.add_notes(notes);
+        transcript.add("error", error_json(&error));
+        match self.store.add_transcript(request, &transcript.take()).await {
+            Ok(()) => error,
+            Err(err) => err.into(),
+        }
+    }
+
+    pub(super) async fn new_request(&self, query: &str) -> Result<Request, EngineError> {
+        for _ in 0..MAX_DRAWS {
+            let created_at = self.clock.now();
+            let id = RequestId::draw(created_at);
+            let request = Request { id, query: query.to_owned(), created_at };
+            match self.store.put_request(&request).await {
+                Ok(()) => return Ok(request),
+                Err(StoreError::Taken) => (),
+                Err(err) => return Err(err.into()),
+            }
+        }
+        Err(StoreError::Taken.into())
+    }
+
+    /// Stores a plan. If its identifier or version was taken meanwhile, it gets another.
+    pub(super) async fn store_plan(&self, mut plan: Plan) -> Result<Arc<Plan>, EngineError> {
+        let request = plan.info().request;
+        let mut lock = None;
+        for _ in 0..MAX_VERSIONS {
+            match self.store.put_plan(&plan).await {
+                Ok(()) => return Ok(Arc::new(plan)),
+                Err(StoreError::Taken) => {
+                    if lock.is_none() {
+                        lock = Some(self.locks.lock(format!("versions of {request}")).await);
+                    }
+                    let version = self.library.next_version(request).await?;
+                    let id = PlanId::draw(self.clock.now());
+                    let info = PlanInfo { id, version, ..plan.info().clone() };
+                    plan = plan.with_info(info);
+                }
+                Err(err) => return Err(err.into()),
+            }
+        }
+        Err(EngineError::Conflict(format!(
+            "others make versions of `{request}` all the time: try again"
+        )))
+    }
+
+    pub(super) fn new_info(&self, request: RequestId, query: String, planner: &str) -> PlanInfo {
+        let created_at = self.clock.now();
+        let id = PlanId::draw(created_at);
+        PlanInfo { id, request, version: 1, query, planner: planner.to_owned(), created_at }
+    }
+
+    pub(super) fn new_entry(&self, kind: &str, content: Value) -> TranscriptEntry {
+        TranscriptEntry { at: self.clock.now(), kind: kind.to_owned(), content }
+    }
+
+    /// Refuses a plan if it, or a plan that it executes, calls a tool that the caller may not use.
+    pub(super) async fn check_plan(&self, plan: &Arc<Plan>) -> Result<(), EngineError> {
+        if self.tools.grant.allows_every_tool() {
+            return Ok(());
+        }
+        self.allowed_tools(&self.library.with_sub_plans(plan).await?).map(drop)
+    }
+
+    /// Returns the tools of plans, if the caller may use all of them. An agent in them must not
+    /// reach other tools than the caller, because it decides later which tools it calls.
+    fn allowed_tools(&self, plans: &[Arc<Plan>]) -> Result<BTreeSet<ToolName>, EngineError> {
+        let grant = &self.tools.grant;
+        for reach in plans.iter().flat_map(|plan| agent::reaches(plan)) {
+            grant.check_reach(&reach)?;
+        }
+        let toolbox = self.tools.inventory.toolbox();
+        let is_internal =
+            |tool: &&ToolName| agent::is_own(tool) && toolbox.find_internal_tool(tool).is_some();
+        let tools = plans.iter().flat_map(|plan| plan.called_tools());
+        let tools = tools.filter(|tool| !is_internal(tool)).cloned().collect();
+        grant.check_tools(&tools)?;
+        Ok(tools)
+    }
+
+    /// Applies [`check_plan`](Self::check_plan) to plans that are not stored yet.
+    async fn check_compiled(&self, compiled: &Compiled) -> Result<(), EngineError> {
+        if self.tools.grant.allows_every_tool() {
+            return Ok(());
+        }
+        for plan in compiled.inner.iter().chain([&compiled.plan]) {
+            self.check_plan(&Arc::new(plan.clone())).await?;
+        }
+        Ok(())
+    }
+
+    /// Checks a plan that is about to start, and counts the start for the caller's limits.
+    pub(super) async fn check_start(&self, plan: &Arc<Plan>) -> Result<(), EngineError> {
+        let grant = &self.tools.grant;
+        if grant.name().is_none() {
+            return Ok(());
+        }
+        let plans = self.library.with_sub_plans(plan).await?;
+        let tools = self.allowed_tools(&plans)?;
+        if grant.has_limits() {
+            for reach in plans.iter().flat_map(|plan| agent::reaches(plan)) {
+                grant.check_payer(&reach)?;
+            }
+        }
+        Ok(grant.spend(&tools)?)
+    }
+}
+
+fn error_json(error: &EngineError) -> Value {
+    json!({ "code": error.code(), "message": error.to_string() })
+}
+
+/// Returns the start of a query that is too long to be stored.
+fn clip_query(query: &str) -> String {
+    let end = query.floor_char_boundary(SHORT_QUERY);
+    format!("{}…", &query[..end])
+}
+
+fn max_tools(wanted: Option<i32>) -> Result<usize, EngineError> {
+    let Some(wanted) = wanted else { return Ok(DEFAULT_MAX_TOOLS) };
+    match usize::try_from(wanted) {
+        Ok(most) if (1..=MAX_TOOLS).contains(&most) => Ok(most),
+        _ => Err(EngineError::InvalidArgument(format!(
+            "`maxTools` must be 1 to {MAX_TOOLS}, not {wanted}"
+        ))),
+    }
+}
+
+pub(super) fn check_query(query: &str) -> Result<(), EngineError> {
+    if query.trim().is_empty() {
+        let why = "`query` is empty: describe the task in words".to_owned();
+        return Err(EngineError::InvalidArgument(why));
+    }
+    check_length(query)
+}
+
+fn check_length(query: &str) -> Result<(), EngineError> {
+    if query.len() > limits::QUERY_BYTES {
+        let (has, most) = (query.len(), limits::QUERY_BYTES);
+        let why = format!("`query` has {has} bytes; the most is {most}");
+        return Err(EngineError::LimitExceeded(why));
+    }
+    Ok(())
+}

@@ -1,0 +1,224 @@
+//! Plans from drafts that a caller wrote.
+
+use std::sync::Arc;
+
+use planner::{
+    EXPLICIT,
+    catalog::Catalog,
+    compile::{Compiled, compile_all},
+    draft::{Draft, SubDraft},
+};
+use shared::{
+    diagnostic::Diagnostic,
+    id::{PlanId, RequestId, ToolName},
+    plan::{Plan, PlanInfo},
+};
+
+use super::{Plans, SHORT_QUERY, check_length, transcript::Transcript};
+use crate::error::EngineError;
+
+/// The result of compiling a draft: a plan unless a diagnostic is an error.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    pub plan: Option<Arc<Plan>>,
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Plans {
+    pub async fn validate(&self, draft: &Draft) -> Result<Verdict, EngineError> {
+        to_verdict(self.compile_draft(draft).await.map(|compiled| Arc::new(compiled.plan)))
+    }
+
+    /// Compiles a draft for a caller as a plan of a new request.
+    async fn compile_draft(&self, draft: &Draft) -> Result<Compiled, EngineError> {
+        let request = RequestId::draw(self.clock.now());
+        let info = self.new_info(request, query_of(draft), EXPLICIT);
+        let names = tool_names(draft);
+        self.tools.inventory.certain(&names).await;
+        let catalog = self.tools.catalog_now();
+        let compiled = self.compile(draft, info.clone(), &catalog).await;
+        if matches!(compiled, Err(EngineError::InvalidPlan { .. }))
+            && !self.tools.grant.allows_every_tool()
+        {
+            // A tool that the caller may not use is forbidden, not unknown. That holds even if it is
+            // inactive, or if the draft has other errors.
+            let inventory = &self.tools.inventory;
+            let all = inventory.catalog_of(&inventory.toolbox().sets());
+            let found = names.iter().filter_map(|name| all.find(name.as_str()));
+            let tools: Vec<_> = found.map(|tool| tool.definition.qualified_name()).collect();
+            self.tools.grant.check_tools(&tools)?;
+            match self.compile(draft, info, &all).await {
+                Ok(compiled) => self.check_compiled(&compiled).await?,
+                Err(EngineError::InvalidPlan { .. }) => (),
+                Err(err) => return Err(err),
+            }
+        }
+        let compiled = compiled?;
+        self.check_compiled(&compiled).await?;
+        Ok(compiled)
+    }
+
+    pub(super) async fn compile(
+        &self,
+        draft: &Draft,
+        info: PlanInfo,
+        catalog: &Catalog,
+    ) -> Result<Compiled, EngineError> {
+        let sub_plans = self.library.sub_plans(draft).await?;
+        let planner = info.planner.clone();
+        let mut new_info = |draft: &Draft| {
+            let request = RequestId::draw(self.clock.now());
+            self.new_info(request, query_of(draft), &planner)
+        };
+        compile_all(draft, info, catalog, &sub_plans, &mut new_info)
+            .map_err(|diagnostics| EngineError::InvalidPlan { diagnostics, request: None })
+    }
+
+    /// Compiles a draft and stores the plan. A draft with an error leaves nothing behind.
+    ///
+    /// A draft that names a request becomes its next version. Any other starts a new request.
+    pub async fn create_plan(&self, draft: &Draft) -> Result<Verdict, EngineError> {
+        let request = match &draft.request_id {
+            Some(id) => Some(self.known_request(id).await?),
+            None => None,
+        };
+        let compiled = match self.compile_draft(draft).await {
+            Ok(compiled) => compiled,
+            Err(err) => return to_verdict(Err(err)),
+        };
+        let query = query_of(draft);
+        check_length(&query)?;
+        let (request, version) = match request {
+            Some(id) => (id, self.library.next_version(id).await?),
+            None => (self.new_request(&query).await?.id, 1),
+        };
+        let draft_json = serde_json::to_value(draft).unwrap_or_default();
+        let mut transcript = Transcript::new(&self.clock);
+        transcript.add("draft", draft_json);
+        let created_at = self.clock.now();
+        let info = PlanInfo { request, version, created_at, ..compiled.plan.info().clone() };
+        let plan = compiled.plan.with_info(info);
+        to_verdict(self.store_compiled(Compiled { plan, ..compiled }, transcript).await)
+    }
+
+    /// Compiles a draft as the next version of a plan's request.
+    pub async fn revise(&self, id: PlanId, draft: &Draft) -> Result<Verdict, EngineError> {
+        let Some(plan) = self.library.load(id).await? else {
+            return Err(EngineError::not_found("plan", id));
+        };
+        let info = plan.info();
+        if draft.request_id.as_ref().is_some_and(|other| *other != info.request.to_string()) {
+            let why = format!("`requestId` is not `{}`, the request of `{id}`", info.request);
+            return Err(EngineError::InvalidArgument(why));
+        }
+        let mut draft = draft.clone();
+        draft.request_id = Some(info.request.to_string());
+        draft.query.get_or_insert_with(|| info.query.clone());
+        self.create_plan(&draft).await
+    }
+
+    async fn known_request(&self, id: &str) -> Result<RequestId, EngineError> {
+        let missing = || EngineError::not_found("request", id);
+        let id: RequestId = id.parse().map_err(|_| missing())?;
+        self.store.request(id).await?.map(|request| request.id).ok_or_else(missing)
+    }
+}
+
+fn to_verdict(compiled: Result<Arc<Plan>, EngineError>) -> Result<Verdict, EngineError> {
+    match compiled {
+        Ok(plan) => {
+            let diagnostics = plan.diagnostics().to_vec();
+            Ok(Verdict { plan: Some(plan), diagnostics })
+        }
+        Err(EngineError::InvalidPlan { diagnostics, .. }) => {
+            Ok(Verdict { plan: None, diagnostics })
+        }
+        Err(err) => Err(err),
+    }
+}
+
+/// Returns the query of a draft. A draft without a query gets one from the names of its tools.
+fn query_of(draft: &Draft) -> String {
+    if let Some(query) = draft.query.as_deref().filter(|query| !query.trim().is_empty()) {
+        return query.to_owned();
+    }
+    let names =
+        draft.tools.iter().filter_map(|step| step.name.as_deref().or(step.tool_name.as_deref()));
+    let mut query = String::new();
+    for name in names {
+        let separator = if query.is_empty() { "" } else { ", " };
+        if query.len() + name.len() > SHORT_QUERY {
+            query.push_str(", …");
+            break;
+        }
+        query.push_str(separator);
+        query.push_str(name);
+    }
+    query
+}
+
+/// Returns the names of all tools that a draft and the drafts inside it call.
+fn tool_names(draft: &Draft) -> Vec<ToolName> {
+    let mut names = Vec::new();
+    for step in &draft.tools {
+        let compensation = step.compensate.as_ref();
+        let called = ["name", "toolName"]
+            .map(|key| compensation.and_then(|compensation| compensation.get(key)?.as_str()));
+        let written = [step.name.as_deref(), step.tool_name.as_deref()].into_iter().chain(called);
+        names.extend(written.flatten().filter_map(|name| name.parse::<ToolName>().ok()));
+        if let Some(SubDraft::Inline(inner)) = &step.plan {
+            names.extend(tool_names(inner));
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use planner::draft::DraftStep;
+    use shared::tool::{Effect, ToolError};
+    use toolbox::{ToolContext, ToolSet, function};
+
+    use super::*;
+    use crate::{
+        access::{Access, Role, Token},
+        embedded::Embedded,
+    };
+
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Given {
+        #[expect(dead_code, reason = "what is missing must not hide who may not")]
+        much: u32,
+    }
+
+    #[tokio::test]
+    async fn a_plan_with_a_forbidden_inactive_tool_is_rejected() {
+        let make = |set: &'static str, name: &'static str| {
+            let run = |_: Given, _: ToolContext| async { Ok::<_, ToolError>("done") };
+            let tool = function(set, name, "Does it.", Effect::Read, run);
+            ToolSet::ready(set.parse().unwrap(), "local", "", [tool])
+        };
+        let off = ToolSet { is_active: false, ..make("off", "hidden") };
+        let faber = Embedded::open("memory:", [make("on", "seen"), off]).await.unwrap();
+        let mut token = Token::new("ci", "a secret that nobody guesses", Role::Operator);
+        token.tools = Some(vec!["mine.*".parse().unwrap()]);
+        let access = Access::new([token]);
+        let engine = faber.engine().granted(access.holder("ci").unwrap());
+        for name in ["on.seen", "off.hidden", "hidden"] {
+            let step = DraftStep { name: Some(name.to_owned()), ..DraftStep::default() };
+            let draft = Draft { tools: vec![step], ..Draft::default() };
+            for refused in
+                [engine.plans.create_plan(&draft).await, engine.plans.validate(&draft).await]
+            {
+                let Err(EngineError::Forbidden(why)) = refused else {
+                    panic!("{name}: {refused:?}")
+                };
+                let tool = name.rsplit('.').next().unwrap();
+                assert!(why.contains(&format!(".{tool}`")), "{why}");
+            }
+        }
+        let figures = access.figures();
+        assert!(figures.contains("{kind=\"forbidden_tool\"} 6"), "{figures}");
+        faber.close().await;
+    }
+}

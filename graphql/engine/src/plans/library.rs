@@ -1,0 +1,254 @@
+//! Stored plans, and the names of saved plans.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use planner::{
+    draft::Draft,
+    reuse::{RetryScope, ReuseError, kept_steps},
+    sub_plans::{SubPlan, SubPlans, names},
+    suggest::did_you_mean,
+};
+use serde_json::Value;
+use shared::{
+    clock::Clock,
+    execution::Execution,
+    id::{PlanId, RequestId, ToolName},
+    limits,
+    plan::{Plan, StepKind},
+    store::{SavedPlan, Store, StoreError},
+};
+
+use super::{export, inputs};
+use crate::error::EngineError;
+
+const MAX_NAME: usize = 128;
+/// Saved plans among which a suggestion is looked for.
+const MAX_COMPARED: usize = 1_000;
+const MAX_SUB_PLANS: usize = 1_000;
+
+pub struct PlanLibrary {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+}
+
+impl PlanLibrary {
+    pub(super) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, clock }
+    }
+
+    pub async fn load(&self, id: PlanId) -> Result<Option<Arc<Plan>>, StoreError> {
+        self.store.plan(id).await
+    }
+
+    pub(crate) async fn next_version(&self, request: RequestId) -> Result<u32, StoreError> {
+        // Older versions may have been pruned, so versions are not counted.
+        for id in self.store.plan_versions(request).await?.into_iter().rev() {
+            if let Some(newest) = self.load(id).await? {
+                return Ok(newest.info().version.saturating_add(1));
+            }
+        }
+        Ok(1)
+    }
+
+    /// Returns a plan as `createPlan` and `faber run --plan` read it, with the plans that it
+    /// executes inside. The draft does not depend on this store.
+    pub async fn export(&self, id: PlanId) -> Result<Option<Draft>, EngineError> {
+        let Some(plan) = self.load(id).await? else { return Ok(None) };
+        let mut room = export::MAX_STEPS.max(plan.steps().len());
+        export::to_draft(&*self.store, plan, 0, &mut room).await.map(Some)
+    }
+
+    /// Returns the plans that a plan executes, then the plans that these execute, and so on.
+    pub(crate) async fn levels_below(
+        &self,
+        plan: &Arc<Plan>,
+    ) -> Result<Vec<Vec<Arc<Plan>>>, StoreError> {
+        let mut levels: Vec<Vec<Arc<Plan>>> = Vec::new();
+        let mut level = vec![Arc::clone(plan)];
+        while levels.len() <= limits::DEPTH as usize {
+            let ids: BTreeSet<PlanId> = level.iter().flat_map(|plan| plan.sub_plans()).collect();
+            let mut next = Vec::with_capacity(ids.len());
+            for id in ids {
+                next.extend(self.load(id).await?);
+            }
+            if next.is_empty() {
+                break;
+            }
+            levels.push(next.clone());
+            level = next;
+        }
+        Ok(levels)
+    }
+
+    /// Returns a plan and all plans that it executes, each once.
+    pub(super) async fn with_sub_plans(
+        &self,
+        plan: &Arc<Plan>,
+    ) -> Result<Vec<Arc<Plan>>, StoreError> {
+        let below = self.levels_below(plan).await?;
+        let mut seen: BTreeSet<PlanId> = BTreeSet::new();
+        let plans = std::iter::once(plan).chain(below.iter().flatten());
+        Ok(plans.filter(|plan| seen.insert(plan.id())).cloned().collect())
+    }
+
+    /// Returns whether a step of a plan, or of a plan that it executes, has a compensation.
+    pub(crate) async fn has_compensation(&self, plan: &Arc<Plan>) -> Result<bool, StoreError> {
+        let compensates = |plan: &Plan| plan.steps().iter().any(|step| step.compensate.is_some());
+        if compensates(plan) {
+            return Ok(true);
+        }
+        Ok(self.levels_below(plan).await?.iter().flatten().any(|plan| compensates(plan)))
+    }
+
+    /// Returns the tools of a plan and of all plans that it executes.
+    pub async fn tools_of(&self, plan: &Arc<Plan>) -> Result<BTreeSet<ToolName>, EngineError> {
+        let plans = self.with_sub_plans(plan).await?;
+        Ok(plans.iter().flat_map(|plan| plan.called_tools()).cloned().collect())
+    }
+
+    /// Returns the tools that a retry may call: the tools of the steps that run again, of the plans
+    /// that these execute, and of compensations.
+    pub async fn tools_of_retry(
+        &self,
+        finished: &Execution,
+        scope: RetryScope<'_>,
+    ) -> Result<BTreeSet<ToolName>, EngineError> {
+        let kept = kept_steps(finished, scope).map_err(|err| refused_reuse(finished, err))?;
+        let mut tools = BTreeSet::new();
+        let compensates = finished.options().compensate_on_failure;
+        for (step, is_kept) in finished.plan().steps().iter().zip(kept) {
+            let compensation = step.compensate.as_ref().filter(|_| compensates);
+            tools.extend(compensation.map(|call| call.tool.clone()));
+            if is_kept {
+                continue;
+            }
+            tools.extend(step.called_tool().cloned());
+            if let StepKind::Plan(id) = step.kind
+                && let Some(plan) = self.load(id).await?
+            {
+                tools.append(&mut self.tools_of(&plan).await?);
+            }
+        }
+        Ok(tools)
+    }
+
+    /// Finds the plans that a draft names. The compiler replaces the names by ids.
+    pub(super) async fn sub_plans(&self, draft: &Draft) -> Result<SubPlans, EngineError> {
+        let names = names(draft);
+        if names.len() > MAX_SUB_PLANS {
+            let (has, most) = (names.len(), MAX_SUB_PLANS);
+            let why = format!("the plan names {has} other plans; the most is {most}");
+            return Err(EngineError::LimitExceeded(why));
+        }
+        let mut found = Vec::with_capacity(names.len());
+        for name in names {
+            if let Some(plan) = self.sub_plan(name).await? {
+                found.push((name.to_owned(), plan));
+            }
+        }
+        Ok(SubPlans::new(found))
+    }
+
+    async fn sub_plan(&self, name: &str) -> Result<Option<SubPlan>, StoreError> {
+        let (id, inputs) = match name.parse() {
+            Ok(id) => (id, None),
+            Err(_) => match self.saved_plan(name).await? {
+                Some(saved) => (saved.plan, saved.inputs),
+                None => return Ok(None),
+            },
+        };
+        let Some(plan) = self.load(id).await? else { return Ok(None) };
+        let depth = self.levels_below(&plan).await?.len();
+        let inputs = inputs.map(Arc::new);
+        Ok(Some(SubPlan { id, depth: u32::try_from(depth).unwrap_or(u32::MAX), inputs }))
+    }
+
+    /// Saves a plan under a name, in place of the plan that had it. `inputs` describes the input.
+    pub async fn save_plan(
+        &self,
+        name: &str,
+        plan: PlanId,
+        inputs: Option<&Value>,
+    ) -> Result<(), EngineError> {
+        check_name(name)?;
+        let inputs = match inputs {
+            None | Some(Value::Null) => None,
+            Some(written) => Some(
+                inputs::to_schema(written)
+                    .map_err(|why| EngineError::InvalidArgument(format!("`inputs`: {why}")))?,
+            ),
+        };
+        if self.load(plan).await?.is_none() {
+            return Err(EngineError::not_found("plan", plan));
+        }
+        let saved = SavedPlan { name: name.to_owned(), plan, inputs, at: self.clock.now() };
+        Ok(self.store.save_plan(&saved).await?)
+    }
+
+    pub async fn saved_plans(
+        &self,
+        after: Option<&str>,
+        first: usize,
+    ) -> Result<Vec<SavedPlan>, StoreError> {
+        self.store.list_saved_plans(after, first).await
+    }
+
+    /// Returns the plan that is saved under a name, if there is one.
+    pub async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError> {
+        if name.is_empty() || name.len() > MAX_NAME {
+            return Ok(None);
+        }
+        self.store.find_saved_plan(name).await
+    }
+
+    /// Returns the plan that is saved under a name, or an error with a similar name.
+    pub(crate) async fn expect_saved_plan(&self, name: &str) -> Result<SavedPlan, EngineError> {
+        if let Some(saved) = self.saved_plan(name).await? {
+            return Ok(saved);
+        }
+        let name: String = name.chars().take(MAX_NAME).collect();
+        let known = self.saved_plans(None, MAX_COMPARED).await?;
+        let help = did_you_mean(&name, known.iter().map(|saved| saved.name.as_str()));
+        let help = help.map(|help| format!(": {help}")).unwrap_or_default();
+        Err(EngineError::NotFound(format!("no plan was saved as `{name}`{help}")))
+    }
+
+    /// Removes a name. The plan stays. Returns whether the name existed.
+    pub async fn remove_saved_plan(&self, name: &str) -> Result<bool, StoreError> {
+        if name.is_empty() || name.len() > MAX_NAME {
+            return Ok(false);
+        }
+        self.store.remove_saved_plan(name).await
+    }
+}
+
+fn check_name(name: &str) -> Result<(), EngineError> {
+    let invalid = |why: &str| Err(EngineError::InvalidArgument(format!("`name` {why}")));
+    if name.is_empty() || name.len() > MAX_NAME {
+        return invalid(&format!("has {} bytes; write 1 to {MAX_NAME}", name.len()));
+    }
+    if name.trim() != name || name.chars().any(char::is_control) {
+        return invalid("must not begin or end with a space, nor hold control characters");
+    }
+    if name.parse::<PlanId>().is_ok() {
+        return invalid("is the id of a plan: choose another");
+    }
+    Ok(())
+}
+
+/// Converts the error of a retry or a replan. An unknown step gets a suggestion.
+pub(crate) fn refused_reuse(finished: &Execution, err: ReuseError) -> EngineError {
+    match err {
+        ReuseError::Open(_) => EngineError::Conflict(err.to_string()),
+        ReuseError::NoStep(name) => {
+            let known = finished.plan().steps().iter().map(|step| step.id.as_str());
+            let help = did_you_mean(&name, known);
+            let help = help.map(|help| format!(": {help}")).unwrap_or_default();
+            EngineError::NotFound(format!("`{}` has no step `{name}`{help}", finished.id()))
+        }
+        ReuseError::TooMuch { .. }
+        | ReuseError::TooMuchSucceeded
+        | ReuseError::TooMuchKept
+        | ReuseError::TooManyUnknown(_) => EngineError::LimitExceeded(err.to_string()),
+    }
+}

@@ -1,0 +1,133 @@
+//! The planners: one without a model, and a model if one is configured.
+
+use std::sync::{Arc, OnceLock};
+
+use planner::{
+    Planner,
+    model::{Model, ModelError, Settings},
+    writer::ModelPlanner,
+};
+use toolbox::Toolbox;
+
+use crate::{
+    access::Access,
+    agent::{self, Mind},
+    error::EngineError,
+};
+
+const MODEL: &str = "model";
+pub(crate) const NO_MODEL: &str = "no model is configured: write `planner: { provider: openai, model: NAME, \
+                        api_key_env: OPENAI_API_KEY }` into the configuration; Anthropic, Gemini, \
+                        Groq, Ollama and servers with the API of OpenAI (`base_url`) work, too";
+
+#[derive(Clone)]
+pub(crate) struct Planners {
+    offline: Arc<dyn Planner>,
+    model: Option<ConfiguredModel>,
+    /// The access tokens, once they are known, because calls of agents count for the limits of
+    /// callers.
+    access: Arc<OnceLock<Access>>,
+}
+
+#[derive(Clone, Debug)]
+struct ConfiguredModel {
+    planner: Arc<ModelPlanner>,
+    provider: &'static str,
+}
+
+impl Planners {
+    pub(super) fn new(offline: Arc<dyn Planner>) -> Self {
+        Self { offline, model: None, access: Arc::default() }
+    }
+
+    /// Adds a model, and the tools of its agents to the toolbox.
+    pub(crate) fn with_model(
+        self,
+        settings: &Settings,
+        repairs: u32,
+        toolbox: &Toolbox,
+    ) -> Result<Self, ModelError> {
+        let model = settings.model()?;
+        let mind = Mind {
+            model: Arc::clone(&model),
+            toolbox: toolbox.downgrade(),
+            holders: Arc::clone(&self.access),
+            has_native_tools: settings.native_tools,
+        };
+        toolbox.add_internal_tools(agent::tools(&Arc::new(mind)));
+        let planner = Arc::new(ModelPlanner::new(model, repairs));
+        let provider = settings.provider.name();
+        Ok(Self { model: Some(ConfiguredModel { planner, provider }), ..self })
+    }
+
+    pub(crate) fn set_access(&self, access: Access) {
+        let _ = self.access.set(access);
+    }
+
+    pub(crate) fn has_model(&self) -> bool {
+        self.model.is_some()
+    }
+
+    pub(crate) fn find_model(&self, wanted: Option<&str>) -> Result<&Arc<dyn Model>, EngineError> {
+        let is_offline = wanted.is_some_and(|name| is_same(name, self.offline.name()));
+        let model = self.model.as_ref().filter(|_| !is_offline);
+        let Some(model) = model else {
+            let why = if is_offline { "an agent needs a model; " } else { "" };
+            let message = format!("{why}{NO_MODEL}");
+            return Err(EngineError::PlannerUnavailable { message, request: None });
+        };
+        match wanted {
+            Some(name) if !model.has_name(name) => Err(self.unknown_planner(name)),
+            _ => Ok(model.planner.model()),
+        }
+    }
+
+    /// Returns the planner of a name. The default is a model, if one is configured.
+    pub(super) fn find(&self, wanted: Option<&str>) -> Result<Arc<dyn Planner>, EngineError> {
+        match (wanted, &self.model) {
+            (None, None) => Ok(Arc::clone(&self.offline)),
+            (None, Some(model)) => Ok(Arc::clone(&model.planner) as _),
+            (Some(name), _) if is_same(name, self.offline.name()) => Ok(Arc::clone(&self.offline)),
+            (Some(name), Some(model)) if model.has_name(name) => {
+                Ok(Arc::clone(&model.planner) as _)
+            }
+            (Some(name), None) if is_same(name, MODEL) => {
+                Err(EngineError::PlannerUnavailable { message: NO_MODEL.to_owned(), request: None })
+            }
+            (Some(name), _) => Err(self.unknown_planner(name)),
+        }
+    }
+
+    fn unknown_planner(&self, name: &str) -> EngineError {
+        let have = self.offline.name();
+        let model = match &self.model {
+            Some(model) => format!(" and `{MODEL}` (`{}`)", model.planner.name()),
+            None => String::new(),
+        };
+        EngineError::InvalidArgument(format!(
+            "there is no planner `{name}`; there is `{have}`{model}"
+        ))
+    }
+}
+
+impl ConfiguredModel {
+    /// Returns whether a name is `model`, the provider's, or the model's own.
+    fn has_name(&self, name: &str) -> bool {
+        let own = self.planner.name();
+        is_same(name, MODEL)
+            || name == own
+            || is_same(name, self.provider)
+            || own.split_once('/').is_some_and(|(_, model)| model == name)
+    }
+}
+
+fn is_same(a: &str, b: &str) -> bool {
+    a.eq_ignore_ascii_case(b)
+}
+
+#[cfg(test)]
+impl Planners {
+    pub(crate) fn with_planner(self, planner: Arc<ModelPlanner>) -> Self {
+        Self { model: Some(ConfiguredModel { planner, provider: "test" }), ..self }
+    }
+}

@@ -1,0 +1,67 @@
+//! Drafts of the next version of a plan, for an execution that has finished.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use planner::{
+    PlanCompiler, PlanningError, ProposedPlan, Rejection,
+    compile::Compiled,
+    draft::Draft,
+    replan::{EarlierPlan, RepeatGuard, carry_over},
+};
+use shared::execution::Execution;
+
+use super::{Offer, PlanningScope, Plans, RequestCompiler, transcript::Transcript};
+use crate::error::EngineError;
+
+struct ReplanCompiler<'a> {
+    compiler: RequestCompiler<'a>,
+    earlier: &'a EarlierPlan,
+    guard: &'a RepeatGuard<'a>,
+}
+
+#[async_trait]
+impl PlanCompiler for ReplanCompiler<'_> {
+    async fn compile(&self, draft: &Draft, author: &str) -> Result<Compiled, Rejection> {
+        let mut draft = draft.clone();
+        self.carry_over(&mut draft);
+        let compiled = self.compiler.compile(&draft, author).await?;
+        let repeats = self.guard.find_repeats(&draft, &Arc::new(compiled.plan.clone()));
+        if repeats.is_empty() { Ok(compiled) } else { Err(Rejection::Invalid(repeats)) }
+    }
+}
+
+impl ReplanCompiler<'_> {
+    /// Uses the tools that the draft is compiled with, because the planner may have been shown
+    /// fewer.
+    fn carry_over(&self, draft: &mut Draft) {
+        carry_over(draft, &self.earlier.draft, self.compiler.catalog);
+    }
+}
+
+impl Plans {
+    /// Lets the planner write the next version of a finished execution's plan. Stores nothing.
+    pub(crate) async fn propose_replan(
+        &self,
+        finished: &Execution,
+        scope: PlanningScope<'_>,
+        guard: &RepeatGuard<'_>,
+        transcript: &mut Transcript,
+    ) -> Result<Result<ProposedPlan, PlanningError>, EngineError> {
+        let query = finished.plan().info().query.as_str();
+        let is_last = finished.options().replans.after_replan().left == 0;
+        let Offer { catalog, candidates } = self.offer(query, &scope, is_last).await?;
+        transcript.add("selection", candidates.report);
+        let earlier = EarlierPlan::of(finished);
+        let request = finished.request();
+        let compiler = RequestCompiler { plans: self, request, query, catalog: &catalog };
+        let compiler = ReplanCompiler { compiler, earlier: &earlier, guard };
+        transcript.ask_planner();
+        let planner = &scope.planner;
+        let mut proposed = planner.replan(query, &earlier, &candidates.catalog, &compiler).await;
+        if let Ok(ProposedPlan { proposal, .. }) = &mut proposed {
+            compiler.carry_over(&mut proposal.draft);
+        }
+        Ok(proposed)
+    }
+}

@@ -1,0 +1,118 @@
+//! Prunes old finished executions while a process runs, as the setting `retention` says.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use shared::{
+    clock::Clock,
+    store::{Pruned, Store},
+};
+use tokio::time;
+
+use crate::{moment_before, prune_batch};
+
+/// Pause between two batches, so that the store can do other work.
+const PAUSE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_mins(10);
+
+#[derive(Debug, Default)]
+pub struct Retention {
+    executions: AtomicU64,
+    plans: AtomicU64,
+    requests: AtomicU64,
+}
+
+impl Retention {
+    /// Prunes everything older than `age` repeatedly. Never returns.
+    pub async fn keep(&self, store: Arc<dyn Store>, clock: Arc<dyn Clock>, age: Duration) {
+        loop {
+            let pause = match prune_batch(&*store, moment_before(&*clock, age)).await {
+                Ok(some) => {
+                    self.count(some);
+                    if some.more { PAUSE } else { POLL_INTERVAL }
+                }
+                Err(err) => {
+                    tracing::warn!(%err, "cannot remove old executions now");
+                    POLL_INTERVAL
+                }
+            };
+            time::sleep(pause).await;
+        }
+    }
+
+    fn count(&self, some: Pruned) {
+        for (total, n) in [
+            (&self.executions, some.executions),
+            (&self.plans, some.plans),
+            (&self.requests, some.requests),
+        ] {
+            total.fetch_add(n as u64, Ordering::Relaxed);
+        }
+    }
+
+    pub fn figures(&self) -> String {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        format!(
+            "# HELP faber_pruned_total What this process removed because it was old.\n\
+             # TYPE faber_pruned_total counter\n\
+             faber_pruned_total{{kind=\"execution\"}} {}\n\
+             faber_pruned_total{{kind=\"plan\"}} {}\n\
+             faber_pruned_total{{kind=\"request\"}} {}\n",
+            read(&self.executions),
+            read(&self.plans),
+            read(&self.requests)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::{
+        clock::{Timestamp, WallClock},
+        id::RequestId,
+        request::Request,
+        store::memory::Memory,
+    };
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Later;
+
+    impl Clock for Later {
+        fn now(&self) -> Timestamp {
+            WallClock.now() + chrono::TimeDelta::days(1)
+        }
+    }
+
+    async fn with_a_request() -> (Arc<dyn Store>, RequestId) {
+        let store: Arc<dyn Store> = Arc::new(Memory::new());
+        let created_at = WallClock.now();
+        let id = RequestId::draw(created_at);
+        store.put_request(&Request { id, query: "q".to_owned(), created_at }).await.unwrap();
+        (store, id)
+    }
+
+    #[tokio::test]
+    async fn a_running_process_prunes_old_executions() {
+        let (store, id) = with_a_request().await;
+        let retention = Retention::default();
+        let gone = async {
+            while store.request(id).await.unwrap().is_some() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let hour = Duration::from_hours(1);
+        tokio::select! {
+            () = retention.keep(Arc::clone(&store), Arc::new(Later), hour) => (),
+            () = gone => (),
+        }
+        let figures = retention.figures();
+        assert!(figures.contains("faber_pruned_total{kind=\"request\"} 1"), "{figures}");
+    }
+}

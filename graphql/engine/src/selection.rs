@@ -1,0 +1,246 @@
+//! Selection of tools: by a query, by the toolkit, and by what earlier executions show.
+
+pub(super) mod learning;
+mod selectors;
+pub(super) mod toolkit;
+
+use std::{fmt::Write as _, sync::Arc};
+
+use planner::{
+    candidates::Candidates,
+    catalog::Catalog,
+    embed::Embedders,
+    select::{Ask, Criterion, MARGIN, SelectError, Similarity, Tools as ToolList},
+    toolkit::{
+        Toolkit,
+        learned::{Follower, Learned},
+    },
+};
+use shared::{id::NodeName, limits, tool::ToolDefinition};
+use toolbox::{Listing, ToolSet};
+
+use self::{
+    learning::Learning,
+    selectors::{Selectors, ToolScope},
+};
+use super::{error::EngineError, tools::Tools};
+use crate::access::Grant;
+
+pub const MAX_SELECTED: usize = 1_000;
+
+#[derive(Clone)]
+pub struct Selection {
+    pub learning: Arc<Learning>,
+    pub(super) tools: Arc<Tools>,
+    pub(super) margin: f64,
+    selectors: Arc<Selectors>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    pub tool: Arc<ToolDefinition>,
+    pub set: ToolSet,
+    pub score: f64,
+    pub is_hit: bool,
+    /// The cosine of its least similar example to the centroid. Only by `CENTROID`.
+    pub least_similar: Option<f64>,
+    pub least_similar_example: Option<String>,
+    /// The success for similar queries, from -1 to 1.
+    pub learned: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Colliding {
+    pub a: String,
+    pub b: String,
+    pub similarity: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wanted<'a> {
+    pub query: &'a str,
+    pub by: Criterion,
+    pub limit: usize,
+    pub active_only: bool,
+}
+
+impl Selection {
+    pub(super) fn new(tools: Arc<Tools>, embedders: Arc<Embedders>) -> Self {
+        let selectors = Arc::new(Selectors::new(embedders));
+        let learning = Learning::new(&tools, Arc::clone(&selectors), true);
+        Self { learning: Arc::new(learning), tools, margin: MARGIN, selectors }
+    }
+
+    pub(super) fn with_embedders(self, embedders: Arc<Embedders>) -> Self {
+        let selectors = Arc::new(Selectors::new(embedders));
+        let is_on = self.learning.is_on();
+        Self { selectors, ..self }.with_learning(is_on)
+    }
+
+    pub(super) fn with_learning(self, is_on: bool) -> Self {
+        let learning = Learning::new(&self.tools, Arc::clone(&self.selectors), is_on);
+        Self { learning: Arc::new(learning), ..self }
+    }
+
+    pub fn embedders(&self) -> &Embedders {
+        self.selectors.embedders()
+    }
+
+    /// Selects the tools that fit a query, best first.
+    pub async fn select_tools(&self, wanted: Wanted<'_>) -> Result<Vec<Chosen>, EngineError> {
+        check_query(wanted.query)?;
+        self.tools.inventory.settled().await;
+        let listing = self.tools.inventory.toolbox().listing();
+        let Wanted { query, by, limit, active_only } = wanted;
+        let lessons =
+            if by == Criterion::Hybrid { self.learning.recent_lessons().await } else { None };
+        let now = self.tools.clock.now();
+        let taught = lessons.as_deref().map(|lessons| (&lessons.outcomes, now));
+        let ask = Ask { query, by, limit: limit.min(MAX_SELECTED), margin: self.margin, taught };
+        let is_granted = allowed(&self.tools.grant, &listing);
+        let is_allowed = |at| (!active_only || listing.set(at).is_active) && is_granted(at);
+        let selected =
+            self.selectors.select(ToolScope::Every, listing.definitions(), &ask, is_allowed).await;
+        let selected = match selected {
+            Ok(selected) => selected,
+            Err(err) => return Err(explain_error(err, self.embedders()).await),
+        };
+        let matches = selected.matches.into_iter();
+        Ok(matches
+            .map(|found| Chosen {
+                tool: Arc::clone(&listing.definitions()[found.at]),
+                set: listing.set(found.at).clone(),
+                score: found.score,
+                is_hit: found.is_hit,
+                least_similar: found.least_similar,
+                least_similar_example: found.least_similar_example,
+                learned: found.learned,
+            })
+            .collect())
+    }
+
+    /// Returns every pair of tools that the same sentences select, in the order of the tools.
+    pub async fn tool_collisions(
+        &self,
+        similarity: Similarity,
+        threshold: f64,
+    ) -> Result<Vec<Colliding>, EngineError> {
+        self.tools.inventory.settled().await;
+        let listing = self.tools.inventory.toolbox().listing();
+        let mut chosen = self.selectors.choose(ToolScope::Every).await;
+        let rows = loop {
+            match chosen.selector.centroids(listing.definitions()).await {
+                Ok(rows) => break rows,
+                Err(err) => match self.selectors.choose_next(&chosen, err).await {
+                    Ok(next) => chosen = next,
+                    Err(err) => return Err(explain_error(err, self.embedders()).await),
+                },
+            }
+        };
+        let grant = self.tools.grant.clone();
+        let compared = tokio::task::spawn_blocking(move || {
+            let pairs = rows.collisions(similarity, threshold, allowed(&grant, &listing));
+            let pairs = pairs.map_err(SelectError::from)?;
+            let name = |at| listing.name(at);
+            let named = pairs.into_iter().map(|pair| Colliding {
+                a: name(pair.a),
+                b: name(pair.b),
+                similarity: pair.similarity,
+            });
+            Ok(named.collect())
+        });
+        let ending = |_| EngineError::Conflict("the process is about to end".to_owned());
+        compared.await.map_err(ending)?
+    }
+
+    /// Selects at most `max_tools` of the plannable tools. If there are no more, all are candidates,
+    /// and their order needs no embedder.
+    pub(super) async fn candidates(
+        &self,
+        query: &str,
+        catalog: &Catalog,
+        max_tools: usize,
+    ) -> Candidates {
+        let tools: ToolList = catalog.plannable().cloned().collect();
+        let by = if tools.len() > max_tools { Criterion::Hybrid } else { Criterion::Lexical };
+        let limit = tools.len().min(MAX_SELECTED);
+        let lessons =
+            if by == Criterion::Hybrid { self.learning.recent_lessons().await } else { None };
+        let now = self.tools.clock.now();
+        let taught = lessons.as_deref().map(|lessons| (&lessons.outcomes, now));
+        let ask = Ask { query, by, limit, margin: 0.0, taught };
+        let selected = self.selectors.select(ToolScope::Plannable, &tools, &ask, |_| true).await;
+        Candidates::new(catalog, &tools, &selected.unwrap_or_default(), by, max_tools)
+    }
+
+    /// Returns the tools that usually follow another one, if the caller may use them.
+    pub async fn followers(
+        &self,
+        tool: &NodeName,
+        most: usize,
+    ) -> Result<Vec<Follower>, EngineError> {
+        let tool = self.tools.inventory.qualified(tool);
+        let learned = self.learning.learned().await?;
+        if !learned.is_followed(&tool) {
+            return Ok(Vec::new());
+        }
+        let found = learned.followers(&tool, usize::MAX, self.tools.clock.now());
+        let allowed = found.into_iter().filter(|found| self.tools.grant.allows(&found.tool));
+        Ok(allowed.take(most).collect())
+    }
+
+    /// Returns the learned score of an edge, if there is one.
+    pub fn learned_score(
+        &self,
+        learned: &Learned,
+        toolkit: &Toolkit,
+        from: &NodeName,
+        to: &NodeName,
+    ) -> Option<f64> {
+        let qualified = |name: &_| Some(self.tools.inventory.qualified(name));
+        learned.score(toolkit, from, to, qualified, self.tools.clock.now())
+    }
+}
+
+/// Converts an error and adds why no embedder works.
+async fn explain_error(err: SelectError, embedders: &Embedders) -> EngineError {
+    let mut err = EngineError::from(err);
+    if let EngineError::PlannerUnavailable { message, .. } = &mut err {
+        for passed in &embedders.choose().await.passed_over {
+            let _ = write!(message, "; {}: {}", passed.source, passed.why);
+        }
+    }
+    err
+}
+
+/// Returns a function that tells whether the caller may use the tool at a position.
+fn allowed<'a>(grant: &'a Grant, listing: &'a Listing) -> impl Fn(usize) -> bool + 'a {
+    let every = grant.allows_every_tool();
+    move |at| every || grant.allows(&listing.definitions()[at].qualified_name())
+}
+
+fn check_query(query: &str) -> Result<(), EngineError> {
+    if query.trim().is_empty() {
+        let why = "`query` is empty: describe the task in words".to_owned();
+        return Err(EngineError::InvalidArgument(why));
+    }
+    if query.len() > limits::QUERY_BYTES {
+        let (has, most) = (query.len(), limits::QUERY_BYTES);
+        return Err(EngineError::LimitExceeded(format!(
+            "`query` has {has} bytes; the most is {most}"
+        )));
+    }
+    Ok(())
+}
+
+impl From<SelectError> for EngineError {
+    fn from(err: SelectError) -> Self {
+        let message = err.to_string();
+        match err {
+            SelectError::TooManyPairs(_) => Self::LimitExceeded(message),
+            SelectError::NoEmbedder(_) | SelectError::Embed(_) => {
+                Self::PlannerUnavailable { message, request: None }
+            }
+        }
+    }
+}

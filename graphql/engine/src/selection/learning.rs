@@ -1,0 +1,337 @@
+//! Learning from executions: which tool follows which, and which tools do well for which queries.
+//!
+//! One record holds all lessons and the time until which executions are included. A node replaces it
+//! only if no other node did so meanwhile. Every execution is included once, on however many nodes.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use chrono::TimeDelta;
+use planner::{
+    learning::{Lessons, QueryOutcome, ToolSequence},
+    select::{Outcomes, SelectError},
+    toolkit::learned::Learned,
+};
+use shared::{
+    clock::{Clock, Timestamp},
+    execution::ExecutionState,
+    id::ToolName,
+    store::{
+        ExecutionFilter, ExecutionHead, HeadQuery, Page, Record, RecordKind, Store, StoreError,
+        WriteCondition,
+    },
+};
+use tokio::time::{self, Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::selectors::{Selectors, ToolScope};
+use crate::{agent, error::EngineError, executions::reader::load_execution, tools::Tools};
+
+const RECORD: &str = "transitions";
+/// Interval between two rounds. Lessons of other nodes count after this time.
+const INTERVAL: Duration = Duration::from_secs(30);
+/// Heads of one round. If more executions have finished, another round follows at once.
+const MAX_HEADS: usize = 2_000;
+const PAGE_SIZE: usize = 200;
+/// The longest log that is read, because a longer one repeats the same lesson.
+const MAX_EVENTS: u64 = 5_000;
+/// Age of executions that are read, because slower nodes may still write younger ones.
+const SETTLED: TimeDelta = TimeDelta::seconds(5);
+/// The longest execution that is found when its query is read again.
+const MAX_DURATION: TimeDelta = TimeDelta::days(1);
+
+/// Queries of one round, the newest, because a model embeds each.
+const MAX_QUERIES: usize = 100;
+/// The longest time that queries wait for a model that does not answer.
+const OUTAGE: TimeDelta = TimeDelta::hours(1);
+/// Attempts to remove queries while other nodes learn.
+const MAX_ATTEMPTS: usize = 8;
+
+pub struct Learning {
+    is_on: bool,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    selectors: Arc<Selectors>,
+    /// The lessons that were read last, and when.
+    cached: Mutex<Option<(Instant, Arc<Lessons>)>>,
+    /// The log already says that queries wait for an embedder.
+    has_warned: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    count: usize,
+    has_more: bool,
+}
+
+/// Finished executions, oldest first, each with the time when it finished.
+struct Finished {
+    heads: Vec<(ExecutionHead, Timestamp)>,
+    /// The time until which these are all.
+    until: Timestamp,
+    has_more: bool,
+}
+
+impl Learning {
+    pub(super) fn new(tools: &Tools, selectors: Arc<Selectors>, is_on: bool) -> Self {
+        let (store, clock) = (Arc::clone(&tools.store), Arc::clone(&tools.clock));
+        let (cached, has_warned) = (Mutex::default(), AtomicBool::default());
+        Self { is_on, store, clock, selectors, cached, has_warned }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(Instant, Arc<Lessons>)>> {
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cache(&self, lessons: Option<Arc<Lessons>>) {
+        *self.lock() = lessons.map(|lessons| (Instant::now(), lessons));
+    }
+
+    /// Learns from finished executions, until `stop`.
+    pub async fn keep_learning(self: Arc<Self>, stop: CancellationToken) {
+        loop {
+            // An interrupted round has written nothing.
+            let learned = tokio::select! {
+                () = stop.cancelled() => return,
+                learned = async {
+                    time::sleep(INTERVAL).await;
+                    self.learn(self.clock.now() - SETTLED).await
+                } => learned,
+            };
+            if let Err(err) = learned {
+                tracing::warn!(%err, "cannot learn from finished executions");
+            }
+        }
+    }
+
+    /// Learns from the executions that finished since the last round and until `until`. Returns the
+    /// number of executions with a lesson.
+    pub async fn learn(&self, until: Timestamp) -> Result<usize, EngineError> {
+        let mut count = 0;
+        loop {
+            let round = self.learn_round(until).await?;
+            count += round.count;
+            if !round.has_more {
+                return Ok(count);
+            }
+        }
+    }
+
+    async fn learn_round(&self, until: Timestamp) -> Result<Round, EngineError> {
+        let (record, mut lessons) = read_lessons(&*self.store).await?;
+        let now = self.clock.now();
+        let since = lessons.until.unwrap_or(Timestamp::UNIX_EPOCH);
+        let Finished { heads: new, until, has_more } = self.read_finished(since, until).await?;
+        let told_since = lessons.told_until.unwrap_or(since);
+        let mut waiting = Vec::new();
+        if told_since < since {
+            // These executions are included already. Only their queries are read again, and only the
+            // newest of them.
+            waiting = self.list_finished(told_since, since).await?;
+            waiting = waiting.split_off(waiting.len().saturating_sub(MAX_QUERIES));
+        }
+        let is_new = !new.is_empty();
+        let mut count = 0;
+        let mut outcomes = Vec::new();
+        for (head, at) in waiting.into_iter().chain(new) {
+            let Some(execution) = load_execution(&*self.store, head.execution).await? else {
+                continue;
+            };
+            if execution.options().dry_run {
+                continue;
+            }
+            let is_chosen = |tool: &ToolName| !agent::is_own(tool);
+            let sequence = if at > since {
+                ToolSequence::read(&execution, is_chosen)
+            } else {
+                ToolSequence::default()
+            };
+            if !sequence.tools.is_empty() {
+                lessons.learned.learn(&sequence.tools, &sequence.transitions, at);
+            }
+            let outcome = QueryOutcome::read(&execution, at, is_chosen);
+            count += usize::from(!sequence.tools.is_empty() || outcome.is_some());
+            outcomes.extend(outcome);
+        }
+        let is_told = self.learn_outcomes(&mut lessons.outcomes, outcomes).await;
+        if !is_told && !is_new {
+            return Ok(Round::default());
+        }
+        let waits_until = until.checked_sub_signed(OUTAGE).unwrap_or(until).max(told_since);
+        lessons.told_until = (!is_told).then_some(waits_until);
+        lessons.until = Some(until);
+        let is_stored = store_lessons(&*self.store, record.as_ref(), &lessons, now).await?;
+        // If another node was faster, it has learned the same.
+        self.cache(is_stored.then(|| Arc::new(lessons)));
+        Ok(if is_stored { Round { count, has_more } } else { Round::default() })
+    }
+
+    /// Adds all outcomes or none. Returns `false` if they must wait for the embedder. Without any
+    /// embedder they are dropped.
+    async fn learn_outcomes(&self, outcomes: &mut Outcomes, mut new: Vec<QueryOutcome>) -> bool {
+        let new = new.split_off(new.len().saturating_sub(MAX_QUERIES));
+        let err = match self.add_outcomes(outcomes.clone(), new).await {
+            Ok(added) => {
+                *outcomes = added;
+                self.has_warned.store(false, Ordering::Relaxed);
+                return true;
+            }
+            Err(err) => err,
+        };
+        if matches!(err, SelectError::NoEmbedder(_)) {
+            return true;
+        }
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(%err, "the outcomes of queries are learned later");
+        }
+        false
+    }
+
+    async fn add_outcomes(
+        &self,
+        mut outcomes: Outcomes,
+        new: Vec<QueryOutcome>,
+    ) -> Result<Outcomes, SelectError> {
+        for QueryOutcome { query, tools, at } in new {
+            let mut chosen = self.selectors.choose(ToolScope::Plannable).await;
+            let kind = loop {
+                match chosen.selector.kind(&outcomes, &query).await {
+                    Ok(kind) => break kind,
+                    Err(err) => chosen = self.selectors.choose_next(&chosen, err).await?,
+                }
+            };
+            outcomes.learn(kind, &query, &tools, at);
+        }
+        Ok(outcomes)
+    }
+
+    pub async fn learned(&self) -> Result<Learned, EngineError> {
+        Ok(read_lessons(&*self.store).await?.1.learned)
+    }
+
+    /// Returns lessons that are at most 30 seconds old, so that selection need not wait for the
+    /// store each time. Returns nothing if learning is off or the store fails.
+    pub(super) async fn recent_lessons(&self) -> Option<Arc<Lessons>> {
+        if !self.is_on {
+            return None;
+        }
+        let cached = self.lock().as_ref().filter(|(at, _)| at.elapsed() < INTERVAL).cloned();
+        if let Some((_, lessons)) = cached {
+            return Some(lessons);
+        }
+        let read = read_lessons(&*self.store).await;
+        let (_, lessons) =
+            read.inspect_err(|err| tracing::warn!(%err, "selection ignores the lessons")).ok()?;
+        let lessons = Arc::new(lessons);
+        self.cache(Some(Arc::clone(&lessons)));
+        Some(lessons)
+    }
+
+    /// Returns the first executions with a lesson that finished after `since` and until `until`.
+    async fn read_finished(
+        &self,
+        since: Timestamp,
+        until: Timestamp,
+    ) -> Result<Finished, EngineError> {
+        let mut most = MAX_HEADS;
+        loop {
+            let heads =
+                self.store.find_heads(HeadQuery::Finished { after: since, until }, most).await?;
+            let has_more = heads.len() == most;
+            let last = heads.last().and_then(|head| head.finished_at).filter(|_| has_more);
+            // More executions may have finished in the same microsecond as the last. All of these
+            // belong to the next round.
+            let is_complete = |at: &Timestamp| last.is_none_or(|last| *at < last);
+            let times = heads.iter().filter_map(|head| head.finished_at);
+            let Some(reached) = times.filter(is_complete).max().or((!has_more).then_some(until))
+            else {
+                most *= 2;
+                continue;
+            };
+            let with_lesson = |head: ExecutionHead| {
+                let at = head.finished_at.filter(is_complete)?;
+                let has_lesson = head.seq.0 <= MAX_EVENTS
+                    && matches!(head.state, ExecutionState::Completed | ExecutionState::Failed);
+                has_lesson.then_some((head, at))
+            };
+            let heads = heads.into_iter().filter_map(with_lesson).collect();
+            let until = if has_more { reached } else { until };
+            return Ok(Finished { heads, until, has_more });
+        }
+    }
+
+    /// Returns executions that finished after `since` and until `until`, oldest first. Of many, only
+    /// the newest.
+    async fn list_finished(
+        &self,
+        since: Timestamp,
+        until: Timestamp,
+    ) -> Result<Vec<(ExecutionHead, Timestamp)>, EngineError> {
+        let from = since.checked_sub_signed(MAX_DURATION);
+        let states = vec![ExecutionState::Completed, ExecutionState::Failed];
+        let filter = ExecutionFilter { states, from, ..ExecutionFilter::default() };
+        let mut page = Page { first: PAGE_SIZE, after: None };
+        let mut finished = Vec::new();
+        let mut seen = 0;
+        loop {
+            let listed = self.store.list_heads(&filter, &page).await?;
+            seen += listed.items.len();
+            page.after = listed.items.last().map(|(cursor, _)| cursor.clone());
+            finished.extend(listed.items.into_iter().filter_map(|(_, head)| {
+                let at = head.finished_at.filter(|at| *at > since && *at <= until)?;
+                (head.seq.0 <= MAX_EVENTS).then_some((head, at))
+            }));
+            if !listed.has_more || seen >= MAX_HEADS {
+                break;
+            }
+        }
+        finished.sort_by_key(|(head, at)| (*at, head.execution));
+        Ok(finished)
+    }
+}
+
+async fn read_lessons(store: &dyn Store) -> Result<(Option<Record>, Lessons), StoreError> {
+    let record = store.find_record(RecordKind::Learned, RECORD).await?;
+    let Some(found) = &record else { return Ok((None, Lessons::default())) };
+    let lessons = serde_json::from_value(found.value.as_ref().clone());
+    let lessons = lessons.map_err(|err| StoreError::corrupt("what was learned", err))?;
+    Ok((record, lessons))
+}
+
+/// Replaces the record. Returns `false` if another node has replaced it.
+async fn store_lessons(
+    store: &dyn Store,
+    before: Option<&Record>,
+    lessons: &Lessons,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let value = serde_json::to_value(lessons).map_err(|err| StoreError::corrupt(RECORD, err))?;
+    let (unless, at) = WriteCondition::unless_changed(before, now);
+    let name = RECORD.to_owned();
+    let record = Record { kind: RecordKind::Learned, name, value: Arc::new(value), at };
+    store.put_record(&record, unless).await
+}
+
+/// Removes queries that were last used before `before`. Queries are pruned like their requests.
+pub(crate) async fn forget_queries(store: &dyn Store, before: Timestamp) -> Result<(), StoreError> {
+    for _ in 0..MAX_ATTEMPTS {
+        let (record, mut lessons) = read_lessons(store).await?;
+        let Some(record) = record.filter(|_| lessons.outcomes.forget(before) > 0) else {
+            return Ok(());
+        };
+        if store_lessons(store, Some(&record), &lessons, record.at).await? {
+            return Ok(());
+        }
+    }
+    // The next round of pruning tries again.
+    Ok(())
+}

@@ -1,0 +1,323 @@
+//! The toolkit as one caller sees and changes it.
+//!
+//! A tool may have several names. In the graph it has one of them, and callers may use any.
+
+use std::{
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use planner::{
+    suggest::did_you_mean,
+    toolkit::{Node, NodeKind, Reach, Toolkit, ToolkitError, Warning, written::Written},
+};
+use shared::{
+    id::{NodeName, ToolName},
+    limits,
+};
+use toolbox::{Found, ReadyTool};
+
+use super::Selection;
+use crate::{error::EngineError, tools::inventory::to_tool_name};
+
+/// Distance from the actions of a query at which planning still finds tools.
+const HOPS: usize = 1;
+
+/// The other end of a new edge, and the score.
+pub type Link = (NodeName, f64);
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewAction {
+    pub name: NodeName,
+    pub description: String,
+    /// The actions that may follow it.
+    pub next: Vec<Link>,
+    /// The actions that it may follow.
+    pub before: Vec<Link>,
+    pub tools: Vec<Link>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ToolkitChange {
+    pub toolkit: Arc<Toolkit>,
+    /// Parts that were left out, and names that are probably misspelt.
+    pub warnings: Vec<String>,
+}
+
+impl ToolkitChange {
+    fn new((warnings, toolkit): (Vec<Warning>, Arc<Toolkit>)) -> Self {
+        Self { toolkit, warnings: warnings.iter().map(ToString::to_string).collect() }
+    }
+}
+
+impl Selection {
+    /// Returns the current toolkit with the tools that the caller may use.
+    pub async fn toolkit(&self) -> Result<Arc<Toolkit>, EngineError> {
+        Ok(self.visible_part(self.tools.toolkit.load().await?))
+    }
+
+    /// Returns some actions and tools of the toolkit, and every edge between them. Ignores unknown
+    /// names.
+    pub async fn toolkit_part(&self, names: &[String]) -> Result<Toolkit, EngineError> {
+        let toolkit = self.toolkit().await?;
+        self.settled_unless_in(&toolkit, names.iter().map(String::as_str)).await;
+        let known = OnceCell::new();
+        let own = names.iter().map(|name| {
+            let Ok(name) = name.parse::<NodeName>() else { return name.clone() };
+            if toolkit.get(name.as_str()).is_some() {
+                return name.to_string();
+            }
+            // Computed once, because both lists may be long.
+            let known = known.get_or_init(|| self.names_in(&toolkit));
+            known.get(&self.tools.inventory.qualified(&name)).unwrap_or(&name).to_string()
+        });
+        let own: Vec<String> = own.collect();
+        Ok(toolkit.subgraph(own.iter().map(String::as_str)))
+    }
+
+    /// Returns the score of an edge of the toolkit, and 1.0 if there is no such edge.
+    pub async fn toolkit_score(&self, from: &str, to: &str) -> Result<f64, EngineError> {
+        let toolkit = self.toolkit().await?;
+        self.settled_unless_in(&toolkit, [to]).await;
+        let own = to.parse().map(|to| self.name_in(&toolkit, &to));
+        Ok(toolkit.score(from, own.as_ref().map_or(to, |own| own.as_str())))
+    }
+
+    pub async fn recommend(
+        &self,
+        actions: &[String],
+        reach: Reach,
+    ) -> Result<Toolkit, EngineError> {
+        let toolkit = self.toolkit().await?;
+        Ok(toolkit.recommend(actions.iter().map(String::as_str), reach))
+    }
+
+    /// Returns the tools that the toolkit recommends for some actions and for their successors.
+    /// Without actions, returns `None`.
+    pub(crate) async fn recommended_tools(
+        &self,
+        actions: &[String],
+    ) -> Result<Option<BTreeSet<ToolName>>, EngineError> {
+        if actions.is_empty() {
+            return Ok(None);
+        }
+        let found = self.recommend(actions, Reach { hops: HOPS, ..Reach::default() }).await?;
+        let tools = found.tools_and_actions().tools;
+        if tools.is_empty() {
+            let names = actions.join("`, `");
+            let why = format!(
+                "the toolkit recommends no tool for `{names}`: `faber toolkit show` lists its actions"
+            );
+            return Err(EngineError::InvalidArgument(why));
+        }
+        self.tools.inventory.settled().await;
+        let qualified = |(name, _): (&NodeName, _)| self.tools.inventory.qualified(name);
+        Ok(Some(tools.into_iter().map(qualified).collect()))
+    }
+
+    pub async fn add_action(&self, action: &NewAction) -> Result<ToolkitChange, EngineError> {
+        check_description(&action.description)?;
+        let tools = action.tools.iter().map(|(tool, _)| tool.as_str());
+        self.settled_unless_in(&*self.toolkit().await?, tools).await;
+        let changed = self.change_toolkit(|graph| {
+            let NewAction { name, description, next, before, tools } = action;
+            let mut warnings = graph.add_action(name, description, next, before)?;
+            for (tool, score) in tools {
+                let tool = self.name_in(graph, tool);
+                let action = [(name.clone(), *score)];
+                warnings.extend(graph.add_tool(&tool, &Node::tool(""), &action)?);
+            }
+            Ok(warnings)
+        });
+        let change = ToolkitChange::new(changed.await?);
+        Ok(self.with_suggestions(change, action.tools.iter().map(|(tool, _)| tool)).await)
+    }
+
+    pub async fn connect_tool(
+        &self,
+        name: &NodeName,
+        actions: &[Link],
+    ) -> Result<ToolkitChange, EngineError> {
+        self.settled_unless_in(&*self.toolkit().await?, [name.as_str()]).await;
+        let changed = self.change_toolkit(|graph| {
+            let tool = self.name_in(graph, name);
+            graph.add_tool(&tool, &Node::tool(""), actions)
+        });
+        let change = ToolkitChange::new(changed.await?);
+        Ok(self.with_suggestions(change, [name]).await)
+    }
+
+    pub async fn update_toolkit(&self, file: Written) -> Result<ToolkitChange, EngineError> {
+        let Written { toolkit: other, warnings } = file;
+        for (_, node) in other.nodes() {
+            check_description(&node.description)?;
+        }
+        let nodes = || other.nodes().filter(|(_, node)| node.kind == NodeKind::Tool);
+        let tools = || nodes().map(|(name, _)| name);
+        let names = tools().map(NodeName::as_str);
+        self.settled_unless_in(&*self.toolkit().await?, names).await;
+        let qualified = |name: &NodeName| self.tools.inventory.qualified(name);
+        let changed = self.change_toolkit(|graph| {
+            let mut known = self.names_in(graph);
+            // A tool may have two names within the file, too.
+            for name in tools() {
+                known.entry(qualified(name)).or_insert_with(|| name.clone());
+            }
+            let own = |name: &NodeName| match graph.get(name.as_str()) {
+                None => known.get(&qualified(name)).unwrap_or(name).clone(),
+                Some(_) => name.clone(),
+            };
+            graph.update(&other.with_tools_called(own))
+        });
+        let ((), toolkit) = changed.await?;
+        let change = ToolkitChange { toolkit, warnings };
+        Ok(self.with_suggestions(change, tools()).await)
+    }
+
+    /// Removes an action, with the tools that only it calls, or a tool from the toolkit. Returns
+    /// whether it existed. Tools stay registered.
+    pub async fn remove_from_toolkit(
+        &self,
+        name: &str,
+        kind: NodeKind,
+    ) -> Result<bool, EngineError> {
+        if kind == NodeKind::Tool {
+            self.settled_unless_in(&*self.toolkit().await?, [name]).await;
+        }
+        let changed = self.change_toolkit(|graph| {
+            let own = match name.parse() {
+                Ok(name) if kind == NodeKind::Tool => self.name_in(graph, &name).to_string(),
+                _ => name.to_owned(),
+            };
+            if graph.get(&own).is_none_or(|node| node.kind != kind) {
+                return Ok(false);
+            }
+            graph.remove(&own);
+            Ok(true)
+        });
+        Ok(changed.await?.0)
+    }
+
+    /// Changes the score of an edge. Returns whether the edge exists.
+    pub async fn set_score(
+        &self,
+        from: &NodeName,
+        to: &NodeName,
+        score: f64,
+    ) -> Result<bool, EngineError> {
+        self.settled_unless_in(&*self.toolkit().await?, [to.as_str()]).await;
+        let changed = self.change_toolkit(|graph| {
+            let to = self.name_in(graph, to);
+            graph.set_score(from, &to, score)
+        });
+        Ok(changed.await?.0)
+    }
+
+    /// Stores a change, unless the result is too large, an action has the name of a tool, or the
+    /// caller may not use a new tool. `change` may be called several times.
+    async fn change_toolkit<T>(
+        &self,
+        change: impl Fn(&mut Toolkit) -> Result<T, ToolkitError>,
+    ) -> Result<(T, Arc<Toolkit>), EngineError> {
+        let check = |before: &Toolkit, after: &Toolkit| {
+            after.check_size()?;
+            let is_new = |(name, _): &(&NodeName, &Node)| before.get(name.as_str()).is_none();
+            for (name, node) in after.nodes().filter(is_new) {
+                if node.kind == NodeKind::Tool {
+                    let tool = self.tools.inventory.qualified(name);
+                    self.tools.grant.check_tools([&tool])?;
+                } else if self.tools.inventory.registered(name).is_some_and(|tool| {
+                    [tool.name.as_str(), tool.qualified_name().as_str()].contains(&name.as_str())
+                }) {
+                    return Err(
+                        ToolkitError::Clash { name: name.clone(), is: NodeKind::Tool }.into()
+                    );
+                }
+            }
+            Ok(())
+        };
+        let (returned, toolkit) = self.tools.toolkit.change(change, check).await?;
+        Ok((returned, self.visible_part(toolkit)))
+    }
+
+    /// Returns a graph without the tools that the caller may not use.
+    fn visible_part(&self, toolkit: Arc<Toolkit>) -> Arc<Toolkit> {
+        let Selection { tools, .. } = self;
+        if tools.grant.allows_every_tool() {
+            return toolkit;
+        }
+        let is_allowed = |(name, node): &(&NodeName, &Node)| {
+            node.kind == NodeKind::Action || tools.grant.allows(&tools.inventory.qualified(name))
+        };
+        let visible = toolkit.nodes().filter(is_allowed).map(|(name, _)| name.as_str());
+        Arc::new(toolkit.subgraph(visible))
+    }
+
+    /// Returns the name that the graph has for a tool. A new tool keeps the given name.
+    fn name_in(&self, graph: &Toolkit, name: &NodeName) -> NodeName {
+        let inventory = &self.tools.inventory;
+        if graph.get(name.as_str()).is_some() || inventory.registered(name).is_none() {
+            return name.clone();
+        }
+        self.names_in(graph).remove(&inventory.qualified(name)).unwrap_or_else(|| name.clone())
+    }
+
+    /// Returns the names that the graph has for registered tools, by qualified name.
+    fn names_in(&self, graph: &Toolkit) -> BTreeMap<ToolName, NodeName> {
+        let mut known = BTreeMap::new();
+        for (name, _) in graph.nodes().filter(|(_, node)| node.kind == NodeKind::Tool) {
+            if let Some(tool) = self.tools.inventory.registered(name) {
+                known.entry(tool.qualified_name()).or_insert_with(|| name.clone());
+            }
+        }
+        known
+    }
+
+    /// Waits for connecting toolsets, unless the graph has all of these names itself.
+    async fn settled_unless_in<'a>(
+        &self,
+        graph: &Toolkit,
+        names: impl IntoIterator<Item = &'a str>,
+    ) {
+        if names.into_iter().any(|name| graph.get(name).is_none()) {
+            self.tools.inventory.settled().await;
+        }
+    }
+
+    /// Adds a warning for each unregistered tool whose name is similar to a registered one. Other
+    /// unregistered tools may be registered later.
+    async fn with_suggestions<'a>(
+        &self,
+        mut change: ToolkitChange,
+        tools: impl IntoIterator<Item = &'a NodeName>,
+    ) -> ToolkitChange {
+        let toolbox = self.tools.inventory.toolbox();
+        let is_unknown = |tool: &ToolName| matches!(toolbox.find(tool), Found::Unknown);
+        let mut tools: Vec<ToolName> = tools.into_iter().map(to_tool_name).collect();
+        tools.retain(|tool| is_unknown(tool) || matches!(toolbox.find(tool), Found::Connecting));
+        if tools.is_empty() {
+            return change;
+        }
+        self.tools.inventory.certain(&tools).await;
+        let sets = self.tools.sets();
+        let known = sets.iter().flat_map(|set| set.tools.iter().map(ReadyTool::definition));
+        let names: Vec<_> = known.clone().map(|tool| tool.qualified_name()).collect();
+        let plain = known.map(|tool| tool.name.as_str());
+        let names = plain.chain(names.iter().map(ToolName::as_str));
+        for tool in tools.iter().filter(|tool| is_unknown(tool)) {
+            if let Some(help) = did_you_mean(tool.as_str(), names.clone()) {
+                change.warnings.push(format!("no tool `{tool}` is registered: {help}"));
+            }
+        }
+        change
+    }
+}
+
+fn check_description(text: &str) -> Result<(), EngineError> {
+    if text.len() <= limits::TEXT_BYTES {
+        return Ok(());
+    }
+    let (has, most) = (text.len(), limits::TEXT_BYTES);
+    Err(EngineError::LimitExceeded(format!("a description has {has} bytes; the most is {most}")))
+}

@@ -1,0 +1,51 @@
+//! Opens the stores that a configuration can name.
+
+use std::{path::Path, sync::Arc};
+
+use mongo::Mongo;
+use shared::store::{Store, StoreError, memory::Memory};
+use sqlite::Sqlite;
+
+/// Opens a store: `sqlite:PATH`, `mongodb://…`, `mongodb+srv://…` or `memory:`.
+///
+/// # Errors
+///
+/// If the address is invalid, the store is unreachable, or a newer version wrote it.
+pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, StoreError> {
+    let refuse = |why: &str| StoreError::Address { url: url.to_owned(), why: why.to_owned() };
+    let (scheme, rest) = url.split_once(':').ok_or_else(|| refuse("it has no scheme"))?;
+    match scheme {
+        "memory" if rest.is_empty() => Ok(Arc::new(Memory::new())),
+        "memory" => Err(refuse("nothing may follow `memory:`")),
+        "sqlite" if rest.is_empty() => Err(refuse("the path is missing")),
+        "sqlite" => {
+            let path = strip_slashes(rest).to_owned();
+            let opening = tokio::task::spawn_blocking(move || Sqlite::open(&path));
+            let ended = |err| StoreError::Unavailable(format!("opening was broken off: {err}"));
+            Ok(Arc::new(opening.await.map_err(ended)??))
+        }
+        "mongodb" | "mongodb+srv" => Ok(Arc::new(Mongo::open(url).await?)),
+        _ => Err(refuse("its scheme is unknown")),
+    }
+}
+
+pub fn sqlite_path(url: &str) -> Option<&Path> {
+    url.strip_prefix("sqlite:").filter(|rest| !rest.is_empty()).map(strip_slashes)
+}
+
+fn strip_slashes(rest: &str) -> &Path {
+    Path::new(rest.strip_prefix("//").unwrap_or(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_unknown_store_url_is_rejected() {
+        for url in ["", "x", "file:x", "sqlite:", "memory:x", "mongodb//x", "mongodb://"] {
+            let err = open_store(url).await.map(drop).unwrap_err();
+            assert!(matches!(err, StoreError::Address { .. }), "{url}: {err}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The tools that a caller may use: their catalog, changes of toolsets, and calls outside plans.
+
+mod calls;
+pub(super) mod history;
+pub(super) mod inventory;
+pub(super) mod toolkit_store;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use executor::{options::Options, worker::WorkerHandle};
+use planner::{
+    calls::{CatalogNames, ToolCall, parse_tool_calls, schemas::schemas_for},
+    catalog::Catalog,
+    suggest::{did_you_mean, explain_unknown_field},
+    toolkit::{NodeKind, Toolkit, ToolkitError},
+};
+use serde_json::{Map, Value};
+use shared::{
+    clock::Clock,
+    id::{NodeName, ToolName, ToolSetName},
+    limits,
+    store::Store,
+    tool::ToolDefinition,
+};
+use toolbox::{Found, ToolSet, Toolbox};
+use toolsets::registry::{Registry, RegistryError};
+
+use self::{inventory::Inventory, toolkit_store::ToolkitStore};
+use super::error::EngineError;
+use crate::access::Grant;
+
+/// The tool that lists all toolsets. Its result is reduced to what the caller may see.
+const LIST: &str = "ToolSet.list_toolset";
+
+#[derive(Clone)]
+pub struct Tools {
+    /// The tools of this process, for every caller.
+    pub inventory: Arc<Inventory>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) options: Arc<Options>,
+    pub(super) toolkit: Arc<ToolkitStore>,
+    pub(super) grant: Grant,
+    worker: Option<WorkerHandle>,
+    /// The catalog of all tools, with the revision of the toolbox that it was built from.
+    catalog: Arc<Mutex<Option<(u64, Catalog)>>>,
+}
+
+impl Tools {
+    pub(super) fn new(
+        registry: Registry,
+        worker: Option<WorkerHandle>,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        options: Options,
+    ) -> Self {
+        let toolkit = ToolkitStore::new(Arc::clone(&store), Arc::clone(&clock), Toolkit::default());
+        Self {
+            inventory: Arc::new(Inventory::new(registry, options.connect)),
+            toolkit: Arc::new(toolkit),
+            store,
+            clock,
+            options: Arc::new(options),
+            grant: Grant::default(),
+            worker,
+            catalog: Arc::default(),
+        }
+    }
+
+    pub(super) fn with_toolkit(self, configured: Toolkit) -> Self {
+        let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
+        let toolkit = Arc::new(ToolkitStore::new(store, clock, configured));
+        Self { toolkit, ..self }
+    }
+
+    /// Returns the options of the worker, with the limits on calls.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn toolbox(&self) -> &Toolbox {
+        self.inventory.toolbox()
+    }
+
+    /// Returns every toolset with the tools that the caller may use. A set of which the caller may
+    /// use no tool is left out, unless it has no tools at all.
+    pub fn sets(&self) -> Vec<ToolSet> {
+        let mut sets = self.toolbox().sets();
+        if !self.grant.allows_every_tool() {
+            sets.retain_mut(|set| {
+                let had_none = set.tools.is_empty();
+                set.tools.retain(|tool| self.grant.allows(&tool.definition().qualified_name()));
+                had_none || !set.tools.is_empty()
+            });
+        }
+        sets
+    }
+
+    /// Removes from the list of toolsets that a tool returned what the caller may not use.
+    fn visible_result(&self, tool: &str, mut result: Value) -> Value {
+        if self.grant.allows_every_tool() || tool != LIST {
+            return result;
+        }
+        let Some(listed) = result.get_mut("toolSets").and_then(Value::as_array_mut) else {
+            return result;
+        };
+        let sets = self.sets();
+        listed.retain_mut(|entry| {
+            let Some(set) = sets.iter().find(|set| entry["name"] == set.name.as_str()) else {
+                return false;
+            };
+            let names = set.tools.iter().map(|tool| Value::from(tool.definition().name.as_str()));
+            entry["tools"] = names.collect();
+            true
+        });
+        result
+    }
+
+    /// Returns the tools that the caller's plans may use, once no set connects for the first time.
+    pub async fn catalog(&self) -> Catalog {
+        self.inventory.settled().await;
+        self.catalog_now()
+    }
+
+    /// Returns the tools that the caller's plans may use, as they are known now.
+    pub(super) fn catalog_now(&self) -> Catalog {
+        if !self.grant.allows_every_tool() {
+            return self.inventory.catalog_of(&self.sets());
+        }
+        // Read before the sets. A catalog newer than its revision is only built again.
+        let revision = self.toolbox().revision();
+        if let Some((at, catalog)) = &*self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
+            && *at == revision
+        {
+            return catalog.clone();
+        }
+        let catalog = self.inventory.catalog_of(&self.sets());
+        let cached = (revision, catalog.clone());
+        *self.catalog.lock().unwrap_or_else(PoisonError::into_inner) = Some(cached);
+        catalog
+    }
+
+    /// Returns the sets with these names, after reading the changes of other nodes. Refuses unknown
+    /// names.
+    pub(super) async fn known_sets(
+        &self,
+        names: &[String],
+    ) -> Result<Vec<ToolSetName>, EngineError> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.inventory.catch_up().await;
+        let known = self.sets();
+        let known = || known.iter().map(|set| set.name.as_str());
+        let missing = |name: &String| {
+            let help = did_you_mean(name, known())
+                .unwrap_or_else(|| "`faber toolsets list` lists them".to_owned());
+            let name: String = name.chars().take(limits::NAME_BYTES).collect();
+            EngineError::InvalidArgument(format!("there is no toolset `{name}`: {help}"))
+        };
+        let found = |name: &String| {
+            let name: ToolSetName = name.parse().ok()?;
+            known().any(|other| other == name.as_str()).then_some(name)
+        };
+        names.iter().map(|name| found(name).ok_or_else(|| missing(name))).collect()
+    }
+
+    /// Returns the tool that a tool's plain name means, if that is another tool and the caller may
+    /// use it.
+    pub fn find_shadowing(&self, tool: &ToolDefinition) -> Option<ToolName> {
+        let (Found::Tool(found) | Found::Inactive(found)) = self.toolbox().find(&tool.name) else {
+            return None;
+        };
+        let meant = found.definition().qualified_name();
+        (meant != tool.qualified_name() && self.grant.allows(&meant)).then_some(meant)
+    }
+
+    pub async fn add_tool_set(&self, written: Value) -> Result<ToolSet, EngineError> {
+        for tool in written["source"]["tools"].as_array().into_iter().flatten() {
+            self.check_no_action(tool["name"].as_str()).await?;
+        }
+        Ok(self.inventory.registry().add_set(written).await?)
+    }
+
+    /// Registers a tool. Returns its qualified name.
+    pub async fn register_tool(
+        &self,
+        set: Option<&str>,
+        written: Value,
+    ) -> Result<ToolName, EngineError> {
+        if set.is_none() {
+            // A connecting set may have the name.
+            self.inventory.settled().await;
+        }
+        self.check_no_action(written["name"].as_str()).await?;
+        Ok(self.inventory.registry().register_tool(set, written).await?)
+    }
+
+    async fn check_no_action(&self, tool: Option<&str>) -> Result<(), EngineError> {
+        let Some(name) = tool else { return Ok(()) };
+        if self.toolkit.load().await?.action(name).is_none() {
+            return Ok(());
+        }
+        let name = name.parse::<NodeName>();
+        let name = name.map_err(|err| EngineError::InvalidArgument(err.to_string()))?;
+        Err(ToolkitError::Clash { name, is: NodeKind::Action }.into())
+    }
+
+    pub async fn parse_tool_calls(&self, text: &str) -> Result<Vec<ToolCall>, EngineError> {
+        let catalog = self.catalog().await;
+        let names = CatalogNames::new(&catalog);
+        parse_tool_calls(text, &|name| names.find(name))
+            .map_err(|err| EngineError::LimitExceeded(err.to_string()))
+    }
+
+    /// Returns the tools with these capabilities as models read them. Without capabilities, all.
+    pub async fn tool_schemas(&self, capabilities: &[&str]) -> Map<String, Value> {
+        let catalog = self.catalog().await;
+        let tools: Vec<_> = catalog.tools().iter().map(|tool| &*tool.definition).collect();
+        schemas_for(capabilities, tools, |tool| catalog.shown(tool))
+    }
+}
+
+impl From<RegistryError> for EngineError {
+    fn from(err: RegistryError) -> Self {
+        let message = err.to_string();
+        match err {
+            RegistryError::Exists { .. }
+            | RegistryError::Elsewhere { .. }
+            | RegistryError::Hidden(_)
+            | RegistryError::Busy(_) => Self::Conflict(message),
+            RegistryError::Invalid(why) => Self::InvalidArgument(explain_unknown_field(&why)),
+            RegistryError::Secret(_) => Self::Forbidden(message),
+            RegistryError::Full { .. } => Self::LimitExceeded(message),
+            RegistryError::Store(err) => Self::Store(err),
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Calls of tools outside plans.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use executor::{call, worker::CallPermit};
+use serde_json::Value;
+use shared::{
+    id::{CallId, ToolName, ToolSetName},
+    limits,
+    store::{StoreError, Usage},
+    tool::{Effect, ToolError, set_prefix},
+};
+use tokio::time;
+use tokio_util::sync::CancellationToken;
+use toolbox::{Found, ReadyTool, ToolContext, blobs::Blobs, dispatch};
+
+use super::{
+    Tools,
+    history::{self, DirectCall},
+};
+use crate::error::EngineError;
+
+/// The longest wait of a call, and so of its caller, for a permit.
+const PERMIT_WAIT: Duration = Duration::from_secs(30);
+/// Calls that may wait for permits in this process, calls of steps included.
+const MAX_WAITING: usize = 10_000;
+const USAGE_WRITE_INTERVAL: Duration = Duration::from_secs(1);
+
+enum Callee {
+    Tool(ReadyTool),
+    /// A tool that cannot be called now, and why.
+    Refused(ToolName, ToolError),
+    Unknown,
+}
+
+enum RecordedName {
+    Exact(String),
+    /// The name behind a set's name and a dot.
+    InAnySet(String),
+}
+
+impl RecordedName {
+    fn matches(&self, tool: &str) -> bool {
+        match self {
+            Self::Exact(name) => name == tool,
+            Self::InAnySet(name) => tool.split_once('.').is_some_and(|(_, plain)| plain == name),
+        }
+    }
+}
+
+impl Tools {
+    /// Calls a tool once and stores the call.
+    ///
+    /// A call with an effect is stored before it starts, so that the history has it even if this
+    /// process stops before the call returns.
+    pub async fn call_tool(
+        &self,
+        name: &str,
+        parameters: Value,
+        left: CancellationToken,
+    ) -> Result<DirectCall, EngineError> {
+        if name.len() > limits::NAME_BYTES {
+            let most = limits::NAME_BYTES;
+            let why =
+                format!("the name of a tool has at most {most} bytes, this one {}", name.len());
+            return Err(EngineError::InvalidArgument(why));
+        }
+        let at = self.clock.now();
+        let mut call = DirectCall {
+            id: CallId::draw(at).to_string(),
+            tool: name.to_owned(),
+            parameters,
+            result: Err("the outcome is unknown: the caller did not wait for it".to_owned()),
+            duration_ms: 0.0,
+            at,
+        };
+        let tool = match self.find_callee(name).await {
+            Callee::Tool(tool) => tool,
+            Callee::Refused(tool, why) => {
+                self.grant.check_tools([&tool])?;
+                self.grant.spend([])?;
+                call.tool = tool.to_string();
+                call.result = Err(why.to_string());
+                history::store_call(&*self.store, &call).await?;
+                return Ok(self.with_shown_name(call));
+            }
+            Callee::Unknown => {
+                self.grant.spend([])?;
+                call.result = Err(format!("Tool not found: {name}"));
+                history::store_call(&*self.store, &call).await?;
+                return Ok(call);
+            }
+        };
+        let qualified = tool.definition().qualified_name();
+        call.tool = qualified.to_string();
+        self.grant.check_tools([&qualified])?;
+        self.grant.spend([&qualified])?;
+        let _permit = self.acquire_permit(&call, &qualified, &left).await?;
+        if tool.definition().effect != Effect::Read {
+            history::store_call(&*self.store, &call).await?;
+        }
+        let started = Instant::now();
+        let parameters = Arc::new(call.parameters.clone());
+        let blobs = Some(Blobs::new(Arc::clone(&self.store), Arc::clone(&self.clock)));
+        let cx = ToolContext { cancel: left, blobs, ..ToolContext::detached() };
+        let result =
+            call::call_outside_plan(tool, parameters, cx, self.toolbox(), &self.options).await;
+        call.duration_ms = started.elapsed().as_secs_f64() * 1e3;
+        let result = result.map(|output| self.visible_result(&call.tool, output));
+        call.result = result.map_err(|err| err.to_string());
+        history::store_call(&*self.store, &call).await?;
+        Ok(self.with_shown_name(call))
+    }
+
+    fn with_shown_name(&self, call: DirectCall) -> DirectCall {
+        let shown = call.tool.parse().map(|tool| self.toolbox().display_name_of(&tool).to_string());
+        DirectCall { tool: shown.unwrap_or_else(|_| call.tool.clone()), ..call }
+    }
+
+    /// Waits for a permit if the call has a limit that all nodes share.
+    async fn acquire_permit(
+        &self,
+        call: &DirectCall,
+        tool: &ToolName,
+        left: &CancellationToken,
+    ) -> Result<Option<CallPermit>, EngineError> {
+        let limits = self.options.calls.limits_of_call(tool, &call.parameters);
+        if limits.is_empty() {
+            return Ok(None);
+        }
+        let keys: Vec<_> = limits.iter().map(|limit| format!("`{}`", limit.key)).collect();
+        let keys = keys.join(", ");
+        let refused = |why: String| {
+            EngineError::LimitExceeded(format!("calls of `{tool}` are limited by {keys}: {why}"))
+        };
+        let Some(worker) = &self.worker else {
+            let why = "this process cannot count them, so let a server call it";
+            return Err(refused(why.to_owned()));
+        };
+        if worker.waiting_call_count() >= MAX_WAITING {
+            return Err(refused(format!("{MAX_WAITING} calls wait already; try again later")));
+        }
+        let permit = tokio::select! {
+            permit = worker.acquire_permit(call.id.clone(), limits, PERMIT_WAIT) => permit,
+            () = left.cancelled() => return Err(refused("nobody waits for it any more".to_owned())),
+        };
+        let seconds = PERMIT_WAIT.as_secs();
+        let late = || refused(format!("no call could start within {seconds} s; try again later"));
+        permit.ok_or_else(late).map(Some)
+    }
+
+    /// Finds the tool of a name, once the sets that may have it are known.
+    async fn find_callee(&self, name: &str) -> Callee {
+        let Ok(name) = name.parse::<ToolName>() else { return Callee::Unknown };
+        self.inventory.certain(std::slice::from_ref(&name)).await;
+        let is_of = |set: &ToolSetName| set_prefix(name.as_str()) == Some(set.as_str());
+        match self.toolbox().find(&name) {
+            Found::Tool(tool) => Callee::Tool(tool),
+            Found::Inactive(tool) => {
+                let tool = tool.definition();
+                let why = call::inactive_error(&self.toolbox().display_name(tool), &tool.set);
+                Callee::Refused(tool.qualified_name(), why)
+            }
+            Found::Connecting => {
+                let why = call::connect_timeout_error(&name, self.options.connect);
+                Callee::Refused(name, why)
+            }
+            Found::Failed { set, error } if is_of(&set) => {
+                Callee::Refused(name, call::failed_set_error(&set, &error))
+            }
+            Found::Failed { .. } | Found::Unknown => Callee::Unknown,
+        }
+    }
+
+    pub async fn list_calls(
+        &self,
+        tool: Option<&str>,
+        first: usize,
+    ) -> Result<Vec<DirectCall>, EngineError> {
+        let names = tool.map(|name| self.recorded_names(name));
+        let is_wanted = |tool: &str| {
+            let is_named =
+                names.as_ref().is_none_or(|names| names.iter().any(|name| name.matches(tool)));
+            // A text that is no name was never called.
+            let is_visible = self.grant.allows_every_tool()
+                || tool.parse().is_ok_and(|tool| self.grant.allows(&tool));
+            is_named && is_visible
+        };
+        let calls = history::list_calls(&*self.store, first, is_wanted).await?;
+        Ok(calls.into_iter().map(|call| self.with_shown_name(call)).collect())
+    }
+
+    /// Returns the names under which calls of a tool are recorded. If the tool was removed, the
+    /// name of its set is unknown.
+    fn recorded_names(&self, name: &str) -> Vec<RecordedName> {
+        let mut names = vec![RecordedName::Exact(name.to_owned())];
+        match name.parse().map(|name| self.toolbox().find(&name)) {
+            Ok(Found::Tool(tool) | Found::Inactive(tool)) => {
+                let qualified = tool.definition().qualified_name();
+                names.push(RecordedName::Exact(qualified.to_string()));
+            }
+            _ => names.push(RecordedName::InAnySet(name.to_owned())),
+        }
+        names
+    }
+
+    /// Returns the usage of each tool on all nodes, in plans and outside. Usage under former names
+    /// of a toolset counts for the tool's current name.
+    pub async fn usage(&self) -> Result<Vec<Usage>, EngineError> {
+        self.flush_usage().await?;
+        let mut shown: BTreeMap<ToolName, Usage> = BTreeMap::new();
+        // Tools that only agents have cannot be looked up.
+        let is_internal = |usage: &Usage| set_prefix(usage.tool.as_str()) == Some(dispatch::SET);
+        for usage in self.store.list_usage().await? {
+            if !self.grant.allows(&usage.tool) || is_internal(&usage) {
+                continue;
+            }
+            let tool = self.toolbox().display_name_of(&usage.tool);
+            match shown.entry(tool.clone()) {
+                Entry::Occupied(mut entry) => entry.get_mut().add(&usage),
+                Entry::Vacant(entry) => drop(entry.insert(Usage { tool, ..usage })),
+            }
+        }
+        Ok(shown.into_values().collect())
+    }
+
+    /// Adds the counted calls to the store. If the caller leaves, the write still completes, so
+    /// nothing is lost or counted twice.
+    #[expect(clippy::disallowed_methods, reason = "awaited, and ends soon if the caller leaves")]
+    async fn flush_usage(&self) -> Result<(), StoreError> {
+        let (toolbox, store) = (self.toolbox().clone(), Arc::clone(&self.store));
+        let now = self.clock.now();
+        let added = tokio::spawn(async move { toolbox.meter().flush(&*store, now).await });
+        let lost = |_| StoreError::Unavailable("the process is about to end".to_owned());
+        added.await.map_err(lost)?
+    }
+
+    /// Adds the counted calls to the store regularly, until `stop` and once more.
+    pub async fn keep_usage(self: Arc<Self>, stop: CancellationToken) {
+        loop {
+            let is_last = tokio::select! {
+                () = stop.cancelled() => true,
+                () = time::sleep(USAGE_WRITE_INTERVAL) => false,
+            };
+            if let Err(err) = self.flush_usage().await {
+                tracing::warn!(%err, "cannot count the calls of tools");
+            }
+            if is_last {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Stored calls outside plans.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use shared::{
+    clock::Timestamp,
+    id::ToolName,
+    json::json_size,
+    limits,
+    store::{Record, RecordKind, RecordPage, Store, StoreError, WriteCondition},
+};
+
+/// The most calls that one request returns. Also the names that are read at a time.
+const MAX_CALLS: usize = 1_000;
+
+/// The most bytes of a call's parameters, and of its output, that are stored.
+const MAX_BYTES: usize = 64 << 10;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct DirectCall {
+    pub id: String,
+    /// The tool. The history stores its qualified name. Callers see the shorter name if the tool
+    /// has one, or the name from the request if no tool has it.
+    pub tool: String,
+    pub parameters: Value,
+    pub result: Result<Value, String>,
+    pub duration_ms: f64,
+    pub at: Timestamp,
+}
+
+pub(super) async fn store_call(store: &dyn Store, call: &DirectCall) -> Result<(), StoreError> {
+    let result = call.result.as_ref().map(clip_value);
+    match put_call(store, call, &clip_value(&call.parameters), result).await {
+        Err(StoreError::TooLarge { .. } | StoreError::Unfit { .. }) => {
+            // The call has taken place, so the caller gets its result although it is not stored.
+            let why = "cannot store a call's parameters or result".to_owned();
+            let why = call.result.as_ref().err().unwrap_or(&why);
+            put_call(store, call, &Value::Null, Err(why)).await
+        }
+        stored => stored,
+    }
+}
+
+async fn put_call(
+    store: &dyn Store,
+    call: &DirectCall,
+    parameters: &Value,
+    result: Result<Value, &String>,
+) -> Result<(), StoreError> {
+    let (result, error) = match result {
+        Ok(result) => (result, Value::Null),
+        Err(why) => (Value::Null, Value::from(why.as_str())),
+    };
+    let value = json!({
+        "tool": call.tool,
+        "parameters": parameters,
+        "result": result,
+        "error": error,
+        "durationMs": call.duration_ms,
+    });
+    // The names of records order them by time. They end with the tool, so that a list for one tool
+    // reads no other records.
+    let tool = call.tool.parse::<ToolName>().map(|tool| format!(" {tool}")).unwrap_or_default();
+    let record = Record {
+        kind: RecordKind::Call,
+        name: format!("{:020} {}{tool}", call.at.timestamp_micros(), call.id),
+        value: Arc::new(value),
+        at: call.at,
+    };
+    store.put_record(&record, WriteCondition::Never).await.map(drop)
+}
+
+/// Returns the last calls of wanted tools, newest first, within the limits of an answer.
+pub(super) async fn list_calls(
+    store: &dyn Store,
+    first: usize,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<DirectCall>, StoreError> {
+    let (mut calls, mut bytes, mut after) = (Vec::new(), 0, None);
+    let most = first.min(MAX_CALLS);
+    loop {
+        let page = RecordPage { after, newest: true, ..RecordPage::first_records(MAX_CALLS) };
+        let names = store.list_records(RecordKind::Call, page.names_only()).await?;
+        let names: Vec<String> = names.into_iter().map(|record| record.name).collect();
+        after = names.last().cloned();
+        let is_last = names.len() < MAX_CALLS;
+        for name in names.iter().filter(|name| tool_of(name).is_none_or(&is_wanted)) {
+            if calls.len() >= most || bytes >= limits::ANSWER_BYTES {
+                return Ok(calls);
+            }
+            // The record may have been removed since.
+            let found = store.find_record(RecordKind::Call, name).await?.and_then(read_call);
+            if let Some(call) = found.filter(|call| is_wanted(&call.tool)) {
+                let result = call.result.as_ref().map_or_else(String::len, json_size);
+                bytes += json_size(&call.parameters) + result;
+                calls.push(call);
+            }
+        }
+        if is_last {
+            return Ok(calls);
+        }
+    }
+}
+
+/// Returns a value as it is stored. In place of a long value it is a text with its size and its
+/// beginning.
+fn clip_value(value: &Value) -> Value {
+    let bytes = json_size(value);
+    if bytes <= MAX_BYTES {
+        return value.clone();
+    }
+    let text = value.to_string();
+    let head = &text[..text.floor_char_boundary(MAX_BYTES)];
+    Value::from(format!("{bytes} bytes, of which the history keeps the first {MAX_BYTES}: {head}…"))
+}
+
+fn tool_of(name: &str) -> Option<&str> {
+    name.splitn(3, ' ').nth(2)
+}
+
+fn read_call(record: Record) -> Option<DirectCall> {
+    let Record { name, value, at, .. } = record;
+    let mut value = Arc::unwrap_or_clone(value);
+    let result = match value["error"].as_str() {
+        Some(why) => Err(why.to_owned()),
+        None => Ok(value["result"].take()),
+    };
+    Some(DirectCall {
+        id: name.split(' ').nth(1)?.to_owned(),
+        tool: value["tool"].as_str()?.to_owned(),
+        parameters: value["parameters"].take(),
+        result,
+        duration_ms: value["durationMs"].as_f64().unwrap_or_default(),
+        at,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_parameters_and_outputs_are_cut() {
+        let short = json!({ "text": "x".repeat(MAX_BYTES / 2) });
+        assert_eq!(clip_value(&short), short);
+        let long = json!({ "text": "ü".repeat(MAX_BYTES) });
+        let Value::String(text) = clip_value(&long) else { panic!("a text") };
+        assert!(text.len() < MAX_BYTES + 200, "{}", text.len());
+        let expected = format!("{} bytes, of which the history keeps the first", json_size(&long));
+        assert!(text.starts_with(&expected) && text.contains(r#"{"text":"üü"#));
+    }
+}

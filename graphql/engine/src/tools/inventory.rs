@@ -1,0 +1,138 @@
+//! The toolsets and tools of this process, the same for every caller.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use planner::catalog::{Catalog, CatalogTool, FailedSet};
+use shared::{
+    id::{NodeName, ToolName, ToolSetName},
+    limits,
+    tool::{ToolDefinition, set_prefix},
+};
+use toolbox::{Found, SetStatus, ToolSet, Toolbox};
+use toolsets::registry::{Registry, Switched};
+
+use crate::error::EngineError;
+
+#[derive(Debug)]
+pub struct Inventory {
+    registry: Registry,
+    /// The longest wait for a toolset that connects.
+    connect: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingTool {
+    pub tool: ToolName,
+    /// The error of its toolset, if it is configured.
+    pub failure: Option<String>,
+}
+
+impl Inventory {
+    pub(super) fn new(registry: Registry, connect: Duration) -> Self {
+        Self { registry, connect }
+    }
+
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    pub fn toolbox(&self) -> &Toolbox {
+        self.registry.toolbox()
+    }
+
+    /// Reads the changes of toolsets that other nodes made.
+    pub async fn catch_up(&self) {
+        if let Err(err) = self.registry.sync().await {
+            tracing::warn!(%err, "cannot see whether toolsets have changed");
+        }
+    }
+
+    /// Waits until no toolset connects for the first time, or until the timeout. Changes of other
+    /// nodes are known then. Failed sets connect again in the background.
+    pub async fn settled(&self) {
+        self.catch_up().await;
+        self.toolbox().reconnect_all();
+        self.toolbox().wait_for_sets(self.connect).await;
+    }
+
+    /// Waits until the sets that may have tools of these names are known, or until the timeout.
+    /// Failed sets among these connect again.
+    pub async fn certain(&self, names: &[ToolName]) {
+        self.catch_up().await;
+        for name in names {
+            let Found::Failed { set, .. } = self.toolbox().find(name) else { continue };
+            if set_prefix(name.as_str()) == Some(set.as_str()) {
+                self.toolbox().reconnect_set(&set);
+            } else {
+                self.toolbox().reconnect_all();
+            }
+        }
+        self.toolbox().wait_for_names(names, self.connect).await;
+    }
+
+    /// Returns which of these tools this process lacks, once their toolsets are known. A tool of a
+    /// deactivated toolset is not missing.
+    pub async fn missing_tools(&self, tools: BTreeSet<ToolName>) -> Vec<MissingTool> {
+        let names: Vec<ToolName> = tools.into_iter().collect();
+        self.certain(&names).await;
+        let missing = names.into_iter().filter(|name| !self.toolbox().has_all([name]));
+        missing
+            .map(|tool| match self.toolbox().find(&tool) {
+                Found::Failed { set, error } => MissingTool {
+                    tool,
+                    failure: Some(format!("the toolset `{set}` failed: {error}")),
+                },
+                _ => MissingTool { tool, failure: None },
+            })
+            .collect()
+    }
+
+    pub(crate) fn catalog_of(&self, sets: &[ToolSet]) -> Catalog {
+        let tools = sets.iter().flat_map(|set| {
+            set.tools.iter().map(|tool| CatalogTool {
+                definition: Arc::clone(tool.definition()),
+                is_active: set.is_active,
+            })
+        });
+        let failed = sets.iter().filter_map(|set| match &set.status {
+            SetStatus::Failed { error } => {
+                Some(FailedSet { name: set.name.clone(), error: error.clone() })
+            }
+            _ => None,
+        });
+        // Names of sets count even if the sets are not connected, or hidden from the caller.
+        Catalog::of(tools, self.toolbox().set_names()).with_failed_sets(failed.collect())
+    }
+
+    pub async fn switch(&self, names: &[String], on: bool) -> Result<Switched, EngineError> {
+        if names.len() > limits::TOOL_SETS {
+            let why = format!("{} names at once; the most is {}", names.len(), limits::TOOL_SETS);
+            return Err(EngineError::LimitExceeded(why));
+        }
+        Ok(self.registry.switch(names, on).await?)
+    }
+
+    /// Returns the deactivated sets that act on this machine, without those in `named`.
+    pub(crate) fn inactive_machine_sets(&self, named: &[ToolSetName]) -> Vec<ToolSetName> {
+        let is_off = |set: &ToolSet| set.acts_here && !set.is_active && !named.contains(&set.name);
+        self.toolbox().sets().into_iter().filter(is_off).map(|set| set.name).collect()
+    }
+
+    /// Returns the tool that a name in the toolkit means, if it is registered.
+    pub fn registered(&self, name: &NodeName) -> Option<Arc<ToolDefinition>> {
+        match self.toolbox().find(&to_tool_name(name)) {
+            Found::Tool(tool) | Found::Inactive(tool) => Some(Arc::clone(tool.definition())),
+            Found::Connecting | Found::Failed { .. } | Found::Unknown => None,
+        }
+    }
+
+    /// Returns the qualified name of the tool that a name in the toolkit means.
+    pub fn qualified(&self, name: &NodeName) -> ToolName {
+        self.registered(name).map_or_else(|| to_tool_name(name), |tool| tool.qualified_name())
+    }
+}
+
+/// Every name in the toolkit could be a tool's.
+pub(crate) fn to_tool_name(name: &NodeName) -> ToolName {
+    name.as_str().parse().expect("both kinds of names have the same rule")
+}

@@ -1,0 +1,128 @@
+//! The stored toolkit: the same graph on every node.
+//!
+//! The graph starts as the configuration describes it. One record in the store holds everything that
+//! was changed since, [apart](Changes) from the configuration. A change reads the record and replaces
+//! it only if no other node replaced it meanwhile. Otherwise it starts again with the new record.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use planner::toolkit::{Changes, Toolkit, ToolkitError};
+use shared::{
+    clock::{Clock, Timestamp},
+    store::{Record, RecordKind, Store, StoreError, WriteCondition},
+};
+use tokio::sync::Mutex as AsyncMutex;
+
+use crate::error::EngineError;
+
+const RECORD: &str = "graph";
+/// Attempts of a change, because of several nodes that try at once only one succeeds each time.
+const MAX_ATTEMPTS: usize = 64;
+
+pub(crate) struct ToolkitStore {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    configured: Toolkit,
+    cached: Mutex<CachedToolkit>,
+    /// Held during a change, so that changes of one process need no further attempts.
+    changing: AsyncMutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct CachedToolkit {
+    revision: Option<u64>,
+    at: Option<Timestamp>,
+    toolkit: Option<Arc<Toolkit>>,
+}
+
+impl ToolkitStore {
+    pub(super) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, configured: Toolkit) -> Self {
+        let (cached, changing) = (Mutex::default(), AsyncMutex::default());
+        Self { store, clock, configured, cached, changing }
+    }
+
+    pub(crate) async fn load(&self) -> Result<Arc<Toolkit>, EngineError> {
+        // Read before the record. A record newer than its revision is only read again.
+        let revision = self.store.records_revision().await?;
+        let cached = {
+            let cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+            cached.toolkit.clone().filter(|_| cached.revision == Some(revision))
+        };
+        if let Some(toolkit) = cached {
+            return Ok(toolkit);
+        }
+        let record = self.store.find_record(RecordKind::Toolkit, RECORD).await?;
+        Ok(self.cache(revision, record.as_ref())?)
+    }
+
+    /// Stores `change`, unless `check` refuses the graph before and after it. Both may be called
+    /// several times, each time with the graph as it then is.
+    pub(crate) async fn change<T>(
+        &self,
+        change: impl Fn(&mut Toolkit) -> Result<T, ToolkitError>,
+        check: impl Fn(&Toolkit, &Toolkit) -> Result<(), EngineError>,
+    ) -> Result<(T, Arc<Toolkit>), EngineError> {
+        let _changing = self.changing.lock().await;
+        for _ in 0..MAX_ATTEMPTS {
+            let record = self.store.find_record(RecordKind::Toolkit, RECORD).await?;
+            let mut changes = changes_of(record.as_ref())?;
+            let before = changes.applied_to(&self.configured);
+            let mut after = before.clone();
+            let returned = change(&mut after)?;
+            check(&before, &after)?;
+            if after == before {
+                return Ok((returned, Arc::new(after)));
+            }
+            changes.note(&self.configured, &before, &after);
+            if self.store_changes(record.as_ref(), &changes).await? {
+                return Ok((returned, Arc::new(after)));
+            }
+        }
+        let why = "the toolkit is being changed from too many places at once: try again";
+        Err(EngineError::Conflict(why.to_owned()))
+    }
+
+    /// Replaces the record. Returns `false` if another node has replaced it.
+    async fn store_changes(
+        &self,
+        before: Option<&Record>,
+        changes: &Changes,
+    ) -> Result<bool, EngineError> {
+        let (unless, at) = WriteCondition::unless_changed(before, self.clock.now());
+        let value =
+            serde_json::to_value(changes).map_err(|err| StoreError::corrupt(RECORD, err))?;
+        let name = RECORD.to_owned();
+        let record = Record { kind: RecordKind::Toolkit, name, value: Arc::new(value), at };
+        Ok(self.store.put_record(&record, unless).await?)
+    }
+
+    /// Caches the graph of a record that was read after this revision.
+    fn cache(&self, revision: u64, record: Option<&Record>) -> Result<Arc<Toolkit>, StoreError> {
+        let at = record.map(|record| record.at);
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let toolkit = match &cached.toolkit {
+            Some(toolkit) if cached.at == at => Arc::clone(toolkit),
+            _ => Arc::new(changes_of(record)?.applied_to(&self.configured)),
+        };
+        let revision = Some(revision);
+        *cached = CachedToolkit { revision, at, toolkit: Some(Arc::clone(&toolkit)) };
+        Ok(toolkit)
+    }
+}
+
+fn changes_of(record: Option<&Record>) -> Result<Changes, StoreError> {
+    let Some(record) = record else { return Ok(Changes::default()) };
+    serde_json::from_value(record.value.as_ref().clone())
+        .map_err(|err| StoreError::corrupt("the toolkit", err))
+}
+
+impl From<ToolkitError> for EngineError {
+    fn from(err: ToolkitError) -> Self {
+        let message = err.to_string();
+        match err {
+            ToolkitError::Clash { .. } => Self::Conflict(message),
+            ToolkitError::Score { .. } => Self::InvalidArgument(message),
+            ToolkitError::TooMany { .. } => Self::LimitExceeded(message),
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Reads and writes YAML.
+
+mod places;
+
+use serde_json::Value;
+use serde_saphyr::{Error, budget::BudgetBreach};
+
+pub use self::places::find_line;
+
+/// Parses a document. Only `true` and `false` are booleans, as in YAML 1.2, so a country called
+/// `NO` stays a text.
+pub fn value(text: &str) -> Result<Value, String> {
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(text, options).map_err(|err| describe_error(&err))
+}
+
+fn describe_error(err: &serde_saphyr::Error) -> String {
+    let plain = describe_rule(err.without_snippet());
+    let text = plain.unwrap_or_else(|| err.without_snippet().to_string());
+    let why = text.lines().next().unwrap_or_default();
+    let why = why.strip_prefix("error: ").unwrap_or(why);
+    match err.location() {
+        Some(at) if !why.contains("line ") => {
+            format!("this is not YAML: line {}, column {}: {why}", at.line(), at.column())
+        }
+        _ => format!("this is not YAML: {why}"),
+    }
+}
+
+/// Describes an error for whose message the library uses words of its own interface.
+fn describe_rule(err: &Error) -> Option<String> {
+    let aliases = "its aliases (`*name`) repeat too much: write the values out";
+    Some(match err {
+        Error::AliasError { error, .. } => return describe_rule(error),
+        Error::DuplicateMappingKey { key: Some(key), .. } => {
+            format!("the key `{key}` occurs twice in one map: remove one of them")
+        }
+        Error::DuplicateMappingKey { key: None, .. } => {
+            "a key occurs twice in one map: remove one of them".to_owned()
+        }
+        Error::Budget { breach, .. } => match breach {
+            BudgetBreach::Depth { depth } => {
+                format!("it nests too deep, {depth} levels: write it flatter")
+            }
+            BudgetBreach::Aliases { .. }
+            | BudgetBreach::Anchors { .. }
+            | BudgetBreach::AliasAnchorRatio { .. } => aliases.to_owned(),
+            BudgetBreach::MergeKeys { .. } => {
+                "it has too many merge keys (`<<`): write the values out".to_owned()
+            }
+            BudgetBreach::Documents { .. } => describe_several_documents(),
+            BudgetBreach::SequenceUnbalanced => "a list or a map does not end".to_owned(),
+            _ => {
+                "it is too large to be read: split it, or write its long values shorter".to_owned()
+            }
+        },
+        Error::AliasReplayCounterOverflow { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => aliases.to_owned(),
+        Error::RecursiveReferencesRequireWeakTypes { .. } => {
+            "an alias (`*name`) is inside the value that it names: write the value out".to_owned()
+        }
+        Error::UnknownAnchor { .. } => {
+            "an alias (`*name`) has no anchor (`&name`) before it".to_owned()
+        }
+        Error::MultipleDocuments { .. } => describe_several_documents(),
+        Error::ExternalMessage { msg, .. } | Error::Message { msg, .. }
+            if msg.contains("recursion limit") =>
+        {
+            "it nests too deep: write it flatter".to_owned()
+        }
+        Error::InvalidBinaryBase64 { .. } => "a value marked `!!binary` is not base64".to_owned(),
+        _ => return None,
+    })
+}
+
+fn describe_several_documents() -> String {
+    "it has several documents (`---`): write one".to_owned()
+}
+
+/// Formats a document that [`value`] reads the same.
+pub fn text(value: &Value) -> Result<String, String> {
+    serde_saphyr::to_string(value).map_err(|err| format!("this cannot be YAML: {err}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+    use serde_json::json;
+
+    use super::*;
+
+    fn document() -> impl Strategy<Value = Value> {
+        let text = || prop_oneof!["[ -~]{0,12}", "[{}:#'\"|>&*!%@`\\n\\t\\[\\],?-]{0,8}", ".{0,8}"];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_filter_map("JSON has no such number", |number| {
+                serde_json::Number::from_f64(number).map(Value::Number)
+            }),
+            text().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 24, 4, move |inner| {
+            let fields = vec((text(), inner.clone()), 0..4);
+            prop_oneof![
+                vec(inner, 0..4).prop_map(Value::from),
+                fields.prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn random_values_are_formatted_and_parsed_unchanged(document in document()) {
+            let written = super::text(&document).unwrap();
+            prop_assert_eq!(super::value(&written), Ok(document), "{}", written);
+        }
+    }
+
+    #[test]
+    fn special_values_are_formatted_and_parsed_unchanged() {
+        let hostile = [
+            "",
+            " ",
+            "~",
+            "null",
+            "yes",
+            "No",
+            "1",
+            "1.0",
+            "0x10",
+            "1e3",
+            "-",
+            "- a",
+            "a: b",
+            "a #b",
+            "#a",
+            "*a",
+            "&a",
+            "!a",
+            "|",
+            ">",
+            "%a",
+            "@a",
+            "`a",
+            "{a",
+            "[a",
+            "'a",
+            "\"a",
+            "a\\b",
+            "a\nb",
+            "a\n",
+            "\na",
+            "\t",
+            "a\t",
+            "\r\n",
+            "---",
+            "...",
+            "--- a",
+            "? a",
+            ": a",
+            "2024-01-01",
+            "<<",
+            "=",
+            "\u{0}",
+            "\u{7f}",
+            "\u{85}",
+            "\u{2028}",
+            "\u{feff}a",
+            "日本",
+            "👋",
+            ".inf",
+            ".nan",
+        ];
+        for text in hostile {
+            let value = json!({ "name": text, text: [text, { text: 0.1 }, true, null, 7, -0.5] });
+            let written = super::text(&value).unwrap();
+            assert_eq!(super::value(&written), Ok(value), "{written}");
+        }
+    }
+
+    #[test]
+    fn a_yaml_error_is_one_line_with_its_place() {
+        let why = value("tools:\n  - name: flow.echo\n   id: x\n").unwrap_err();
+        assert!(why.starts_with("this is not YAML: ") && !why.contains('\n'), "{why}");
+        assert!(why.contains("line 3") && why.contains("column 4"), "{why}");
+        assert!(!why.contains("<input>"), "{why}");
+    }
+
+    #[test]
+    fn yaml_errors_have_no_terms_of_the_library() {
+        let deep = "[".repeat(5_000);
+        let bomb = (1..12).fold("a0: &a0 [x, x, x, x, x, x, x, x]\n".to_owned(), |text, n| {
+            let last = n - 1;
+            let all = vec![format!("*a{last}"); 8].join(", ");
+            format!("{text}a{n}: &a{n} [{all}]\n")
+        });
+        let large = format!("[{}]", "1,".repeat(400_000));
+        for (text, expected) in [
+            ("a: 1\nb: 2\na: 3\n", "line 3, column 1: the key `a` occurs twice in one map"),
+            ("a: 1\n---\nb: 2\n", "it has several documents"),
+            ("a: *nobody", "has no anchor"),
+            (bomb.as_str(), "it is too large to be read"),
+            (deep.as_str(), "too deep"),
+            (large.as_str(), "it is too large to be read"),
+        ] {
+            let why = value(text).unwrap_err();
+            assert!(why.contains(expected), "{expected}: {why}");
+            for word in ["budget", "Options", "Policy", "from_multiple", "exceeded", "Breach"] {
+                assert!(!why.contains(word), "{why}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_true_and_false_are_booleans() {
+        let text = "{ y: 1, on: [y, N, NO, off, yes, On], is: [true, false] }";
+        let expected = json!({
+            "y": 1, "on": ["y", "N", "NO", "off", "yes", "On"], "is": [true, false],
+        });
+        assert_eq!(value(text), Ok(expected));
+    }
+
+    #[test]
+    fn an_alias_has_the_value_of_its_anchor() {
+        let text = "a: &x { name: m, of: &y [1] }\nb: [*x, *y]\n";
+        let expected =
+            json!({ "a": { "name": "m", "of": [1] }, "b": [{ "name": "m", "of": [1] }, [1]] });
+        assert_eq!(value(text), Ok(expected));
+        assert!(value("a: *nobody").is_err());
+        let bomb = (1..12).fold("a0: &a0 [x, x, x, x, x, x, x, x]\n".to_owned(), |text, n| {
+            let last = n - 1;
+            let all = vec![format!("*a{last}"); 8].join(", ");
+            format!("{text}a{n}: &a{n} [{all}]\n")
+        });
+        assert!(value(&bomb).unwrap_err().starts_with("this is not YAML"));
+    }
+    /// Many aliases of one long text, with enough anchors to look harmless.
+    #[test]
+    fn aliases_of_long_texts_need_bounded_memory() {
+        let anchors: Vec<_> = (0..5_000).map(|at| format!("n{at}: &n{at} x\n")).collect();
+        let anchors = anchors.concat();
+        let aliases = vec!["*long"; 40_000].join(", ");
+        let long = "x".repeat(1 << 20);
+        assert!(value(&format!("long: &long {long}\n{anchors}all: [{aliases}]\n")).is_err());
+    }
+}

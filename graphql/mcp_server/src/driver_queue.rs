@@ -1,0 +1,100 @@
+//! Drives executions that calls started, also after their callers leave.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    convert::Infallible,
+};
+
+use client::drive::Drive;
+use shared::id::ExecutionId;
+use tokio::{
+    sync::mpsc,
+    task::{Id, JoinSet},
+};
+
+/// The most executions that run at once. Others wait in the queue.
+const MAX_RUNNING: usize = 1_000;
+/// The most waiting executions. Any worker can claim more of them from the store.
+const MAX_WAITING: usize = 100_000;
+
+/// The sending end of the queue. Calls push executions.
+#[derive(Clone, Debug)]
+pub(crate) struct DriveQueue(mpsc::UnboundedSender<ExecutionId>);
+
+/// The receiving end of the queue, which drives the executions.
+pub(crate) struct QueueRunner {
+    drive: Drive,
+    pushed: mpsc::UnboundedReceiver<ExecutionId>,
+}
+
+pub(crate) fn drive_queue(drive: Drive) -> (DriveQueue, QueueRunner) {
+    let (sender, pushed) = mpsc::unbounded_channel();
+    (DriveQueue(sender), QueueRunner { drive, pushed })
+}
+
+impl DriveQueue {
+    /// Adds an execution to the queue without waiting, because an execution may need the caller's
+    /// next call to finish.
+    pub(crate) fn push(&self, id: ExecutionId) {
+        // The receiver is gone only when the process ends. The execution stays in the store.
+        let _ = self.0.send(id);
+    }
+}
+
+impl QueueRunner {
+    /// Drives all executions of the queue. Never returns.
+    pub(crate) async fn run(mut self) -> Infallible {
+        let mut tasks = JoinSet::new();
+        let mut backlog = Backlog::default();
+        loop {
+            while tasks.len() < MAX_RUNNING
+                && let Some(id) = backlog.next()
+            {
+                let drive = self.drive.clone();
+                let task = tasks.spawn(async move { drive.drive_to_end(id).await });
+                backlog.tasks.insert(task.id(), id);
+            }
+            tokio::select! {
+                Some(id) = self.pushed.recv() => backlog.push_new(id),
+                Some(ended) = tasks.join_next_with_id() => {
+                    backlog.remove_task(match ended {
+                        Ok((task, ())) => task,
+                        Err(err) => {
+                            tracing::error!(%err, "the task that drives an execution panicked");
+                            err.id()
+                        }
+                    });
+                }
+                else => std::future::pending::<()>().await,
+            }
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Backlog {
+    waiting: VecDeque<ExecutionId>,
+    /// Running and waiting executions, so that none is driven twice.
+    known: BTreeSet<ExecutionId>,
+    tasks: BTreeMap<Id, ExecutionId>,
+}
+
+impl Backlog {
+    fn push_new(&mut self, id: ExecutionId) {
+        if self.waiting.len() >= MAX_WAITING {
+            tracing::warn!(execution = %id, "this process drives too many executions to take one more: start `faber worker` to continue it");
+        } else if self.known.insert(id) {
+            self.waiting.push_back(id);
+        }
+    }
+
+    fn next(&mut self) -> Option<ExecutionId> {
+        self.waiting.pop_front()
+    }
+
+    fn remove_task(&mut self, task: Id) {
+        if let Some(id) = self.tasks.remove(&task) {
+            self.known.remove(&id);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Faber as an MCP server: over standard input and output, and at `/mcp` of `faber serve`.
+//!
+//! Its tools are operations of the API. They use the same [`Client`] as the commands, so the same
+//! roles, tool patterns and limits apply.
+
+mod answer;
+mod answer_size;
+mod arguments;
+mod call;
+mod driver_queue;
+mod http;
+mod input_schema;
+mod invalid_message;
+mod progress;
+mod stdio;
+mod tools;
+mod wait;
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use axum::{Router, http::request::Parts, middleware};
+use client::{Client, drive::Drive, failure::Failure};
+use engine::access::Grant;
+use futures::FutureExt;
+use rmcp::{
+    RoleServer, ServerHandler, ServiceExt,
+    model::{
+        CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CallToolResult,
+        ConstString, CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation,
+        ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    },
+    service::{RequestContext, ServerInitializeError},
+    transport::{
+        stdio_pipes,
+        streamable_http_server::{
+            StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
+        },
+    },
+};
+use shared::store::Store;
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    answer::{Answer, convert_failure},
+    call::Call,
+    driver_queue::DriveQueue,
+    progress::ProgressReporter,
+    stdio::LineTransport,
+    tools::{INSTRUCTIONS, TOOLS},
+};
+
+const PATH: &str = "/mcp";
+/// Interval of keep-alive messages in a quiet response.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// The client, the store and the queue that calls use.
+#[derive(Clone)]
+struct Backend {
+    client: Client,
+    /// Only if this process opened a store.
+    store: Option<Arc<dyn Store>>,
+    /// Only if this process has a worker.
+    queue: Option<DriveQueue>,
+}
+
+/// Serves over standard input and output until the input ends. `drive` drives executions that calls
+/// started.
+pub async fn serve_stdio(
+    client: Client,
+    store: Option<Arc<dyn Store>>,
+    drive: Option<Drive>,
+) -> Result<(), Failure> {
+    let (queue, runner) = drive.map(driver_queue::drive_queue).unzip();
+    let backend = Backend { client, store, queue };
+    let (stdin, stdout) = stdio_pipes();
+    let serving = async {
+        let session_failure =
+            |err: String| Failure::new("INTERNAL", format!("the session ended: {err}"));
+        let service = Box::pin(
+            McpServer::new(backend, Caller::Stdio).serve(LineTransport::new(stdin, stdout)),
+        )
+        .await;
+        let service = match service {
+            // The client connected and left again.
+            Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+            service => service.map_err(|err| session_failure(err.to_string()))?,
+        };
+        service.waiting().await.map_err(|err| session_failure(err.to_string())).map(drop)
+    };
+    let Some(runner) = runner else { return serving.await };
+    tokio::select! {
+        ended = serving => ended,
+        never = runner.run() => match never {},
+    }
+}
+
+/// Returns the routes of `/mcp` for `faber serve`. The server's own worker drives executions. There
+/// are no sessions, so any node can answer any request.
+pub fn build_routes(
+    client: Client,
+    store: Arc<dyn Store>,
+    max_request_bytes: usize,
+    stop: CancellationToken,
+) -> Router {
+    let server = McpServer::new(Backend { client, store: Some(store), queue: None }, Caller::Http);
+    // The host check of the server has run before.
+    let settings = StreamableHttpServerConfig::default()
+        .disable_allowed_hosts()
+        .disable_allowed_origins()
+        .with_legacy_session_mode(false)
+        .with_sse_keep_alive(Some(KEEP_ALIVE))
+        .with_max_request_body_bytes(max_request_bytes)
+        .with_cancellation_token(stop);
+    let service = StreamableHttpService::new(
+        move || Ok(server.clone()),
+        Arc::new(NeverSessionManager::default()),
+        settings,
+    );
+    Router::new()
+        .route_service(PATH, service)
+        .layer(middleware::from_fn_with_state(max_request_bytes, http::handle_request))
+}
+
+/// Where a call comes from, which decides its rights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Caller {
+    /// The caller started this process, so it has all rights.
+    Stdio,
+    /// The HTTP server has identified the caller and stored its rights in the request.
+    Http,
+}
+
+#[derive(Clone)]
+struct McpServer {
+    backend: Backend,
+    caller: Caller,
+}
+
+impl McpServer {
+    fn new(backend: Backend, caller: Caller) -> Self {
+        Self { backend, caller }
+    }
+
+    fn grant_of(&self, context: &RequestContext<RoleServer>) -> Option<Grant> {
+        match self.caller {
+            Caller::Stdio => Some(Grant::default()),
+            Caller::Http => context.extensions.get::<Parts>()?.extensions.get::<Grant>().cloned(),
+        }
+    }
+}
+
+impl ServerHandler for McpServer {
+    fn get_info(&self) -> ServerConfig {
+        let server = Implementation::new("faber", env!("CARGO_PKG_VERSION")).with_title("Faber");
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(server)
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        TOOLS.iter().find(|tool| tool.name == name).cloned()
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(TOOLS.clone()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Some(tool) = TOOLS.iter().find(|tool| tool.name == request.name) else {
+            let why = format!("Unknown tool: {}", request.name);
+            return Err(ErrorData::invalid_params(why, None));
+        };
+        let Some(grant) = self.grant_of(&context) else {
+            let why = "the server did not identify the caller".to_owned();
+            return Err(ErrorData::internal_error(why, None));
+        };
+        let mut call = Call {
+            client: self.backend.client.granted(&grant),
+            backend: &self.backend,
+            reports: ProgressReporter::for_request(&context),
+            caller_left: context.ct.clone(),
+        };
+        let call = call.make_call(&tool.name, request.arguments.unwrap_or_default());
+        let answered = Box::pin(catch_panic(&tool.name, call)).await;
+        Ok(answered.map_or_else(|failure| convert_failure(&failure), CallToolResult::from).into())
+    }
+
+    /// Rejects an unknown request, or a call with invalid parameters.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let CustomRequest { method, params, .. } = request;
+        let params = params.unwrap_or_default();
+        if method == CallToolRequestMethod::VALUE
+            && let Err(err) = serde_json::from_value::<CallToolRequestParams>(params)
+        {
+            let why = format!("the parameters of `{method}` are invalid: {err}");
+            return Err(ErrorData::invalid_params(why, None));
+        }
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None))
+    }
+}
+
+/// Turns a panic into an error, so that the caller gets an answer.
+async fn catch_panic(
+    tool: &str,
+    call: impl Future<Output = Result<Answer, Failure>>,
+) -> Result<Answer, Failure> {
+    AssertUnwindSafe(call).catch_unwind().await.unwrap_or_else(|_| {
+        let why = format!(
+            "`{tool}` failed because of a bug in Faber: see its log. An execution that had started \
+             continues: look at it with `status`"
+        );
+        Err(Failure::new("INTERNAL", why))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_that_panics_gets_an_answer() {
+        let failed = catch_panic("plan", async { panic!("of the test") }).await;
+        let answer = convert_failure(&failed.unwrap_err());
+        assert_eq!(answer.is_error, Some(true));
+        let error = answer.structured_content.unwrap();
+        assert_eq!(error["error"]["code"], "INTERNAL", "{error}");
+        assert!(
+            error["error"]["message"].as_str().unwrap().starts_with("`plan` failed"),
+            "{error}"
+        );
+    }
+}

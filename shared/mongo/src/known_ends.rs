@@ -1,0 +1,50 @@
+//! Remembers positions at which a document of an event log ends.
+//!
+//! Documents never change, and they are removed only long after the execution finished. So an entry
+//! stays true for a while, nothing has to invalidate it, and a lost entry costs one query.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
+use shared::id::{ExecutionId, Seq};
+use tokio::time::{Duration, Instant};
+
+/// More logs than grow at the same time.
+const MAX_LOGS: usize = 65_536;
+
+/// Shorter than the time after which a finished execution may be pruned. A worker that was frozen
+/// for longer queries the log and finds that it was removed.
+const MAX_AGE: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Default)]
+pub(super) struct KnownEnds(Mutex<BTreeMap<ExecutionId, KnownEnd>>);
+
+#[derive(Debug)]
+struct KnownEnd {
+    position: Seq,
+    seen_at: Instant,
+}
+
+impl KnownEnds {
+    /// Returns `true` if a document of the log ends at `position`. Every log has an end at its
+    /// start.
+    pub(super) fn contains(&self, id: ExecutionId, position: Seq) -> bool {
+        let ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = |end: &KnownEnd| end.position == position && end.seen_at.elapsed() < MAX_AGE;
+        position == Seq::START || ends.get(&id).is_some_and(is_known)
+    }
+
+    pub(super) fn insert(&self, id: ExecutionId, position: Seq) {
+        let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if ends.len() >= MAX_LOGS {
+            ends.clear();
+        }
+        ends.insert(id, KnownEnd { position, seen_at: Instant::now() });
+    }
+
+    pub(super) fn remove(&self, id: ExecutionId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    }
+}

@@ -1,0 +1,128 @@
+//! Lock files that show which workers' processes are alive.
+//!
+//! Each worker holds a lock on a file of its own. The kernel frees the lock when the process ends,
+//! also when it is killed. So others notice a dead worker at once, instead of when its lease
+//! expires. On a file system without working locks, the leases still expire.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
+
+use shared::id::WorkerId;
+
+use super::connection::private_folder;
+
+#[derive(Debug)]
+pub(super) struct WorkerLocks {
+    folder: PathBuf,
+    held: Mutex<BTreeMap<WorkerId, File>>,
+}
+
+impl WorkerLocks {
+    pub(super) fn new(folder: PathBuf) -> Self {
+        Self { folder, held: Mutex::default() }
+    }
+
+    /// Locks the file of a worker of this process. If that fails, only the worker's lease protects
+    /// its executions.
+    pub(super) fn acquire(&self, worker: WorkerId) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.contains_key(&worker) {
+            return;
+        }
+        match self.create_lock(worker) {
+            Ok(file) => drop(held.insert(worker, file)),
+            Err(err) => tracing::warn!(
+                %err,
+                %worker,
+                "no lock file: if this process dies, its executions wait until its lease expires"
+            ),
+        }
+    }
+
+    pub(super) fn release(&self, worker: WorkerId) {
+        let file = self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(&worker);
+        if file.is_some() {
+            self.remove_file(worker);
+        }
+    }
+
+    /// Returns `true`, and removes the lock file, if the file exists and no process holds its lock.
+    /// A worker without a file may be alive.
+    pub(super) fn remove_if_dead(&self, worker: WorkerId) -> bool {
+        if self.held.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&worker) {
+            return false;
+        }
+        let Ok(file) = OpenOptions::new().write(true).open(self.path(worker)) else { return false };
+        let is_dead = file.try_lock().is_ok();
+        if is_dead {
+            self.remove_file(worker);
+        }
+        is_dead
+    }
+
+    /// Returns `true` if a process holds the worker's lock. Leaves the file alone, because the file
+    /// of a dead worker tells others that its executions are free.
+    pub(super) fn is_alive(&self, worker: WorkerId) -> bool {
+        let file = OpenOptions::new().write(true).open(self.path(worker));
+        file.is_ok_and(|file| file.try_lock().is_err())
+    }
+
+    pub(super) fn has_any_alive(&self) -> bool {
+        let Ok(files) = fs::read_dir(&self.folder) else { return false };
+        files.flatten().any(|file| {
+            let is_lock = file.path().extension().is_some_and(|extension| extension == "lock");
+            let file = OpenOptions::new().write(true).open(file.path()).ok().filter(|_| is_lock);
+            file.is_some_and(|file| file.try_lock().is_err())
+        })
+    }
+
+    fn create_lock(&self, worker: WorkerId) -> io::Result<File> {
+        private_folder().create(&self.folder)?;
+        // The file gets its final name after it is locked. Otherwise another process could see it
+        // without a lock and take the worker for dead.
+        let new = self.folder.join(format!("{worker}.new"));
+        let file = OpenOptions::new().write(true).create(true).truncate(true).open(&new)?;
+        file.try_lock().map_err(io::Error::from)?;
+        fs::rename(&new, self.path(worker))?;
+        Ok(file)
+    }
+
+    fn remove_file(&self, worker: WorkerId) {
+        if let Err(err) = fs::remove_file(self.path(worker))
+            && err.kind() != io::ErrorKind::NotFound
+        {
+            tracing::debug!(%err, %worker, "a lock file was not removed");
+        }
+    }
+
+    fn path(&self, worker: WorkerId) -> PathBuf {
+        self.folder.join(format!("{worker}.lock"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_is_dead_when_its_process_has_closed_the_lock_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || WorkerLocks::new(folder.path().join("x-workers"));
+        let (own, other) = (open(), open());
+        let worker: WorkerId = "work_1_aaaaaaaaa".parse().unwrap();
+        assert!(!other.remove_if_dead(worker), "it has no lock file");
+        own.acquire(worker);
+        assert!(!own.remove_if_dead(worker));
+        assert!(!other.remove_if_dead(worker));
+        assert!(other.has_any_alive());
+        drop(own);
+        assert!(!other.has_any_alive());
+        assert!(other.remove_if_dead(worker));
+        assert!(!folder.path().join("x-workers/work_1_aaaaaaaaa.lock").exists());
+    }
+}

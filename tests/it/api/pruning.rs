@@ -1,0 +1,131 @@
+//! Old data is pruned while clients read.
+
+use std::{sync::Arc, time::Duration};
+
+use chrono::TimeDelta;
+use serde_json::{Value, json};
+use shared::{
+    clock::{Clock, WallClock},
+    store::{Store, memory::Memory},
+};
+use tests::faulty::{Dice, FaultRates, FaultyStore};
+use tokio::{sync::oneshot, time};
+
+use super::test_api::{Role, TestApi, apis, text};
+
+async fn prune(store: &dyn Store) {
+    let later = WallClock.now() + TimeDelta::hours(1);
+    while store.prune(later, 100).await.unwrap().more {}
+}
+
+#[tokio::test]
+async fn prune_removes_finished_executions_and_keeps_waiting_ones() {
+    for api in apis().await {
+        let prune = "mutation ($age: String!) {
+            prune(olderThan: $age) { executions plans requests more } }";
+        let mut gone = Vec::new();
+        for _ in 0..3 {
+            let id = api.start(json!([{ "name": "flow.noop" }]), json!({})).await;
+            api.events(&id).await;
+            gone.push(id);
+        }
+        let waits = json!([{ "name": "flow.wait", "id": "w", "parameters": { "name": "go" } }]);
+        let stays = api.start(waits, json!({})).await;
+        api.wait_for_step(&stays, "w", "WAITING").await;
+        let nothing = json!({ "executions": 0, "plans": 0, "requests": 0, "more": false });
+        assert_eq!(api.get(prune, json!({ "age": "1h" })).await, nothing);
+        let removed = json!({ "executions": 3, "plans": 3, "requests": 3, "more": false });
+        assert_eq!(api.get(prune, json!({ "age": "0s" })).await, removed);
+        for id in gone {
+            assert_eq!(api.execution(&id, "state").await, Value::Null);
+        }
+        assert_eq!(api.execution(&stays, "state").await["state"], "WAITING");
+        let refused = api.expect_error(prune, json!({ "age": "soon" })).await;
+        assert_eq!(refused["code"], "INVALID_ARGUMENT");
+    }
+}
+
+/// Real time, because data loaders wait in a thread of their own, which paused time outruns.
+#[tokio::test]
+async fn an_execution_removed_during_a_read_is_complete_or_missing() {
+    let (mut gone, mut whole) = (0, 0);
+    for seed in 0..40 {
+        let memory: Arc<dyn Store> = Arc::new(Memory::new());
+        let api = TestApi::over(&memory, Role::ApiAndWorker, None);
+        let id = api.start(json!([{ "name": "flow.noop" }]), json!({})).await;
+        api.events(&id).await;
+        drop(api);
+        let rates = FaultRates {
+            fails_before: 0,
+            fails_after: 0,
+            forgets: 0,
+            stalls: 1_000,
+            stall: Duration::from_millis(4),
+        };
+        let slow = FaultyStore::new(Arc::clone(&memory), Dice::new(seed), rates);
+        let mut asked = slow.operations();
+        let slow: Arc<dyn Store> = Arc::new(slow);
+        let asking = TestApi::over(&slow, Role::ApiOnly, None);
+        let (answered, is_answered) = oneshot::channel::<()>();
+        let reading = async {
+            let found = asking.execution(&id, "state successful").await;
+            drop(answered);
+            found
+        };
+        // The removal comes before one operation of the reader, each in turn, or after all of them.
+        let removing = async {
+            tokio::select! {
+                _ = asked.wait_for(|count| *count > seed % 8) => (),
+                _ = is_answered => (),
+            }
+            prune(&*memory).await;
+        };
+        let (found, ()) = tokio::join!(reading, removing);
+        match found {
+            Value::Null => gone += 1,
+            found => {
+                assert_eq!(found, json!({ "state": "COMPLETED", "successful": 1 }));
+                whole += 1;
+            }
+        }
+    }
+    assert!(gone > 0 && whole > 0, "{gone} gone, {whole} whole");
+}
+
+#[tokio::test]
+async fn the_next_version_follows_the_newest_plan_after_pruning() {
+    let memory: Arc<dyn Store> = Arc::new(Memory::new());
+    let api = TestApi::over(&memory, Role::ApiOnly, None);
+    let tools = json!([{ "name": "flow.noop" }]);
+    let query = "mutation ($id: ID!, $input: PlanInput!) {
+        revisePlan(planId: $id, input: $input) { plan { planId version } } }";
+    let mut plan = api.plan(tools.clone()).await;
+    for version in 2..=4 {
+        let input = json!({ "tools": tools });
+        let revised = api.get(query, json!({ "id": plan, "input": input })).await;
+        assert_eq!(revised["plan"]["version"], version);
+        plan = text(&revised["plan"]["planId"]);
+        // The newest plan is in use and stays. Older ones are removed.
+        let execute = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
+        api.get(execute, json!({ "id": plan })).await;
+        prune(&*memory).await;
+    }
+    let query = "query ($id: ID!) { plan(planId: $id) { request { plans { version } } } }";
+    let left = api.get(query, json!({ "id": plan })).await;
+    assert_eq!(
+        left["request"]["plans"],
+        json!([2, 3, 4].map(|version| json!({ "version": version })))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removed_plan_cannot_be_executed_after_a_minute() {
+    let memory: Arc<dyn Store> = Arc::new(Memory::new());
+    let api = TestApi::over(&memory, Role::ApiOnly, None);
+    let plan = api.plan(json!([{ "name": "flow.noop" }])).await;
+    let execute = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
+    prune(&*memory).await;
+    time::advance(Duration::from_secs(61)).await;
+    let refused = api.expect_error(execute, json!({ "id": plan })).await;
+    assert_eq!(refused["code"], "NOT_FOUND");
+}

@@ -1,0 +1,174 @@
+//! Saved plans with typed inputs.
+
+use serde_json::{Value, json};
+
+use super::test_api::{TestApi, api, apis, text};
+
+const SAVE: &str = "mutation ($name: String!, $plan: ID!, $inputs: JSON) {
+    savePlan(name: $name, planId: $plan, inputs: $inputs) }";
+const RUN: &str = "mutation ($name: String!, $input: JSON, $options: ExecutionOptions) {
+    runSavedPlan(name: $name, input: $input, options: $options) { executionId planId input } }";
+
+fn greeting_steps() -> Value {
+    json!([{ "name": "flow.echo", "id": "e", "parameters": {
+        "text": "{{input.greeting}}, {{input.name}}!", "times": "{{input.times}}" } }])
+}
+
+fn greeting_inputs() -> Value {
+    json!({
+        "name": { "type": "string" },
+        "greeting": { "type": "string", "default": "Hello" },
+        "times": { "type": "integer", "default": 1 },
+    })
+}
+
+async fn save_plan(api: &TestApi, name: &str, plan: &str, inputs: Value) -> Value {
+    api.get(SAVE, json!({ "name": name, "plan": plan, "inputs": inputs })).await
+}
+
+#[tokio::test]
+async fn a_saved_plan_checks_its_inputs_and_fills_defaults() {
+    for api in apis().await {
+        let plan = api.plan(greeting_steps()).await;
+        let schema =
+            json!({ "type": "object", "properties": greeting_inputs(), "required": ["name"] });
+        for (name, inputs) in [("short form", greeting_inputs()), ("a schema", schema)] {
+            assert_eq!(save_plan(&api, name, &plan, inputs).await, true);
+            let run = api.get(RUN, json!({ "name": name, "input": { "name": "A" } })).await;
+            assert_eq!(run["planId"], json!(plan));
+            let given = json!({ "name": "A", "greeting": "Hello", "times": 1 });
+            assert_eq!(run["input"], given);
+            let id = text(&run["executionId"]);
+            api.events(&id).await;
+            let outputs = api.execution(&id, "outputs").await["outputs"].clone();
+            assert_eq!(outputs, json!({ "e": { "text": "Hello, A!", "times": 1 } }));
+            for (input, why) in [
+                (json!({}), "`name` is missing"),
+                (json!({ "name": 1 }), "`name`: 1 is not of type \"string\""),
+                (json!({ "name": "A", "times": 1.5 }), "`times`"),
+                (json!("A"), "is not of type \"object\""),
+                (Value::Null, "`name` is missing"),
+            ] {
+                let refusal = api.expect_error(RUN, json!({ "name": name, "input": input })).await;
+                assert_eq!(refusal["code"], "INVALID_ARGUMENT", "{input} {refusal}");
+                assert!(text(&refusal["message"]).contains(why), "{refusal}");
+            }
+        }
+        let unknown = json!({ "name": "short form", "input": { "name": "A", "timse": 2 } });
+        let refusal = api.expect_error(RUN, unknown).await;
+        assert!(text(&refusal["message"]).contains("did you mean `times`?"), "{refusal}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_means_the_plan_that_was_saved_last_under_it() {
+    let api = api().await;
+    let (first, second) = (api.plan(greeting_steps()).await, api.plan(greeting_steps()).await);
+    for plan in [&first, &second] {
+        save_plan(&api, "n", plan, Value::Null).await;
+        let run = api.get(RUN, json!({ "name": "n", "input": [1, "anything"] })).await;
+        assert_eq!((&run["planId"], &run["input"]), (&json!(plan), &json!([1, "anything"])));
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_key_returns_the_same_run_of_a_saved_plan() {
+    let api = api().await;
+    let plan = api.plan(greeting_steps()).await;
+    save_plan(&api, "n", &plan, greeting_inputs()).await;
+    let run = |name: &str| {
+        let options = json!({ "idempotencyKey": "k" });
+        json!({ "name": "n", "input": { "name": name }, "options": options })
+    };
+    let one = api.get(RUN, run("A")).await;
+    assert_eq!(api.get(RUN, run("A")).await, one);
+    assert_eq!(api.expect_error(RUN, run("B")).await["code"], "CONFLICT");
+}
+
+#[tokio::test]
+async fn invalid_names_and_inputs_of_saved_plans_are_refused() {
+    let api = api().await;
+    let plan = api.plan(greeting_steps()).await;
+    let long = "x".repeat(129);
+    for (name, of, inputs, code) in [
+        ("", &plan, Value::Null, "INVALID_ARGUMENT"),
+        (" n", &plan, Value::Null, "INVALID_ARGUMENT"),
+        ("a\nb", &plan, Value::Null, "INVALID_ARGUMENT"),
+        (long.as_str(), &plan, Value::Null, "INVALID_ARGUMENT"),
+        ("plan_1_aaaaaaaaa", &plan, Value::Null, "INVALID_ARGUMENT"),
+        ("n", &plan, json!({ "a": { "type": "strnig" } }), "INVALID_ARGUMENT"),
+        ("n", &plan, json!(5), "INVALID_ARGUMENT"),
+        ("n", &"plan_1_aaaaaaaaa".to_owned(), Value::Null, "NOT_FOUND"),
+        ("n", &"nonsense".to_owned(), Value::Null, "NOT_FOUND"),
+    ] {
+        let variables = json!({ "name": name, "plan": of, "inputs": inputs });
+        let refusal = api.expect_error(SAVE, variables).await;
+        assert_eq!(refusal["code"], code, "{name:?} {refusal}");
+    }
+    assert_eq!(api.expect_error(RUN, json!({ "name": "n" })).await["code"], "NOT_FOUND");
+    save_plan(&api, "n", &plan, greeting_inputs()).await;
+    let twice =
+        json!({ "name": "n", "input": { "name": "A" }, "options": { "input": { "name": "B" } } });
+    assert_eq!(api.expect_error(RUN, twice).await["code"], "INVALID_ARGUMENT");
+    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    let refusal = api.expect_error(RUN, json!({ "name": "n", "input": deep })).await;
+    assert_eq!(refusal["code"], "INVALID_ARGUMENT", "{refusal}");
+    let large = json!({ "name": "n", "input": "x".repeat(2 << 20) });
+    assert_eq!(api.expect_error(RUN, large).await["code"], "LIMIT_EXCEEDED");
+}
+
+#[tokio::test]
+async fn saved_plans_are_paged_and_can_be_removed() {
+    const LIST: &str = "query ($first: Int, $after: String) {
+        savedPlans(first: $first, after: $after) { name planId inputs savedAt plan { version } } }";
+    for api in apis().await {
+        let plan = api.plan(greeting_steps()).await;
+        for name in ["b", "c", "a"] {
+            save_plan(&api, name, &plan, greeting_inputs()).await;
+        }
+        let first = api.get(LIST, json!({ "first": 2 })).await;
+        assert_eq!((&first[0]["name"], &first[1]["name"]), (&json!("a"), &json!("b")));
+        assert_eq!((&first[0]["planId"], &first[0]["plan"]["version"]), (&json!(plan), &json!(1)));
+        assert_eq!(first[0]["inputs"]["required"], json!(["name"]));
+        let rest = api.get(LIST, json!({ "after": "b" })).await;
+        assert_eq!((&rest[0]["name"], rest.as_array().unwrap().len()), (&json!("c"), 1));
+        let refusal = api.expect_error(LIST, json!({ "first": 0 })).await;
+        assert_eq!(refusal["code"], "INVALID_ARGUMENT");
+
+        let remove = "mutation ($name: String!) { removeSavedPlan(name: $name) }";
+        assert_eq!(api.get(remove, json!({ "name": "b" })).await, true);
+        assert_eq!(api.get(remove, json!({ "name": "b" })).await, false);
+        let refusal = api.expect_error(RUN, json!({ "name": "b" })).await;
+        assert_eq!(refusal["code"], "NOT_FOUND");
+        assert!(api.get(LIST, json!({})).await.as_array().unwrap().len() == 2);
+    }
+}
+
+#[tokio::test]
+async fn an_exported_plan_runs_in_another_store() {
+    let [one, other] = apis().await;
+    let inner = one.plan(greeting_steps()).await;
+    save_plan(&one, "greet", &inner, Value::Null).await;
+    let tools = json!([
+        { "id": "by_name", "plan": "greet", "parameters": { "greeting": "Hi", "name": "A", "times": 1 } },
+        { "id": "by_id", "plan": inner, "parameters": { "greeting": "Ho", "name": "B", "times": 2 },
+          "dependsOn": "by_name" },
+    ]);
+    let plan = one.plan(tools).await;
+    // The name means another plan now than at the time of planning.
+    let changed = one.plan(json!([{ "name": "flow.noop" }])).await;
+    save_plan(&one, "greet", &changed, Value::Null).await;
+    let export = "query ($id: ID!) { exportPlan(planId: $id) }";
+    let exported = one.get(export, json!({ "id": plan })).await;
+    let create = "mutation ($input: PlanInput!) { createPlan(input: $input) {
+        plan { planId } diagnostics { message } } }";
+    let copy = other.get(create, json!({ "input": exported })).await;
+    let copy = text(&copy["plan"]["planId"]);
+    let execute = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
+    let run = text(&other.get(execute, json!({ "id": copy })).await["executionId"]);
+    other.events(&run).await;
+    let outputs = other.execution(&run, "outputs").await["outputs"].clone();
+    let said = |step: &str| outputs[step]["e"]["text"].clone();
+    assert_eq!((said("by_name"), said("by_id")), (json!("Hi, A!"), json!("Ho, B!")), "{outputs:#}");
+    assert_eq!(one.get(export, json!({ "id": "plan_1_aaaaaaaaa" })).await, Value::Null);
+}

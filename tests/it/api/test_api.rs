@@ -1,0 +1,342 @@
+//! The API over a store, with or without a worker.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use async_graphql::{Request, Response, Variables};
+use async_trait::async_trait;
+use engine::{Engine, store::open_store};
+use executor::{
+    call_limits::CallLimits,
+    control::Control,
+    options::Options,
+    worker::{Worker, WorkerParts, WorkerScope},
+};
+use futures::{Stream, StreamExt, stream::BoxStream};
+use graphql::schema::{self, Limits, Schema};
+use planner::{
+    Note, PlanCompiler, Planner, PlanningError, Proposal, ProposedPlan, catalog::Catalog,
+    compile::parse,
+};
+use serde_json::{Value, json};
+use shared::{
+    clock::{Clock, WallClock},
+    id::WorkerId,
+    limits,
+    store::Store,
+};
+use tempfile::TempDir;
+use tokio::{task::JoinSet, time};
+use tokio_util::sync::CancellationToken;
+use toolbox::Toolbox;
+use toolsets::{
+    registry::{self, Registry},
+    sources::Sources,
+};
+
+/// Limit for every wait. The tests need a few seconds.
+const MAX_WAIT: Duration = Duration::from_mins(1);
+
+pub(super) struct TestApi {
+    pub(super) schema: Schema,
+    pub(super) engine: Engine,
+    /// Ends the worker with this value.
+    _tasks: JoinSet<()>,
+    folder: Option<Arc<TempDir>>,
+}
+
+/// The parts of a process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Only serves the API.
+    ApiOnly,
+    /// Serves the API and executes.
+    ApiAndWorker,
+}
+
+/// Returns an API with a worker for each store that needs no server.
+pub(super) async fn apis() -> [TestApi; 2] {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let url = sqlite(&folder);
+    let memory = TestApi::over(&open("memory:").await, Role::ApiAndWorker, None);
+    [memory, TestApi::over(&open(&url).await, Role::ApiAndWorker, Some(folder))]
+}
+
+/// Returns an API with a worker over the memory store.
+pub(super) async fn api() -> TestApi {
+    TestApi::over(&open("memory:").await, Role::ApiAndWorker, None)
+}
+
+/// Returns an API with a worker and limits on calls, over the memory store.
+pub(super) async fn limited(calls: CallLimits) -> TestApi {
+    TestApi::limited(&open("memory:").await, Role::ApiAndWorker, None, Arc::new(calls))
+}
+
+/// Returns two processes over one SQLite file: one without a worker, and one with.
+pub(super) async fn two_processes() -> [TestApi; 2] {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let url = sqlite(&folder);
+    let asking = TestApi::over(&open(&url).await, Role::ApiOnly, Some(Arc::clone(&folder)));
+    [asking, TestApi::over(&open(&url).await, Role::ApiAndWorker, Some(folder))]
+}
+
+fn sqlite(folder: &Arc<TempDir>) -> String {
+    format!("sqlite:{}", folder.path().join("faber.db").display())
+}
+
+async fn open(url: &str) -> Arc<dyn Store> {
+    open_store(url).await.unwrap()
+}
+
+impl TestApi {
+    pub(super) fn over(store: &Arc<dyn Store>, role: Role, folder: Option<Arc<TempDir>>) -> Self {
+        Self::limited(store, role, folder, Arc::default())
+    }
+
+    fn limited(
+        store: &Arc<dyn Store>,
+        role: Role,
+        folder: Option<Arc<TempDir>>,
+        calls: Arc<CallLimits>,
+    ) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(WallClock);
+        let toolbox = Toolbox::default();
+        let registry = Registry::new(registry::Parts {
+            sources: Sources::new(&toolbox, limits::OUTPUT_BYTES),
+            toolbox: toolbox.clone(),
+            store: Arc::clone(store),
+            clock: Arc::clone(&clock),
+            configured: Vec::new(),
+            contexts: BTreeMap::new(),
+            base: PathBuf::from("/"),
+            secrets: Some(BTreeSet::new()),
+        });
+        let options = Options { calls, connect: MAX_WAIT, ..Options::default() };
+        let mut tasks = JoinSet::new();
+        let worker = (role == Role::ApiAndWorker).then(|| {
+            let parts = WorkerParts {
+                node: "here".to_owned(),
+                store: Arc::clone(store),
+                toolbox: toolbox.clone(),
+                clock: Arc::clone(&clock),
+                options: options.clone(),
+                scope: WorkerScope::Everything,
+            };
+            let id = WorkerId::draw(clock.now());
+            let (worker, handle) = Worker::new(parts, id, CancellationToken::new());
+            tasks.spawn(worker.run());
+            handle
+        });
+        let control = Control::new(Arc::clone(store), Arc::clone(&clock), worker);
+        let planner = Arc::new(LiteralPlanner);
+        let engine = Engine::new(control, registry, planner, clock, options);
+        let schema = schema::build(engine.clone(), Limits::default());
+        Self { schema, engine, _tasks: tasks, folder }
+    }
+
+    /// Changes the engine.
+    pub(super) fn with(mut self, change: impl FnOnce(Engine) -> Engine) -> Self {
+        self.engine = change(self.engine);
+        self.schema = schema::build(self.engine.clone(), Limits::default());
+        self
+    }
+
+    pub(super) fn file(&self) -> Option<PathBuf> {
+        self.folder.as_ref().map(|folder| folder.path().join("faber.db"))
+    }
+
+    /// Executes an operation. Returns `{"data": …}`, with `errors` if there are any.
+    ///
+    /// A test with paused time must not ask for fields that a `DataLoader` finds, such as an
+    /// execution's `plan` or `request`, because they wait on a thread of its own, which paused time
+    /// outruns.
+    pub(super) async fn ask(&self, query: &str, variables: Value) -> Value {
+        let asked = self.schema.execute(request(query, variables));
+        body(&time::timeout(MAX_WAIT, asked).await.expect("an answer in time"))
+    }
+
+    /// Executes an operation that must succeed. Returns its only field.
+    pub(super) async fn get(&self, query: &str, variables: Value) -> Value {
+        only_field(self.ask(query, variables).await)
+    }
+
+    /// Repeats an operation until its only field satisfies `is_so`.
+    pub(super) async fn get_until(
+        &self,
+        query: &str,
+        variables: Value,
+        is_so: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let asking = async {
+            loop {
+                let found = self.get(query, variables.clone()).await;
+                if is_so(&found) {
+                    return found;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        time::timeout(MAX_WAIT, asking).await.expect("the condition holds in time")
+    }
+
+    /// Executes an operation that must fail with one error. Returns the extensions of the error,
+    /// with its message added.
+    pub(super) async fn expect_error(&self, query: &str, variables: Value) -> Value {
+        only_error(&self.ask(query, variables).await)
+    }
+
+    /// Subscribes. Each item is the only field of an answer.
+    pub(super) fn subscribe(&self, query: &str, variables: Value) -> BoxStream<'static, Value> {
+        let stream = self.schema.execute_stream(request(query, variables));
+        stream.map(|answer| only_field(body(&answer))).boxed()
+    }
+
+    /// Creates a plan. Returns its id.
+    pub(super) async fn plan(&self, tools: Value) -> String {
+        let query = "mutation ($input: PlanInput!) { createPlan(input: $input) {
+            plan { planId } diagnostics { message } } }";
+        let payload = self.get(query, json!({ "input": { "tools": tools } })).await;
+        text(&payload["plan"]["planId"])
+    }
+
+    /// Creates a plan and starts an execution. Returns the id of the execution.
+    pub(super) async fn start(&self, tools: Value, options: Value) -> String {
+        let plan = self.plan(tools).await;
+        let query = "mutation ($id: ID!, $options: ExecutionOptions) {
+            executePlan(planId: $id, options: $options) { executionId } }";
+        let execution = self.get(query, json!({ "id": plan, "options": options })).await;
+        text(&execution["executionId"])
+    }
+
+    /// Waits for the end of an execution. Returns its events.
+    pub(super) async fn events(&self, id: &str) -> Vec<Value> {
+        self.events_after(id, 0).await
+    }
+
+    pub(super) async fn events_after(&self, id: &str, after: u64) -> Vec<Value> {
+        let query = "subscription ($id: ID!, $after: Int) {
+            executionEvents(executionId: $id, afterSeq: $after) {
+                seq type stepId attempt executionId data } }";
+        collect_all(self.subscribe(query, json!({ "id": id, "after": after }))).await
+    }
+
+    /// Waits until a step has a state.
+    pub(super) async fn wait_for_step(&self, id: &str, step: &str, state: &str) {
+        let query = "subscription ($id: ID!, $step: String!) {
+            executionStatus(executionId: $id) { step(stepId: $step) { state } } }";
+        let mut states = self.subscribe(query, json!({ "id": id, "step": step }));
+        let reached = async {
+            while let Some(now) = states.next().await {
+                if now["step"]["state"] == state {
+                    return;
+                }
+            }
+            panic!("`{step}` was never {state}");
+        };
+        time::timeout(MAX_WAIT, reached).await.expect("the state in time");
+    }
+
+    pub(super) async fn execution(&self, id: &str, fields: &str) -> Value {
+        self.get(&execution(fields), json!({ "id": id })).await
+    }
+
+    /// Waits until an execution satisfies `is_so`, and returns it.
+    pub(super) async fn wait_for_execution(
+        &self,
+        id: &str,
+        fields: &str,
+        is_so: impl Fn(&Value) -> bool,
+    ) -> Value {
+        self.get_until(&execution(fields), json!({ "id": id }), is_so).await
+    }
+}
+
+fn execution(fields: &str) -> String {
+    format!("query ($id: ID!) {{ execution(executionId: $id) {{ {fields} }} }}")
+}
+
+/// Collects a stream that must end in time.
+pub(super) async fn collect_all<T>(stream: impl Stream<Item = T>) -> Vec<T> {
+    time::timeout(MAX_WAIT, stream.collect()).await.expect("the stream ends in time")
+}
+
+/// Waits for the next item.
+pub(super) async fn next_item<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -> T {
+    let next = time::timeout(MAX_WAIT, stream.next()).await.expect("an item in time");
+    next.expect("the stream has an item")
+}
+
+/// Returns one field of each value, as text.
+pub(super) fn pluck(things: &[Value], field: &str) -> Vec<String> {
+    things.iter().map(|thing| text(&thing[field])).collect()
+}
+
+pub(super) fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn request(query: &str, variables: Value) -> Request {
+    Request::new(query).variables(Variables::from_json(variables))
+}
+
+fn body(response: &Response) -> Value {
+    serde_json::to_value(response).unwrap()
+}
+
+fn only_field(mut body: Value) -> Value {
+    assert!(body.get("errors").is_none(), "{body:#}");
+    let fields = body["data"].as_object_mut().expect("data");
+    assert_eq!(fields.len(), 1);
+    fields.values_mut().next().unwrap().take()
+}
+
+pub(super) fn only_error(body: &Value) -> Value {
+    let errors = body["errors"].as_array().unwrap_or_else(|| panic!("no errors: {body:#}"));
+    assert_eq!(errors.len(), 1, "{body:#}");
+    let mut extensions = errors[0]["extensions"].clone();
+    extensions["message"] = errors[0]["message"].clone();
+    extensions
+}
+
+/// A planner that reads the query as a draft, and makes no plan of other texts.
+#[derive(Debug)]
+struct LiteralPlanner;
+
+#[async_trait]
+impl Planner for LiteralPlanner {
+    fn name(&self) -> &'static str {
+        "literal"
+    }
+
+    async fn plan(
+        &self,
+        query: &str,
+        catalog: &Catalog,
+        compiler: &dyn PlanCompiler,
+    ) -> Result<ProposedPlan, PlanningError> {
+        let note = Note {
+            kind: "candidates",
+            content: json!(catalog.tools().len()),
+            after: Duration::ZERO,
+        };
+        let notes = vec![note];
+        if query == "a planner that is away" {
+            let message = "the planner is away".to_owned();
+            return Err(PlanningError::Unavailable { message, notes });
+        }
+        if let Ok(draft) = parse(query) {
+            let proposal = Proposal { draft, notes, warnings: Vec::new(), author: None };
+            return proposal.compile(self.name(), compiler).await;
+        }
+        let message = format!("no tool does `{query}`");
+        let nearest = vec!["flow.echo".to_owned()];
+        Err(PlanningError::NoPlan { message, nearest, notes })
+    }
+}

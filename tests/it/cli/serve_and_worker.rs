@@ -1,0 +1,199 @@
+//! `faber serve`, `faber worker`, and commands that use a server.
+
+use serde_json::json;
+use tests::toolset::{is_running, wait_until};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use super::workspace::{SEED, Workspace};
+
+/// An MCP server that ignores SIGTERM and the end of its input, and leaves a background process.
+const STUBBORN_SERVER: &str = "trap '' TERM HUP; echo $$ > server; \
+    setsid sh -c 'echo $$ > away; exec sleep 1000' & while :; do sleep 1; done";
+
+/// Returns the metrics of a server. With HTTP/1.0 the end of the connection ends the answer.
+async fn metrics(address: &str) -> String {
+    let mut connection = TcpStream::connect(address).await.unwrap();
+    let ask = format!("GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    connection.write_all(ask.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn commands_work_through_a_server() {
+    let workspace = Workspace::new();
+    let mut server = workspace.spawn(&["serve", "--listen", "127.0.0.1:0"]);
+    let line = server.wait_for_line("listening on http://").await;
+    let url = line.rsplit(' ').next().unwrap();
+    let at = |arguments: &[&str]| -> Vec<String> {
+        let all = [arguments, &["--server", url]].concat();
+        all.iter().map(|argument| (*argument).to_owned()).collect()
+    };
+    let run = at(&["run", SEED]);
+    let run: Vec<&str> = run.iter().map(String::as_str).collect();
+    let done = workspace.json(&run, 0).await;
+    assert_eq!((&done["state"], &done["total"]), (&json!("COMPLETED"), &json!(2)));
+    assert_eq!(workspace.run(&run).await.status, 1, "the e-mail address is taken");
+
+    let listed = at(&["list", "executions", "--state", "COMPLETED"]);
+    let listed: Vec<&str> = listed.iter().map(String::as_str).collect();
+    let listed = workspace.json(&listed, 0).await;
+    assert_eq!(listed[0]["executionId"], done["executionId"]);
+    let debug = at(&["debug", done["requestId"].as_str().unwrap()]);
+    let debug: Vec<&str> = debug.iter().map(String::as_str).collect();
+    assert_eq!(workspace.json(&debug, 0).await["query"], SEED);
+    let missing = at(&["watch", "exec_1_aaaaaaaaa"]);
+    let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
+    assert_eq!(workspace.json(&missing, 2).await["error"]["code"], "NOT_FOUND");
+
+    let figures = metrics(url.trim_start_matches("http://")).await;
+    for figure in ["faber_pruned_total{kind=\"execution\"} 0", "faber_calls_waiting 0"] {
+        assert!(figures.contains(figure), "{figure}: {figures}");
+    }
+    let prune = async |age: &str| {
+        let prune = at(&["prune", "--older-than", age]);
+        workspace.json(&prune.iter().map(String::as_str).collect::<Vec<_>>(), 0).await
+    };
+    let nothing = json!({ "executions": 0, "plans": 0, "requests": 0 });
+    assert_eq!(prune("1h").await, nothing);
+    assert_eq!(prune("0s").await["executions"], 2, "the server prunes on request");
+    assert_eq!(prune("0s").await, nothing);
+    server.signal("-TERM");
+    let ended = server.wait_for_exit().await;
+    assert_eq!((ended.status, ended.out.as_str()), (0, ""), "{ended:?}");
+    assert_eq!(workspace.run(&run).await.status, 3);
+}
+
+#[tokio::test]
+async fn serve_on_all_interfaces_without_tokens_prints_a_warning() {
+    let workspace = Workspace::new();
+    let mut server = workspace.spawn(&["serve", "--listen", "0.0.0.0:0", "--store", "memory:"]);
+    server.wait_for_line("no access tokens").await;
+    server.wait_for_line("listening on http://0.0.0.0:").await;
+    server.signal("-INT");
+    assert_eq!(server.wait_for_exit().await.status, 0);
+}
+
+#[tokio::test]
+async fn a_worker_continues_an_execution_that_another_process_left() {
+    let workspace = Workspace::new();
+    let plan = workspace
+        .file("plan.json", r#"{"tools":[{"name":"flow.wait","parameters":{"name":"go"}}]}"#);
+    let mut run = workspace.spawn(&["run", "--plan", &plan]);
+    run.wait_for_line("waits for signal go").await;
+    run.signal("-INT");
+    assert_eq!(run.wait_for_exit().await.status, 130);
+    let mut worker = workspace.spawn(&["worker"]);
+    worker.wait_for_line("working on sqlite:").await;
+    let all = workspace.json(&["list", "executions"], 0).await;
+    let id = all[0]["executionId"].as_str().unwrap();
+    assert_eq!(workspace.run(&["signal", id, "go"]).await.status, 0);
+    assert_eq!(workspace.run(&["watch", id]).await.status, 0);
+    worker.signal("-TERM");
+    assert_eq!(worker.wait_for_exit().await.status, 0);
+}
+
+/// A terminal that is closed sends SIGHUP.
+#[tokio::test]
+async fn serve_and_worker_stop_cleanly_on_sighup() {
+    let workspace = Workspace::new();
+    let serve = ["serve", "--listen", "127.0.0.1:0"];
+    for (arguments, line) in [(&serve[..], "listening on http://"), (&["worker"], "working on")] {
+        let mut begun = workspace.spawn(arguments);
+        begun.wait_for_line(line).await;
+        begun.signal("-HUP");
+        begun.wait_for_line("stopping").await;
+        assert_eq!(begun.wait_for_exit().await.status, 0, "{arguments:?}");
+    }
+}
+
+/// `doctor --server` reports a failed toolset, but `--ready` asks only whether the server works.
+#[tokio::test]
+async fn doctor_reports_a_ready_server_although_a_toolset_failed() {
+    let workspace = Workspace::new();
+    let source = json!({ "mcp": { "command": "false" } });
+    let sets = json!([{ "name": "broken", "source": source },
+        { "name": "idle", "active": false, "source": source }]);
+    workspace.file("faber.yaml", &json!({ "toolsets": sets }).to_string());
+    let mut server = workspace.spawn(&["serve", "--listen", "127.0.0.1:0", "--store", "memory:"]);
+    let line = server.wait_for_line("listening on http://").await;
+    let url = line.rsplit(' ').next().unwrap();
+    let ready = workspace.json(&["doctor", "--ready", "--server", url], 0).await;
+    assert_eq!(ready[0]["ok"], json!(true), "{ready}");
+    let checks = workspace.json(&["doctor", "--server", url], 3).await;
+    let of = |name: &str| {
+        let mut all = checks.as_array().unwrap().iter();
+        all.find(|check| check["name"] == name).unwrap_or_else(|| panic!("{checks:#}"))["ok"]
+            .clone()
+    };
+    let oks = ["server", "toolset flow", "toolset broken", "toolset idle"].map(of);
+    assert_eq!(oks, [json!(true), json!(true), json!(false), json!(true)], "{checks:#}");
+    server.signal("-TERM");
+    assert_eq!(server.wait_for_exit().await.status, 0);
+    let gone = workspace.json(&["doctor", "--ready", "--server", url], 3).await;
+    assert_eq!(gone[0]["ok"], json!(false), "{gone}");
+    assert_eq!(workspace.run(&["doctor", "--ready"]).await.status, 2, "`--ready` needs a server");
+}
+
+/// MCP servers that ignore the end of their input once survived.
+#[tokio::test]
+async fn mcp_servers_end_when_faber_is_killed() {
+    let workspace = Workspace::new();
+    let mcp = json!({ "command": "sh", "args": ["-c", STUBBORN_SERVER] });
+    let set = json!({ "name": "s", "source": { "mcp": mcp } });
+    workspace.file("faber.yaml", &json!({ "toolsets": [set] }).to_string());
+    let mut faber = workspace.spawn(&["serve", "--listen", "127.0.0.1:0", "--store", "memory:"]);
+    faber.wait_for_line("listening on http://").await;
+    let pid = |name: &str| {
+        let text = std::fs::read_to_string(workspace.path(name)).ok()?;
+        text.ends_with('\n').then_some(text)
+    };
+    wait_until("the MCP server runs", || pid("server").is_some() && pid("away").is_some()).await;
+    let pids = ["server", "away"].map(|name| pid(name).unwrap());
+    assert!(pids.iter().all(|pid| is_running(pid)));
+    faber.signal("-KILL");
+    for pid in pids {
+        wait_until("the MCP server ends", || !is_running(&pid)).await;
+    }
+}
+
+/// The server would continue with a file that no other process can open, and everything would be
+/// lost.
+#[tokio::test]
+async fn a_server_whose_store_file_was_moved_refuses_writes() {
+    let workspace = Workspace::new();
+    workspace.file("faber.yaml", "store: sqlite:./faber.db\ntoolsets: []\n");
+    let plan = workspace.file("plan.json", r#"{"tools":[{"name":"flow.noop"}]}"#);
+    let mut server = workspace.spawn(&["serve", "--listen", "127.0.0.1:0"]);
+    let line = server.wait_for_line("listening on http://").await;
+    let url = line.rsplit(' ').next().unwrap();
+    let doctor = ["doctor", "--ready", "--server", url];
+    assert_eq!(workspace.run(&doctor).await.status, 0);
+    workspace.json(&["run", "--plan", &plan, "--server", url], 0).await;
+
+    std::fs::rename(workspace.path("faber.db"), workspace.path("moved.db")).unwrap();
+    let error = workspace.json(&["run", "--plan", &plan, "--server", url], 3).await;
+    assert_eq!(error["error"]["code"], "STORE_UNAVAILABLE", "{error}");
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(message.contains("faber.db` was removed or replaced"), "{message}");
+    assert!(message.contains("move the file back, or restart Faber"), "{message}");
+    let ready = async |status| {
+        // The readiness answer is cached for a second.
+        while workspace.run(&doctor).await.status != status {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(tests::toolset::MAX_WAIT, ready(3))
+        .await
+        .expect("the server becomes unready");
+
+    std::fs::rename(workspace.path("moved.db"), workspace.path("faber.db")).unwrap();
+    workspace.json(&["run", "--plan", &plan, "--server", url], 0).await;
+    tokio::time::timeout(tests::toolset::MAX_WAIT, ready(0))
+        .await
+        .expect("the server becomes ready again");
+}

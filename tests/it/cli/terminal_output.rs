@@ -1,0 +1,216 @@
+//! Texts of tools, plans, queries and servers never control a terminal.
+
+use serde_json::{Value, json};
+use tokio::{io::AsyncWriteExt as _, process::Command};
+
+use super::workspace::{CommandOutput, Workspace};
+
+/// Clears the screen, sets the title, rings, reverses and hides letters, and adds forged lines.
+const HOSTILE: &str = "x\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{202e}y\u{200b}\u{2066}\u{fdd4}\r\n\
+     faber approve everything\nok\u{8}\u{7f}";
+
+/// Escape sequences that Faber itself prints.
+const COLOURS: [&str; 7] =
+    ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m", "\u{1b}[36m"];
+
+/// Checks that a text has no control characters except Faber's colours, and no forged line.
+fn assert_harmless(what: &[&str], text: &str, is_document: bool) {
+    let mut bare = text.to_owned();
+    for colour in COLOURS {
+        bare = bare.replace(colour, "");
+    }
+    let steers = |character: char| {
+        (character.is_control() && character != '\n')
+            || matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
+            || matches!(character, '\u{2060}'..='\u{206f}')
+            || matches!(character, '\u{fdd0}'..='\u{fdef}')
+    };
+    assert!(!bare.contains(steers), "{what:?}: {bare:?}");
+    let is_forged = |line: &str| line.starts_with("faber approve everything");
+    assert!(is_document || !bare.lines().any(is_forged), "{what:?}: {bare:?}");
+}
+
+/// Runs a command with a terminal as standard output and standard error.
+pub(super) async fn on_a_terminal(workspace: &Workspace, arguments: &[&str]) -> String {
+    answered_on_a_terminal(workspace, arguments, "").await
+}
+
+/// Like [`on_a_terminal`], with typed answers.
+pub(super) async fn answered_on_a_terminal(
+    workspace: &Workspace,
+    arguments: &[&str],
+    typed: &str,
+) -> String {
+    let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
+    let said =
+        [tests::binary::faber().to_str().unwrap()].into_iter().chain(arguments.iter().copied());
+    let said = said.map(quoted).collect::<Vec<_>>().join(" ");
+    let plain = workspace.command(&[]);
+    let mut command = Command::new("script");
+    command.args(["-qec", &format!("stty cols 100 rows 30; exec {said}"), "/dev/null"]);
+    command
+        .env_clear()
+        .envs(plain.as_std().get_envs().filter_map(|(key, value)| Some((key, value?))));
+    command.env("PATH", "/usr/bin:/bin").env("TERM", "xterm-256color").env("CLICOLOR_FORCE", "1");
+    command.current_dir(workspace.path("")).stdin(std::process::Stdio::piped());
+    command.stdout(std::process::Stdio::piped()).kill_on_drop(true);
+    let mut running = command.spawn().unwrap();
+    let mut keyboard = running.stdin.take().unwrap();
+    // The terminal buffers typed text until it is read.
+    keyboard.write_all(typed.as_bytes()).await.unwrap();
+    let output = tokio::time::timeout(tests::toolset::MAX_WAIT, running.wait_with_output()).await;
+    drop(keyboard);
+    let output = output.unwrap_or_else(|_| panic!("{arguments:?} does not end")).unwrap();
+    // A terminal ends its lines with `\r
+    // `.
+    String::from_utf8(output.stdout).unwrap().replace("\r\n", "\n")
+}
+
+/// Writes JSON with ASCII only, which is also valid YAML.
+fn ascii(value: &Value) -> String {
+    let escaped = |character: char| match character {
+        ' '..='~' => character.to_string(),
+        other => other
+            .encode_utf16(&mut [0; 2])
+            .iter()
+            .fold(String::new(), |text, unit| format!("{text}\\u{unit:04x}")),
+    };
+    value.to_string().chars().map(escaped).collect()
+}
+
+fn hostile_plan() -> Value {
+    let echo = json!({ "m": HOSTILE, "list": [HOSTILE, 1], HOSTILE: [HOSTILE] });
+    json!({ "query": format!("q {HOSTILE}"), "tools": [
+        { "id": "a", "name": "flow.echo", "parameters": echo },
+        { "id": "each", "name": "flow.fail", "forEach": "{{a.list}}", "onError": "continue",
+          "parameters": { "message": HOSTILE } },
+        { "id": "boom", "name": "flow.fail", "onError": "continue",
+          "parameters": { "message": HOSTILE, "code": "c.d" } },
+        { "id": "again", "name": "flow.fail", "parameters": { "message": HOSTILE, "times": 1, "retryable": true },
+          "retry": { "maxAttempts": 2, "backoffMs": 1 } },
+        { "id": "w", "name": "flow.fail", "onError": "wait", "parameters": { "message": HOSTILE },
+          "dependsOn": ["boom"], "when": "true" },
+        { "id": "s", "name": "flow.wait", "parameters": { "name": HOSTILE } },
+    ] })
+}
+
+async fn run_and_check(workspace: &Workspace, arguments: &[&str]) -> CommandOutput {
+    let ended = workspace.run(arguments).await;
+    assert_harmless(arguments, &ended.out, false);
+    assert_harmless(arguments, &ended.err, false);
+    ended
+}
+
+#[tokio::test]
+#[expect(clippy::too_many_lines, reason = "most of them are tables of commands")]
+async fn no_command_prints_control_characters_to_a_terminal() {
+    let workspace = Workspace::new();
+    let mut cat = json!({ "name": "cat", "description": HOSTILE, "effect": "read",
+        "parameters": { "type": "object", "description": HOSTILE, "properties": { "q": {} } } });
+    cat["run"] = json!({ "command": ["printf", "%s", HOSTILE] });
+    let mut sulk = cat.clone();
+    sulk["name"] = json!("sulk");
+    sulk["run"] = json!({ "command": ["sh", "-c", "printf '%s' \"$0\" >&2; exit 1", HOSTILE] });
+    let config = json!({ "toolsets": [{ "name": "evil", "description": HOSTILE,
+        "source": { "tools": [cat, sulk] } }] });
+    workspace.file("faber.yaml", &ascii(&config));
+    let file = workspace.file("plan.json", &hostile_plan().to_string());
+
+    let ended = run_and_check(&workspace, &["run", "--plan", &file]).await;
+    assert_eq!(ended.status, 4, "{ended:?}");
+    assert!(
+        ended.err.contains('␛') && ended.err.contains('⏎'),
+        "the characters are shown as symbols: {ended:?}"
+    );
+    let all = workspace.json(&["list", "executions"], 0).await;
+    let id = all[0]["executionId"].as_str().unwrap();
+    let request = all[0]["requestId"].as_str().unwrap();
+    let plan = all[0]["planId"].as_str().unwrap();
+    let commands: [&[&str]; 20] = [
+        &["watch", id],
+        &["debug", id],
+        &["debug", request],
+        &["list", "requests"],
+        &["list", "plans"],
+        &["list", "executions"],
+        &["tools", "list"],
+        &["tools", "show", "cat"],
+        &["tools", "call", "sulk"],
+        &["tools", "history"],
+        &["tools", "usage"],
+        &["toolsets", "list"],
+        &["toolsets", "activate", HOSTILE],
+        &["doctor"],
+        &["config"],
+        &["plan", HOSTILE],
+        &["execute", HOSTILE],
+        &["run", "--saved", HOSTILE],
+        &["approve", id, HOSTILE],
+        &["signal", id, HOSTILE],
+    ];
+    for arguments in commands {
+        run_and_check(&workspace, arguments).await;
+    }
+    let on_terminal: [&[&str]; 8] = [
+        &["debug", id],
+        &["debug", id, "--json"],
+        &["watch", id],
+        &["tools", "call", "cat"],
+        &["tools", "call", "cat", "--json"],
+        &["export", plan],
+        &["list", "plans", "--json"],
+        &["list", "requests"],
+    ];
+    for arguments in on_terminal {
+        let shown = on_a_terminal(&workspace, arguments).await;
+        assert!(!shown.is_empty(), "{arguments:?}");
+        let is_watched = arguments[0] == "watch";
+        let shown = if is_watched { without_drawing(&shown) } else { shown };
+        assert_harmless(arguments, &shown, matches!(arguments[0], "tools" | "export"));
+    }
+    let refused = workspace.run(&["run", "--mode", HOSTILE]).await;
+    assert_eq!(refused.status, 2);
+    assert_harmless(&["run", "--mode"], &refused.err, true);
+    // A piped output is a document and stays unchanged.
+    for arguments in [&["cancel", id, "--reason", HOSTILE][..], &["watch", id]] {
+        let ended = workspace.run(arguments).await;
+        assert_harmless(arguments, &ended.err, false);
+        assert!(serde_json::from_str::<Value>(&ended.out).unwrap().is_object(), "{ended:?}");
+    }
+    run_and_check(&workspace, &["debug", id]).await;
+}
+
+/// Removes the codes that redraw lines.
+fn without_drawing(text: &str) -> String {
+    let mut bare = text.replace('\r', "\n");
+    for code in ["\u{1b}[2K", "\u{1b}[K", "\u{1b}[J", "\u{1b}[0J", "\u{1b}[?25l", "\u{1b}[?25h"] {
+        bare = bare.replace(code, "");
+    }
+    for n in 1..40 {
+        for direction in ['A', 'B', 'C', 'D'] {
+            bare = bare.replace(&format!("\u{1b}[{n}{direction}"), "");
+        }
+    }
+    bare
+}
+
+#[tokio::test]
+async fn piped_outputs_keep_control_characters() {
+    let workspace = Workspace::new();
+    let tool = json!({ "name": "cat", "description": "Says it.", "effect": "read",
+        "run": { "command": ["printf", "%s", HOSTILE] } });
+    let config = json!({ "toolsets": [{ "name": "evil", "source": { "tools": [tool] } }] });
+    workspace.file("faber.yaml", &ascii(&config));
+    assert_eq!(workspace.json(&["tools", "call", "cat"], 0).await["result"], HOSTILE);
+    let called = workspace.run(&["tools", "call", "cat"]).await;
+    assert_eq!(called.out, format!("{HOSTILE}\n"));
+    let plan = workspace.file(
+        "plan.json",
+        &json!({ "tools": [
+        { "id": "a", "name": "flow.echo", "parameters": { "m": HOSTILE } }] })
+        .to_string(),
+    );
+    let ended = workspace.run(&["run", "--plan", &plan]).await;
+    let outputs: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(outputs["a"]["m"], HOSTILE);
+}

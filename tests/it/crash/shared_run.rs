@@ -1,0 +1,197 @@
+//! Clients that start an execution, follow it to its end, and start the next, whatever happens to
+//! the server.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tests::faulty::Dice;
+use tokio::{sync::watch, task::JoinSet, time::timeout};
+
+use super::{
+    api_client::{Events, ask},
+    plans,
+};
+
+/// Time for clients to finish after the last crash.
+const MAX_FINISH_TIME: Duration = Duration::from_mins(3);
+/// Delay before the same server is asked again.
+const RETRY_DELAY: Duration = Duration::from_millis(200);
+
+const PLAN: &str = "mutation ($input: PlanInput!) { createPlan(input: $input) {
+    plan { planId } diagnostics { code path message } } }";
+const EXECUTE: &str = "mutation ($id: ID!, $options: ExecutionOptions) {
+    executePlan(planId: $id, options: $options) { executionId } }";
+const EVENTS: &str = "subscription ($id: ID!, $after: Int) {
+    executionEvents(executionId: $id, afterSeq: $after) { seq at type stepId attempt data } }";
+
+/// State that all clients share with the test.
+#[derive(Debug)]
+pub(super) struct SharedRun {
+    address: watch::Sender<String>,
+    /// Number of starts and events that clients received.
+    received: watch::Sender<u64>,
+    is_closing: AtomicBool,
+    open: Mutex<BTreeSet<String>>,
+}
+
+/// One execution, as a client knows it.
+#[derive(Clone, Debug)]
+pub(super) struct ClientRecord {
+    pub(super) execution: String,
+    pub(super) plan: String,
+    pub(super) options: Value,
+    pub(super) events: Vec<Value>,
+}
+
+impl SharedRun {
+    pub(super) fn new(address: String) -> Arc<Self> {
+        Arc::new(Self {
+            address: watch::Sender::new(address),
+            received: watch::Sender::new(0),
+            is_closing: AtomicBool::new(false),
+            open: Mutex::default(),
+        })
+    }
+
+    pub(super) fn set_address(&self, address: String) {
+        self.address.send_replace(address);
+    }
+
+    pub(super) fn spawn_clients(
+        self: &Arc<Self>,
+        clients: u64,
+        seed: u64,
+    ) -> JoinSet<Vec<ClientRecord>> {
+        (0..clients).map(|number| Arc::clone(self).run_client(seed * 1_000 + number)).collect()
+    }
+
+    /// Waits until clients received `more` events, or for `longest`.
+    pub(super) async fn wait_for_events(&self, more: u64, longest: Duration) {
+        let mut received = self.received.subscribe();
+        let target = *received.borrow() + more;
+        // Any moment is as good as another, so a timeout is fine.
+        let _ = timeout(longest, received.wait_for(|count| *count >= target)).await;
+    }
+
+    /// Returns acknowledged executions that clients still follow.
+    pub(super) fn open(&self) -> Vec<String> {
+        self.open.lock().unwrap().iter().cloned().collect()
+    }
+
+    /// Tells clients to start nothing new and waits for them. Returns the open executions as an
+    /// error at the limit.
+    pub(super) async fn stop_and_wait(
+        &self,
+        mut clients: JoinSet<Vec<ClientRecord>>,
+    ) -> Result<Vec<ClientRecord>, Vec<String>> {
+        self.is_closing.store(true, Ordering::Relaxed);
+        let mut records = Vec::new();
+        let all = async {
+            while let Some(client) = clients.join_next().await {
+                records.extend(client.unwrap());
+            }
+        };
+        let ended = timeout(MAX_FINISH_TIME, all).await;
+        ended.map(|()| records).map_err(|_| self.open())
+    }
+
+    async fn run_client(self: Arc<Self>, seed: u64) -> Vec<ClientRecord> {
+        let dice = Dice::new(seed);
+        let mut records = Vec::new();
+        while !self.is_closing.load(Ordering::Relaxed) {
+            let key = format!("{seed}-{}", records.len());
+            let mut record = self.start_execution(&dice, &key).await;
+            self.follow_to_end(&mut record).await;
+            records.push(record);
+        }
+        records
+    }
+
+    /// Starts an execution and repeats the request until it is acknowledged.
+    async fn start_execution(&self, dice: &Dice, key: &str) -> ClientRecord {
+        let input = json!({ "input": { "tools": plans::draw_plan(dice) } });
+        let made = self.ask_until_answered(PLAN, input).await;
+        let plan = made["plan"]["planId"].as_str().unwrap_or_else(|| panic!("{made:#}")).to_owned();
+        let order = if dice.happens(300) { "SEQUENTIAL" } else { "PARALLEL" };
+        let options = json!({ "mode": order, "idempotencyKey": key });
+        let begun =
+            self.ask_until_answered(EXECUTE, json!({ "id": plan, "options": options })).await;
+        let execution = begun["executionId"].as_str().unwrap().to_owned();
+        self.open.lock().unwrap().insert(execution.clone());
+        self.received.send_modify(|count| *count += 1);
+        ClientRecord { execution, plan, options, events: Vec::new() }
+    }
+
+    /// Follows an execution to its end. After a disconnect it continues after the last event.
+    async fn follow_to_end(&self, record: &mut ClientRecord) {
+        let mut address = self.address.subscribe();
+        loop {
+            let at = address.borrow_and_update().clone();
+            if self.follow_while_connected(&at, record).await {
+                break;
+            }
+            wait_for_server(&mut address).await;
+        }
+        self.open.lock().unwrap().remove(&record.execution);
+    }
+
+    /// Follows an execution while this server lives. Returns whether it reached the end.
+    async fn follow_while_connected(&self, address: &str, record: &mut ClientRecord) -> bool {
+        let after = record.events.last().map_or(0, |event| event["seq"].as_u64().unwrap());
+        let variables = json!({ "id": record.execution, "after": after });
+        let Ok(mut events) = Events::of(address, EVENTS, variables).await else { return false };
+        loop {
+            match events.next().await {
+                Ok(Some(event)) => {
+                    record.events.push(event);
+                    self.received.send_modify(|count| *count += 1);
+                }
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Asks one server after another until there is an answer.
+    pub(super) async fn ask_until_answered(&self, query: &str, variables: Value) -> Value {
+        let mut address = self.address.subscribe();
+        let asking = async {
+            loop {
+                let at = address.borrow_and_update().clone();
+                if let Ok(answer) = ask(&at, query, variables.clone()).await {
+                    return answer;
+                }
+                wait_for_server(&mut address).await;
+            }
+        };
+        let answer = timeout(MAX_FINISH_TIME, asking).await;
+        answer
+            .unwrap_or_else(|_| panic!("no server answers {variables} within {MAX_FINISH_TIME:?}"))
+    }
+
+    /// Repeats the start with its key and fetches the whole log. Returns the execution's id and its
+    /// events.
+    pub(super) async fn repeat_start(&self, record: &ClientRecord) -> (String, Vec<Value>) {
+        let again = json!({ "id": record.plan, "options": record.options });
+        let again = self.ask_until_answered(EXECUTE, again).await;
+        let query = "query ($id: ID!) { execution(executionId: $id) {
+            events { seq at type stepId attempt data } } }";
+        let kept = self.ask_until_answered(query, json!({ "id": record.execution })).await;
+        let events = kept["events"].as_array().cloned().unwrap_or_default();
+        (again["executionId"].as_str().unwrap().to_owned(), events)
+    }
+}
+
+/// Waits for a new address, or a moment, because the same server may recover.
+async fn wait_for_server(address: &mut watch::Receiver<String>) {
+    if let Ok(moved) = timeout(RETRY_DELAY, address.changed()).await {
+        moved.expect("the run is not over");
+    }
+}

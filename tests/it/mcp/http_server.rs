@@ -1,0 +1,322 @@
+//! A server over streamable HTTP whose calls choose how it misbehaves.
+
+use std::{
+    collections::BTreeSet,
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::State,
+    http::{HeaderMap, Method, StatusCode},
+    response::{IntoResponse, Response},
+    routing::any,
+};
+use futures::{StreamExt, stream};
+use serde_json::{Value, json};
+use tests::toolset::MAX_WAIT;
+use tokio::{
+    net::TcpListener,
+    sync::broadcast,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+pub(super) struct HttpServer {
+    pub(super) address: SocketAddr,
+    pub(super) state: Arc<ServerState>,
+    task: JoinSet<()>,
+}
+
+pub(super) struct ServerState {
+    sessions: Mutex<BTreeSet<String>>,
+    pub(super) greetings: AtomicUsize,
+    pub(super) calls: AtomicUsize,
+    /// Methods of the notifications that arrived.
+    pub(super) notifications: Mutex<Vec<String>>,
+    has_grown: AtomicUsize,
+    unasked: broadcast::Sender<String>,
+    /// Number of times that a client opened the event stream.
+    listeners: AtomicUsize,
+    /// Status of all answers, in place of what the calls ask for.
+    forced_status: Mutex<Option<u16>>,
+}
+
+impl HttpServer {
+    pub(super) async fn start() -> Self {
+        Self::start_at("127.0.0.1:0".parse().unwrap()).await
+    }
+
+    pub(super) async fn start_at(address: SocketAddr) -> Self {
+        let state = Arc::new(ServerState {
+            sessions: Mutex::default(),
+            greetings: AtomicUsize::default(),
+            calls: AtomicUsize::default(),
+            notifications: Mutex::default(),
+            has_grown: AtomicUsize::default(),
+            unasked: broadcast::channel(10).0,
+            listeners: AtomicUsize::default(),
+            forced_status: Mutex::default(),
+        });
+        let binding = async {
+            loop {
+                // Another process may have the port for a moment.
+                if let Ok(listener) = TcpListener::bind(address).await {
+                    return listener;
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let listener = timeout(MAX_WAIT, binding).await.expect("its port is free again");
+        let address = listener.local_addr().unwrap();
+        let app = Router::new().route("/mcp", any(receive)).with_state(Arc::clone(&state));
+        let mut task = JoinSet::new();
+        task.spawn(async move { axum::serve(listener, app).await.unwrap() });
+        Self { address, state, task }
+    }
+
+    pub(super) fn source(&self) -> Value {
+        json!({ "mcp": { "url": format!("http://{}/mcp", self.address) } })
+    }
+
+    pub(super) fn set_status(&self, status: u16) {
+        *self.state.forced_status.lock().unwrap() = Some(status);
+    }
+
+    pub(super) fn calls(&self) -> usize {
+        self.state.calls.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn greetings(&self) -> usize {
+        self.state.greetings.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn has_heard(&self, method: &str) -> bool {
+        self.state.notifications.lock().unwrap().iter().any(|notification| notification == method)
+    }
+
+    pub(super) fn listeners(&self) -> usize {
+        self.state.listeners.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn has_listener(&self) -> bool {
+        self.state.unasked.receiver_count() > 0
+    }
+
+    /// Stops listening. Running answers continue.
+    pub(super) async fn stop(mut self) -> SocketAddr {
+        self.task.shutdown().await;
+        self.address
+    }
+}
+
+type Chunks = Vec<Result<Bytes, io::Error>>;
+
+async fn receive(
+    State(state): State<Arc<ServerState>>,
+    method: Method,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let mut response = answer(&state, &method, &headers, &body);
+    // One connection for each request, so that none outlives the listener.
+    response.headers_mut().insert("connection", "close".parse().unwrap());
+    response
+}
+
+fn answer(state: &Arc<ServerState>, method: &Method, headers: &HeaderMap, body: &[u8]) -> Response {
+    if let Some(status) = *state.forced_status.lock().unwrap() {
+        let status = StatusCode::from_u16(status).unwrap();
+        let token = headers.get("authorization").map_or("", |value| value.to_str().unwrap());
+        return (status, [("location", "/elsewhere")], format!("no, {token}")).into_response();
+    }
+    let session = headers.get("mcp-session-id").map(|value| value.to_str().unwrap().to_owned());
+    let message: Value = serde_json::from_slice(body).unwrap_or_default();
+    if message["method"] == "initialize" {
+        return greet(state, &message);
+    }
+    let is_known = session.is_some_and(|id| state.sessions.lock().unwrap().contains(&id));
+    if !is_known {
+        return StatusCode::NOT_FOUND.into_response();
+    }
+    assert_eq!(headers["mcp-protocol-version"], "2025-06-18");
+    if *method == Method::DELETE {
+        state.notifications.lock().unwrap().push("DELETE".to_owned());
+        return StatusCode::NO_CONTENT.into_response();
+    }
+    if *method == Method::GET {
+        return match headers.get("last-event-id") {
+            Some(id) => resumed(id.to_str().unwrap()),
+            None => listen(state),
+        };
+    }
+    if message.get("id").is_none() {
+        let method = message["method"].as_str().unwrap_or_default().to_owned();
+        state.notifications.lock().unwrap().push(method);
+        return StatusCode::ACCEPTED.into_response();
+    }
+    match message["method"].as_str() {
+        Some("tools/list") => list(state, &message),
+        Some("tools/call") => act(state, &message),
+        _ => json_of(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": {} })),
+    }
+}
+
+fn greet(state: &ServerState, message: &Value) -> Response {
+    let number = state.greetings.fetch_add(1, Ordering::SeqCst);
+    let session = format!("session-{number}");
+    state.sessions.lock().unwrap().insert(session.clone());
+    let result = json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": { "tools": { "listChanged": true } },
+        "serverInfo": { "name": "trickster", "version": "1" },
+    });
+    let mut response = json_of(&reply(message, &result));
+    response.headers_mut().insert("mcp-session-id", session.parse().unwrap());
+    response
+}
+
+/// Two pages of tools. After `grow` there is one tool more.
+fn list(state: &ServerState, message: &Value) -> Response {
+    let tool = |name: &str, reads: bool| {
+        let annotations = json!({ "readOnlyHint": reads });
+        json!({ "name": name, "inputSchema": { "type": "object" }, "annotations": annotations })
+    };
+    let page = if message["params"]["cursor"].is_null() {
+        json!({ "tools": [tool("look", true)], "nextCursor": "2" })
+    } else if state.has_grown.load(Ordering::SeqCst) > 0 {
+        json!({ "tools": [tool("act", false), tool("grown", true)] })
+    } else {
+        json!({ "tools": [tool("act", false)] })
+    };
+    json_of(&reply(message, &page))
+}
+
+fn act(state: &Arc<ServerState>, message: &Value) -> Response {
+    let count = state.calls.fetch_add(1, Ordering::SeqCst) + 1;
+    let done = text(message, &format!("done {count}"));
+    let token = &message["params"]["_meta"]["progressToken"];
+    let progress = |n: u32| {
+        let params = json!({ "progressToken": token, "progress": n, "total": 2 });
+        event(&json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params }))
+    };
+    let broken = || Err(io::Error::other("broken"));
+    match message["params"]["arguments"]["how"].as_str().unwrap_or_default() {
+        "stream" => events(vec![
+            Ok(": hello\r\n\r\nevent: ping\ndata: x\n\ndata: rubbish\n\n".into()),
+            Ok(progress(1).into()),
+            Ok(progress(2).into()),
+            Ok(event(&done).into()),
+        ]),
+        "hang" => stream_of("text/event-stream", stream::pending().boxed()),
+        "drop" => events(vec![Ok(progress(1).into()), broken()]),
+        "half" => events(vec![Ok("data: {\"jsonrpc\":\"2.0\"".into()), broken()]),
+        "end" => events(vec![]),
+        "resume" => {
+            let id = &message["id"];
+            events(vec![Ok(format!("id: {id}\nretry: 60\ndata: \n\n").into()), broken()])
+        }
+        "html" => ([("content-type", "text/html")], "<h1>Hello</h1>").into_response(),
+        "garbage" => ([("content-type", "application/json")], "{]").into_response(),
+        "other" => json_of(&json!({ "jsonrpc": "2.0", "id": 1_000_000, "result": {} })),
+        "accepted" => StatusCode::ACCEPTED.into_response(),
+        "forged" => {
+            let error = json!({ "code": i32::MIN, "message": "never read" });
+            json_of(&json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }))
+        }
+        "huge" => huge_body("application/json", "\""),
+        "huge stream" => huge_body("text/event-stream", "data: "),
+        "forget" => {
+            state.sessions.lock().unwrap().clear();
+            json_of(&done)
+        }
+        "grow" => {
+            state.has_grown.store(1, Ordering::SeqCst);
+            let method = "notifications/tools/list_changed";
+            let _ = state.unasked.send(event(&json!({ "jsonrpc": "2.0", "method": method })));
+            json_of(&done)
+        }
+        "rubbish unasked" => {
+            for rubbish in ["\0\u{1}\ndata: {]", "event: ping\ndata: 1", "data: {\"id\":7}"] {
+                let _ = state.unasked.send(format!("{rubbish}\n\n"));
+            }
+            let _ = state.unasked.send(format!("data: {}\n\n", "x".repeat(50 << 20)));
+            json_of(&done)
+        }
+        status => match status.parse() {
+            Ok(status) => (StatusCode::from_u16(status).unwrap(), "because").into_response(),
+            Err(_) => json_of(&done),
+        },
+    }
+}
+
+/// 50 MB without an answer.
+fn huge_body(kind: &str, start: &'static str) -> Response {
+    let chunk = Bytes::from(vec![b'x'; 1 << 20]);
+    let body = stream::iter([Bytes::from(start)]).chain(stream::iter(vec![chunk; 50]));
+    stream_of(kind, body.map(Ok).boxed())
+}
+
+/// The events after those of a broken stream.
+fn resumed(id: &str) -> Response {
+    let id: u64 = id.parse().unwrap();
+    events(vec![Ok(event(&text(&json!({ "id": id }), "resumed")).into())])
+}
+
+fn listen(state: &ServerState) -> Response {
+    state.listeners.fetch_add(1, Ordering::SeqCst);
+    let unasked = stream::unfold(state.unasked.subscribe(), async |mut receiver| {
+        let message = receiver.recv().await.ok()?;
+        Some((Ok(message.into()), receiver))
+    });
+    stream_of("text/event-stream", unasked.boxed())
+}
+
+fn text(message: &Value, text: &str) -> Value {
+    reply(message, &json!({ "content": [{ "type": "text", "text": text }] }))
+}
+
+fn reply(message: &Value, result: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })
+}
+
+fn event(message: &Value) -> String {
+    format!("data: {message}\n\n")
+}
+
+fn json_of(message: &Value) -> Response {
+    ([("content-type", "application/json; charset=utf-8")], message.to_string()).into_response()
+}
+
+/// Each chunk arrives alone, even if the next one breaks the connection.
+fn events(chunks: Chunks) -> Response {
+    let chunks = stream::iter(chunks).then(|chunk| async {
+        tokio::task::yield_now().await;
+        chunk
+    });
+    stream_of("text/event-stream", chunks.boxed())
+}
+
+fn stream_of(kind: &str, body: stream::BoxStream<'static, Result<Bytes, io::Error>>) -> Response {
+    ([("content-type", kind.to_owned())], Body::from_stream(body)).into_response()
+}
+
+/// Serves the same body for all requests.
+pub(super) async fn serve(kind: &'static str, chunks: Vec<Bytes>) -> (SocketAddr, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let app = Router::new().fallback(move || {
+        let chunks = stream::iter(chunks.clone()).map(Ok).boxed();
+        async move { stream_of(kind, chunks) }
+    });
+    let mut task = JoinSet::new();
+    task.spawn(async move { axum::serve(listener, app).await.unwrap() });
+    (address, task)
+}

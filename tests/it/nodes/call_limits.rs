@@ -1,0 +1,205 @@
+//! Limits on calls hold across nodes, and every waiting call gets its turn.
+
+use serde_json::{Value, json};
+use shared::{clock::Timestamp, event::Event};
+use tokio::time::Instant;
+
+use super::{
+    cluster::Cluster,
+    node::Node,
+    workspace::{LEASE, LONG_LEASE_MS, LedgerEntry, MARGIN},
+};
+
+/// Calls of the tool with a concurrency of two.
+const PAIRED_CALLS: usize = 40;
+/// Calls of the tool with a limited rate.
+const RATED_CALLS: usize = 60;
+/// Allowed calls per second.
+const RATE: usize = 20;
+/// Seconds that a busy machine may need to record a permitted call.
+const MAX_LATENESS: f64 = 1.0;
+
+fn call(tool: &str, seconds: f64) -> Value {
+    json!({ "name": tool, "parameters": { "n": 1, "seconds": seconds } })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_nodes_together_keep_limits_on_concurrency_and_rate() {
+    let calls = json!([
+        { "tool": "ledger.pair", "concurrency": 2 },
+        { "tool": "flow.noop", "rate": format!("{RATE}/s") },
+    ]);
+    let cluster = Cluster::new(&json!({ "calls": calls, "lease_ms": LONG_LEASE_MS })).await;
+    let nodes = [cluster.workspace.start_server().await, cluster.workspace.start_server().await];
+    let paired =
+        nodes[0].create_plan(&json!([call("ledger.pair", 0.05), call("ledger.pair", 0.05)])).await;
+    let rated =
+        nodes[0].create_plan(&json!([{ "name": "flow.noop" }, { "name": "flow.noop" }])).await;
+    let begun = Instant::now();
+    for at in 0..RATED_CALLS / 2 {
+        nodes[at % 2].execute(&rated, &json!({})).await;
+        if at < PAIRED_CALLS / 2 {
+            nodes[at % 2].execute(&paired, &json!({})).await;
+        }
+    }
+    cluster.wait_for_all_completed(PAIRED_CALLS / 2 + RATED_CALLS / 2).await;
+    let took = begun.elapsed();
+
+    let ledger = cluster.workspace.ledger();
+    assert_eq!(ledger.iter().filter(|entry| entry.is_start).count(), PAIRED_CALLS);
+    let most = most_at_once(&ledger);
+    assert_eq!(most, 2, "exactly as many as the limit allows: {ledger:#?}");
+
+    let starts = start_times(&cluster, "flow.noop").await;
+    assert!(starts.len() >= RATED_CALLS, "{starts:?}");
+    // One burst may come at once, the rest follow at the rate.
+    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+    let least = (RATED_CALLS - RATE) as f64 / RATE as f64;
+    assert!(took.as_secs_f64() >= least, "{took:?}");
+    assert_rate(&starts);
+}
+
+/// Returns the highest number of calls at the same time.
+fn most_at_once(ledger: &[LedgerEntry]) -> i64 {
+    let open = ledger.iter().scan(0, |open, entry| {
+        *open += if entry.is_start { 1 } else { -1 };
+        Some(*open)
+    });
+    open.max().unwrap_or_default()
+}
+
+/// Returns the start times of a tool's calls, sorted.
+async fn start_times(cluster: &Cluster, tool: &str) -> Vec<Timestamp> {
+    let mut starts = Vec::new();
+    for head in cluster.read_heads().await {
+        let plan = cluster.store.plan(head.plan).await.unwrap().unwrap();
+        if plan.called_tools().all(|name| name.as_str() == tool) {
+            let log = cluster.read_log(head.execution).await;
+            let started =
+                log.iter().filter(|recorded| matches!(recorded.event, Event::StepStarted(_)));
+            starts.extend(started.map(|recorded| recorded.at));
+        }
+    }
+    starts.sort();
+    starts
+}
+
+/// In any window there are at most a burst and the permits that came free meanwhile.
+#[expect(clippy::cast_precision_loss, reason = "small numbers")]
+fn assert_rate(starts: &[Timestamp]) {
+    for (from, first) in starts.iter().enumerate() {
+        for (n, last) in starts[from..].iter().enumerate() {
+            let seconds = (*last - *first).as_seconds_f64() + MAX_LATENESS;
+            let most = RATE as f64 * (1.0 + seconds);
+            assert!((n as f64) < most, "{} within {seconds} s: {starts:#?}", n + 1);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permits_of_a_lost_node_expire_and_higher_priorities_go_first() {
+    let calls = json!([
+        { "tool": "ledger.held", "concurrency": 1 },
+        { "tool": "ledger.single", "concurrency": 1 },
+    ]);
+    let cluster = Cluster::new(&json!({ "calls": calls, "drain_ms": 60_000 })).await;
+    let (node, lost) =
+        (cluster.workspace.start_server().await, cluster.workspace.start_server().await);
+    tokio::join!(
+        assert_lost_permit_expires(&cluster, &node, lost),
+        assert_priority_order(&cluster, &node)
+    );
+    assert_cancelled_waits_hold_no_permit(&cluster, &node).await;
+    assert_waiting_calls_move_when_a_node_drains(&cluster, node).await;
+}
+
+/// The holder of the only permit is killed, and a call on another node gets it. The killed call has
+/// an unknown outcome and is not repeated.
+async fn assert_lost_permit_expires(cluster: &Cluster, node: &Node, lost: Node) {
+    let long = lost.create_plan(&json!([call("ledger.held", 8.0)])).await;
+    let short = lost.create_plan(&json!([call("ledger.held", 0.0)])).await;
+    let holder = lost.execute(&long, &json!({})).await;
+    cluster
+        .wait_for_ledger("the permit is held", |said| {
+            said.iter().any(|entry| entry.execution == holder)
+        })
+        .await;
+    let waiting = node.execute(&short, &json!({})).await;
+    lost.kill().await;
+    let freed = Instant::now();
+    let gets_it = cluster.wait_for_ledger("the permit is free", |said| {
+        said.iter().any(|entry| entry.execution == waiting)
+    });
+    gets_it.await;
+    let took = freed.elapsed();
+    assert!(took < LEASE + MARGIN, "{took:?}");
+}
+
+/// Of the calls that wait on one node, those with a higher priority go first.
+async fn assert_priority_order(cluster: &Cluster, node: &Node) {
+    let plan = node.create_plan(&json!([call("ledger.single", 0.1)])).await;
+    let holder = node.start(&json!([call("ledger.single", 15.0)])).await;
+    cluster
+        .wait_for_ledger("the only permit is held", |said| {
+            said.iter().any(|entry| entry.execution == holder)
+        })
+        .await;
+    let mut wanted = Vec::new();
+    for priority in [0, 0, 1, 0, 2, 1, 2, 0] {
+        let id = node.execute(&plan, &json!({ "priority": priority })).await;
+        wanted.push((-priority, wanted.len(), id));
+    }
+    let is_done = |said: &[LedgerEntry]| {
+        said.iter().filter(|entry| entry.is_start && entry.tool == "ledger.single").count() == 9
+    };
+    cluster.wait_for_ledger("every call had its turn", is_done).await;
+    wanted.sort();
+    let said = cluster.workspace.ledger();
+    let turns = said.iter().filter(|entry| entry.is_start && entry.tool == "ledger.single").skip(1);
+    let turns: Vec<&str> = turns.map(|entry| entry.execution.as_str()).collect();
+    let wanted: Vec<&str> = wanted.iter().map(|(.., id)| id.as_str()).collect();
+    assert_eq!(turns, wanted);
+}
+
+/// Cancelled executions that wait for a permit must leave no permit behind.
+async fn assert_cancelled_waits_hold_no_permit(cluster: &Cluster, node: &Node) {
+    let plan = node.create_plan(&json!([call("ledger.single", 0.02)])).await;
+    for _ in 0..4 {
+        let mut ids = Vec::new();
+        for _ in 0..6 {
+            ids.push(node.execute(&plan, &json!({})).await);
+        }
+        for id in ids.iter().rev() {
+            node.run_mutation("cancelExecution", id, "").await;
+        }
+    }
+    let last = node.execute(&plan, &json!({})).await;
+    let done = cluster.wait_for_ledger("the last call gets a permit", |said| {
+        said.iter().any(|entry| !entry.is_start && entry.execution == last)
+    });
+    done.await;
+    cluster.wait_for_all_finished(4 * 6 + 1 + 9 + 2).await;
+}
+
+/// A node whose calls only wait for a permit drains at once, and other nodes continue to wait.
+async fn assert_waiting_calls_move_when_a_node_drains(cluster: &Cluster, node: Node) {
+    let other = cluster.workspace.start_server().await;
+    let holder = other.start(&json!([call("ledger.single", 30.0)])).await;
+    cluster
+        .wait_for_ledger("the only permit is held", |said| {
+            said.iter().any(|entry| entry.execution == holder)
+        })
+        .await;
+    let plan = node.create_plan(&json!([call("ledger.single", 0.0)])).await;
+    let mut ids = Vec::new();
+    for _ in 0..4 {
+        ids.push(node.execute(&plan, &json!({})).await);
+    }
+    node.drain().await;
+    other.run_mutation("cancelExecution", &holder, "").await;
+    let have_had_turns = |said: &[LedgerEntry]| {
+        ids.iter().all(|id| said.iter().any(|entry| !entry.is_start && entry.execution == *id))
+    };
+    cluster.wait_for_ledger("the calls get permits on the other node", have_had_turns).await;
+    cluster.wait_for_all_finished(4 * 6 + 1 + 9 + 2 + 5).await;
+}

@@ -1,0 +1,167 @@
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use engine::store::open_store;
+use serde_json::Value;
+use shared::{
+    event::{Event, RecordedEvent},
+    execution::{Execution, ExecutionState},
+    id::{ExecutionId, Seq, WorkerId},
+    store::{ExecutionFilter, ExecutionHead, Page, Store},
+};
+use tests::patient::insist;
+use tokio::time::{interval, timeout};
+
+use super::{
+    node::{MAX_WAIT, POLL},
+    workspace::{LedgerEntry, Workspace},
+};
+use crate::mongod::Mongod;
+
+/// A workspace with a database of its own, and helpers that read that database.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    pub(super) workspace: Workspace,
+    pub(super) store: Arc<dyn Store>,
+}
+
+impl Cluster {
+    /// Creates one on the shared MongoDB server. `limits` override the usual ones.
+    pub(super) async fn new(limits: &Value) -> Self {
+        Self::over(Mongod::shared().await.fresh_url(), limits).await
+    }
+
+    pub(super) async fn over(url: String, limits: &Value) -> Self {
+        let store = insist(async || open_store(&url).await).await;
+        Self { workspace: Workspace::new(url, limits), store }
+    }
+
+    pub(super) async fn read_heads(&self) -> Vec<ExecutionHead> {
+        let (mut all, mut page) = (Vec::new(), Page { first: 500, after: None });
+        loop {
+            let filter = ExecutionFilter::default();
+            let heads = insist(async || self.store.list_heads(&filter, &page).await).await;
+            all.extend(heads.items.iter().map(|(_, head)| head.clone()));
+            match heads.items.last() {
+                Some((cursor, _)) if heads.has_more => page.after = Some(cursor.clone()),
+                _ => return all,
+            }
+        }
+    }
+
+    pub(super) async fn read_log(&self, id: ExecutionId) -> Vec<RecordedEvent> {
+        let mut log: Vec<RecordedEvent> = Vec::new();
+        loop {
+            let after = log.last().map_or(Seq::START, |recorded| recorded.seq);
+            let more = insist(async || self.store.read(id, after).await).await;
+            if more.is_empty() {
+                return log;
+            }
+            log.extend(more);
+        }
+    }
+
+    /// Computes the state of an execution from its log alone.
+    pub(super) async fn replay(&self, head: &ExecutionHead) -> Execution {
+        let plan = insist(async || self.store.plan(head.plan).await).await.unwrap();
+        Execution::replay(head.execution, plan, &self.read_log(head.execution).await).unwrap()
+    }
+
+    /// Waits until a condition holds for the heads of all executions.
+    pub(super) async fn wait_for_heads(
+        &self,
+        what: &str,
+        holds: impl Fn(&[ExecutionHead]) -> bool,
+    ) {
+        self.wait_for_heads_within(MAX_WAIT, what, holds).await;
+    }
+
+    /// Like [`until`](Self::until), with a limit. Prints unfinished executions if it is reached.
+    pub(super) async fn wait_for_heads_within(
+        &self,
+        limit: Duration,
+        what: &str,
+        holds: impl Fn(&[ExecutionHead]) -> bool,
+    ) {
+        let mut look = interval(POLL);
+        let looking = async {
+            while !holds(&self.read_heads().await) {
+                look.tick().await;
+            }
+        };
+        if timeout(limit, looking).await.is_err() {
+            self.print_unfinished().await;
+            panic!("not within {limit:?}: {what}");
+        }
+    }
+
+    #[expect(clippy::print_stderr, reason = "helps to debug a failed test")]
+    async fn print_unfinished(&self) {
+        for head in self.read_heads().await.iter().filter(|head| !head.state.is_finished()) {
+            eprintln!("{head:?}");
+            for recorded in self.read_log(head.execution).await {
+                eprintln!("    {recorded:?}");
+            }
+            eprintln!("    inbox {:?}", self.store.list_commands(Some(head.execution)).await);
+        }
+    }
+
+    /// Waits until there are `count` executions and all are finished.
+    pub(super) async fn wait_for_all_finished(&self, count: usize) {
+        let is_so = |heads: &[ExecutionHead]| heads.len() >= count && are_finished(heads);
+        self.wait_for_heads("all executions are finished", is_so).await;
+    }
+
+    /// Waits until exactly `count` executions are finished, and all completed.
+    pub(super) async fn wait_for_all_completed(&self, count: usize) {
+        self.wait_for_all_finished(count).await;
+        let heads = self.read_heads().await;
+        assert_eq!(heads.len(), count);
+        for head in heads {
+            let log = self.read_log(head.execution).await;
+            assert_eq!(head.state, ExecutionState::Completed, "{log:#?}");
+        }
+    }
+
+    /// Waits until a condition holds for the ledger.
+    pub(super) async fn wait_for_ledger(&self, what: &str, holds: impl Fn(&[LedgerEntry]) -> bool) {
+        let mut look = interval(POLL);
+        let looking = async {
+            while !holds(&self.workspace.ledger()) {
+                look.tick().await;
+            }
+        };
+        let said = timeout(MAX_WAIT, looking).await;
+        said.unwrap_or_else(|_| {
+            panic!("the ledger never shows: {what}: {:#?}", self.workspace.ledger())
+        });
+    }
+
+    /// Checks that no call of a `once` tool happened twice.
+    pub(super) fn assert_once_tools_called_once(&self) {
+        let mut calls: BTreeMap<String, u64> = BTreeMap::new();
+        for entry in self.workspace.ledger() {
+            if entry.is_start && (entry.tool == "ledger.once" || entry.tool == "far.once") {
+                *calls.entry(entry.key).or_default() += 1;
+            }
+        }
+        let twice: Vec<_> = calls.iter().filter(|(_, times)| **times > 1).collect();
+        assert!(twice.is_empty(), "called twice: {twice:?}");
+    }
+}
+
+pub(super) fn are_finished(heads: &[ExecutionHead]) -> bool {
+    heads.iter().all(|head| head.state.is_finished())
+}
+
+/// Returns the workers that claimed an execution, in order.
+pub(super) fn claimers(log: &[RecordedEvent]) -> Vec<WorkerId> {
+    let claims = log.iter().filter_map(|recorded| match &recorded.event {
+        Event::Claimed(claimed) if !claimed.renewed => Some(claimed.worker),
+        _ => None,
+    });
+    claims.collect()
+}
+
+pub(super) fn execution_id(text: &str) -> ExecutionId {
+    text.parse().unwrap()
+}

@@ -1,0 +1,179 @@
+//! Requests to one node control and watch executions that another node runs.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use shared::execution::ExecutionState;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{
+    cluster::{Cluster, claimers, execution_id},
+    node::{MAX_WAIT, Node, POLL},
+    workspace::MARGIN,
+};
+use crate::torture::api_client::{Events, Trouble};
+
+const EVENTS: &str = "subscription ($id: ID!, $after: Int) {
+    executionEvents(executionId: $id, afterSeq: $after) { seq type stepId attempt data } }";
+/// Executions that are followed while their node is killed.
+const FOLLOWED: usize = 6;
+/// Steps of each of these executions.
+const STEPS: usize = 40;
+
+/// A subscriber at one node, with the events that it received.
+struct Subscriber {
+    events: Events,
+    received: Vec<Value>,
+}
+
+impl Subscriber {
+    async fn subscribe(node: &Node, execution: &str) -> Self {
+        let variables = json!({ "id": execution, "after": 0 });
+        let subscribing = async {
+            loop {
+                match Events::of(&node.address, EVENTS, &variables).await {
+                    // A busy machine may be late.
+                    Err(Trouble::Gone) => sleep(POLL).await,
+                    events => return events,
+                }
+            }
+        };
+        let events = timeout(MAX_WAIT, subscribing).await.expect("the node answers").unwrap();
+        Self { events, received: Vec::new() }
+    }
+
+    /// Waits for an event of a kind and a step, unless it was received before.
+    async fn wait_for_once(&mut self, kind: &str, step: &str) {
+        if !self.received.iter().any(|event| event["type"] == kind && event["stepId"] == step) {
+            self.wait_for(kind, step).await;
+        }
+    }
+
+    /// Waits for another event of a kind, and of `step` unless that is empty.
+    async fn wait_for(&mut self, kind: &str, step: &str) {
+        let listening = async {
+            loop {
+                let event = self.events.next().await.unwrap();
+                let event = event.unwrap_or_else(|| panic!("the stream ended without `{kind}`"));
+                let is_it = event["type"] == kind && (step.is_empty() || event["stepId"] == step);
+                self.received.push(event);
+                if is_it {
+                    return;
+                }
+            }
+        };
+        let heard = timeout(MAX_WAIT, listening).await;
+        heard.unwrap_or_else(|_| panic!("never received `{kind}` {step}: {:#?}", self.received));
+    }
+
+    /// Follows to the end, and checks that the subscriber received every event of the log exactly
+    /// once.
+    async fn assert_receives_whole_log(mut self, cluster: &Cluster, execution: &str) {
+        self.wait_for("finished", "").await;
+        let end =
+            timeout(MAX_WAIT, self.events.next()).await.expect("the stream completes").unwrap();
+        assert_eq!(end, None);
+        let log = cluster.read_log(execution_id(execution)).await;
+        let received: Vec<_> =
+            self.received.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
+        let kept: Vec<_> = log.iter().map(|recorded| recorded.seq.0).collect();
+        assert_eq!(received, kept);
+        assert_eq!(received, (1..=log.len() as u64).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_node_controls_and_watches_executions_of_another_node() {
+    let cluster = Cluster::new(&json!({})).await;
+    let (doer, other) =
+        (cluster.workspace.start_server().await, cluster.workspace.start_server().await);
+    tokio::join!(
+        control_through_other_node(&cluster, &doer, &other),
+        cancel_through_other_node(&cluster, &doer, &other)
+    );
+    watch_takeover(&cluster, doer, &other).await;
+}
+
+/// Pauses, resumes, signals and approves through the other node.
+async fn control_through_other_node(cluster: &Cluster, doer: &Node, other: &Node) {
+    let call = |tool: &str, after: &str| {
+        json!({ "id": tool, "name": "ledger.once", "dependsOn": after,
+            "parameters": { "n": 1, "seconds": 0.3 } })
+    };
+    let id = doer
+        .start(&json!([
+            { "id": "wait", "name": "flow.wait", "parameters": { "name": "go" } },
+            call("one", "wait"), call("two", "one"),
+            { "id": "ask", "name": "flow.noop", "requiresApproval": true, "dependsOn": "two" },
+        ]))
+        .await;
+    let mut subscriber = Subscriber::subscribe(other, &id).await;
+    subscriber.wait_for("step_waiting", "wait").await;
+    other.run_mutation("signalExecution", &id, ", name: \"go\"").await;
+    subscriber.wait_for("step_started", "one").await;
+    other.run_mutation("pauseExecution", &id, "").await;
+    subscriber.wait_for("paused", "").await;
+    other.run_mutation("resumeExecution", &id, "").await;
+    subscriber.wait_for("resumed", "").await;
+    // Both calls may have ended before the pause.
+    subscriber.wait_for_once("step_waiting", "ask").await;
+    other.run_mutation("approveStep", &id, ", stepId: \"ask\", approved: true").await;
+    subscriber.assert_receives_whole_log(cluster, &id).await;
+}
+
+/// Cancels through the other node while a tool runs on the first one.
+async fn cancel_through_other_node(cluster: &Cluster, doer: &Node, other: &Node) {
+    let call = json!({ "name": "ledger.read", "parameters": { "n": 1, "seconds": 8.0 } });
+    let execution = doer.start(&json!([call])).await;
+    let is_start = cluster.wait_for_ledger("the tool runs", |said| {
+        said.iter().any(|entry| entry.execution == execution)
+    });
+    is_start.await;
+    let begun = Instant::now();
+    other.run_mutation("cancelExecution", &execution, ", reason: \"enough\"").await;
+    let subscriber = Subscriber::subscribe(other, &execution).await;
+    subscriber.assert_receives_whole_log(cluster, &execution).await;
+    assert!(begun.elapsed() < Duration::from_secs(1) + MARGIN, "{:?}", begun.elapsed());
+    let head = cluster.store.head(execution_id(&execution)).await.unwrap().unwrap();
+    assert_eq!(head.state, ExecutionState::Cancelled);
+    assert_eq!(
+        claimers(&cluster.read_log(execution_id(&execution)).await).len(),
+        1,
+        "its own node cancelled it"
+    );
+    let has_ended = cluster
+        .workspace
+        .ledger()
+        .iter()
+        .any(|entry| !entry.is_start && entry.execution == execution);
+    assert!(!has_ended, "the tool was stopped");
+}
+
+/// Follows executions through one node while their own node is killed and a third takes over.
+async fn watch_takeover(cluster: &Cluster, doer: Node, other: &Node) {
+    let step = |at: usize| {
+        let after = at.checked_sub(1).map(|before| format!("s{before}"));
+        json!({ "id": format!("s{at}"), "name": "flow.sleep", "dependsOn": after,
+            "parameters": { "ms": 100 } })
+    };
+    let plan = doer.create_plan(&json!((0..STEPS).map(step).collect::<Vec<_>>())).await;
+    let mut subscribers = Vec::new();
+    for _ in 0..FOLLOWED {
+        let id = doer.execute(&plan, &json!({})).await;
+        subscribers.push((Subscriber::subscribe(other, &id).await, id));
+    }
+    let (last, _) = subscribers.last_mut().unwrap();
+    last.wait_for("step_succeeded", "s2").await;
+    doer.kill().await;
+    let third = cluster.workspace.start_server().await;
+    let mut taken_over = 0;
+    for (subscriber, execution) in subscribers {
+        // A subscriber that comes later to another node receives the same events.
+        let latecomer = Subscriber::subscribe(&third, &execution).await;
+        subscriber.assert_receives_whole_log(cluster, &execution).await;
+        latecomer.assert_receives_whole_log(cluster, &execution).await;
+        taken_over +=
+            usize::from(claimers(&cluster.read_log(execution_id(&execution)).await).len() > 1);
+    }
+    assert!(taken_over > 0, "the node was killed too late");
+}

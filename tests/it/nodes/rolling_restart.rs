@@ -1,0 +1,139 @@
+//! A node that is drained finishes short steps, hands the rest over, and removes itself from the
+//! store.
+
+use chrono::TimeDelta;
+use serde_json::{Value, json};
+use shared::{
+    clock::{Clock, Timestamp, WallClock},
+    event::{Event, RecordedEvent},
+    id::WorkerId,
+};
+
+use super::{
+    cluster::{Cluster, claimers, execution_id},
+    node::Node,
+    workspace::{LONG_LEASE_MS, MARGIN},
+};
+
+/// Executions of each plan.
+const PER_PLAN: usize = 4;
+/// Seconds that long calls take.
+const LONG_SECONDS: f64 = 15.0;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drained_node_hands_all_its_executions_to_its_successor() {
+    let calls = json!([{ "tool": "ledger.single", "concurrency": 1 }]);
+    let cluster = Cluster::new(&json!({ "calls": calls, "lease_ms": LONG_LEASE_MS })).await;
+    let node = cluster.workspace.start_server().await;
+    let mut plans = Vec::new();
+    for tools in running_plans() {
+        plans.push(node.create_plan(&tools).await);
+    }
+    let holder = hold_permit(&cluster, &node).await;
+    for plan in plans.iter().flat_map(|plan_id| std::iter::repeat_n(plan_id, PER_PLAN)) {
+        node.execute(plan, &json!({})).await;
+    }
+    let has_begun = |what: &str, cluster: &Cluster| {
+        let said = cluster.workspace.ledger();
+        said.iter().filter(|entry| entry.is_start && entry.tool == what).count()
+    };
+    cluster
+        .wait_for_ledger("everything runs", |_| {
+            has_begun("ledger.read", &cluster) >= PER_PLAN
+                && has_begun("ledger.once", &cluster) >= 2 * PER_PLAN
+        })
+        .await;
+    // Started only now, so that the first node owned everything.
+    let successor = cluster.workspace.start_worker().await;
+    let told_at = WallClock.now();
+    node.drain().await;
+    let left_at = WallClock.now();
+    // Each parent has one child.
+    cluster.wait_for_all_completed(plans.len() * PER_PLAN + PER_PLAN + 1).await;
+    cluster.assert_once_tools_called_once();
+    let leaver = claimers(&cluster.read_log(execution_id(&holder)).await)[0];
+    assert_handed_over(&cluster, leaver, told_at, left_at).await;
+    drop(successor);
+}
+
+/// Plans that run during the restart: short `once` steps, a long `read`, a sleep, a loop, a
+/// sub-plan, and calls that wait for a permit. Most take longer than the successor needs to start.
+fn running_plans() -> Vec<Value> {
+    let call = |id: &str, tool: &str, seconds: f64| json!({ "id": id, "name": tool, "parameters": { "n": 1, "seconds": seconds } });
+    let mut chain: Vec<Value> = Vec::new();
+    for at in 0..30_usize {
+        let mut step = call(&format!("c{at}"), "ledger.once", 0.25);
+        step["dependsOn"] = json!(at.checked_sub(1).map(|before| format!("c{before}")));
+        chain.push(step);
+    }
+    let list = json!([
+        { "id": "list", "name": "flow.echo", "parameters": { "all": (0..20).collect::<Vec<_>>() } },
+        { "id": "each", "name": "ledger.once", "forEach": "{{list.all}}", "maxParallel": 1,
+          "parameters": { "n": "{{item}}", "seconds": 0.25 } },
+    ]);
+    let inner = json!({ "tools": [
+        call("in", "ledger.once", 0.2),
+        { "id": "rest", "name": "flow.sleep", "parameters": { "ms": 2_000 }, "dependsOn": "in" },
+        { "id": "out", "name": "ledger.once", "parameters": { "n": 1, "seconds": 0.0 }, "dependsOn": "rest" },
+    ] });
+    vec![
+        json!(chain),
+        json!([call("long", "ledger.read", LONG_SECONDS)]),
+        json!([{ "name": "flow.sleep", "parameters": { "ms": 5_000 } }]),
+        list,
+        json!([{ "id": "sub", "inlinePlan": inner }, { "name": "flow.noop", "dependsOn": "sub" }]),
+        json!([call("waits", "ledger.single", 0.0)]),
+    ]
+}
+
+/// Holds the only permit of a tool, so that other calls wait. Returns the execution.
+async fn hold_permit(cluster: &Cluster, node: &Node) -> String {
+    let call =
+        json!({ "name": "ledger.single", "parameters": { "n": 1, "seconds": LONG_SECONDS } });
+    let id = node.start(&json!([call])).await;
+    cluster
+        .wait_for_ledger("the permit is held", |said| {
+            said.iter().any(|entry| entry.execution == id)
+        })
+        .await;
+    id
+}
+
+/// Checks that the other node continued what the leaver released, that nothing came back, and that
+/// no execution waited for the lease of the leaver.
+async fn assert_handed_over(
+    cluster: &Cluster,
+    leaver: WorkerId,
+    told_at: Timestamp,
+    left_at: Timestamp,
+) {
+    let bound = TimeDelta::from_std(MARGIN).unwrap();
+    let mut handed_over = 0;
+    for head in cluster.read_heads().await {
+        let log = cluster.read_log(head.execution).await;
+        let claims = claims_of(&log);
+        // Executions that were due before the drain may go to any node.
+        let is_handed_over = |pair: &[(WorkerId, Timestamp)]| {
+            pair[0].0 == leaver && pair[1].0 != leaver && pair[1].1 > told_at
+        };
+        let Some(at) = claims.windows(2).position(is_handed_over) else { continue };
+        handed_over += 1;
+        let after = &claims[at + 1..];
+        assert!(
+            after.iter().all(|(worker, _)| *worker != leaver),
+            "the leaver claimed an execution again: {log:#?}"
+        );
+        let late = after[0].1 - left_at;
+        assert!(late < bound, "{late} {log:#?}");
+    }
+    assert!(handed_over >= 3 * PER_PLAN, "{handed_over} were handed over");
+}
+
+/// Returns the claims of an execution with their times, in order.
+fn claims_of(log: &[RecordedEvent]) -> Vec<(WorkerId, Timestamp)> {
+    let claims = log.iter().filter_map(|recorded| match &recorded.event {
+        Event::Claimed(claimed) if !claimed.renewed => Some((claimed.worker, recorded.at)),
+        _ => None,
+    });
+    claims.collect()
+}

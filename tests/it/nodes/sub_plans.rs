@@ -1,0 +1,175 @@
+//! Sub-plans across nodes: a parent and its child run on different nodes, and any node may be lost.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use chrono::TimeDelta;
+use serde_json::{Value, json};
+use shared::{
+    clock::{Clock, WallClock},
+    execution::ExecutionState,
+    id::{ExecutionId, WorkerId},
+    store::ExecutionHead,
+};
+use tests::faulty::Dice;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    cluster::{Cluster, claimers, execution_id},
+    node::Node,
+    number_from_env,
+    workspace::MARGIN,
+};
+
+/// Nodes that are killed while sub-plans run.
+const KILLS: u64 = 8;
+/// Parents that start before each kill. Each has seven executions with its children.
+const PARENTS_PER_KILL: u64 = 4;
+
+/// A plan whose second step is a sub-plan of one call.
+fn plan_with_child(tool: &str, seconds: f64) -> Value {
+    let call = json!({ "id": "call", "name": tool, "parameters": { "n": 5, "seconds": seconds,
+        "from": "{{input.from}}" } });
+    json!([
+        { "id": "a", "name": "flow.echo", "parameters": { "x": 1 } },
+        { "id": "sub", "inlinePlan": { "tools": [call] }, "parameters": { "from": "{{a.x}}" } },
+        { "id": "z", "name": "flow.echo", "parameters": { "got": "{{sub.call.n}}" } },
+    ])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sub_plans_complete_when_the_node_of_parent_or_child_is_lost() {
+    let cluster = Cluster::new(&json!({})).await;
+    let (near, far) =
+        (cluster.workspace.start_server().await, cluster.workspace.start_far_server().await);
+    let plan = far.create_plan(&plan_with_child("far.read", 3.0)).await;
+
+    // The child's node is lost. The parent's node lacks the tool, so the child must wait for
+    // another node.
+    let (parent, child) = start_parent(&cluster, &near, &plan).await;
+    far.kill().await;
+    let far = cluster.workspace.start_far_server().await;
+    assert_completed(&cluster, 2).await;
+    let (of_parent, of_child) =
+        (workers_of(&cluster, parent).await, workers_of(&cluster, child).await);
+    // A busy machine may lose a lease, so there may be more workers.
+    assert!(of_child.len() >= 2, "two nodes claimed the child: {of_parent:?} {of_child:?}");
+
+    // The parent's node is lost while the child runs.
+    let (_, child) = start_parent(&cluster, &near, &plan).await;
+    near.kill().await;
+    assert_completed(&cluster, 4).await;
+    assert!(!workers_of(&cluster, child).await.is_empty());
+
+    // Both nodes are lost.
+    let near = cluster.workspace.start_server().await;
+    start_parent(&cluster, &near, &plan).await;
+    tokio::join!(near.kill(), far.kill());
+    let far = cluster.workspace.start_far_server().await;
+    assert_completed(&cluster, 6).await;
+
+    assert_cancelled_parent_cancels_child(&cluster, &far).await;
+}
+
+async fn assert_cancelled_parent_cancels_child(cluster: &Cluster, far: &Node) {
+    let near = cluster.workspace.start_server().await;
+    let plan = far.create_plan(&plan_with_child("far.once", 40.0)).await;
+    let (parent, child) = start_parent(cluster, &near, &plan).await;
+    let begun = Instant::now();
+    near.run_mutation("cancelExecution", &parent.to_string(), "").await;
+    cluster.wait_for_all_finished(8).await;
+    // The call itself takes longer.
+    assert!(begun.elapsed() < MARGIN + MARGIN / 2, "{:?}", begun.elapsed());
+    for id in [parent, child] {
+        let head = cluster.store.head(id).await.unwrap().unwrap();
+        // A call that was lost on a busy machine has an unknown outcome, so the execution may have
+        // failed.
+        let is_stopped = matches!(head.state, ExecutionState::Cancelled | ExecutionState::Failed);
+        assert!(is_stopped, "{:#?}", cluster.read_log(id).await);
+    }
+    cluster.assert_once_tools_called_once();
+}
+
+/// Starts a parent and waits until the child calls its tool. Returns parent and child.
+async fn start_parent(cluster: &Cluster, node: &Node, plan: &str) -> (ExecutionId, ExecutionId) {
+    let parent = execution_id(&node.execute(plan, &json!({})).await);
+    let is_child = |head: &ExecutionHead| head.parent == Some(parent);
+    cluster.wait_for_heads("the parent has a child", |heads| heads.iter().any(is_child)).await;
+    let child = cluster.read_heads().await.into_iter().find(is_child).unwrap().execution;
+    let name = child.to_string();
+    cluster
+        .wait_for_ledger("the child calls", |said| said.iter().any(|entry| entry.execution == name))
+        .await;
+    (parent, child)
+}
+
+async fn assert_completed(cluster: &Cluster, count: usize) {
+    cluster.wait_for_all_completed(count).await;
+    for head in cluster.read_heads().await.iter().filter(|head| head.parent.is_none()) {
+        assert_eq!(outputs_of(cluster, head).await["z"], json!({ "got": 5 }));
+    }
+}
+
+async fn workers_of(cluster: &Cluster, id: ExecutionId) -> BTreeSet<WorkerId> {
+    claimers(&cluster.read_log(id).await).into_iter().collect()
+}
+
+async fn outputs_of(cluster: &Cluster, head: &ExecutionHead) -> Value {
+    cluster.replay(head).await.outputs()
+}
+
+/// All steps are short, so kills hit between any two actions, such as the end of a child and the
+/// message to its parent. `FABER_NODES_SEED=7` chooses other moments, `FABER_NODES_KILLS=200` kills
+/// more nodes.
+#[tokio::test(flavor = "multi_thread")]
+async fn parents_of_sub_plans_complete_when_nodes_are_killed_at_any_moment() {
+    let cluster = Cluster::new(&json!({})).await;
+    let dice = Dice::new(number_from_env("FABER_NODES_SEED").unwrap_or(1));
+    let kills = number_from_env("FABER_NODES_KILLS").unwrap_or(KILLS);
+    let mut nodes =
+        vec![cluster.workspace.start_server().await, cluster.workspace.start_worker().await];
+    let plan = nodes[0].create_plan(&plan_with_grandchildren()).await;
+    let mut begun = 0;
+    for _ in 0..kills {
+        let server = nodes.iter().find(|node| node.serves()).unwrap();
+        for _ in 0..PARENTS_PER_KILL {
+            // Later starts are spread over all nodes.
+            let ms = i64::try_from(200 + dice.below(500)).unwrap();
+            let at = WallClock.now() + TimeDelta::milliseconds(ms);
+            server.execute(&plan, &json!({ "startAt": at.to_rfc3339() })).await;
+            begun += 1;
+        }
+        sleep(Duration::from_millis(200 + dice.below(700))).await;
+        let one = usize::try_from(dice.below(2)).unwrap();
+        let lost = nodes.remove(one);
+        lost.kill().await;
+        // One node must always serve requests.
+        let other = if nodes[0].serves() {
+            cluster.workspace.start_worker().await
+        } else {
+            cluster.workspace.start_server().await
+        };
+        nodes.push(other);
+    }
+    cluster.wait_for_all_completed(begun * 7).await;
+    for head in cluster.read_heads().await.iter().filter(|head| head.parent.is_none()) {
+        let expected =
+            json!([1, 2, 3].map(|n| json!({ "own": { "n": n }, "sub": { "x": { "n": n } } })));
+        assert_eq!(outputs_of(&cluster, head).await["each"], expected);
+    }
+}
+
+/// A plan that runs a sub-plan three times, which runs another sub-plan.
+fn plan_with_grandchildren() -> Value {
+    let echo =
+        |id: &str| json!({ "id": id, "name": "flow.echo", "parameters": { "n": "{{input.n}}" } });
+    let youngest = json!({ "tools": [echo("x")] });
+    let middle = json!({ "tools": [
+        echo("own"),
+        { "id": "sub", "inlinePlan": youngest, "parameters": { "n": "{{own.n}}" } },
+    ] });
+    json!([
+        { "id": "list", "name": "flow.echo", "parameters": { "all": [1, 2, 3] } },
+        { "id": "each", "forEach": "{{list.all}}", "inlinePlan": middle,
+          "parameters": { "n": "{{item}}" } },
+    ])
+}

@@ -1,0 +1,156 @@
+//! A full disk: clients get an error, nothing is lost, and work continues once there is room.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
+    time::{sleep, timeout},
+};
+
+use super::{
+    api_client::{Trouble, ask},
+    disk::Disk,
+    node::{Node, Role},
+    shared_run::SharedRun,
+    workspace::Workspace,
+};
+
+const MAX_WAIT: Duration = Duration::from_mins(3);
+/// Size of the disk. A nearly empty store fits.
+const DISK_BYTES: u64 = 48 << 20;
+
+const PLAN: &str =
+    "mutation ($input: PlanInput!) { createPlan(input: $input) { plan { planId } } }";
+const EXECUTE: &str = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
+const STATE: &str = "query ($id: ID!) { execution(executionId: $id) { state } }";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_on_a_full_disk_are_refused_until_there_is_room() {
+    let Some(disk) = Disk::mount(DISK_BYTES) else { return };
+    let workspace = Workspace::new(format!("sqlite:{}", disk.path().join("faber.db").display()));
+    let mut node = Node::start(&workspace, Role::Serve).await.unwrap();
+    let address = node.address.clone().unwrap();
+    let run = SharedRun::new();
+    run.set_address(0, Some(address.clone()));
+    let steps = json!({ "input": { "tools": [
+        { "id": "before", "name": "flow.sleep", "parameters": { "ms": 100 } },
+        { "id": "after", "name": "flow.effect", "dependsOn": "before" },
+    ] } });
+    let plan = run.ask_until_answered(PLAN, &steps).await.unwrap()["plan"]["planId"].clone();
+
+    disk.fill();
+    // The store still accepts what fits into the WAL.
+    let refusal = timeout(MAX_WAIT, fill_store(&address)).await.expect("the disk becomes full");
+    let Trouble::Refused { code, message } = &refusal else { panic!("{refusal:?}") };
+    assert_eq!(code, "STORE_UNAVAILABLE", "{message}");
+    assert!(message.contains("the disk is full") && message.contains("make room"), "{message}");
+    // A smaller write may still fit.
+    let id = json!({ "id": plan });
+    let refused = repeat_until_refused(&address, EXECUTE, &id);
+    let refusal = timeout(MAX_WAIT, refused).await.expect("the disk becomes full for every write");
+    assert_eq!(refusal.code(), "STORE_UNAVAILABLE");
+    let list = "{ executions { nodes { executionId } } }";
+    assert!(ask(&address, list, &Value::Null).await.is_ok(), "a full store can be read");
+    wait_for_readiness(&address, "503").await;
+    assert_eq!(node.process.exit_status(), None);
+
+    disk.free();
+    wait_for_readiness(&address, "200").await;
+    let begun = run.ask_until_answered(EXECUTE, &json!({ "id": plan })).await.unwrap();
+    wait_until_completed(&run, &begun).await;
+}
+
+/// A full disk must also show when only the server itself writes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_with_a_full_disk_is_not_ready_until_there_is_room() {
+    let Some(disk) = Disk::mount(DISK_BYTES) else { return };
+    let workspace = Workspace::new(format!("sqlite:{}", disk.path().join("faber.db").display()));
+    let node = Node::start(&workspace, Role::Serve).await.unwrap();
+    let address = node.address.clone().unwrap();
+    wait_for_readiness(&address, "200").await;
+    disk.fill();
+    // No client writes, so the server must notice by its own writes.
+    wait_for_readiness(&address, "503").await;
+    disk.free();
+    wait_for_readiness(&address, "200").await;
+}
+
+/// Polls the readiness check until it answers with `status`.
+async fn wait_for_readiness(address: &str, status: &str) {
+    let asking = async {
+        while !readiness_status(address).await.is_ok_and(|answer| answer.contains(status)) {
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(MAX_WAIT, asking).await.unwrap_or_else(|_| panic!("readiness never becomes {status}"));
+}
+
+/// Returns the status line of the readiness check.
+async fn readiness_status(address: &str) -> std::io::Result<String> {
+    let mut connection = BufReader::new(TcpStream::connect(address).await?);
+    let ask = format!("GET /health/ready HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    connection.get_mut().write_all(ask.as_bytes()).await?;
+    let mut line = String::new();
+    connection.read_line(&mut line).await?;
+    Ok(line)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_runs_while_the_disk_is_full_is_recorded_later() {
+    let Some(disk) = Disk::mount(DISK_BYTES) else { return };
+    let workspace = Workspace::new(format!("sqlite:{}", disk.path().join("faber.db").display()));
+    let node = Node::start(&workspace, Role::Serve).await.unwrap();
+    let address = node.address.clone().unwrap();
+    let run = SharedRun::new();
+    run.set_address(0, Some(address.clone()));
+    let tool = json!({ "id": "long", "name": "ledger.idempotent",
+        "parameters": { "n": 1, "seconds": 1, "fate": "ok", "until": 0 } });
+    let plan =
+        run.ask_until_answered(PLAN, &json!({ "input": { "tools": [tool] } })).await.unwrap();
+    let begun =
+        run.ask_until_answered(EXECUTE, &json!({ "id": plan["plan"]["planId"] })).await.unwrap();
+    tests::toolset::wait_until("the tool is called", || !workspace.ledger().is_empty()).await;
+    disk.fill();
+    timeout(MAX_WAIT, fill_store(&address)).await.expect("the disk becomes full");
+    disk.free();
+    wait_until_completed(&run, &begun).await;
+    drop(node);
+}
+
+/// Waits until an execution completed. Prints its log at the limit.
+async fn wait_until_completed(run: &SharedRun, begun: &Value) {
+    let id = json!({ "id": begun["executionId"] });
+    let over = async {
+        while run.ask_until_answered(STATE, &id).await.unwrap()["state"] != "COMPLETED" {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    if timeout(MAX_WAIT, over).await.is_err() {
+        let log = "query ($id: ID!) { execution(executionId: $id) { state
+            events { seq at type stepId data } } }";
+        panic!(
+            "the execution does not complete: {:#}",
+            run.ask_until_answered(log, &id).await.unwrap()
+        );
+    }
+}
+
+/// Stores large plans until the store refuses one. Returns the refusal.
+async fn fill_store(address: &str) -> Trouble {
+    let text = "x".repeat(400_000);
+    let step = json!({ "name": "flow.echo", "parameters": { "text": text } });
+    let input = json!({ "input": { "tools": [step] } });
+    repeat_until_refused(address, PLAN, &input).await
+}
+
+/// Repeats a request until it is refused. Returns the refusal.
+async fn repeat_until_refused(address: &str, query: &str, variables: &Value) -> Trouble {
+    loop {
+        match ask(address, query, variables).await {
+            Err(refusal @ Trouble::Refused { .. }) => return refusal,
+            Ok(_) | Err(Trouble::Gone) => (),
+        }
+    }
+}

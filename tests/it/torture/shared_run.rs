@@ -1,0 +1,146 @@
+//! State that all clients and the fault injector share during a run.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::time::{Instant, interval, sleep, timeout_at};
+
+use super::api_client::{Trouble, ask};
+
+/// Time after which a client gives up. No fault lasts that long.
+const MAX_ASKING: Duration = Duration::from_mins(4);
+/// Time in which a known id may seem unknown, because a new primary may lag behind.
+const MAX_UNKNOWN: Duration = Duration::from_secs(20);
+/// Delay before the next server is asked.
+const RETRY_DELAY: Duration = Duration::from_millis(30);
+
+#[derive(Debug, Default)]
+pub(super) struct SharedRun {
+    /// Addresses of serving nodes, by the number of the node.
+    addresses: Mutex<BTreeMap<usize, String>>,
+    next_server: AtomicU64,
+    is_stopping: AtomicBool,
+    counts: Mutex<BTreeMap<String, u64>>,
+    violations: Mutex<Vec<String>>,
+    /// Acknowledged executions that clients still follow, with a description.
+    open: Mutex<BTreeMap<String, String>>,
+}
+
+impl SharedRun {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Sets the address of a node. `None` while it does not serve.
+    pub(super) fn set_address(&self, node: usize, address: Option<String>) {
+        let mut addresses = self.addresses.lock().unwrap();
+        match address {
+            Some(address) => drop(addresses.insert(node, address)),
+            None => drop(addresses.remove(&node)),
+        }
+    }
+
+    /// Tells clients to start nothing new.
+    pub(super) fn stop_starting(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count(&self, what: &str) {
+        *self.counts.lock().unwrap().entry(what.to_owned()).or_default() += 1;
+    }
+
+    pub(super) fn counts(&self) -> BTreeMap<String, u64> {
+        self.counts.lock().unwrap().clone()
+    }
+
+    pub(super) fn add_violation(&self, what: String) {
+        self.violations.lock().unwrap().push(what);
+    }
+
+    pub(super) fn violations(&self) -> Vec<String> {
+        self.violations.lock().unwrap().clone()
+    }
+
+    pub(super) fn mark_open(&self, execution: &str, about: String) {
+        self.open.lock().unwrap().insert(execution.to_owned(), about);
+    }
+
+    pub(super) fn mark_closed(&self, execution: &str) {
+        self.open.lock().unwrap().remove(execution);
+    }
+
+    pub(super) fn open(&self) -> BTreeMap<String, String> {
+        self.open.lock().unwrap().clone()
+    }
+
+    /// Returns the address of a serving node, another one each time.
+    pub(super) async fn next_address(&self) -> String {
+        let mut look = interval(RETRY_DELAY);
+        loop {
+            look.tick().await;
+            let addresses = self.addresses.lock().unwrap();
+            let count = addresses.len() as u64;
+            if count > 0 {
+                let turn = self.next_server.fetch_add(1, Ordering::Relaxed) % count;
+                let nth = addresses.values().nth(usize::try_from(turn).unwrap());
+                return nth.expect("the index is below the count").clone();
+            }
+        }
+    }
+
+    /// Asks one server after another until the answer is not a temporary error.
+    pub(super) async fn ask_until_answered(
+        &self,
+        query: &str,
+        variables: &Value,
+    ) -> Result<Value, Trouble> {
+        self.ask_counting_tries(query, variables, &mut 0).await
+    }
+
+    /// Like [`ask_until_answered`](Self::ask_until_answered). Counts in `tries` how often a server
+    /// may have received the request.
+    pub(super) async fn ask_counting_tries(
+        &self,
+        query: &str,
+        variables: &Value,
+        tries: &mut u64,
+    ) -> Result<Value, Trouble> {
+        let end = Instant::now() + MAX_ASKING;
+        let mut unknown_since = None;
+        let asking = async {
+            loop {
+                *tries += 1;
+                let answer = ask(&self.next_address().await, query, variables).await;
+                let Err(trouble) = answer else { return answer };
+                self.count(&format!("answer {}", trouble.code()));
+                let is_temporary = match trouble.code() {
+                    "GONE" | "STORE_UNAVAILABLE" => true,
+                    "NOT_FOUND" | "INTERNAL" => {
+                        let since = *unknown_since.get_or_insert_with(Instant::now);
+                        since.elapsed() < MAX_UNKNOWN
+                    }
+                    _ => false,
+                };
+                if !is_temporary {
+                    return Err(trouble);
+                }
+                sleep(RETRY_DELAY).await;
+            }
+        };
+        timeout_at(end, asking).await.unwrap_or_else(|_| {
+            self.add_violation(format!("no server answers {variables} within {MAX_ASKING:?}"));
+            Err(Trouble::Gone)
+        })
+    }
+}

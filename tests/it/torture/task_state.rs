@@ -1,0 +1,191 @@
+//! The state of one task by its log: a step, an item, or the compensation of either.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{
+    plans::{Kind, Step},
+    workspace::LedgerEntry,
+};
+
+/// A task of an execution, in the order of steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Task<'a> {
+    pub(super) step: &'a str,
+    /// The index of the item, in a loop.
+    pub(super) item: Option<u64>,
+    pub(super) is_compensation: bool,
+}
+
+impl<'a> Task<'a> {
+    /// Returns the task of a step itself.
+    pub(super) fn step(step: &'a str) -> Self {
+        Self { step, item: None, is_compensation: false }
+    }
+
+    /// Returns whether both are the same call, or one is the compensation of the other.
+    pub(super) fn is_same_call(&self, other: &Task<'_>) -> bool {
+        (self.step, self.item) == (other.step, other.item)
+    }
+}
+
+/// State of one task after the events that were read.
+#[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a word of the log")]
+pub(super) struct TaskState {
+    pub(super) attempts: u64,
+    pub(super) is_running: bool,
+    /// A worker was lost during the attempt.
+    pub(super) is_lost: bool,
+    pub(super) is_approved: bool,
+    /// The event type that ended the task.
+    pub(super) ended_by: Option<String>,
+    pub(super) output: Value,
+    /// The output comes from an earlier call or execution.
+    pub(super) is_reused: bool,
+    /// The task failed at the deadline, or may have.
+    pub(super) was_cut: bool,
+    /// The task was skipped, and not because the execution failed.
+    pub(super) is_skipped: bool,
+    /// Attempts after which a call may repeat an effect, because the earlier one failed for certain
+    /// or a person agreed.
+    released: Vec<u64>,
+}
+
+/// The expected behaviour of a task.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TaskSpec {
+    pub(super) kind: Kind,
+    /// The number that the task must return. `None` if the plan does not fix it.
+    pub(super) n: Option<u64>,
+}
+
+impl TaskSpec {
+    pub(super) fn of(step: &Step, task: Task<'_>) -> Self {
+        let at = |index: u64| step.items.as_ref()?.get(usize::try_from(index).ok()?).copied();
+        let n = match (task.item, step.items.is_some()) {
+            (Some(item), _) => at(item),
+            (None, true) => None,
+            (None, false) => Some(step.n),
+        };
+        let kind = if task.is_compensation { Kind::Idempotent } else { step.kind };
+        Self { kind, n: n.filter(|_| step.kind.is_in_ledger()) }
+    }
+}
+
+impl TaskState {
+    pub(super) fn has_succeeded(&self) -> bool {
+        self.ended_by.as_deref() == Some("step_succeeded")
+    }
+
+    /// Applies an event. Fails if the event must not come now.
+    pub(super) fn apply(
+        &mut self,
+        kind: &str,
+        spec: TaskSpec,
+        event: &Value,
+    ) -> Result<(), &'static str> {
+        let attempt = event["attempt"].as_u64().unwrap_or_default();
+        if self.ended_by.is_some() {
+            return Err("an event follows the end of its task");
+        }
+        match kind {
+            "step_started" => return self.apply_start(spec, attempt),
+            "step_progress" | "step_checked" => return Ok(()),
+            "step_waiting" if event["data"]["for"] != "decision" => return Ok(()),
+            "step_approved" => {
+                self.is_approved = true;
+                self.released.push(self.attempts);
+                return Ok(());
+            }
+            _ => (),
+        }
+        let ends_attempt =
+            ["step_succeeded", "step_failed", "step_retry_scheduled", "step_interrupted"];
+        if ends_attempt.contains(&kind) && self.is_running && attempt != self.attempts {
+            return Err("ends another attempt");
+        }
+        match kind {
+            "step_succeeded" => self.apply_success(spec, &event["data"])?,
+            "step_interrupted" if spec.kind.is_once() || !self.is_lost => {
+                return Err("interrupted although that is forbidden");
+            }
+            "step_retry_scheduled" => {
+                let code = event["data"]["error"]["code"].as_str().unwrap_or_default();
+                if !matches!(code, "tool.outcome_unknown" | "tool.timeout") {
+                    self.released.push(attempt);
+                }
+            }
+            _ => (),
+        }
+        let code = event["data"]["error"]["code"].as_str().unwrap_or_default();
+        let is_cut = ["execution.deadline", "tool.outcome_unknown"].contains(&code);
+        self.was_cut = kind == "step_failed" && is_cut;
+        self.is_skipped = kind == "step_skipped" && event["data"]["reason"] != "execution_failed";
+        (self.is_running, self.is_lost) = (false, false);
+        let ends = ["step_succeeded", "step_failed", "step_skipped", "step_cancelled"];
+        self.ended_by = ends.contains(&kind).then(|| kind.to_owned());
+        Ok(())
+    }
+
+    fn apply_start(&mut self, spec: TaskSpec, attempt: u64) -> Result<(), &'static str> {
+        if self.is_running {
+            return Err("started twice");
+        }
+        if attempt != self.attempts + 1 {
+            return Err("the number of the attempt is wrong");
+        }
+        if spec.kind.is_once() && self.attempts > 0 && !self.released.contains(&self.attempts) {
+            return Err("started again although that repeats an effect");
+        }
+        self.attempts = attempt;
+        self.is_running = true;
+        Ok(())
+    }
+
+    fn apply_success(&mut self, spec: TaskSpec, data: &Value) -> Result<(), &'static str> {
+        if self.is_lost {
+            return Err("ended after its worker was lost");
+        }
+        self.is_reused = data["cached"] == true;
+        if !self.is_running && !self.is_reused && spec.kind != Kind::Wait {
+            return Err("succeeded without an attempt");
+        }
+        self.output = data["output"].clone();
+        if spec.n.is_some() && self.output["n"].as_u64() != spec.n {
+            return Err("has another output than the tool's");
+        }
+        Ok(())
+    }
+
+    /// Checks that the ledger has as many calls as the tool's effect allows, and that they agree
+    /// with the log.
+    pub(super) fn check_calls(
+        &self,
+        kind: Kind,
+        lines: &[&LedgerEntry],
+    ) -> Result<(), &'static str> {
+        let mut attempts = BTreeMap::new();
+        for line in lines {
+            *attempts.entry(line.attempt).or_insert(0) += 1;
+        }
+        let is_read = kind == Kind::Read;
+        if !is_read && attempts.values().any(|count| *count > 1) {
+            return Err("one attempt made two calls");
+        }
+        if !is_read && attempts.keys().any(|attempt| *attempt > self.attempts) {
+            return Err("called before the start was logged");
+        }
+        let is_released = |attempt: &u64| self.released.iter().any(|released| released >= attempt);
+        let last = attempts.keys().next_back();
+        let mut earlier = attempts.keys().filter(|attempt| Some(*attempt) != last);
+        if kind == Kind::Once && !earlier.all(is_released) {
+            return Err("called twice");
+        }
+        if self.has_succeeded() && !self.is_reused && !attempts.contains_key(&self.attempts) {
+            return Err("succeeded without a call");
+        }
+        Ok(())
+    }
+}

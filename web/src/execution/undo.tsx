@@ -1,0 +1,37 @@
+/** The calls that undo an execution if it is cancelled. */
+
+import type { UndoCallsResult } from "../api/generated";
+import { placeOf } from "./findings";
+
+type UndoCall = NonNullable<UndoCallsResult["execution"]>["undoCalls"][number];
+
+/** The most calls that are listed one by one. */
+const LISTED = 30;
+
+/** A list of them. A step of a sub-plan names its own execution. */
+export function UndoList({ calls, executionId }: { calls: readonly UndoCall[]; executionId: string }) {
+  if (calls.length === 0) return null;
+  return (
+    <section class="repeated" aria-label="Calls that undo it">
+      <p>
+        <strong>These calls undo what was done:</strong>
+      </p>
+      <ul>
+        {calls.slice(0, LISTED).map((call) => (
+          <li key={`${call.executionId} ${placeOf(call)}`}>
+            <code>{placeOf(call)}</code>: <code>{call.toolName}</code>
+            {call.executionId !== executionId && (
+              <>
+                {" in "}
+                <a class="mono" href={`/executions/${call.executionId}`}>
+                  {call.executionId}
+                </a>
+              </>
+            )}
+          </li>
+        ))}
+        {calls.length > LISTED && <li>and {calls.length - LISTED} more</li>}
+      </ul>
+    </section>
+  );
+}
