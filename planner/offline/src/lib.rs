@@ -24,6 +24,7 @@ mod tests;
 mod token;
 mod tool;
 mod weights;
+mod wording;
 
 use std::{
     collections::VecDeque,
@@ -40,6 +41,7 @@ use serde_json::json;
 use shared::{condition::COMPUTE, limits, tool::ToolDefinition};
 use tokio::sync::Semaphore;
 
+pub use self::wording::{Standing, Wording};
 use self::{
     plan::Planning,
     tool::Tool,
