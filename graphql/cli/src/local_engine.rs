@@ -177,6 +177,7 @@ fn engine(
         .with_toolkit(config.toolkit.value.toolkit.clone())
         .sharing(embedders)
         .with_plan_cache(config.plan_cache.value)
+        .with_guard(config.guard.value)
         .with_margin(config.margin.value)
         .with_learning(config.learning.value);
     match config.planning_model() {

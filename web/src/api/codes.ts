@@ -74,6 +74,14 @@ export const CODES: Record<string, readonly [string, string]> = {
     "warning: the offline planner did not use some words",
     "reword the query, or remove the words"
   ],
+  "plan.not_asked": [
+    "a model plans a call with an effect that the query does not order; a warning unless the guard is strict",
+    "say it as an order, or remove the step"
+  ],
+  "plan.invented_value": [
+    "warning: neither the query nor an output says a value of a call with an effect",
+    "say the value in the query"
+  ],
   "plan.invalid_step_id": [
     "not a valid step id, or a reserved word",
     "choose another id"
