@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use planner::{catalog::CatalogTool, compile::compile, draft::Draft, writer::ModelPlanner};
+use planner::{
+    catalog::CatalogTool, compile::compile, draft::Draft, replan::StepResult, writer::ModelPlanner,
+};
 use serde_json::json;
 use shared::{clock::Timestamp, plan::PlanInfo, tool::ToolError};
 use toolbox::{ToolContext, ToolSet, function};
@@ -61,6 +63,15 @@ fn catalog() -> Catalog {
 
 /// Returns the problems of the plan of one query, one on each line.
 fn problems(query: &str, steps: &Value) -> String {
+    let (catalog, plan) = (catalog(), compiled(query, steps));
+    let found = GuardedQuery::read(Guard::Approve, query, &catalog, &catalog).find_problems(&plan);
+    found
+        .iter()
+        .map(|(_, found)| format!("{} {}: {}\n", found.code, found.path, found.message))
+        .collect()
+}
+
+fn compiled(query: &str, steps: &Value) -> Plan {
     let draft: Draft = serde_json::from_value(json!({ "tools": steps })).unwrap();
     let info = PlanInfo {
         id: "plan_1_aaaaaaaaa".parse().unwrap(),
@@ -70,13 +81,7 @@ fn problems(query: &str, steps: &Value) -> String {
         planner: "model".to_owned(),
         created_at: Timestamp::UNIX_EPOCH,
     };
-    let catalog = catalog();
-    let plan = compile(&draft, info, &catalog).unwrap();
-    let found = GuardedQuery::read(Guard::Approve, query, &catalog, &catalog).find_problems(&plan);
-    found
-        .iter()
-        .map(|(_, found)| format!("{} {}: {}\n", found.code, found.path, found.message))
-        .collect()
+    compile(&draft, info, &catalog()).unwrap()
 }
 
 fn delete(number: u32) -> Value {
@@ -213,6 +218,39 @@ fn a_template_is_said_by_an_output() {
         found.contains("`body` of `send_mail` is `{{get_issue.title}} or bob@x.com`"),
         "{found}"
     );
+}
+
+#[test]
+fn a_replan_may_use_the_tools_and_values_of_the_earlier_plan() {
+    let catalog = catalog();
+    let close =
+        |number: u32| json!({ "name": "demo.close_issue", "parameters": { "number": number } });
+    let found = |steps: Value, is_approved: bool| {
+        let mut earlier = close(4);
+        earlier["requiresApproval"] = json!(is_approved);
+        let result = StepResult {
+            step: "close_issue".to_owned(),
+            state: "succeeded",
+            output: Some(Arc::new(json!({ "next": [9] }))),
+            error: None,
+            items: Vec::new(),
+        };
+        let earlier = EarlierPlan {
+            draft: serde_json::from_value(json!({ "tools": [earlier] })).unwrap(),
+            results: vec![result],
+            reason: String::new(),
+            is_requested: false,
+        };
+        let plan = compiled("demo.close_issue", &steps);
+        let guarded = GuardedQuery::read(Guard::Approve, "demo.close_issue", &catalog, &catalog);
+        let found = guarded.after(&earlier).find_problems(&plan);
+        found.into_iter().map(|(_, found)| found.code.into_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(found(json!([close(4)]), false), [""; 0]);
+    assert_eq!(found(json!([close(9)]), false), [""; 0], "an output has the number");
+    assert_eq!(found(json!([close(5)]), false), ["plan.invented_value"]);
+    assert_eq!(found(json!([delete(9)]), false), ["plan.not_asked"]);
+    assert_eq!(found(json!([close(9)]), true), ["plan.not_asked"], "a person decides again");
 }
 
 /// Returns an engine whose model answers with a plan that deletes a page.
