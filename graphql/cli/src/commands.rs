@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod debug;
 pub(crate) mod doctor;
+mod doubts;
 pub(crate) mod failed_sets;
 pub(crate) mod follow;
 pub(crate) mod list;

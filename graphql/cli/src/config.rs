@@ -23,7 +23,7 @@ use std::{
 
 use ::toolsets::sources::SetConfig;
 use client::failure::Failure;
-use engine::PlanCache;
+use engine::{Guard, PlanCache};
 use planner::{select::MARGIN, toolkit::Toolkit};
 use serde_json::Value;
 
@@ -71,6 +71,7 @@ pub struct Config {
     pub listen: Setting<SocketAddr>,
     pub planner: Setting<PlannerConfig>,
     pub plan_cache: Setting<PlanCache>,
+    pub guard: Setting<Guard>,
     pub toolsets: Setting<Vec<SetConfig>>,
     pub limits: Limits,
     pub embedding: Setting<EmbeddingConfig>,
@@ -195,6 +196,7 @@ impl Config {
             listen: listen(flags, environment)?,
             planner: or_default(file.planner, PlannerConfig::default),
             plan_cache: or_default(file.plan_cache, PlanCache::default),
+            guard: or_default(file.guard, Guard::default),
             toolsets,
             limits: file.limits,
             embedding: or_default(file.embedding, EmbeddingConfig::default),

@@ -172,11 +172,12 @@ fn engine(
     clock: Arc<dyn Clock>,
 ) -> Result<Engine, Failure> {
     let embedders = Arc::new(Embedders::new(config.embedding_sources(), store as _));
-    let planner = Arc::new(Offline::with(Arc::clone(&embedders)));
+    let planner = Arc::new(Offline::default());
     let engine = Engine::new(control, registry, planner, clock, config.limits.options())
         .with_toolkit(config.toolkit.value.toolkit.clone())
         .sharing(embedders)
         .with_plan_cache(config.plan_cache.value)
+        .with_guard(config.guard.value)
         .with_margin(config.margin.value)
         .with_learning(config.learning.value);
     match config.planning_model() {

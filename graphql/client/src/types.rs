@@ -340,6 +340,7 @@ pub enum Severity {
 #[serde(default, rename_all = "camelCase")]
 pub struct Plan {
     pub plan_id: Text,
+    pub request_id: Text,
     pub version: u64,
     pub query: Text,
     pub created_at: Option<Text>,
@@ -355,7 +356,8 @@ impl Plan {
         layers mermaid dot";
     /// The fields that views show.
     pub const SHOWN: &str = "planId requestId version query planner layers executionOrder \
-        tools { stepId toolName plan parameters dependsOn when forEach compensate requiresApproval } \
+        tools { stepId toolName plan parameters dependsOn effect when forEach compensate \
+        requiresApproval } \
         diagnostics { severity code path message help }";
 
     pub fn fields() -> String {
@@ -373,6 +375,7 @@ pub struct PlannedStep {
     pub tool_name: Text,
     pub parameters: Value,
     pub depends_on: Vec<Text>,
+    pub effect: Text,
     pub plan: Option<Text>,
     pub when: Option<Text>,
     pub for_each: Option<Text>,

@@ -53,6 +53,7 @@ pub use self::{
         PlanningOptions, Plans,
         drafts::Verdict,
         export::{as_file, as_input},
+        guard::Guard,
         library::PlanLibrary,
     },
     selection::{
@@ -159,6 +160,12 @@ impl Engine {
     #[must_use]
     pub fn with_plan_cache(self, plan_cache: PlanCache) -> Self {
         self.with_plans(|plans| plans.plan_cache = plan_cache)
+    }
+
+    /// Returns the engine with another rule for calls that a query does not order.
+    #[must_use]
+    pub fn with_guard(self, guard: Guard) -> Self {
+        self.with_plans(|plans| plans.guard = guard)
     }
 
     /// Returns the engine with a model. It plans by default, repairs each plan up to `repairs`

@@ -2,6 +2,7 @@
 
 pub(super) mod drafts;
 pub(super) mod export;
+pub(super) mod guard;
 mod inputs;
 pub(super) mod library;
 pub(super) mod planners;
@@ -13,7 +14,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use async_trait::async_trait;
 use chrono::TimeDelta;
 use planner::{
-    PlanCompiler, Planner, PlanningError, Proposal, ProposedPlan, Rejection,
+    PlanCompiler, Planner, PlanningError, ProposedPlan, Rejection,
     candidates::{Candidates, DEFAULT_MAX_TOOLS},
     catalog::Catalog,
     compile::Compiled,
@@ -33,7 +34,12 @@ use shared::{
 };
 
 pub(super) use self::inputs::fit_input;
-use self::{library::PlanLibrary, planners::Planners, transcript::Transcript};
+use self::{
+    guard::{Guard, GuardedQuery},
+    library::PlanLibrary,
+    planners::Planners,
+    transcript::Transcript,
+};
 use super::{error::EngineError, named_locks::NamedLocks, selection::Selection, tools::Tools};
 use crate::agent;
 
@@ -55,6 +61,8 @@ pub struct Plans {
     pub(super) planners: Planners,
     /// The rule for queries that do not say whether to use the plan cache.
     pub(super) plan_cache: PlanCache,
+    /// The loosest rule for calls that a query does not order.
+    pub(super) guard: Guard,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     /// Locks of requests whose versions are being counted.
@@ -74,6 +82,8 @@ pub struct PlanningOptions {
     pub is_last: bool,
     /// The rule of the plan cache. `None` means the configured rule.
     pub cache: Option<PlanCache>,
+    /// A stricter rule for calls that the query does not order. A looser one has no effect.
+    pub guard: Option<Guard>,
 }
 
 /// Planning options after their check.
@@ -82,6 +92,7 @@ pub(super) struct PlanningScope<'a> {
     max_tools: usize,
     sets: Vec<ToolSetName>,
     actions: &'a [String],
+    guard: Guard,
 }
 
 struct Offer {
@@ -129,6 +140,7 @@ impl Plans {
             selection,
             planners: Planners::new(planner),
             plan_cache: PlanCache::default(),
+            guard: Guard::default(),
             store,
             clock,
             locks: Arc::default(),
@@ -177,7 +189,7 @@ impl Plans {
         check_query(query)?;
         let scope = self.check_options(options).await?;
         let Offer { catalog, candidates } = self.offer(query, &scope, options.is_last).await?;
-        let planner = scope.planner;
+        let (planner, guard) = (scope.planner, scope.guard);
         let mut transcript = Transcript::new(&self.clock);
         transcript.add("selection", candidates.report);
         let rule = options.cache.unwrap_or(self.plan_cache);
@@ -194,9 +206,20 @@ impl Plans {
             Some(proposed) => Ok(proposed),
             None => planner.plan(query, &candidates.catalog, &compiler).await,
         };
-        let (plan, proposal) = self.store_proposed(request.id, 1, proposed, transcript).await?;
-        if let Some(key) = cache_key.filter(|_| is_new) {
-            let entry = CachedDraft::new(request.id, &proposal).to_value();
+        let entry = proposed.as_ref().ok().filter(|_| is_new);
+        // The cache keeps the draft of the planner, because the guard may differ the next time.
+        let entry =
+            entry.map(|proposed| CachedDraft::new(request.id, &proposed.proposal).to_value());
+        let proposed = match proposed {
+            Ok(proposed) if !self.planners.is_offline(&*planner) => {
+                GuardedQuery::read(guard, query, &candidates.catalog, &catalog)
+                    .check(proposed, planner.name(), &compiler)
+                    .await
+            }
+            proposed => proposed,
+        };
+        let plan = self.store_proposed(request.id, 1, proposed, transcript).await?;
+        if let Some((key, entry)) = cache_key.zip(entry) {
             if let Err(err) =
                 self.store.cache_output(&key, &entry, self.clock.now() + CACHE_TIME).await
             {
@@ -215,6 +238,7 @@ impl Plans {
             planner: self.planners.find(options.planner.as_deref())?,
             sets: self.tools.known_sets(&options.tool_sets).await?,
             actions: &options.actions,
+            guard: options.guard.unwrap_or(self.guard).max(self.guard),
         })
     }
 
@@ -268,7 +292,7 @@ impl Plans {
         version: u32,
         proposed: Result<ProposedPlan, PlanningError>,
         mut transcript: Transcript,
-    ) -> Result<(Arc<Plan>, Proposal), EngineError> {
+    ) -> Result<Arc<Plan>, EngineError> {
         let ProposedPlan { compiled, mut proposal } = match proposed {
             Ok(proposed) => proposed,
             Err(err) => return Err(self.store_failure(request, transcript, err).await),
@@ -283,9 +307,8 @@ impl Plans {
             return Err(err.with_request(request));
         }
         let info = PlanInfo { version, ..compiled.plan.info().clone() };
-        let plan = compiled.plan.with_info(info).with_warnings(proposal.warnings.clone());
-        let plan = self.store_compiled(Compiled { plan, ..compiled }, transcript).await?;
-        Ok((plan, proposal))
+        let plan = compiled.plan.with_info(info).with_warnings(proposal.warnings);
+        self.store_compiled(Compiled { plan, ..compiled }, transcript).await
     }
 
     async fn store_compiled(

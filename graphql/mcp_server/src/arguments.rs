@@ -20,6 +20,9 @@ pub(crate) struct PlanArguments {
     /// `offline`, `model`, or the name of the configured provider or model. Default: the configured
     /// planner.
     pub(crate) planner: Option<String>,
+    /// A stricter rule for calls of a model's plan that the query does not order: `STRICT` refuses
+    /// the plan, `APPROVE` lets the steps wait for `approve`. Default: the configured rule.
+    pub(crate) guard: Option<Guard>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -86,6 +89,9 @@ pub(crate) struct RunArguments {
     /// `offline`, `model`, or the name of the configured provider or model. Default: the configured
     /// planner.
     pub(crate) planner: Option<String>,
+    /// A stricter rule for calls of a model's plan that the query does not order: `STRICT` refuses
+    /// the plan, `APPROVE` lets the steps wait for `approve`. Default: the configured rule.
+    pub(crate) guard: Option<Guard>,
     /// `PARALLEL` starts each step as soon as it is ready. `SEQUENTIAL` runs one step after another.
     /// Default: `PARALLEL`.
     pub(crate) mode: Option<Mode>,
@@ -253,6 +259,25 @@ pub(crate) struct NoArguments {}
 pub(crate) enum Mode {
     Sequential,
     Parallel,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[schemars(inline)]
+pub(crate) enum Guard {
+    Strict,
+    Approve,
+    Off,
+}
+
+impl Guard {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Strict => "STRICT",
+            Self::Approve => "APPROVE",
+            Self::Off => "OFF",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]

@@ -21,7 +21,7 @@ use super::{
     Backend,
     answer::{self, Answer, EXECUTION_FIELDS},
     arguments::{
-        ApproveArguments, CancelArguments, DebugArguments, DraftArguments, ExecuteArguments,
+        ApproveArguments, CancelArguments, DebugArguments, DraftArguments, ExecuteArguments, Guard,
         ListArguments, Mode, NoArguments, PlanArguments, RunArguments, SelectArguments,
         SettleArguments, SignalArguments, StatusArguments,
     },
@@ -75,8 +75,8 @@ impl Call<'_> {
     }
 
     async fn plan(&mut self, arguments: PlanArguments) -> Result<Answer, Failure> {
-        let PlanArguments { query, tool_sets, max_tools, planner } = arguments;
-        let options = planning_options(tool_sets.as_deref(), max_tools, planner.as_deref());
+        let PlanArguments { query, tool_sets, max_tools, planner, guard } = arguments;
+        let options = planning_options(tool_sets.as_deref(), max_tools, planner.as_deref(), guard);
         let planned = make_plan(&self.client, &query, options, Plan::SHOWN);
         Ok(answer::plan_answer(self.reports.report_during(planned).await?))
     }
@@ -120,6 +120,7 @@ impl Call<'_> {
             arguments.tool_sets.as_deref(),
             arguments.max_tools,
             arguments.planner.as_deref(),
+            arguments.guard,
         );
         let options = without_nulls(json!({
             "mode": arguments.mode.map(Mode::as_str),
@@ -354,6 +355,12 @@ fn planning_options(
     tool_sets: Option<&[String]>,
     max_tools: Option<i32>,
     planner: Option<&str>,
+    guard: Option<Guard>,
 ) -> Value {
-    without_nulls(json!({ "toolSets": tool_sets, "maxTools": max_tools, "planner": planner }))
+    without_nulls(json!({
+        "toolSets": tool_sets,
+        "maxTools": max_tools,
+        "planner": planner,
+        "guard": guard.map(Guard::as_str),
+    }))
 }

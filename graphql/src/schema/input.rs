@@ -202,6 +202,9 @@ pub(super) struct PlanningOptions {
     max_tools: Option<i32>,
     /// Use of the plan cache. Default: the configured value. Replans never use the cache.
     cache: Option<PlanCache>,
+    /// Rule for calls of a model's plan that the query does not order. It can only be stricter than
+    /// the configured rule. Default: the configured rule.
+    guard: Option<PlanGuard>,
 }
 
 /// Use of the plan cache, which stores the drafts of a model.
@@ -214,12 +217,26 @@ pub(super) enum PlanCache {
     Exact,
 }
 
+/// Rule for calls of a model's plan that have an effect, and that the query does not order or whose
+/// values it does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[graphql(remote = "engine::Guard")]
+pub(super) enum PlanGuard {
+    /// Refuses calls that the query does not order with `INVALID_PLAN`. Steps with invented values
+    /// need an approval.
+    Strict,
+    /// The steps need an approval.
+    Approve,
+    /// The plan only has warnings.
+    Off,
+}
+
 impl From<PlanningOptions> for engine::PlanningOptions {
     fn from(options: PlanningOptions) -> Self {
-        let PlanningOptions { planner, tool_sets, actions, max_tools, cache } = options;
+        let PlanningOptions { planner, tool_sets, actions, max_tools, cache, guard } = options;
         let (tool_sets, actions) = (tool_sets.unwrap_or_default(), actions.unwrap_or_default());
-        let cache = cache.map(Into::into);
-        Self { planner, tool_sets, actions, max_tools, is_last: false, cache }
+        let (cache, guard) = (cache.map(Into::into), guard.map(Into::into));
+        Self { planner, tool_sets, actions, max_tools, is_last: false, cache, guard }
     }
 }
 

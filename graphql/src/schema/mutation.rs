@@ -24,7 +24,7 @@ use super::{
 /// Mutations. A mutation that starts an execution returns when the execution is stored. Use a
 /// subscription or `execution` to follow it.
 #[derive(Clone, Copy, Debug, Default, MergedObject)]
-pub struct Mutation(WorkMutation, ToolMutation, ToolkitMutation, HouseMutation);
+pub(crate) struct Mutation(WorkMutation, ToolMutation, ToolkitMutation, HouseMutation);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct WorkMutation;

@@ -21,7 +21,7 @@ use super::{
 
 /// Queries. An unknown id returns null or an empty list.
 #[derive(Clone, Copy, Debug, Default, MergedObject)]
-pub struct Query(WorkQuery, ToolQuery, ToolkitQuery, SelectQuery, SavedQuery);
+pub(crate) struct Query(WorkQuery, ToolQuery, ToolkitQuery, SelectQuery, SavedQuery);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct WorkQuery;

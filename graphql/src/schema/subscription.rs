@@ -13,7 +13,7 @@ use super::{
 };
 
 #[derive(Clone, Copy, Debug)]
-pub struct Subscription;
+pub(crate) struct Subscription;
 
 /// Live updates. They cover executions in any process that shares the store.
 #[GraphqlSubscription]

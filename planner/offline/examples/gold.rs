@@ -1,7 +1,7 @@
 //! How good plans without a model are: figures over queries whose right calls are known.
 //!
 //! ```sh
-//! cargo run --release -p planner --example gold -- DIRECTORY [--errors SET] [--meaning] [--once]
+//! cargo run --release -p planner --example gold -- DIRECTORY [--errors SET] [--once]
 //! ```
 //!
 //! Every `*.jsonl` in `DIRECTORY` is a set; each of its lines is a query, the tools that it may use
@@ -19,8 +19,7 @@
 //! Schema's `object`, `number` and `array`), those of Seal-Tools with the tools that its prompts list.
 //!
 //! Even ids are the half on which the planner was developed, odd ids the half that nobody looked at.
-//! `--errors SET` prints what went wrong in the even half of a set; `--meaning` lets the built-in
-//! encoder have a say in the choice of tools. The sets do not say what their tools do: they are taken
+//! `--errors SET` prints what went wrong in the even half of a set. The sets do not say what their tools do: they are taken
 //! for tools that only look, and with `--once` for such as do something, which takes more to call.
 
 #![expect(clippy::print_stdout, reason = "an example prints")]
@@ -38,14 +37,10 @@ use offline::Offline;
 use planner::{
     PlanningError, Proposal,
     catalog::{Catalog, CatalogTool},
-    embed::{Embedders, Source},
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use shared::{
-    store::memory::Memory,
-    tool::{Effect, ToolDefinition},
-};
+use shared::tool::{Effect, ToolDefinition};
 
 #[derive(Deserialize)]
 struct Case {
@@ -83,15 +78,11 @@ struct Figures {
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let directory = PathBuf::from(args.next().ok_or("which directory?")?);
-    let (mut shown, mut planner, mut effect) = (None, Offline::default(), Effect::Read);
+    let (mut shown, planner, mut effect) = (None, Offline::default(), Effect::Read);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--errors" => shown = args.next(),
             "--once" => effect = Effect::Once,
-            "--meaning" => {
-                let kept = Arc::new(Memory::default());
-                planner = Offline::with(Arc::new(Embedders::new(vec![Source::Builtin], kept)));
-            }
             other => return Err(format!("`{other}` is not an option").into()),
         }
     }

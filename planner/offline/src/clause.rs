@@ -1,442 +1,578 @@
-//! A query cut into clauses, each of which asks for one kind of call.
-//!
-//! A comma or an `and` ends a clause only where something that can begin one follows; inside a
-//! text (`titled …`, `saying …`) the evidence must be stronger, so that titles keep their commas.
+//! Clauses: the parts of a query that ask for one thing each, with their moods.
 
 use super::{
-    profile::Vocabulary,
+    lexicon::Lexicon,
     token::{Kind, Token},
-    words,
 };
 
-/// Clauses that a query may have: people do not write more.
-pub(super) const CLAUSES: usize = 256;
-/// How far behind a verb its object is looked for.
-const REACH: usize = 5;
+/// How a clause speaks of its action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mood {
+    /// It orders something.
+    Order,
+    /// It asks for information. Only tools that read can answer.
+    Question,
+    /// It has no verb, such as `heating to 17`.
+    Fragment,
+    /// It says what is not to be done.
+    Denied,
+    /// It asks whether or how to act.
+    Asked,
+    /// It speaks of an action that nobody ordered.
+    Hypothetical,
+    /// It only tells something.
+    Reported,
+    /// It is the condition of the next clause.
+    Condition,
+}
 
-/// Words that may stand between two clauses, and that may make one polite.
-const JOINT: usize = 32;
+/// The verb of a clause.
+#[derive(Clone, Debug)]
+pub(super) struct Verb {
+    /// Its stem, with the particle.
+    pub(super) stem: String,
+    /// The places of its words in the clause.
+    pub(super) places: Vec<usize>,
+}
 
-/// A part of a query that asks for something.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Clause {
-    /// Its words, without what only makes it polite.
+/// A condition in words.
+#[derive(Clone, Debug)]
+pub(super) struct Condition {
     pub(super) tokens: Vec<Token>,
-    /// Whether it begins with its verb.
-    pub(super) has_verb: bool,
-    /// Whether it was asked for after the one before it.
-    pub(super) is_sequel: bool,
+    pub(super) is_negated: bool,
 }
 
-impl Clause {
-    /// Returns which bytes of the query its words lie between.
-    pub(super) fn bytes(&self) -> Option<std::ops::Range<usize>> {
-        let start = self.tokens.iter().map(|it| it.start).min()?;
-        let end = self.tokens.iter().map(|it| it.end).max()?;
-        Some(start..end)
-    }
-
-    /// Returns the clause as it was written.
-    pub(super) fn text<'q>(&self, query: &'q str) -> &'q str {
-        match (self.tokens.first(), self.tokens.last()) {
-            (Some(first), Some(last)) => query.get(first.start..last.end).unwrap_or_default(),
-            _ => "",
-        }
-    }
+/// A part of a query that asks for one thing.
+#[derive(Clone, Debug)]
+pub(super) struct Clause {
+    pub(super) tokens: Vec<Token>,
+    pub(super) mood: Mood,
+    pub(super) verb: Option<Verb>,
+    pub(super) condition: Option<Condition>,
+    /// The words behind `for each`, if the clause begins with them.
+    pub(super) each: Option<Vec<Token>>,
+    /// The clause follows `otherwise`.
+    pub(super) is_otherwise: bool,
+    /// The clause follows `then`.
+    pub(super) is_next: bool,
 }
 
-/// How two clauses hang together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Link {
-    #[default]
-    And,
-    Then,
-    /// `… after creating …`: what follows comes first.
-    Before,
+/// Reads clauses.
+pub(super) struct Reader<'a> {
+    pub(super) lexicon: &'a Lexicon,
+    /// Returns whether a stem is the verb of an available tool.
+    pub(super) is_tool_verb: &'a dyn Fn(&str) -> bool,
+    /// Returns whether a stem is a noun of an available tool.
+    pub(super) is_tool_noun: &'a dyn Fn(&str) -> bool,
 }
 
-/// What stands between two clauses.
-#[derive(Clone, Copy, Debug, Default)]
-struct Joint {
-    end: usize,
-    is_hard: bool,
-    is_sentence: bool,
-    link: Link,
-}
-
-/// Cuts a query into clauses, in the order in which they are to be carried out.
-pub(super) fn clauses(tokens: &[Token], vocabulary: &Vocabulary) -> Vec<Clause> {
-    let splitter = Splitter { tokens, vocabulary };
-    let is_question = tokens.first().is_some_and(|it| {
-        words::is_filler(&it.lower) || words::families(&it.stem).contains(&words::Family::Get)
-    });
-    let mut clauses: Vec<Clause> = Vec::new();
-    for (range, link) in splitter.split() {
-        let Some(mut clause) = splitter.trim(&tokens[range], is_question) else { continue };
-        clause.is_sequel = link == Link::Then && !clauses.is_empty();
-        match (link, clauses.pop()) {
-            (Link::Before, Some(last)) => {
-                let is_sequel = last.is_sequel;
-                clauses.push(Clause { is_sequel, ..clause });
-                clauses.push(Clause { is_sequel: true, ..last });
+impl Reader<'_> {
+    /// Cuts a query into clauses.
+    pub(super) fn read(&self, tokens: &[Token]) -> Vec<Clause> {
+        let mut clauses: Vec<Clause> = Vec::new();
+        let mut is_next = false;
+        for piece in self.cut(tokens) {
+            let Some(mut clause) = self.read_piece(&piece) else {
+                // `Once that is done,` stands alone.
+                is_next |= piece.len() > 3;
+                continue;
+            };
+            clause.is_next |= std::mem::take(&mut is_next);
+            // `In acme/site, create …`
+            let is_place = clauses.last().is_some_and(|last| {
+                last.mood == Mood::Fragment
+                    && last.tokens.len() > 1
+                    && self.lexicon.prepositions.contains_key(&last.tokens[0].lower)
+            });
+            if is_place && clause.mood == Mood::Order {
+                let place = clauses.pop().expect("there is a last clause");
+                clause.tokens.extend(place.tokens);
             }
-            (_, last) => {
-                clauses.extend(last);
-                clauses.push(clause);
-            }
-        }
-    }
-    clauses
-}
-
-struct Splitter<'a> {
-    tokens: &'a [Token],
-    vocabulary: &'a Vocabulary,
-}
-
-impl Splitter<'_> {
-    fn split(&self) -> Vec<(std::ops::Range<usize>, Link)> {
-        let mut parts = Vec::new();
-        let (mut start, mut link, mut at) = (0, Link::And, 0);
-        let mut text = OpenText::default();
-        while at < self.tokens.len() {
-            text.step(self, at);
-            if at > start
-                && let Some((end, next)) = self.boundary(start, at, text.is_open())
+            let last = clauses.last_mut();
+            if let Some(last) = last
+                && last.mood == Mood::Condition
             {
-                parts.push((start..at, link));
-                (start, link, at) = (end, next, end);
-                text = OpenText::default();
+                let is_fragment = clause.mood == Mood::Fragment && clause.condition.is_none();
+                if is_fragment && clause.verb.is_none() {
+                    last.tokens.extend(clause.tokens);
+                    continue;
+                }
+                let condition = last.condition.take();
+                let merged = Clause { condition, ..clause };
+                *last = merged;
+                continue;
+            }
+            clauses.push(clause);
+        }
+        self.join_bare_verbs(clauses)
+    }
+
+    /// Joins a clause that has only a verb with the next one (`squash and merge PR 8`), or with what
+    /// was told before (`her new address is X. Please update`).
+    fn join_bare_verbs(&self, clauses: Vec<Clause>) -> Vec<Clause> {
+        let is_bare = |clause: &Clause| {
+            clause.mood == Mood::Order
+                && clause.verb.is_some()
+                && clause.each.is_none()
+                && clause.tokens.iter().enumerate().all(|(at, token)| {
+                    clause.verb.as_ref().is_some_and(|verb| verb.places.contains(&at))
+                        || token.kind == Kind::Mark
+                        || self.lexicon.fillers.has(&token.lower)
+                            && !self.lexicon.pronouns.has(&token.lower)
+                })
+        };
+        let clauses = self.attach_told(clauses);
+        let mut joined: Vec<Clause> = Vec::new();
+        let mut pending: Vec<Token> = Vec::new();
+        let count = clauses.len();
+        for (at, mut clause) in clauses.into_iter().enumerate() {
+            if !pending.is_empty() {
+                let verb = clause.verb.as_ref().map(|verb| verb.places.len()).unwrap_or_default();
+                let insert = verb.min(clause.tokens.len());
+                let rest = clause.tokens.split_off(insert);
+                clause.tokens.append(&mut pending);
+                clause.tokens.extend(rest);
+            }
+            if is_bare(&clause) {
+                let told =
+                    joined.pop_if(|last| matches!(last.mood, Mood::Reported | Mood::Fragment));
+                if let Some(told) = told {
+                    clause.tokens.extend(told.tokens);
+                } else if at + 1 < count {
+                    pending = clause.tokens;
+                    continue;
+                }
+            }
+            joined.push(clause);
+        }
+        joined
+    }
+
+    /// Adds what was told or denied before to an order that refers to it: `don't close issue 4, just
+    /// show it`.
+    fn attach_told(&self, clauses: Vec<Clause>) -> Vec<Clause> {
+        let is_value =
+            |token: &Token| !matches!(token.kind, Kind::Word | Kind::Mark | Kind::Quoted);
+        let mut attached: Vec<Clause> = Vec::new();
+        for mut clause in clauses {
+            let refers = clause.tokens.iter().any(|token| token.is_any(&["it", "them"]));
+            let has_value = clause.tokens.iter().any(is_value);
+            let is_order = matches!(clause.mood, Mood::Order | Mood::Question);
+            let is_first = attached
+                .iter()
+                .all(|other| matches!(other.mood, Mood::Reported | Mood::Denied | Mood::Fragment));
+            if refers
+                && !has_value
+                && is_order
+                && is_first
+                && let Some(told) = attached.last()
+                && told.tokens.iter().any(is_value)
+            {
+                let start = told
+                    .tokens
+                    .iter()
+                    .position(|token| is_value(token) || (self.is_tool_noun)(&token.stem));
+                clause.tokens.retain(|token| !token.is_any(&["it", "them"]));
+                let start = start.unwrap_or_default();
+                let before = start
+                    .checked_sub(1)
+                    .filter(|at| self.lexicon.prepositions.contains_key(&told.tokens[*at].lower));
+                clause.tokens.extend_from_slice(&told.tokens[before.unwrap_or(start)..]);
+            }
+            attached.push(clause);
+        }
+        attached
+    }
+
+    /// Cuts at the ends of sentences, at joins, and where another order begins.
+    fn cut(&self, tokens: &[Token]) -> Vec<Vec<Token>> {
+        let mut pieces = Vec::new();
+        let mut start = 0;
+        let mut at = 0;
+        while at < tokens.len() {
+            let is_text = self.is_in_text(tokens, start, at);
+            if self.boundary(tokens, start, at, is_text).is_some() {
+                pieces.push(tokens[start..at].to_vec());
+                start = at;
+                // The join stays: it says whether the piece waits for the one before.
+                at += 1 + usize::from(tokens[at].is_mark(",") && at + 1 < tokens.len());
+                while self.lexicon.joins.find(tokens, at).is_some() {
+                    at += 1;
+                }
                 continue;
             }
             at += 1;
         }
-        parts.push((start..self.tokens.len(), link));
-        parts
+        pieces.push(tokens[start..].to_vec());
+        pieces.retain(|piece| piece.iter().any(|token| token.kind != Kind::Mark));
+        pieces
     }
 
-    /// Returns where the next clause begins if one ends at `at`.
-    fn boundary(&self, start: usize, at: usize, is_open: bool) -> Option<(usize, Link)> {
-        let is_numbering = at == start + 1
-            && self.tokens[start].kind == Kind::Number
-            && self.tokens[at].is_mark(".");
-        let joint = self.joint(at).filter(|_| !is_numbering)?;
-        let begin = self.past_fillers(joint.end);
-        if self.continues(begin) {
-            return None;
-        }
-        if joint.link == Link::Before {
-            return Some((begin, Link::Before));
-        }
-        let is_then = joint.link == Link::Then;
-        let splits = if joint.is_hard {
-            true
-        } else if is_open {
-            self.begins_surely(begin) || (is_then && self.is_noun_near(begin))
-        } else {
-            is_then || joint.is_sentence || self.begins(begin)
-        };
-        splits.then_some((joint.end, joint.link))
-    }
-
-    /// Returns whether `at` only says more about what came before: `email: …`, `her name is …`.
-    fn continues(&self, at: usize) -> bool {
-        let is_cue =
-            |at: usize| self.word(at).is_some_and(|it| self.vocabulary.cues.contains(&it.stem));
-        let is_owned = self
-            .word(at)
-            .is_some_and(|it| matches!(it.lower.as_str(), "his" | "her" | "its" | "their"));
-        let is_assigned =
-            self.tokens.get(at + 1).is_some_and(|it| it.is_mark(":") || it.is_mark("="));
-        (is_cue(at) && is_assigned) || (is_owned && is_cue(at + 1))
-    }
-
-    /// Reads what may stand between clauses, from `at` on.
-    fn joint(&self, at: usize) -> Option<Joint> {
-        let mut joint = Joint { end: at, ..Joint::default() };
-        while let Some(token) = self.tokens.get(joint.end).filter(|_| joint.end - at < JOINT) {
-            let is_first = joint.end == at;
-            match token.value.as_str() {
-                ";" | "\n" if token.kind == Kind::Mark => joint.is_hard = true,
-                "." | "!" | "?" if token.kind == Kind::Mark => {
-                    joint.is_sentence |= !self.is_initial(joint.end);
-                }
-                "," | "&" if token.kind == Kind::Mark => (),
-                "-" | "*" | "•" if token.kind == Kind::Mark && joint.is_hard => (),
-                _ => match token.lower.as_str() {
-                    "and" | "plus" => (),
-                    "then" => joint.link = Link::Then,
-                    "next" | "finally" | "afterwards" | "later" | "lastly" if !is_first => {
-                        joint.link = Link::Then;
-                    }
-                    "also" | "please" if !is_first => (),
-                    "after"
-                        if self.is_word(joint.end + 1, "that")
-                            || self.is_word(joint.end + 1, "this") =>
-                    {
-                        joint.link = Link::Then;
-                        joint.end += 1;
-                    }
-                    "after" if is_first && self.is_event(joint.end + 1) => {
-                        joint.link = Link::Before;
-                        joint.end += 1;
-                        return Some(joint);
-                    }
-                    "before" if is_first && self.is_event(joint.end + 1) => joint.link = Link::Then,
-                    _ => break,
-                },
-            }
-            joint.end += 1;
-        }
-        let is_initial_only = joint.end == at + 1 && self.is_initial(at);
-        (joint.end > at && joint.end < self.tokens.len() && !is_initial_only).then_some(joint)
-    }
-
-    fn is_word(&self, at: usize, word: &str) -> bool {
-        self.tokens.get(at).is_some_and(|it| it.is(word))
-    }
-
-    /// Returns whether the full stop at `at` only shortens a name: `J. Smith`, `Dr. No`.
-    fn is_initial(&self, at: usize) -> bool {
-        let is_stop = self.tokens.get(at).is_some_and(|it| it.is_mark("."));
-        let before = at.checked_sub(1).and_then(|it| self.tokens.get(it));
-        let is_name = self.tokens.get(at + 1).is_some_and(|it| {
-            it.is_capitalised()
-                && !self.vocabulary.is_verb(&it.stem)
-                && !words::is_filler(&it.lower)
-        });
-        is_stop
-            && is_name
-            && before.is_some_and(|it| {
-                it.is_capitalised()
-                    && (it.value.chars().count() == 1
-                        || ["dr", "mr", "mrs", "ms", "st"].contains(&it.lower.as_str()))
-            })
-    }
-
-    fn past_fillers(&self, mut at: usize) -> usize {
-        let most = at + JOINT;
-        while self
-            .tokens
-            .get(at)
-            .is_some_and(|it| it.kind == Kind::Word && words::is_filler(&it.lower))
-            && at < most
-        {
-            at += 1;
-        }
-        at
-    }
-
-    /// Returns whether something to do is spoken of: `creating …`, `you create …`.
-    fn is_event(&self, at: usize) -> bool {
-        let is_told =
-            self.word(at).is_some_and(|it| matches!(it.lower.as_str(), "you" | "we" | "i"));
-        self.is_gerund(at)
-            || (is_told && self.word(at + 1).is_some_and(|it| self.vocabulary.is_verb(&it.stem)))
-    }
-
-    fn is_gerund(&self, at: usize) -> bool {
-        self.tokens
-            .get(at)
-            .is_some_and(|it| it.lower.ends_with("ing") && self.vocabulary.is_verb(&it.stem))
-    }
-
-    fn word(&self, at: usize) -> Option<&Token> {
-        self.tokens.get(at).filter(|it| it.kind == Kind::Word)
-    }
-
-    /// Returns whether a clause may begin at `at`, where no text is under way.
-    fn begins(&self, at: usize) -> bool {
-        let Some(token) = self.word(at) else { return false };
-        if self.begins_surely(at) {
-            return true;
-        }
-        let is_cue = self.vocabulary.cues.contains(&token.stem);
-        if self.vocabulary.is_verb(&token.stem) && !is_cue && !words::is_preposition(&token.lower) {
-            return !matches!(
-                token.lower.as_str(),
-                "is" | "are" | "who" | "which" | "when" | "where"
-            );
-        }
-        self.is_noun_phrase(at) || self.is_unknown_verb(at)
-    }
-
-    /// Returns whether a clause certainly begins at `at`: a verb with an object in reach.
-    fn begins_surely(&self, at: usize) -> bool {
-        let Some(token) = self.word(at) else { return false };
-        let is_verb = self.vocabulary.is_verb(&token.stem) && !words::is_preposition(&token.lower);
-        if is_verb
-            && !matches!(
-                token.lower.as_str(),
-                "is" | "are" | "who" | "which" | "when" | "where" | "what" | "how"
-            )
-        {
-            return self.has_object(at + 1);
-        }
-        let is_noun = self.vocabulary.nouns.contains(&token.stem);
-        let is_tied = self.word(at + 1).is_some_and(|it| words::is_preposition(&it.lower));
-        is_noun && is_tied && self.has_object(at + 2)
-    }
-
-    fn has_object(&self, from: usize) -> bool {
-        self.tokens[from.min(self.tokens.len())..]
-            .iter()
-            .take(REACH)
-            .take_while(|it| {
-                !it.is_separator() && !it.is("then") && !is_content_cue(it) && !is_name_cue(it)
-            })
-            .any(|it| {
-                it.kind == Kind::Id
-                    || (it.kind == Kind::Word
-                        && (self.vocabulary.things.contains(&it.stem)
-                            || words::is_pronoun(&it.lower)
-                            || words::is_result(&it.stem)))
-            })
-    }
-
-    /// Returns whether a thing is named at `at`, so that the verb before holds for it too.
-    fn is_noun_phrase(&self, mut at: usize) -> bool {
-        while self.word(at).is_some_and(|it| {
-            words::is_determiner(&it.lower)
-                || matches!(it.lower.as_str(), "his" | "her" | "its" | "their")
-        }) {
-            at += 1;
-        }
-        self.word(at).is_some_and(|it| {
-            self.vocabulary.nouns.contains(&it.stem) && !self.vocabulary.cues.contains(&it.stem)
+    /// Returns whether a place is inside a text without quotation marks: behind `saying`.
+    fn is_in_text(&self, tokens: &[Token], start: usize, at: usize) -> bool {
+        let cues = &self.lexicon.cues["text"];
+        (start..at).rev().any(|place| {
+            let token = &tokens[place];
+            // `about X` is mostly a filter.
+            let is_cue = token.kind == Kind::Word
+                && cues.contains(&token.lower)
+                && !token.is("about")
+                && (place > start + 1 || !(self.is_tool_noun)(&token.stem));
+            let behind = tokens[place + 1..].iter().find(|token| token.kind != Kind::Mark);
+            is_cue
+                && place > start
+                && place + 1 < at
+                && behind.is_some_and(|token| token.kind != Kind::Quoted)
+                && !tokens[place + 1..at].iter().any(|token| token.kind == Kind::Quoted)
+                && !tokens
+                    .get(place + 1)
+                    .is_some_and(|token| token.is_any(&["of", "as", "on", "to"]))
         })
     }
 
-    fn is_noun_near(&self, at: usize) -> bool {
-        self.is_noun_phrase(at)
-            || self.word(at).is_some_and(|it| self.vocabulary.nouns.contains(&it.stem))
-    }
-
-    /// Returns whether `at` looks like a verb that no tool knows: `frobnicate the blog`.
-    fn is_unknown_verb(&self, at: usize) -> bool {
-        let Some(token) = self.word(at) else { return false };
-        let is_known = self.vocabulary.cues.contains(&token.stem)
-            || words::is_preposition(&token.lower)
-            || words::is_idle(&token.lower)
-            || words::is_pronoun(&token.lower)
-            || token.is_capitalised();
-        let Some(next) = self.word(at + 1).filter(|_| !is_known) else { return false };
-        words::is_pronoun(&next.lower)
-            || (matches!(next.lower.as_str(), "the" | "that" | "a" | "an" | "all")
-                && self.has_object(at + 2))
-    }
-
-    /// Takes away what only makes a clause polite or numbers it.
-    fn trim(&self, tokens: &[Token], is_question: bool) -> Option<Clause> {
-        let mut from = 0;
-        while let Some(token) = tokens.get(from) {
-            let is_number = token.kind == Kind::Number
-                && tokens.get(from + 1).is_some_and(|it| it.is_mark(".") || it.is_mark(")"));
-            let is_noise = token.kind == Kind::Mark
-                || is_number
-                || (token.kind == Kind::Word && words::is_filler(&token.lower));
-            if !is_noise {
-                break;
+    /// Returns how many tokens are left out where a new piece begins at `at`.
+    fn boundary(&self, tokens: &[Token], start: usize, at: usize, is_text: bool) -> Option<usize> {
+        let token = &tokens[at];
+        if token.kind == Kind::Mark && at >= start {
+            match token.value.as_str() {
+                "." | "!" | "?" | "…" => {
+                    let next = self.skip_marks(tokens, at);
+                    let goes_on =
+                        is_text && next < tokens.len() && !self.begins_order(tokens, next, true);
+                    return (!goes_on).then_some(1);
+                }
+                ";" | "\n" => return Some(1),
+                ":" => {
+                    let has_verb =
+                        self.begins_order(tokens, self.skip_fillers(tokens, start), false);
+                    return (!has_verb && self.begins_order(tokens, at + 1, true)).then_some(1);
+                }
+                _ => {}
             }
-            from += 1;
         }
-        let mut to = tokens.len();
-        while let Some(token) =
-            to.checked_sub(1).filter(|it| *it > from).and_then(|it| tokens.get(it))
+        if at == start {
+            return None;
+        }
+        // `for each X, do Y` is one piece.
+        let first = (start..at).find(|place| tokens[*place].kind != Kind::Mark).unwrap_or(at);
+        let is_each = self
+            .lexicon
+            .loops
+            .find(tokens, first)
+            .is_some_and(|found| found.key.starts_with("for "));
+        if is_each
+            && token.is_mark(",")
+            && !(first + 3..at).any(|place| self.begins_order(tokens, place, true))
         {
-            let is_noise = [",", ".", ";", "\n"].iter().any(|it| token.is_mark(it))
-                || (is_question && token.is_mark("?"))
-                || ["please", "thanks", "and"].iter().any(|it| token.is(it));
-            if !is_noise {
+            return None;
+        }
+        // A separator, perhaps with a join behind it.
+        let comma = usize::from(token.is_mark(","));
+        let join = self.lexicon.joins.find(tokens, at + comma);
+        let mut len = comma + join.map_or(0, |found| found.len);
+        if len == 0 {
+            return None;
+        }
+        let is_and = join.is_none_or(|found| matches!(found.key, "and" | "&"));
+        if let Some(second) = self.lexicon.joins.find(tokens, at + len).filter(|_| is_and) {
+            if !matches!(second.key, "and" | "&") {
+                let len = len + second.len;
+                let next = self.skip_fillers(tokens, at + len);
+                return (self.begins_order(tokens, next, is_text) || second.key == "also")
+                    .then_some(len);
+            }
+        }
+        let is_strong =
+            !is_and && join.is_some_and(|found| found.key != "next" && found.key != "also");
+        if is_strong {
+            return (at + len < tokens.len()).then_some(len);
+        }
+        if join.is_some_and(|found| found.key == "also") {
+            return None;
+        }
+        let next = self.skip_fillers(tokens, at + len);
+        if self.lexicon.moods.find(tokens, next).is_some_and(|found| found.key == "denied") {
+            return Some(len);
+        }
+        let is_condition = tokens.get(start).is_some_and(|_| {
+            self.lexicon
+                .conditions
+                .find(tokens, start)
+                .is_some_and(|found| matches!(found.key, "if" | "unless"))
+        });
+        if comma == 1 && is_condition && !is_text {
+            return Some(len);
+        }
+        if self.begins_order(tokens, next, is_text) && (!is_text || comma == 1) {
+            if len == 0 {
+                len = 1;
+            }
+            return Some(len);
+        }
+        // `…, heating to 17`: another noun with a value, without a verb.
+        let is_other = tokens.get(next).is_some_and(|token| {
+            token.kind == Kind::Word
+                && (self.is_tool_noun)(&token.stem)
+                && tokens.get(next + 1).is_some_and(|token| token.is("to"))
+                && tokens.get(next + 2).is_some_and(|token| token.kind == Kind::Number)
+        });
+        (is_other && comma == 1 && !is_text).then_some(len)
+    }
+
+    fn skip_marks(&self, tokens: &[Token], at: usize) -> usize {
+        (at..tokens.len()).find(|place| tokens[*place].kind != Kind::Mark).unwrap_or(tokens.len())
+    }
+
+    /// Skips words before a verb: `please`, `also`, `could you`.
+    fn skip_fillers(&self, tokens: &[Token], at: usize) -> usize {
+        let mut at = at;
+        loop {
+            let polite = self.lexicon.moods.find(tokens, at).filter(|found| found.key == "polite");
+            let is_soft = tokens.get(at).is_some_and(|token| {
+                token.kind == Kind::Word && self.lexicon.soft.has(&token.lower)
+            });
+            match polite {
+                Some(found) => at += found.len,
+                None if is_soft => at += 1,
+                None => return at,
+            }
+        }
+    }
+
+    /// Returns whether an order begins at a place. A word that is also a noun needs an object
+    /// behind it, and so does every verb if `is_strict`.
+    fn begins_order(&self, tokens: &[Token], at: usize, is_strict: bool) -> bool {
+        let at = self.skip_fillers(tokens, at);
+        let Some(token) = tokens.get(at) else { return false };
+        if !self.is_verb(token) {
+            return false;
+        }
+        // `label it X` behind `create …` sets a value of what is created.
+        let is_value =
+            self.lexicon.states.get(&token.lower).is_some_and(|state| state.ends_with('s'));
+        if is_value
+            && is_followed(tokens, at, &["it"])
+            && at > 0
+            && tokens[at - 1].kind == Kind::Mark
+        {
+            return false;
+        }
+        // `Order A-1 was cancelled` tells something.
+        let is_told = is_followed(tokens, at + 1, &["was", "is", "has", "were"]);
+        if is_told && self.lexicon.is_noun(&token.stem) | (self.is_tool_noun)(&token.stem) {
+            return false;
+        }
+        let next = tokens.get(at + 1);
+        let is_noun = (self.is_tool_noun)(&token.stem) || self.lexicon.is_noun(&token.stem);
+        if !is_strict && !is_noun {
+            return true;
+        }
+        next.is_some_and(|next| match next.kind {
+            Kind::Word => {
+                next.is_any(&[
+                    "the", "a", "an", "it", "its", "my", "this", "that", "them", "him", "both",
+                    "her", "me", "each", "every", "all", "on", "up", "for", "one", "two",
+                ]) || (self.is_tool_noun)(&next.stem) && (!is_noun || !is_strict)
+            }
+            Kind::Mark => false,
+            Kind::Quoted => is_noun || !is_strict,
+            _ => true,
+        })
+    }
+
+    fn is_verb(&self, token: &Token) -> bool {
+        token.kind == Kind::Word
+            && !token.lower.ends_with("ing")
+            && !(token.lower.ends_with('s')
+                && token.stem.len() < token.lower.len()
+                && !token.lower.ends_with("ss"))
+            && !token.lower.ends_with("ed")
+            && (!self.lexicon.concepts(&token.stem).is_empty()
+                || (self.is_tool_verb)(&token.stem)
+                || self.lexicon.states.contains_key(&token.lower)
+                || self.lexicon.is_phrasal(&token.stem))
+    }
+
+    fn read_piece(&self, piece: &[Token]) -> Option<Clause> {
+        let mut tokens: Vec<Token> = piece.to_vec();
+        let mut is_otherwise = false;
+        let mut is_next = false;
+        loop {
+            if let Some(found) = self.lexicon.joins.find(&tokens, 0) {
+                is_otherwise |= found.key == "otherwise";
+                is_next |=
+                    !matches!(found.key, "and" | "&" | "also" | "but" | "plus" | "otherwise");
+                tokens.drain(..found.len);
+            } else if tokens.first().is_some_and(|token| token.kind == Kind::Mark) {
+                tokens.remove(0);
+            } else {
                 break;
             }
-            to -= 1;
         }
-        let tokens = tokens.get(from..to).filter(|it| it.iter().any(|it| it.kind != Kind::Mark))?;
-        let has_verb = tokens.first().is_some_and(|it| self.is_leading_verb(it, tokens.get(1)));
-        Some(Clause { tokens: tokens.to_vec(), has_verb, is_sequel: false })
-    }
-
-    /// Returns whether a clause begins with a verb and not with a noun that looks like one.
-    fn is_leading_verb(&self, first: &Token, next: Option<&Token>) -> bool {
-        let is_noun = self.vocabulary.nouns.contains(&first.stem);
-        let is_tied =
-            next.is_none_or(|it| words::is_preposition(&it.lower) || it.kind == Kind::Mark);
-        first.kind == Kind::Word
-            && self.vocabulary.is_verb(&first.stem)
-            && !words::is_determiner(&first.lower)
-            && !(is_noun && is_tied && !self.vocabulary.verbs.contains(&first.stem))
-    }
-}
-
-/// Whether a text is under way that commas do not end.
-#[derive(Clone, Copy, Debug, Default)]
-enum OpenText {
-    #[default]
-    None,
-    /// A cue was there, its value not yet.
-    Cued {
-        is_content: bool,
-    },
-    Open {
-        is_content: bool,
-    },
-}
-
-impl OpenText {
-    fn is_open(self) -> bool {
-        matches!(self, Self::Open { .. })
-    }
-
-    fn step(&mut self, splitter: &Splitter<'_>, at: usize) {
-        let token = &splitter.tokens[at];
-        let is_typed =
-            !matches!(token.kind, Kind::Word | Kind::Mark | Kind::Path | Kind::Number | Kind::Time);
-        let is_link = ["is", "of", "to", "as"].iter().any(|it| token.is(it))
-            || token.is_mark(":")
-            || token.is_mark("=");
-        *self = match *self {
-            Self::Cued { .. } if token.is_separator() || token.is("then") => Self::None,
-            Self::Cued { .. } if token.kind != Kind::Word && token.kind != Kind::Mark => Self::None,
-            Self::Cued { is_content } if is_link => Self::Cued { is_content },
-            Self::Cued { is_content } => Self::Open { is_content },
-            Self::Open { is_content: false } if is_typed => Self::None,
-            open => open,
+        while tokens.last().is_some_and(|token| {
+            token.kind == Kind::Mark && !matches!(token.value.as_str(), "\"" | ")")
+        }) {
+            tokens.pop();
+        }
+        if tokens.is_empty() {
+            return None;
+        }
+        let mut clause = Clause {
+            tokens,
+            mood: Mood::Fragment,
+            verb: None,
+            condition: None,
+            each: None,
+            is_otherwise,
+            is_next,
         };
-        if token.is_mark(":") && matches!(self, Self::None) {
-            *self = Self::Cued { is_content: true };
+        self.take_condition(&mut clause);
+        if clause.mood == Mood::Condition {
+            return Some(clause);
         }
-        let is_inside = matches!(self, Self::Open { is_content: true });
-        if token.kind == Kind::Word && !is_inside {
-            let is_content = is_content_cue(token);
-            if is_content || is_name_cue(token) || splitter.vocabulary.cues.contains(&token.stem) {
-                *self = Self::Cued { is_content };
+        self.take_each(&mut clause);
+        clause.mood = self.read_mood(&clause.tokens);
+        if matches!(clause.mood, Mood::Order | Mood::Question) {
+            let start = self.skip_fillers(&clause.tokens, 0);
+            clause.verb = self.verb_at(&clause.tokens, start);
+        }
+        Some(clause)
+    }
+
+    /// Returns the verb that stands at a place.
+    pub(super) fn verb_at(&self, tokens: &[Token], at: usize) -> Option<Verb> {
+        let token = tokens.get(at).filter(|token| self.is_verb(token))?;
+        if let Some((particle, place)) = self.lexicon.particle(tokens, at) {
+            let with = format!("{} {particle}", token.stem);
+            if !self.lexicon.concepts(&with).is_empty() {
+                return Some(Verb { stem: with, places: vec![at, place] });
+            }
+        }
+        Some(Verb { stem: token.stem.clone(), places: vec![at] })
+    }
+
+    /// Takes a condition out of a clause: `if X`, or `… in case X` at its end.
+    fn take_condition(&self, clause: &mut Clause) {
+        let tokens = &clause.tokens;
+        let start = self.skip_fillers(tokens, 0);
+        let found = (start..tokens.len()).find_map(|at| {
+            let found = self.lexicon.conditions.find(tokens, at)?;
+            let is_condition = matches!(found.key, "if" | "unless");
+            let is_word = at > start && tokens[at].is("when");
+            (is_condition && !is_word && !self.is_in_text(tokens, 0, at)).then_some((at, found))
+        });
+        let Some((at, found)) = found else { return };
+        // `what would happen if` is no condition of an order.
+        if at > start && !self.begins_order(tokens, start, false) {
+            return;
+        }
+        let is_negated = found.key == "unless";
+        let end = at + found.len;
+        if at > start && tokens[end..].iter().all(|token| self.lexicon.fillers.has(&token.lower)) {
+            clause.tokens.truncate(at);
+            return;
+        }
+        if at > start {
+            let condition = tokens[end..].to_vec();
+            clause.tokens.truncate(at);
+            clause.condition = Some(Condition { tokens: condition, is_negated });
+            return;
+        }
+        let rest = tokens[end..].to_vec();
+        // `when X close Y` without a comma: the order begins at a verb with an object.
+        let order = (2..rest.len()).find(|place| {
+            self.begins_order(&rest, *place, true)
+                && rest[place - 1].kind != Kind::Mark
+                && !rest[place - 1].is_any(&["is", "are", "not", "no", "the", "any", "a"])
+                && !self.lexicon.prepositions.contains_key(&rest[place - 1].lower)
+        });
+        match order {
+            Some(order) => {
+                clause.tokens = rest[order..].to_vec();
+                clause.condition = Some(Condition { tokens: rest[..order].to_vec(), is_negated });
+            }
+            None => {
+                clause.mood = Mood::Condition;
+                clause.tokens = Vec::new();
+                clause.condition = Some(Condition { tokens: rest, is_negated });
             }
         }
     }
+
+    /// Takes `for each X` from the front of a clause.
+    fn take_each(&self, clause: &mut Clause) {
+        let tokens = &clause.tokens;
+        let Some(found) =
+            self.lexicon.loops.find(tokens, 0).filter(|found| found.key.starts_with("for "))
+        else {
+            return;
+        };
+        let order = (found.len + 1..tokens.len()).find(|at| {
+            let is_object = tokens[at - 1].kind == Kind::Word
+                && (self.lexicon.prepositions.contains_key(&tokens[at - 1].lower)
+                    || tokens[at - 1].is_any(&["the", "a", "open"]));
+            !is_object && self.begins_order(tokens, *at, false)
+        });
+        if let Some(order) = order {
+            let end = order - usize::from(tokens[order - 1].kind == Kind::Mark);
+            clause.each = Some(tokens[found.len..end].to_vec());
+            clause.tokens = tokens[order..].to_vec();
+        }
+    }
+
+    fn read_mood(&self, tokens: &[Token]) -> Mood {
+        let start = self.skip_fillers(tokens, 0);
+        let mut at = 0;
+        let mut is_question = false;
+        while at < tokens.len() {
+            let found = self.lexicon.moods.find(tokens, at);
+            let is_early = at <= start + 1;
+            match found.map(|found| found.key) {
+                Some("denied") if self.is_denial(tokens, at, start) => return Mood::Denied,
+                Some("asked") if is_early => return Mood::Asked,
+                Some("hypothetical") if is_early || tokens[at].is("thinking") => {
+                    return Mood::Hypothetical;
+                }
+                Some("reported") if is_early && !self.begins_order(tokens, start, false) => {
+                    return Mood::Reported;
+                }
+                Some("questions") if at == start => is_question = true,
+                _ => {}
+            }
+            at += 1;
+        }
+        let first = tokens.get(start);
+        // `can an order be cancelled?`
+        if first
+            .is_some_and(|token| token.is_any(&["can", "could", "may", "might", "should", "shall"]))
+        {
+            return Mood::Asked;
+        }
+        if is_question {
+            return Mood::Question;
+        }
+        if self.begins_order(tokens, start, false)
+            || first.is_some_and(|token| self.is_verb(token) && start + 1 == tokens.len())
+        {
+            return Mood::Order;
+        }
+        let is_told = tokens.iter().skip(start).take(12).any(|token| {
+            token.kind == Kind::Word
+                && (token
+                    .is_any(&["is", "was", "has", "have", "had", "are", "were", "will", "should"])
+                    || token.lower.ends_with("'s") && token.is_any(&["it's", "that's", "there's"])
+                    || token.lower.ends_with("'m"))
+        });
+        if is_told { Mood::Reported } else { Mood::Fragment }
+    }
+
+    /// Returns whether a denial forbids the action and is no part of a value.
+    fn is_denial(&self, tokens: &[Token], at: usize, start: usize) -> bool {
+        let is_first = at <= start + 3 && !self.begins_order(tokens, start, false);
+        is_first || tokens[at].is("don't") && at <= start
+    }
 }
 
-/// Returns whether a word announces what a text says.
-pub(super) fn is_content_cue(token: &Token) -> bool {
-    matches!(
-        token.lower.as_str(),
-        "saying"
-            | "says"
-            | "say"
-            | "about"
-            | "content"
-            | "contents"
-            | "text"
-            | "body"
-            | "message"
-            | "reading"
-    )
-}
-
-/// Returns whether a word announces what something is called.
-pub(super) fn is_name_cue(token: &Token) -> bool {
-    matches!(
-        token.lower.as_str(),
-        "titled" | "entitled" | "called" | "named" | "title" | "captioned"
-    )
+fn is_followed(tokens: &[Token], at: usize, words: &[&str]) -> bool {
+    tokens.get(at + 1).is_some_and(|token| words.contains(&token.lower.as_str()))
 }

@@ -1,280 +1,296 @@
-//! What earlier clauses made, and which of it a word means.
+//! The steps so far, and what later clauses can refer to.
 
-use std::collections::BTreeMap;
-
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
-    profile::{Profile, has_underscore_ids},
-    property,
-    token::Token,
-    words::{self, Family},
+    lexicon::Lexicon,
+    tool::{Output, OutputKind, Slot, SlotKind, Tool},
 };
 
-/// Words of a name by which something is known again.
-const NAME: usize = 16;
-
-/// Something that an earlier step gives.
+/// A step of the plan.
 #[derive(Clone, Debug)]
-pub(super) struct Entity {
-    /// The step's id, for templates.
-    pub(super) step: String,
-    /// The stems by which it is known: `blog`, `post`.
-    pub(super) nouns: Vec<String>,
-    /// The same, from its tool's name only.
-    pub(super) own_nouns: Vec<String>,
-    /// What it is called, as it was written.
-    pub(super) name: Option<String>,
-    /// The steps that it refers to.
-    pub(super) links: Vec<String>,
-    /// Where its identifier is in the step's output, if it is a thing.
-    pub(super) id_path: Option<String>,
-    /// The whole template of the value that a computation gave.
-    pub(super) result: String,
+pub(super) struct Done {
+    pub(super) id: String,
+    pub(super) tool: usize,
+    pub(super) parameters: Map<String, Value>,
+    pub(super) is_loop: bool,
 }
 
-impl Entity {
-    /// Returns the template of its identifier.
-    pub(super) fn id_template(&self) -> Option<Value> {
-        let path = self.id_path.as_ref()?;
-        Some(Value::String(format!("{{{{{}.{path}}}}}", self.step)))
-    }
-
-    fn is_called(&self, name: &str) -> bool {
-        let name = name.to_lowercase();
-        self.name.as_deref().is_some_and(|own| calls(own).contains(&name))
-    }
-}
-
-/// Returns what something is called, in lower case: all of its name, and the first word of it.
-fn calls(name: &str) -> Vec<String> {
-    let lower = name.to_lowercase();
-    let first = lower.split_whitespace().next().map(str::to_owned);
-    first.into_iter().filter(|it| *it != lower).chain([lower.clone()]).collect()
-}
-
-/// Why a mention means nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unresolved {
-    /// Nothing of that kind was made before.
-    Nothing,
-    /// Several things fit.
-    Many(Vec<String>),
-}
-
-/// What a clause says about a thing that exists.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Mention {
-    /// What kind of thing, as a stem.
-    pub(super) noun: Option<String>,
-    /// What it is called.
-    pub(super) name: Option<String>,
-    /// Its identifier, as it was written.
-    pub(super) literal: Option<String>,
-    /// Who or what it belongs to, by name.
-    pub(super) owner: Option<String>,
-    /// Whether it was spoken of just now: `it`, `that blog`.
-    pub(super) is_pointed: bool,
-}
-
-/// What earlier clauses made, oldest first.
+/// The steps so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
-    entities: Vec<Entity>,
-    /// The latest thing that is called something, in lower case.
-    names: BTreeMap<String, usize>,
-    /// The words of the longest name.
-    longest: usize,
-    /// The parameters of the latest step.
-    said: serde_json::Map<String, Value>,
-    has_underscore_ids: bool,
+    pub(super) steps: Vec<Done>,
+}
+
+/// A value from an earlier step.
+#[derive(Clone, Debug)]
+pub(super) struct Recalled {
+    pub(super) value: Value,
+    /// The step that gives it.
+    pub(super) step: usize,
+}
+
+/// A template of an output field.
+pub(super) fn template(id: &str, path: &str) -> Value {
+    let dot = if path.is_empty() || path.starts_with('[') { "" } else { "." };
+    Value::String(format!("{{{{{id}{dot}{path}}}}}"))
 }
 
 impl Memory {
-    /// Makes a memory for a catalog's tools.
-    pub(super) fn new(tools: &[Profile]) -> Self {
-        Self {
-            entities: Vec::new(),
-            names: BTreeMap::new(),
-            longest: 0,
-            said: serde_json::Map::new(),
-            has_underscore_ids: has_underscore_ids(tools),
-        }
-    }
-
-    /// Remembers what a step gives.
-    pub(super) fn remember(
-        &mut self,
-        profile: &Profile,
-        step: &str,
-        name: Option<String>,
-        links: Vec<String>,
-    ) {
-        if profile.family == Some(Family::Delete) {
-            return;
-        }
-        let schema = profile.tool.output_schema.as_ref();
-        let id_path = profile.gives_a_thing().then(|| {
-            let by_schema = schema.and_then(|it| property::id_path(it, profile.noun()));
-            by_schema
-                .unwrap_or_else(|| if self.has_underscore_ids { "_id" } else { "id" }.to_owned())
-        });
-        // What is looked at or changed is the thing itself, not another one.
-        let is_known = profile.family != Some(Family::Create)
-            && !profile.nouns.is_empty()
-            && links.iter().any(|it| {
-                self.entities
-                    .iter()
-                    .any(|known| known.step == *it && known.own_nouns == profile.nouns)
+    /// Finds the value of an id, a name or an address for a slot. `noun` is the noun that the query
+    /// says, as in `that issue`.
+    pub(super) fn value_for(
+        &self,
+        slot: &Slot,
+        tool: &Tool,
+        noun: Option<&str>,
+        tools: &[Tool],
+        lexicon: &Lexicon,
+    ) -> Option<Recalled> {
+        let wanted: Vec<&String> = slot.nouns(tool, lexicon);
+        for (at, step) in self.steps.iter().enumerate().rev() {
+            if step.is_loop {
+                continue;
+            }
+            let own = &tools[step.tool];
+            let is_named = noun.is_none_or(|noun| {
+                own.has_noun(noun, lexicon)
+                    || slot.words.iter().any(|word| lexicon.is_same_noun(word, noun))
+                    || own.outputs.iter().any(|output| {
+                        output.words.iter().any(|word| lexicon.is_same_noun(word, noun))
+                    })
             });
-        if is_known {
-            return;
-        }
-        let result = match schema.and_then(property::value_path) {
-            Some(path) => format!("{{{{{step}.{path}}}}}"),
-            None => format!("{{{{{step}}}}}"),
-        };
-        let nouns = profile.nouns.iter().cloned().chain(profile.head.iter().cloned()).collect();
-        if let Some(name) = &name {
-            self.longest = self.longest.max(name.split_whitespace().count());
-            if id_path.is_some() {
-                self.names.extend(calls(name).into_iter().map(|it| (it, self.entities.len())));
+            if !is_named {
+                continue;
+            }
+            let found = |value: Value| Some(Recalled { value, step: at });
+            if let Some(value) = step
+                .parameters
+                .get(&slot.parameter)
+                .filter(|_| !slot.is_list || slot.kind != SlotKind::Email)
+            {
+                return found(value.clone());
+            }
+            if let Some(output) = own
+                .outputs
+                .iter()
+                .find(|output| output.path == slot.parameter && output.kind != OutputKind::List)
+            {
+                return found(template(&step.id, &output.path));
+            }
+            let is_same =
+                |stem: &String| wanted.iter().any(|noun| lexicon.is_same_noun(noun, stem));
+            let is_own = own.nouns.iter().any(is_same);
+            if slot.kind == SlotKind::Email {
+                if let Some(path) =
+                    email_of(&own.outputs).or_else(|| first_item(own, |output| is_email(output)))
+                {
+                    return found(template(&step.id, &path));
+                }
+                continue;
+            }
+            if slot.kind == SlotKind::Id && is_own {
+                if let Some(path) = id_of(&own.outputs, slot) {
+                    return found(template(&step.id, &path));
+                }
+            }
+            if let Some(list) = own.list() {
+                let is_item = list.words.iter().any(is_same) || is_own;
+                let exact = list.items.iter().find(|item| item.path == slot.parameter);
+                if let Some(item) = exact.map(|item| item.path.clone()).or_else(|| {
+                    (slot.kind == SlotKind::Id && is_item)
+                        .then(|| id_of(&list.items, slot))
+                        .flatten()
+                }) {
+                    return found(template(&step.id, &format!("{}[0].{item}", list.path)));
+                }
+            }
+            // A path is wherever the earlier step had one.
+            let path = own.slots.iter().find(|other| {
+                other.kind == SlotKind::Path && step.parameters.contains_key(&other.parameter)
+            });
+            if let (SlotKind::Path, Some(other)) = (slot.kind, path) {
+                return found(step.parameters[&other.parameter].clone());
+            }
+            // `a pull request from it`: the earlier step has a value of which the description speaks.
+            let related = step.parameters.iter().find(|(name, value)| {
+                value.is_string()
+                    && slot.kind == SlotKind::Word
+                    && slot.about.contains(&super::token::stem(&name.to_lowercase()))
+                    && !matches!(name.as_str(), "owner" | "repo")
+            });
+            if let Some((_, value)) = related {
+                return found(value.clone());
+            }
+            if !own.acts && own.outputs.is_empty() && slot.kind == SlotKind::Id && is_own {
+                return found(template(&step.id, "id"));
+            }
+            if own.acts && own.outputs.is_empty() && slot.kind == SlotKind::Id && is_own {
+                let name = if slot.description.contains("`_id`") || slot.description.contains("_id")
+                {
+                    "_id"
+                } else {
+                    "id"
+                };
+                return found(template(&step.id, name));
             }
         }
-        self.entities.push(Entity {
-            step: step.to_owned(),
-            nouns,
-            own_nouns: profile.nouns.clone(),
-            name,
-            links,
-            id_path,
-            result,
-        });
+        None
     }
 
-    /// Returns the steps whose identifiers or results are among `values`.
-    pub(super) fn steps_in<'v>(&self, values: impl Iterator<Item = &'v Value>) -> Vec<String> {
-        let said: Vec<&str> = values.filter_map(Value::as_str).collect();
-        let is_used = |it: &&Entity| {
-            said.contains(&it.result.as_str())
-                || it
-                    .id_template()
-                    .as_ref()
-                    .and_then(Value::as_str)
-                    .is_some_and(|it| said.contains(&it))
-        };
-        self.entities.iter().filter(is_used).map(|it| it.step.clone()).collect()
-    }
-
-    /// Returns the thing that a step gives.
-    pub(super) fn of_step(&self, step: &str) -> Option<&Entity> {
-        self.entities.iter().find(|it| it.step == step)
-    }
-
-    /// Remembers what a step was told.
-    pub(super) fn hear(&mut self, parameters: &serde_json::Map<String, Value>) {
-        self.said.clone_from(parameters);
-    }
-
-    /// Returns what the latest step was told as a parameter of this name.
-    pub(super) fn said(&self, parameter: &str) -> Option<&Value> {
-        self.said.get(parameter)
-    }
-
-    /// Returns the value that the latest computation gave.
-    pub(super) fn result(&self) -> Option<&Entity> {
-        self.entities.last()
-    }
-
-    /// Returns the latest thing with an identity.
-    pub(super) fn latest(&self) -> Option<&Entity> {
-        self.entities.iter().rev().find(|it| it.id_path.is_some())
-    }
-
-    /// Returns the things, the latest first.
-    pub(super) fn things_latest_first(&self) -> impl Iterator<Item = &Entity> {
-        self.entities.iter().rev().filter(|it| it.id_path.is_some())
-    }
-
-    /// Returns the thing that has this name.
-    pub(super) fn called(&self, name: &str) -> Option<&Entity> {
-        self.names.get(&name.to_lowercase()).map(|at| &self.entities[*at])
-    }
-
-    /// Returns whether anything of a kind was made.
-    pub(super) fn has(&self, noun: &str) -> bool {
-        !self.of(noun).is_empty()
-    }
-
-    /// Returns the longest name of a known thing that begins at `tokens`, and how many they are.
-    pub(super) fn name_at(&self, tokens: &[Token]) -> Option<(String, usize)> {
-        let longest = self.longest.min(tokens.len()).min(NAME);
-        (1..=longest).rev().find_map(|len| {
-            let said = &tokens[..len];
-            let (last, init) = said.split_last()?;
-            let mut name = String::new();
-            for token in init {
-                name.push_str(&token.value);
-                name.push(' ');
+    /// Finds a text that a phrase such as `its title` means. Without a word, returns the main text.
+    pub(super) fn text(
+        &self,
+        word: Option<&str>,
+        tools: &[Tool],
+        lexicon: &Lexicon,
+    ) -> Option<Recalled> {
+        for (at, step) in self.steps.iter().enumerate().rev() {
+            if step.is_loop {
+                continue;
             }
-            [last.value.as_str(), last.without_possessive()].iter().find_map(|last| {
-                let name = format!("{name}{last}");
-                self.called(&name).map(|_| (name, len))
-            })
+            let own = &tools[step.tool];
+            let found = |path: &str| Some(Recalled { value: template(&step.id, path), step: at });
+            let Some(word) = word else {
+                if own.acts {
+                    continue;
+                }
+                return match main_text(&own.outputs) {
+                    Some(output) => found(&output.path),
+                    None => found(""),
+                };
+            };
+            let scalar = own
+                .outputs
+                .iter()
+                .filter(|output| !matches!(output.kind, OutputKind::List | OutputKind::Object));
+            if let Some(output) = best_field(scalar, word, lexicon) {
+                return found(&output.path);
+            }
+            let exact = |output: &&Output| output.words.iter().any(|own| own == word);
+            if let Some((list, item)) =
+                own.list().and_then(|list| Some((list, list.items.iter().find(exact)?)))
+            {
+                return found(&format!("{}[0].{}", list.path, item.path));
+            }
+            let is_whole = own.has_noun(word, lexicon)
+                || matches!(word, "list" | "result" | "output" | "answer");
+            if is_whole && !own.acts {
+                return match main_text(&own.outputs) {
+                    Some(output) => found(&output.path),
+                    None => found(""),
+                };
+            }
+        }
+        None
+    }
+
+    /// Finds the step whose parameters have a name: `by Alice`.
+    pub(super) fn named(
+        &self,
+        name: &str,
+        slot: &Slot,
+        tool: &Tool,
+        tools: &[Tool],
+        lexicon: &Lexicon,
+    ) -> Option<Recalled> {
+        let name = name.to_lowercase();
+        let wanted = slot.nouns(tool, lexicon);
+        self.steps.iter().enumerate().rev().find_map(|(at, step)| {
+            let own = &tools[step.tool];
+            let has_name = step
+                .parameters
+                .values()
+                .any(|value| value.as_str().is_some_and(|text| text.to_lowercase() == name));
+            let is_kind = own
+                .nouns
+                .iter()
+                .any(|noun| wanted.iter().any(|wanted| lexicon.is_same_noun(wanted, noun)));
+            if !has_name || !is_kind {
+                return None;
+            }
+            let path = id_of(&own.outputs, slot).unwrap_or_else(|| {
+                if slot.description.contains("_id") { "_id".to_owned() } else { "id".to_owned() }
+            });
+            Some(Recalled { value: template(&step.id, &path), step: at })
         })
     }
-
-    /// Returns what a mention means, for a parameter that identifies a `noun`.
-    pub(super) fn resolve(
-        &self,
-        mention: &Mention,
-        noun: Option<&str>,
-    ) -> Result<&Entity, Unresolved> {
-        let noun = noun.or(mention.noun.as_deref());
-        let mut fitting = noun.map_or_else(|| self.things(), |it| self.of(it));
-        if let Some(name) = &mention.name {
-            fitting.retain(|it| it.is_called(name));
-        }
-        if let Some(owner) = mention.owner.as_deref().and_then(|it| self.called(it)) {
-            fitting.retain(|it| it.links.contains(&owner.step));
-        }
-        match fitting.as_slice() {
-            [] => Err(Unresolved::Nothing),
-            [one] => Ok(one),
-            [.., last] if mention.is_pointed || mention.name.is_some() => Ok(last),
-            many => Err(Unresolved::Many(many.iter().map(|it| it.label()).collect())),
-        }
-    }
-
-    fn things(&self) -> Vec<&Entity> {
-        self.entities.iter().filter(|it| it.id_path.is_some()).collect()
-    }
-
-    /// Returns the things of a kind: by their tools' names, else by what those tools say.
-    fn of(&self, noun: &str) -> Vec<&Entity> {
-        let mut own = self.things();
-        own.retain(|it| it.own_nouns.iter().any(|it| it == noun));
-        if own.is_empty() {
-            own = self.things();
-            own.retain(|it| it.nouns.iter().any(|it| it == noun));
-        }
-        own
-    }
 }
 
-impl Entity {
-    fn label(&self) -> String {
-        self.name.clone().unwrap_or_else(|| self.step.clone())
-    }
+/// Returns the path of the field that identifies a thing.
+pub(super) fn id_of(outputs: &[Output], slot: &Slot) -> Option<String> {
+    let is_fit = |output: &&Output| {
+        !matches!(output.kind, OutputKind::List | OutputKind::Object | OutputKind::Flag)
+            && (!slot.is_numeric || output.kind == OutputKind::Number)
+    };
+    let ends_with = |name: &str| {
+        outputs
+            .iter()
+            .filter(is_fit)
+            .find(|output| output.path == name || output.path.ends_with(&format!(".{name}")))
+    };
+    let found = ends_with(&slot.parameter).or_else(|| ends_with("id")).or_else(|| ends_with("_id"));
+    let found = found.or_else(|| ends_with("number")).or_else(|| {
+        let mut ids = outputs
+            .iter()
+            .filter(is_fit)
+            .filter(|output| output.words.last().is_some_and(|word| word == "id"));
+        ids.next().filter(|_| ids.next().is_none())
+    });
+    found.map(|output| output.path.clone())
 }
 
-/// Returns whether a stem is a word for a kind of person, so that `by` and `her` may mean one.
-pub(super) fn is_person(stem: &str) -> bool {
-    [
-        "author", "user", "owner", "creator", "person", "customer", "member", "employee", "writer",
-        "contact", "client", "student", "teacher", "artist", "editor", "sender", "account",
-        "player", "assignee", "patient",
-    ]
-    .iter()
-    .any(|it| words::stem(it) == stem)
+fn is_email(output: &Output) -> bool {
+    output.words.last().is_some_and(|word| word == "email")
+}
+
+fn email_of(outputs: &[Output]) -> Option<String> {
+    outputs.iter().find(|output| is_email(output)).map(|output| output.path.clone())
+}
+
+fn first_item(tool: &Tool, is_wanted: impl Fn(&Output) -> bool) -> Option<String> {
+    let list = tool.list()?;
+    let item = list.items.iter().find(|item| is_wanted(item))?;
+    Some(format!("{}[0].{}", list.path, item.path))
+}
+
+fn main_text(outputs: &[Output]) -> Option<&Output> {
+    let named = outputs.iter().find(|output| {
+        output.kind == OutputKind::Text
+            && output
+                .words
+                .last()
+                .is_some_and(|word| matches!(word.as_str(), "content" | "bodi" | "text"))
+    });
+    named.or_else(|| match outputs {
+        [only] => Some(only),
+        _ => None,
+    })
+}
+
+fn best_field<'a>(
+    outputs: impl Iterator<Item = &'a Output> + Clone,
+    word: &str,
+    lexicon: &Lexicon,
+) -> Option<&'a Output> {
+    let exact = outputs.clone().find(|output| output.words.last().is_some_and(|own| own == word));
+    let near = || {
+        outputs
+            .clone()
+            .find(|output| output.words.iter().any(|own| lexicon.is_same_noun(own, word)))
+    };
+    exact
+        .or_else(|| outputs.clone().find(|output| output.words.iter().any(|own| own == word)))
+        .or_else(near)
+}
+
+/// Returns the field of a list's items that fills a slot.
+pub(super) fn item_field(list: &Output, slot: &Slot) -> Option<String> {
+    let exact = list.items.iter().find(|item| item.path == slot.parameter);
+    let found = exact.map(|item| item.path.clone());
+    match slot.kind {
+        SlotKind::Email => found.or_else(|| email_of(&list.items)),
+        SlotKind::Id => found.or_else(|| id_of(&list.items, slot)),
+        _ => found,
+    }
 }

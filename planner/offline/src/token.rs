@@ -1,9 +1,6 @@
 //! Words, numbers, addresses and quotations: a query cut into pieces that nothing cuts further.
 
-use super::words;
-
-/// Characters of a word that may be a unit.
-const UNIT: usize = 24;
+use rust_stemmers::{Algorithm, Stemmer};
 
 /// What a piece of a query is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +21,12 @@ pub(super) enum Kind {
     Time,
     /// The path or name of a file.
     Path,
+    /// A code such as `A-1001`, `m_55` or `MUG-BLUE`.
+    Code,
+    /// Two names with a slash between them, such as `owner/repo`.
+    Slug,
+    /// A pattern of file names.
+    Glob,
     /// What stands between quotation marks.
     Quoted,
     /// One punctuation mark, or the end of a line.
@@ -50,13 +53,18 @@ pub(super) struct Token {
 impl Token {
     fn new(kind: Kind, (start, end): (usize, usize), value: &str) -> Self {
         let lower = value.to_lowercase().replace('’', "'");
-        let stem = if kind == Kind::Word { words::stem(&lower) } else { lower.clone() };
+        let stem = if kind == Kind::Word { stem(&lower) } else { lower.clone() };
         Self { kind, start, end, value: value.to_owned(), lower, stem }
     }
 
     /// Returns whether it is this word, in any case.
     pub(super) fn is(&self, word: &str) -> bool {
         self.kind == Kind::Word && self.lower == word
+    }
+
+    /// Returns whether it is one of these words or marks, in any case.
+    pub(super) fn is_any(&self, words: &[&str]) -> bool {
+        self.kind != Kind::Quoted && words.contains(&self.lower.as_str())
     }
 
     /// Returns whether it is this mark.
@@ -77,11 +85,6 @@ impl Token {
     /// Returns the word without `'s`.
     pub(super) fn without_possessive(&self) -> &str {
         ["'s", "’s"].iter().find_map(|it| self.value.strip_suffix(it)).unwrap_or(&self.value)
-    }
-
-    /// Returns whether it is a word that owns what follows.
-    pub(super) fn is_possessive(&self) -> bool {
-        self.kind == Kind::Word && self.without_possessive().len() < self.value.len()
     }
 }
 
@@ -158,11 +161,7 @@ fn chunk_end(query: &str, at: usize) -> usize {
             && bytes[here - 1].is_ascii_digit()
             && bytes.get(here + 1).is_some_and(u8::is_ascii_digit);
         let stops = match char {
-            ',' => {
-                let (before, behind) = (&rest[..offset], &rest[offset + 1..]);
-                let is_part = is_thousands(behind) || is_decimal_comma(before, behind);
-                !(is_between_digits && is_part)
-            }
+            ',' => !(is_between_digits && is_thousands(&rest[offset + 1..])),
             ':' => !is_url && !is_between_digits && !rest[offset..].starts_with(":\\"),
             '=' | '&' | '?' | '!' | '(' | '[' => !is_url,
             ';' | ')' | ']' | '<' | '>' | '"' | '“' | '”' | '«' | '»' => true,
@@ -174,7 +173,10 @@ fn chunk_end(query: &str, at: usize) -> usize {
         }
     }
     let chunk = &query[at..end];
-    let owner = ["'s", "’s"].iter().find_map(|it| chunk.strip_suffix(it)).filter(|it| is_id(it));
+    let owner = ["'s", "’s"]
+        .iter()
+        .find_map(|it| chunk.strip_suffix(it))
+        .filter(|it| is_id(it) || is_code(it));
     if let Some(owner) = owner {
         return at + owner.len();
     }
@@ -184,33 +186,6 @@ fn chunk_end(query: &str, at: usize) -> usize {
 fn is_thousands(rest: &str) -> bool {
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     digits == 3
-}
-
-/// Returns whether a comma between digits is where a fraction begins: `1.000,50`, `2,5 kg`. Without
-/// dots before it or a unit behind it, it separates two numbers.
-fn is_decimal_comma(before: &str, behind: &str) -> bool {
-    let len = behind.bytes().take_while(u8::is_ascii_digit).count();
-    let rest = &behind[len..];
-    if !(1..=2).contains(&len)
-        || rest.starts_with([',', '.']) && rest[1..].starts_with(|it: char| it.is_ascii_digit())
-    {
-        return false;
-    }
-    let digits = before.trim_start_matches(['-', '+', '$', '€', '£']);
-    let mut groups = digits.split('.');
-    let is_number = digits.bytes().all(|it| it.is_ascii_digit() || it == b'.');
-    let is_first =
-        groups.next().is_some_and(|it| (1..=3).contains(&it.len()) || !digits.contains('.'));
-    let are_groups = groups.all(|it| it.len() == 3);
-    // No unit is longer, and one word may be all that is left of the query.
-    let word: String = rest
-        .trim_start_matches(' ')
-        .chars()
-        .take_while(|it| !it.is_whitespace())
-        .take(UNIT)
-        .collect();
-    let has_unit = word != "in" && word != "a" && super::unit::find(&word).is_some();
-    is_number && is_first && are_groups && (digits.contains('.') || has_unit)
 }
 
 fn is_url(text: &str) -> bool {
@@ -231,8 +206,14 @@ fn classify(text: &str) -> Kind {
         Kind::Time
     } else if number(text).is_some() {
         Kind::Number
+    } else if text.contains('*') && text.len() > 1 {
+        Kind::Glob
+    } else if is_slug(text) {
+        Kind::Slug
     } else if is_path(text) {
         Kind::Path
+    } else if is_code(text) {
+        Kind::Code
     } else if text.chars().any(char::is_alphanumeric) {
         Kind::Word
     } else {
@@ -281,14 +262,47 @@ fn is_time(text: &str) -> bool {
 
 fn is_path(text: &str) -> bool {
     let has_slash = text.len() > 1 && (text.starts_with(['/', '~']) || text.contains(['/', '\\']));
-    let has_extension = text.rsplit_once('.').is_some_and(|(name, extension)| {
+    let is_hidden = text
+        .strip_prefix('.')
+        .is_some_and(|rest| rest.len() > 1 && rest.bytes().all(|byte| byte.is_ascii_alphabetic()));
+    has_slash || has_extension(text) || is_hidden
+}
+
+fn has_extension(text: &str) -> bool {
+    text.rsplit_once('.').is_some_and(|(name, extension)| {
         !name.is_empty()
             && !name.ends_with('.')
-            && (1..=5).contains(&extension.len())
-            && extension.bytes().all(|it| it.is_ascii_alphanumeric())
-            && extension.bytes().any(|it| it.is_ascii_alphabetic())
+            && (1..=7).contains(&extension.len())
+            && extension.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            && extension.bytes().any(|byte| byte.is_ascii_alphabetic())
+    })
+}
+
+/// Returns whether a text is two names with a slash between them: `owner/repo`, `feature/search`.
+fn is_slug(text: &str) -> bool {
+    let is_name = |name: &str| {
+        !name.is_empty()
+            && name.chars().all(|char| char.is_alphanumeric() || matches!(char, '-' | '_' | '.'))
+    };
+    text.split_once('/').is_some_and(|(first, second)| {
+        is_name(first) && is_name(second) && !first.starts_with('.') && !has_extension(second)
+    })
+}
+
+/// Returns whether a word is a code and no word of a language: `A-1001`, `m_55`, `MUG-BLUE`.
+pub(super) fn is_code(text: &str) -> bool {
+    let has_digit = text.bytes().any(|byte| byte.is_ascii_digit());
+    let has_letter = text.bytes().any(|byte| byte.is_ascii_alphabetic());
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    let is_joined = text.contains(['-', '_']);
+    let is_ordinal = ["st", "nd", "rd", "th"].iter().any(|ending| {
+        text.strip_suffix(ending).is_some_and(|digits| digits.parse::<u32>().is_ok())
     });
-    has_slash || has_extension
+    let is_upper = text.len() > 1 && !text.bytes().any(|byte| byte.is_ascii_lowercase());
+    is_plain
+        && has_letter
+        && !is_ordinal
+        && (has_digit && (is_joined || text.len() > 5 || is_upper) || is_joined && is_upper)
 }
 
 /// Reads a number as people write it: `1,000.5`, `$20`, `15%`, `#7`, `-3`.
@@ -315,13 +329,10 @@ pub(super) fn number(text: &str) -> Option<serde_json::Number> {
     plain.parse::<f64>().ok().and_then(serde_json::Number::from_f64)
 }
 
-/// Reads a small number written as a word.
-pub(super) fn small_number(word: &str) -> Option<u64> {
-    const SMALL: [&str; 13] = [
-        "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
-        "eleven", "twelve",
-    ];
-    SMALL.iter().position(|it| *it == word).and_then(|it| u64::try_from(it).ok())
+/// Returns the stem of an English word in lower case.
+pub(super) fn stem(word: &str) -> String {
+    let word = ["'s", "'"].iter().find_map(|ending| word.strip_suffix(ending)).unwrap_or(word);
+    Stemmer::create(Algorithm::English).stem(word).into_owned()
 }
 
 #[cfg(test)]

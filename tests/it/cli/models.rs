@@ -1,6 +1,7 @@
 //! Models over real HTTP. npm's `@copilotkit/aimock` imitates a provider.
 
 mod agents;
+mod guard;
 mod plan_cache;
 mod replanning;
 

@@ -66,13 +66,21 @@ export const CODES: Record<string, readonly [string, string]> = {
     "warning: a number above 64 bits becomes a double",
     "write it as text if every digit matters"
   ],
-  "plan.assumed_parameter": [
-    "warning: the offline planner derived a value",
-    "give the value, as the help shows"
+  "plan.guessed_value": [
+    "warning: the offline planner guessed a value",
+    "say it with the name of its parameter, as the help shows"
   ],
-  "plan.ignored_words": [
+  "plan.unplaced_words": [
     "warning: the offline planner did not use some words",
     "reword the query, or remove the words"
+  ],
+  "plan.not_asked": [
+    "a model plans a call with an effect that the query does not order; a warning unless the guard is strict",
+    "say it as an order, or remove the step"
+  ],
+  "plan.invented_value": [
+    "warning: neither the query nor an output says a value of a call with an effect",
+    "say the value in the query"
   ],
   "plan.invalid_step_id": [
     "not a valid step id, or a reserved word",

@@ -83,6 +83,7 @@ export interface NodeSizeInput {
   height: number;
 }
 export type PlanCache = "OFF" | "EXACT";
+export type PlanGuard = "STRICT" | "APPROVE" | "OFF";
 export interface PlanInput {
   query?: string | null;
   requestId?: string | null;
@@ -95,6 +96,7 @@ export interface PlanningOptions {
   actions?: string[] | null;
   maxTools?: number | null;
   cache?: PlanCache | null;
+  guard?: PlanGuard | null;
 }
 export type ReplanningState = "PENDING" | "BEGUN" | "GIVEN_UP";
 export interface RequestFilter {

@@ -12,11 +12,14 @@ pub(crate) struct RunArgs {
     #[arg(required_unless_present_any = ["plan", "saved"])]
     pub(crate) query: Option<String>,
     /// A plan as JSON or YAML; `-` is standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "toolsets", "planner", "cache"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "toolsets", "planner", "cache", "guard"])]
     pub(crate) plan: Option<PathBuf>,
     /// Execute the plan that was saved under this name.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["query", "plan", "toolsets", "planner", "cache"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["query", "plan", "toolsets", "planner", "cache", "guard"])]
     pub(crate) saved: Option<String>,
+    /// Do not ask before executing a plan with doubts, and approve its steps.
+    #[arg(long, short, conflicts_with_all = ["plan", "saved"])]
+    pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) planning: Planning,
     #[command(flatten)]

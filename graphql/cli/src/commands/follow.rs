@@ -2,6 +2,7 @@
 
 use std::{
     pin::{Pin, pin},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -59,12 +60,28 @@ pub(crate) async fn watch_to_end(
     id: ExecutionId,
     purpose: Purpose,
 ) -> Result<ExitStatus, Failure> {
-    let mut watcher = Watcher { session, id, purpose };
+    watch_with_approvals(session, id, purpose, Vec::new()).await
+}
+
+/// Like [`watch_to_end`], and approves each of these steps once, when it waits. The user approved
+/// them before the start.
+pub(crate) async fn watch_with_approvals(
+    session: &Session<'_>,
+    id: ExecutionId,
+    purpose: Purpose,
+    approved: Vec<Text>,
+) -> Result<ExitStatus, Failure> {
+    let approved = Mutex::new(approved);
+    let mut watcher = Watcher { session, id, purpose, approved: &approved };
     loop {
         let stopped = watcher.until_stopped().await?;
         let id = watcher.id;
         match stopped {
-            Stopped::Continued(next) => watcher.id = next,
+            Stopped::Continued(next) => {
+                // The user has not seen the new plan.
+                watcher.take_approved(|_| true);
+                watcher.id = next;
+            }
             Stopped::Over => return show_ending(session, id).await,
             Stopped::GivenUp => {
                 // The request failed, even if this execution succeeded.
@@ -94,6 +111,7 @@ struct Watcher<'a> {
     session: &'a Session<'a>,
     id: ExecutionId,
     purpose: Purpose,
+    approved: &'a Mutex<Vec<Text>>,
 }
 
 impl Watcher<'_> {
@@ -201,6 +219,45 @@ impl Watcher<'_> {
         self.session.is_stalled(self.id).await
     }
 
+    fn take_approved(&self, is_taken: impl Fn(&str) -> bool) -> Vec<Text> {
+        let mut approved = self.approved.lock().unwrap_or_else(PoisonError::into_inner);
+        approved.extract_if(.., |step| is_taken(step)).collect()
+    }
+
+    /// Approves the waiting steps that the user approved before the start. Returns whether there are
+    /// any.
+    async fn approve_steps(&self) -> Result<bool, Failure> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Found {
+            waits_for: Vec<Wait>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Wait {
+            kind: Text,
+            step_id: Option<Text>,
+        }
+        if self.approved.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            return Ok(false);
+        }
+        let client = &self.session.client;
+        let Found { waits_for } = client.execution(self.id, "waitsFor { kind stepId }").await?;
+        let waits = waits_for.iter().filter(|wait| &*wait.kind == "approval");
+        let steps: Vec<&str> = waits.filter_map(|wait| wait.step_id.as_deref()).collect();
+        let approved = self.take_approved(|step| steps.contains(&step));
+        for step in &approved {
+            let arguments = [
+                ("executionId: ID!", json!(self.id)),
+                ("stepId: String!", json!(&**step)),
+                ("approved: Boolean!", json!(true)),
+                ("comment: String", json!("approved with the plan, before the start")),
+            ];
+            client.mutate::<Value>("approveStep", &arguments, "executionId").await?;
+        }
+        Ok(!approved.is_empty())
+    }
+
     async fn state_of(&self, id: &str) -> Result<StateAt, Failure> {
         self.session.client.execution(id, "state seq").await
     }
@@ -293,7 +350,10 @@ impl EventReader<'_> {
             if self.tree.root().is_over {
                 return Ok(Some(Stopped::Over));
             }
-            if self.tree.waits_for_person() && self.is_unanswered().await? {
+            if self.tree.waits_for_person()
+                && self.is_unanswered().await?
+                && !self.of.approve_steps().await?
+            {
                 return Ok(Some(Stopped::Asking(self.tree.waiting_steps())));
             }
         }

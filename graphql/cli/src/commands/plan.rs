@@ -14,7 +14,7 @@ use client::{
     view::{
         format::{format_second, pretty_json},
         plain,
-        plan::{draw_diagnostics, draw_plan, draw_short_plan},
+        plan::{draw_diagnostics, draw_marked_query, draw_plan, draw_short_plan},
     },
     without_nulls,
 };
@@ -107,14 +107,19 @@ pub(crate) fn show_plan(session: &Session<'_>, plan: &Plan) {
     show_warnings(screen, plan);
 }
 
-pub(crate) async fn show_stored(session: &Session<'_>, id: &Text) -> Result<(), Failure> {
+pub(crate) async fn show_stored(session: &Session<'_>, id: &Text) -> Result<Plan, Failure> {
     let arguments = [("planId: ID!", json!(&**id))];
-    show_plan(session, &session.client.query("plan", &arguments, Plan::SHOWN).await?);
-    Ok(())
+    let plan = session.client.query("plan", &arguments, Plan::SHOWN).await?;
+    show_plan(session, &plan);
+    Ok(plan)
 }
 
-/// Shows warnings of a plan, also with `--json`, so that users notice them.
+/// Shows warnings of a plan, also with `--json`, so that users notice them. Marks the words of the
+/// query that the plan does not use.
 fn show_warnings(screen: &Screen, plan: &Plan) {
+    if let Some(query) = draw_marked_query(plan, screen.err) {
+        screen.say(&query);
+    }
     if !plan.diagnostics.is_empty() {
         screen.say(&draw_diagnostics(&plan.diagnostics, "", screen.err));
     }
@@ -125,6 +130,7 @@ pub(crate) fn planning_options(planning: &Planning) -> Value {
         "toolSets": (!planning.toolsets.is_empty()).then_some(&planning.toolsets),
         "planner": planning.planner,
         "cache": planning.cache.map(|cache| api_name(&cache)),
+        "guard": planning.guard.map(|guard| api_name(&guard)),
     }))
 }
 
@@ -234,7 +240,7 @@ pub(crate) async fn export(session: &Session<'_>, args: ExportArgs) -> Result<Ex
     Ok(ExitStatus::Done)
 }
 
-async fn export_draft(client: &Client, id: &str) -> Result<Value, Failure> {
+pub(crate) async fn export_draft(client: &Client, id: &str) -> Result<Value, Failure> {
     // A name of a saved plan may look like an id.
     let plan = if id.parse::<PlanId>().is_ok() {
         id.into()

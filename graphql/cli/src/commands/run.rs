@@ -10,14 +10,16 @@ use client::{
     failure::Failure,
     plan_file::{WrittenPlan, file_label, read_json},
     read,
-    types::{ExecutionHead, Plan},
+    types::{ExecutionHead, Plan, Text},
     without_nulls,
 };
 use serde_json::{Value, json};
+use shared::id::ExecutionId;
 
 use super::{
+    doubts::{accept_plan, waiting_steps},
     failed_sets,
-    follow::{Purpose, watch_to_end},
+    follow::{Purpose, watch_to_end, watch_with_approvals},
     missing_tools,
     plan::{planning_options, read_plan, show_plan, show_stored},
     steer::may_execute_again,
@@ -47,9 +49,25 @@ pub(crate) async fn run(app: &App, args: RunArgs) -> Result<ExitStatus, Failure>
     session
         .close_after(async |session| {
             let started = start_execution(session, &args, written, options).await?;
-            watch_to_end(session, started.execution_id, Purpose::Drive).await
+            let Some(Started { id, approved }) = started else {
+                session.screen.say("nothing was executed");
+                return Ok(ExitStatus::Failed);
+            };
+            watch_with_approvals(session, id, Purpose::Drive, approved).await
         })
         .await
+}
+
+/// An execution, and the steps that the user approved before the start.
+struct Started {
+    id: ExecutionId,
+    approved: Vec<Text>,
+}
+
+impl From<ExecutionHead> for Started {
+    fn from(head: ExecutionHead) -> Self {
+        Self { id: head.execution_id, approved: Vec::new() }
+    }
 }
 
 pub(crate) async fn run_agent(
@@ -67,46 +85,48 @@ pub(crate) async fn run_agent(
     watch_to_end(session, started.execution_id, Purpose::Drive).await
 }
 
+/// Starts an execution. Returns `None` if the user does not accept a plan with doubts.
 async fn start_execution(
     session: &Session<'_>,
     args: &RunArgs,
     written: Option<WrittenPlan>,
     options: Value,
-) -> Result<ExecutionHead, Failure> {
+) -> Result<Option<Started>, Failure> {
     let client = &session.client;
     let checks_tools = !args.options.wait && !args.options.dry_run;
     if let Some(name) = &args.saved {
         if checks_tools && let Some(plan) = find_saved(client, name).await? {
             missing_tools::check_plan(session, &plan).await?;
         }
-        return run_saved(client, name, options).await;
+        return Ok(Some(run_saved(client, name, options).await?.into()));
     }
     let query = args.query.as_deref().unwrap_or_default();
     let planning = planning_options(&args.planning);
-    let plan = match written {
-        Some(written) => {
-            if checks_tools && !written.has_errors() {
-                missing_tools::check_draft(session, &written.input).await?;
-            }
-            let file = args.plan.as_deref().unwrap_or(Path::new("-"));
-            let made = create_plan(client, written).await;
-            made.map_err(|failure| failure.with("file", file_label(file)))?
+    if let Some(written) = written {
+        if checks_tools && !written.has_errors() {
+            missing_tools::check_draft(session, &written.input).await?;
         }
-        // If the key was used before, the engine makes no new plan.
-        None if args.options.idempotency_key.is_some() => {
-            let started = run_query(client, query, planning, options).await?;
-            show_stored(session, &started.plan_id).await?;
-            return Ok(started);
-        }
-        None => {
-            let made = make_plan(client, query, planning, Plan::SHOWN).await;
-            failed_sets::warn_of_failed_sets(session).await;
-            made?
-        }
-    };
-    let plan: Plan = read(plan)?;
-    show_plan(session, &plan);
-    execute_plan(client, &plan.plan_id, options).await
+        let file = args.plan.as_deref().unwrap_or(Path::new("-"));
+        let made = create_plan(client, written).await;
+        let plan: Plan = read(made.map_err(|failure| failure.with("file", file_label(file)))?)?;
+        show_plan(session, &plan);
+        return Ok(Some(execute_plan(client, &plan.plan_id, options).await?.into()));
+    }
+    // If the key was used before, the engine makes no new plan.
+    if args.options.idempotency_key.is_some() {
+        let started = run_query(client, query, planning, options).await?;
+        let plan = show_stored(session, &started.plan_id).await?;
+        let approved = if args.yes { waiting_steps(&plan) } else { Vec::new() };
+        return Ok(Some(Started { id: started.execution_id, approved }));
+    }
+    let made = make_plan(client, query, planning, Plan::SHOWN).await;
+    failed_sets::warn_of_failed_sets(session).await;
+    let plan: Plan = read(made?)?;
+    // A dry run calls nothing.
+    let is_confirmed = args.yes || args.options.dry_run;
+    let Some(approved) = accept_plan(session, &plan, is_confirmed).await? else { return Ok(None) };
+    let started = execute_plan(client, &plan.plan_id, options).await?;
+    Ok(Some(Started { id: started.execution_id, approved }))
 }
 
 pub(crate) async fn execute(

@@ -420,7 +420,7 @@ fn call_table(calls: &[RepeatedCall]) -> String {
 }
 
 /// Asks the user. Any answer but yes is a no.
-async fn ask_person(question: &str) -> Result<bool, Failure> {
+pub(super) async fn ask_person(question: &str) -> Result<bool, Failure> {
     // If writing fails, reading the answer fails, too.
     let _ = write!(io::stderr(), "{question}");
     let read = tokio::task::spawn_blocking(|| {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use ::toolsets::sources::{SetConfig, habilis};
-use engine::PlanCache;
+use engine::{Guard, PlanCache};
 use engine::{age, yaml};
 use planner::{
     suggest::{did_you_mean, explain_unknown_field},
@@ -49,6 +49,7 @@ pub(super) struct File {
     pub(super) store: Option<String>,
     pub(super) planner: Option<PlannerConfig>,
     pub(super) plan_cache: Option<PlanCache>,
+    pub(super) guard: Option<Guard>,
     /// The toolsets, and their text in the file.
     pub(super) toolsets: Option<(Vec<SetConfig>, Value)>,
     pub(super) limits: Limits,
@@ -173,7 +174,16 @@ fn of_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, String
     let (described, described_in) = read_tools_files(fields.remove("tools_files"), base)?;
     Ok(File {
         store: read_store(fields.remove("store"), base)?,
-        plan_cache: plan_cache(fields.get_mut("planner"))?,
+        plan_cache: read_rule(
+            fields.get_mut("planner"),
+            "cache",
+            &PlanCache::ALL.map(|rule| (rule.as_str(), rule)),
+        )?,
+        guard: read_rule(
+            fields.get_mut("planner"),
+            "guard",
+            &Guard::ALL.map(|rule| (rule.as_str(), rule)),
+        )?,
         planner: model::read(fields.remove("planner"))?,
         toolsets,
         limits,
@@ -358,18 +368,25 @@ fn join_path(base: &Path, path: impl AsRef<Path>) -> PathBuf {
     base.join(path).components().collect()
 }
 
-/// Removes `cache` from the section `planner` and reads it. A section without another key becomes
-/// null, so that the default planner applies.
-fn plan_cache(planner: Option<&mut Value>) -> Result<Option<PlanCache>, String> {
+/// Removes a key from the section `planner` and reads it as one of the words. A section without
+/// another key becomes null, so that the default planner applies.
+fn read_rule<T: Copy>(
+    planner: Option<&mut Value>,
+    key: &str,
+    words: &[(&str, T)],
+) -> Result<Option<T>, String> {
     let Some(planner) = planner else { return Ok(None) };
     let Some(fields) = planner.as_object_mut() else { return Ok(None) };
-    let Some(written) = fields.shift_remove("cache") else { return Ok(None) };
+    let Some(written) = fields.shift_remove(key) else { return Ok(None) };
     if fields.is_empty() {
         *planner = Value::Null;
     }
     // YAML 1.1 reads `off` as false.
     let word = if written == false { Some("off") } else { written.as_str() };
-    let found = PlanCache::ALL.into_iter().find(|rule| Some(rule.as_str()) == word);
-    let wrong = || format!("`planner.cache` is {written}; write `off` or `exact`");
-    found.map(Some).ok_or_else(wrong)
+    let found = words.iter().find(|(known, _)| Some(*known) == word);
+    let wrong = || {
+        let words: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
+        format!("`planner.{key}` is {written}; write {}", words.join(" or "))
+    };
+    found.map(|(_, rule)| Some(*rule)).ok_or_else(wrong)
 }

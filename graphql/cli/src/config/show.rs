@@ -31,6 +31,7 @@ impl Config {
             "listen": show_setting(&json!(self.listen.value), self.listen.origin),
             "planner": show_setting(&self.planner.value.to_json(), self.planner.origin),
             "planner.cache": show_setting(&json!(self.plan_cache.value.as_str()), self.plan_cache.origin),
+            "planner.guard": show_setting(&json!(self.guard.value.as_str()), self.guard.origin),
             "toolsets": show_setting(&mask_sets(&self.written), self.toolsets.origin),
             "tools_files": show_setting(&json!(self.described), from_file(!self.described.is_empty())),
             "contexts": show_setting(&self.contexts_shown(), from_file(!self.contexts.is_empty())),

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use engine::PlanCache;
+use engine::{Guard, PlanCache};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
@@ -158,6 +158,24 @@ fn the_plan_cache_setting_is_off_or_exact() {
     let home = tempfile::tempdir().unwrap();
     let config = Config::load(&Flags::default(), &environment(home.path())).unwrap();
     assert_eq!(config.plan_cache.value, PlanCache::Exact);
+}
+
+#[test]
+fn the_guard_is_strict_approve_or_off() {
+    let read =
+        |text: &str| file::parse(text, Path::new("/")).map(|file| (file.planner, file.guard));
+    assert_eq!(read("planner: { guard: strict }"), Ok((None, Some(Guard::Strict))));
+    assert_eq!(read("planner: { guard: off, cache: off }"), Ok((None, Some(Guard::Off))));
+    let offline = Some(PlannerConfig::Offline);
+    let both = read("planner: { provider: offline, guard: approve }");
+    assert_eq!(both, Ok((offline, Some(Guard::Approve))));
+    refused(
+        "planner: { guard: loud }",
+        expect![[r#"line 1: `planner.guard` is "loud"; write `strict` or `approve` or `off`"#]],
+    );
+    let home = tempfile::tempdir().unwrap();
+    let config = Config::load(&Flags::default(), &environment(home.path())).unwrap();
+    assert_eq!(config.guard.value, Guard::Approve);
 }
 
 /// Regression: the check rejected sources that work.

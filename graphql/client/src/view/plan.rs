@@ -107,6 +107,32 @@ fn describe_step(step: &PlannedStep, paint: Paint) -> String {
     parts.join("  ")
 }
 
+/// Draws the query of a plan with marks around the words that the plan does not use. Returns `None`
+/// if it uses all words.
+pub fn draw_marked_query(plan: &Plan, paint: Paint) -> Option<String> {
+    let unused = plan.diagnostics.iter().filter(|found| found.code == "plan.unplaced_words");
+    let mut places: Vec<(usize, usize)> = Vec::new();
+    for words in unused.filter_map(|found| found.message.split('`').nth(1)) {
+        // The same words may stand in the query twice.
+        let start = places.last().map_or(0, |(_, end)| *end);
+        let found = plan.query.get(start..).and_then(|rest| rest.find(words));
+        let found = found.map(|at| start + at).or_else(|| plan.query.find(words));
+        places.extend(found.map(|at| (at, at + words.len())));
+    }
+    places.sort_unstable();
+    let mut shown = String::new();
+    let mut end = 0;
+    for (start, behind) in places.iter().filter(|(_, behind)| *behind > 0) {
+        if let (Some(before), true) = (plan.query.get(end..*start), *start >= end) {
+            let words = plain::safe_line(&plan.query[*start..*behind]);
+            let _ =
+                write!(shown, "{}{}", plain::safe_line(before), paint.yellow(format!("»{words}«")));
+            end = *behind;
+        }
+    }
+    (end > 0).then(|| format!("in doubt: {shown}{}", plain::safe_line(&plan.query[end..])))
+}
+
 pub fn draw_diagnostics(diagnostics: &[Diagnostic], file: &str, paint: Paint) -> String {
     let shown: Vec<String> =
         diagnostics.iter().map(|found| draw_diagnostic(found, file, paint)).collect();
@@ -137,12 +163,12 @@ pub fn draw_failure(failure: &Failure, paint: Paint) -> String {
     let found: Vec<Diagnostic> = more("diagnostics")
         .and_then(|found| serde_json::from_value(found.clone()).ok())
         .unwrap_or_default();
-    let mut shown = if found.is_empty() {
+    let mut shown = draw_diagnostics(&found, text("file").unwrap_or_default(), paint);
+    if !found.iter().any(Diagnostic::is_error) {
         let head = paint.red(format!("error[{}]", plain::safe_line(&failure.code)));
-        format!("{head}: {}", plain::safe_line(&failure.message))
-    } else {
-        draw_diagnostics(&found, text("file").unwrap_or_default(), paint)
-    };
+        let between = if shown.is_empty() { "" } else { "\n" };
+        let _ = write!(shown, "{between}{head}: {}", plain::safe_line(&failure.message));
+    }
     let nearest = more("nearest").and_then(Value::as_array).into_iter().flatten();
     // Names in the message are not repeated.
     let nearest: Vec<String> = nearest
@@ -206,6 +232,40 @@ mod tests {
             plan_1_aaaaaaaaa  version 2, offline
             90 steps in 3 layers, at most 30 at once; all of them: faber export plan_1_aaaaaaaaa"]]
         .assert_eq(&draw_short_plan(&plan, Paint::new(false)));
+    }
+
+    #[test]
+    fn words_in_doubt_are_marked_in_the_query() {
+        let marked = |query: &str, unused: &[&str]| {
+            let diagnostics: Vec<Value> = unused
+                .iter()
+                .map(|words| json!({ "severity": "WARNING", "code": "plan.unplaced_words",
+                    "path": "", "help": null, "message": format!("the plan does not use `{words}`") }))
+                .collect();
+            let plan = read(json!({ "query": query, "diagnostics": diagnostics }));
+            draw_marked_query(&plan, Paint::new(false))
+        };
+        for (query, unused, expected) in [
+            ("close it by phone", &["by phone"][..], Some("in doubt: close it »by phone«")),
+            ("a b a", &["a", "a"], Some("in doubt: »a« b »a«")),
+            ("a b", &["c"], None),
+            ("a b", &[], None),
+        ] {
+            assert_eq!(marked(query, unused).as_deref(), expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_failure_whose_diagnostics_are_warnings_shows_its_message() {
+        let doubt = Diagnostic::warning("plan.guessed_value", "", "a guess");
+        let failure = Failure::new("INVALID_PLAN", "in doubt").with("diagnostics", json!([doubt]));
+        expect![[r"
+            warning[plan.guessed_value]: a guess
+            error[INVALID_PLAN]: in doubt"]]
+        .assert_eq(&draw_failure(&failure, Paint::new(false)));
+        let error = Diagnostic::error("plan.cycle", "", "a cycle");
+        let failure = Failure::invalid_plan(&[error]);
+        expect!["error[plan.cycle]: a cycle"].assert_eq(&draw_failure(&failure, Paint::new(false)));
     }
 
     #[test]

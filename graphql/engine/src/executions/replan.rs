@@ -243,7 +243,7 @@ impl Executions {
         // Another replan may have started while the model was asked.
         self.check_not_replanned(id, next).await?;
         let version = self.plans.library.next_version(request).await?;
-        let (plan, _) = self.plans.store_proposed(request, version, proposed, transcript).await?;
+        let plan = self.plans.store_proposed(request, version, proposed, transcript).await?;
         let created = create_replan(finished, &plan);
         let mut created = created.map_err(|err| refused_reuse(finished, err))?;
         if trigger == Trigger::Request {

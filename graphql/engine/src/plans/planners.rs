@@ -82,6 +82,11 @@ impl Planners {
         }
     }
 
+    /// Returns whether a planner reads the moods of a query itself.
+    pub(super) fn is_offline(&self, planner: &dyn Planner) -> bool {
+        planner.name() == self.offline.name()
+    }
+
     /// Returns the planner of a name. The default is a model, if one is configured.
     pub(super) fn find(&self, wanted: Option<&str>) -> Result<Arc<dyn Planner>, EngineError> {
         match (wanted, &self.model) {

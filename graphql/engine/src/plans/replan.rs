@@ -4,14 +4,19 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use planner::{
-    PlanCompiler, PlanningError, ProposedPlan, Rejection,
+    EXPLICIT, PlanCompiler, PlanningError, ProposedPlan, Rejection,
     compile::Compiled,
     draft::Draft,
     replan::{EarlierPlan, RepeatGuard, carry_over},
 };
-use shared::execution::Execution;
+use shared::{
+    execution::{Execution, REPLAN},
+    plan::Plan,
+};
 
-use super::{Offer, PlanningScope, Plans, RequestCompiler, transcript::Transcript};
+use super::{
+    Offer, PlanningScope, Plans, RequestCompiler, guard::GuardedQuery, transcript::Transcript,
+};
 use crate::error::EngineError;
 
 struct ReplanCompiler<'a> {
@@ -62,6 +67,27 @@ impl Plans {
         if let Ok(ProposedPlan { proposal, .. }) = &mut proposed {
             compiler.carry_over(&mut proposal.draft);
         }
-        Ok(proposed)
+        let said = match written_goal(finished.plan(), &earlier) {
+            Some(goal) => format!("{query}\n{goal}"),
+            None => query.to_owned(),
+        };
+        Ok(match proposed {
+            Ok(proposed) => {
+                GuardedQuery::read(scope.guard, &said, &candidates.catalog, &catalog)
+                    .after(&earlier)
+                    .check(proposed, planner.name(), &compiler)
+                    .await
+            }
+            Err(err) => Err(err),
+        })
     }
+}
+
+/// Returns the goal that a person wrote into a plan that asks for a replan. A model's goal orders
+/// nothing.
+fn written_goal<'a>(plan: &Plan, earlier: &'a EarlierPlan) -> Option<&'a str> {
+    let is_written = plan.info().planner == EXPLICIT && earlier.is_requested;
+    let mut steps = earlier.draft.tools.iter().filter(|_| is_written);
+    let asking = steps.find(|step| step.name.as_deref() == Some(REPLAN))?;
+    asking.parameters.as_ref()?["goal"].as_str()
 }

@@ -277,7 +277,8 @@ async fn another_process_replans_once_when_the_first_was_killed_meanwhile() {
         json!([{ "content": demo_plan("alice@test.com") }]),
     )
     .await;
-    configure(&workspace, &model.planner_settings("openai"));
+    // No words ask for the blog.
+    configure(&workspace, &format!("{}, guard: off", model.planner_settings("openai")));
     let ran = workspace.json(&["execute", id], 0).await;
     assert_eq!((&ran["state"], &ran["retryOf"]), (&json!("COMPLETED"), &json!(id)), "{ran:#}");
     assert_eq!(model.requests().await.len(), 1);

@@ -788,7 +788,7 @@ fn a_failed_planning_has_a_finding() {
     let diagnostics = found(
         "diagnostics",
         json!([
-            { "severity": "WARNING", "code": "plan.assumed_parameter", "path": "", "message": "guessed" },
+            { "severity": "WARNING", "code": "plan.guessed_value", "path": "", "message": "guessed" },
             { "severity": "ERROR", "code": "plan.unknown_tool", "path": "tools[0].name",
               "message": "no tool is called `pay`", "help": "did you mean `shop.pay`?" },
         ]),
@@ -801,7 +801,7 @@ fn a_failed_planning_has_a_finding() {
           ERROR FAILURE PLANNER_UNAVAILABLE : no
             -> doctor | run 'pay it'\''s bill'
           ERROR FAILURE plan.unknown_tool : no tool is called `pay` (tools[0].name) (help: did you mean `shop.pay`?)
-          WARNING WARNING plan.assumed_parameter : guessed
+          WARNING WARNING plan.guessed_value : guessed
     "]]
     .assert_eq(&format!("planning\n{}", all.concat()));
     assert_eq!(found("draft", json!({})), "", "planning still runs");

@@ -12,7 +12,7 @@ use toolbox::{ToolContext, ToolSet, function};
 
 use super::*;
 use crate::{
-    Engine,
+    Engine, Guard,
     agent::tests::{Scripted, says},
     embedded::Embedded,
 };
@@ -26,11 +26,11 @@ fn set(name: &'static str, tools: &[&'static str]) -> ToolSet {
     ToolSet::ready(name.parse().unwrap(), "local", "", tools)
 }
 
-/// Returns an engine whose model gives these answers.
+/// Returns an engine whose model gives these answers, which answer no words.
 fn told(faber: &Embedded, answers: &[Value]) -> Engine {
     let answers = answers.iter().map(|answer| says(&answer.to_string(), &[])).collect();
     let planner = Arc::new(ModelPlanner::new(Arc::new(Scripted::new(answers)), 0));
-    faber.engine().clone().with_planner(planner)
+    faber.engine().clone().with_planner(planner).with_guard(Guard::Off)
 }
 
 async fn begin(sets: Vec<ToolSet>) -> (Embedded, Arc<Memory>) {

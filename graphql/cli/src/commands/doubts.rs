@@ -1,0 +1,80 @@
+//! Plans with doubts: words that a plan does not use, and values or calls that nobody asked for.
+
+use std::io::{self, IsTerminal};
+
+use client::{
+    failure::Failure,
+    types::{Plan, Text},
+};
+use serde_json::json;
+use shared::diagnostic::Diagnostic;
+
+use super::{
+    plan::{export_draft, show_plan},
+    steer::ask_person,
+};
+use crate::session::Session;
+
+/// Doubts of the offline planner.
+const DOUBTS: [&str; 2] = ["plan.unplaced_words", "plan.guessed_value"];
+/// Doubts of the guard of plans.
+const GUARDED: [&str; 2] = ["plan.not_asked", "plan.invented_value"];
+
+/// Shows a plan from words, and asks the user before a plan with doubts is executed. Returns the
+/// steps that the user approves, or `None` after a no.
+///
+/// Without a terminal, and with `--json`, a plan with doubts that acts is a failure. Steps that the
+/// guard doubts wait for an approval then.
+pub(crate) async fn accept_plan(
+    session: &Session<'_>,
+    plan: &Plan,
+    is_confirmed: bool,
+) -> Result<Option<Vec<Text>>, Failure> {
+    let screen = session.screen;
+    let waiting = waiting_steps(plan);
+    let acts = plan.tools.iter().any(|step| &*step.effect != "READ");
+    let has_doubts = acts && has_any(plan, &DOUBTS);
+    let is_interactive = io::stdin().is_terminal() && io::stderr().is_terminal();
+    if has_doubts && !is_confirmed && (screen.json || !is_interactive) {
+        return Err(doubtful_plan(session, plan).await?);
+    }
+    show_plan(session, plan);
+    if !has_doubts && !(has_any(plan, &GUARDED) && !waiting.is_empty()) {
+        return Ok(Some(Vec::new()));
+    }
+    if is_confirmed {
+        return Ok(Some(waiting));
+    }
+    if screen.json || !is_interactive {
+        return Ok(Some(Vec::new()));
+    }
+    Ok(ask_person("Execute this plan? [y/N] ").await?.then_some(waiting))
+}
+
+/// Returns the steps that act and wait for an approval first.
+pub(crate) fn waiting_steps(plan: &Plan) -> Vec<Text> {
+    let waits = plan.tools.iter().filter(|step| step.requires_approval && &*step.effect != "READ");
+    waits.map(|step| step.step_id.clone()).collect()
+}
+
+fn has_any(plan: &Plan, codes: &[&str]) -> bool {
+    plan.diagnostics.iter().any(|found| codes.contains(&&*found.code))
+}
+
+async fn doubtful_plan(session: &Session<'_>, plan: &Plan) -> Result<Failure, Failure> {
+    let draft = export_draft(&session.client, &plan.plan_id).await?;
+    let is_doubt = |found: &&Diagnostic| DOUBTS.contains(&&*found.code);
+    let doubts: Vec<&Diagnostic> = plan.diagnostics.iter().filter(is_doubt).collect();
+    let first = doubts.first().map_or("", |doubt| doubt.message.as_str());
+    let more = doubts.len().saturating_sub(1);
+    let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+    let message = format!(
+        "the plan is in doubt: {first}{more}; reword the query, or execute the plan with `--yes`"
+    );
+    Ok(Failure::new("INVALID_PLAN", message)
+        .with("diagnostics", json!(doubts))
+        .with("requestId", json!(&*plan.request_id))
+        .with("planId", json!(&*plan.plan_id))
+        .with("draft", draft.clone())
+        .with("extensions", json!({ "draft": draft })))
+}

@@ -1,0 +1,231 @@
+//! The guard of plans from words: a query must order each call with an effect, and say its values.
+//!
+//! The offline planner reads the moods of clauses itself and plans orders only. The guard applies
+//! the same reading to plans of models. Plans that a person or a program wrote are not checked.
+
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::collections::BTreeSet;
+
+use offline::{Standing, Wording};
+use planner::{
+    Note, PlanCompiler, PlanningError, ProposedPlan, catalog::Catalog, replan::EarlierPlan,
+};
+use serde_json::{Value, json};
+use shared::{
+    diagnostic::{Diagnostic, Severity},
+    id::ToolName,
+    plan::{Plan, StepKind, ToolExecution},
+    tool::{Effect, ToolDefinition},
+};
+
+use self::values::{add_texts, clip, has_said, to_plain, words_of};
+
+/// The rule for calls of a model's plan that the query does not order. The strictest comes last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Guard {
+    /// The plan has warnings.
+    Off,
+    /// The steps need an approval.
+    #[default]
+    Approve,
+    /// There is no plan.
+    Strict,
+}
+
+impl Guard {
+    pub const ALL: [Self; 3] = [Self::Strict, Self::Approve, Self::Off];
+
+    /// Returns the word that the configuration uses.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Approve => "approve",
+            Self::Strict => "strict",
+        }
+    }
+}
+
+/// A query, and what its plans may call.
+pub(super) struct GuardedQuery<'a> {
+    guard: Guard,
+    /// The query in lower case.
+    plain: String,
+    wording: Wording<'a>,
+    catalog: &'a Catalog,
+    /// Tools of the earlier plan that needed no approval.
+    accepted: BTreeSet<ToolName>,
+    /// Values of the earlier plan and of its outputs.
+    known: BTreeSet<String>,
+}
+
+/// A call that a step makes, or that undoes it.
+struct Call<'a> {
+    path: String,
+    tool: &'a ToolName,
+    parameters: &'a Value,
+    /// The step has a condition or a loop, or the call undoes another one.
+    is_conditional: bool,
+}
+
+impl<'a> GuardedQuery<'a> {
+    /// `shown` are the tools that the planner saw, and `catalog` those that the plan may use.
+    pub(super) fn read(
+        guard: Guard,
+        query: &'a str,
+        shown: &Catalog,
+        catalog: &'a Catalog,
+    ) -> Self {
+        let (plain, wording) = (to_plain(query), Wording::read(query, shown));
+        let (accepted, known) = (BTreeSet::new(), BTreeSet::new());
+        Self { guard, plain, wording, catalog, accepted, known }
+    }
+
+    /// Accepts the calls of an earlier plan: a person wrote it, or the guard checked it. A replan may
+    /// also use what its steps returned.
+    pub(super) fn after(mut self, earlier: &EarlierPlan) -> Self {
+        for step in earlier.draft.tools.iter().filter(|step| step.requires_approval != Some(true)) {
+            let undo = step.compensate.as_ref().and_then(|undo| undo["name"].as_str());
+            let called = [step.name.as_deref(), step.tool_name.as_deref(), undo];
+            let called = called.into_iter().flatten();
+            let found = called.filter_map(|name| self.catalog.find(name));
+            self.accepted.extend(found.map(|tool| tool.definition.qualified_name()));
+            for written in [&step.parameters, &step.compensate].into_iter().flatten() {
+                add_texts(written, &mut self.known);
+            }
+        }
+        for output in earlier.results.iter().filter_map(|result| result.output.as_ref()) {
+            add_texts(output, &mut self.known);
+        }
+        self
+    }
+
+    /// Refuses a plan, or lets its steps wait for an approval, as the guard demands.
+    pub(super) async fn check(
+        &self,
+        proposed: ProposedPlan,
+        planner: &str,
+        compiler: &dyn PlanCompiler,
+    ) -> Result<ProposedPlan, PlanningError> {
+        let ProposedPlan { compiled, mut proposal } = proposed;
+        let found = self.find_problems(&compiled.plan);
+        if found.is_empty() {
+            return Ok(ProposedPlan { compiled, proposal });
+        }
+        let diagnostics: Vec<Diagnostic> =
+            found.iter().map(|(_, diagnostic)| diagnostic.clone()).collect();
+        let after = proposal.notes.last().map(|note| note.after).unwrap_or_default();
+        let content = json!({ "guard": self.guard.as_str(), "diagnostics": diagnostics });
+        proposal.notes.push(Note { kind: "guard", content, after });
+        if diagnostics.iter().any(Diagnostic::is_error) {
+            let draft = Note { kind: "draft", content: json!(proposal.draft), after };
+            proposal.notes.push(draft);
+            return Err(PlanningError::Invalid { diagnostics, notes: proposal.notes });
+        }
+        proposal.warnings.extend(diagnostics);
+        if self.guard == Guard::Off {
+            return Ok(ProposedPlan { compiled, proposal });
+        }
+        for (at, _) in found {
+            proposal.draft.tools[at].requires_approval = Some(true);
+        }
+        proposal.compile(planner, compiler).await
+    }
+
+    /// Returns the problems of calls, with the places of their steps in the draft.
+    fn find_problems(&self, plan: &Plan) -> Vec<(usize, Diagnostic)> {
+        let mut found = Vec::new();
+        for (at, number) in plan.draft_order().iter().enumerate() {
+            for call in calls_of(at, plan.step(*number)) {
+                let Some(tool) = self.catalog.find(call.tool.as_str()) else { continue };
+                let problems = self.check_call(&call, &tool.definition);
+                found.extend(problems.into_iter().map(|problem| (at, problem)));
+            }
+        }
+        found
+    }
+
+    fn check_call(&self, call: &Call<'_>, tool: &ToolDefinition) -> Vec<Diagnostic> {
+        let mut found = Vec::new();
+        if !self.accepted.contains(&tool.qualified_name()) {
+            let mut words = BTreeSet::new();
+            add_texts(call.parameters, &mut words);
+            let words: Vec<String> = words.iter().flat_map(|text| words_of(text)).collect();
+            let (standing, said) = self.wording.standing(tool, &words);
+            found.extend(self.describe_standing(call, standing, &said));
+        }
+        for (path, text) in self.find_invented(call.parameters, tool) {
+            let (name, text) = (tool.name.as_str(), clip(&text));
+            let message = format!(
+                "`{path}` of `{name}` is `{text}`, which neither the query nor an output says"
+            );
+            let path = format!("{}.parameters.{path}", call.path);
+            let found_value = Diagnostic::warning("plan.invented_value", path, message);
+            found.push(found_value.with_help("say the value in the query"));
+        }
+        found
+    }
+
+    fn describe_standing(
+        &self,
+        call: &Call<'_>,
+        standing: Standing,
+        said: &str,
+    ) -> Option<Diagnostic> {
+        let (tool, said) = (call.tool, clip(said));
+        let message = match standing {
+            Standing::Ordered => return None,
+            Standing::Conditional if call.is_conditional => return None,
+            Standing::Denied => format!("`{said}` denies a call of `{tool}`"),
+            Standing::Asked => format!("`{said}` only asks about a call of `{tool}`"),
+            Standing::Supposed => format!("`{said}` only supposes a call of `{tool}`"),
+            Standing::Reported => format!("`{said}` only reports a call of `{tool}`"),
+            Standing::Conditional => {
+                format!("`{said}` orders `{tool}` under a condition, and the step has no `when`")
+            }
+            Standing::Unsaid => format!("no part of `{said}` orders a call of `{tool}`"),
+        };
+        let found = Diagnostic::error("plan.not_asked", call.path.clone(), message);
+        let found = found.with_help("say it as an order in English, or write the plan as JSON");
+        let is_strict = self.guard == Guard::Strict;
+        let severity = if is_strict { Severity::Error } else { Severity::Warning };
+        Some(Diagnostic { severity, ..found })
+    }
+
+    /// Returns the paths and texts of values that neither the query nor an output says.
+    fn find_invented(&self, parameters: &Value, tool: &ToolDefinition) -> Vec<(String, String)> {
+        let mut invented = Vec::new();
+        for (name, value) in parameters.as_object().into_iter().flatten() {
+            let schema = &tool.input_schema["properties"][name];
+            let mut found = Vec::new();
+            values::collect(value, schema, name.clone(), &mut found);
+            found.retain(|(_, text)| {
+                !self.known.contains(text)
+                    && !has_said(&self.plain, &self.wording, text, || {
+                        self.wording.is_composed(tool, name)
+                    })
+            });
+            invented.extend(found);
+        }
+        invented
+    }
+}
+
+/// Returns the calls with an effect that a step makes. A sub-plan was written or checked before.
+fn calls_of(at: usize, step: &ToolExecution) -> Vec<Call<'_>> {
+    let mut calls = Vec::new();
+    let path = format!("tools[{at}]");
+    if let Some(undo) = step.compensate.as_ref().filter(|undo| undo.policy.effect != Effect::Read) {
+        let (tool, parameters) = (&undo.tool, &*undo.parameters);
+        let path = format!("{path}.compensate");
+        calls.push(Call { path, tool, parameters, is_conditional: true });
+    }
+    if step.policy.effect != Effect::Read && !matches!(step.kind, StepKind::Plan(_)) {
+        let (tool, parameters) = (&step.tool, &*step.parameters);
+        let is_conditional = step.when.is_some() || step.for_each.is_some();
+        calls.insert(0, Call { path, tool, parameters, is_conditional });
+    }
+    calls
+}

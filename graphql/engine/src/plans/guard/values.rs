@@ -1,0 +1,134 @@
+//! Values of calls, and the words of a query that say them.
+
+use std::collections::BTreeSet;
+
+use offline::Wording;
+use serde_json::Value;
+
+/// Characters of a value or a clause that a message shows.
+const SHOWN: usize = 200;
+/// Values of an earlier plan that are remembered.
+const MAX_TEXTS: usize = 10_000;
+
+/// Collects values with their paths. Values that the schema itself gives are left out: members of an
+/// `enum`, and defaults.
+pub(super) fn collect(
+    value: &Value,
+    schema: &Value,
+    path: String,
+    found: &mut Vec<(String, String)>,
+) {
+    let is_given = |schema: &Value| {
+        schema["enum"].as_array().is_some_and(|known| known.contains(value))
+            || schema.get("default").or_else(|| schema.get("const")) == Some(value)
+    };
+    let options = ["anyOf", "oneOf"].into_iter().filter_map(|key| schema[key].as_array());
+    if is_given(schema) || options.flatten().any(is_given) {
+        return;
+    }
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                collect(value, &schema["properties"][name], format!("{path}.{name}"), found);
+            }
+        }
+        Value::Array(items) => {
+            for (at, value) in items.iter().enumerate() {
+                collect(value, &schema["items"], format!("{path}[{at}]"), found);
+            }
+        }
+        Value::String(text) => found.push((path, text.clone())),
+        Value::Number(figure) => found.push((path, figure.to_string())),
+        Value::Bool(_) | Value::Null => {}
+    }
+}
+
+/// Adds the texts of all values.
+pub(super) fn add_texts(value: &Value, texts: &mut BTreeSet<String>) {
+    if texts.len() >= MAX_TEXTS {
+        return;
+    }
+    match value {
+        Value::String(text) => drop(texts.insert(text.clone())),
+        Value::Number(figure) => drop(texts.insert(figure.to_string())),
+        Value::Array(items) => items.iter().for_each(|item| add_texts(item, texts)),
+        Value::Object(fields) => fields.values().for_each(|field| add_texts(field, texts)),
+        Value::Bool(_) | Value::Null => {}
+    }
+}
+
+/// Returns whether a query says a value: the same text, or all its words in any order. Of a composed
+/// text, such as the body of a mail, half of the words are enough, and with a template none. `query`
+/// is plain.
+pub(super) fn has_said(
+    query: &str,
+    wording: &Wording<'_>,
+    text: &str,
+    is_composed: impl FnOnce() -> bool,
+) -> bool {
+    let text = to_plain(text);
+    let says = |part: &str| {
+        has_phrase(query, part, char::is_alphanumeric)
+            || part.bytes().all(|byte| byte.is_ascii_digit())
+                && has_phrase(query, part, |char| char.is_ascii_digit())
+            || wording.says_figure(part)
+    };
+    if text.is_empty() || says(&text) {
+        return true;
+    }
+    let words: Vec<String> = words_of(&text).collect();
+    let said = words.iter().filter(|word| says(word)).count();
+    if words.iter().any(|word| is_exact(word) && !says(word)) {
+        return false;
+    }
+    text.contains("{{")
+        || said == words.len()
+        || said > 0 && said * 2 >= words.len() && is_composed()
+}
+
+/// Returns the words of a text outside templates, in lower case and without punctuation.
+pub(super) fn words_of(text: &str) -> impl Iterator<Item = String> {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once("{{") {
+        plain.push_str(before);
+        plain.push(' ');
+        rest = behind.split_once("}}").map_or("", |(_, behind)| behind);
+    }
+    plain.push_str(rest);
+    let is_mark = |char: char| !char.is_alphanumeric();
+    let words: Vec<String> = plain
+        .split_whitespace()
+        .map(|word| word.trim_matches(is_mark).to_lowercase())
+        .filter(|word| !word.is_empty())
+        .collect();
+    words.into_iter()
+}
+
+/// Returns whether a word is an address, a path, an id or a number, which nobody rephrases.
+fn is_exact(word: &str) -> bool {
+    word.contains(|char: char| char.is_ascii_digit() || "@/\\_.:".contains(char))
+}
+
+/// Returns a text in lower case with single spaces.
+pub(super) fn to_plain(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase().replace('’', "'")
+}
+
+/// Returns whether a text has a phrase whose first and last characters begin and end a word.
+fn has_phrase(text: &str, phrase: &str, is_inside: impl Fn(char) -> bool) -> bool {
+    text.match_indices(phrase).any(|(start, _)| {
+        let before = text[..start].chars().next_back();
+        let behind = text[start + phrase.len()..].chars().next();
+        !before.is_some_and(&is_inside) && !behind.is_some_and(&is_inside)
+    })
+}
+
+/// Shortens a text for a message.
+pub(super) fn clip(text: &str) -> String {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}

@@ -1,0 +1,134 @@
+//! Properties of every query.
+
+use std::time::Instant;
+
+use proptest::prelude::*;
+
+use super::{blog::blog, *};
+use crate::Offline;
+
+#[test]
+fn a_query_that_is_too_long_is_refused() {
+    let query = "list all authors ".repeat(shared::limits::QUERY_BYTES / 16);
+    let said = outcome(&blog(), &query);
+    assert!(said.starts_with("no plan: the query has ") && said.contains("is the most"), "{said}");
+}
+
+#[test]
+fn without_active_tools_there_is_no_plan() {
+    let inactive =
+        blog().tools().to_vec().into_iter().map(|tool| CatalogTool { is_active: false, ..tool });
+    for tools in [Catalog::default(), Catalog::new(inactive)] {
+        assert!(outcome(&tools, "list all authors").starts_with("no plan: there are no tools"));
+    }
+}
+
+#[tokio::test]
+async fn the_notes_tell_how_a_query_was_read() {
+    let query = "List all authors, then list all blogs";
+    let proposal = Offline::default().propose(query, &blog()).await.unwrap();
+    assert_eq!(proposal.draft.query.as_deref(), Some(query));
+    let kinds: Vec<&str> = proposal.notes.iter().map(|note| note.kind).collect();
+    assert_eq!(kinds, ["clauses", "candidates"]);
+    assert_eq!(proposal.notes[0].content, json!(["List all authors", "list all blogs"]));
+}
+
+/// A query of many clauses, or of one long clause, takes time in proportion to its length.
+#[test]
+fn time_grows_with_the_length_of_the_query() {
+    for part in [
+        "create author Ann with email ann@x.io, then ",
+        "lamp of the house in ",
+        "and, ",
+        "\"a\" to ",
+        "if x is y ",
+    ] {
+        let took = |count: usize| {
+            let query = format!("list all authors {}", part.repeat(count));
+            let started = Instant::now();
+            let _ = propose(&query, &blog());
+            started.elapsed()
+        };
+        let (short, long) = (took(20), took(80));
+        assert!(
+            long < 16 * short + std::time::Duration::from_millis(500),
+            "{part}: {short:?}, {long:?}"
+        );
+    }
+}
+
+fn word() -> impl Strategy<Value = String> {
+    let words = [
+        "create",
+        "author",
+        "blog",
+        "by",
+        "Alice",
+        "titled",
+        "with",
+        "email",
+        "a@b.c",
+        "and",
+        ",",
+        "then",
+        "it",
+        "its",
+        "title",
+        "if",
+        "unless",
+        "for each",
+        "every",
+        "all",
+        "not",
+        "don't",
+        "\"x y\"",
+        "'",
+        "(",
+        ":",
+        "12",
+        "acme/site",
+        "507f1f77bcf86cd799439011",
+        "2026-03-01",
+        "is",
+        "has",
+        "of",
+        "to",
+        "the",
+        "?",
+        "!",
+        ".",
+        "/tmp/a.txt",
+        "é",
+        "otherwise",
+        "there are no",
+        "fewer than",
+        "one",
+        "says",
+        "about",
+        "delete",
+        "update",
+        "list",
+        "them",
+        "first",
+    ];
+    prop_oneof![4 => proptest::sample::select(words.to_vec()).prop_map(str::to_owned), 1 => any::<String>()]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is proposed compiles, and nothing panics.
+    #[test]
+    fn every_proposal_compiles(words in proptest::collection::vec(word(), 0..20)) {
+        let query = words.join(" ");
+        if let Ok(proposal) = propose(&query, &blog()) {
+            assert_compiles(&proposal, &blog());
+            prop_assert!(proposal.draft.tools.len() <= 64);
+            // A plan in doubt does not act without a person.
+            if !proposal.warnings.is_empty() {
+                let acts = proposal.draft.tools.iter().filter(|step| step.name.as_deref().is_some_and(|name| !name.starts_with("get") && !name.starts_with("list")));
+                prop_assert!(acts.into_iter().all(|step| step.requires_approval == Some(true)));
+            }
+        }
+    }
+}

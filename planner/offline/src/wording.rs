@@ -1,0 +1,196 @@
+//! How a query speaks of a call: for checks of plans that another planner wrote.
+//!
+//! The clauses and their moods are those of the planner in this crate, so one reader of English
+//! decides in both places.
+
+use std::collections::BTreeSet;
+
+use planner::catalog::Catalog;
+use shared::tool::ToolDefinition;
+
+use super::{
+    TOKENS,
+    clause::{Clause, Mood, Reader, Verb},
+    lexicon::{Lexicon, english},
+    moment::find_moments,
+    plan::Planning,
+    read_tools,
+    token::{Kind, Token, number, tokens},
+    tool::{SlotKind, Tool},
+    weights::WEIGHTS,
+};
+
+/// How a query speaks of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    Ordered,
+    Denied,
+    /// The query asks whether or how to make the call.
+    Asked,
+    Supposed,
+    Reported,
+    /// The query orders the call under a condition.
+    Conditional,
+    /// No clause speaks of the call.
+    Unsaid,
+}
+
+/// A query, read for checks of calls.
+pub struct Wording<'a> {
+    query: &'a str,
+    tokens: Vec<Token>,
+    clauses: Vec<Clause>,
+    /// The stems of the nouns of all tools.
+    nouns: BTreeSet<String>,
+    lexicon: &'a Lexicon,
+}
+
+impl<'a> Wording<'a> {
+    /// Reads a query for plans with tools of `catalog`. A query of more than 2,000 words has no
+    /// clauses, because reading it would take too long.
+    pub fn read(query: &'a str, catalog: &Catalog) -> Self {
+        let lexicon = english();
+        let tools = read_tools(catalog);
+        let said = tokens(query);
+        let mut corrected = if said.len() > TOKENS { Vec::new() } else { said.clone() };
+        let known = tools.iter().flat_map(Tool::words).cloned().collect();
+        lexicon.correct(&mut corrected, &known);
+        let is_tool_verb = |word: &str| tools.iter().any(|tool| tool.verb == word);
+        let is_tool_noun = |word: &str| {
+            tools.iter().any(|tool| {
+                tool.has_noun(word, lexicon) || lexicon.is_compound_of(word, &tool.nouns)
+            })
+        };
+        let (is_tool_verb, is_tool_noun) = (&is_tool_verb, &is_tool_noun);
+        let clauses = Reader { lexicon, is_tool_verb, is_tool_noun }.read(&corrected);
+        let clauses = join_fragments(clauses, lexicon);
+        let nouns = tools.iter().flat_map(|tool| tool.nouns.iter().cloned()).collect();
+        Self { query, tokens: said, clauses, nouns, lexicon }
+    }
+
+    /// Returns how the query speaks of a call, and the words that decide. Of several clauses about
+    /// the tool, the one with the most of the call's values counts. `values` are words in lower case.
+    pub fn standing(&self, tool: &ToolDefinition, values: &[String]) -> (Standing, String) {
+        let tool = Tool::read(tool, tool.name.to_string(), self.lexicon);
+        let fits = self.clauses.iter().filter(|clause| self.speaks_of(clause, &tool));
+        let best = fits.max_by_key(|clause| {
+            let is_same = |token: &Token, value: &str| token.lower.trim_start_matches('#') == value;
+            let has_value =
+                |value: &&String| clause.tokens.iter().any(|token| is_same(token, value));
+            (values.iter().filter(has_value).count(), clause.mood == Mood::Order)
+        });
+        let Some(clause) = best else { return (Standing::Unsaid, self.query.to_owned()) };
+        let standing = match clause.mood {
+            Mood::Denied => Standing::Denied,
+            Mood::Asked | Mood::Question => Standing::Asked,
+            Mood::Hypothetical => Standing::Supposed,
+            Mood::Reported => Standing::Reported,
+            Mood::Condition => Standing::Conditional,
+            _ if clause.condition.is_some() || clause.is_otherwise => Standing::Conditional,
+            Mood::Order | Mood::Fragment => Standing::Ordered,
+        };
+        (standing, self.text(clause))
+    }
+
+    /// Returns whether the query says a number, a day or a time in another form: `two`, `$20`.
+    pub fn says_figure(&self, text: &str) -> bool {
+        let figure = number(text).and_then(|figure| figure.as_f64());
+        let is_figure = |token: &Token| {
+            let small = self.lexicon.small_number(&token.lower);
+            let small = small.and_then(|small| u32::try_from(small).ok()).map(f64::from);
+            small.or_else(|| number(&token.value)?.as_f64()) == figure
+        };
+        let (said, written) = (find_moments(&self.tokens), find_moments(&tokens(text)));
+        let is_moment = !written.is_empty()
+            && written.iter().all(|moment| {
+                (moment.day.is_none() || said.iter().any(|other| other.day == moment.day))
+                    && (moment.time.is_none() || said.iter().any(|other| other.time == moment.time))
+            });
+        is_moment || figure.is_some() && self.tokens.iter().any(is_figure)
+    }
+
+    /// Returns whether a parameter takes text that people compose, such as the body of a mail.
+    pub fn is_composed(&self, tool: &ToolDefinition, parameter: &str) -> bool {
+        let tool = Tool::read(tool, String::new(), self.lexicon);
+        tool.slots.iter().any(|slot| slot.parameter == parameter && slot.kind == SlotKind::Text)
+    }
+
+    /// Returns whether the words of a clause mean a tool.
+    fn speaks_of(&self, clause: &Clause, tool: &Tool) -> bool {
+        let means =
+            |clause: &Clause| self.means_tool(clause, tool) && !self.has_other_object(clause, tool);
+        // Only the main verb of an order counts. The other moods have no main verb.
+        if clause.mood == Mood::Order {
+            return means(clause);
+        }
+        let is_word = |at: &usize| clause.tokens[*at].kind == Kind::Word;
+        let mut places = (0..clause.tokens.len()).filter(is_word);
+        places.any(|at| means(&with_verb(clause, at, self.lexicon)))
+    }
+
+    fn means_tool(&self, clause: &Clause, tool: &Tool) -> bool {
+        let Some(verb) = &clause.verb else { return false };
+        let concepts = self.lexicon.concepts(&verb.stem);
+        let reads = ["get", "list", "search", "tree"];
+        let is_read = |concept: &String| reads.contains(&concept.as_str());
+        // `show` orders no call with an effect.
+        if verb.stem != tool.verb && !concepts.is_empty() && concepts.iter().all(is_read) {
+            return false;
+        }
+        Planning::new(self.query, self.lexicon, &[], &WEIGHTS).verb_score(clause, tool).0 > 0.0
+    }
+
+    /// Returns whether the verb's object is a noun of other tools only: `delete the comment`, where
+    /// the tool deletes customers.
+    fn has_other_object(&self, clause: &Clause, tool: &Tool) -> bool {
+        let start = clause.verb.iter().flat_map(|verb| &verb.places).max().map_or(0, |at| at + 1);
+        let object = clause.tokens.iter().skip(start).take_while(|token| {
+            token.kind != Kind::Mark && !self.lexicon.prepositions.contains_key(&token.lower)
+        });
+        let words: Vec<&Token> = object.filter(|token| token.kind == Kind::Word).collect();
+        let is_own = |token: &&Token| {
+            tool.has_noun(&token.stem, self.lexicon)
+                || self.lexicon.is_compound_of(&token.stem, &tool.nouns)
+                || tool.about.contains(&token.stem)
+                || tool.slots.iter().any(|slot| slot.words.contains(&token.stem))
+        };
+        words.iter().any(|token| self.nouns.contains(&token.stem)) && !words.iter().any(is_own)
+    }
+
+    /// Returns the words of a clause and its condition as the query has them.
+    fn text(&self, clause: &Clause) -> String {
+        let condition = clause.condition.iter().flat_map(|condition| &condition.tokens);
+        let tokens = || condition.clone().chain(&clause.tokens);
+        let start = tokens().map(|token| token.start).min().unwrap_or_default();
+        let end = tokens().map(|token| token.end).max().unwrap_or_default();
+        self.query.get(start..end).unwrap_or_default().to_owned()
+    }
+}
+
+/// Reads a fragment in both ways: as a part of the clause before it (`create A and B`), and as an
+/// order with an unknown verb (`notify Bob`).
+fn join_fragments(clauses: Vec<Clause>, lexicon: &Lexicon) -> Vec<Clause> {
+    let is_content = |token: &Token| token.kind == Kind::Word && !lexicon.fillers.has(&token.lower);
+    let mut joined: Vec<Clause> = Vec::new();
+    for mut clause in clauses {
+        if clause.mood == Mood::Fragment {
+            if let Some(last) = joined.last_mut().filter(|_| clause.condition.is_none()) {
+                last.tokens.extend(clause.tokens.clone());
+            }
+            let verb = clause.tokens.iter().position(is_content);
+            clause = verb.map_or(clause.clone(), |at| with_verb(&clause, at, lexicon));
+        }
+        joined.push(clause);
+    }
+    joined
+}
+
+/// Returns a clause as an order whose verb is the word at a place.
+fn with_verb(clause: &Clause, at: usize, lexicon: &Lexicon) -> Clause {
+    let stem = &clause.tokens[at].stem;
+    let phrasal = lexicon.particle(&clause.tokens, at);
+    let phrasal = phrasal.map(|(particle, place)| (format!("{stem} {particle}"), vec![at, place]));
+    let phrasal = phrasal.filter(|(stem, _)| !lexicon.concepts(stem).is_empty());
+    let (stem, places) = phrasal.unwrap_or_else(|| (stem.clone(), vec![at]));
+    Clause { mood: Mood::Order, verb: Some(Verb { stem, places }), ..clause.clone() }
+}

@@ -1,0 +1,112 @@
+//! Plans in doubt: the commands show them, ask on a terminal, and fail elsewhere.
+
+use serde_json::{Value, json};
+
+use super::{terminal_output::answered_on_a_terminal, workspace::Workspace};
+
+/// A query that acts. The plan does not use its last word.
+const ACTS: &str = "close ticket T-77, it was solved by phone";
+/// A query that reads. The plan does not use its last word.
+const READS: &str = "show ticket T-77 by phone";
+
+/// Returns a workspace with tools for tickets. `closed` is a file that exists after `close_ticket`.
+fn tickets() -> Workspace {
+    let workspace = Workspace::new();
+    let parameters = json!({ "type": "object", "required": ["ticket_id"], "properties": {
+        "ticket_id": { "type": "string", "description": "Ticket ID, e.g. T-77" } } });
+    let closed = workspace.path("closed").display().to_string();
+    let tool = |name: &str, description: &str, effect: &str, command: &[&str]| {
+        json!({ "name": name, "description": description, "parameters": parameters,
+            "effect": effect, "run": { "command": command } })
+    };
+    let tools = json!([
+        tool("close_ticket", "Close a support ticket.", "once", &["touch", &closed]),
+        tool("get_ticket", "Get a support ticket.", "read", &["echo", "{}"]),
+    ]);
+    let set = json!({ "name": "support", "source": { "tools": tools } });
+    let config = json!({ "store": "sqlite:./faber.db", "toolsets": [set] });
+    workspace.file("faber.yaml", &config.to_string());
+    workspace
+}
+
+fn codes(diagnostics: &Value) -> Vec<&str> {
+    let all = diagnostics.as_array().unwrap();
+    all.iter().map(|found| found["code"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn run_without_a_terminal_fails_with_the_draft_and_the_doubts() {
+    let workspace = tickets();
+    let failed = workspace.json(&["run", ACTS], 2).await;
+    let error = &failed["error"];
+    assert_eq!(error["code"], "INVALID_PLAN", "{failed:#}");
+    assert_eq!(codes(&error["diagnostics"]), ["plan.unplaced_words"], "{failed:#}");
+    assert!(error["message"].as_str().unwrap().contains("`phone`"), "{failed:#}");
+    for draft in [&error["draft"], &error["extensions"]["draft"]] {
+        let step = &draft["tools"][0];
+        assert_eq!(step["parameters"], json!({ "ticket_id": "T-77" }), "{failed:#}");
+        assert_eq!(step["requiresApproval"], true, "{failed:#}");
+    }
+    let told = workspace.run(&["run", ACTS]).await;
+    assert_eq!(told.status, 2, "{told:?}");
+    for part in
+        ["solved by »phone«", "warning[plan.unplaced_words]", "error[INVALID_PLAN]", "--yes"]
+    {
+        assert!(told.err.contains(part), "{part}: {told:?}");
+    }
+    assert_eq!(workspace.json(&["list", "executions"], 0).await, json!([]));
+    assert!(!workspace.path("closed").exists());
+    let done = workspace.json(&["run", ACTS, "--yes"], 0).await;
+    assert_eq!(done["state"], "COMPLETED", "{done:#}");
+    assert!(workspace.path("closed").exists());
+}
+
+#[tokio::test]
+async fn run_on_a_terminal_shows_the_doubts_and_asks() {
+    let workspace = tickets();
+    for (typed, is_done) in [("n\n", false), ("\n", false), ("y\n", true)] {
+        let shown = answered_on_a_terminal(&workspace, &["run", ACTS], typed).await;
+        assert!(shown.contains("»phone«") && shown.contains("needs approval"), "{shown}");
+        assert!(shown.contains("Execute this plan? [y/N]"), "{shown}");
+        assert_eq!(shown.contains("nothing was executed"), !is_done, "{shown}");
+        assert_eq!(workspace.path("closed").exists(), is_done, "{shown}");
+    }
+    let executions = workspace.json(&["list", "executions"], 0).await;
+    assert_eq!(executions.as_array().unwrap().len(), 1);
+    assert_eq!(executions[0]["state"], "COMPLETED");
+    let shown = answered_on_a_terminal(&workspace, &["run", ACTS, "--yes"], "").await;
+    assert!(!shown.contains("[y/N]"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_plan_that_only_reads_runs_with_its_doubts_listed() {
+    let workspace = tickets();
+    let done = workspace.run(&["run", READS]).await;
+    assert_eq!(done.status, 0, "{done:?}");
+    assert!(done.err.contains("warning[plan.unplaced_words]"), "{done:?}");
+    let shown = answered_on_a_terminal(&workspace, &["run", READS], "").await;
+    assert!(!shown.contains("[y/N]"), "{shown}");
+}
+
+#[tokio::test]
+async fn plan_shows_a_draft_in_doubt_and_refuses_with_status_2() {
+    let workspace = tickets();
+    let planned = workspace.run(&["plan", ACTS]).await;
+    assert_eq!(planned.status, 0, "{planned:?}");
+    assert!(
+        planned.err.contains("in doubt: close ticket T-77, it was solved by »phone«"),
+        "{planned:?}"
+    );
+    let planned = workspace.json(&["plan", ACTS], 0).await;
+    assert_eq!(codes(&planned["diagnostics"]), ["plan.unplaced_words"]);
+    let refused = workspace.json(&["plan", "Should I close ticket T-77?"], 2).await;
+    assert_eq!(refused["error"]["code"], "NO_PLAN_FOUND");
+}
+
+#[tokio::test]
+async fn a_dry_run_of_a_plan_in_doubt_asks_nothing() {
+    let workspace = tickets();
+    let done = workspace.json(&["run", ACTS, "--dry-run"], 0).await;
+    assert_eq!(done["state"], "COMPLETED", "{done:#}");
+    assert!(!workspace.path("closed").exists());
+}
