@@ -12,7 +12,6 @@ use super::{
 /// A day or a time of day in a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
-    /// The tokens that say it.
     pub(super) tokens: Range<usize>,
     pub(super) day: Option<NaiveDate>,
     pub(super) time: Option<NaiveTime>,
@@ -20,7 +19,6 @@ pub(super) struct Moment {
     pub(super) is_relative: bool,
 }
 
-/// Finds the days and times of a query.
 pub(super) fn find_moments(tokens: &[Token]) -> Vec<Moment> {
     let mut found = Vec::new();
     let mut at = 0;

@@ -13,7 +13,6 @@ const OUTPUT_LEVELS: usize = 2;
 /// Words of a description that count. The first sentence says what the tool does.
 const DESCRIPTION_WORDS: usize = 40;
 
-/// The values that a slot takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotKind {
     Number,
@@ -27,6 +26,8 @@ pub(super) enum SlotKind {
     Query,
     Title,
     Text,
+    Pattern,
+    /// Any other text: a name, a room, a branch.
     Word,
 }
 
@@ -36,10 +37,8 @@ pub(super) struct Slot {
     pub(super) parameter: String,
     /// The field of the items, if the parameter is a list of objects.
     pub(super) field: Option<String>,
-    /// Stems of the words in the name.
     pub(super) words: Vec<String>,
     pub(super) description: String,
-    /// Stems of the words in the description.
     pub(super) about: Vec<String>,
     pub(super) kind: SlotKind,
     pub(super) choices: Vec<String>,
@@ -48,11 +47,12 @@ pub(super) struct Slot {
     /// The schema asks for a whole or decimal number, also where the slot is an id.
     pub(super) is_numeric: bool,
     pub(super) with_time: bool,
+    /// The slot is a part of `owner/repo`.
+    pub(super) is_slashed: bool,
     /// Values that the description shows behind `e.g.`, in lower case.
     pub(super) examples: Vec<String>,
 }
 
-/// A field of an output.
 #[derive(Clone, Debug)]
 pub(super) struct Output {
     /// Its path in the output, with dots.
@@ -63,7 +63,13 @@ pub(super) struct Output {
     pub(super) items: Vec<Output>,
 }
 
-/// The type of an output field.
+impl Output {
+    /// Returns whether the last word of the name is one of these stems.
+    pub(super) fn is_called(&self, stems: &[&str]) -> bool {
+        self.words.last().is_some_and(|word| stems.contains(&word.as_str()))
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputKind {
     Text,
@@ -73,10 +79,11 @@ pub(super) enum OutputKind {
     Object,
 }
 
-/// A tool.
 #[derive(Clone, Debug)]
 pub(super) struct Tool {
     pub(super) name: String,
+    /// The words of the name: an order that asks for the tool.
+    pub(super) order: String,
     pub(super) acts: bool,
     /// The stem of the verb, with its particle: `turn on`.
     pub(super) verb: String,
@@ -96,8 +103,11 @@ impl Tool {
         let sentence = definition.description.split(['.', '\n']).next().unwrap_or_default();
         let about: Vec<String> = description_words(sentence).collect();
         let (verb, nouns) = read_verb(&words, &about, lexicon);
-        let nouns: Vec<String> =
-            nouns.iter().filter(|word| !lexicon.fillers.has(word)).map(|word| stem(word)).collect();
+        let nouns: Vec<String> = nouns
+            .iter()
+            .filter(|word| !lexicon.fillers.contains(word.as_str()))
+            .map(|word| stem(word))
+            .collect();
         let schema = &definition.input_schema;
         let mut slots = Vec::new();
         let required = |schema: &Value, name: &str| {
@@ -139,7 +149,8 @@ impl Tool {
             .as_ref()
             .map(|schema| read_outputs(schema, schema, "", OUTPUT_LEVELS))
             .unwrap_or_default();
-        Self { name, acts: definition.effect != Effect::Read, verb, nouns, about, slots, outputs }
+        let acts = definition.effect != Effect::Read;
+        Self { name, order: words.join(" "), acts, verb, nouns, about, slots, outputs }
     }
 
     /// Returns whether a stem is one of the tool's nouns, or means the same.
@@ -161,15 +172,6 @@ impl Tool {
         self.outputs
             .iter()
             .find(|output| output.kind == OutputKind::List && !output.items.is_empty())
-    }
-
-    /// Returns the name of the tool as an order, for messages.
-    pub(super) fn order(&self) -> String {
-        [self.verb.as_str()]
-            .into_iter()
-            .chain(self.nouns.iter().map(String::as_str))
-            .collect::<Vec<_>>()
-            .join(" ")
     }
 }
 
@@ -208,6 +210,7 @@ impl Slot {
             is_list: false,
             is_numeric,
             with_time,
+            is_slashed: lexicon.forms["slashed"].iter().any(|slashed| slashed == name),
             description,
         }
     }
@@ -220,6 +223,11 @@ impl Slot {
         }
     }
 
+    /// Returns the words of the name, which announce a value.
+    pub(super) fn cue(&self) -> String {
+        name_words(self.field.as_ref().unwrap_or(&self.parameter)).join(" ")
+    }
+
     /// Returns the nouns of what an id identifies: `issue` of `issue_number`.
     pub(super) fn nouns<'a>(&'a self, tool: &'a Tool, lexicon: &Lexicon) -> Vec<&'a String> {
         let own: Vec<&String> =
@@ -230,6 +238,27 @@ impl Slot {
             return if known.is_empty() { tool.nouns.iter().collect() } else { known };
         }
         own
+    }
+
+    /// Returns whether the name or the description has a stem.
+    pub(super) fn mentions(&self, stem: &String) -> bool {
+        self.words.contains(stem) || self.about.contains(stem)
+    }
+
+    /// Returns whether the description speaks of people, who have addresses.
+    pub(super) fn takes_people(&self) -> bool {
+        self.about.iter().any(|word| matches!(word.as_str(), "email" | "sender" | "author"))
+    }
+
+    /// Returns whether the slot is an id whose examples have no digit: a number is none.
+    pub(super) fn has_wordy_examples(&self) -> bool {
+        let has_digit = |example: &String| example.bytes().any(|byte| byte.is_ascii_digit());
+        !self.examples.is_empty() && !self.examples.iter().any(has_digit)
+    }
+
+    /// Returns what an id is called in outputs of which nothing is known.
+    pub(super) fn id_name(&self) -> String {
+        if self.description.contains("_id") { "_id" } else { "id" }.to_owned()
     }
 
     /// Returns whether the slot takes text that people compose.
@@ -281,6 +310,8 @@ fn slot_kind(
     let has_date = ["date", "time", "iso", "yyyi", "yyyy", "day"].into_iter().any(tells);
     if is("query") {
         SlotKind::Query
+    } else if is("pattern") {
+        SlotKind::Pattern
     } else if is("moment") && (has_date || last == "date") {
         SlotKind::Moment
     } else if is("path") || is("file") && nouns.iter().any(|noun| is_kind(noun, "path", lexicon)) {
@@ -403,6 +434,11 @@ fn read_examples(description: &str) -> Vec<String> {
     let rest = rest.split([';', '(', ')', '.']).next().unwrap_or_default();
     let items = rest.split(',').map(|item| item.trim().trim_matches('"').to_lowercase());
     items.filter(|item| !item.is_empty()).collect()
+}
+
+/// Returns whether a path is that of a file: its name has an ending.
+pub(super) fn is_file(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|name| name.contains('.'))
 }
 
 /// Returns whether a code has the form of an example: `C-61` and `C-204`.

@@ -1,0 +1,159 @@
+//! Values that belong together: the items of a list, `owner/repo`, an old and a new text.
+
+use std::ops::Range;
+
+use serde_json::{Value, json};
+
+use super::{Candidate, Filler, Filling};
+use crate::{token::Kind, tool::Slot};
+
+/// Small words that may stand between a separator and the next item.
+const BEFORE_ITEM: [&str; 9] = ["of", "in", "from", "for", "the", "my", "also", "those", "to"];
+
+/// A value of a slot in the clause.
+pub(super) struct Found {
+    pub(super) value: Value,
+    /// The tokens of the value.
+    pub(super) tokens: Range<usize>,
+    /// Where its cue begins.
+    pub(super) start: usize,
+    pub(super) score: f32,
+}
+
+impl Filler<'_> {
+    /// Adds a value, and the list that it begins if others of its kind follow: `12, 13 and 14`. A
+    /// slot that takes no list gives one call for each of them.
+    pub(super) fn add_values(
+        &self,
+        at: usize,
+        found: Found,
+        read: impl Fn(usize) -> Option<(Value, usize)>,
+        candidates: &mut Vec<Candidate>,
+    ) {
+        let Found { value, tokens, start, score } = found;
+        let one = self.one(at, value.clone(), start..tokens.end, score);
+        candidates.push(one.valued(tokens.clone()));
+        let (mut values, last) = self.items(tokens.end, read);
+        if !values.is_empty() {
+            values.insert(0, value);
+            let is_list = self.tool.slots[at].is_list;
+            let filling =
+                if is_list { Filling::One(Value::Array(values)) } else { Filling::Many(values) };
+            let score = score + self.weights.unplaced;
+            let many = Candidate::new(vec![(at, filling)], start..last, score);
+            candidates.push(many.valued(tokens.start..last));
+        }
+    }
+
+    /// Reads the other items of a list, behind the first one that ends at `end`: `12, 13 and 14`.
+    /// Returns them with the place behind the last one.
+    fn items<T>(&self, end: usize, read: impl Fn(usize) -> Option<(T, usize)>) -> (Vec<T>, usize) {
+        let mut items = Vec::new();
+        let mut end = end;
+        while let Some((item, next)) = self.next_item(end).and_then(&read) {
+            items.push(item);
+            end = next;
+        }
+        (items, end)
+    }
+
+    /// Returns where the next item of a list begins, if a separator stands at `end`.
+    fn next_item(&self, end: usize) -> Option<usize> {
+        let mut next = end;
+        loop {
+            let token = self.tokens.get(next)?;
+            let is_small = next > end && (token.is_any(&BEFORE_ITEM) || self.is_noun(token));
+            if !token.is_separator() && !is_small {
+                return (next > end).then_some(next);
+            }
+            next += 1;
+        }
+    }
+
+    /// Reads `docs, bug and help wanted` as a list of texts.
+    pub(super) fn words_of_list(&self, first: usize) -> (Vec<String>, usize) {
+        let mut values = Vec::new();
+        let mut start = first;
+        loop {
+            let end = (start..self.tokens.len())
+                .find(|place| !self.is_in_list(*place))
+                .unwrap_or(self.tokens.len());
+            if end == start {
+                return (values, start.saturating_sub(usize::from(start > first)));
+            }
+            values.push(self.slice(start..end));
+            let separators = self.tokens[end..].iter().take_while(|token| token.is_separator());
+            let count = separators.count();
+            if count == 0 {
+                return (values, end);
+            }
+            start = end + count;
+        }
+    }
+
+    fn is_in_list(&self, place: usize) -> bool {
+        let token = &self.tokens[place];
+        let is_cue = |slot: &Slot| slot.is_free() && !slot.is_list && self.is_cue(token, slot);
+        matches!(token.kind, Kind::Word | Kind::Code | Kind::Quoted | Kind::Email)
+            && !token.is_separator()
+            && !self.lexicon.is_preposition(token)
+            && !self.lexicon.soft.has(&token.lower)
+            && !self.tool.slots.iter().any(is_cue)
+    }
+
+    /// Adds `"a" to "b"` for two fields of one item: `change "a" to "b"`.
+    pub(super) fn add_pairs(&self, candidates: &mut Vec<Candidate>) {
+        let has_field = |slot: &usize| self.tool.slots[*slot].field.is_some();
+        let fields: Vec<usize> = (0..self.tool.slots.len()).filter(has_field).collect();
+        let [old, new] = fields.as_slice() else { return };
+        for (place, words) in self.tokens.windows(3).enumerate() {
+            let [first, between, second] = words else { continue };
+            let is_pair = first.kind == Kind::Quoted
+                && second.kind == Kind::Quoted
+                && self.lexicon.is_preposition(between);
+            if is_pair {
+                let fills = vec![
+                    (*old, Filling::One(json!(first.value))),
+                    (*new, Filling::One(json!(second.value))),
+                ];
+                let score = 2.0 * (self.weights.typed + self.weights.quoted);
+                candidates.push(Candidate::new(fills, place..place + 3, score));
+            }
+        }
+    }
+
+    /// Adds `owner/repo` for the two parameters that a repository needs.
+    pub(super) fn add_slugs(&self, candidates: &mut Vec<Candidate>) {
+        let weights = self.weights;
+        let slot_of =
+            |name: &String| self.tool.slots.iter().position(|slot| slot.parameter == *name);
+        let names = &self.lexicon.forms["slashed"];
+        let slots: Option<Vec<usize>> = names.iter().map(slot_of).collect();
+        let Some([owner, repo]) = slots.as_deref() else { return };
+        let parts = |place: usize| {
+            let token = &self.tokens[place];
+            let (owner, repo) = token.value.split_once('/')?;
+            (token.kind == Kind::Slug).then(|| ((json!(owner), json!(repo)), place + 1))
+        };
+        for place in 0..self.tokens.len() {
+            let Some((pair, _)) = parts(place) else { continue };
+            let before = place
+                .checked_sub(1)
+                .filter(|at| self.is_at(*at, &["in", "of", "on", "from", "for", "to", "at"]));
+            let score =
+                weights.typed + if before.is_some() { weights.form } else { weights.near_form };
+            let start = before.unwrap_or(place);
+            let fills = |pairs: &[(Value, Value)]| {
+                let (owners, repos): (Vec<Value>, Vec<Value>) = pairs.iter().cloned().unzip();
+                vec![(*owner, Filling::of(owners)), (*repo, Filling::of(repos))]
+            };
+            let (mut pairs, end) = self.items(place + 1, parts);
+            pairs.insert(0, pair);
+            candidates.push(Candidate::new(fills(&pairs[..1]), start..place + 1, score));
+            if pairs.len() > 1 {
+                let score = score + 2.0 * weights.unplaced;
+                candidates.push(Candidate::new(fills(&pairs), start..end, score));
+            }
+        }
+    }
+}
