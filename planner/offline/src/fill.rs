@@ -130,7 +130,7 @@ impl Filler<'_> {
                 SlotKind::Choice => self.add_choices(at, slot, state, &mut candidates),
                 SlotKind::Flag => self.add_flags(at, slot, &mut candidates),
                 SlotKind::Moment => self.add_moments(at, slot, &mut candidates),
-                SlotKind::Pattern => self.add_patterns(at, &mut candidates),
+                SlotKind::Pattern if slot.is_required => self.add_patterns(at, &mut candidates),
                 _ => self.add_typed(at, slot, &mut candidates),
             }
             let is_code = slot.kind == SlotKind::Id && !slot.is_numeric;
