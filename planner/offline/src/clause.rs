@@ -45,8 +45,6 @@ pub(super) struct Clause {
     pub(super) condition: Option<Condition>,
     /// The words behind `for each`, if the clause begins with them.
     pub(super) each: Option<Vec<Token>>,
-    /// The clause follows `otherwise`.
-    pub(super) is_otherwise: bool,
     /// The clause follows `then`.
     pub(super) is_next: bool,
 }
@@ -60,7 +58,6 @@ impl Clause {
             verb: None,
             condition: None,
             each: None,
-            is_otherwise: false,
             is_next: false,
         }
     }
@@ -380,11 +377,9 @@ impl Reader<'_> {
 
     fn read_piece(&self, piece: &[Token]) -> Option<Clause> {
         let mut tokens: Vec<Token> = piece.to_vec();
-        let mut is_otherwise = false;
         let mut is_next = false;
         loop {
             if let Some(found) = self.lexicon.joins.find(&tokens, 0) {
-                is_otherwise |= found.key == "otherwise";
                 is_next |=
                     !matches!(found.key, "and" | "&" | "also" | "but" | "plus" | "otherwise");
                 tokens.drain(..found.len);
@@ -408,7 +403,6 @@ impl Reader<'_> {
             verb: None,
             condition: None,
             each: None,
-            is_otherwise,
             is_next,
         };
         self.take_condition(&mut clause);

@@ -140,14 +140,12 @@ impl Filler<'_> {
             }
             self.add_references(at, slot, &mut candidates);
         }
-        self.add_pairs(&mut candidates);
         self.add_slugs(&mut candidates);
         // `rename X to Y` sets the title.
         let is_target = |slot: usize| self.target() == Some(&self.tool.slots[slot].parameter);
         for candidate in &mut candidates {
-            if candidate.fills.iter().any(|(slot, _)| is_target(*slot)) {
-                candidate.score += self.weights.cue;
-            }
+            let is_meant = candidate.fills.iter().any(|(slot, _)| is_target(*slot));
+            candidate.score += if is_meant { self.weights.cue } else { 0.0 };
         }
         candidates
     }

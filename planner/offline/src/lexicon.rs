@@ -190,11 +190,6 @@ impl Lexicon {
         self.cues.get(kind).is_some_and(|cues| cues.contains(&token.lower))
     }
 
-    /// Returns whether a word announces a value of any kind.
-    pub(super) fn is_any_cue(&self, token: &Token) -> bool {
-        self.cues.keys().any(|kind| self.is_cue_of(token, kind))
-    }
-
     /// Returns whether a word names a kind of values, such as `path`.
     pub(super) fn is_kind(&self, token: &Token, kind: &str) -> bool {
         token.kind == Kind::Word && self.kinds[kind].contains(&token.lower)
@@ -244,11 +239,6 @@ impl Lexicon {
 
     pub(super) fn is_noun(&self, stem: &str) -> bool {
         self.nouns.contains_key(stem)
-    }
-
-    pub(super) fn synonyms(&self, noun: &str) -> Vec<&String> {
-        let group = self.nouns.get(noun);
-        self.nouns.iter().filter(|(_, other)| group == Some(*other)).map(|(word, _)| word).collect()
     }
 
     /// Returns whether a word stands for a noun of several words, such as `PR` for `pull request`.

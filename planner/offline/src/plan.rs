@@ -126,9 +126,6 @@ impl<'a> Planning<'a> {
             }
             mood => return Err(Refusal::mood(mood, &said)),
         }
-        if clause.is_otherwise && clause.tokens.len() <= 3 {
-            return Ok(None);
-        }
         self.planned.clauses.push(said);
         match self.plan_clause(clause) {
             Ok(()) => Ok(None),
@@ -244,13 +241,6 @@ impl<'a> Planning<'a> {
         self.note(&clause, &readings);
         let said = || self.words(&clause.tokens);
         let Some(best) = readings.into_iter().next() else {
-            // `order status of A-1`: the verb is a noun.
-            let is_noun = clause.verb.as_ref().is_some_and(|verb| {
-                self.nouns.contains(&verb.stem) || self.lexicon.is_noun(&verb.stem)
-            });
-            if is_noun && clause.has_value() {
-                return self.plan_clause(&Clause { verb: None, mood: Mood::Question, ..clause });
-            }
             return Err(Refusal::nothing_fits(&said()));
         };
         if let Some(action) = self.loop_action(&clause, &best) {

@@ -298,13 +298,7 @@ pub(super) fn number(text: &str) -> Option<serde_json::Number> {
     if !is_plain {
         return None;
     }
-    // `1,000.5` as most write it, `1.000,5` as others do.
-    let fraction = text.rsplit_once(',').filter(|(_, rest)| !rest.contains('.') && rest.len() < 3);
-    let plain = match fraction {
-        Some((whole, rest)) if !whole.contains(',') => format!("{}.{rest}", whole.replace('.', "")),
-        _ => text.replace(',', ""),
-    };
-    let plain = plain.strip_prefix('+').unwrap_or(&plain);
+    let plain = text.strip_prefix('+').unwrap_or(text).replace(',', "");
     if let Ok(whole) = plain.parse::<i64>() {
         return Some(whole.into());
     }

@@ -39,7 +39,7 @@ weights! {
     /// The verb means the same as the tool's.
     synonym: 2.4,
     /// The verb means something near the tool's: both read.
-    akin: 2.0,
+    akin: 2.2,
     /// The verb is elsewhere in the description, or there is none.
     related: 1.0,
     /// A noun of the tool is in the clause.
@@ -47,7 +47,7 @@ weights! {
     /// A second noun of the tool is in the clause.
     second_noun: 1.0,
     /// A noun of the tool's name is not in the clause.
-    noun_missing: 0.7,
+    noun_missing: 0.8,
     /// A word of the clause is in the tool's description.
     about: 0.3,
     /// The clause asks, and the tool reads.

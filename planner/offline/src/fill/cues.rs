@@ -34,11 +34,7 @@ impl Filler<'_> {
             SlotKind::Query => "query",
             _ => name.as_str(),
         };
-        // A word that is the name of another parameter announces that one.
-        let is_other = self.tool.slots.iter().any(|other| {
-            other.words != slot.words && other.words.last().is_some_and(|word| *word == token.stem)
-        });
-        let is_listed = !is_other && self.lexicon.is_cue_of(token, kind);
+        let is_listed = self.lexicon.is_cue_of(token, kind);
         let is_named = slot.words.last().is_some_and(|word| *word == token.stem)
             && !self.lexicon.is_filler(token);
         let is_noun = || {
@@ -116,9 +112,6 @@ impl Filler<'_> {
             if self.target().or(near) == Some(&slot.parameter) {
                 return true;
             }
-            if slot.is_list && states.values().any(|name| *name == slot.parameter) {
-                return false;
-            }
         }
         // `from_branch` is closer to `from` than `branch`.
         let is_exact = |slot: &Slot| slot.words.contains(&preposition.stem);
@@ -132,9 +125,7 @@ impl Filler<'_> {
     fn is_one_of(&self, slot: &Slot, names: &[String]) -> bool {
         let parameter = slot.parameter.to_lowercase();
         names.iter().any(|name| {
-            // `set X to 5`
-            name == "base" && self.tool.acts && slot.kind == SlotKind::Number
-                || name == "moment" && slot.kind == SlotKind::Moment
+            name == "moment" && slot.kind == SlotKind::Moment
                 || *name == parameter
                 || slot.words.last().is_some_and(|word| *word == stem(name))
         })

@@ -1,4 +1,4 @@
-//! Values that belong together: the items of a list, `owner/repo`, an old and a new text.
+//! Values that belong together: the items of a list, and `owner/repo`.
 
 use std::ops::Range;
 
@@ -99,27 +99,6 @@ impl Filler<'_> {
             && !self.lexicon.is_preposition(token)
             && !self.lexicon.soft.has(&token.lower)
             && !self.tool.slots.iter().any(is_cue)
-    }
-
-    /// Adds `"a" to "b"` for two fields of one item: `change "a" to "b"`.
-    pub(super) fn add_pairs(&self, candidates: &mut Vec<Candidate>) {
-        let has_field = |slot: &usize| self.tool.slots[*slot].field.is_some();
-        let fields: Vec<usize> = (0..self.tool.slots.len()).filter(has_field).collect();
-        let [old, new] = fields.as_slice() else { return };
-        for (place, words) in self.tokens.windows(3).enumerate() {
-            let [first, between, second] = words else { continue };
-            let is_pair = first.kind == Kind::Quoted
-                && second.kind == Kind::Quoted
-                && self.lexicon.is_preposition(between);
-            if is_pair {
-                let fills = vec![
-                    (*old, Filling::One(json!(first.value))),
-                    (*new, Filling::One(json!(second.value))),
-                ];
-                let score = 2.0 * (self.weights.typed + self.weights.quoted);
-                candidates.push(Candidate::new(fills, place..place + 3, score));
-            }
-        }
     }
 
     /// Adds `owner/repo` for the two parameters that a repository needs.

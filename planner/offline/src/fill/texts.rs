@@ -59,8 +59,7 @@ impl Filler<'_> {
         let is_cue = self.is_cue(token, slot) || self.is_colon_of(place, slot);
         let is_verb = self.verb.contains(&place)
             && place + 1 < self.tokens.len()
-            && !self.lexicon.states.contains_key(&token.lower)
-            && !self.lexicon.is_any_cue(token);
+            && !self.lexicon.states.contains_key(&token.lower);
         // `about X` is a text only where one is needed.
         let is_possible = is_cue || self.is_announced(slot, place);
         if !is_possible || is_verb || is_about && !slot.is_required {
@@ -160,11 +159,7 @@ impl Filler<'_> {
         ends.truncate(if is_bare && is_name { 1 } else { EXTENTS });
         for end in ends {
             let count = end - value;
-            // A noun alone is no text: `comment its link`.
-            let is_noun = is_bare && is_text && count == 1;
-            if !self.is_text(value..end, slot)
-                || is_noun && self.lexicon.is_noun(&self.tokens[value].stem)
-            {
+            if !self.is_text(value..end, slot) {
                 continue;
             }
             let first = if announced_by == Announcer::About { value - 1 } else { value };
@@ -207,20 +202,8 @@ impl Filler<'_> {
         let tokens = &self.tokens[range];
         let is_single = tokens.len() == 1;
         let has_typed = tokens.iter().any(|token| token.is_typed());
-        let has_own_cue = || {
-            tokens
-                .iter()
-                .skip(1)
-                .any(|token| self.is_cue(token, slot) && !self.lexicon.is_preposition(token))
-        };
-        let is_empty = tokens.iter().all(|token| {
-            !token.is_capitalised()
-                && (self.lexicon.is_filler(token) || self.lexicon.loops.has(&token.lower))
-        });
         match slot.kind {
             SlotKind::Text => !(is_single && has_typed),
-            _ if is_empty => false,
-            SlotKind::Title | SlotKind::Word if has_own_cue() => false,
             SlotKind::Title => {
                 is_single
                     || !tokens.iter().any(|token| token.is_typed() && token.kind != Kind::Code)

@@ -25,7 +25,6 @@ impl Filler<'_> {
                 let has_unit = self.has_unit(place, slot);
                 end += usize::from(has_unit);
                 fit += if has_unit { weights.preposition } else { 0.0 };
-                fit += if self.is_counted(place, slot) { weights.preposition } else { 0.0 };
             }
             let context = self.context(place, slot);
             let evidence = if slot.kind == SlotKind::Number { fit } else { 0.0 } + context.score;
@@ -129,20 +128,10 @@ impl Filler<'_> {
         let mut others = self.scene.tools.iter().flat_map(|tool| &tool.slots);
         let is_other = others.any(|other| other.kind == SlotKind::Id && fits(other));
         match (is_other, slot.examples.is_empty()) {
-            (true, false) => return None,
-            (true, true) | (false, false) => return Some(-weights.form),
-            (false, true) => {}
+            (true, false) => None,
+            (false, true) => Some(0.0),
+            _ => Some(-weights.form),
         }
-        // `m_55` can be a message.
-        let letters = code.chars().take_while(char::is_ascii_alphabetic);
-        let prefix = letters.collect::<String>().to_lowercase();
-        let is_prefix = |noun: &String| {
-            noun.starts_with(&prefix)
-                || self.lexicon.synonyms(noun).iter().any(|other| other.starts_with(&prefix))
-        };
-        let nouns = slot.nouns(self.tool, self.lexicon);
-        let is_named = !prefix.is_empty() && nouns.into_iter().any(is_prefix);
-        Some(if is_named { weights.near_form } else { 0.0 })
     }
 
     /// Returns whether the word behind a number is its unit: `12 minutes`.
@@ -154,20 +143,6 @@ impl Filler<'_> {
         slot.mentions(&next.stem)
             || last.is_some_and(|word| self.lexicon.is_same_noun(word, &next.stem))
             || self.lexicon.unit(&next.lower).is_some() && self.slot_unit(slot).is_some()
-    }
-
-    /// Returns whether a word of the description stands before a number: `the first 20 lines`.
-    fn is_counted(&self, at: usize, slot: &Slot) -> bool {
-        let has_next = self
-            .tokens
-            .get(at + 1)
-            .is_some_and(|token| token.kind == Kind::Word && !self.lexicon.is_filler(token));
-        has_next
-            && at.checked_sub(1).map(|before| &self.tokens[before]).is_some_and(|token| {
-                token.kind == Kind::Word
-                    && slot.about.contains(&token.stem)
-                    && !self.lexicon.is_preposition(token)
-            })
     }
 
     fn slot_unit(&self, slot: &Slot) -> Option<&'static str> {

@@ -7,7 +7,6 @@ use crate::{
     clause::{Clause, Mood, Verb},
     fill::{Filling, Reading},
     token::Token,
-    tool::SlotKind,
 };
 
 impl Planning<'_> {
@@ -15,7 +14,7 @@ impl Planning<'_> {
     pub(super) fn inherit_words(&self, clause: &mut Clause) {
         let has_noun = self.has_tool_noun(clause);
         if clause.mood == Mood::Fragment && clause.verb.is_none() {
-            self.inherit_verb(clause, has_noun);
+            self.inherit_verb(clause);
         }
         // `show me what is still open`, `create one`: the noun is that of the step before.
         let one = clause.tokens.iter().position(|token| token.is("one"));
@@ -37,21 +36,12 @@ impl Planning<'_> {
         }
     }
 
-    fn inherit_verb(&self, clause: &mut Clause, has_noun: bool) {
+    fn inherit_verb(&self, clause: &mut Clause) {
         let Some(previous) = &self.previous else { return };
         let Some(verb) = &previous.verb else {
             clause.mood = previous.mood;
             return;
         };
-        // `lights off` and `heating to 17` need no verb.
-        let has_particle = clause.tokens.iter().any(|token| {
-            let mut particles = self.tools.iter().filter_map(|tool| tool.verb.split(' ').nth(1));
-            particles.any(|particle| particle == token.lower)
-        });
-        let is_set = has_noun && clause.tokens.iter().any(|token| token.is("to"));
-        if has_particle || is_set {
-            return;
-        }
         let words: Vec<Token> =
             verb.places.iter().filter_map(|place| previous.tokens.get(*place).cloned()).collect();
         let places = (0..words.len()).collect();
@@ -80,18 +70,6 @@ impl Planning<'_> {
                 }
                 None => reading.missing.push(at),
             }
-        }
-    }
-
-    /// Takes a missing id from the step before, as a guess: `reopen issue 3 and add the comment X`.
-    pub(super) fn guess_id(&self, reading: &mut Reading) {
-        let ([last], [slot]) = (self.last.as_slice(), reading.missing.as_slice()) else { return };
-        let own = &self.tools[reading.tool].slots[*slot];
-        let value = self.memory.steps[*last].parameters.get(&own.parameter);
-        if let Some(value) = value.filter(|_| own.kind == SlotKind::Id) {
-            reading.fillings.insert(*slot, Filling::One(value.clone()));
-            reading.guessed.push(*slot);
-            reading.missing.clear();
         }
     }
 }

@@ -44,7 +44,6 @@ impl Planning<'_> {
         when: Option<&str>,
     ) -> Result<(), Refusal> {
         self.inherit_values(&mut reading, None);
-        self.guess_id(&mut reading);
         let tool = &self.tools[reading.tool];
         let is_clear = reading.has_noun && reading.has_verb && reading.words >= self.weights.akin;
         if !is_clear || reading.missing.is_empty() {
