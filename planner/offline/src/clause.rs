@@ -3,6 +3,7 @@
 use super::{
     lexicon::{Found, Lexicon},
     token::{Kind, Token},
+    tool::Tool,
 };
 
 /// How a clause speaks of its action.
@@ -74,10 +75,7 @@ impl Clause {
 
 pub(super) struct Reader<'a> {
     pub(super) lexicon: &'a Lexicon,
-    /// Returns whether a stem is the verb of an available tool.
-    pub(super) is_tool_verb: &'a dyn Fn(&str) -> bool,
-    /// Returns whether a stem is a noun of an available tool.
-    pub(super) is_tool_noun: &'a dyn Fn(&str) -> bool,
+    pub(super) tools: &'a [Tool],
 }
 
 impl Reader<'_> {
@@ -170,7 +168,7 @@ impl Reader<'_> {
                 && attached.iter().all(is_told)
             {
                 clause.tokens.retain(|token| !is_it(token));
-                let is_topic = |token: &Token| is_value(token) || (self.is_tool_noun)(&token.stem);
+                let is_topic = |token: &Token| is_value(token) || self.is_tool_noun(&token.stem);
                 let start = told.tokens.iter().position(is_topic).unwrap_or_default();
                 let before = start.checked_sub(1);
                 let before = before.filter(|at| self.lexicon.is_preposition(&told.tokens[*at]));
@@ -213,7 +211,7 @@ impl Reader<'_> {
             let is_cue = token.kind == Kind::Word
                 && cues.contains(&token.lower)
                 && !token.is("about")
-                && (place > start + 1 || !(self.is_tool_noun)(&token.stem));
+                && (place > start + 1 || !self.is_tool_noun(&token.stem));
             let behind = tokens[place + 1..].iter().find(|token| token.kind != Kind::Mark);
             is_cue
                 && place > start
@@ -259,8 +257,8 @@ impl Reader<'_> {
         let is_denied =
             self.lexicon.moods.find(tokens, next).is_some_and(|found| found.key == "denied");
         let begins = self.begins_order(tokens, next, is_text);
-        let is_part = self.is_condition(tokens, start) || self.is_setting(tokens, next);
-        is_denied || begins && (!is_text || has_comma) || is_part && has_comma && !is_text
+        let ends_condition = has_comma && !is_text && self.is_condition(tokens, start);
+        is_denied || begins && (!is_text || has_comma) || ends_condition
     }
 
     /// Returns whether a sentence ends here, at a mark.
@@ -288,13 +286,6 @@ impl Reader<'_> {
     fn is_condition(&self, tokens: &[Token], start: usize) -> bool {
         let found = self.lexicon.conditions.find(tokens, start);
         found.is_some_and(|found| matches!(found.key, "if" | "unless"))
-    }
-
-    /// Returns whether a noun with a value stands here, without a verb: `heating to 17`.
-    fn is_setting(&self, tokens: &[Token], at: usize) -> bool {
-        let Some([noun, to, value]) = tokens.get(at..at + 3) else { return false };
-        let is_noun = noun.kind == Kind::Word && (self.is_tool_noun)(&noun.stem);
-        is_noun && to.is("to") && value.kind == Kind::Number
     }
 
     fn skip_marks(&self, tokens: &[Token], at: usize) -> usize {
@@ -331,18 +322,18 @@ impl Reader<'_> {
         }
         // `Order A-1 was cancelled` tells something.
         let is_told = is_followed(tokens, at + 1, &["was", "is", "has", "were"]);
-        if is_told && self.lexicon.is_noun(&token.stem) | (self.is_tool_noun)(&token.stem) {
+        if is_told && self.lexicon.is_noun(&token.stem) | self.is_tool_noun(&token.stem) {
             return false;
         }
         let next = tokens.get(at + 1);
-        let is_noun = (self.is_tool_noun)(&token.stem) || self.lexicon.is_noun(&token.stem);
+        let is_noun = self.is_tool_noun(&token.stem) || self.lexicon.is_noun(&token.stem);
         if !is_strict && !is_noun {
             return true;
         }
         next.is_some_and(|next| match next.kind {
             Kind::Word => {
                 self.begins_object(tokens, at + 1)
-                    || (self.is_tool_noun)(&next.stem) && (!is_noun || !is_strict)
+                    || self.is_tool_noun(&next.stem) && (!is_noun || !is_strict)
             }
             Kind::Mark => false,
             Kind::Quoted => is_noun || !is_strict,
@@ -362,6 +353,12 @@ impl Reader<'_> {
             || self.lexicon.small_number(&token.lower).is_some()
     }
 
+    fn is_tool_noun(&self, word: &str) -> bool {
+        self.tools.iter().any(|tool| {
+            tool.has_noun(word, self.lexicon) || self.lexicon.is_compound_of(word, &tool.nouns)
+        })
+    }
+
     fn is_verb(&self, token: &Token) -> bool {
         token.kind == Kind::Word
             && !token.lower.ends_with("ing")
@@ -370,7 +367,7 @@ impl Reader<'_> {
                 && !token.lower.ends_with("ss"))
             && !token.lower.ends_with("ed")
             && (!self.lexicon.concepts(&token.stem).is_empty()
-                || (self.is_tool_verb)(&token.stem)
+                || self.tools.iter().any(|tool| tool.verb == token.stem)
                 || self.lexicon.states.contains_key(&token.lower)
                 || self.lexicon.is_phrasal(&token.stem))
     }

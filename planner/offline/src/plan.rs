@@ -12,7 +12,7 @@ mod split;
 mod steps;
 mod verbs;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use planner::draft::DraftStep;
 use serde_json::{Value, json};
@@ -55,8 +55,6 @@ pub(super) struct Planning<'a> {
     last: Vec<usize>,
     /// The last clause, for clauses without a verb.
     previous: Option<Clause>,
-    /// The next number of each step id.
-    numbers: BTreeMap<String, usize>,
     nouns: BTreeSet<String>,
 }
 
@@ -76,14 +74,14 @@ impl<'a> Planning<'a> {
             planned: Planned::default(),
             last: Vec::new(),
             previous: None,
-            numbers: BTreeMap::new(),
             nouns: tools.iter().flat_map(|tool| tool.nouns.iter().cloned()).collect(),
         }
     }
 
     pub(super) fn plan(mut self, tokens: &[Token]) -> Result<Planned, Refusal> {
         let mut passed: Vec<Refusal> = Vec::new();
-        for clause in self.read_clauses(tokens) {
+        let reader = Reader { lexicon: self.lexicon, tools: self.tools };
+        for clause in self.rewrite_copies(reader.read(tokens)) {
             passed.extend(self.plan_or_pass(&clause)?);
             if self.planned.steps.len() > STEPS {
                 return Err(Refusal::other("the plan has too many steps: split the query"));
@@ -96,21 +94,6 @@ impl<'a> Planning<'a> {
         }
         self.settle_steps();
         Ok(self.planned)
-    }
-
-    fn read_clauses(&self, tokens: &[Token]) -> Vec<Clause> {
-        let is_tool_verb = |word: &str| self.tools.iter().any(|tool| tool.verb == word);
-        let is_tool_noun = |word: &str| {
-            self.tools.iter().any(|tool| {
-                tool.has_noun(word, self.lexicon) || self.lexicon.is_compound_of(word, &tool.nouns)
-            })
-        };
-        let reader = Reader {
-            lexicon: self.lexicon,
-            is_tool_verb: &is_tool_verb,
-            is_tool_noun: &is_tool_noun,
-        };
-        self.rewrite_copies(reader.read(tokens))
     }
 
     /// Plans a clause. Returns the reason if it orders nothing and the other clauses may.

@@ -109,41 +109,7 @@ impl Tool {
             .map(|word| stem(word))
             .collect();
         let schema = &definition.input_schema;
-        let mut slots = Vec::new();
-        let required = |schema: &Value, name: &str| {
-            schema["required"].as_array().is_some_and(|names| names.iter().any(|one| one == name))
-        };
-        for (parameter, value) in schema["properties"].as_object().into_iter().flatten() {
-            let value = resolve(value, schema);
-            let is_required = required(schema, parameter);
-            let items = (value["type"] == "array").then(|| resolve(&value["items"], schema));
-            let fields = items.and_then(|items| items["properties"].as_object());
-            if let (Some(fields), Some(items)) = (fields, items) {
-                for (field, value) in fields {
-                    let value = resolve(value, schema);
-                    let is_needed = is_required && required(items, field);
-                    let slot = Slot::read(field, value, is_needed, &nouns, lexicon);
-                    let field = Some(field.clone());
-                    slots.push(Slot { parameter: parameter.clone(), field, ..slot });
-                }
-                continue;
-            }
-            let mut slot = Slot::read(parameter, value, is_required, &nouns, lexicon);
-            if let Some(items) = items {
-                let of_items = Slot::read(parameter, items, is_required, &nouns, lexicon);
-                let kind = if of_items.kind == SlotKind::Word { slot.kind } else { of_items.kind };
-                let is_free = matches!(kind, SlotKind::Title | SlotKind::Text | SlotKind::Query);
-                let kind = if is_free { SlotKind::Word } else { kind };
-                slot = Slot {
-                    kind,
-                    choices: of_items.choices,
-                    is_numeric: of_items.is_numeric,
-                    is_list: true,
-                    ..slot
-                };
-            }
-            slots.push(slot);
-        }
+        let slots = read_slots(schema, schema, true, &nouns, lexicon);
         let outputs = definition
             .output_schema
             .as_ref()
@@ -176,14 +142,15 @@ impl Tool {
 }
 
 impl Slot {
+    /// Reads a parameter. The type of a list is that of its items.
     fn read(
         name: &str,
         schema: &Value,
-        is_required: bool,
+        described: &Value,
         nouns: &[String],
         lexicon: &Lexicon,
     ) -> Self {
-        let description = schema["description"].as_str().unwrap_or_default().to_owned();
+        let description = described["description"].as_str().unwrap_or_default().to_owned();
         let words: Vec<String> = name_words(name).iter().map(|word| stem(word)).collect();
         let about: Vec<String> = description_words(&description).collect();
         let choices: Vec<String> = schema["enum"]
@@ -206,7 +173,7 @@ impl Slot {
             about,
             kind,
             choices,
-            is_required,
+            is_required: false,
             is_list: false,
             is_numeric,
             with_time,
@@ -265,6 +232,38 @@ impl Slot {
     pub(super) fn is_free(&self) -> bool {
         matches!(self.kind, SlotKind::Query | SlotKind::Title | SlotKind::Text | SlotKind::Word)
     }
+}
+
+/// Reads the parameters of a schema, and the fields of objects in lists.
+fn read_slots(
+    schema: &Value,
+    root: &Value,
+    is_needed: bool,
+    nouns: &[String],
+    lexicon: &Lexicon,
+) -> Vec<Slot> {
+    let required = schema["required"].as_array();
+    let mut slots = Vec::new();
+    for (name, value) in schema["properties"].as_object().into_iter().flatten() {
+        let value = resolve(value, root);
+        let is_named = required.is_some_and(|names| names.iter().any(|one| one == name));
+        let is_required = is_needed && is_named;
+        let items = resolve(&value["items"], root);
+        if value["type"] == "array" && items["properties"].is_object() {
+            let fields = read_slots(items, root, is_required, nouns, lexicon);
+            slots.extend(fields.into_iter().map(|slot| {
+                let field = Some(slot.parameter.clone());
+                Slot { parameter: name.clone(), field, ..slot }
+            }));
+            continue;
+        }
+        let is_list = value["type"] == "array";
+        let of = if is_list { items } else { value };
+        let slot = Slot::read(name, of, value, nouns, lexicon);
+        let kind = if is_list && slot.is_free() { SlotKind::Word } else { slot.kind };
+        slots.push(Slot { kind, is_list, is_required, ..slot });
+    }
+    slots
 }
 
 /// Returns whether a stem names a kind of value, such as `path`.

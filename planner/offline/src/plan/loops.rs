@@ -24,36 +24,18 @@ impl Planning<'_> {
             return None;
         }
         let verb = self.verb_fit(clause, tool);
-        let blocked: Vec<usize> = (0..tool.slots.len())
-            .filter(|at| {
-                let slot = &tool.slots[*at];
-                let is_set = verb
-                    .state
-                    .is_some_and(|state| slot.choices.iter().any(|choice| choice == state));
-                !is_set && !slot.is_slashed && self.belongs_to_list(slot)
-            })
-            .collect();
-        let mut action = fill(&self.scene(), clause, best.tool, &blocked, verb);
-        action.missing.extend(blocked.into_iter().filter(|at| tool.slots[*at].is_required));
+        let lists = self.tools.iter().filter(|list| !list.acts && list.list().is_some());
+        let filters: Vec<&Slot> = lists.flat_map(|list| &list.slots).collect();
+        let is_filter = |slot: &Slot| {
+            !slot.is_required && filters.iter().any(|filter| filter.parameter == slot.parameter)
+        };
+        let is_set = |slot: &Slot| {
+            verb.state.is_some_and(|state| slot.choices.iter().any(|choice| choice == state))
+        };
+        let is_blocked = |at: &usize| is_filter(&tool.slots[*at]) && !is_set(&tool.slots[*at]);
+        let blocked: Vec<usize> = (0..tool.slots.len()).filter(is_blocked).collect();
+        let action = fill(&self.scene(), clause, best.tool, &blocked, verb);
         (!action.missing.is_empty()).then_some(action)
-    }
-
-    /// Returns whether a slot of an action is a filter of a list, so that words for it say which
-    /// items are meant. A required one is a filter only if the items have it.
-    fn belongs_to_list(&self, slot: &Slot) -> bool {
-        let lists = || {
-            let lists = self.tools.iter().filter(|list| !list.acts);
-            lists.filter_map(|list| Some((list, list.list()?)))
-        };
-        let is_filter = || {
-            let mut slots = lists().flat_map(|(list, _)| &list.slots);
-            slots.any(|filter| filter.parameter == slot.parameter)
-        };
-        let is_field = || {
-            let mut fields = lists().flat_map(|(_, output)| &output.items);
-            slot.kind == SlotKind::Word && fields.any(|item| item.path == slot.parameter)
-        };
-        is_filter() && (!slot.is_required || is_field())
     }
 
     /// Plans `delete all emails from X`: a list by the words that the action does not use, then the

@@ -136,21 +136,18 @@ impl Planning<'_> {
     }
 
     /// Returns the id that a step of a tool gets: the tool's name, else `name_2`, `name_3`, ….
-    fn free_id(&mut self, name: &str) -> String {
+    fn free_id(&self, name: &str) -> String {
         let base: String = name
             .chars()
             .take(STEP_ID_LEN - SUFFIX_LEN)
             .map(|char| if is_step_id_char(char) { char } else { '_' })
             .collect();
-        let number = self.numbers.entry(base.clone()).or_insert(1);
-        loop {
-            let id = if *number == 1 { base.clone() } else { format!("{base}_{number}") };
-            *number += 1;
-            let is_taken = self.memory.steps.iter().any(|step| step.id == id);
-            if !is_taken && !RESERVED_STEP_IDS.contains(&id.as_str()) {
-                return id;
-            }
-        }
+        let is_free = |id: &String| {
+            !RESERVED_STEP_IDS.contains(&id.as_str())
+                && self.memory.steps.iter().all(|step| step.id != *id)
+        };
+        let mut numbered = (2..).map(|number| format!("{base}_{number}"));
+        if is_free(&base) { base } else { numbered.find(is_free).unwrap_or_default() }
     }
 
     /// Leaves out the ids that the compiler gives anyway, and lets the acting steps of a plan in
