@@ -51,7 +51,6 @@ pub(super) struct Clause {
 }
 
 impl Clause {
-    /// Makes a clause that only asks.
     pub(super) fn question(tokens: Vec<Token>) -> Self {
         Self {
             tokens,
@@ -179,7 +178,6 @@ impl Reader<'_> {
         attached
     }
 
-    /// Cuts at the ends of sentences, at joins, and where another order begins.
     fn cut(&self, tokens: &[Token]) -> Vec<Vec<Token>> {
         let mut pieces = Vec::new();
         let mut start = 0;
@@ -261,7 +259,6 @@ impl Reader<'_> {
         is_denied || begins && (!is_text || has_comma) || ends_condition
     }
 
-    /// Returns whether a sentence ends here, at a mark.
     fn ends_sentence(&self, tokens: &[Token], start: usize, at: usize, is_text: bool) -> bool {
         let token = &tokens[at];
         if token.is_any(&[".", "!", "?", "…"]) {
@@ -417,13 +414,15 @@ impl Reader<'_> {
 
     pub(super) fn verb_at(&self, tokens: &[Token], at: usize) -> Option<Verb> {
         let token = tokens.get(at).filter(|token| self.is_verb(token))?;
-        if let Some((particle, place)) = self.lexicon.particle(tokens, at) {
-            let with = format!("{} {particle}", token.stem);
-            if !self.lexicon.concepts(&with).is_empty() {
-                return Some(Verb { stem: with, places: vec![at, place] });
-            }
-        }
-        Some(Verb { stem: token.stem.clone(), places: vec![at] })
+        // `turn the lights off`
+        let near = tokens.iter().enumerate().skip(at + 1).take(5);
+        let mut words = near.take_while(|(_, token)| token.kind == Kind::Word);
+        let phrasal = words.find_map(|(place, particle)| {
+            let stem = format!("{} {}", token.stem, particle.lower);
+            let is_known = !self.lexicon.concepts(&stem).is_empty();
+            is_known.then(|| Verb { stem, places: vec![at, place] })
+        });
+        Some(phrasal.unwrap_or_else(|| Verb { stem: token.stem.clone(), places: vec![at] }))
     }
 
     /// Takes a condition out of a clause: `if X`, or `… in case X` at its end.
@@ -530,7 +529,6 @@ impl Reader<'_> {
         if is_told { Mood::Reported } else { Mood::Fragment }
     }
 
-    /// Returns whether a denial forbids the action and is no part of a value.
     fn is_denial(&self, tokens: &[Token], at: usize, start: usize) -> bool {
         let is_first = at <= start + 3 && !self.begins_order(tokens, start, false);
         is_first || tokens[at].is("don't") && at <= start

@@ -156,7 +156,6 @@ impl Filler<'_> {
         Candidate::new(vec![(slot, filling)], tokens, score)
     }
 
-    /// Returns whether a token of the clause is one of these words or marks.
     fn is_at(&self, at: usize, words: &[&str]) -> bool {
         self.tokens.get(at).is_some_and(|token| token.is_any(words))
     }
@@ -166,7 +165,6 @@ impl Filler<'_> {
         self.verb.first().and_then(|at| self.lexicon.states.get(&self.tokens[*at].lower))
     }
 
-    /// Returns the words of a range as the query has them.
     fn slice(&self, range: Range<usize>) -> String {
         let tokens = &self.tokens[range];
         let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else {
@@ -202,7 +200,6 @@ impl Filler<'_> {
     }
 }
 
-/// Returns a count for sums of weights.
 pub(super) fn count_f32(count: usize) -> f32 {
     u16::try_from(count).map_or(f32::MAX, f32::from)
 }

@@ -1,7 +1,6 @@
 //! The words that the planner knows, from one file.
 
 use std::{
-    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::LazyLock,
 };
@@ -12,6 +11,9 @@ use super::token::{Kind, Token, stem};
 
 /// The entries of a list, by their keys.
 type Groups = BTreeMap<String, Vec<String>>;
+
+/// The most words of a phrase.
+const PHRASE_WORDS: usize = 4;
 
 #[derive(Debug, Deserialize)]
 struct File {
@@ -29,15 +31,9 @@ struct File {
     kinds: Groups,
 }
 
-#[derive(Debug)]
-struct Phrase {
-    words: Vec<String>,
-    key: String,
-}
-
-/// Phrases by their first words.
+/// Fixed phrases with their keys.
 #[derive(Debug, Default)]
-pub(super) struct Phrases(BTreeMap<String, Vec<Phrase>>);
+pub(super) struct Phrases(BTreeMap<String, String>);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found<'a> {
@@ -47,44 +43,33 @@ pub(super) struct Found<'a> {
 
 impl Phrases {
     fn of_groups(groups: &Groups) -> Self {
-        let mut phrases = Self::default();
-        for (key, entries) in groups {
-            for entry in entries {
-                phrases.add(entry, key);
-            }
-        }
-        phrases
+        let pairs = groups.iter().flat_map(|(key, entries)| {
+            entries.iter().map(move |entry| (entry.clone(), key.clone()))
+        });
+        Self(pairs.collect())
     }
 
     fn of_list(entries: &[String]) -> Self {
-        let mut phrases = Self::default();
-        entries.iter().for_each(|entry| phrases.add(entry, entry));
-        phrases
-    }
-
-    fn add(&mut self, phrase: &str, key: &str) {
-        let words: Vec<String> = phrase.split(' ').map(str::to_owned).collect();
-        let phrases = self.0.entry(words[0].clone()).or_default();
-        phrases.push(Phrase { words, key: key.to_owned() });
-        phrases.sort_by_key(|phrase| Reverse(phrase.words.len()));
+        Self(entries.iter().map(|entry| (entry.clone(), entry.clone())).collect())
     }
 
     /// Finds the longest phrase that begins at a token.
     pub(super) fn find(&self, tokens: &[Token], at: usize) -> Option<Found<'_>> {
-        let first = tokens.get(at).filter(|token| token.kind != Kind::Quoted)?;
-        let is_there = |phrase: &&Phrase| {
-            let said = tokens.get(at..at + phrase.words.len()).unwrap_or_default();
-            let same = |(token, word): (&Token, &String)| {
-                token.kind != Kind::Quoted && token.lower == *word
-            };
-            !said.is_empty() && said.iter().zip(&phrase.words).all(same)
-        };
-        let phrase = self.0.get(&first.lower)?.iter().find(is_there)?;
-        Some(Found { key: &phrase.key, len: phrase.words.len() })
+        (1..=PHRASE_WORDS).rev().find_map(|len| {
+            let said = tokens.get(at..at + len)?;
+            let words: Vec<&str> = said.iter().map(|token| token.lower.as_str()).collect();
+            let key = self.0.get(&words.join(" "))?;
+            let has_quotation = said.iter().any(|token| token.kind == Kind::Quoted);
+            (!has_quotation).then_some(Found { key, len })
+        })
     }
 
     pub(super) fn has(&self, word: &str) -> bool {
-        self.0.get(word).is_some_and(|phrases| phrases.iter().any(|phrase| phrase.words.len() == 1))
+        self.0.contains_key(word)
+    }
+
+    fn has_first(&self, word: &str) -> bool {
+        self.0.keys().any(|phrase| phrase.split(' ').next() == Some(word))
     }
 }
 
@@ -109,8 +94,6 @@ pub(super) struct Lexicon {
     pub(super) kinds: Groups,
     /// Words that may stand before a verb.
     pub(super) soft: Phrases,
-    /// Particles of the verbs that have two words, by the verbs' stems.
-    particles: Groups,
 }
 
 pub(super) fn english() -> &'static Lexicon {
@@ -124,16 +107,13 @@ pub(super) fn english() -> &'static Lexicon {
 impl Lexicon {
     fn from_file(file: File) -> Self {
         let mut verbs = Groups::new();
-        let mut particles = Groups::new();
         let stem_all = |phrase: &str| phrase.split(' ').map(stem).collect::<Vec<_>>().join(" ");
         for (concept, words) in &file.verbs {
             for word in words.iter().chain([concept]) {
-                let (head, particle) = word.split_once(' ').unwrap_or((word, ""));
-                let mut key = stem(head);
-                if !particle.is_empty() {
-                    particles.entry(key.clone()).or_default().push(particle.to_owned());
-                    key = format!("{key} {particle}");
-                }
+                let key = match word.split_once(' ') {
+                    Some((head, particle)) => format!("{} {particle}", stem(head)),
+                    None => stem(word),
+                };
                 let concepts = verbs.entry(key).or_default();
                 let concept = stem_all(concept);
                 if !concepts.contains(&concept) {
@@ -168,11 +148,9 @@ impl Lexicon {
             conditions: Phrases::of_groups(&file.conditions),
             forms: file.forms,
             kinds: file.kinds,
-            particles,
         }
     }
 
-    /// Returns whether a word has no value of its own: an article, a preposition, a pronoun.
     pub(super) fn is_filler(&self, token: &Token) -> bool {
         token.kind == Kind::Word && self.fillers.contains(&token.lower)
     }
@@ -185,7 +163,6 @@ impl Lexicon {
         token.kind == Kind::Word && self.pronouns.has(&token.lower)
     }
 
-    /// Returns whether a word announces a value of a kind.
     pub(super) fn is_cue_of(&self, token: &Token, kind: &str) -> bool {
         self.cues.get(kind).is_some_and(|cues| cues.contains(&token.lower))
     }
@@ -211,7 +188,6 @@ impl Lexicon {
         self.is_same_noun(noun, verb) || verb.len() >= 4 && noun.starts_with(verb)
     }
 
-    /// Returns whether a verb, given by its stem, means a concept.
     pub(super) fn means(&self, verb: &str, concept: &str) -> bool {
         self.concepts(verb).iter().any(|own| own == concept)
     }
@@ -219,15 +195,6 @@ impl Lexicon {
     /// Returns the concepts of a verb, by its stem. The concepts are stems, too.
     pub(super) fn concepts(&self, verb: &str) -> &[String] {
         self.verbs.get(verb).map_or(&[], Vec::as_slice)
-    }
-
-    /// Returns the particle of a verb that stands at `at`, with its distance: `turn the lights off`.
-    pub(super) fn particle(&self, tokens: &[Token], at: usize) -> Option<(String, usize)> {
-        let particles = self.particles.get(&tokens[at].stem)?;
-        let near = tokens.iter().enumerate().skip(at + 1).take(5);
-        near.take_while(|(_, token)| token.kind == Kind::Word)
-            .find(|(_, token)| particles.contains(&token.lower))
-            .map(|(place, token)| (token.lower.clone(), place))
     }
 
     pub(super) fn is_same_noun(&self, first: &str, second: &str) -> bool {
@@ -250,7 +217,7 @@ impl Lexicon {
     }
 
     pub(super) fn is_phrasal(&self, stem: &str) -> bool {
-        self.particles.contains_key(stem)
+        self.verbs.keys().any(|verb| verb.split_once(' ').is_some_and(|(head, _)| head == stem))
     }
 
     pub(super) fn small_number(&self, word: &str) -> Option<usize> {
@@ -305,13 +272,11 @@ impl Lexicon {
             || self.nouns.contains_key(stem)
             || self.fillers.contains(lower)
             || self.states.contains_key(lower)
-            || self.particles.contains_key(stem)
+            || self.is_phrasal(stem)
             || self.cues.values().any(|cues| cues.iter().any(|cue| cue == lower))
             || Self::month(lower).is_some()
             || self.unit(lower).is_some()
-            || [&self.moods, &self.conditions, &self.loops]
-                .iter()
-                .any(|phrases| phrases.0.contains_key(lower))
+            || [&self.moods, &self.conditions, &self.loops].iter().any(|list| list.has_first(lower))
     }
 }
 

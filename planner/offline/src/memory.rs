@@ -65,7 +65,6 @@ impl Memory {
         })
     }
 
-    /// Returns whether a noun means a field of an earlier step.
     pub(super) fn has_text(&self, noun: &str, tools: &[Tool], lexicon: &Lexicon) -> bool {
         let mut steps = self.steps.iter().filter(|step| !step.is_loop);
         steps.any(|step| text_field(&tools[step.tool], noun, lexicon).is_some())
@@ -92,7 +91,6 @@ impl Memory {
 }
 
 impl Wanted<'_> {
-    /// Returns whether the noun means a tool's result, one of its fields, or the slot itself.
     fn is_named(&self, own: &Tool) -> bool {
         let lexicon = self.lexicon;
         let Some(noun) = self.noun else { return true };
@@ -102,7 +100,6 @@ impl Wanted<'_> {
             || own.outputs.iter().any(|output| output.words.iter().any(is_noun))
     }
 
-    /// Returns whether words name what the slot identifies.
     fn is_of(&self, words: &[String]) -> bool {
         let nouns = self.slot.nouns(self.tool, self.lexicon);
         let is_same =
@@ -110,7 +107,6 @@ impl Wanted<'_> {
         words.iter().any(is_same)
     }
 
-    /// Returns the value that a step has for the slot.
     fn value_of(&self, step: &Done, own: &Tool) -> Option<Value> {
         let slot = self.slot;
         let field = |path: String| template(&step.id, &path);
@@ -139,7 +135,6 @@ impl Wanted<'_> {
             })
     }
 
-    /// Returns the path of the first item's field that fills the slot.
     fn item_of(&self, own: &Tool, is_own: bool) -> Option<String> {
         let list = own.list()?;
         let exact = list.items.iter().find(|item| item.path == self.slot.parameter);
@@ -192,7 +187,6 @@ pub(super) fn id_of(outputs: &[Output], slot: &Slot) -> Option<String> {
     found.map(|output| output.path.clone())
 }
 
-/// Returns the path of an address in a tool's output, or in the first item of its list.
 fn email_of(tool: &Tool) -> Option<String> {
     let is_email = |output: &&Output| output.is_called(&["email"]);
     let own = tool.outputs.iter().find(is_email).map(|output| output.path.clone());
@@ -203,7 +197,6 @@ fn email_of(tool: &Tool) -> Option<String> {
     })
 }
 
-/// Returns the path of the output field that a noun means.
 fn text_field(tool: &Tool, noun: &str, lexicon: &Lexicon) -> Option<String> {
     let is_scalar =
         |output: &&Output| !matches!(output.kind, OutputKind::List | OutputKind::Object);

@@ -15,8 +15,6 @@ pub(super) struct Moment {
     pub(super) tokens: Range<usize>,
     pub(super) day: Option<NaiveDate>,
     pub(super) time: Option<NaiveTime>,
-    /// Set if only a calendar knows the year: `May 3rd`.
-    pub(super) is_relative: bool,
 }
 
 pub(super) fn find_moments(tokens: &[Token]) -> Vec<Moment> {
@@ -36,13 +34,13 @@ fn read_day(tokens: &[Token], at: usize) -> Option<Moment> {
         let day = token.value.get(..10)?.parse().ok();
         let time = token.value.get(11..16);
         let time = time.and_then(|text| NaiveTime::parse_from_str(text, "%H:%M").ok());
-        return Some(Moment { tokens: at..at + 1, day, time, is_relative: false });
+        return Some(Moment { tokens: at..at + 1, day, time });
     }
     let (day, len) = read_named(tokens, at)?;
-    Some(Moment { tokens: at..at + len, day, time: None, is_relative: day.is_none() })
+    Some(Moment { tokens: at..at + len, day, time: None })
 }
 
-/// Reads `May 3rd, 2022`, `3 May 2022` and `3rd of May`. Without a year, the day is relative.
+/// Reads `May 3rd, 2022`, `3 May 2022` and `3rd of May`. A day without a year is only kept from being a number.
 fn read_named(tokens: &[Token], at: usize) -> Option<(Option<NaiveDate>, usize)> {
     let word = |at: usize| tokens.get(at).filter(|token| token.kind != Kind::Quoted);
     let day_at = |at: usize| {
@@ -96,10 +94,9 @@ fn read_time(tokens: &[Token], at: usize) -> Option<Moment> {
         hour = hour % 12 + half;
     }
     let time = NaiveTime::from_hms_opt(hour, minute.get(..2).unwrap_or(minute).parse().ok()?, 0)?;
-    Some(Moment { tokens: at..at + len, day: None, time: Some(time), is_relative: false })
+    Some(Moment { tokens: at..at + len, day: None, time: Some(time) })
 }
 
-/// Writes a day, and perhaps a time, as a parameter wants it.
 pub(super) fn write_moment(
     day: NaiveDate,
     time: Option<NaiveTime>,
@@ -151,7 +148,6 @@ mod tests {
                 found[0].time.map(|time| time.format("%H:%M").to_string()).unwrap_or_default();
             assert_eq!(shown, time, "{said}");
         }
-        assert!(find_moments(&tokens("May 3rd"))[0].is_relative);
         assert!(find_moments(&tokens("may I take 12 of them")).is_empty());
     }
 

@@ -128,7 +128,6 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// Returns whether a clause only asks for a field of an earlier step.
     fn is_answered(&self, clause: &Clause) -> bool {
         let asks = clause.mood == Mood::Question
             || clause.verb.as_ref().is_some_and(|verb| self.lexicon.means(&verb.stem, "get"));
@@ -145,7 +144,6 @@ impl<'a> Planning<'a> {
             })
     }
 
-    /// Returns the words of tokens as the query has them.
     fn words(&self, tokens: &[Token]) -> String {
         match (tokens.first(), tokens.last()) {
             (Some(first), Some(last)) if first.start < last.end => {
@@ -162,7 +160,6 @@ impl<'a> Planning<'a> {
         })
     }
 
-    /// Returns whether a fragment has a noun of a tool or a value.
     fn is_about_tools(&self, clause: &Clause) -> bool {
         self.has_tool_noun(clause) || clause.tokens.iter().any(Token::is_typed)
     }
@@ -237,7 +234,7 @@ impl<'a> Planning<'a> {
         }
         match self.split(&clause, &best) {
             Some(parts) => {
-                parts.into_iter().try_for_each(|part| self.accept(&part.clause, part.reading, None))
+                parts.into_iter().try_for_each(|(part, reading)| self.accept(&part, reading, None))
             }
             None => self.accept(&clause, best, None),
         }

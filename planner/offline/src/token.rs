@@ -73,7 +73,6 @@ impl Token {
         !matches!(self.kind, Kind::Word | Kind::Mark)
     }
 
-    /// Returns whether its form tells what it is: an address, a code or a path.
     pub(super) fn is_typed(&self) -> bool {
         matches!(
             self.kind,
@@ -305,7 +304,6 @@ pub(super) fn number(text: &str) -> Option<serde_json::Number> {
     plain.parse::<f64>().ok().and_then(serde_json::Number::from_f64)
 }
 
-/// Returns the stem of an English word in lower case.
 pub(super) fn stem(word: &str) -> String {
     let word = ["'s", "'"].iter().find_map(|ending| word.strip_suffix(ending)).unwrap_or(word);
     Stemmer::create(Algorithm::English).stem(word).into_owned()

@@ -64,7 +64,6 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Returns whether the last word of the name is one of these stems.
     pub(super) fn is_called(&self, stems: &[&str]) -> bool {
         self.words.last().is_some_and(|word| stems.contains(&word.as_str()))
     }
@@ -119,12 +118,10 @@ impl Tool {
         Self { name, order: words.join(" "), acts, verb, nouns, about, slots, outputs }
     }
 
-    /// Returns whether a stem is one of the tool's nouns, or means the same.
     pub(super) fn has_noun(&self, noun: &str, lexicon: &Lexicon) -> bool {
         self.nouns.iter().any(|own| lexicon.is_same_noun(own, noun))
     }
 
-    /// Returns the stems that the tool's name and parameters consist of.
     pub(super) fn words(&self) -> impl Iterator<Item = &String> {
         let choices = self
             .slots
@@ -182,7 +179,6 @@ impl Slot {
         }
     }
 
-    /// Returns the name for messages.
     pub(super) fn path(&self) -> String {
         match &self.field {
             Some(field) => format!("{}[0].{field}", self.parameter),
@@ -190,7 +186,6 @@ impl Slot {
         }
     }
 
-    /// Returns the words of the name, which announce a value.
     pub(super) fn cue(&self) -> String {
         name_words(self.field.as_ref().unwrap_or(&self.parameter)).join(" ")
     }
@@ -207,12 +202,10 @@ impl Slot {
         own
     }
 
-    /// Returns whether the name or the description has a stem.
     pub(super) fn mentions(&self, stem: &String) -> bool {
         self.words.contains(stem) || self.about.contains(stem)
     }
 
-    /// Returns whether the description speaks of people, who have addresses.
     pub(super) fn takes_people(&self) -> bool {
         self.about.iter().any(|word| matches!(word.as_str(), "email" | "sender" | "author"))
     }
@@ -223,18 +216,15 @@ impl Slot {
         !self.examples.is_empty() && !self.examples.iter().any(has_digit)
     }
 
-    /// Returns what an id is called in outputs of which nothing is known.
     pub(super) fn id_name(&self) -> String {
         if self.description.contains("_id") { "_id" } else { "id" }.to_owned()
     }
 
-    /// Returns whether the slot takes text that people compose.
     pub(super) fn is_free(&self) -> bool {
         matches!(self.kind, SlotKind::Query | SlotKind::Title | SlotKind::Text | SlotKind::Word)
     }
 }
 
-/// Reads the parameters of a schema, and the fields of objects in lists.
 fn read_slots(
     schema: &Value,
     root: &Value,
@@ -407,7 +397,6 @@ fn description_words(text: &str) -> impl Iterator<Item = String> + '_ {
         .map(|word| stem(&word.to_lowercase()))
 }
 
-/// Splits the words of a name into the verb's stem and the rest.
 fn read_verb<'a>(
     words: &'a [String],
     about: &[String],
@@ -435,7 +424,6 @@ fn read_examples(description: &str) -> Vec<String> {
     items.filter(|item| !item.is_empty()).collect()
 }
 
-/// Returns whether a path is that of a file: its name has an ending.
 pub(super) fn is_file(path: &str) -> bool {
     path.rsplit('/').next().is_some_and(|name| name.contains('.'))
 }

@@ -62,7 +62,6 @@ impl Filler<'_> {
     }
 }
 
-/// Returns the best states, one for each set of filled slots.
 fn best_states(mut states: Vec<Chosen>) -> Vec<Chosen> {
     states.sort_by(|a, b| b.score.total_cmp(&a.score));
     let mut seen: Vec<u64> = Vec::new();

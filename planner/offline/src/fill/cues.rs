@@ -58,7 +58,6 @@ impl Filler<'_> {
         self.tool.slots.iter().any(|slot| slot.is_free() && self.is_cue(token, slot))
     }
 
-    /// Returns what the words before a place say about a slot.
     pub(super) fn context(&self, at: usize, slot: &Slot) -> Context {
         let weights = self.weights;
         let is_link = |token: &Token| {
@@ -97,7 +96,6 @@ impl Filler<'_> {
         Context { score, start: before }
     }
 
-    /// Returns whether a preposition announces a slot, and no other slot is closer to it.
     pub(super) fn is_announced(&self, slot: &Slot, place: usize) -> bool {
         let preposition = &self.tokens[place];
         let Some(names) = self.lexicon.prepositions.get(&preposition.lower) else { return false };
@@ -121,7 +119,6 @@ impl Filler<'_> {
         is_exact(slot) || self.is_one_of(slot, names)
     }
 
-    /// Returns whether a slot is one of the parameters that a preposition announces.
     fn is_one_of(&self, slot: &Slot, names: &[String]) -> bool {
         let parameter = slot.parameter.to_lowercase();
         names.iter().any(|name| {

@@ -79,7 +79,6 @@ impl Filler<'_> {
         phrases
     }
 
-    /// Returns whether a phrase can be the value of a slot.
     fn can_mean(&self, phrase: &Phrase<'_>, slot: &Slot) -> bool {
         let Some(noun) = phrase.noun else { return self.can_mean_pronoun(phrase.place, slot) };
         // `with the subject X`: the noun announces the value behind it.
@@ -113,7 +112,6 @@ impl Filler<'_> {
         }
     }
 
-    /// Finds the value that a phrase means.
     fn resolve(&self, at: usize, slot: &Slot, phrase: &Phrase<'_>) -> Option<Candidate> {
         let weights = self.weights;
         let context = self.context(phrase.place, slot);

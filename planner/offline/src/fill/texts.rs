@@ -50,7 +50,6 @@ impl Filler<'_> {
         }
     }
 
-    /// Reads a word as a cue of a slot.
     fn opening(&self, place: usize, slot: &Slot) -> Option<Opening> {
         let token = &self.tokens[place];
         let is_text = slot.kind == SlotKind::Text;
@@ -127,7 +126,6 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns whether a text without quotation marks begins at an opening.
     fn begins_text(&self, opening: &Opening, slot: &Slot) -> bool {
         let first = &self.tokens[opening.value];
         let is_preposition = opening.announced_by == Announcer::Preposition;
@@ -143,7 +141,6 @@ impl Filler<'_> {
         }
     }
 
-    /// Adds the texts at an opening, with each end that they may have.
     fn add_extents(
         &self,
         at: usize,
@@ -237,7 +234,6 @@ impl Filler<'_> {
         ends
     }
 
-    /// Returns whether a text may end before a place.
     fn is_stop(&self, place: usize, slot: &Slot) -> bool {
         let token = &self.tokens[place];
         match token.kind {

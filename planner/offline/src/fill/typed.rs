@@ -58,7 +58,6 @@ impl Filler<'_> {
                 || is_copied)
     }
 
-    /// Returns the value that one token gives a slot.
     fn typed_value(&self, at: usize, slot: &Slot) -> Option<Typed> {
         let weights = self.weights;
         let token = &self.tokens[at];
@@ -96,12 +95,8 @@ impl Filler<'_> {
 
     /// Returns whether a token belongs to a day or a time, and is no value of its own.
     fn is_part_of_moment(&self, at: usize, slot: &Slot) -> bool {
-        let is_quoted = self.tokens[at].kind == Kind::Quoted;
-        slot.kind != SlotKind::Word
-            && !is_quoted
-            && self.moments.iter().any(|moment| {
-                moment.tokens.contains(&at) && !(slot.is_numeric && moment.is_relative)
-            })
+        let is_possible = slot.kind != SlotKind::Word && self.tokens[at].kind != Kind::Quoted;
+        is_possible && self.moments.iter().any(|moment| moment.tokens.contains(&at))
     }
 
     fn number_value(&self, at: usize) -> Option<Typed> {

@@ -12,7 +12,6 @@ pub(super) struct NounFit {
 }
 
 impl Filler<'_> {
-    /// Scores the nouns of the tool in the words that are no values.
     pub(super) fn score_nouns(&self, claimed: &[bool], values: &BTreeSet<usize>) -> NounFit {
         let weights = self.weights;
         let nouns = &self.tool.nouns;
@@ -57,7 +56,6 @@ impl Filler<'_> {
             || self.tool.nouns.len() > 1 && self.tokens.iter().any(is_short)
     }
 
-    /// Returns the cost of a token if it gets no place.
     pub(super) fn cost(&self, at: usize) -> f32 {
         let token = &self.tokens[at];
         let weights = self.weights;

@@ -13,7 +13,6 @@ use crate::{
 };
 
 impl Planning<'_> {
-    /// Refuses a reading that is not one: no noun, no verb, or too many words without a place.
     pub(super) fn check(&self, clause: &Clause, reading: &Reading) -> Result<(), Refusal> {
         let tool = &self.tools[reading.tool];
         let weights = self.weights;
@@ -71,7 +70,6 @@ impl Planning<'_> {
         Refusal::missing(tool, &slots, &self.words(&clause.tokens))
     }
 
-    /// Adds the doubts about the step that a reading becomes next.
     pub(super) fn add_doubts(&mut self, clause: &Clause, reading: &Reading) {
         let path = format!("tools[{}]", self.planned.steps.len());
         let mut ranges: Vec<(usize, usize)> = Vec::new();

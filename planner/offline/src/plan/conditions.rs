@@ -70,7 +70,6 @@ impl Planning<'_> {
         self.accept(&Clause { is_next: false, ..main }, best, Some(&when))
     }
 
-    /// Adds the step that reads a fact, and returns its place.
     fn add_fact(
         &mut self,
         clause: &Clause,
@@ -177,7 +176,6 @@ impl Planning<'_> {
         statement
     }
 
-    /// Takes the best reading whose required values are known.
     fn known_fact(
         &self,
         readings: Vec<Reading>,
@@ -195,7 +193,6 @@ impl Planning<'_> {
         })
     }
 
-    /// Writes a statement as an expression about the output of a tool.
     fn express(&self, statement: &Statement, tool: &Tool) -> Option<String> {
         let is_scalar =
             |output: &&Output| output.kind != OutputKind::List && output.kind != OutputKind::Object;

@@ -77,7 +77,6 @@ impl Planning<'_> {
             .ok_or_else(|| Refusal::nothing_fits(&self.words(&clause.tokens)))
     }
 
-    /// Adds the step that lists the items of a loop, and returns its place.
     fn add_list(
         &mut self,
         clause: &Clause,
@@ -95,7 +94,6 @@ impl Planning<'_> {
         Ok(step)
     }
 
-    /// Chooses the tool that lists the items which an action needs.
     fn choose_list(&self, rest: &Clause, action: &Reading) -> Option<Reading> {
         let tool = &self.tools[action.tool];
         let shared = action.first_call(tool);
@@ -125,7 +123,6 @@ impl Planning<'_> {
         readings.into_iter().max_by(|a, b| a.score.total_cmp(&b.score).then(b.tool.cmp(&a.tool)))
     }
 
-    /// Adds the action for each item of the list that a step gives.
     fn finish_loop(
         &mut self,
         clause: &Clause,
@@ -147,8 +144,6 @@ impl Planning<'_> {
         self.add_doubts(clause, &action);
         for parameters in action.calls(tool) {
             let each = self.over_items(step, &parameters);
-            // The whole list is no value for one item.
-            let each = each.filter(|each| !each.has_whole_list);
             let each = each.ok_or_else(|| Refusal::condition(&self.words(&clause.tokens)))?;
             let call = Call::new(action.tool, each.parameters);
             let place = self.add_step(Call { each: Some(each.items), ..call });
@@ -187,21 +182,17 @@ impl Planning<'_> {
         let items = format!("{{{{{}.{path}}}}}", list.id);
         let whole = format!("{{{{{}}}}}", list.id);
         let text = Value::Object(call.clone()).to_string().replace(&first, "{{item.");
-        Some(EachItem {
-            has_whole_list: text.contains(&items) || text.contains(&whole),
-            has_item: text.contains("{{item."),
-            parameters: serde_json::from_str(&text).ok()?,
-            items,
-        })
+        // The whole list is no value for one item.
+        let has_list = text.contains(&items) || text.contains(&whole);
+        let is_each = text.contains("{{item.") && !has_list;
+        let parameters = serde_json::from_str(&text).ok().filter(|_| is_each)?;
+        Some(EachItem { parameters, items })
     }
 }
 
 pub(super) struct EachItem {
     pub(super) parameters: Map<String, Value>,
     pub(super) items: String,
-    /// A parameter is a field of the item.
-    pub(super) has_item: bool,
-    has_whole_list: bool,
 }
 
 /// Returns whether the items of a list can fill a slot, unless the call that the list shares its

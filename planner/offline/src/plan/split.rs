@@ -8,16 +8,10 @@ use crate::{
     tool::Tool,
 };
 
-/// A part of a clause, and how its tool understands it.
-pub(super) struct Part {
-    pub(super) clause: Clause,
-    pub(super) reading: Reading,
-}
-
 impl Planning<'_> {
     /// Splits a clause into two calls of one tool, where one call leaves words over. The second part
     /// repeats the verb, or the noun of a question.
-    pub(super) fn split(&self, clause: &Clause, best: &Reading) -> Option<[Part; 2]> {
+    pub(super) fn split(&self, clause: &Clause, best: &Reading) -> Option<[(Clause, Reading); 2]> {
         let tool = &self.tools[best.tool];
         let verb = clause.verb_places();
         let is_noun =
@@ -56,7 +50,12 @@ impl Planning<'_> {
     }
 
     /// Reads two parts as calls of one tool, if both say another value for the same slot.
-    fn read_parts(&self, first: Clause, second: Clause, tool: &Tool) -> Option<[Part; 2]> {
+    fn read_parts(
+        &self,
+        first: Clause,
+        second: Clause,
+        tool: &Tool,
+    ) -> Option<[(Clause, Reading); 2]> {
         let is_same = |other: &Tool| other.name == tool.name;
         let read = |clause: &Clause| self.readings(clause, &is_same).into_iter().next();
         let (mut one, mut two) = (read(&first)?, read(&second)?);
@@ -69,8 +68,7 @@ impl Planning<'_> {
         self.inherit_values(&mut two, Some(&known));
         let is_full = |reading: &Reading| reading.missing.is_empty() && reading.unplaced.is_empty();
         let is_split = is_both && is_full(&one) && is_full(&two);
-        is_split
-            .then(|| [Part { clause: first, reading: one }, Part { clause: second, reading: two }])
+        is_split.then(|| [(first, one), (second, two)])
     }
 
     /// Makes `copy A to B` into reading and writing, where no tool copies.

@@ -64,7 +64,7 @@ impl Planning<'_> {
             _ => None,
         };
         let mut places = Vec::new();
-        if let Some(each) = list.filter(|each| each.has_item) {
+        if let Some(each) = list {
             let call = Call::new(reading.tool, each.parameters);
             places.push(self.add_step(Call { each: Some(each.items), when, ..call }));
         } else {

@@ -13,7 +13,6 @@ fn is_read(concept: &str) -> bool {
 }
 
 impl Planning<'_> {
-    /// Scores how well a clause's verb asks for a tool, and finds the choice that it sets.
     pub(super) fn verb_fit<'b>(&'b self, clause: &'b Clause, tool: &Tool) -> VerbFit<'b> {
         let none = VerbFit::default();
         let Some(verb) = &clause.verb else {
@@ -68,7 +67,6 @@ impl Planning<'_> {
         }
     }
 
-    /// Scores a verb that the first sentence of the description has.
     fn fit_of_description(&self, verb: &Verb, tool: &Tool) -> f32 {
         let Some(place) = tool.about.iter().position(|about| *about == verb.stem) else {
             return 0.0;
