@@ -101,19 +101,14 @@ impl Tool {
         let words = name_words(short);
         let sentence = definition.description.split(['.', '\n']).next().unwrap_or_default();
         let about: Vec<String> = description_words(sentence).collect();
-        let (verb, nouns) = read_verb(&words, &about, lexicon);
-        let nouns: Vec<String> = nouns
-            .iter()
-            .filter(|word| !lexicon.fillers.contains(word.as_str()))
-            .map(|word| stem(word))
-            .collect();
+        let (verb, count) = read_verb(&words, &about, lexicon);
+        let nouns = words.iter().skip(count).filter(|word| !lexicon.fillers.contains(*word));
+        let nouns: Vec<String> = nouns.map(|word| stem(word)).collect();
         let schema = &definition.input_schema;
         let slots = read_slots(schema, schema, true, &nouns, lexicon);
-        let outputs = definition
-            .output_schema
-            .as_ref()
-            .map(|schema| read_outputs(schema, schema, "", OUTPUT_LEVELS))
-            .unwrap_or_default();
+        let output = definition.output_schema.as_ref();
+        let outputs = output.map(|schema| read_outputs(schema, schema, "", OUTPUT_LEVELS));
+        let outputs = outputs.unwrap_or_default();
         let acts = definition.effect != Effect::Read;
         Self { name, order: words.join(" "), acts, verb, nouns, about, slots, outputs }
     }
@@ -123,18 +118,16 @@ impl Tool {
     }
 
     pub(super) fn words(&self) -> impl Iterator<Item = &String> {
-        let choices = self
-            .slots
-            .iter()
-            .flat_map(|slot| slot.words.iter().chain(&slot.choices).chain(&slot.examples));
-        self.nouns.iter().chain([&self.verb]).chain(choices)
+        let slots = self.slots.iter();
+        let words = slots.flat_map(|slot| [&slot.words, &slot.choices, &slot.examples]).flatten();
+        self.nouns.iter().chain([&self.verb]).chain(words)
     }
 
     /// Returns the output field that lists items, if there is one.
     pub(super) fn list(&self) -> Option<&Output> {
-        self.outputs
-            .iter()
-            .find(|output| output.kind == OutputKind::List && !output.items.is_empty())
+        let is_list =
+            |output: &&Output| output.kind == OutputKind::List && !output.items.is_empty();
+        self.outputs.iter().find(is_list)
     }
 }
 
@@ -150,33 +143,58 @@ impl Slot {
         let description = described["description"].as_str().unwrap_or_default().to_owned();
         let words: Vec<String> = name_words(name).iter().map(|word| stem(word)).collect();
         let about: Vec<String> = description_words(&description).collect();
-        let choices: Vec<String> = schema["enum"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect();
-        let kind = slot_kind(schema, &words, &about, &choices, nouns, lexicon);
-        let is_numeric = has_type(schema, "number") || has_type(schema, "integer");
+        let choices = schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let format = schema["format"].as_str().unwrap_or_default();
-        let with_time = format == "date-time"
-            || format != "date" && (about.iter().any(|word| word == "time" || word == "iso"));
-        Self {
+        let tells_time = about.iter().any(|word| word == "time" || word == "iso");
+        let slot = Self {
             parameter: name.to_owned(),
             field: None,
             examples: read_examples(&description),
             words,
             about,
-            kind,
-            choices,
+            kind: SlotKind::Word,
+            choices: choices.map(str::to_owned).collect(),
             is_required: false,
             is_list: false,
-            is_numeric,
-            with_time,
+            is_numeric: has_type(schema, "number") || has_type(schema, "integer"),
+            with_time: format == "date-time" || format != "date" && tells_time,
             is_slashed: lexicon.forms["slashed"].iter().any(|slashed| slashed == name),
             description,
-        }
+        };
+        Self { kind: slot.read_kind(schema, nouns, lexicon), ..slot }
+    }
+
+    /// Returns the kind of the values: by the schema, else by the last word of the name.
+    fn read_kind(&self, schema: &Value, nouns: &[String], lexicon: &Lexicon) -> SlotKind {
+        let last = self.words.last().map_or("", String::as_str);
+        let is = |kind: &str| is_kind(last, kind, lexicon);
+        let tells = |word: &str| self.about.iter().any(|own| own == word);
+        let tells_any = |words: &[&str]| words.iter().any(|word| tells(word));
+        let format = schema["format"].as_str().unwrap_or_default();
+        let is_id = is("id") || self.about.first().is_some_and(|first| first == "id");
+        let is_moment =
+            last == "date" || tells_any(&["date", "time", "iso", "yyyi", "yyyy", "day"]);
+        let has_path = nouns.iter().any(|noun| is_kind(noun, "path", lexicon));
+        let is_address = tells("email") && tells("address") && !tells_any(&["usernam", "name"]);
+        let kinds = [
+            (!self.choices.is_empty(), SlotKind::Choice),
+            (has_type(schema, "boolean"), SlotKind::Flag),
+            (self.is_numeric && is_id, SlotKind::Id),
+            (self.is_numeric, SlotKind::Number),
+            (format == "email", SlotKind::Email),
+            (matches!(format, "date" | "date-time"), SlotKind::Moment),
+            (matches!(format, "uri" | "url"), SlotKind::Url),
+            (is("query"), SlotKind::Query),
+            (is("pattern"), SlotKind::Pattern),
+            (is("moment") && is_moment, SlotKind::Moment),
+            (is("path") || is("file") && has_path, SlotKind::Path),
+            (is("email") || is_address, SlotKind::Email),
+            (is("url"), SlotKind::Url),
+            (is("text"), SlotKind::Text),
+            (is_id, SlotKind::Id),
+            (is("title"), SlotKind::Title),
+        ];
+        kinds.into_iter().find(|(is_it, _)| *is_it).map_or(SlotKind::Word, |(_, kind)| kind)
     }
 
     pub(super) fn path(&self) -> String {
@@ -269,74 +287,15 @@ fn has_type(schema: &Value, kind: &str) -> bool {
     }
 }
 
-fn slot_kind(
-    schema: &Value,
-    words: &[String],
-    about: &[String],
-    choices: &[String],
-    nouns: &[String],
-    lexicon: &Lexicon,
-) -> SlotKind {
-    let last = words.last().map_or("", String::as_str);
-    let is = |kind: &str| is_kind(last, kind, lexicon);
-    let tells = |word: &str| about.iter().any(|own| own == word);
-    if !choices.is_empty() {
-        return SlotKind::Choice;
-    }
-    if has_type(schema, "boolean") {
-        return SlotKind::Flag;
-    }
-    let is_id = is("id") || words == ["id"] || about.first().is_some_and(|first| first == "id");
-    if has_type(schema, "number") || has_type(schema, "integer") {
-        return if is_id { SlotKind::Id } else { SlotKind::Number };
-    }
-    match schema["format"].as_str() {
-        Some("email") => return SlotKind::Email,
-        Some("date" | "date-time") => return SlotKind::Moment,
-        Some("uri" | "url") => return SlotKind::Url,
-        _ => {}
-    }
-    let has_date = ["date", "time", "iso", "yyyi", "yyyy", "day"].into_iter().any(tells);
-    if is("query") {
-        SlotKind::Query
-    } else if is("pattern") {
-        SlotKind::Pattern
-    } else if is("moment") && (has_date || last == "date") {
-        SlotKind::Moment
-    } else if is("path") || is("file") && nouns.iter().any(|noun| is_kind(noun, "path", lexicon)) {
-        SlotKind::Path
-    } else if is("email")
-        || tells("email") && tells("address") && !tells("usernam") && !tells("name")
-    {
-        SlotKind::Email
-    } else if is("url") {
-        SlotKind::Url
-    } else if is("text") {
-        SlotKind::Text
-    } else if is_id {
-        SlotKind::Id
-    } else if is("title") {
-        SlotKind::Title
-    } else {
-        SlotKind::Word
-    }
-}
-
 /// Follows `$ref` and takes the first type of `anyOf` that is not null.
 fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let mut schema = schema;
     for _ in 0..8 {
-        if let Some(target) = schema["$ref"].as_str().and_then(|path| path.strip_prefix('#')) {
-            let Some(found) = root.pointer(target) else { return schema };
-            schema = found;
-        } else if let Some(options) = schema["anyOf"].as_array().or(schema["oneOf"].as_array()) {
-            let Some(found) = options.iter().find(|option| option["type"] != "null") else {
-                return schema;
-            };
-            schema = found;
-        } else {
-            break;
-        }
+        let target = schema["$ref"].as_str().and_then(|path| path.strip_prefix('#'));
+        let options = schema["anyOf"].as_array().or(schema["oneOf"].as_array());
+        let option = options.and_then(|all| all.iter().find(|option| option["type"] != "null"));
+        let Some(next) = target.and_then(|path| root.pointer(path)).or(option) else { break };
+        schema = next;
     }
     schema
 }
@@ -376,14 +335,11 @@ fn name_words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
     for char in name.chars() {
-        if !char.is_alphanumeric() {
+        if !char.is_alphanumeric() || char.is_uppercase() && was_lower {
             words.push(String::new());
-        } else {
-            if char.is_uppercase() && was_lower {
-                words.push(String::new());
-            }
-            words.last_mut().expect("there is a word").extend(char.to_lowercase());
         }
+        let word = words.last_mut().filter(|_| char.is_alphanumeric());
+        word.into_iter().for_each(|word| word.extend(char.to_lowercase()));
         was_lower = char.is_lowercase() || char.is_ascii_digit();
     }
     words.retain(|word| !word.is_empty());
@@ -397,22 +353,19 @@ fn description_words(text: &str) -> impl Iterator<Item = String> + '_ {
         .map(|word| stem(&word.to_lowercase()))
 }
 
-fn read_verb<'a>(
-    words: &'a [String],
-    about: &[String],
-    lexicon: &Lexicon,
-) -> (String, Vec<&'a String>) {
+/// Splits the words of a name into the verb's stem and the number of its words.
+fn read_verb(words: &[String], about: &[String], lexicon: &Lexicon) -> (String, usize) {
     let first = about.first().cloned().unwrap_or_default();
-    let is_verb = |word: &String| !lexicon.concepts(&stem(word)).is_empty() || stem(word) == first;
-    let Some(head) = words.first() else { return (first, Vec::new()) };
-    let is_known_noun = !is_verb(head) && (words.len() == 1 || lexicon.is_noun(&stem(head)));
-    if is_known_noun {
-        return (first, words.iter().collect());
+    let Some(head) = words.first().map(|word| stem(word)) else { return (first, 0) };
+    let is_verb = !lexicon.concepts(&head).is_empty() || head == first;
+    // A noun alone is what the verb of the description is about.
+    if !is_verb && (words.len() == 1 || lexicon.is_noun(&head)) {
+        return (first, 0);
     }
-    let with_particle = words.get(1).map(|next| format!("{} {next}", stem(head)));
-    match with_particle.filter(|verb| !lexicon.concepts(verb).is_empty()) {
-        Some(verb) => (verb, words.iter().skip(2).collect()),
-        None => (stem(head), words.iter().skip(1).collect()),
+    let phrasal = words.get(1).map(|particle| format!("{head} {particle}"));
+    match phrasal.filter(|verb| !lexicon.concepts(verb).is_empty()) {
+        Some(verb) => (verb, 2),
+        None => (head, 1),
     }
 }
 
