@@ -32,7 +32,7 @@ use super::{
     lexicon::Lexicon,
     memory::Memory,
     moment::{Moment, find_moments},
-    token::{Kind, Token},
+    token::{Kind, Token, words_of},
     tool::{Slot, SlotKind, Tool, is_file},
     weights::Weights,
 };
@@ -166,18 +166,10 @@ impl Filler<'_> {
     }
 
     fn slice(&self, range: Range<usize>) -> String {
-        let tokens = &self.tokens[range];
-        let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else {
-            return String::new();
-        };
-        if tokens.len() == 1 && first.kind == Kind::Quoted {
-            return first.value.clone();
+        match &self.tokens[range] {
+            [only] => only.value.clone(),
+            tokens => words_of(self.scene.query, tokens),
         }
-        // The tokens of a rewritten clause do not follow each other in the query.
-        if first.start < last.end && tokens.windows(2).all(|pair| pair[0].end <= pair[1].start) {
-            return self.scene.query[first.start..last.end].to_owned();
-        }
-        tokens.iter().map(|token| token.value.as_str()).collect::<Vec<_>>().join(" ")
     }
 
     /// Puts a file below the directory that it is moved into: `move a.txt into /data`.

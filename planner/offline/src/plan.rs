@@ -24,7 +24,7 @@ use super::{
     lexicon::Lexicon,
     memory::Memory,
     refusal::{Check, Refusal},
-    token::{Kind, Token},
+    token::{Kind, Token, words_of},
     tool::Tool,
     weights::Weights,
 };
@@ -145,12 +145,7 @@ impl<'a> Planning<'a> {
     }
 
     fn words(&self, tokens: &[Token]) -> String {
-        match (tokens.first(), tokens.last()) {
-            (Some(first), Some(last)) if first.start < last.end => {
-                self.query[first.start..last.end].to_owned()
-            }
-            _ => tokens.iter().map(|token| token.value.as_str()).collect::<Vec<_>>().join(" "),
-        }
+        words_of(self.query, tokens)
     }
 
     fn has_tool_noun(&self, clause: &Clause) -> bool {

@@ -124,6 +124,16 @@ pub(super) fn tokens(query: &str) -> Vec<Token> {
     tokens
 }
 
+/// Returns the words of tokens as the query has them, unless a clause has them in another order.
+pub(super) fn words_of(query: &str, tokens: &[Token]) -> String {
+    match tokens {
+        [first, .., last] if tokens.windows(2).all(|pair| pair[0].end <= pair[1].start) => {
+            query[first.start..last.end].to_owned()
+        }
+        _ => tokens.iter().map(|token| token.value.as_str()).collect::<Vec<_>>().join(" "),
+    }
+}
+
 /// Returns where the mark is that closes a quotation. Marks that nothing closes are remembered.
 fn find_close(
     query: &str,

@@ -5,7 +5,7 @@ use super::{Filler, candidate::Candidate, count_f32};
 /// Partial assignments that are kept at each token.
 const BEAM: usize = 24;
 /// Slots of a tool that can be filled: one bit for each.
-const SLOTS: usize = u64::BITS as usize;
+const SLOTS: usize = 64;
 
 /// The chosen candidates with the sum of their scores, less the costs of the words without a place.
 #[derive(Clone, Default)]

@@ -5,7 +5,10 @@ use std::ops::Range;
 use serde_json::{Value, json};
 
 use super::{Candidate, Filler, Filling};
-use crate::{token::Kind, tool::Slot};
+use crate::{
+    token::{Kind, Token},
+    tool::Slot,
+};
 
 /// Small words that may stand between a separator and the next item.
 const BEFORE_ITEM: [&str; 9] = ["of", "in", "from", "for", "the", "my", "also", "those", "to"];
@@ -70,29 +73,20 @@ impl Filler<'_> {
         }
     }
 
-    /// Reads `docs, bug and help wanted` as a list of texts.
+    /// Reads `docs, bug and help wanted` as a list of texts, and returns its end.
     pub(super) fn words_of_list(&self, first: usize) -> (Vec<String>, usize) {
-        let mut values = Vec::new();
-        let mut start = first;
-        loop {
-            let end = (start..self.tokens.len())
-                .find(|place| !self.is_in_list(*place))
-                .unwrap_or(self.tokens.len());
-            if end == start {
-                return (values, start.saturating_sub(usize::from(start > first)));
-            }
-            values.push(self.slice(start..end));
-            let separators = self.tokens[end..].iter().take_while(|token| token.is_separator());
-            let count = separators.count();
-            if count == 0 {
-                return (values, end);
-            }
-            start = end + count;
-        }
+        let read = |start: usize| {
+            let words = self.tokens[start..].iter().take_while(|token| self.is_in_list(token));
+            let end = start + words.count();
+            (end > start).then(|| (self.slice(start..end), end))
+        };
+        let Some((text, end)) = read(first) else { return (Vec::new(), first) };
+        let (mut values, end) = self.items(end, read);
+        values.insert(0, text);
+        (values, end)
     }
 
-    fn is_in_list(&self, place: usize) -> bool {
-        let token = &self.tokens[place];
+    fn is_in_list(&self, token: &Token) -> bool {
         let is_cue = |slot: &Slot| slot.is_free() && !slot.is_list && self.is_cue(token, slot);
         matches!(token.kind, Kind::Word | Kind::Code | Kind::Quoted | Kind::Email)
             && !token.is_separator()

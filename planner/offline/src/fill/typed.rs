@@ -8,18 +8,11 @@ use crate::{
     tool::{Slot, SlotKind, has_form},
 };
 
-/// A value, and how well it fits a slot.
-#[derive(Clone, Debug)]
-struct Typed {
-    value: Value,
-    fit: f32,
-}
-
 impl Filler<'_> {
     pub(super) fn add_typed(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         let weights = self.weights;
         for place in 0..self.tokens.len() {
-            let Some(Typed { value, mut fit }) = self.typed_value(place, slot) else { continue };
+            let Some((value, mut fit)) = self.typed_value(place, slot) else { continue };
             let mut end = place + 1;
             if slot.is_numeric {
                 let has_unit = self.has_unit(place, slot);
@@ -36,8 +29,8 @@ impl Filler<'_> {
             let found = Found { value, tokens: place..end, start: context.start, score };
             let read = |next: usize| {
                 let is_same = self.tokens[next].kind == self.tokens[place].kind;
-                let typed = self.typed_value(next, slot).filter(|_| is_same)?;
-                Some((typed.value, next + 1))
+                let (value, _) = self.typed_value(next, slot).filter(|_| is_same)?;
+                Some((value, next + 1))
             };
             self.add_values(at, found, read, candidates);
         }
@@ -58,13 +51,14 @@ impl Filler<'_> {
                 || is_copied)
     }
 
-    fn typed_value(&self, at: usize, slot: &Slot) -> Option<Typed> {
+    /// Returns the value that one token gives a slot, and how well it fits.
+    fn typed_value(&self, at: usize, slot: &Slot) -> Option<(Value, f32)> {
         let weights = self.weights;
         let token = &self.tokens[at];
         if self.is_part_of_moment(at, slot) {
             return None;
         }
-        let text = |fit: f32| Some(Typed { value: json!(token.value), fit });
+        let text = |fit: f32| Some((json!(token.value), fit));
         match (slot.kind, token.kind) {
             (SlotKind::Email, Kind::Email) | (SlotKind::Url, Kind::Url) => text(weights.near_form),
             (SlotKind::Path, Kind::Path) => text(0.0),
@@ -72,7 +66,7 @@ impl Filler<'_> {
             (SlotKind::Path, Kind::Quoted) if !token.value.contains(' ') => text(-weights.unusual),
             (SlotKind::Id, Kind::Number) if slot.is_numeric => {
                 let fit = if token.value.starts_with('#') { weights.form } else { 0.0 };
-                Some(Typed { value: Value::Number(number(&token.value)?), fit })
+                Some((Value::Number(number(&token.value)?), fit))
             }
             (SlotKind::Id, Kind::Number) if slot.has_wordy_examples() => None,
             (SlotKind::Id, Kind::Number) => text(-weights.unusual),
@@ -99,17 +93,17 @@ impl Filler<'_> {
         is_possible && self.moments.iter().any(|moment| moment.tokens.contains(&at))
     }
 
-    fn number_value(&self, at: usize) -> Option<Typed> {
+    fn number_value(&self, at: usize) -> Option<(Value, f32)> {
         let token = &self.tokens[at];
         if token.kind == Kind::Word {
             let small = self.lexicon.small_number(&token.lower)?;
             // `one` is mostly no number.
-            return (small != 1).then(|| Typed { value: json!(small), fit: -self.weights.unusual });
+            return (small != 1).then(|| (json!(small), -self.weights.unusual));
         }
         // `by 5` is a difference.
         let is_difference = self.tool.acts && at > 0 && self.is_at(at - 1, &["by"]);
         let value = Value::Number(number(&token.value).filter(|_| !is_difference)?);
-        Some(Typed { value, fit: 0.0 })
+        Some((value, 0.0))
     }
 
     /// Returns how well a code fits the examples and the nouns of an id, if it can be one.
