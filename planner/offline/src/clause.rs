@@ -88,17 +88,6 @@ impl Reader<'_> {
                 continue;
             };
             clause.is_next |= std::mem::take(&mut is_next);
-            // `In acme/site, create …`
-            let is_place = |last: &mut Clause| {
-                last.mood == Mood::Fragment
-                    && last.tokens.len() > 1
-                    && self.lexicon.is_preposition(&last.tokens[0])
-            };
-            if clause.mood == Mood::Order
-                && let Some(place) = clauses.pop_if(is_place)
-            {
-                clause.tokens.extend(place.tokens);
-            }
             // `If X, do Y`: the condition takes fragments until its order comes.
             if let Some(last) = clauses.last_mut().filter(|last| last.mood == Mood::Condition) {
                 let is_fragment = clause.mood == Mood::Fragment && clause.condition.is_none();

@@ -32,7 +32,7 @@ use super::{
     lexicon::Lexicon,
     memory::Memory,
     moment::{Moment, find_moments},
-    token::{Kind, Token, words_of},
+    token::{Token, words_of},
     tool::{Slot, SlotKind, Tool, is_file},
     weights::Weights,
 };

@@ -104,7 +104,7 @@ impl Offline {
             let known = tools.iter().flat_map(Tool::words).cloned().collect();
             let english = lexicon::english();
             english.correct(&mut tokens, &known);
-            let planning = Planning::new(unquoted(query), english, &tools, &self.weights);
+            let planning = Planning::new(query, english, &tools, &self.weights);
             let is_english = english.knows_most(&tokens, &known);
             planning
                 .plan(&tokens)
@@ -167,7 +167,7 @@ fn check_limits(query: &str, tools: &[Tool]) -> Result<Vec<Token>, Refusal> {
             "there are no tools to plan with: register a toolset, or switch one on",
         ));
     }
-    let tokens = token::tokens(unquoted(query));
+    let tokens = token::tokens(query);
     match tokens.len() {
         0 => Err(Refusal::other(
             "the query asks for nothing: say what to do, such as `list all …` or `create …`",
@@ -175,12 +175,6 @@ fn check_limits(query: &str, tools: &[Tool]) -> Result<Vec<Token>, Refusal> {
         1..=TOKENS => Ok(tokens),
         count => Err(Refusal::too_many_words(count, TOKENS)),
     }
-}
-
-fn unquoted(query: &str) -> &str {
-    let inner = query.trim().strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    let is_text = |inner: &&str| inner.contains(' ') && inner.matches('"').count() % 2 == 0;
-    inner.filter(is_text).unwrap_or(query)
 }
 
 /// The tools of recent catalogs, read once for all queries over the same catalog.

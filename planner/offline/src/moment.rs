@@ -97,31 +97,12 @@ fn read_time(tokens: &[Token], at: usize) -> Option<Moment> {
     Some(Moment { tokens: at..at + len, day: None, time: Some(time) })
 }
 
-pub(super) fn write_moment(
-    day: NaiveDate,
-    time: Option<NaiveTime>,
-    about: &str,
-    with_time: bool,
-) -> String {
-    let date = match date_form(about) {
-        Some(form) => day.format(&form).to_string(),
-        None => day.format("%Y-%m-%d").to_string(),
-    };
+/// Writes a day, and a time where the parameter takes one.
+pub(super) fn write_moment(day: NaiveDate, time: Option<NaiveTime>) -> String {
     match time {
-        Some(time) if with_time => format!("{date}T{}", time.format("%H:%M")),
-        _ => date,
+        Some(time) => format!("{day}T{}", time.format("%H:%M")),
+        None => day.to_string(),
     }
-}
-
-/// Returns the form that a description asks for: `MM/DD/YYYY`.
-fn date_form(about: &str) -> Option<String> {
-    let is_part = |char: char| char.is_ascii_alphabetic() || matches!(char, '-' | '/' | '.');
-    about.split(|char: char| !is_part(char)).find_map(|word| {
-        let word = word.trim_matches(['-', '/', '.']).to_uppercase();
-        let has_all = ["YYYY", "MM", "DD"].iter().all(|part| word.contains(part));
-        (has_all && word.len() <= 10)
-            .then(|| word.replace("YYYY", "%Y").replace("MM", "%m").replace("DD", "%d"))
-    })
 }
 
 #[cfg(test)]
@@ -149,13 +130,5 @@ mod tests {
             assert_eq!(shown, time, "{said}");
         }
         assert!(find_moments(&tokens("may I take 12 of them")).is_empty());
-    }
-
-    #[test]
-    fn a_day_is_written_in_the_form_of_the_parameter() {
-        let day = NaiveDate::from_ymd_opt(2026, 3, 1).unwrap();
-        assert_eq!(write_moment(day, None, "the day (dd.mm.yyyy)", false), "01.03.2026");
-        let nine = NaiveTime::from_hms_opt(9, 0, 0);
-        assert_eq!(write_moment(day, nine, "", true), "2026-03-01T09:00");
     }
 }

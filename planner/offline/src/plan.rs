@@ -221,7 +221,10 @@ impl<'a> Planning<'a> {
         if let Some(action) = self.loop_action(&clause, &best) {
             return self.plan_loop(&clause, action);
         }
-        if self.names_unlisted(&clause, &best) {
+        // `every` names items that no list gives.
+        let is_each =
+            |(at, token): (usize, &Token)| token.is_any(&["every", "each"]) && !best.claimed[at];
+        if self.tools[best.tool].acts && clause.tokens.iter().enumerate().any(is_each) {
             return Err(Refusal::no_list(&self.tools[best.tool], &said()));
         }
         if self.is_small_talk(&clause, &best) {
@@ -233,16 +236,6 @@ impl<'a> Planning<'a> {
             }
             None => self.accept(&clause, best, None),
         }
-    }
-
-    /// Returns whether `every` or `all` names items that no list gives.
-    fn names_unlisted(&self, clause: &Clause, best: &Reading) -> bool {
-        let is_loop = |(at, token): (usize, &Token)| {
-            let is_each = token.is_any(&["every", "each"]);
-            let is_all = token.is_any(&["all", "everything"]) && !best.unplaced.is_empty();
-            (is_each || is_all) && !best.claimed[at]
-        };
-        self.tools[best.tool].acts && clause.tokens.iter().enumerate().any(is_loop)
     }
 
     /// Returns whether a fragment orders nothing: `New year, new folder`, or an unknown verb.

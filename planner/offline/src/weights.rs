@@ -58,8 +58,6 @@ weights! {
     missing: 1.5,
     /// A word has no place.
     unplaced: 0.8,
-    /// A word has no place, but has to do with the tool.
-    unplaced_related: 0.2,
     /// A value, or the noun of another tool, has no place.
     unplaced_value: 2.8,
     /// A value has the slot's type.

@@ -40,7 +40,7 @@ impl Filler<'_> {
         let least = if is_end { 0.0 } else { f32::MIN };
         let score = weights.typed + weights.form + context.score.max(least);
         let time = time.and_then(|moment| moment.time);
-        let value = json!(write_moment(day, time, &slot.description, slot.with_time));
+        let value = json!(write_moment(day, time));
         candidates.push(self.one(at, value, context.start..last, score));
     }
 

@@ -55,7 +55,7 @@ impl Filler<'_> {
         let is_text = slot.kind == SlotKind::Text;
         let is_about = is_text && token.is("about");
         let is_preposition = self.lexicon.is_preposition(token);
-        let is_cue = self.is_cue(token, slot) || self.is_colon_of(place, slot);
+        let is_cue = self.is_cue(token, slot);
         let is_verb = self.verb.contains(&place)
             && place + 1 < self.tokens.len()
             && !self.lexicon.states.contains_key(&token.lower);
@@ -81,15 +81,6 @@ impl Filler<'_> {
             (_, false) => Announcer::Preposition,
         };
         Some(Opening { start: place - usize::from(has_link), value, score, announced_by })
-    }
-
-    /// Returns whether a colon announces the text that a tool needs: `comment on issue 3: looks good`.
-    fn is_colon_of(&self, place: usize, slot: &Slot) -> bool {
-        let is_needed = slot.kind == SlotKind::Text && slot.is_required;
-        let before = place.checked_sub(1).map(|before| &self.tokens[before]);
-        is_needed
-            && self.tokens[place].is_mark(":")
-            && !before.is_some_and(|token| self.is_cue_of_text(token))
     }
 
     /// Finds the value behind `to`: `change the phone of C-1 to X`.

@@ -65,8 +65,6 @@ impl Filler<'_> {
             weights.unplaced_value
         } else if self.is_known_word(at) {
             0.0
-        } else if self.is_related_word(token) {
-            weights.unplaced_related
         } else if self.scene.nouns.contains(&token.stem) {
             // The noun of another tool.
             weights.unplaced_value
@@ -83,21 +81,16 @@ impl Filler<'_> {
         };
         self.lexicon.is_filler(token)
             || self.is_noun(token)
+            || self.tool.about.contains(&token.stem)
+            || self.tool.slots.iter().any(|slot| slot.mentions(&token.stem))
+            || self.lexicon.loops.has(&token.lower)
+            || self.lexicon.small_number(&token.lower).is_some()
+            || self.lexicon.concepts(&token.stem).contains(&self.tool.verb)
             || token.stem == self.tool.verb
             || self.tool.verb.split(' ').any(|word| word == token.lower)
             || self.lexicon.is_compound_of(&token.stem, &self.tool.nouns)
             || is_in_compound(self.tokens.get(at..at + 2))
             || is_in_compound(at.checked_sub(1).and_then(|before| self.tokens.get(before..=at)))
-    }
-
-    /// Returns whether a word has to do with the tool, its slots, or how many items are meant.
-    fn is_related_word(&self, token: &Token) -> bool {
-        let in_slots = self.tool.slots.iter().any(|slot| slot.mentions(&token.stem));
-        in_slots
-            || self.tool.about.contains(&token.stem)
-            || self.lexicon.loops.has(&token.lower)
-            || self.lexicon.small_number(&token.lower).is_some()
-            || self.lexicon.concepts(&token.stem).contains(&self.tool.verb)
     }
 
     pub(super) fn is_noun(&self, token: &Token) -> bool {

@@ -53,10 +53,14 @@ impl Planning<'_> {
         let fact = self
             .read_fact(condition, shared.as_ref(), &topic)
             .ok_or_else(|| Refusal::condition(&self.words(&condition.tokens)))?;
-        let step = match fact.step {
-            Some(step) => step,
-            None => self.add_fact(clause, condition, fact.reading, shared.as_ref())?,
-        };
+        let step = fact.step.unwrap_or_else(|| {
+            let tool = &self.tools[fact.reading.tool];
+            let mut parameters = fact.reading.first_call(tool);
+            end_range(tool, &mut parameters);
+            let call = Call::new(fact.reading.tool, parameters);
+            self.add_step(Call { is_next: clause.is_next, ..call })
+        });
+        self.last = if fact.step.is_none() { vec![step] } else { std::mem::take(&mut self.last) };
         self.inherit_words(&mut main);
         let when = fact.expression.replace("{}", &self.memory.steps[step].id);
         let readings = self.readings(&main, &|_| true);
@@ -68,27 +72,6 @@ impl Planning<'_> {
         let known = self.memory.steps[step].parameters.clone();
         self.inherit_values(&mut best, Some(&known));
         self.accept(&Clause { is_next: false, ..main }, best, Some(&when))
-    }
-
-    fn add_fact(
-        &mut self,
-        clause: &Clause,
-        condition: &Condition,
-        mut reading: Reading,
-        shared: Option<&Map<String, Value>>,
-    ) -> Result<usize, Refusal> {
-        self.inherit_values(&mut reading, shared);
-        if !reading.missing.is_empty() {
-            let said = Clause::question(condition.tokens.clone());
-            return Err(self.missing(&said, &reading, &reading.missing));
-        }
-        let tool = &self.tools[reading.tool];
-        let mut parameters = reading.first_call(tool);
-        end_range(tool, &mut parameters);
-        let is_next = clause.is_next;
-        let place = self.add_step(Call { is_next, ..Call::new(reading.tool, parameters) });
-        self.last = vec![place];
-        Ok(place)
     }
 
     /// Reads a condition. `shared` are the parameters of the action, as far as they are known.
@@ -176,20 +159,17 @@ impl Planning<'_> {
         statement
     }
 
+    /// Takes the best reading whose required values are known.
     fn known_fact(
         &self,
-        readings: Vec<Reading>,
+        mut readings: Vec<Reading>,
         shared: Option<&Map<String, Value>>,
     ) -> Option<Reading> {
-        let is_known = |name: &String| {
-            shared.is_some_and(|shared| shared.contains_key(name))
-                || self.memory.steps.iter().any(|step| step.parameters.contains_key(name))
-        };
+        readings.iter_mut().for_each(|reading| self.inherit_values(reading, shared));
         readings.into_iter().find(|reading| {
             let slots = &self.tools[reading.tool].slots;
             let has_id = reading.fillings.keys().any(|slot| slots[*slot].kind == SlotKind::Id);
-            (reading.has_noun || has_id)
-                && reading.missing.iter().all(|slot| is_known(&slots[*slot].parameter))
+            (reading.has_noun || has_id) && reading.missing.is_empty()
         })
     }
 

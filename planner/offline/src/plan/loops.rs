@@ -109,7 +109,7 @@ impl Planning<'_> {
             self.inherit_values(reading, Some(&shared));
             let filled = count_f32(before - reading.missing.len());
             let lost = count_f32(reading.unplaced.len());
-            reading.score += self.weights.missing * filled - self.weights.unplaced_related * lost;
+            reading.score += self.weights.missing * filled - self.weights.about * lost;
             if self.tools[reading.tool].verb == "list" {
                 reading.score += self.weights.about;
             }
