@@ -137,9 +137,10 @@ impl Judge {
 
     /// Plans all queries with some weights, and lets `score.py` judge the plans.
     fn verdicts(&mut self, weights: &Weights) -> Result<&BTreeMap<u64, Verdict>, Box<dyn Error>> {
-        let key = weights.clone().values_mut().iter().map(|value| value.to_bits()).collect();
+        let mut weights = weights.clone();
+        let key: Vec<u32> = weights.values_mut().iter().map(|value| value.to_bits()).collect();
         if !self.known.contains_key(&key) {
-            let verdicts = judge(&self.queries, &self.cases, weights)?;
+            let verdicts = judge(&self.queries, &self.cases, &weights)?;
             self.known.insert(key.clone(), verdicts);
         }
         Ok(&self.known[&key])
