@@ -10,14 +10,14 @@ use shared::tool::ToolDefinition;
 
 use super::{
     TOKENS,
-    clause::{Clause, Mood, Reader, Verb},
+    clause::{Clause, Mood, Reader, read_verb},
     lexicon::{Lexicon, english},
     moment::find_moments,
     plan::Planning,
     read_tools,
     token::{Kind, Token, number, tokens},
     tool::{SlotKind, Tool},
-    weights::WEIGHTS,
+    weights::Weights,
 };
 
 /// How a query speaks of a call.
@@ -55,14 +55,7 @@ impl<'a> Wording<'a> {
         let mut corrected = if said.len() > TOKENS { Vec::new() } else { said.clone() };
         let known = tools.iter().flat_map(Tool::words).cloned().collect();
         lexicon.correct(&mut corrected, &known);
-        let is_tool_verb = |word: &str| tools.iter().any(|tool| tool.verb == word);
-        let is_tool_noun = |word: &str| {
-            tools.iter().any(|tool| {
-                tool.has_noun(word, lexicon) || lexicon.is_compound_of(word, &tool.nouns)
-            })
-        };
-        let (is_tool_verb, is_tool_noun) = (&is_tool_verb, &is_tool_noun);
-        let clauses = Reader { lexicon, is_tool_verb, is_tool_noun }.read(&corrected);
+        let clauses = Reader { lexicon, tools: &tools }.read(&corrected);
         let clauses = join_fragments(clauses, lexicon);
         let nouns = tools.iter().flat_map(|tool| tool.nouns.iter().cloned()).collect();
         Self { query, tokens: said, clauses, nouns, lexicon }
@@ -86,7 +79,7 @@ impl<'a> Wording<'a> {
             Mood::Hypothetical => Standing::Supposed,
             Mood::Reported => Standing::Reported,
             Mood::Condition => Standing::Conditional,
-            _ if clause.condition.is_some() || clause.is_otherwise => Standing::Conditional,
+            _ if clause.condition.is_some() || self.is_alternative(clause) => Standing::Conditional,
             Mood::Order | Mood::Fragment => Standing::Ordered,
         };
         (standing, self.text(clause))
@@ -137,7 +130,8 @@ impl<'a> Wording<'a> {
         if verb.stem != tool.verb && !concepts.is_empty() && concepts.iter().all(is_read) {
             return false;
         }
-        Planning::new(self.query, self.lexicon, &[], &WEIGHTS).verb_score(clause, tool).0 > 0.0
+        let weights = Weights::default();
+        Planning::new(self.query, self.lexicon, &[], &weights).verb_fit(clause, tool).score > 0.0
     }
 
     /// Returns whether the verb's object is a noun of other tools only: `delete the comment`, where
@@ -157,6 +151,13 @@ impl<'a> Wording<'a> {
         words.iter().any(|token| self.nouns.contains(&token.stem)) && !words.iter().any(is_own)
     }
 
+    /// Returns whether a clause begins with `otherwise`.
+    fn is_alternative(&self, clause: &Clause) -> bool {
+        let start = clause.tokens.first().map_or(0, |token| token.start);
+        let before = self.query.get(..start).unwrap_or_default().to_lowercase();
+        before.trim_end_matches([' ', ',']).ends_with("otherwise")
+    }
+
     /// Returns the words of a clause and its condition as the query has them.
     fn text(&self, clause: &Clause) -> String {
         let condition = clause.condition.iter().flat_map(|condition| &condition.tokens);
@@ -170,7 +171,7 @@ impl<'a> Wording<'a> {
 /// Reads a fragment in both ways: as a part of the clause before it (`create A and B`), and as an
 /// order with an unknown verb (`notify Bob`).
 fn join_fragments(clauses: Vec<Clause>, lexicon: &Lexicon) -> Vec<Clause> {
-    let is_content = |token: &Token| token.kind == Kind::Word && !lexicon.fillers.has(&token.lower);
+    let is_content = |token: &Token| token.kind == Kind::Word && !lexicon.is_filler(token);
     let mut joined: Vec<Clause> = Vec::new();
     for mut clause in clauses {
         if clause.mood == Mood::Fragment {
@@ -187,10 +188,6 @@ fn join_fragments(clauses: Vec<Clause>, lexicon: &Lexicon) -> Vec<Clause> {
 
 /// Returns a clause as an order whose verb is the word at a place.
 fn with_verb(clause: &Clause, at: usize, lexicon: &Lexicon) -> Clause {
-    let stem = &clause.tokens[at].stem;
-    let phrasal = lexicon.particle(&clause.tokens, at);
-    let phrasal = phrasal.map(|(particle, place)| (format!("{stem} {particle}"), vec![at, place]));
-    let phrasal = phrasal.filter(|(stem, _)| !lexicon.concepts(stem).is_empty());
-    let (stem, places) = phrasal.unwrap_or_else(|| (stem.clone(), vec![at]));
-    Clause { mood: Mood::Order, verb: Some(Verb { stem, places }), ..clause.clone() }
+    let verb = Some(read_verb(lexicon, &clause.tokens, at));
+    Clause { mood: Mood::Order, verb, ..clause.clone() }
 }

@@ -246,7 +246,7 @@ async fn simultaneous_revisions_of_a_plan_get_different_versions() {
 #[tokio::test]
 async fn tools_and_toolsets_are_listed_by_the_api() {
     let api = api().await;
-    let query = "{ tools(search: \"returns PARAMETERS\") {
+    let query = "{ tools(search: \"its PARAMETERS\") {
         name qualifiedName toolSet source active callable effect inputSchema outputSchema examples } }";
     let echo = json!({
         "name": "flow.echo", "qualifiedName": "flow.echo", "toolSet": "flow", "source": "builtin",

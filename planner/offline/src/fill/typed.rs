@@ -1,0 +1,160 @@
+//! Values that their form tells: numbers, codes, addresses and paths.
+
+use serde_json::{Number, Value, json};
+
+use super::{Candidate, Filler, groups::Found};
+use crate::{
+    token::{Kind, Token, number},
+    tool::{Slot, SlotKind, has_form},
+};
+
+impl Filler<'_> {
+    pub(super) fn add_typed(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
+        let weights = self.weights;
+        for place in 0..self.tokens.len() {
+            let Some((value, mut fit)) = self.typed_value(place, slot) else { continue };
+            let mut end = place + 1;
+            if slot.is_numeric {
+                let has_unit = self.has_unit(place, slot);
+                end += usize::from(has_unit);
+                fit += if has_unit { weights.preposition } else { 0.0 };
+            }
+            let context = self.context(place, slot);
+            let evidence = if slot.kind == SlotKind::Number { fit } else { 0.0 } + context.score;
+            if self.needs_cue(place, slot) && evidence <= 0.0 {
+                continue;
+            }
+            let score = weights.typed + fit + context.score;
+            let value = self.convert(value, place, slot);
+            let found = Found { value, tokens: place..end, start: context.start, score };
+            let read = |next: usize| {
+                let is_same = self.tokens[next].kind == self.tokens[place].kind;
+                let (value, _) = self.typed_value(next, slot).filter(|_| is_same)?;
+                Some((value, next + 1))
+            };
+            self.add_values(at, found, read, candidates);
+        }
+    }
+
+    /// Returns whether a slot takes a value only where a word announces it, because many other
+    /// values have the same form.
+    fn needs_cue(&self, place: usize, slot: &Slot) -> bool {
+        // `refund 20`: the number behind the verb.
+        let is_object = place > 0
+            && self.verb.contains(&(place - 1))
+            && self.tokens[place].kind == Kind::Number;
+        let is_copied =
+            slot.kind == SlotKind::Email && slot.is_list && self.target() != Some(&slot.parameter);
+        !slot.is_required
+            && (slot.kind == SlotKind::Number && !is_object
+                || slot.kind == SlotKind::Word
+                || is_copied)
+    }
+
+    /// Returns the value that one token gives a slot, and how well it fits.
+    fn typed_value(&self, at: usize, slot: &Slot) -> Option<(Value, f32)> {
+        let weights = self.weights;
+        let token = &self.tokens[at];
+        if self.is_part_of_moment(at, slot) {
+            return None;
+        }
+        let text = |fit: f32| Some((json!(token.value), fit));
+        match (slot.kind, token.kind) {
+            (SlotKind::Email, Kind::Email) | (SlotKind::Url, Kind::Url) => text(weights.near_form),
+            (SlotKind::Path, Kind::Path) => text(0.0),
+            (SlotKind::Path, Kind::Glob) => text(-weights.unusual),
+            (SlotKind::Path, Kind::Quoted) if !token.value.contains(' ') => text(-weights.unusual),
+            (SlotKind::Id, Kind::Number) if slot.is_numeric => {
+                let fit = if token.value.starts_with('#') { weights.form } else { 0.0 };
+                Some((Value::Number(number(&token.value)?), fit))
+            }
+            (SlotKind::Id, Kind::Number) if slot.has_wordy_examples() => None,
+            (SlotKind::Id, Kind::Number) => text(-weights.unusual),
+            (SlotKind::Id, Kind::Code | Kind::Id) if !slot.is_numeric => {
+                text(self.id_fit(&token.value, slot)?)
+            }
+            (SlotKind::Number, Kind::Number | Kind::Word) => self.number_value(at),
+            (SlotKind::Text | SlotKind::Title | SlotKind::Query, Kind::Quoted) => {
+                text(weights.quoted)
+            }
+            (SlotKind::Query, Kind::Email | Kind::Code) => text(-weights.unusual),
+            (SlotKind::Title, Kind::Code) => text(-weights.unusual),
+            (SlotKind::Word, _) if slot.is_slashed => None,
+            (SlotKind::Word, Kind::Email) if !slot.takes_people() => None,
+            (SlotKind::Word, Kind::Email | Kind::Slug | Kind::Code) => text(-weights.unusual),
+            (SlotKind::Word, Kind::Quoted) => text(weights.near_form),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a token belongs to a day or a time, and is no value of its own.
+    fn is_part_of_moment(&self, at: usize, slot: &Slot) -> bool {
+        let is_possible = slot.kind != SlotKind::Word && self.tokens[at].kind != Kind::Quoted;
+        is_possible && self.moments.iter().any(|moment| moment.tokens.contains(&at))
+    }
+
+    fn number_value(&self, at: usize) -> Option<(Value, f32)> {
+        let token = &self.tokens[at];
+        if token.kind == Kind::Word {
+            let small = self.lexicon.small_number(&token.lower)?;
+            // `one` is mostly no number.
+            return (small != 1).then(|| (json!(small), -self.weights.unusual));
+        }
+        // `by 5` is a difference.
+        let is_difference = self.tool.acts && at > 0 && self.is_at(at - 1, &["by"]);
+        let value = Value::Number(number(&token.value).filter(|_| !is_difference)?);
+        Some((value, 0.0))
+    }
+
+    /// Returns how well a code fits the examples and the nouns of an id, if it can be one.
+    fn id_fit(&self, code: &str, slot: &Slot) -> Option<f32> {
+        let weights = self.weights;
+        let fits = |slot: &Slot| slot.examples.iter().any(|example| has_form(code, example));
+        if fits(slot) {
+            return Some(weights.form);
+        }
+        // A code in the form of another id is never this one.
+        let mut others = self.scene.tools.iter().flat_map(|tool| &tool.slots);
+        let is_other = others.any(|other| other.kind == SlotKind::Id && fits(other));
+        match (is_other, slot.examples.is_empty()) {
+            (true, false) => None,
+            (false, true) => Some(0.0),
+            _ => Some(-weights.form),
+        }
+    }
+
+    /// Returns whether the word behind a number is its unit: `12 minutes`.
+    fn has_unit(&self, at: usize, slot: &Slot) -> bool {
+        let is_content =
+            |token: &&Token| token.kind == Kind::Word && !self.lexicon.is_filler(token);
+        let Some(next) = self.tokens.get(at + 1).filter(is_content) else { return false };
+        let last = slot.words.last();
+        slot.mentions(&next.stem)
+            || last.is_some_and(|word| self.lexicon.is_same_noun(word, &next.stem))
+            || self.lexicon.unit(&next.lower).is_some() && self.slot_unit(slot).is_some()
+    }
+
+    fn slot_unit(&self, slot: &Slot) -> Option<&'static str> {
+        let word = slot.parameter.rsplit('_').next()?;
+        self.lexicon.unit(&word.to_lowercase())
+    }
+
+    /// Converts `2 hours` to the unit of the slot.
+    fn convert(&self, value: Value, at: usize, slot: &Slot) -> Value {
+        let said = self.tokens.get(at + 1).and_then(|token| self.lexicon.unit(&token.lower));
+        let (Some(said), Some(wanted), Some(amount)) = (said, self.slot_unit(slot), value.as_f64())
+        else {
+            return value;
+        };
+        let seconds = |unit: &str| match unit {
+            "hours" => 3600.0,
+            "minutes" => 60.0,
+            _ => 1.0,
+        };
+        let amount = amount * seconds(said) / seconds(wanted);
+        if amount.fract() == 0.0 {
+            return json!(format!("{amount:.0}").parse::<i64>().unwrap_or_default());
+        }
+        Number::from_f64(amount).map_or(value, Value::Number)
+    }
+}
