@@ -191,23 +191,19 @@ impl Reader<'_> {
 
     /// Returns whether a place is inside a text without quotation marks: behind `saying`.
     fn is_in_text(&self, tokens: &[Token], start: usize, at: usize) -> bool {
-        let cues = &self.lexicon.cues["text"];
-        (start..at).rev().any(|place| {
+        (start + 1..at.max(2) - 1).any(|place| {
             let token = &tokens[place];
+            let rest = &tokens[place + 1..at];
             // `about X` is mostly a filter.
             let is_cue = token.kind == Kind::Word
-                && cues.contains(&token.lower)
+                && self.lexicon.is_cue_of(token, "text")
                 && !token.is("about")
                 && (place > start + 1 || !self.is_tool_noun(&token.stem));
             let behind = tokens[place + 1..].iter().find(|token| token.kind != Kind::Mark);
             is_cue
-                && place > start
-                && place + 1 < at
                 && behind.is_some_and(|token| token.kind != Kind::Quoted)
-                && !tokens[place + 1..at].iter().any(|token| token.kind == Kind::Quoted)
-                && !tokens
-                    .get(place + 1)
-                    .is_some_and(|token| token.is_any(&["of", "as", "on", "to"]))
+                && rest.iter().all(|token| token.kind != Kind::Quoted)
+                && !rest[0].is_any(&["of", "as", "on", "to"])
         })
     }
 
@@ -296,23 +292,19 @@ impl Reader<'_> {
         if !self.is_verb(token) {
             return false;
         }
-        // `label it X` behind `create …` sets a value of what is created.
-        let is_value =
-            self.lexicon.states.get(&token.lower).is_some_and(|state| state.ends_with('s'));
-        if is_value
-            && is_followed(tokens, at, &["it"])
-            && at > 0
-            && tokens[at - 1].kind == Kind::Mark
-        {
+        let is_noun = self.is_tool_noun(&token.stem) || self.lexicon.is_noun(&token.stem);
+        // `Order A-1 was cancelled` tells something.
+        if is_noun && is_followed(tokens, at + 1, &["was", "is", "has", "were"]) {
             return false;
         }
-        // `Order A-1 was cancelled` tells something.
-        let is_told = is_followed(tokens, at + 1, &["was", "is", "has", "were"]);
-        if is_told && self.lexicon.is_noun(&token.stem) | self.is_tool_noun(&token.stem) {
+        // `label it X` behind `create …` sets a value of what is created.
+        let state = self.lexicon.states.get(&token.lower);
+        let is_behind_mark = at > 0 && tokens[at - 1].kind == Kind::Mark;
+        let sets_value = state.is_some_and(|state| state.ends_with('s')) && is_behind_mark;
+        if sets_value && is_followed(tokens, at, &["it"]) {
             return false;
         }
         let next = tokens.get(at + 1);
-        let is_noun = self.is_tool_noun(&token.stem) || self.lexicon.is_noun(&token.stem);
         if !is_strict && !is_noun {
             return true;
         }
@@ -380,14 +372,7 @@ impl Reader<'_> {
         if tokens.is_empty() {
             return None;
         }
-        let mut clause = Clause {
-            tokens,
-            mood: Mood::Fragment,
-            verb: None,
-            condition: None,
-            each: None,
-            is_next,
-        };
+        let mut clause = Clause { mood: Mood::Fragment, is_next, ..Clause::question(tokens) };
         self.take_condition(&mut clause);
         if clause.mood == Mood::Condition {
             return Some(clause);
@@ -457,15 +442,12 @@ impl Reader<'_> {
     /// Takes `for each X` from the front of a clause.
     fn take_each(&self, clause: &mut Clause) {
         let tokens = &clause.tokens;
-        let Some(found) =
-            self.lexicon.loops.find(tokens, 0).filter(|found| found.key.starts_with("for "))
-        else {
-            return;
-        };
+        let found = self.lexicon.loops.find(tokens, 0);
+        let Some(found) = found.filter(|found| found.key.starts_with("for ")) else { return };
         let order = (found.len + 1..tokens.len()).find(|at| {
-            let is_object = tokens[at - 1].kind == Kind::Word
-                && (self.lexicon.is_preposition(&tokens[at - 1])
-                    || tokens[at - 1].is_any(&["the", "a", "open"]));
+            let before = &tokens[at - 1];
+            let is_object =
+                self.lexicon.is_preposition(before) || before.is_any(&["the", "a", "open"]);
             !is_object && self.begins_order(tokens, *at, false)
         });
         if let Some(order) = order {
@@ -494,9 +476,8 @@ impl Reader<'_> {
         }
         let first = tokens.get(start);
         // `can an order be cancelled?`
-        if first
-            .is_some_and(|token| token.is_any(&["can", "could", "may", "might", "should", "shall"]))
-        {
+        let asks = ["can", "could", "may", "might", "should", "shall"];
+        if first.is_some_and(|token| token.is_any(&asks)) {
             return Mood::Asked;
         }
         if is_question {

@@ -230,12 +230,13 @@ impl Lexicon {
         Some(month.number_from_month())
     }
 
-    /// Returns the stem of the unit that a word means: `mins` is a minute.
-    pub(super) fn unit(&self, word: &str) -> Option<&'static str> {
-        ["seconds", "minutes", "hours"].into_iter().find(|unit| {
-            *unit == word
-                || self.forms[*unit].iter().any(|form| form == word || stem(form) == stem(word))
-        })
+    /// Returns the seconds of a unit of time: `mins` are 60.
+    pub(super) fn unit(&self, word: &str) -> Option<u32> {
+        let is_unit = |unit: &str| {
+            unit == word || self.forms[unit].iter().any(|form| stem(form) == stem(word))
+        };
+        let units = [("seconds", 1), ("minutes", 60), ("hours", 3600)];
+        units.into_iter().find(|(unit, _)| is_unit(unit)).map(|(_, seconds)| seconds)
     }
 
     /// Corrects words that are one edit away from a known one: `teh`, `isue`. Their values stay.

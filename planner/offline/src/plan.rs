@@ -112,10 +112,6 @@ impl<'a> Planning<'a> {
         self.planned.clauses.push(said);
         match self.plan_clause(clause) {
             Ok(()) => Ok(None),
-            // `… and tell me its title`: the output has it.
-            Err(Refusal { check: Check::Fit | Check::Values, .. }) if self.is_answered(clause) => {
-                Ok(None)
-            }
             // Small talk before an order.
             Err(refusal)
                 if refusal.check == Check::Fit
@@ -126,22 +122,6 @@ impl<'a> Planning<'a> {
             }
             Err(refusal) => Err(refusal),
         }
-    }
-
-    fn is_answered(&self, clause: &Clause) -> bool {
-        let asks = clause.mood == Mood::Question
-            || clause.verb.as_ref().is_some_and(|verb| self.lexicon.means(&verb.stem, "get"));
-        let has_pronoun = clause.tokens.iter().any(|token| self.lexicon.is_pronoun(token));
-        let mut content = clause.tokens.iter().enumerate().filter(|(at, token)| {
-            token.kind == Kind::Word
-                && !self.lexicon.is_filler(token)
-                && !clause.verb_places().contains(at)
-        });
-        asks && has_pronoun
-            && !clause.has_value()
-            && content.all(|(_, token)| {
-                token.is("number") || self.memory.has_text(&token.stem, self.tools, self.lexicon)
-            })
     }
 
     fn words(&self, tokens: &[Token]) -> String {

@@ -1,6 +1,6 @@
-//! A clause that is read as calls of a tool.
+//! Values for slots, and a clause that is read as calls of a tool.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use serde_json::{Map, Value, json};
 
@@ -24,6 +24,31 @@ impl Filling {
             Self::One(value) => value.as_str(),
             Self::Many(_) => None,
         }
+    }
+}
+
+/// Words that may fill one slot, or several that belong together.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub(super) fills: Vec<(usize, Filling)>,
+    pub(super) tokens: Range<usize>,
+    /// The tokens of the value alone, without cues.
+    pub(super) value: Range<usize>,
+    pub(super) score: f32,
+    /// The step that the value comes from.
+    pub(super) link: Option<usize>,
+    pub(super) is_guess: bool,
+}
+
+impl Candidate {
+    pub(super) fn new(fills: Vec<(usize, Filling)>, tokens: Range<usize>, score: f32) -> Self {
+        let value = tokens.clone();
+        Self { fills, tokens, value, score, link: None, is_guess: false }
+    }
+
+    /// Tells which of the tokens are the value.
+    pub(super) fn valued(self, value: Range<usize>) -> Self {
+        Self { value, ..self }
     }
 }
 

@@ -39,11 +39,7 @@ impl Filler<'_> {
     pub(super) fn add_texts(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         for place in 0..self.tokens.len() {
             let Some(opening) = self.opening(place, slot) else { continue };
-            let set = self.opening_behind_to(&opening).filter(|_| slot.kind != SlotKind::Id);
             self.add_text(at, slot, &opening, candidates);
-            if let Some(set) = set {
-                self.add_text(at, slot, &set, candidates);
-            }
         }
         if let Some(opening) = self.bare_opening(slot) {
             self.add_extents(at, slot, &opening, candidates);
@@ -81,17 +77,6 @@ impl Filler<'_> {
             (_, false) => Announcer::Preposition,
         };
         Some(Opening { start: place - usize::from(has_link), value, score, announced_by })
-    }
-
-    /// Finds the value behind `to`: `change the phone of C-1 to X`.
-    fn opening_behind_to(&self, name: &Opening) -> Option<Opening> {
-        let is_name = name.announced_by == Announcer::Cue
-            && self.tool.acts
-            && self.is_at(name.value, &["of", "for"]);
-        let places = name.value + 2..self.tokens.len().saturating_sub(1);
-        let start = places.filter(|_| is_name).find(|place| self.is_at(*place, &["to"]))?;
-        let score = name.score + self.weights.preposition;
-        Some(Opening { start, value: start + 1, score, announced_by: Announcer::Cue })
     }
 
     /// Adds the text that an opening announces: a quotation, a list, or words with each end that

@@ -41,17 +41,13 @@ impl Planning<'_> {
     /// Plans `delete all emails from X`: a list by the words that the action does not use, then the
     /// action for each item.
     pub(super) fn plan_loop(&mut self, clause: &Clause, action: Reading) -> Result<(), Refusal> {
-        let rest: Vec<Token> = clause
-            .tokens
-            .iter()
-            .enumerate()
-            .filter(|(at, token)| {
-                !clause.verb_places().contains(at)
-                    && !action.claimed[*at]
-                    && !self.lexicon.loops.has(&token.lower)
-            })
-            .map(|(_, token)| token.clone())
-            .collect();
+        let is_left = |(at, token): &(usize, &Token)| {
+            !clause.verb_places().contains(at)
+                && !action.claimed[*at]
+                && !self.lexicon.loops.has(&token.lower)
+        };
+        let rest = clause.tokens.iter().enumerate().filter(is_left);
+        let rest: Vec<Token> = rest.map(|(_, token)| token.clone()).collect();
         let rest = Clause { is_next: clause.is_next, ..Clause::question(rest) };
         let step = self.add_list(clause, &rest, &action)?;
         self.finish_loop(clause, &rest, action, step)
