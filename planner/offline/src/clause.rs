@@ -25,9 +25,7 @@ pub(super) enum Mood {
 
 #[derive(Clone, Debug)]
 pub(super) struct Verb {
-    /// Its stem, with the particle.
     pub(super) stem: String,
-    /// The places of its words in the clause.
     pub(super) places: Vec<usize>,
 }
 
@@ -37,7 +35,6 @@ pub(super) struct Condition {
     pub(super) is_negated: bool,
 }
 
-/// A part of a query that asks for one thing.
 #[derive(Clone, Debug)]
 pub(super) struct Clause {
     pub(super) tokens: Vec<Token>,

@@ -46,7 +46,6 @@ pub(super) struct Scene<'a> {
     pub(super) weights: &'a Weights,
 }
 
-/// How well a verb asks for a tool.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct VerbFit<'a> {
     pub(super) score: f32,

@@ -9,7 +9,6 @@ use super::{
     token::{Kind, Token},
 };
 
-/// A day or a time of day in a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
     pub(super) tokens: Range<usize>,

@@ -32,7 +32,6 @@ use super::{
 /// The most words and marks of a clause. A quotation is one.
 const CLAUSE_TOKENS: usize = 256;
 const STEPS: usize = 64;
-/// Candidates of a clause that the notes of a plan show.
 const NOTED: usize = 5;
 
 #[derive(Debug, Default)]
@@ -53,7 +52,6 @@ pub(super) struct Planning<'a> {
     planned: Planned,
     /// The places, in the plan, of the steps of the last clause.
     last: Vec<usize>,
-    /// The last clause, for clauses without a verb.
     previous: Option<Clause>,
     nouns: BTreeSet<String>,
 }

@@ -5,10 +5,8 @@ use super::{
     tool::{Slot, Tool},
 };
 
-/// Characters of a clause that a message shows.
 const SHOWN: usize = 200;
 
-/// The check that decided against a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
     /// No tool does what the words ask for.

@@ -7,11 +7,9 @@ use rust_stemmers::{Algorithm, Stemmer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Word,
-    /// Perhaps with a currency or thousands.
     Number,
     Email,
     Url,
-    /// 24 hexadecimal digits or a UUID.
     Id,
     /// An ISO date, perhaps with a time.
     Date,
@@ -30,11 +28,8 @@ pub(super) enum Kind {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token {
     pub(super) kind: Kind,
-    /// The first byte in the query.
     pub(super) start: usize,
-    /// The byte behind the last one.
     pub(super) end: usize,
-    /// The text, without quotation marks.
     pub(super) value: String,
     pub(super) lower: String,
     /// The stem of a word, else the text in lower case.
@@ -92,13 +87,11 @@ impl Token {
         Self::new(Kind::Word, at, at, word)
     }
 
-    /// Returns the word without `'s`.
     pub(super) fn without_possessive(&self) -> &str {
         owner(&self.value).unwrap_or(&self.value)
     }
 }
 
-/// Returns a word without `'s`, if it ends with that.
 fn owner(word: &str) -> Option<&str> {
     word.strip_suffix("'s").or_else(|| word.strip_suffix("’s"))
 }

@@ -8,7 +8,6 @@ use super::{
     token::{self, stem},
 };
 
-/// Levels of objects whose outputs can be referred to.
 const OUTPUT_LEVELS: usize = 2;
 /// Words of a description that count. The first sentence says what the tool does.
 const DESCRIPTION_WORDS: usize = 40;
@@ -27,7 +26,6 @@ pub(super) enum SlotKind {
     Title,
     Text,
     Pattern,
-    /// Any other text: a name, a room, a branch.
     Word,
 }
 
@@ -35,7 +33,6 @@ pub(super) enum SlotKind {
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
     pub(super) parameter: String,
-    /// The field of the items, if the parameter is a list of objects.
     pub(super) field: Option<String>,
     pub(super) words: Vec<String>,
     pub(super) description: String,
@@ -55,11 +52,9 @@ pub(super) struct Slot {
 
 #[derive(Clone, Debug)]
 pub(super) struct Output {
-    /// Its path in the output, with dots.
     pub(super) path: String,
     pub(super) words: Vec<String>,
     pub(super) kind: OutputKind,
-    /// The fields of the items, if it is a list of objects.
     pub(super) items: Vec<Output>,
 }
 
@@ -86,7 +81,6 @@ pub(super) struct Tool {
     pub(super) acts: bool,
     /// The stem of the verb, with its particle: `turn on`.
     pub(super) verb: String,
-    /// Stems of the other words in the name.
     pub(super) nouns: Vec<String>,
     /// Stems of the words in the first sentence of the description, and of examples.
     pub(super) about: Vec<String>,

@@ -12,7 +12,6 @@ const SLOTS: usize = 64;
 pub(super) struct Chosen {
     pub(super) candidates: Vec<usize>,
     pub(super) score: f32,
-    /// The slots that are filled, as bits.
     slots: u64,
 }
 

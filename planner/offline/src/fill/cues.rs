@@ -12,12 +12,9 @@ const LINKS: [&str; 18] = [
     "named", "id", "email",
 ];
 
-/// The words before a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context {
-    /// How well they announce the slot.
     pub(super) score: f32,
-    /// Where they begin.
     pub(super) start: usize,
 }
 

@@ -35,7 +35,6 @@ pub(super) struct Candidate {
     /// The tokens of the value alone, without cues.
     pub(super) value: Range<usize>,
     pub(super) score: f32,
-    /// The step that the value comes from.
     pub(super) link: Option<usize>,
     pub(super) is_guess: bool,
 }
@@ -63,13 +62,10 @@ pub(crate) struct Reading {
     pub(crate) has_noun: bool,
     pub(crate) fillings: BTreeMap<usize, Filling>,
     pub(crate) missing: Vec<usize>,
-    /// Tokens that have no place.
     pub(crate) unplaced: Vec<usize>,
     /// Tells for each token whether it is a value or a cue of one.
     pub(crate) claimed: Vec<bool>,
-    /// Slots whose values are guesses.
     pub(crate) guessed: Vec<usize>,
-    /// The earlier steps that give values.
     pub(crate) links: Vec<usize>,
 }
 

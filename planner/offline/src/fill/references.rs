@@ -9,7 +9,6 @@ use crate::{
     tool::{Slot, SlotKind},
 };
 
-/// Words that may mean a value of an earlier step.
 #[derive(Clone, Copy, Debug)]
 struct Phrase<'a> {
     /// The noun, if it is no bare pronoun.

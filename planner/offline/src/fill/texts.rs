@@ -10,10 +10,8 @@ use crate::{
     tool::{Slot, SlotKind},
 };
 
-/// Ends that are tried for a text without quotation marks.
 const EXTENTS: usize = 8;
 
-/// A place where a text may begin.
 struct Opening {
     /// Where the cue begins, with the words that belong to it.
     start: usize,
@@ -22,10 +20,8 @@ struct Opening {
     announced_by: Announcer,
 }
 
-/// What announces a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Announcer {
-    /// A word for the slot.
     Cue,
     Preposition,
     /// `about X` may be a text as a whole.
@@ -162,7 +158,6 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns the mark at the end of a sentence, which the clause does not have any more.
     fn closing_mark(&self) -> Option<char> {
         let last = self.tokens.last()?;
         let mark = self.scene.query.get(last.end..)?.chars().next();
@@ -244,7 +239,6 @@ impl Filler<'_> {
         Some(Opening { start, value: start, score, announced_by: Announcer::Verb })
     }
 
-    /// Returns the first word behind the verb that is no small word and no noun of the tool.
     fn bare_start(&self) -> Option<usize> {
         let is_passed = |token: &Token| {
             token.is_mark(":")

@@ -159,7 +159,6 @@ impl Planning<'_> {
         statement
     }
 
-    /// Takes the best reading whose required values are known.
     fn known_fact(
         &self,
         mut readings: Vec<Reading>,

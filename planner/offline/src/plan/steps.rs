@@ -13,10 +13,8 @@ use crate::{
     tool::{Slot, SlotKind, Tool},
 };
 
-/// Letters that the number in a step id may take.
 const SUFFIX_LEN: usize = 4;
 
-/// A call that becomes a step.
 pub(super) struct Call<'c> {
     pub(super) tool: usize,
     pub(super) parameters: Map<String, Value>,
@@ -25,7 +23,6 @@ pub(super) struct Call<'c> {
     pub(super) when: Option<&'c str>,
     /// The query says that the step comes after the last ones.
     pub(super) is_next: bool,
-    /// The steps that give values.
     pub(super) links: &'c [usize],
 }
 
