@@ -244,7 +244,7 @@ impl Reader<'_> {
     fn ends_sentence(&self, tokens: &[Token], start: usize, at: usize, is_text: bool) -> bool {
         let token = &tokens[at];
         if token.is_any(&[".", "!", "?", "…"]) {
-            let next = self.skip_marks(tokens, at);
+            let next = skip_marks(tokens, at);
             !is_text || next == tokens.len() || self.begins_order(tokens, next, true)
         } else if token.is_mark(":") {
             !self.begins_order(tokens, start, false) && self.begins_order(tokens, at + 1, true)
@@ -255,7 +255,7 @@ impl Reader<'_> {
 
     /// Returns whether a comma stands between `for each X` and what is done: they are one piece.
     fn is_in_each(&self, tokens: &[Token], start: usize, at: usize) -> bool {
-        let first = self.skip_marks(tokens, start).min(at);
+        let first = skip_marks(tokens, start).min(at);
         let found = self.lexicon.loops.find(tokens, first);
         tokens[at].is_mark(",")
             && found.is_some_and(|found| found.key.starts_with("for "))
@@ -265,10 +265,6 @@ impl Reader<'_> {
     fn is_condition(&self, tokens: &[Token], start: usize) -> bool {
         let found = self.lexicon.conditions.find(tokens, start);
         found.is_some_and(|found| matches!(found.key, "if" | "unless"))
-    }
-
-    fn skip_marks(&self, tokens: &[Token], at: usize) -> usize {
-        (at..tokens.len()).find(|place| tokens[*place].kind != Kind::Mark).unwrap_or(tokens.len())
     }
 
     /// Skips words before a verb: `please`, `also`, `could you`.
@@ -335,16 +331,16 @@ impl Reader<'_> {
     }
 
     fn is_verb(&self, token: &Token) -> bool {
-        token.kind == Kind::Word
-            && !token.lower.ends_with("ing")
-            && !(token.lower.ends_with('s')
-                && token.stem.len() < token.lower.len()
-                && !token.lower.ends_with("ss"))
-            && !token.lower.ends_with("ed")
-            && (!self.lexicon.concepts(&token.stem).is_empty()
-                || self.tools.iter().any(|tool| tool.verb == token.stem)
-                || self.lexicon.states.contains_key(&token.lower)
-                || self.lexicon.is_phrasal(&token.stem))
+        let word = token.lower.as_str();
+        // `closes`, `closed` and `closing` order nothing.
+        let is_plural =
+            word.ends_with('s') && token.stem.len() < word.len() && !word.ends_with("ss");
+        let is_inflected = is_plural || word.ends_with("ing") || word.ends_with("ed");
+        let is_known = !self.lexicon.concepts(&token.stem).is_empty()
+            || self.tools.iter().any(|tool| tool.verb == token.stem)
+            || self.lexicon.states.contains_key(word)
+            || self.lexicon.is_phrasal(&token.stem);
+        token.kind == Kind::Word && is_known && !is_inflected
     }
 
     fn read_piece(&self, piece: &[Token]) -> Option<Clause> {
@@ -500,6 +496,10 @@ impl Reader<'_> {
         let is_first = at <= start + 3 && !self.begins_order(tokens, start, false);
         is_first || tokens[at].is("don't") && at <= start
     }
+}
+
+fn skip_marks(tokens: &[Token], at: usize) -> usize {
+    (at..tokens.len()).find(|place| tokens[*place].kind != Kind::Mark).unwrap_or(tokens.len())
 }
 
 fn is_and(join: &str) -> bool {

@@ -111,7 +111,7 @@ impl Offline {
             let is_english = english.knows_most(&tokens, &known);
             planning
                 .plan(&tokens)
-                .map_err(|refusal| if is_english { refusal } else { Refusal::other(LANGUAGE) })
+                .map_err(|refusal| if is_english { refusal } else { Refusal::new(LANGUAGE) })
         });
         match planned {
             Ok(planned) => {
@@ -163,14 +163,14 @@ fn check_limits(query: &str, tools: &[Tool]) -> Result<Vec<Token>, Refusal> {
     if count > most {
         let message =
             format!("the query has {count} bytes, but {most} is the most: use fewer words");
-        return Err(Refusal::other(message));
+        return Err(Refusal::new(message));
     }
     if tools.is_empty() {
-        return Err(Refusal::other(NO_TOOLS));
+        return Err(Refusal::new(NO_TOOLS));
     }
     let tokens = token::tokens(query);
     match tokens.len() {
-        0 => Err(Refusal::other(EMPTY)),
+        0 => Err(Refusal::new(EMPTY)),
         1..=TOKENS => Ok(tokens),
         count => Err(Refusal::too_many_words(count, TOKENS)),
     }
@@ -178,7 +178,9 @@ fn check_limits(query: &str, tools: &[Tool]) -> Result<Vec<Token>, Refusal> {
 
 /// The tools of recent catalogs, read once for all queries over the same catalog.
 #[derive(Clone, Debug, Default)]
-struct Readings(Arc<Mutex<VecDeque<(Catalog, Arc<Vec<Tool>>)>>>);
+struct Readings(Arc<Mutex<VecDeque<Reading>>>);
+
+type Reading = (Catalog, Arc<Vec<Tool>>);
 
 impl Readings {
     fn of(&self, catalog: &Catalog) -> Arc<Vec<Tool>> {

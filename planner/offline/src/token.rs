@@ -196,20 +196,20 @@ fn is_url(text: &str) -> bool {
 }
 
 fn classify(text: &str) -> Kind {
-    let kinds: [(fn(&str) -> bool, Kind); 11] = [
-        (is_url, Kind::Url),
-        (is_email, Kind::Email),
-        (is_id, Kind::Id),
-        (is_date, Kind::Date),
-        (is_time, Kind::Time),
-        (|text| number(text).is_some(), Kind::Number),
-        (|text| text.contains('*') && text.len() > 1, Kind::Glob),
-        (is_slug, Kind::Slug),
-        (is_path, Kind::Path),
-        (is_code, Kind::Code),
-        (|text| text.chars().any(char::is_alphanumeric), Kind::Word),
+    let kinds = [
+        (is_url(text), Kind::Url),
+        (is_email(text), Kind::Email),
+        (is_id(text), Kind::Id),
+        (is_date(text), Kind::Date),
+        (is_time(text), Kind::Time),
+        (number(text).is_some(), Kind::Number),
+        (text.contains('*') && text.len() > 1, Kind::Glob),
+        (is_slug(text), Kind::Slug),
+        (is_path(text), Kind::Path),
+        (is_code(text), Kind::Code),
+        (text.chars().any(char::is_alphanumeric), Kind::Word),
     ];
-    kinds.into_iter().find(|(is_kind, _)| is_kind(text)).map_or(Kind::Mark, |(_, kind)| kind)
+    kinds.into_iter().find(|(is_it, _)| *is_it).map_or(Kind::Mark, |(_, kind)| kind)
 }
 
 fn is_email(text: &str) -> bool {

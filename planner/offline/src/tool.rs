@@ -31,6 +31,7 @@ pub(super) enum SlotKind {
 
 /// A parameter, or a field of the objects in a list parameter.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Slot {
     pub(super) parameter: String,
     pub(super) field: Option<String>,
@@ -263,7 +264,7 @@ fn read_slots(
         let of = if is_list { items } else { value };
         let slot = Slot::read(name, of, value, nouns, lexicon);
         let kind = if is_list && slot.is_free() { SlotKind::Word } else { slot.kind };
-        slots.push(Slot { kind, is_list, is_required, ..slot });
+        slots.push(Slot { kind, is_required, is_list, ..slot });
     }
     slots
 }
@@ -332,8 +333,9 @@ fn name_words(name: &str) -> Vec<String> {
         if !char.is_alphanumeric() || char.is_uppercase() && was_lower {
             words.push(String::new());
         }
-        let word = words.last_mut().filter(|_| char.is_alphanumeric());
-        word.into_iter().for_each(|word| word.extend(char.to_lowercase()));
+        if let Some(word) = words.last_mut().filter(|_| char.is_alphanumeric()) {
+            word.extend(char.to_lowercase());
+        }
         was_lower = char.is_lowercase() || char.is_ascii_digit();
     }
     words.retain(|word| !word.is_empty());

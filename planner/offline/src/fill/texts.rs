@@ -169,7 +169,7 @@ impl Filler<'_> {
     fn is_text(&self, range: Range<usize>, slot: &Slot) -> bool {
         let tokens = &self.tokens[range];
         let is_single = tokens.len() == 1;
-        let has_typed = tokens.iter().any(|token| token.is_typed());
+        let has_typed = tokens.iter().any(Token::is_typed);
         match slot.kind {
             SlotKind::Text => !(is_single && has_typed),
             SlotKind::Title => {
@@ -182,7 +182,7 @@ impl Filler<'_> {
                     self.is_noun(token) && !slot.words.contains(&token.stem) && !is_single
                 };
                 let is_end = |token: &Token| token.is("and") || self.lexicon.is_preposition(token);
-                !(has_typed && !is_single)
+                (!has_typed || is_single)
                     && !tokens.iter().any(|token| is_foreign(token) || is_end(token))
             }
         }
@@ -273,9 +273,8 @@ impl Filler<'_> {
             before.is_some_and(|token| token.is("the") || self.lexicon.is_pronoun(token));
         let takes_text = slot.kind == SlotKind::Text
             || slot.words.last().is_some_and(|word| self.lexicon.is_same_noun(word, "text"));
-        !(is_other && !first.is_capitalised())
-            && !(is_definite && takes_text)
-            && !self.tool.slots.iter().any(|other| self.is_cue(first, other))
+        let is_cue = self.tool.slots.iter().any(|other| self.is_cue(first, other));
+        !(is_cue || is_other && !first.is_capitalised() || is_definite && takes_text)
     }
 }
 

@@ -64,29 +64,30 @@ impl Filler<'_> {
         }
         let text = |fit: f32| Some((json!(token.value), fit));
         match (slot.kind, token.kind) {
-            (SlotKind::Email, Kind::Email) | (SlotKind::Url, Kind::Url) => text(weights.near_form),
-            (SlotKind::Path, Kind::Path) => text(0.0),
-            (SlotKind::Path, Kind::Glob) => text(-weights.unusual),
-            (SlotKind::Path, Kind::Quoted) if !token.value.contains(' ') => text(-weights.unusual),
+            (SlotKind::Word, _) if slot.is_slashed => None,
+            (SlotKind::Word, Kind::Email) if !slot.takes_people() => None,
+            (SlotKind::Path, Kind::Quoted) if token.value.contains(' ') => None,
             (SlotKind::Id, Kind::Number) if slot.is_numeric => {
                 let fit = if token.value.starts_with('#') { weights.form } else { 0.0 };
                 Some((Value::Number(number(&token.value)?), fit))
             }
             (SlotKind::Id, Kind::Number) if slot.has_wordy_examples() => None,
-            (SlotKind::Id, Kind::Number) => text(-weights.unusual),
             (SlotKind::Id, Kind::Code | Kind::Id) if !slot.is_numeric => {
                 text(self.id_fit(&token.value, slot)?)
             }
             (SlotKind::Number, Kind::Number | Kind::Word) => self.number_value(at),
+            (SlotKind::Path, Kind::Path) => text(0.0),
             (SlotKind::Text | SlotKind::Title | SlotKind::Query, Kind::Quoted) => {
                 text(weights.quoted)
             }
-            (SlotKind::Query, Kind::Email | Kind::Code) => text(-weights.unusual),
-            (SlotKind::Title, Kind::Code) => text(-weights.unusual),
-            (SlotKind::Word, _) if slot.is_slashed => None,
-            (SlotKind::Word, Kind::Email) if !slot.takes_people() => None,
-            (SlotKind::Word, Kind::Email | Kind::Slug | Kind::Code) => text(-weights.unusual),
-            (SlotKind::Word, Kind::Quoted) => text(weights.near_form),
+            (SlotKind::Email, Kind::Email)
+            | (SlotKind::Url, Kind::Url)
+            | (SlotKind::Word, Kind::Quoted) => text(weights.near_form),
+            (SlotKind::Path, Kind::Glob | Kind::Quoted)
+            | (SlotKind::Id, Kind::Number)
+            | (SlotKind::Query | SlotKind::Word, Kind::Email | Kind::Code)
+            | (SlotKind::Title, Kind::Code)
+            | (SlotKind::Word, Kind::Slug) => text(-weights.unusual),
             _ => None,
         }
     }
@@ -179,8 +180,8 @@ impl Filler<'_> {
             first = time.map_or(first, |moment| moment.tokens.start);
         }
         let context = self.context(first, slot);
-        let least = if is_end { 0.0 } else { f32::MIN };
-        let score = weights.typed + weights.form + context.score.max(least);
+        let floor = if is_end { 0.0 } else { f32::MIN };
+        let score = weights.typed + weights.form + context.score.max(floor);
         let time = time.and_then(|moment| moment.time);
         let value = json!(write_moment(day, time));
         candidates.push(self.one(at, value, context.start..last, score));

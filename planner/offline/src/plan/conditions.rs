@@ -164,7 +164,9 @@ impl Planning<'_> {
         mut readings: Vec<Reading>,
         shared: Option<&Map<String, Value>>,
     ) -> Option<Reading> {
-        readings.iter_mut().for_each(|reading| self.inherit_values(reading, shared));
+        for reading in &mut readings {
+            self.inherit_values(reading, shared);
+        }
         readings.into_iter().find(|reading| {
             let slots = &self.tools[reading.tool].slots;
             let has_id = reading.fillings.keys().any(|slot| slots[*slot].kind == SlotKind::Id);

@@ -173,9 +173,7 @@ pub(super) fn end_range(tool: &Tool, parameters: &mut Map<String, Value>) {
         tool.slots.iter().any(is_it)
     };
     let is_range = !tool.acts && is_moment("start") && is_moment("end");
-    if is_range && !parameters.contains_key("query") && !parameters.contains_key("end") {
-        if let Some(start) = parameters.get("start").cloned() {
-            parameters.insert("end".to_owned(), start);
-        }
-    }
+    let is_open = !parameters.contains_key("query") && !parameters.contains_key("end");
+    let start = parameters.get("start").filter(|_| is_range && is_open).cloned();
+    parameters.extend(start.map(|start| ("end".to_owned(), start)));
 }
