@@ -25,9 +25,7 @@ pub(super) enum Mood {
 
 #[derive(Clone, Debug)]
 pub(super) struct Verb {
-    /// Its stem, with the particle.
     pub(super) stem: String,
-    /// The places of its words in the clause.
     pub(super) places: Vec<usize>,
 }
 
@@ -37,7 +35,6 @@ pub(super) struct Condition {
     pub(super) is_negated: bool,
 }
 
-/// A part of a query that asks for one thing.
 #[derive(Clone, Debug)]
 pub(super) struct Clause {
     pub(super) tokens: Vec<Token>,
@@ -191,23 +188,19 @@ impl Reader<'_> {
 
     /// Returns whether a place is inside a text without quotation marks: behind `saying`.
     fn is_in_text(&self, tokens: &[Token], start: usize, at: usize) -> bool {
-        let cues = &self.lexicon.cues["text"];
-        (start..at).rev().any(|place| {
+        (start + 1..at.max(2) - 1).any(|place| {
             let token = &tokens[place];
+            let rest = &tokens[place + 1..at];
             // `about X` is mostly a filter.
             let is_cue = token.kind == Kind::Word
-                && cues.contains(&token.lower)
+                && self.lexicon.is_cue_of(token, "text")
                 && !token.is("about")
                 && (place > start + 1 || !self.is_tool_noun(&token.stem));
             let behind = tokens[place + 1..].iter().find(|token| token.kind != Kind::Mark);
             is_cue
-                && place > start
-                && place + 1 < at
                 && behind.is_some_and(|token| token.kind != Kind::Quoted)
-                && !tokens[place + 1..at].iter().any(|token| token.kind == Kind::Quoted)
-                && !tokens
-                    .get(place + 1)
-                    .is_some_and(|token| token.is_any(&["of", "as", "on", "to"]))
+                && rest.iter().all(|token| token.kind != Kind::Quoted)
+                && !rest[0].is_any(&["of", "as", "on", "to"])
         })
     }
 
@@ -251,7 +244,7 @@ impl Reader<'_> {
     fn ends_sentence(&self, tokens: &[Token], start: usize, at: usize, is_text: bool) -> bool {
         let token = &tokens[at];
         if token.is_any(&[".", "!", "?", "…"]) {
-            let next = self.skip_marks(tokens, at);
+            let next = skip_marks(tokens, at);
             !is_text || next == tokens.len() || self.begins_order(tokens, next, true)
         } else if token.is_mark(":") {
             !self.begins_order(tokens, start, false) && self.begins_order(tokens, at + 1, true)
@@ -262,7 +255,7 @@ impl Reader<'_> {
 
     /// Returns whether a comma stands between `for each X` and what is done: they are one piece.
     fn is_in_each(&self, tokens: &[Token], start: usize, at: usize) -> bool {
-        let first = self.skip_marks(tokens, start).min(at);
+        let first = skip_marks(tokens, start).min(at);
         let found = self.lexicon.loops.find(tokens, first);
         tokens[at].is_mark(",")
             && found.is_some_and(|found| found.key.starts_with("for "))
@@ -272,10 +265,6 @@ impl Reader<'_> {
     fn is_condition(&self, tokens: &[Token], start: usize) -> bool {
         let found = self.lexicon.conditions.find(tokens, start);
         found.is_some_and(|found| matches!(found.key, "if" | "unless"))
-    }
-
-    fn skip_marks(&self, tokens: &[Token], at: usize) -> usize {
-        (at..tokens.len()).find(|place| tokens[*place].kind != Kind::Mark).unwrap_or(tokens.len())
     }
 
     /// Skips words before a verb: `please`, `also`, `could you`.
@@ -296,23 +285,19 @@ impl Reader<'_> {
         if !self.is_verb(token) {
             return false;
         }
-        // `label it X` behind `create …` sets a value of what is created.
-        let is_value =
-            self.lexicon.states.get(&token.lower).is_some_and(|state| state.ends_with('s'));
-        if is_value
-            && is_followed(tokens, at, &["it"])
-            && at > 0
-            && tokens[at - 1].kind == Kind::Mark
-        {
+        let is_noun = self.is_tool_noun(&token.stem) || self.lexicon.is_noun(&token.stem);
+        // `Order A-1 was cancelled` tells something.
+        if is_noun && is_followed(tokens, at + 1, &["was", "is", "has", "were"]) {
             return false;
         }
-        // `Order A-1 was cancelled` tells something.
-        let is_told = is_followed(tokens, at + 1, &["was", "is", "has", "were"]);
-        if is_told && self.lexicon.is_noun(&token.stem) | self.is_tool_noun(&token.stem) {
+        // `label it X` behind `create …` sets a value of what is created.
+        let state = self.lexicon.states.get(&token.lower);
+        let is_behind_mark = at > 0 && tokens[at - 1].kind == Kind::Mark;
+        let sets_value = state.is_some_and(|state| state.ends_with('s')) && is_behind_mark;
+        if sets_value && is_followed(tokens, at, &["it"]) {
             return false;
         }
         let next = tokens.get(at + 1);
-        let is_noun = self.is_tool_noun(&token.stem) || self.lexicon.is_noun(&token.stem);
         if !is_strict && !is_noun {
             return true;
         }
@@ -346,16 +331,16 @@ impl Reader<'_> {
     }
 
     fn is_verb(&self, token: &Token) -> bool {
-        token.kind == Kind::Word
-            && !token.lower.ends_with("ing")
-            && !(token.lower.ends_with('s')
-                && token.stem.len() < token.lower.len()
-                && !token.lower.ends_with("ss"))
-            && !token.lower.ends_with("ed")
-            && (!self.lexicon.concepts(&token.stem).is_empty()
-                || self.tools.iter().any(|tool| tool.verb == token.stem)
-                || self.lexicon.states.contains_key(&token.lower)
-                || self.lexicon.is_phrasal(&token.stem))
+        let word = token.lower.as_str();
+        // `closes`, `closed` and `closing` order nothing.
+        let is_plural =
+            word.ends_with('s') && token.stem.len() < word.len() && !word.ends_with("ss");
+        let is_inflected = is_plural || word.ends_with("ing") || word.ends_with("ed");
+        let is_known = !self.lexicon.concepts(&token.stem).is_empty()
+            || self.tools.iter().any(|tool| tool.verb == token.stem)
+            || self.lexicon.states.contains_key(word)
+            || self.lexicon.is_phrasal(&token.stem);
+        token.kind == Kind::Word && is_known && !is_inflected
     }
 
     fn read_piece(&self, piece: &[Token]) -> Option<Clause> {
@@ -380,14 +365,7 @@ impl Reader<'_> {
         if tokens.is_empty() {
             return None;
         }
-        let mut clause = Clause {
-            tokens,
-            mood: Mood::Fragment,
-            verb: None,
-            condition: None,
-            each: None,
-            is_next,
-        };
+        let mut clause = Clause { mood: Mood::Fragment, is_next, ..Clause::question(tokens) };
         self.take_condition(&mut clause);
         if clause.mood == Mood::Condition {
             return Some(clause);
@@ -449,15 +427,12 @@ impl Reader<'_> {
     /// Takes `for each X` from the front of a clause.
     fn take_each(&self, clause: &mut Clause) {
         let tokens = &clause.tokens;
-        let Some(found) =
-            self.lexicon.loops.find(tokens, 0).filter(|found| found.key.starts_with("for "))
-        else {
-            return;
-        };
+        let found = self.lexicon.loops.find(tokens, 0);
+        let Some(found) = found.filter(|found| found.key.starts_with("for ")) else { return };
         let order = (found.len + 1..tokens.len()).find(|at| {
-            let is_object = tokens[at - 1].kind == Kind::Word
-                && (self.lexicon.is_preposition(&tokens[at - 1])
-                    || tokens[at - 1].is_any(&["the", "a", "open"]));
+            let before = &tokens[at - 1];
+            let is_object =
+                self.lexicon.is_preposition(before) || before.is_any(&["the", "a", "open"]);
             !is_object && self.begins_order(tokens, *at, false)
         });
         if let Some(order) = order {
@@ -486,9 +461,8 @@ impl Reader<'_> {
         }
         let first = tokens.get(start);
         // `can an order be cancelled?`
-        if first
-            .is_some_and(|token| token.is_any(&["can", "could", "may", "might", "should", "shall"]))
-        {
+        let asks = ["can", "could", "may", "might", "should", "shall"];
+        if first.is_some_and(|token| token.is_any(&asks)) {
             return Mood::Asked;
         }
         if is_question {
@@ -514,6 +488,10 @@ impl Reader<'_> {
         let is_first = at <= start + 3 && !self.begins_order(tokens, start, false);
         is_first || tokens[at].is("don't") && at <= start
     }
+}
+
+fn skip_marks(tokens: &[Token], at: usize) -> usize {
+    (at..tokens.len()).find(|place| tokens[*place].kind != Kind::Mark).unwrap_or(tokens.len())
 }
 
 fn is_and(join: &str) -> bool {

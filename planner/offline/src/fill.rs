@@ -1,17 +1,15 @@
 //! One clause and one tool: which words fill which slots, chosen together.
 //!
 //! Each kind of evidence proposes candidates for the slots: values of a type ([`typed`]), choices and
-//! flags ([`choices`]), days and times ([`moments`]), texts ([`texts`]), values that belong together
+//! flags ([`choices`]), texts ([`texts`]), values that belong together
 //! ([`groups`]) and words that mean a value of an earlier step ([`references`]). Then one assignment
 //! ([`assignment`]) takes the candidates that fit together best, and the nouns of the tool are
 //! compared with the words that are left ([`words`]).
 
 mod assignment;
-mod candidate;
 mod choices;
 mod cues;
 mod groups;
-mod moments;
 mod reading;
 mod references;
 mod texts;
@@ -25,7 +23,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use self::candidate::Candidate;
+use self::reading::Candidate;
 pub(super) use self::reading::{Filling, Reading};
 use super::{
     clause::Clause,
@@ -48,7 +46,6 @@ pub(super) struct Scene<'a> {
     pub(super) weights: &'a Weights,
 }
 
-/// How well a verb asks for a tool.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct VerbFit<'a> {
     pub(super) score: f32,

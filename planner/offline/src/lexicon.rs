@@ -9,10 +9,8 @@ use serde::Deserialize;
 
 use super::token::{Kind, Token, stem};
 
-/// The entries of a list, by their keys.
 type Groups = BTreeMap<String, Vec<String>>;
 
-/// The most words of a phrase.
 const PHRASE_WORDS: usize = 4;
 
 #[derive(Debug, Deserialize)]
@@ -31,7 +29,6 @@ struct File {
     kinds: Groups,
 }
 
-/// Fixed phrases with their keys.
 #[derive(Debug, Default)]
 pub(super) struct Phrases(BTreeMap<String, String>);
 
@@ -53,7 +50,6 @@ impl Phrases {
         Self(entries.iter().map(|entry| (entry.clone(), entry.clone())).collect())
     }
 
-    /// Finds the longest phrase that begins at a token.
     pub(super) fn find(&self, tokens: &[Token], at: usize) -> Option<Found<'_>> {
         (1..=PHRASE_WORDS).rev().find_map(|len| {
             let said = tokens.get(at..at + len)?;
@@ -77,7 +73,6 @@ impl Phrases {
 pub(super) struct Lexicon {
     /// Concepts by the stems of verbs. A phrase has its words' stems with spaces between.
     verbs: Groups,
-    /// The group of a noun, by its stem.
     nouns: BTreeMap<String, usize>,
     pub(super) states: BTreeMap<String, String>,
     pub(super) cues: Groups,
@@ -92,7 +87,6 @@ pub(super) struct Lexicon {
     pub(super) forms: Groups,
     /// Words for kinds of values in the names of parameters.
     pub(super) kinds: Groups,
-    /// Words that may stand before a verb.
     pub(super) soft: Phrases,
 }
 
@@ -167,7 +161,6 @@ impl Lexicon {
         self.cues.get(kind).is_some_and(|cues| cues.contains(&token.lower))
     }
 
-    /// Returns whether a word names a kind of values, such as `path`.
     pub(super) fn is_kind(&self, token: &Token, kind: &str) -> bool {
         token.kind == Kind::Word && self.kinds[kind].contains(&token.lower)
     }
@@ -224,18 +217,18 @@ impl Lexicon {
         self.forms["numbers"].iter().position(|number| number == word)
     }
 
-    /// Returns the month, from one, that a word says.
     pub(super) fn month(word: &str) -> Option<u32> {
         let month: chrono::Month = word.trim_end_matches('.').parse().ok()?;
         Some(month.number_from_month())
     }
 
-    /// Returns the stem of the unit that a word means: `mins` is a minute.
-    pub(super) fn unit(&self, word: &str) -> Option<&'static str> {
-        ["seconds", "minutes", "hours"].into_iter().find(|unit| {
-            *unit == word
-                || self.forms[*unit].iter().any(|form| form == word || stem(form) == stem(word))
-        })
+    /// Returns the seconds of a unit of time: `mins` are 60.
+    pub(super) fn unit(&self, word: &str) -> Option<u32> {
+        let is_unit = |unit: &str| {
+            unit == word || self.forms[unit].iter().any(|form| stem(form) == stem(word))
+        };
+        let units = [("seconds", 1), ("minutes", 60), ("hours", 3600)];
+        units.into_iter().find(|(unit, _)| is_unit(unit)).map(|(_, seconds)| seconds)
     }
 
     /// Corrects words that are one edit away from a known one: `teh`, `isue`. Their values stay.

@@ -53,6 +53,9 @@ const CATALOGS: usize = 4;
 /// Words and marks that a query may have.
 const TOKENS: usize = 2_000;
 
+const EMPTY: &str =
+    "the query asks for nothing: say what to do, such as `list all …` or `create …`";
+const NO_TOOLS: &str = "there are no tools to plan with: register a toolset, or switch one on";
 const LANGUAGE: &str = "the offline planner reads English only: say it in English, or configure a model (`planner` in the configuration)";
 
 /// The planner that needs no model.
@@ -110,7 +113,7 @@ impl Offline {
             let is_english = english.knows_most(&tokens, &known);
             planning
                 .plan(&tokens)
-                .map_err(|refusal| if is_english { refusal } else { Refusal::other(LANGUAGE) })
+                .map_err(|refusal| if is_english { refusal } else { Refusal::new(LANGUAGE) })
         });
         match planned {
             Ok(planned) => {
@@ -158,22 +161,18 @@ pub fn propose(query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError
 
 /// Cuts a query into tokens, unless it is too long or empty, or there are no tools.
 fn check_limits(query: &str, tools: &[Tool]) -> Result<Vec<Token>, Refusal> {
-    if query.len() > limits::QUERY_BYTES {
-        let (count, most) = (query.len(), limits::QUERY_BYTES);
-        return Err(Refusal::other(format!(
-            "the query has {count} bytes, but {most} is the most: use fewer words"
-        )));
+    let (count, most) = (query.len(), limits::QUERY_BYTES);
+    if count > most {
+        let message =
+            format!("the query has {count} bytes, but {most} is the most: use fewer words");
+        return Err(Refusal::new(message));
     }
     if tools.is_empty() {
-        return Err(Refusal::other(
-            "there are no tools to plan with: register a toolset, or switch one on",
-        ));
+        return Err(Refusal::new(NO_TOOLS));
     }
     let tokens = token::tokens(query);
     match tokens.len() {
-        0 => Err(Refusal::other(
-            "the query asks for nothing: say what to do, such as `list all …` or `create …`",
-        )),
+        0 => Err(Refusal::new(EMPTY)),
         1..=TOKENS => Ok(tokens),
         count => Err(Refusal::too_many_words(count, TOKENS)),
     }
@@ -181,7 +180,9 @@ fn check_limits(query: &str, tools: &[Tool]) -> Result<Vec<Token>, Refusal> {
 
 /// The tools of recent catalogs, read once for all queries over the same catalog.
 #[derive(Clone, Debug, Default)]
-struct Readings(Arc<Mutex<VecDeque<(Catalog, Arc<Vec<Tool>>)>>>);
+struct Readings(Arc<Mutex<VecDeque<Reading>>>);
+
+type Reading = (Catalog, Arc<Vec<Tool>>);
 
 impl Readings {
     fn of(&self, catalog: &Catalog) -> Arc<Vec<Tool>> {
@@ -204,14 +205,10 @@ fn read_tools(catalog: &Catalog) -> Vec<Tool> {
     };
     // Nobody says an expression in words.
     let tools = catalog.plannable().filter(|tool| tool.qualified_name().as_str() != COMPUTE);
-    tools
-        .map(|tool| {
-            let name = if is_plain(tool) {
-                tool.name.as_str().to_owned()
-            } else {
-                tool.qualified_name().as_str().to_owned()
-            };
-            Tool::read(tool, name, lexicon::english())
-        })
-        .collect()
+    let read = |tool: &ToolDefinition| {
+        let (plain, full) = (tool.name.as_str(), tool.qualified_name());
+        let name = if is_plain(tool) { plain } else { full.as_str() };
+        Tool::read(tool, name.to_owned(), lexicon::english())
+    };
+    tools.map(|tool| read(tool)).collect()
 }

@@ -65,11 +65,6 @@ impl Memory {
         })
     }
 
-    pub(super) fn has_text(&self, noun: &str, tools: &[Tool], lexicon: &Lexicon) -> bool {
-        let mut steps = self.steps.iter().filter(|step| !step.is_loop);
-        steps.any(|step| text_field(&tools[step.tool], noun, lexicon).is_some())
-    }
-
     /// Finds the id of the step whose parameters have a name: `by Alice`.
     pub(super) fn named(&self, name: &str, wanted: &Wanted<'_>) -> Option<Recalled> {
         let name = name.to_lowercase();

@@ -9,7 +9,6 @@ use super::{
     token::{Kind, Token},
 };
 
-/// A day or a time of day in a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
     pub(super) tokens: Range<usize>,
@@ -53,13 +52,12 @@ fn read_named(tokens: &[Token], at: usize) -> Option<(Option<NaiveDate>, usize)>
         let token = word(at).filter(|token| token.is_capitalised())?;
         Lexicon::month(&token.lower)
     };
-    let (month, day, mut end) = match month_at(at) {
-        Some(month) => (month, day_at(at + 1)?, at + 2),
-        None => {
-            let day = day_at(at)?;
-            let at = at + 1 + usize::from(word(at + 1).is_some_and(|token| token.is("of")));
-            (month_at(at)?, day, at + 1)
-        }
+    let (month, day, mut end) = if let Some(month) = month_at(at) {
+        (month, day_at(at + 1)?, at + 2)
+    } else {
+        let day = day_at(at)?;
+        let at = at + 1 + usize::from(word(at + 1).is_some_and(|token| token.is("of")));
+        (month_at(at)?, day, at + 1)
     };
     let comma = usize::from(tokens.get(end).is_some_and(|token| token.is_mark(",")));
     let year = word(end + comma).and_then(|token| token.lower.parse::<i32>().ok());

@@ -23,7 +23,7 @@ use super::{
     fill::{Reading, Scene, fill},
     lexicon::Lexicon,
     memory::Memory,
-    refusal::{Check, Refusal},
+    refusal::Refusal,
     token::{Kind, Token, words_of},
     tool::Tool,
     weights::Weights,
@@ -32,7 +32,6 @@ use super::{
 /// The most words and marks of a clause. A quotation is one.
 const CLAUSE_TOKENS: usize = 256;
 const STEPS: usize = 64;
-/// Candidates of a clause that the notes of a plan show.
 const NOTED: usize = 5;
 
 #[derive(Debug, Default)]
@@ -53,7 +52,6 @@ pub(super) struct Planning<'a> {
     planned: Planned,
     /// The places, in the plan, of the steps of the last clause.
     last: Vec<usize>,
-    /// The last clause, for clauses without a verb.
     previous: Option<Clause>,
     nouns: BTreeSet<String>,
 }
@@ -84,11 +82,11 @@ impl<'a> Planning<'a> {
         for clause in self.rewrite_copies(reader.read(tokens)) {
             passed.extend(self.plan_or_pass(&clause)?);
             if self.planned.steps.len() > STEPS {
-                return Err(Refusal::other("the plan has too many steps: split the query"));
+                return Err(Refusal::new("the plan has too many steps: split the query"));
             }
         }
         if self.planned.steps.is_empty() {
-            let at = passed.iter().position(|refusal| refusal.check != Check::Fit);
+            let at = passed.iter().position(|refusal| !refusal.fits_nothing);
             let first = passed.into_iter().nth(at.unwrap_or_default());
             return Err(first.unwrap_or_else(|| Refusal::nothing_fits(self.query)));
         }
@@ -110,38 +108,12 @@ impl<'a> Planning<'a> {
             mood => return Err(Refusal::mood(mood, &said)),
         }
         self.planned.clauses.push(said);
+        // Small talk before an order.
+        let is_talk = clause.mood == Mood::Fragment && !clause.has_value();
         match self.plan_clause(clause) {
-            Ok(()) => Ok(None),
-            // `… and tell me its title`: the output has it.
-            Err(Refusal { check: Check::Fit | Check::Values, .. }) if self.is_answered(clause) => {
-                Ok(None)
-            }
-            // Small talk before an order.
-            Err(refusal)
-                if refusal.check == Check::Fit
-                    && clause.mood == Mood::Fragment
-                    && !clause.has_value() =>
-            {
-                Ok(Some(refusal))
-            }
-            Err(refusal) => Err(refusal),
+            Err(refusal) if refusal.fits_nothing && is_talk => Ok(Some(refusal)),
+            planned => planned.map(|()| None),
         }
-    }
-
-    fn is_answered(&self, clause: &Clause) -> bool {
-        let asks = clause.mood == Mood::Question
-            || clause.verb.as_ref().is_some_and(|verb| self.lexicon.means(&verb.stem, "get"));
-        let has_pronoun = clause.tokens.iter().any(|token| self.lexicon.is_pronoun(token));
-        let mut content = clause.tokens.iter().enumerate().filter(|(at, token)| {
-            token.kind == Kind::Word
-                && !self.lexicon.is_filler(token)
-                && !clause.verb_places().contains(at)
-        });
-        asks && has_pronoun
-            && !clause.has_value()
-            && content.all(|(_, token)| {
-                token.is("number") || self.memory.has_text(&token.stem, self.tools, self.lexicon)
-            })
     }
 
     fn words(&self, tokens: &[Token]) -> String {
@@ -215,7 +187,7 @@ impl<'a> Planning<'a> {
         let readings = self.readings(&clause, &|_| true);
         self.note(&clause, &readings);
         let said = || self.words(&clause.tokens);
-        let Some(best) = readings.into_iter().next() else {
+        let Some(best) = self.best_reading(readings) else {
             return Err(Refusal::nothing_fits(&said()));
         };
         if let Some(action) = self.loop_action(&clause, &best) {
@@ -236,6 +208,20 @@ impl<'a> Planning<'a> {
             }
             None => self.accept(&clause, best, None),
         }
+    }
+
+    /// Takes the best reading. `the newest order of C-33` is answered by a list if no other tool that
+    /// reads has the values that it needs.
+    fn best_reading(&self, readings: Vec<Reading>) -> Option<Reading> {
+        let is_answer = |reading: &Reading| {
+            let tool = &self.tools[reading.tool];
+            let lists = !tool.acts && tool.list().is_some() && reading.has_noun;
+            lists && reading.missing.is_empty() && !reading.fillings.is_empty()
+        };
+        let best = readings.first()?;
+        let is_open = !self.tools[best.tool].acts && !best.missing.is_empty();
+        let list = readings.iter().position(is_answer).filter(|_| is_open);
+        readings.into_iter().nth(list.unwrap_or_default())
     }
 
     /// Returns whether a fragment orders nothing: `New year, new folder`, or an unknown verb.

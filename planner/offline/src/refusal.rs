@@ -5,37 +5,21 @@ use super::{
     tool::{Slot, Tool},
 };
 
-/// Characters of a clause that a message shows.
 const SHOWN: usize = 200;
 
-/// The check that decided against a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Check {
-    /// No tool does what the words ask for.
-    Fit,
-    /// A required value was not said.
-    Values,
-    /// The action is denied, only asked about, hypothetical or reported.
-    Mood,
-    Other,
-}
-
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Refusal {
-    pub(super) check: Check,
     /// The problem, and what to do.
     pub(super) message: String,
     /// The tool that the query comes closest to.
     pub(super) nearest: Option<String>,
+    /// No tool does what the words ask for.
+    pub(super) fits_nothing: bool,
 }
 
 impl Refusal {
-    pub(super) fn new(check: Check, message: String) -> Self {
-        Self { check, message, nearest: None }
-    }
-
-    pub(super) fn other(message: impl Into<String>) -> Self {
-        Self::new(Check::Other, message.into())
+    pub(super) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), ..Self::default() }
     }
 
     pub(super) fn nothing_fits(said: &str) -> Self {
@@ -43,7 +27,7 @@ impl Refusal {
         let message = format!(
             "no tool fits `{said}`: begin with what to do and what with (`faber tools list` shows what there is)"
         );
-        Self::new(Check::Fit, message)
+        Self { fits_nothing: true, ..Self::new(message) }
     }
 
     pub(super) fn mood(mood: Mood, said: &str) -> Self {
@@ -54,35 +38,42 @@ impl Refusal {
             Mood::Hypothetical => format!("`{said}` is no order yet: say it as an order"),
             _ => format!("`{said}` only tells something: say what to do as an order"),
         };
-        Self::new(Check::Mood, message)
+        Self::new(message)
     }
 
     pub(super) fn missing(tool: &Tool, slots: &[&Slot], said: &str) -> Self {
-        let name = |slot: &&Slot| match slot.description.split(['.', '\n']).next() {
-            None | Some("") => format!("`{}`", slot.path()),
-            Some(about) => format!("`{}` ({about})", slot.path()),
+        let name = |slot: &&Slot| {
+            let about = slot.description.split(['\n', ';']).next().unwrap_or_default();
+            let about = about.split(", e.g.").next().and_then(|about| about.split(". ").next());
+            match about.map(|about| about.trim_end_matches('.')) {
+                None | Some("") => format!("`{}`", slot.path()),
+                Some(about) => format!("`{}` ({about})", slot.path()),
+            }
+        };
+        let advice = match slots.first() {
+            Some(slot) if slot.is_slashed => "in owner/repo".to_owned(),
+            slot => format!("with {} …", slot.map(|slot| slot.cue()).unwrap_or_default()),
         };
         let names: Vec<String> = slots.iter().map(name).collect();
         let message = format!(
-            "{} of `{}` {} missing in `{}`: add `with {} …`",
+            "{} of `{}` {} missing in `{}`: add `{advice}`",
             names.join(" and "),
             tool.name,
             if names.len() == 1 { "is" } else { "are" },
-            shorten(said),
-            slots.first().map(|slot| slot.cue()).unwrap_or_default()
+            shorten(said)
         );
-        Self { nearest: Some(tool.name.clone()), ..Self::new(Check::Values, message) }
+        Self { nearest: Some(tool.name.clone()), ..Self::new(message) }
     }
 
     pub(super) fn condition(said: &str) -> Self {
-        Self::other(format!(
+        Self::new(format!(
             "no tool can check the condition `{}`: leave it out, or write the plan as JSON with `when`",
             shorten(said)
         ))
     }
 
     pub(super) fn no_list(tool: &Tool, said: &str) -> Self {
-        Self::other(format!(
+        Self::new(format!(
             "no tool lists the items of `{}`: name each item, as in `{} …`",
             shorten(said),
             tool.order
@@ -90,7 +81,7 @@ impl Refusal {
     }
 
     pub(super) fn unplaced(tool: &Tool, words: &str, said: &str) -> Self {
-        Self::other(format!(
+        Self::new(format!(
             "`{words}` has no place in `{}`: say it as `{} …`, and put texts between quotation marks",
             shorten(said),
             tool.order
@@ -98,7 +89,7 @@ impl Refusal {
     }
 
     pub(super) fn too_many_words(count: usize, most: usize) -> Self {
-        Self::other(format!(
+        Self::new(format!(
             "the query has {count} words and marks without a join such as `then`, but {most} is the most: split it, or put texts between quotation marks"
         ))
     }

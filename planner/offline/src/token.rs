@@ -7,11 +7,9 @@ use rust_stemmers::{Algorithm, Stemmer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Word,
-    /// Perhaps with a currency or thousands.
     Number,
     Email,
     Url,
-    /// 24 hexadecimal digits or a UUID.
     Id,
     /// An ISO date, perhaps with a time.
     Date,
@@ -30,11 +28,8 @@ pub(super) enum Kind {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token {
     pub(super) kind: Kind,
-    /// The first byte in the query.
     pub(super) start: usize,
-    /// The byte behind the last one.
     pub(super) end: usize,
-    /// The text, without quotation marks.
     pub(super) value: String,
     pub(super) lower: String,
     /// The stem of a word, else the text in lower case.
@@ -92,13 +87,11 @@ impl Token {
         Self::new(Kind::Word, at, at, word)
     }
 
-    /// Returns the word without `'s`.
     pub(super) fn without_possessive(&self) -> &str {
         owner(&self.value).unwrap_or(&self.value)
     }
 }
 
-/// Returns a word without `'s`, if it ends with that.
 fn owner(word: &str) -> Option<&str> {
     word.strip_suffix("'s").or_else(|| word.strip_suffix("’s"))
 }
@@ -203,20 +196,20 @@ fn is_url(text: &str) -> bool {
 }
 
 fn classify(text: &str) -> Kind {
-    let kinds: [(fn(&str) -> bool, Kind); 11] = [
-        (is_url, Kind::Url),
-        (is_email, Kind::Email),
-        (is_id, Kind::Id),
-        (is_date, Kind::Date),
-        (is_time, Kind::Time),
-        (|text| number(text).is_some(), Kind::Number),
-        (|text| text.contains('*') && text.len() > 1, Kind::Glob),
-        (is_slug, Kind::Slug),
-        (is_path, Kind::Path),
-        (is_code, Kind::Code),
-        (|text| text.chars().any(char::is_alphanumeric), Kind::Word),
+    let kinds = [
+        (is_url(text), Kind::Url),
+        (is_email(text), Kind::Email),
+        (is_id(text), Kind::Id),
+        (is_date(text), Kind::Date),
+        (is_time(text), Kind::Time),
+        (number(text).is_some(), Kind::Number),
+        (text.contains('*') && text.len() > 1, Kind::Glob),
+        (is_slug(text), Kind::Slug),
+        (is_path(text), Kind::Path),
+        (is_code(text), Kind::Code),
+        (text.chars().any(char::is_alphanumeric), Kind::Word),
     ];
-    kinds.into_iter().find(|(is_kind, _)| is_kind(text)).map_or(Kind::Mark, |(_, kind)| kind)
+    kinds.into_iter().find(|(is_it, _)| *is_it).map_or(Kind::Mark, |(_, kind)| kind)
 }
 
 fn is_email(text: &str) -> bool {

@@ -8,7 +8,6 @@ use super::{
     token::{self, stem},
 };
 
-/// Levels of objects whose outputs can be referred to.
 const OUTPUT_LEVELS: usize = 2;
 /// Words of a description that count. The first sentence says what the tool does.
 const DESCRIPTION_WORDS: usize = 40;
@@ -27,15 +26,14 @@ pub(super) enum SlotKind {
     Title,
     Text,
     Pattern,
-    /// Any other text: a name, a room, a branch.
     Word,
 }
 
 /// A parameter, or a field of the objects in a list parameter.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Slot {
     pub(super) parameter: String,
-    /// The field of the items, if the parameter is a list of objects.
     pub(super) field: Option<String>,
     pub(super) words: Vec<String>,
     pub(super) description: String,
@@ -55,11 +53,9 @@ pub(super) struct Slot {
 
 #[derive(Clone, Debug)]
 pub(super) struct Output {
-    /// Its path in the output, with dots.
     pub(super) path: String,
     pub(super) words: Vec<String>,
     pub(super) kind: OutputKind,
-    /// The fields of the items, if it is a list of objects.
     pub(super) items: Vec<Output>,
 }
 
@@ -86,7 +82,6 @@ pub(super) struct Tool {
     pub(super) acts: bool,
     /// The stem of the verb, with its particle: `turn on`.
     pub(super) verb: String,
-    /// Stems of the other words in the name.
     pub(super) nouns: Vec<String>,
     /// Stems of the words in the first sentence of the description, and of examples.
     pub(super) about: Vec<String>,
@@ -269,7 +264,7 @@ fn read_slots(
         let of = if is_list { items } else { value };
         let slot = Slot::read(name, of, value, nouns, lexicon);
         let kind = if is_list && slot.is_free() { SlotKind::Word } else { slot.kind };
-        slots.push(Slot { kind, is_list, is_required, ..slot });
+        slots.push(Slot { kind, is_required, is_list, ..slot });
     }
     slots
 }
@@ -338,8 +333,9 @@ fn name_words(name: &str) -> Vec<String> {
         if !char.is_alphanumeric() || char.is_uppercase() && was_lower {
             words.push(String::new());
         }
-        let word = words.last_mut().filter(|_| char.is_alphanumeric());
-        word.into_iter().for_each(|word| word.extend(char.to_lowercase()));
+        if let Some(word) = words.last_mut().filter(|_| char.is_alphanumeric()) {
+            word.extend(char.to_lowercase());
+        }
         was_lower = char.is_lowercase() || char.is_ascii_digit();
     }
     words.retain(|word| !word.is_empty());

@@ -44,8 +44,6 @@ weights! {
     related: 1.0,
     /// A noun of the tool is in the clause.
     noun: 2.0,
-    /// A second noun of the tool is in the clause.
-    second_noun: 1.0,
     /// A noun of the tool's name is not in the clause.
     noun_missing: 0.8,
     /// A word of the clause is in the tool's description.

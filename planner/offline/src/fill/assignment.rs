@@ -1,6 +1,6 @@
 //! The choice of the candidates that fit together best.
 
-use super::{Filler, candidate::Candidate, count_f32};
+use super::{Candidate, Filler, count_f32};
 
 /// Partial assignments that are kept at each token.
 const BEAM: usize = 24;
@@ -12,7 +12,6 @@ const SLOTS: usize = 64;
 pub(super) struct Chosen {
     pub(super) candidates: Vec<usize>,
     pub(super) score: f32,
-    /// The slots that are filled, as bits.
     slots: u64,
 }
 

@@ -10,13 +10,6 @@ use crate::{
     tool::{Slot, SlotKind},
 };
 
-/// An example of a slot in the query.
-struct Shown {
-    tokens: Range<usize>,
-    text: String,
-    fit: f32,
-}
-
 impl Filler<'_> {
     pub(super) fn add_choices(
         &self,
@@ -73,8 +66,8 @@ impl Filler<'_> {
         let shown = self.shown_examples(slot);
         // `the kitchen, the bedroom and the hallway`
         let read = |next: usize| {
-            let other = shown.iter().find(|other| other.tokens.start == next);
-            let end = other.map_or(next + 1, |other| other.tokens.end);
+            let other = shown.iter().find(|(tokens, _)| tokens.start == next);
+            let end = other.map_or(next + 1, |(tokens, _)| tokens.end);
             let token = &self.tokens[next];
             let is_name = token.kind == Kind::Word
                 && !self.lexicon.is_filler(token)
@@ -82,49 +75,29 @@ impl Filler<'_> {
                 && self.lexicon.concepts(&token.stem).is_empty();
             is_name.then(|| (json!(self.slice(next..end)), end))
         };
-        for Shown { tokens, text, fit } in &shown {
+        for (tokens, text) in &shown {
             let context = self.context(tokens.start, slot);
-            let score = self.weights.typed + fit + context.score.max(0.0);
+            let score = self.weights.typed + self.weights.form + context.score.max(0.0);
             let (value, tokens, start) = (json!(text), tokens.clone(), context.start);
             self.add_values(at, Found { value, tokens, start, score }, read, candidates);
         }
     }
 
-    fn shown_examples(&self, slot: &Slot) -> Vec<Shown> {
-        let weights = self.weights;
+    /// Returns the examples of a slot that the query has, the longest at each place.
+    fn shown_examples(&self, slot: &Slot) -> Vec<(Range<usize>, &String)> {
         let slots = self.scene.tools.iter().flat_map(|tool| &tool.slots);
         let same = slots.filter(|other| other.words == slot.words);
-        let examples: Vec<&String> = same.flat_map(|other| &other.examples).collect();
-        let noun = slot.words.last().map_or("", String::as_str);
-        let mut shown: Vec<Shown> = Vec::new();
-        if examples.is_empty() {
-            return shown;
-        }
-        for (place, token) in self.tokens.iter().enumerate() {
-            if token.kind != Kind::Word {
-                continue;
-            }
-            for example in &examples {
-                let words: Vec<&str> = example.split(' ').collect();
-                let tokens = place..place + words.len();
-                let said = self.tokens.get(tokens.clone()).unwrap_or_default();
-                if !said.is_empty() && said.iter().map(|token| &*token.lower).eq(words) {
-                    let text = (*example).clone();
-                    shown.push(Shown { tokens, text, fit: weights.form });
+        let mut shown = Vec::new();
+        for example in same.flat_map(|other| &other.examples) {
+            let words: Vec<&str> = example.split(' ').collect();
+            for (place, said) in self.tokens.windows(words.len()).enumerate() {
+                if said.iter().map(|token| token.lower.as_str()).eq(words.iter().copied()) {
+                    shown.push((place..place + words.len(), example));
                 }
             }
-            let is_closed = self.tokens.get(place + 1).is_some_and(|next| next.stem == noun)
-                && !self.lexicon.is_filler(token)
-                && !self.lexicon.loops.has(&token.lower)
-                && !self.verb.contains(&place);
-            if is_closed && self.tool.has_noun(noun, self.lexicon) {
-                let tokens = place..place + 1;
-                let (text, fit) = (token.value.clone(), weights.near_form);
-                shown.push(Shown { tokens, text, fit });
-            }
         }
-        shown.sort_by_key(|shown| (shown.tokens.start, Reverse(shown.tokens.end)));
-        shown.dedup_by_key(|shown| shown.tokens.start);
+        shown.sort_by_key(|(tokens, _)| (tokens.start, Reverse(tokens.end)));
+        shown.dedup_by_key(|(tokens, _)| tokens.start);
         shown
     }
 

@@ -12,12 +12,9 @@ const LINKS: [&str; 18] = [
     "named", "id", "email",
 ];
 
-/// The words before a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context {
-    /// How well they announce the slot.
     pub(super) score: f32,
-    /// Where they begin.
     pub(super) start: usize,
 }
 
@@ -116,15 +113,15 @@ impl Filler<'_> {
         if !is_exact(slot) && self.tool.slots.iter().any(is_exact) {
             return false;
         }
-        is_exact(slot) || self.is_one_of(slot, names)
+        is_exact(slot) || is_one_of(slot, names)
     }
+}
 
-    fn is_one_of(&self, slot: &Slot, names: &[String]) -> bool {
-        let parameter = slot.parameter.to_lowercase();
-        names.iter().any(|name| {
-            name == "moment" && slot.kind == SlotKind::Moment
-                || *name == parameter
-                || slot.words.last().is_some_and(|word| *word == stem(name))
-        })
-    }
+fn is_one_of(slot: &Slot, names: &[String]) -> bool {
+    let parameter = slot.parameter.to_lowercase();
+    names.iter().any(|name| {
+        name == "moment" && slot.kind == SlotKind::Moment
+            || *name == parameter
+            || slot.words.last().is_some_and(|word| *word == stem(name))
+    })
 }

@@ -13,12 +13,9 @@ use crate::{
 /// Small words that may stand between a separator and the next item.
 const BEFORE_ITEM: [&str; 9] = ["of", "in", "from", "for", "the", "my", "also", "those", "to"];
 
-/// A value of a slot in the clause.
 pub(super) struct Found {
     pub(super) value: Value,
-    /// The tokens of the value.
     pub(super) tokens: Range<usize>,
-    /// Where its cue begins.
     pub(super) start: usize,
     pub(super) score: f32,
 }
@@ -60,7 +57,6 @@ impl Filler<'_> {
         (items, end)
     }
 
-    /// Returns where the next item of a list begins, if a separator stands at `end`.
     fn next_item(&self, end: usize) -> Option<usize> {
         let mut next = end;
         loop {

@@ -1,6 +1,6 @@
-//! A clause that is read as calls of a tool.
+//! Values for slots, and a clause that is read as calls of a tool.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use serde_json::{Map, Value, json};
 
@@ -27,6 +27,30 @@ impl Filling {
     }
 }
 
+/// Words that may fill one slot, or several that belong together.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub(super) fills: Vec<(usize, Filling)>,
+    pub(super) tokens: Range<usize>,
+    /// The tokens of the value alone, without cues.
+    pub(super) value: Range<usize>,
+    pub(super) score: f32,
+    pub(super) link: Option<usize>,
+    pub(super) is_guess: bool,
+}
+
+impl Candidate {
+    pub(super) fn new(fills: Vec<(usize, Filling)>, tokens: Range<usize>, score: f32) -> Self {
+        let value = tokens.clone();
+        Self { fills, tokens, value, score, link: None, is_guess: false }
+    }
+
+    /// Tells which of the tokens are the value.
+    pub(super) fn valued(self, value: Range<usize>) -> Self {
+        Self { value, ..self }
+    }
+}
+
 /// How a tool understands a clause.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reading {
@@ -38,13 +62,10 @@ pub(crate) struct Reading {
     pub(crate) has_noun: bool,
     pub(crate) fillings: BTreeMap<usize, Filling>,
     pub(crate) missing: Vec<usize>,
-    /// Tokens that have no place.
     pub(crate) unplaced: Vec<usize>,
     /// Tells for each token whether it is a value or a cue of one.
     pub(crate) claimed: Vec<bool>,
-    /// Slots whose values are guesses.
     pub(crate) guessed: Vec<usize>,
-    /// The earlier steps that give values.
     pub(crate) links: Vec<usize>,
 }
 

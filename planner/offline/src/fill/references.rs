@@ -9,7 +9,6 @@ use crate::{
     tool::{Slot, SlotKind},
 };
 
-/// Words that may mean a value of an earlier step.
 #[derive(Clone, Copy, Debug)]
 struct Phrase<'a> {
     /// The noun, if it is no bare pronoun.
@@ -90,7 +89,7 @@ impl Filler<'_> {
         // An optional name or query is no field of something else.
         let is_foreign =
             matches!(slot.kind, SlotKind::Word | SlotKind::Query) && !slot.is_required && !is_own;
-        !(has_value && is_cue(&self.tokens[phrase.end - 1])) && !is_foreign
+        !(is_foreign || has_value && is_cue(&self.tokens[phrase.end - 1]))
     }
 
     /// Returns whether a bare pronoun can be the value of a slot: an id, a required value, a place

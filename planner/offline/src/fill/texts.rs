@@ -10,10 +10,8 @@ use crate::{
     tool::{Slot, SlotKind},
 };
 
-/// Ends that are tried for a text without quotation marks.
 const EXTENTS: usize = 8;
 
-/// A place where a text may begin.
 struct Opening {
     /// Where the cue begins, with the words that belong to it.
     start: usize,
@@ -22,10 +20,8 @@ struct Opening {
     announced_by: Announcer,
 }
 
-/// What announces a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Announcer {
-    /// A word for the slot.
     Cue,
     Preposition,
     /// `about X` may be a text as a whole.
@@ -39,11 +35,7 @@ impl Filler<'_> {
     pub(super) fn add_texts(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         for place in 0..self.tokens.len() {
             let Some(opening) = self.opening(place, slot) else { continue };
-            let set = self.opening_behind_to(&opening).filter(|_| slot.kind != SlotKind::Id);
             self.add_text(at, slot, &opening, candidates);
-            if let Some(set) = set {
-                self.add_text(at, slot, &set, candidates);
-            }
         }
         if let Some(opening) = self.bare_opening(slot) {
             self.add_extents(at, slot, &opening, candidates);
@@ -81,17 +73,6 @@ impl Filler<'_> {
             (_, false) => Announcer::Preposition,
         };
         Some(Opening { start: place - usize::from(has_link), value, score, announced_by })
-    }
-
-    /// Finds the value behind `to`: `change the phone of C-1 to X`.
-    fn opening_behind_to(&self, name: &Opening) -> Option<Opening> {
-        let is_name = name.announced_by == Announcer::Cue
-            && self.tool.acts
-            && self.is_at(name.value, &["of", "for"]);
-        let places = name.value + 2..self.tokens.len().saturating_sub(1);
-        let start = places.filter(|_| is_name).find(|place| self.is_at(*place, &["to"]))?;
-        let score = name.score + self.weights.preposition;
-        Some(Opening { start, value: start + 1, score, announced_by: Announcer::Cue })
     }
 
     /// Adds the text that an opening announces: a quotation, a list, or words with each end that
@@ -177,7 +158,6 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns the mark at the end of a sentence, which the clause does not have any more.
     fn closing_mark(&self) -> Option<char> {
         let last = self.tokens.last()?;
         let mark = self.scene.query.get(last.end..)?.chars().next();
@@ -189,7 +169,7 @@ impl Filler<'_> {
     fn is_text(&self, range: Range<usize>, slot: &Slot) -> bool {
         let tokens = &self.tokens[range];
         let is_single = tokens.len() == 1;
-        let has_typed = tokens.iter().any(|token| token.is_typed());
+        let has_typed = tokens.iter().any(Token::is_typed);
         match slot.kind {
             SlotKind::Text => !(is_single && has_typed),
             SlotKind::Title => {
@@ -202,7 +182,7 @@ impl Filler<'_> {
                     self.is_noun(token) && !slot.words.contains(&token.stem) && !is_single
                 };
                 let is_end = |token: &Token| token.is("and") || self.lexicon.is_preposition(token);
-                !(has_typed && !is_single)
+                (!has_typed || is_single)
                     && !tokens.iter().any(|token| is_foreign(token) || is_end(token))
             }
         }
@@ -259,7 +239,6 @@ impl Filler<'_> {
         Some(Opening { start, value: start, score, announced_by: Announcer::Verb })
     }
 
-    /// Returns the first word behind the verb that is no small word and no noun of the tool.
     fn bare_start(&self) -> Option<usize> {
         let is_passed = |token: &Token| {
             token.is_mark(":")
@@ -294,9 +273,8 @@ impl Filler<'_> {
             before.is_some_and(|token| token.is("the") || self.lexicon.is_pronoun(token));
         let takes_text = slot.kind == SlotKind::Text
             || slot.words.last().is_some_and(|word| self.lexicon.is_same_noun(word, "text"));
-        !(is_other && !first.is_capitalised())
-            && !(is_definite && takes_text)
-            && !self.tool.slots.iter().any(|other| self.is_cue(first, other))
+        let is_cue = self.tool.slots.iter().any(|other| self.is_cue(first, other));
+        !(is_cue || is_other && !first.is_capitalised() || is_definite && takes_text)
     }
 }
 

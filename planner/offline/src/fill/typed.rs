@@ -1,12 +1,16 @@
-//! Values that their form tells: numbers, codes, addresses and paths.
+//! Values that their form tells: numbers, codes, addresses, paths, days and times.
 
-use serde_json::{Number, Value, json};
+use serde_json::{Value, json};
 
 use super::{Candidate, Filler, groups::Found};
 use crate::{
+    moment::{Moment, write_moment},
     token::{Kind, Token, number},
     tool::{Slot, SlotKind, has_form},
 };
+
+/// The most tokens between a day and its time that become one value with them.
+const NEAR: usize = 6;
 
 impl Filler<'_> {
     pub(super) fn add_typed(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
@@ -60,29 +64,30 @@ impl Filler<'_> {
         }
         let text = |fit: f32| Some((json!(token.value), fit));
         match (slot.kind, token.kind) {
-            (SlotKind::Email, Kind::Email) | (SlotKind::Url, Kind::Url) => text(weights.near_form),
-            (SlotKind::Path, Kind::Path) => text(0.0),
-            (SlotKind::Path, Kind::Glob) => text(-weights.unusual),
-            (SlotKind::Path, Kind::Quoted) if !token.value.contains(' ') => text(-weights.unusual),
+            (SlotKind::Word, _) if slot.is_slashed => None,
+            (SlotKind::Word, Kind::Email) if !slot.takes_people() => None,
+            (SlotKind::Path, Kind::Quoted) if token.value.contains(' ') => None,
             (SlotKind::Id, Kind::Number) if slot.is_numeric => {
                 let fit = if token.value.starts_with('#') { weights.form } else { 0.0 };
                 Some((Value::Number(number(&token.value)?), fit))
             }
             (SlotKind::Id, Kind::Number) if slot.has_wordy_examples() => None,
-            (SlotKind::Id, Kind::Number) => text(-weights.unusual),
             (SlotKind::Id, Kind::Code | Kind::Id) if !slot.is_numeric => {
                 text(self.id_fit(&token.value, slot)?)
             }
             (SlotKind::Number, Kind::Number | Kind::Word) => self.number_value(at),
+            (SlotKind::Path, Kind::Path) => text(0.0),
             (SlotKind::Text | SlotKind::Title | SlotKind::Query, Kind::Quoted) => {
                 text(weights.quoted)
             }
-            (SlotKind::Query, Kind::Email | Kind::Code) => text(-weights.unusual),
-            (SlotKind::Title, Kind::Code) => text(-weights.unusual),
-            (SlotKind::Word, _) if slot.is_slashed => None,
-            (SlotKind::Word, Kind::Email) if !slot.takes_people() => None,
-            (SlotKind::Word, Kind::Email | Kind::Slug | Kind::Code) => text(-weights.unusual),
-            (SlotKind::Word, Kind::Quoted) => text(weights.near_form),
+            (SlotKind::Email, Kind::Email)
+            | (SlotKind::Url, Kind::Url)
+            | (SlotKind::Word, Kind::Quoted) => text(weights.near_form),
+            (SlotKind::Path, Kind::Glob | Kind::Quoted)
+            | (SlotKind::Id, Kind::Number)
+            | (SlotKind::Query | SlotKind::Word, Kind::Email | Kind::Code)
+            | (SlotKind::Title, Kind::Code)
+            | (SlotKind::Word, Kind::Slug) => text(-weights.unusual),
             _ => None,
         }
     }
@@ -134,7 +139,7 @@ impl Filler<'_> {
             || self.lexicon.unit(&next.lower).is_some() && self.slot_unit(slot).is_some()
     }
 
-    fn slot_unit(&self, slot: &Slot) -> Option<&'static str> {
+    fn slot_unit(&self, slot: &Slot) -> Option<u32> {
         let word = slot.parameter.rsplit('_').next()?;
         self.lexicon.unit(&word.to_lowercase())
     }
@@ -146,15 +151,46 @@ impl Filler<'_> {
         else {
             return value;
         };
-        let seconds = |unit: &str| match unit {
-            "hours" => 3600.0,
-            "minutes" => 60.0,
-            _ => 1.0,
-        };
-        let amount = amount * seconds(said) / seconds(wanted);
-        if amount.fract() == 0.0 {
-            return json!(format!("{amount:.0}").parse::<i64>().unwrap_or_default());
+        let amount = amount * f64::from(said) / f64::from(wanted);
+        number(&amount.to_string()).map_or(value, Value::Number)
+    }
+
+    pub(super) fn add_moments(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
+        let weights = self.weights;
+        let days: Vec<&Moment> =
+            self.moments.iter().filter(|moment| moment.day.is_some()).collect();
+        let times: Vec<&Moment> =
+            self.moments.iter().filter(|moment| moment.time.is_some()).collect();
+        // The second day or time is the end.
+        let is_end = slot.words.iter().any(|word| word == "end" || word == "until");
+        let place = usize::from(is_end);
+        let own_day = days.get(place).copied();
+        let time = times.get(place).copied().filter(|_| slot.with_time);
+        if is_end && days.len() < 2 && time.is_none() {
+            return;
         }
-        Number::from_f64(amount).map_or(value, Value::Number)
+        let said = own_day.or(days.first().copied()).and_then(|moment| moment.day);
+        let Some(day) = said.or_else(|| self.recalled_day()) else { return };
+        let parts = || own_day.into_iter().chain(time);
+        let first = parts().map(|moment| moment.tokens.start).min();
+        let last = parts().map(|moment| moment.tokens.end).max();
+        let (Some(mut first), Some(last)) = (first, last) else { return };
+        // A time apart from its day claims only itself, because values may stand between them.
+        if last - first > NEAR {
+            first = time.map_or(first, |moment| moment.tokens.start);
+        }
+        let context = self.context(first, slot);
+        let floor = if is_end { 0.0 } else { f32::MIN };
+        let score = weights.typed + weights.form + context.score.max(floor);
+        let time = time.and_then(|moment| moment.time);
+        let value = json!(write_moment(day, time));
+        candidates.push(self.one(at, value, context.start..last, score));
+    }
+
+    /// Returns the day of an earlier step: `at 11:00 that day`.
+    fn recalled_day(&self) -> Option<chrono::NaiveDate> {
+        let steps = self.scene.memory.steps.iter().rev();
+        let mut values = steps.flat_map(|step| step.parameters.values());
+        values.find_map(|value| value.as_str()?.get(..10)?.parse().ok())
     }
 }

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use super::{Filler, count_f32};
 use crate::token::{Kind, Token};
 
-/// How well the words of a clause name what the tool works on.
 pub(super) struct NounFit {
     pub(super) score: f32,
     pub(super) has_noun: bool,
@@ -40,8 +39,7 @@ impl Filler<'_> {
         };
         let about = said.iter().filter(is_about).count();
         // A second noun counts half.
-        let score = weights.noun * count_f32(found).min(1.0)
-            + weights.second_noun * count_f32(found.saturating_sub(1)).min(1.0)
+        let score = weights.noun * count_f32(found.min(2) + found.min(1)) / 2.0
             - weights.noun_missing * count_f32(absent)
             + weights.about * count_f32(about.min(3));
         NounFit { score, has_noun: found + by_verb > 0 }

@@ -159,13 +159,14 @@ impl Planning<'_> {
         statement
     }
 
-    /// Takes the best reading whose required values are known.
     fn known_fact(
         &self,
         mut readings: Vec<Reading>,
         shared: Option<&Map<String, Value>>,
     ) -> Option<Reading> {
-        readings.iter_mut().for_each(|reading| self.inherit_values(reading, shared));
+        for reading in &mut readings {
+            self.inherit_values(reading, shared);
+        }
         readings.into_iter().find(|reading| {
             let slots = &self.tools[reading.tool].slots;
             let has_id = reading.fillings.keys().any(|slot| slots[*slot].kind == SlotKind::Id);

@@ -24,16 +24,10 @@ impl Planning<'_> {
         }
         let last = self.memory.steps.last();
         let Some(noun) = last.and_then(|step| self.tools[step.tool].nouns.first()) else { return };
-        match one {
-            Some(at) => {
-                let word = Token::inserted(noun, clause.tokens[at].start);
-                clause.tokens[at] = Token { end: clause.tokens[at].end, ..word };
-            }
-            None => {
-                let end = clause.tokens.last().map_or(0, |token| token.end);
-                clause.tokens.push(Token::inserted(noun, end));
-            }
-        }
+        let at = one.unwrap_or(clause.tokens.len());
+        let near = clause.tokens.get(at).or(clause.tokens.last()).map_or(0, |token| token.end);
+        let end = clause.tokens.len().min(at + 1);
+        clause.tokens.splice(at..end, [Token::inserted(noun, near)]);
     }
 
     fn inherit_verb(&self, clause: &mut Clause) {

@@ -8,7 +8,7 @@ use crate::{
     fill::{Filling, Reading, count_f32, fill},
     memory::{item_field, template},
     refusal::Refusal,
-    token::{Kind, Token},
+    token::{Kind, Token, stem},
     tool::{Output, Slot, SlotKind, Tool},
 };
 
@@ -18,7 +18,9 @@ impl Planning<'_> {
     pub(super) fn loop_action(&self, clause: &Clause, best: &Reading) -> Option<Reading> {
         let tool = &self.tools[best.tool];
         let has_word = clause.tokens.iter().enumerate().any(|(at, token)| {
-            token.kind == Kind::Word && self.lexicon.loops.has(&token.lower) && !best.claimed[at]
+            let is_word =
+                self.lexicon.loops.has(&token.lower) || self.lexicon.ranks.has(&token.lower);
+            token.kind == Kind::Word && is_word && !best.claimed[at]
         });
         if !tool.acts || !has_word {
             return None;
@@ -41,17 +43,13 @@ impl Planning<'_> {
     /// Plans `delete all emails from X`: a list by the words that the action does not use, then the
     /// action for each item.
     pub(super) fn plan_loop(&mut self, clause: &Clause, action: Reading) -> Result<(), Refusal> {
-        let rest: Vec<Token> = clause
-            .tokens
-            .iter()
-            .enumerate()
-            .filter(|(at, token)| {
-                !clause.verb_places().contains(at)
-                    && !action.claimed[*at]
-                    && !self.lexicon.loops.has(&token.lower)
-            })
-            .map(|(_, token)| token.clone())
-            .collect();
+        let is_left = |(at, token): &(usize, &Token)| {
+            !clause.verb_places().contains(at)
+                && !action.claimed[*at]
+                && !self.lexicon.loops.has(&token.lower)
+        };
+        let rest = clause.tokens.iter().enumerate().filter(is_left);
+        let rest: Vec<Token> = rest.map(|(_, token)| token.clone()).collect();
         let rest = Clause { is_next: clause.is_next, ..Clause::question(rest) };
         let step = self.add_list(clause, &rest, &action)?;
         self.finish_loop(clause, &rest, action, step)
@@ -131,7 +129,8 @@ impl Planning<'_> {
         step: usize,
     ) -> Result<(), Refusal> {
         let tool = &self.tools[action.tool];
-        self.fill_from_item(&mut action, step);
+        let rank = self.rank(clause, rest);
+        self.fill_from_item(&mut action, step, rank.is_some());
         if !action.missing.is_empty() {
             return Err(self.missing(clause, &action, &action.missing));
         }
@@ -142,28 +141,47 @@ impl Planning<'_> {
         action.score = action.score.max(self.weights.least);
         self.check(clause, &action)?;
         self.add_doubts(clause, &action);
+        // `the newest order` is the first one of a list that begins with the newest.
+        let list = &self.tools[self.memory.steps[step].tool];
+        if rank.is_some_and(|rank| !rank.is("first") && !list.about.contains(&stem("newest"))) {
+            return Err(Refusal::no_list(tool, &self.words(&clause.tokens)));
+        }
         for parameters in action.calls(tool) {
             let each = self.over_items(step, &parameters);
             let each = each.ok_or_else(|| Refusal::condition(&self.words(&clause.tokens)))?;
-            let call = Call::new(action.tool, each.parameters);
-            let place = self.add_step(Call { each: Some(each.items), ..call });
-            self.last = vec![place];
+            let call = if rank.is_some() {
+                Call::new(action.tool, parameters)
+            } else {
+                let items = Some(each.items);
+                Call { each: items, ..Call::new(action.tool, each.parameters) }
+            };
+            self.last = vec![self.add_step(call)];
         }
         self.previous = Some(clause.clone());
         Ok(())
     }
 
+    /// Returns the word that picks one item of a list: `newest`.
+    fn rank<'c>(&self, clause: &'c Clause, rest: &Clause) -> Option<&'c Token> {
+        let is_many = clause.tokens.iter().any(|token| self.lexicon.loops.has(&token.lower));
+        let in_list = |token: &Token| rest.tokens.iter().any(|other| other.start == token.start);
+        let is_rank = |token: &&Token| self.lexicon.ranks.has(&token.lower) && in_list(token);
+        clause.tokens.iter().find(is_rank).filter(|_| !is_many)
+    }
+
     /// Fills the missing slots of an action with the fields of an item, or with what the list was
     /// asked for.
-    fn fill_from_item(&self, action: &mut Reading, step: usize) {
+    fn fill_from_item(&self, action: &mut Reading, step: usize, is_first: bool) {
         let list = &self.memory.steps[step];
         let output = self.tools[list.tool].list();
+        let path = output.map_or("", |output| output.path.as_str());
+        let item = if is_first { format!("{}.{path}[0]", list.id) } else { "item".to_owned() };
         for at in std::mem::take(&mut action.missing) {
             let slot = &self.tools[action.tool].slots[at];
             let field = output.and_then(|output| item_field(output, slot));
             let known =
                 list.parameters.get(&slot.parameter).filter(|_| slot.kind != SlotKind::Email);
-            let value = field.map(|field| template("item", &field)).or(known.cloned());
+            let value = field.map(|field| template(&item, &field)).or(known.cloned());
             match value {
                 Some(value) => {
                     let value = if slot.is_list { json!([value]) } else { value };

@@ -68,7 +68,7 @@ impl Planning<'_> {
         self.inherit_values(&mut two, Some(&known));
         let is_full = |reading: &Reading| reading.missing.is_empty() && reading.unplaced.is_empty();
         let is_split = is_both && is_full(&one) && is_full(&two);
-        is_split.then(|| [(first, one), (second, two)])
+        is_split.then_some([(first, one), (second, two)])
     }
 
     /// Makes `copy A to B` into reading and writing, where no tool copies.

@@ -13,10 +13,8 @@ use crate::{
     tool::{Slot, SlotKind, Tool},
 };
 
-/// Letters that the number in a step id may take.
 const SUFFIX_LEN: usize = 4;
 
-/// A call that becomes a step.
 pub(super) struct Call<'c> {
     pub(super) tool: usize,
     pub(super) parameters: Map<String, Value>,
@@ -25,7 +23,6 @@ pub(super) struct Call<'c> {
     pub(super) when: Option<&'c str>,
     /// The query says that the step comes after the last ones.
     pub(super) is_next: bool,
-    /// The steps that give values.
     pub(super) links: &'c [usize],
 }
 
@@ -176,9 +173,7 @@ pub(super) fn end_range(tool: &Tool, parameters: &mut Map<String, Value>) {
         tool.slots.iter().any(is_it)
     };
     let is_range = !tool.acts && is_moment("start") && is_moment("end");
-    if is_range && !parameters.contains_key("query") && !parameters.contains_key("end") {
-        if let Some(start) = parameters.get("start").cloned() {
-            parameters.insert("end".to_owned(), start);
-        }
-    }
+    let is_open = !parameters.contains_key("query") && !parameters.contains_key("end");
+    let start = parameters.get("start").filter(|_| is_range && is_open).cloned();
+    parameters.extend(start.map(|start| ("end".to_owned(), start)));
 }
