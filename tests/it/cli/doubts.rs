@@ -13,7 +13,8 @@ const READS: &str = "show ticket T-77 by phone";
 fn tickets() -> Workspace {
     let workspace = Workspace::new();
     let parameters = json!({ "type": "object", "required": ["ticket_id"], "properties": {
-        "ticket_id": { "type": "string", "description": "Ticket ID, e.g. T-77" } } });
+        "ticket_id": { "type": "string", "description": "Ticket ID, e.g. T-77" },
+        "resolution": { "type": "string", "description": "How the problem was solved" } } });
     let closed = workspace.path("closed").display().to_string();
     let tool = |name: &str, description: &str, effect: &str, command: &[&str]| {
         json!({ "name": name, "description": description, "parameters": parameters,

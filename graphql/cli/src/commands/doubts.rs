@@ -10,7 +10,7 @@ use serde_json::json;
 use shared::diagnostic::Diagnostic;
 
 use super::{
-    plan::{export_draft, show_plan},
+    plan::{export_draft, show_draft, show_plan},
     steer::ask_person,
 };
 use crate::session::Session;
@@ -36,6 +36,9 @@ pub(crate) async fn accept_plan(
     let has_doubts = acts && has_any(plan, &DOUBTS);
     let is_interactive = io::stdin().is_terminal() && io::stderr().is_terminal();
     if has_doubts && !is_confirmed && (screen.json || !is_interactive) {
+        if !screen.json {
+            show_draft(screen, plan);
+        }
         return Err(doubtful_plan(session, plan).await?);
     }
     show_plan(session, plan);

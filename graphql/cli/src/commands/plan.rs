@@ -99,6 +99,14 @@ pub(crate) async fn read_plan(app: &App, file: &Path) -> Result<WrittenPlan, Fai
     Ok(plan)
 }
 
+/// Shows a plan that is not executed, without its warnings.
+pub(crate) fn show_draft(screen: &Screen, plan: &Plan) {
+    screen.say(&draw_short_plan(plan, screen.err));
+    if let Some(query) = draw_marked_query(plan, screen.err) {
+        screen.say(&query);
+    }
+}
+
 pub(crate) fn show_plan(session: &Session<'_>, plan: &Plan) {
     let screen = session.screen;
     if !screen.json {
