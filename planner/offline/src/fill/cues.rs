@@ -99,7 +99,6 @@ impl Filler<'_> {
         if preposition.kind != Kind::Word {
             return false;
         }
-        // `assign it to X` and `rename X to Y` name their parameter, wherever the verb stands.
         let states = &self.lexicon.states;
         if preposition.is_any(&["to", "as"]) {
             let mut near = self.tokens[place.saturating_sub(2)..place].iter();

@@ -47,7 +47,6 @@ impl Planning<'_> {
         let mut main = Clause { condition: None, ..clause.clone() };
         let action = self.readings(&main, &|_| true).into_iter().next();
         let shared = action.map(|reading| reading.first_call(&self.tools[reading.tool]));
-        // The nouns of the action, for a condition about `it`.
         let is_noun = |token: &&Token| token.kind == Kind::Word && self.nouns.contains(&token.stem);
         let topic: Vec<Token> = main.tokens.iter().filter(is_noun).cloned().collect();
         let fact = self
