@@ -269,7 +269,6 @@ fn read_slots(
     slots
 }
 
-/// Returns whether a stem names a kind of value, such as `path`.
 fn is_kind(word: &str, kind: &str, lexicon: &Lexicon) -> bool {
     lexicon.kinds.get(kind).is_some_and(|words| words.iter().any(|known| stem(known) == word))
 }

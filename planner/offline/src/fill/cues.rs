@@ -6,7 +6,6 @@ use crate::{
     tool::{Slot, SlotKind},
 };
 
-/// Words and marks that may stand between a cue and its value.
 const LINKS: [&str; 18] = [
     "the", "a", "an", ":", "=", "#", "(", "of", "is", "are", "be", "my", "our", "number", "called",
     "named", "id", "email",

@@ -148,7 +148,6 @@ impl Filler<'_> {
         self.lexicon.unit(&word.to_lowercase())
     }
 
-    /// Converts `2 hours` to the unit of the slot.
     fn convert(&self, value: Value, at: usize, slot: &Slot) -> Value {
         let said = self.tokens.get(at + 1).and_then(|token| self.lexicon.unit(&token.lower));
         let (Some(said), Some(wanted), Some(amount)) = (said, self.slot_unit(slot), value.as_f64())

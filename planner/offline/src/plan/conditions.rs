@@ -22,7 +22,6 @@ struct Fact {
     expression: String,
 }
 
-/// A condition without the words that only compare or deny.
 struct Statement {
     tokens: Vec<Token>,
     comparison: Option<Comparison>,
@@ -219,7 +218,6 @@ impl Planning<'_> {
         named.or(only).map(|output| output.path.as_str())
     }
 
-    /// Returns the last word with a meaning behind `is` or `has`.
     fn predicate<'s>(&self, statement: &'s Statement) -> Option<&'s Token> {
         let behind = statement.copula()? + 1;
         let mut words = statement.tokens[behind..].iter().rev();
