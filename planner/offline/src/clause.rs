@@ -100,24 +100,16 @@ impl Reader<'_> {
         self.join_bare_verbs(clauses)
     }
 
-    /// Joins a clause that has only a verb with the next one (`squash and merge PR 8`), or with what
-    /// was told before (`her new address is X. Please update`).
+    /// Joins a clause that has only a verb with what was told before: `her new address is X. Please
+    /// update`.
     fn join_bare_verbs(&self, clauses: Vec<Clause>) -> Vec<Clause> {
+        let is_told = |last: &mut Clause| matches!(last.mood, Mood::Reported | Mood::Fragment);
         let mut joined: Vec<Clause> = Vec::new();
-        let mut bare: Vec<Token> = Vec::new();
-        let mut clauses = self.attach_told(clauses).into_iter().peekable();
-        while let Some(mut clause) = clauses.next() {
-            let behind = clause.verb_places().len().min(clause.tokens.len());
-            clause.tokens.splice(behind..behind, bare.drain(..));
-            if self.is_bare_verb(&clause) {
-                let is_told =
-                    |last: &mut Clause| matches!(last.mood, Mood::Reported | Mood::Fragment);
-                if let Some(told) = joined.pop_if(is_told) {
-                    clause.tokens.extend(told.tokens);
-                } else if clauses.peek().is_some() {
-                    bare = clause.tokens;
-                    continue;
-                }
+        for mut clause in self.attach_told(clauses) {
+            if self.is_bare_verb(&clause)
+                && let Some(told) = joined.pop_if(is_told)
+            {
+                clause.tokens.extend(told.tokens);
             }
             joined.push(clause);
         }
@@ -213,7 +205,6 @@ impl Reader<'_> {
         if at == start || self.is_in_each(tokens, start, at) {
             return false;
         }
-        // A separator, perhaps with a join behind it.
         let has_comma = tokens[at].is_mark(",");
         let comma = usize::from(has_comma);
         let join = self.lexicon.joins.find(tokens, at + comma);
@@ -460,7 +451,6 @@ impl Reader<'_> {
             }
         }
         let first = tokens.get(start);
-        // `can an order be cancelled?`
         let asks = ["can", "could", "may", "might", "should", "shall"];
         if first.is_some_and(|token| token.is_any(&asks)) {
             return Mood::Asked;

@@ -1,10 +1,8 @@
 //! One clause and one tool: which words fill which slots, chosen together.
 //!
-//! Each kind of evidence proposes candidates for the slots: values of a type ([`typed`]), choices and
-//! flags ([`choices`]), texts ([`texts`]), values that belong together
-//! ([`groups`]) and words that mean a value of an earlier step ([`references`]). Then one assignment
-//! ([`assignment`]) takes the candidates that fit together best, and the nouns of the tool are
-//! compared with the words that are left ([`words`]).
+//! Each kind of evidence proposes candidates ([`typed`], [`choices`], [`texts`], [`groups`],
+//! [`references`]). One assignment takes those that fit together best ([`assignment`]), and the nouns
+//! of the tool are compared with the words that are left ([`words`]).
 
 mod assignment;
 mod choices;

@@ -71,7 +71,6 @@ impl Phrases {
 
 #[derive(Debug)]
 pub(super) struct Lexicon {
-    /// Concepts by the stems of verbs. A phrase has its words' stems with spaces between.
     verbs: Groups,
     nouns: BTreeMap<String, usize>,
     pub(super) states: BTreeMap<String, String>,
@@ -85,7 +84,6 @@ pub(super) struct Lexicon {
     pub(super) conditions: Phrases,
     pub(super) loops: Phrases,
     pub(super) forms: Groups,
-    /// Words for kinds of values in the names of parameters.
     pub(super) kinds: Groups,
     pub(super) soft: Phrases,
 }

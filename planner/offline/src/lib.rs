@@ -7,9 +7,8 @@
 //! maximises a sum of weights ([`weights`]). Words such as `its title` refer to outputs of earlier
 //! steps ([`memory`]), and conditions become expressions.
 //!
-//! Words without a place and guessed values are doubts: warnings, with which a step that acts needs
-//! approval. A query is refused only if it orders nothing, if a required value is missing, or if no
-//! tool fits ([`refusal`]). All words come from one file ([`lexicon`]).
+//! Words without a place and guessed values are doubts: warnings, with which acting steps need
+//! approval. All words come from one file ([`lexicon`]).
 
 mod clause;
 mod fill;
@@ -203,7 +202,6 @@ fn read_tools(catalog: &Catalog) -> Vec<Tool> {
     let is_plain = |tool: &ToolDefinition| {
         catalog.find(tool.name.as_str()).is_some_and(|found| found.definition.set == tool.set)
     };
-    // Nobody says an expression in words.
     let tools = catalog.plannable().filter(|tool| tool.qualified_name().as_str() != COMPUTE);
     let read = |tool: &ToolDefinition| {
         let (plain, full) = (tool.name.as_str(), tool.qualified_name());

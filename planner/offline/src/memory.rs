@@ -21,7 +21,6 @@ pub(super) struct Memory {
     pub(super) steps: Vec<Done>,
 }
 
-/// What a slot needs from an earlier step.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) slot: &'a Slot,

@@ -1,12 +1,11 @@
 //! From clauses to steps: the tool of each clause, loops, conditions and doubts.
 //!
-//! A clause is read with each tool whose verb fits it ([`verbs`]). It takes over words and values
-//! from earlier clauses ([`inherit`]), may be several calls ([`split`]), a loop ([`loops`]) or have
-//! a condition ([`conditions`]). The best reading is checked ([`checks`]) and added ([`steps`]).
+//! A clause is read with each tool whose verb fits it ([`verbs`]). It may be several calls
+//! ([`split`]), a loop ([`loops`]) or have a condition ([`conditions`]). The best reading is checked
+//! ([`checks`]) and added ([`steps`]).
 
 mod checks;
 mod conditions;
-mod inherit;
 mod loops;
 mod split;
 mod steps;
@@ -15,12 +14,12 @@ mod verbs;
 use std::collections::BTreeSet;
 
 use planner::draft::DraftStep;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use shared::diagnostic::Diagnostic;
 
 use super::{
-    clause::{Clause, Mood, Reader},
-    fill::{Reading, Scene, fill},
+    clause::{Clause, Mood, Reader, Verb},
+    fill::{Filling, Reading, Scene, fill},
     lexicon::Lexicon,
     memory::Memory,
     refusal::Refusal,
@@ -108,7 +107,6 @@ impl<'a> Planning<'a> {
             mood => return Err(Refusal::mood(mood, &said)),
         }
         self.planned.clauses.push(said);
-        // Small talk before an order.
         let is_talk = clause.mood == Mood::Fragment && !clause.has_value();
         match self.plan_clause(clause) {
             Err(refusal) if refusal.fits_nothing && is_talk => Ok(Some(refusal)),
@@ -236,5 +234,58 @@ impl<'a> Planning<'a> {
             token.kind == Kind::Word && !token.is_capitalised() && best.unplaced.contains(&at)
         });
         is_unknown || best.fillings.is_empty()
+    }
+
+    /// Gives a clause without a verb or a noun those of the clause before: `and the tree of /data`.
+    fn inherit_words(&self, clause: &mut Clause) {
+        let has_noun = self.has_tool_noun(clause);
+        if clause.mood == Mood::Fragment && clause.verb.is_none() {
+            self.inherit_verb(clause);
+        }
+        // `show me what is still open`, `create one`: the noun is that of the step before.
+        let one = clause.tokens.iter().position(|token| token.is("one"));
+        let has_pronoun = clause.tokens.iter().any(|token| self.lexicon.is_pronoun(token));
+        if has_noun || one.is_none() && (has_pronoun || clause.has_value()) {
+            return;
+        }
+        let last = self.memory.steps.last();
+        let Some(noun) = last.and_then(|step| self.tools[step.tool].nouns.first()) else { return };
+        let at = one.unwrap_or(clause.tokens.len());
+        let near = clause.tokens.get(at).or(clause.tokens.last()).map_or(0, |token| token.end);
+        let end = clause.tokens.len().min(at + 1);
+        clause.tokens.splice(at..end, [Token::inserted(noun, near)]);
+    }
+
+    fn inherit_verb(&self, clause: &mut Clause) {
+        let Some(previous) = &self.previous else { return };
+        let Some(verb) = &previous.verb else {
+            clause.mood = previous.mood;
+            return;
+        };
+        let words: Vec<Token> =
+            verb.places.iter().filter_map(|place| previous.tokens.get(*place).cloned()).collect();
+        let places = (0..words.len()).collect();
+        clause.tokens.splice(0..0, words);
+        clause.verb = Some(Verb { stem: verb.stem.clone(), places });
+        clause.mood = previous.mood;
+    }
+
+    /// Fills what is missing from `shared`, the parameters of a call that belongs to this one, and
+    /// the repository from any earlier step.
+    fn inherit_values(&self, reading: &mut Reading, shared: Option<&Map<String, Value>>) {
+        let tool = &self.tools[reading.tool];
+        for at in std::mem::take(&mut reading.missing) {
+            let slot = &tool.slots[at];
+            let given = shared.and_then(|shared| shared.get(&slot.parameter));
+            let mut steps = self.memory.steps.iter().rev().filter(|_| slot.is_slashed);
+            let known = steps.find_map(|step| step.parameters.get(&slot.parameter));
+            match given.or(known) {
+                Some(value) => {
+                    reading.score += self.weights.missing + self.weights.required;
+                    reading.fillings.insert(at, Filling::One(value.clone()));
+                }
+                None => reading.missing.push(at),
+            }
+        }
     }
 }

@@ -269,7 +269,6 @@ fn read_slots(
     slots
 }
 
-/// Returns whether a stem names a kind of value, such as `path`.
 fn is_kind(word: &str, kind: &str, lexicon: &Lexicon) -> bool {
     lexicon.kinds.get(kind).is_some_and(|words| words.iter().any(|known| stem(known) == word))
 }
@@ -354,7 +353,6 @@ fn read_verb(words: &[String], about: &[String], lexicon: &Lexicon) -> (String, 
     let first = about.first().cloned().unwrap_or_default();
     let Some(head) = words.first().map(|word| stem(word)) else { return (first, 0) };
     let is_verb = !lexicon.concepts(&head).is_empty() || head == first;
-    // A noun alone is what the verb of the description is about.
     if !is_verb && (words.len() == 1 || lexicon.is_noun(&head)) {
         return (first, 0);
     }

@@ -50,15 +50,12 @@ weights! {
     about: 0.3,
     /// The clause asks, and the tool reads.
     reads: 1.2,
-    /// A required slot has a value.
+    /// A required slot has a value, or is missing one.
     required: 1.0,
-    /// A required slot has none.
     missing: 1.5,
-    /// A word has no place.
     unplaced: 0.8,
     /// A value, or the noun of another tool, has no place.
     unplaced_value: 2.8,
-    /// A value has the slot's type.
     typed: 0.8,
     /// A value has a form that is more usual for other slots.
     unusual: 0.3,
@@ -72,19 +69,15 @@ weights! {
     form: 0.8,
     /// A value has a form that only such slots have.
     near_form: 0.4,
-    /// A choice or a flag is said.
     choice: 1.0,
-    /// Words refer to an earlier step.
     reference: 1.0,
     /// Words behind the verb fill a slot without any cue, or are a name.
     bare: 0.4,
-    /// A text stands between quotation marks.
     quoted: 0.6,
     /// A text without quotation marks stands behind a cue.
     text: 0.4,
     /// Each word of a text without quotation marks.
     length: 0.02,
-    /// The least score of a tool.
     least: 1.0,
     /// The most words without a place for a call that acts. One that reads may have twice as many.
     most_unplaced: 1.5,

@@ -17,14 +17,14 @@ use shared::{
 
 const SETS: [&str; 5] = ["github", "workspace", "files", "shop", "home"];
 
-pub struct Case {
-    pub id: u64,
-    pub query: String,
-    pub catalog: Catalog,
+pub(crate) struct Case {
+    pub(crate) id: u64,
+    pub(crate) query: String,
+    pub(crate) catalog: Catalog,
 }
 
 /// Reads the queries of a JSONL file, with the tools of the folder `tools` beside it.
-pub fn read_cases(queries: &Path) -> Result<Vec<Case>, Box<dyn Error>> {
+pub(crate) fn read_cases(queries: &Path) -> Result<Vec<Case>, Box<dyn Error>> {
     let folder = queries.parent().unwrap_or(Path::new(".")).join("tools");
     let catalogs = read_catalogs(&folder)?;
     let mut cases = Vec::new();
@@ -40,7 +40,7 @@ pub fn read_cases(queries: &Path) -> Result<Vec<Case>, Box<dyn Error>> {
 }
 
 /// Plans a query and returns the outcome.
-pub fn plan(planner: &Offline, case: &Case) -> Value {
+pub(crate) fn plan(planner: &Offline, case: &Case) -> Value {
     let proposal = match planner.propose_blocking(&case.query, &case.catalog) {
         Ok(proposal) => proposal,
         Err(err) => {

@@ -20,7 +20,6 @@ impl Filler<'_> {
     ) {
         let weights = self.weights;
         for choice in &slot.choices {
-            // The verb sets it: `close issue 3`.
             if let Some(place) = self.verb.first().filter(|_| state == Some(choice)) {
                 let tokens = *place..place + 1;
                 candidates.push(self.one(at, json!(choice), tokens, weights.choice + weights.cue));

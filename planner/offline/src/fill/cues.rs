@@ -6,7 +6,6 @@ use crate::{
     tool::{Slot, SlotKind},
 };
 
-/// Words and marks that may stand between a cue and its value.
 const LINKS: [&str; 18] = [
     "the", "a", "an", ":", "=", "#", "(", "of", "is", "are", "be", "my", "our", "number", "called",
     "named", "id", "email",
@@ -99,7 +98,6 @@ impl Filler<'_> {
         if preposition.kind != Kind::Word {
             return false;
         }
-        // `assign it to X` and `rename X to Y` name their parameter, wherever the verb stands.
         let states = &self.lexicon.states;
         if preposition.is_any(&["to", "as"]) {
             let mut near = self.tokens[place.saturating_sub(2)..place].iter();

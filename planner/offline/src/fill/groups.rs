@@ -10,7 +10,6 @@ use crate::{
     tool::Slot,
 };
 
-/// Small words that may stand between a separator and the next item.
 const BEFORE_ITEM: [&str; 9] = ["of", "in", "from", "for", "the", "my", "also", "those", "to"];
 
 pub(super) struct Found {

@@ -72,7 +72,6 @@ impl Filler<'_> {
         if self.lexicon.is_pronoun(&self.tokens[place]) {
             phrases.push(Phrase { noun: None, place, end: place + 1 });
         } else if noun.is_none() && head > place + 1 {
-            // `the newest`
             phrases.push(Phrase { noun: None, place, end: head });
         }
         phrases

@@ -35,7 +35,11 @@ impl Filler<'_> {
     pub(super) fn add_texts(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         for place in 0..self.tokens.len() {
             let Some(opening) = self.opening(place, slot) else { continue };
+            let set = self.opening_behind_to(&opening).filter(|_| slot.kind != SlotKind::Id);
             self.add_text(at, slot, &opening, candidates);
+            if let Some(set) = set {
+                self.add_text(at, slot, &set, candidates);
+            }
         }
         if let Some(opening) = self.bare_opening(slot) {
             self.add_extents(at, slot, &opening, candidates);
@@ -47,7 +51,7 @@ impl Filler<'_> {
         let is_text = slot.kind == SlotKind::Text;
         let is_about = is_text && token.is("about");
         let is_preposition = self.lexicon.is_preposition(token);
-        let is_cue = self.is_cue(token, slot);
+        let is_cue = self.is_cue(token, slot) || self.is_colon_of(place, slot);
         let is_verb = self.verb.contains(&place)
             && place + 1 < self.tokens.len()
             && !self.lexicon.states.contains_key(&token.lower);
@@ -75,6 +79,24 @@ impl Filler<'_> {
         Some(Opening { start: place - usize::from(has_link), value, score, announced_by })
     }
 
+    /// Returns whether a colon announces the text that a tool needs: `comment on issue 3: thanks`.
+    fn is_colon_of(&self, place: usize, slot: &Slot) -> bool {
+        let is_free = place > 0 && !self.is_cue_of_text(&self.tokens[place - 1]);
+        let is_needed = slot.kind == SlotKind::Text && slot.is_required;
+        is_free && is_needed && self.tokens[place].is_mark(":")
+    }
+
+    /// Finds the value behind `to`: `change the phone of C-1 to X`.
+    fn opening_behind_to(&self, name: &Opening) -> Option<Opening> {
+        let is_name = name.announced_by == Announcer::Cue
+            && self.tool.acts
+            && self.is_at(name.value, &["of", "for"]);
+        let mut places = name.value + 2..self.tokens.len().saturating_sub(1);
+        let start = places.find(|place| is_name && self.is_at(*place, &["to"]))?;
+        let score = name.score + self.weights.preposition;
+        Some(Opening { start, value: start + 1, score, announced_by: Announcer::Cue })
+    }
+
     /// Adds the text that an opening announces: a quotation, a list, or words with each end that
     /// they may have.
     fn add_text(&self, at: usize, slot: &Slot, opening: &Opening, candidates: &mut Vec<Candidate>) {
@@ -85,7 +107,6 @@ impl Filler<'_> {
             let score = opening.score + weights.typed + weights.quoted;
             candidates.push(self.one(at, json!(first.value), start..value + 1, score));
         } else if slot.kind == SlotKind::Id || !self.begins_text(opening, slot) {
-            // Only a quotation can stand here.
         } else if slot.is_list && slot.kind == SlotKind::Word {
             let (values, end) = self.words_of_list(value);
             if end > value {
@@ -103,7 +124,6 @@ impl Filler<'_> {
         let is_preposition = opening.announced_by == Announcer::Preposition;
         let next = self.tokens.get(opening.value + 1);
         match first.kind {
-            // `with` announces a text only before quotation marks.
             _ if is_preposition && slot.kind == SlotKind::Text => false,
             Kind::Mark => false,
             Kind::Word => !self.lexicon.is_preposition(first),
@@ -170,6 +190,13 @@ impl Filler<'_> {
         let tokens = &self.tokens[range];
         let is_single = tokens.len() == 1;
         let has_typed = tokens.iter().any(Token::is_typed);
+        // `titled A and one titled B`
+        let is_cue =
+            |token: &Token| self.is_cue(token, slot) && !self.lexicon.is_preposition(token);
+        let is_name = matches!(slot.kind, SlotKind::Title | SlotKind::Word);
+        if is_name && tokens[1..].iter().any(is_cue) {
+            return false;
+        }
         match slot.kind {
             SlotKind::Text => !(is_single && has_typed),
             SlotKind::Title => {

@@ -22,6 +22,12 @@ impl Filler<'_> {
                 let has_unit = self.has_unit(place, slot);
                 end += usize::from(has_unit);
                 fit += if has_unit { weights.preposition } else { 0.0 };
+                // `the last 10 lines`: the description has the word, too.
+                let before = place.checked_sub(1).map(|before| &self.tokens[before]);
+                let is_counted = before.is_some_and(|token| {
+                    slot.about.contains(&token.stem) && !self.lexicon.is_preposition(token)
+                });
+                fit += if is_counted { weights.preposition } else { 0.0 };
             }
             let context = self.context(place, slot);
             let evidence = if slot.kind == SlotKind::Number { fit } else { 0.0 } + context.score;
@@ -43,7 +49,6 @@ impl Filler<'_> {
     /// Returns whether a slot takes a value only where a word announces it, because many other
     /// values have the same form.
     fn needs_cue(&self, place: usize, slot: &Slot) -> bool {
-        // `refund 20`: the number behind the verb.
         let is_object = place > 0
             && self.verb.contains(&(place - 1))
             && self.tokens[place].kind == Kind::Number;
@@ -102,7 +107,6 @@ impl Filler<'_> {
         let token = &self.tokens[at];
         if token.kind == Kind::Word {
             let small = self.lexicon.small_number(&token.lower)?;
-            // `one` is mostly no number.
             return (small != 1).then(|| (json!(small), -self.weights.unusual));
         }
         // `by 5` is a difference.
@@ -144,7 +148,6 @@ impl Filler<'_> {
         self.lexicon.unit(&word.to_lowercase())
     }
 
-    /// Converts `2 hours` to the unit of the slot.
     fn convert(&self, value: Value, at: usize, slot: &Slot) -> Value {
         let said = self.tokens.get(at + 1).and_then(|token| self.lexicon.unit(&token.lower));
         let (Some(said), Some(wanted), Some(amount)) = (said, self.slot_unit(slot), value.as_f64())
@@ -161,7 +164,6 @@ impl Filler<'_> {
             self.moments.iter().filter(|moment| moment.day.is_some()).collect();
         let times: Vec<&Moment> =
             self.moments.iter().filter(|moment| moment.time.is_some()).collect();
-        // The second day or time is the end.
         let is_end = slot.words.iter().any(|word| word == "end" || word == "until");
         let place = usize::from(is_end);
         let own_day = days.get(place).copied();

@@ -28,7 +28,6 @@ impl Filler<'_> {
         let is_said = |noun: &String| {
             said.iter().any(|word| self.lexicon.is_same_noun(noun, word)) || self.has_compound(noun)
         };
-        // `email X` says the noun of `send_email`.
         let verb = self.verb.first().map_or("", |at| self.tokens[*at].stem.as_str());
         let is_verb = |noun: &String| self.lexicon.is_noun_of_verb(noun, verb);
         let found = nouns.iter().filter(|noun| is_said(noun)).count();
@@ -38,7 +37,6 @@ impl Filler<'_> {
             self.tool.about.iter().any(|own| own == *word) && !self.lexicon.fillers.contains(**word)
         };
         let about = said.iter().filter(is_about).count();
-        // A second noun counts half.
         let score = weights.noun * count_f32(found.min(2) + found.min(1)) / 2.0
             - weights.noun_missing * count_f32(absent)
             + weights.about * count_f32(about.min(3));
@@ -64,7 +62,6 @@ impl Filler<'_> {
         } else if self.is_known_word(at) {
             0.0
         } else if self.scene.nouns.contains(&token.stem) {
-            // The noun of another tool.
             weights.unplaced_value
         } else {
             weights.unplaced

@@ -22,7 +22,6 @@ struct Fact {
     expression: String,
 }
 
-/// A condition without the words that only compare or deny.
 struct Statement {
     tokens: Vec<Token>,
     comparison: Option<Comparison>,
@@ -47,7 +46,6 @@ impl Planning<'_> {
         let mut main = Clause { condition: None, ..clause.clone() };
         let action = self.readings(&main, &|_| true).into_iter().next();
         let shared = action.map(|reading| reading.first_call(&self.tools[reading.tool]));
-        // The nouns of the action, for a condition about `it`.
         let is_noun = |token: &&Token| token.kind == Kind::Word && self.nouns.contains(&token.stem);
         let topic: Vec<Token> = main.tokens.iter().filter(is_noun).cloned().collect();
         let fact = self
@@ -220,7 +218,6 @@ impl Planning<'_> {
         named.or(only).map(|output| output.path.as_str())
     }
 
-    /// Returns the last word with a meaning behind `is` or `has`.
     fn predicate<'s>(&self, statement: &'s Statement) -> Option<&'s Token> {
         let behind = statement.copula()? + 1;
         let mut words = statement.tokens[behind..].iter().rev();

@@ -161,7 +161,6 @@ impl Planning<'_> {
         Ok(())
     }
 
-    /// Returns the word that picks one item of a list: `newest`.
     fn rank<'c>(&self, clause: &'c Clause, rest: &Clause) -> Option<&'c Token> {
         let is_many = clause.tokens.iter().any(|token| self.lexicon.loops.has(&token.lower));
         let in_list = |token: &Token| rest.tokens.iter().any(|other| other.start == token.start);

@@ -16,13 +16,7 @@ impl Planning<'_> {
         let verb = clause.verb_places();
         let is_noun =
             |token: &Token| token.kind == Kind::Word && tool.has_noun(&token.stem, self.lexicon);
-        let is_left = |at: usize| {
-            let token = &clause.tokens[at];
-            let is_content = token.kind == Kind::Word && !self.lexicon.is_filler(token);
-            is_content && !is_noun(token) && !best.claimed[at] && !verb.contains(&at)
-        };
-        let has_left = (0..clause.tokens.len()).any(is_left);
-        if !has_left && best.unplaced.is_empty() && best.missing.is_empty() {
+        if best.unplaced.is_empty() && best.missing.is_empty() {
             return None;
         }
         let noun = clause.tokens.iter().position(is_noun);

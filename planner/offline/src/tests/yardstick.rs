@@ -126,16 +126,3 @@ fn small_shifts_of_the_weights_change_little() {
         assert!(changed.len() <= 3, "{changed:?}");
     }
 }
-
-#[test]
-#[ignore = "prints the plans of the queries in PROBES"]
-fn probes() {
-    let catalogs = catalogs();
-    for line in fs::read_to_string("/tmp/probes.txt").unwrap().lines() {
-        let (set, query) = line.split_once('|').unwrap();
-        eprintln!(
-            "{line}\n    {}",
-            outcome(&catalogs[set], query).trim_end().replace('\n', "\n    ")
-        );
-    }
-}
