@@ -1,48 +1,40 @@
 //! Clauses: the parts of a query that ask for one thing each, with their moods.
 
 use super::{
-    lexicon::Lexicon,
+    lexicon::{Found, Lexicon},
     token::{Kind, Token},
+    tool::Tool,
 };
 
 /// How a clause speaks of its action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mood {
-    /// It orders something.
     Order,
     /// It asks for information. Only tools that read can answer.
     Question,
     /// It has no verb, such as `heating to 17`.
     Fragment,
-    /// It says what is not to be done.
     Denied,
-    /// It asks whether or how to act.
     Asked,
     /// It speaks of an action that nobody ordered.
     Hypothetical,
-    /// It only tells something.
     Reported,
     /// It is the condition of the next clause.
     Condition,
 }
 
-/// The verb of a clause.
 #[derive(Clone, Debug)]
 pub(super) struct Verb {
-    /// Its stem, with the particle.
     pub(super) stem: String,
-    /// The places of its words in the clause.
     pub(super) places: Vec<usize>,
 }
 
-/// A condition in words.
 #[derive(Clone, Debug)]
 pub(super) struct Condition {
     pub(super) tokens: Vec<Token>,
     pub(super) is_negated: bool,
 }
 
-/// A part of a query that asks for one thing.
 #[derive(Clone, Debug)]
 pub(super) struct Clause {
     pub(super) tokens: Vec<Token>,
@@ -51,23 +43,38 @@ pub(super) struct Clause {
     pub(super) condition: Option<Condition>,
     /// The words behind `for each`, if the clause begins with them.
     pub(super) each: Option<Vec<Token>>,
-    /// The clause follows `otherwise`.
-    pub(super) is_otherwise: bool,
     /// The clause follows `then`.
     pub(super) is_next: bool,
 }
 
-/// Reads clauses.
+impl Clause {
+    pub(super) fn question(tokens: Vec<Token>) -> Self {
+        Self {
+            tokens,
+            mood: Mood::Question,
+            verb: None,
+            condition: None,
+            each: None,
+            is_next: false,
+        }
+    }
+
+    pub(super) fn verb_places(&self) -> &[usize] {
+        self.verb.as_ref().map_or(&[], |verb| &verb.places)
+    }
+
+    /// Returns whether a number, a code, an address or a quotation is in the clause.
+    pub(super) fn has_value(&self) -> bool {
+        self.tokens.iter().any(Token::is_value)
+    }
+}
+
 pub(super) struct Reader<'a> {
     pub(super) lexicon: &'a Lexicon,
-    /// Returns whether a stem is the verb of an available tool.
-    pub(super) is_tool_verb: &'a dyn Fn(&str) -> bool,
-    /// Returns whether a stem is a noun of an available tool.
-    pub(super) is_tool_noun: &'a dyn Fn(&str) -> bool,
+    pub(super) tools: &'a [Tool],
 }
 
 impl Reader<'_> {
-    /// Cuts a query into clauses.
     pub(super) fn read(&self, tokens: &[Token]) -> Vec<Clause> {
         let mut clauses: Vec<Clause> = Vec::new();
         let mut is_next = false;
@@ -78,28 +85,14 @@ impl Reader<'_> {
                 continue;
             };
             clause.is_next |= std::mem::take(&mut is_next);
-            // `In acme/site, create …`
-            let is_place = clauses.last().is_some_and(|last| {
-                last.mood == Mood::Fragment
-                    && last.tokens.len() > 1
-                    && self.lexicon.prepositions.contains_key(&last.tokens[0].lower)
-            });
-            if is_place && clause.mood == Mood::Order {
-                let place = clauses.pop().expect("there is a last clause");
-                clause.tokens.extend(place.tokens);
-            }
-            let last = clauses.last_mut();
-            if let Some(last) = last
-                && last.mood == Mood::Condition
-            {
+            // `If X, do Y`: the condition takes fragments until its order comes.
+            if let Some(last) = clauses.last_mut().filter(|last| last.mood == Mood::Condition) {
                 let is_fragment = clause.mood == Mood::Fragment && clause.condition.is_none();
                 if is_fragment && clause.verb.is_none() {
                     last.tokens.extend(clause.tokens);
-                    continue;
+                } else {
+                    *last = Clause { condition: last.condition.take(), ..clause };
                 }
-                let condition = last.condition.take();
-                let merged = Clause { condition, ..clause };
-                *last = merged;
                 continue;
             }
             clauses.push(clause);
@@ -107,76 +100,55 @@ impl Reader<'_> {
         self.join_bare_verbs(clauses)
     }
 
-    /// Joins a clause that has only a verb with the next one (`squash and merge PR 8`), or with what
-    /// was told before (`her new address is X. Please update`).
+    /// Joins a clause that has only a verb with what was told before: `her new address is X. Please
+    /// update`.
     fn join_bare_verbs(&self, clauses: Vec<Clause>) -> Vec<Clause> {
-        let is_bare = |clause: &Clause| {
-            clause.mood == Mood::Order
-                && clause.verb.is_some()
-                && clause.each.is_none()
-                && clause.tokens.iter().enumerate().all(|(at, token)| {
-                    clause.verb.as_ref().is_some_and(|verb| verb.places.contains(&at))
-                        || token.kind == Kind::Mark
-                        || self.lexicon.fillers.has(&token.lower)
-                            && !self.lexicon.pronouns.has(&token.lower)
-                })
-        };
-        let clauses = self.attach_told(clauses);
+        let is_told = |last: &mut Clause| matches!(last.mood, Mood::Reported | Mood::Fragment);
         let mut joined: Vec<Clause> = Vec::new();
-        let mut pending: Vec<Token> = Vec::new();
-        let count = clauses.len();
-        for (at, mut clause) in clauses.into_iter().enumerate() {
-            if !pending.is_empty() {
-                let verb = clause.verb.as_ref().map(|verb| verb.places.len()).unwrap_or_default();
-                let insert = verb.min(clause.tokens.len());
-                let rest = clause.tokens.split_off(insert);
-                clause.tokens.append(&mut pending);
-                clause.tokens.extend(rest);
-            }
-            if is_bare(&clause) {
-                let told =
-                    joined.pop_if(|last| matches!(last.mood, Mood::Reported | Mood::Fragment));
-                if let Some(told) = told {
-                    clause.tokens.extend(told.tokens);
-                } else if at + 1 < count {
-                    pending = clause.tokens;
-                    continue;
-                }
+        for mut clause in self.attach_told(clauses) {
+            if self.is_bare_verb(&clause)
+                && let Some(told) = joined.pop_if(is_told)
+            {
+                clause.tokens.extend(told.tokens);
             }
             joined.push(clause);
         }
         joined
     }
 
+    fn is_bare_verb(&self, clause: &Clause) -> bool {
+        let mut rest = clause.tokens.iter().enumerate();
+        clause.mood == Mood::Order
+            && clause.verb.is_some()
+            && clause.each.is_none()
+            && rest.all(|(at, token)| {
+                clause.verb_places().contains(&at)
+                    || token.kind == Kind::Mark
+                    || self.lexicon.is_filler(token) && !self.lexicon.is_pronoun(token)
+            })
+    }
+
     /// Adds what was told or denied before to an order that refers to it: `don't close issue 4, just
     /// show it`.
     fn attach_told(&self, clauses: Vec<Clause>) -> Vec<Clause> {
-        let is_value =
-            |token: &Token| !matches!(token.kind, Kind::Word | Kind::Mark | Kind::Quoted);
+        let is_value = |token: &Token| token.is_value() && token.kind != Kind::Quoted;
+        let is_it = |token: &Token| token.is_any(&["it", "them"]);
+        let is_told =
+            |told: &Clause| matches!(told.mood, Mood::Reported | Mood::Denied | Mood::Fragment);
         let mut attached: Vec<Clause> = Vec::new();
         for mut clause in clauses {
-            let refers = clause.tokens.iter().any(|token| token.is_any(&["it", "them"]));
-            let has_value = clause.tokens.iter().any(is_value);
             let is_order = matches!(clause.mood, Mood::Order | Mood::Question);
-            let is_first = attached
-                .iter()
-                .all(|other| matches!(other.mood, Mood::Reported | Mood::Denied | Mood::Fragment));
-            if refers
-                && !has_value
+            let refers = clause.tokens.iter().any(is_it) && !clause.tokens.iter().any(is_value);
+            if let Some(told) = attached.last().filter(|told| told.tokens.iter().any(is_value))
                 && is_order
-                && is_first
-                && let Some(told) = attached.last()
-                && told.tokens.iter().any(is_value)
+                && refers
+                && attached.iter().all(is_told)
             {
-                let start = told
-                    .tokens
-                    .iter()
-                    .position(|token| is_value(token) || (self.is_tool_noun)(&token.stem));
-                clause.tokens.retain(|token| !token.is_any(&["it", "them"]));
-                let start = start.unwrap_or_default();
-                let before = start
-                    .checked_sub(1)
-                    .filter(|at| self.lexicon.prepositions.contains_key(&told.tokens[*at].lower));
+                clause.tokens.retain(|token| !is_it(token));
+                let is_topic = |token: &Token| is_value(token) || self.is_tool_noun(&token.stem);
+                let start = told.tokens.iter().position(is_topic).unwrap_or_default();
+                let before = start.checked_sub(1);
+                let before = before.filter(|at| self.lexicon.is_preposition(&told.tokens[*at]));
                 clause.tokens.extend_from_slice(&told.tokens[before.unwrap_or(start)..]);
             }
             attached.push(clause);
@@ -184,14 +156,12 @@ impl Reader<'_> {
         attached
     }
 
-    /// Cuts at the ends of sentences, at joins, and where another order begins.
     fn cut(&self, tokens: &[Token]) -> Vec<Vec<Token>> {
         let mut pieces = Vec::new();
         let mut start = 0;
         let mut at = 0;
         while at < tokens.len() {
-            let is_text = self.is_in_text(tokens, start, at);
-            if self.boundary(tokens, start, at, is_text).is_some() {
+            if self.is_boundary(tokens, start, at) {
                 pieces.push(tokens[start..at].to_vec());
                 start = at;
                 // The join stays: it says whether the piece waits for the one before.
@@ -210,133 +180,92 @@ impl Reader<'_> {
 
     /// Returns whether a place is inside a text without quotation marks: behind `saying`.
     fn is_in_text(&self, tokens: &[Token], start: usize, at: usize) -> bool {
-        let cues = &self.lexicon.cues["text"];
-        (start..at).rev().any(|place| {
+        (start + 1..at.max(2) - 1).any(|place| {
             let token = &tokens[place];
+            let rest = &tokens[place + 1..at];
             // `about X` is mostly a filter.
             let is_cue = token.kind == Kind::Word
-                && cues.contains(&token.lower)
+                && self.lexicon.is_cue_of(token, "text")
                 && !token.is("about")
-                && (place > start + 1 || !(self.is_tool_noun)(&token.stem));
+                && (place > start + 1 || !self.is_tool_noun(&token.stem));
             let behind = tokens[place + 1..].iter().find(|token| token.kind != Kind::Mark);
             is_cue
-                && place > start
-                && place + 1 < at
                 && behind.is_some_and(|token| token.kind != Kind::Quoted)
-                && !tokens[place + 1..at].iter().any(|token| token.kind == Kind::Quoted)
-                && !tokens
-                    .get(place + 1)
-                    .is_some_and(|token| token.is_any(&["of", "as", "on", "to"]))
+                && rest.iter().all(|token| token.kind != Kind::Quoted)
+                && !rest[0].is_any(&["of", "as", "on", "to"])
         })
     }
 
-    /// Returns how many tokens are left out where a new piece begins at `at`.
-    fn boundary(&self, tokens: &[Token], start: usize, at: usize, is_text: bool) -> Option<usize> {
-        let token = &tokens[at];
-        if token.kind == Kind::Mark && at >= start {
-            match token.value.as_str() {
-                "." | "!" | "?" | "…" => {
-                    let next = self.skip_marks(tokens, at);
-                    let goes_on =
-                        is_text && next < tokens.len() && !self.begins_order(tokens, next, true);
-                    return (!goes_on).then_some(1);
-                }
-                ";" | "\n" => return Some(1),
-                ":" => {
-                    let has_verb =
-                        self.begins_order(tokens, self.skip_fillers(tokens, start), false);
-                    return (!has_verb && self.begins_order(tokens, at + 1, true)).then_some(1);
-                }
-                _ => {}
-            }
+    /// Returns whether a new piece begins at `at`.
+    fn is_boundary(&self, tokens: &[Token], start: usize, at: usize) -> bool {
+        let is_text = self.is_in_text(tokens, start, at);
+        if self.ends_sentence(tokens, start, at, is_text) {
+            return true;
         }
-        if at == start {
-            return None;
+        if at == start || self.is_in_each(tokens, start, at) {
+            return false;
         }
-        // `for each X, do Y` is one piece.
-        let first = (start..at).find(|place| tokens[*place].kind != Kind::Mark).unwrap_or(at);
-        let is_each = self
-            .lexicon
-            .loops
-            .find(tokens, first)
-            .is_some_and(|found| found.key.starts_with("for "));
-        if is_each
-            && token.is_mark(",")
-            && !(first + 3..at).any(|place| self.begins_order(tokens, place, true))
-        {
-            return None;
-        }
-        // A separator, perhaps with a join behind it.
-        let comma = usize::from(token.is_mark(","));
+        let has_comma = tokens[at].is_mark(",");
+        let comma = usize::from(has_comma);
         let join = self.lexicon.joins.find(tokens, at + comma);
-        let mut len = comma + join.map_or(0, |found| found.len);
+        let len = comma + join.map_or(0, |found| found.len);
         if len == 0 {
-            return None;
+            return false;
         }
-        let is_and = join.is_none_or(|found| matches!(found.key, "and" | "&"));
-        if let Some(second) = self.lexicon.joins.find(tokens, at + len).filter(|_| is_and) {
-            if !matches!(second.key, "and" | "&") {
-                let len = len + second.len;
-                let next = self.skip_fillers(tokens, at + len);
-                return (self.begins_order(tokens, next, is_text) || second.key == "also")
-                    .then_some(len);
-            }
+        let is_and = join.is_none_or(|found| is_and(found.key));
+        let is_also = |found: &Found<'_>| found.key == "also";
+        if let Some(second) = self.lexicon.joins.find(tokens, at + len)
+            && is_and
+            && !self::is_and(second.key)
+        {
+            let next = at + len + second.len;
+            return is_also(&second) || self.begins_order(tokens, next, is_text);
         }
-        let is_strong =
-            !is_and && join.is_some_and(|found| found.key != "next" && found.key != "also");
-        if is_strong {
-            return (at + len < tokens.len()).then_some(len);
-        }
-        if join.is_some_and(|found| found.key == "also") {
-            return None;
+        if !is_and {
+            return !join.as_ref().is_some_and(is_also) && at + len < tokens.len();
         }
         let next = self.skip_fillers(tokens, at + len);
-        if self.lexicon.moods.find(tokens, next).is_some_and(|found| found.key == "denied") {
-            return Some(len);
-        }
-        let is_condition = tokens.get(start).is_some_and(|_| {
-            self.lexicon
-                .conditions
-                .find(tokens, start)
-                .is_some_and(|found| matches!(found.key, "if" | "unless"))
-        });
-        if comma == 1 && is_condition && !is_text {
-            return Some(len);
-        }
-        if self.begins_order(tokens, next, is_text) && (!is_text || comma == 1) {
-            if len == 0 {
-                len = 1;
-            }
-            return Some(len);
-        }
-        // `…, heating to 17`: another noun with a value, without a verb.
-        let is_other = tokens.get(next).is_some_and(|token| {
-            token.kind == Kind::Word
-                && (self.is_tool_noun)(&token.stem)
-                && tokens.get(next + 1).is_some_and(|token| token.is("to"))
-                && tokens.get(next + 2).is_some_and(|token| token.kind == Kind::Number)
-        });
-        (is_other && comma == 1 && !is_text).then_some(len)
+        let is_denied =
+            self.lexicon.moods.find(tokens, next).is_some_and(|found| found.key == "denied");
+        let begins = self.begins_order(tokens, next, is_text);
+        let ends_condition = has_comma && !is_text && self.is_condition(tokens, start);
+        is_denied || begins && (!is_text || has_comma) || ends_condition
     }
 
-    fn skip_marks(&self, tokens: &[Token], at: usize) -> usize {
-        (at..tokens.len()).find(|place| tokens[*place].kind != Kind::Mark).unwrap_or(tokens.len())
+    fn ends_sentence(&self, tokens: &[Token], start: usize, at: usize, is_text: bool) -> bool {
+        let token = &tokens[at];
+        if token.is_any(&[".", "!", "?", "…"]) {
+            let next = skip_marks(tokens, at);
+            !is_text || next == tokens.len() || self.begins_order(tokens, next, true)
+        } else if token.is_mark(":") {
+            !self.begins_order(tokens, start, false) && self.begins_order(tokens, at + 1, true)
+        } else {
+            token.is_any(&[";", "\n"])
+        }
+    }
+
+    /// Returns whether a comma stands between `for each X` and what is done: they are one piece.
+    fn is_in_each(&self, tokens: &[Token], start: usize, at: usize) -> bool {
+        let first = skip_marks(tokens, start).min(at);
+        let found = self.lexicon.loops.find(tokens, first);
+        tokens[at].is_mark(",")
+            && found.is_some_and(|found| found.key.starts_with("for "))
+            && !(first + 3..at).any(|place| self.begins_order(tokens, place, true))
+    }
+
+    fn is_condition(&self, tokens: &[Token], start: usize) -> bool {
+        let found = self.lexicon.conditions.find(tokens, start);
+        found.is_some_and(|found| matches!(found.key, "if" | "unless"))
     }
 
     /// Skips words before a verb: `please`, `also`, `could you`.
     fn skip_fillers(&self, tokens: &[Token], at: usize) -> usize {
         let mut at = at;
-        loop {
-            let polite = self.lexicon.moods.find(tokens, at).filter(|found| found.key == "polite");
-            let is_soft = tokens.get(at).is_some_and(|token| {
-                token.kind == Kind::Word && self.lexicon.soft.has(&token.lower)
-            });
-            match polite {
-                Some(found) => at += found.len,
-                None if is_soft => at += 1,
-                None => return at,
-            }
+        let polite = |at| self.lexicon.moods.find(tokens, at).filter(|found| found.key == "polite");
+        while let Some(found) = polite(at).or_else(|| self.lexicon.soft.find(tokens, at)) {
+            at += found.len;
         }
+        at
     }
 
     /// Returns whether an order begins at a place. A word that is also a noun needs an object
@@ -347,32 +276,26 @@ impl Reader<'_> {
         if !self.is_verb(token) {
             return false;
         }
-        // `label it X` behind `create …` sets a value of what is created.
-        let is_value =
-            self.lexicon.states.get(&token.lower).is_some_and(|state| state.ends_with('s'));
-        if is_value
-            && is_followed(tokens, at, &["it"])
-            && at > 0
-            && tokens[at - 1].kind == Kind::Mark
-        {
+        let is_noun = self.is_tool_noun(&token.stem) || self.lexicon.is_noun(&token.stem);
+        // `Order A-1 was cancelled` tells something.
+        if is_noun && is_followed(tokens, at + 1, &["was", "is", "has", "were"]) {
             return false;
         }
-        // `Order A-1 was cancelled` tells something.
-        let is_told = is_followed(tokens, at + 1, &["was", "is", "has", "were"]);
-        if is_told && self.lexicon.is_noun(&token.stem) | (self.is_tool_noun)(&token.stem) {
+        // `label it X` behind `create …` sets a value of what is created.
+        let state = self.lexicon.states.get(&token.lower);
+        let is_behind_mark = at > 0 && tokens[at - 1].kind == Kind::Mark;
+        let sets_value = state.is_some_and(|state| state.ends_with('s')) && is_behind_mark;
+        if sets_value && is_followed(tokens, at, &["it"]) {
             return false;
         }
         let next = tokens.get(at + 1);
-        let is_noun = (self.is_tool_noun)(&token.stem) || self.lexicon.is_noun(&token.stem);
         if !is_strict && !is_noun {
             return true;
         }
         next.is_some_and(|next| match next.kind {
             Kind::Word => {
-                next.is_any(&[
-                    "the", "a", "an", "it", "its", "my", "this", "that", "them", "him", "both",
-                    "her", "me", "each", "every", "all", "on", "up", "for", "one", "two",
-                ]) || (self.is_tool_noun)(&next.stem) && (!is_noun || !is_strict)
+                self.begins_object(tokens, at + 1)
+                    || self.is_tool_noun(&next.stem) && (!is_noun || !is_strict)
             }
             Kind::Mark => false,
             Kind::Quoted => is_noun || !is_strict,
@@ -380,26 +303,42 @@ impl Reader<'_> {
         })
     }
 
+    /// Returns whether a word begins what a verb is about: an article, a pronoun, `every`, `two`.
+    fn begins_object(&self, tokens: &[Token], at: usize) -> bool {
+        let token = &tokens[at];
+        let is_between = self.lexicon.is_preposition(token)
+            || self.lexicon.joins.find(tokens, at).is_some()
+            || self.lexicon.moods.find(tokens, at).is_some();
+        self.lexicon.is_filler(token) && !is_between
+            || token.is_any(&["on", "for"])
+            || self.lexicon.loops.has(&token.lower)
+            || self.lexicon.small_number(&token.lower).is_some()
+    }
+
+    fn is_tool_noun(&self, word: &str) -> bool {
+        self.tools.iter().any(|tool| {
+            tool.has_noun(word, self.lexicon) || self.lexicon.is_compound_of(word, &tool.nouns)
+        })
+    }
+
     fn is_verb(&self, token: &Token) -> bool {
-        token.kind == Kind::Word
-            && !token.lower.ends_with("ing")
-            && !(token.lower.ends_with('s')
-                && token.stem.len() < token.lower.len()
-                && !token.lower.ends_with("ss"))
-            && !token.lower.ends_with("ed")
-            && (!self.lexicon.concepts(&token.stem).is_empty()
-                || (self.is_tool_verb)(&token.stem)
-                || self.lexicon.states.contains_key(&token.lower)
-                || self.lexicon.is_phrasal(&token.stem))
+        let word = token.lower.as_str();
+        // `closes`, `closed` and `closing` order nothing.
+        let is_plural =
+            word.ends_with('s') && token.stem.len() < word.len() && !word.ends_with("ss");
+        let is_inflected = is_plural || word.ends_with("ing") || word.ends_with("ed");
+        let is_known = !self.lexicon.concepts(&token.stem).is_empty()
+            || self.tools.iter().any(|tool| tool.verb == token.stem)
+            || self.lexicon.states.contains_key(word)
+            || self.lexicon.is_phrasal(&token.stem);
+        token.kind == Kind::Word && is_known && !is_inflected
     }
 
     fn read_piece(&self, piece: &[Token]) -> Option<Clause> {
         let mut tokens: Vec<Token> = piece.to_vec();
-        let mut is_otherwise = false;
         let mut is_next = false;
         loop {
             if let Some(found) = self.lexicon.joins.find(&tokens, 0) {
-                is_otherwise |= found.key == "otherwise";
                 is_next |=
                     !matches!(found.key, "and" | "&" | "also" | "but" | "plus" | "otherwise");
                 tokens.drain(..found.len);
@@ -417,15 +356,7 @@ impl Reader<'_> {
         if tokens.is_empty() {
             return None;
         }
-        let mut clause = Clause {
-            tokens,
-            mood: Mood::Fragment,
-            verb: None,
-            condition: None,
-            each: None,
-            is_otherwise,
-            is_next,
-        };
+        let mut clause = Clause { mood: Mood::Fragment, is_next, ..Clause::question(tokens) };
         self.take_condition(&mut clause);
         if clause.mood == Mood::Condition {
             return Some(clause);
@@ -439,78 +370,67 @@ impl Reader<'_> {
         Some(clause)
     }
 
-    /// Returns the verb that stands at a place.
     pub(super) fn verb_at(&self, tokens: &[Token], at: usize) -> Option<Verb> {
         let token = tokens.get(at).filter(|token| self.is_verb(token))?;
-        if let Some((particle, place)) = self.lexicon.particle(tokens, at) {
-            let with = format!("{} {particle}", token.stem);
-            if !self.lexicon.concepts(&with).is_empty() {
-                return Some(Verb { stem: with, places: vec![at, place] });
-            }
-        }
-        Some(Verb { stem: token.stem.clone(), places: vec![at] })
+        let near = tokens.iter().enumerate().skip(at + 1).take(5);
+        let mut words = near.take_while(|(_, token)| token.kind == Kind::Word);
+        let phrasal = words.find_map(|(place, particle)| {
+            let stem = format!("{} {}", token.stem, particle.lower);
+            let is_known = !self.lexicon.concepts(&stem).is_empty();
+            is_known.then(|| Verb { stem, places: vec![at, place] })
+        });
+        Some(phrasal.unwrap_or_else(|| Verb { stem: token.stem.clone(), places: vec![at] }))
     }
 
     /// Takes a condition out of a clause: `if X`, or `… in case X` at its end.
     fn take_condition(&self, clause: &mut Clause) {
-        let tokens = &clause.tokens;
-        let start = self.skip_fillers(tokens, 0);
+        let tokens = std::mem::take(&mut clause.tokens);
+        let start = self.skip_fillers(&tokens, 0);
         let found = (start..tokens.len()).find_map(|at| {
-            let found = self.lexicon.conditions.find(tokens, at)?;
-            let is_condition = matches!(found.key, "if" | "unless");
-            let is_word = at > start && tokens[at].is("when");
-            (is_condition && !is_word && !self.is_in_text(tokens, 0, at)).then_some((at, found))
+            let found = self.lexicon.conditions.find(&tokens, at)?;
+            let is_condition = matches!(found.key, "if" | "unless")
+                && !(at > start && tokens[at].is("when"))
+                && !self.is_in_text(&tokens, 0, at);
+            is_condition.then_some((at, found))
         });
-        let Some((at, found)) = found else { return };
         // `what would happen if` is no condition of an order.
-        if at > start && !self.begins_order(tokens, start, false) {
+        let is_possible = |at: &usize| *at == start || self.begins_order(&tokens, start, false);
+        let Some((at, found)) = found.filter(|(at, _)| is_possible(at)) else {
+            clause.tokens = tokens;
             return;
-        }
+        };
         let is_negated = found.key == "unless";
-        let end = at + found.len;
-        if at > start && tokens[end..].iter().all(|token| self.lexicon.fillers.has(&token.lower)) {
-            clause.tokens.truncate(at);
-            return;
-        }
-        if at > start {
-            let condition = tokens[end..].to_vec();
-            clause.tokens.truncate(at);
-            clause.condition = Some(Condition { tokens: condition, is_negated });
-            return;
-        }
-        let rest = tokens[end..].to_vec();
+        let rest = &tokens[at + found.len..];
+        let is_said = rest.iter().any(|token| !self.lexicon.is_filler(token));
         // `when X close Y` without a comma: the order begins at a verb with an object.
-        let order = (2..rest.len()).find(|place| {
-            self.begins_order(&rest, *place, true)
-                && rest[place - 1].kind != Kind::Mark
-                && !rest[place - 1].is_any(&["is", "are", "not", "no", "the", "any", "a"])
-                && !self.lexicon.prepositions.contains_key(&rest[place - 1].lower)
-        });
-        match order {
-            Some(order) => {
-                clause.tokens = rest[order..].to_vec();
-                clause.condition = Some(Condition { tokens: rest[..order].to_vec(), is_negated });
-            }
-            None => {
-                clause.mood = Mood::Condition;
-                clause.tokens = Vec::new();
-                clause.condition = Some(Condition { tokens: rest, is_negated });
-            }
+        let follows = |place: &usize| {
+            let before = &rest[place - 1];
+            self.begins_order(rest, *place, true)
+                && before.kind != Kind::Mark
+                && !self.lexicon.is_filler(before)
+                && !before.is_any(&["not", "no"])
+        };
+        let order = if at > start { None } else { (2..rest.len()).find(follows) };
+        let condition = rest[..order.unwrap_or(rest.len())].to_vec();
+        if at == start && order.is_none() {
+            clause.mood = Mood::Condition;
+        } else {
+            clause.tokens = order.map_or(&tokens[..at], |order| &rest[order..]).to_vec();
+        }
+        if is_said || at == start {
+            clause.condition = Some(Condition { tokens: condition, is_negated });
         }
     }
 
     /// Takes `for each X` from the front of a clause.
     fn take_each(&self, clause: &mut Clause) {
         let tokens = &clause.tokens;
-        let Some(found) =
-            self.lexicon.loops.find(tokens, 0).filter(|found| found.key.starts_with("for "))
-        else {
-            return;
-        };
+        let found = self.lexicon.loops.find(tokens, 0);
+        let Some(found) = found.filter(|found| found.key.starts_with("for ")) else { return };
         let order = (found.len + 1..tokens.len()).find(|at| {
-            let is_object = tokens[at - 1].kind == Kind::Word
-                && (self.lexicon.prepositions.contains_key(&tokens[at - 1].lower)
-                    || tokens[at - 1].is_any(&["the", "a", "open"]));
+            let before = &tokens[at - 1];
+            let is_object =
+                self.lexicon.is_preposition(before) || before.is_any(&["the", "a", "open"]);
             !is_object && self.begins_order(tokens, *at, false)
         });
         if let Some(order) = order {
@@ -522,30 +442,24 @@ impl Reader<'_> {
 
     fn read_mood(&self, tokens: &[Token]) -> Mood {
         let start = self.skip_fillers(tokens, 0);
-        let mut at = 0;
         let mut is_question = false;
-        while at < tokens.len() {
+        for (at, token) in tokens.iter().enumerate() {
             let found = self.lexicon.moods.find(tokens, at);
             let is_early = at <= start + 1;
-            match found.map(|found| found.key) {
-                Some("denied") if self.is_denial(tokens, at, start) => return Mood::Denied,
-                Some("asked") if is_early => return Mood::Asked,
-                Some("hypothetical") if is_early || tokens[at].is("thinking") => {
-                    return Mood::Hypothetical;
-                }
-                Some("reported") if is_early && !self.begins_order(tokens, start, false) => {
+            match found.map_or("", |found| found.key) {
+                "denied" if self.is_denial(tokens, at, start) => return Mood::Denied,
+                "asked" if is_early => return Mood::Asked,
+                "hypothetical" if is_early || token.is("thinking") => return Mood::Hypothetical,
+                "reported" if is_early && !self.begins_order(tokens, start, false) => {
                     return Mood::Reported;
                 }
-                Some("questions") if at == start => is_question = true,
+                "questions" if at == start => is_question = true,
                 _ => {}
             }
-            at += 1;
         }
         let first = tokens.get(start);
-        // `can an order be cancelled?`
-        if first
-            .is_some_and(|token| token.is_any(&["can", "could", "may", "might", "should", "shall"]))
-        {
+        let asks = ["can", "could", "may", "might", "should", "shall"];
+        if first.is_some_and(|token| token.is_any(&asks)) {
             return Mood::Asked;
         }
         if is_question {
@@ -556,21 +470,29 @@ impl Reader<'_> {
         {
             return Mood::Order;
         }
-        let is_told = tokens.iter().skip(start).take(12).any(|token| {
-            token.kind == Kind::Word
-                && (token
-                    .is_any(&["is", "was", "has", "have", "had", "are", "were", "will", "should"])
-                    || token.lower.ends_with("'s") && token.is_any(&["it's", "that's", "there's"])
-                    || token.lower.ends_with("'m"))
+        // `it's cold`, `the draft is done`
+        let is_told = (start..tokens.len()).any(|at| {
+            let found = self.lexicon.moods.find(tokens, at);
+            let base = tokens[at].lower.split_once('\'').map_or("", |(base, _)| base);
+            found.is_some_and(|found| found.key == "questions")
+                || tokens[at].is_any(&["had", "will", "should"])
+                || tokens[at].kind == Kind::Word && self.lexicon.fillers.contains(base)
         });
         if is_told { Mood::Reported } else { Mood::Fragment }
     }
 
-    /// Returns whether a denial forbids the action and is no part of a value.
     fn is_denial(&self, tokens: &[Token], at: usize, start: usize) -> bool {
         let is_first = at <= start + 3 && !self.begins_order(tokens, start, false);
         is_first || tokens[at].is("don't") && at <= start
     }
+}
+
+fn skip_marks(tokens: &[Token], at: usize) -> usize {
+    (at..tokens.len()).find(|place| tokens[*place].kind != Kind::Mark).unwrap_or(tokens.len())
+}
+
+fn is_and(join: &str) -> bool {
+    matches!(join, "and" | "&")
 }
 
 fn is_followed(tokens: &[Token], at: usize, words: &[&str]) -> bool {

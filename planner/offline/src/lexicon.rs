@@ -9,8 +9,9 @@ use serde::Deserialize;
 
 use super::token::{Kind, Token, stem};
 
-/// The entries of a list, by their keys.
 type Groups = BTreeMap<String, Vec<String>>;
+
+const PHRASE_WORDS: usize = 4;
 
 #[derive(Debug, Deserialize)]
 struct File {
@@ -28,18 +29,9 @@ struct File {
     kinds: Groups,
 }
 
-/// A fixed phrase with its key.
-#[derive(Debug)]
-struct Phrase {
-    words: Vec<String>,
-    key: String,
-}
-
-/// Phrases by their first words.
 #[derive(Debug, Default)]
-pub(super) struct Phrases(BTreeMap<String, Vec<Phrase>>);
+pub(super) struct Phrases(BTreeMap<String, String>);
 
-/// A phrase that was found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found<'a> {
     pub(super) key: &'a str,
@@ -47,69 +39,44 @@ pub(super) struct Found<'a> {
 }
 
 impl Phrases {
-    fn add(&mut self, phrase: &str, key: &str) {
-        let words: Vec<String> = phrase.split(' ').map(str::to_owned).collect();
-        let Some(first) = words.first().cloned() else { return };
-        let phrases = self.0.entry(first).or_default();
-        phrases.push(Phrase { words, key: key.to_owned() });
-        phrases.sort_by_key(|phrase| std::cmp::Reverse(phrase.words.len()));
-    }
-
     fn of_groups(groups: &Groups) -> Self {
-        let mut phrases = Self::default();
-        for (key, entries) in groups {
-            entries.iter().for_each(|entry| phrases.add(entry, key));
-        }
-        phrases
+        let pairs = groups.iter().flat_map(|(key, entries)| {
+            entries.iter().map(move |entry| (entry.clone(), key.clone()))
+        });
+        Self(pairs.collect())
     }
 
     fn of_list(entries: &[String]) -> Self {
-        let mut phrases = Self::default();
-        entries.iter().for_each(|entry| phrases.add(entry, entry));
-        phrases
+        Self(entries.iter().map(|entry| (entry.clone(), entry.clone())).collect())
     }
 
-    /// Finds the longest phrase that begins at a token.
     pub(super) fn find(&self, tokens: &[Token], at: usize) -> Option<Found<'_>> {
-        let first = tokens.get(at).filter(|token| token.kind != Kind::Quoted)?;
-        let is_there = |phrase: &&Phrase| {
-            phrase.words.iter().enumerate().all(|(offset, word)| {
-                tokens
-                    .get(at + offset)
-                    .is_some_and(|token| token.kind != Kind::Quoted && token.lower == *word)
-            })
-        };
-        let phrase = self.0.get(&first.lower)?.iter().find(is_there)?;
-        Some(Found { key: &phrase.key, len: phrase.words.len() })
+        (1..=PHRASE_WORDS).rev().find_map(|len| {
+            let said = tokens.get(at..at + len)?;
+            let words: Vec<&str> = said.iter().map(|token| token.lower.as_str()).collect();
+            let key = self.0.get(&words.join(" "))?;
+            let has_quotation = said.iter().any(|token| token.kind == Kind::Quoted);
+            (!has_quotation).then_some(Found { key, len })
+        })
     }
 
-    /// Returns whether a single word is a phrase.
     pub(super) fn has(&self, word: &str) -> bool {
-        self.0.get(word).is_some_and(|phrases| phrases.iter().any(|phrase| phrase.words.len() == 1))
+        self.0.contains_key(word)
+    }
+
+    fn has_first(&self, word: &str) -> bool {
+        self.0.keys().any(|phrase| phrase.split(' ').next() == Some(word))
     }
 }
 
-/// Single words.
-#[derive(Debug, Default)]
-pub(super) struct Words(BTreeSet<String>);
-
-impl Words {
-    pub(super) fn has(&self, word: &str) -> bool {
-        self.0.contains(word)
-    }
-}
-
-/// The words of one language.
 #[derive(Debug)]
 pub(super) struct Lexicon {
-    /// Concepts by the stems of verbs. A phrase has its words' stems with spaces between.
-    verbs: BTreeMap<String, Vec<String>>,
-    /// The group of a noun, by its stem.
+    verbs: Groups,
     nouns: BTreeMap<String, usize>,
     pub(super) states: BTreeMap<String, String>,
     pub(super) cues: Groups,
     pub(super) prepositions: Groups,
-    pub(super) fillers: Words,
+    pub(super) fillers: BTreeSet<String>,
     pub(super) pronouns: Phrases,
     pub(super) ranks: Phrases,
     pub(super) joins: Phrases,
@@ -117,15 +84,10 @@ pub(super) struct Lexicon {
     pub(super) conditions: Phrases,
     pub(super) loops: Phrases,
     pub(super) forms: Groups,
-    /// Words for kinds of values in the names of parameters.
     pub(super) kinds: Groups,
-    /// Words that may stand before a verb.
     pub(super) soft: Phrases,
-    /// Particles of the verbs that have two words, by the verbs' stems.
-    particles: BTreeMap<String, Vec<String>>,
 }
 
-/// Returns the words of English.
 pub(super) fn english() -> &'static Lexicon {
     static ENGLISH: LazyLock<Lexicon> = LazyLock::new(|| {
         let file = serde_saphyr::from_str(include_str!("../lexicon.en.yml"));
@@ -136,18 +98,16 @@ pub(super) fn english() -> &'static Lexicon {
 
 impl Lexicon {
     fn from_file(file: File) -> Self {
-        let mut verbs: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        let mut particles: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut verbs = Groups::new();
+        let stem_all = |phrase: &str| phrase.split(' ').map(stem).collect::<Vec<_>>().join(" ");
         for (concept, words) in &file.verbs {
             for word in words.iter().chain([concept]) {
-                let (head, rest) = word.split_once(' ').unwrap_or((word, ""));
-                let key =
-                    if rest.is_empty() { stem(head) } else { format!("{} {rest}", stem(head)) };
-                if !rest.is_empty() {
-                    particles.entry(stem(head)).or_default().push(rest.to_owned());
-                }
+                let key = match word.split_once(' ') {
+                    Some((head, particle)) => format!("{} {particle}", stem(head)),
+                    None => stem(word),
+                };
                 let concepts = verbs.entry(key).or_default();
-                let concept = concept.split(' ').map(stem).collect::<Vec<_>>().join(" ");
+                let concept = stem_all(concept);
                 if !concepts.contains(&concept) {
                     concepts.push(concept);
                 }
@@ -155,16 +115,15 @@ impl Lexicon {
         }
         let mut nouns = BTreeMap::new();
         for (group, words) in file.nouns.iter().enumerate() {
-            words.iter().for_each(|word| {
-                let stems: Vec<String> = word.split(' ').map(stem).collect();
-                nouns.entry(stems.join(" ")).or_insert(group);
-            });
+            for word in words {
+                nouns.entry(stem_all(word)).or_insert(group);
+            }
         }
         // Small words of other lists have no value of their own either.
         let small = file.fillers.iter().chain(file.prepositions.keys()).chain(&file.joins);
         let small = small.chain(&file.references["pronouns"]).chain(&file.moods["questions"]);
         let small = small.chain(&file.references["soft"]).chain(&file.references["ranks"]).cloned();
-        let fillers = Words(small.filter(|word| !word.contains(' ')).collect());
+        let fillers = small.filter(|word| !word.contains(' ')).collect();
         Self {
             verbs,
             nouns,
@@ -181,26 +140,54 @@ impl Lexicon {
             conditions: Phrases::of_groups(&file.conditions),
             forms: file.forms,
             kinds: file.kinds,
-            particles,
         }
     }
 
-    /// Returns the concepts of a verb, by its stem.
-    /// The concepts are stems.
+    pub(super) fn is_filler(&self, token: &Token) -> bool {
+        token.kind == Kind::Word && self.fillers.contains(&token.lower)
+    }
+
+    pub(super) fn is_preposition(&self, token: &Token) -> bool {
+        token.kind == Kind::Word && self.prepositions.contains_key(&token.lower)
+    }
+
+    pub(super) fn is_pronoun(&self, token: &Token) -> bool {
+        token.kind == Kind::Word && self.pronouns.has(&token.lower)
+    }
+
+    pub(super) fn is_cue_of(&self, token: &Token, kind: &str) -> bool {
+        self.cues.get(kind).is_some_and(|cues| cues.contains(&token.lower))
+    }
+
+    pub(super) fn is_kind(&self, token: &Token, kind: &str) -> bool {
+        token.kind == Kind::Word && self.kinds[kind].contains(&token.lower)
+    }
+
+    /// Returns the ending of files that a word means: `python`, or the ending itself.
+    pub(super) fn file_ending(&self, token: &Token) -> Option<String> {
+        let mut pairs = self.forms["endings"].iter().filter_map(|pair| pair.split_once('='));
+        if let Some((ending, _)) = pairs.find(|(_, name)| *name == token.lower) {
+            return Some(ending.to_owned());
+        }
+        let is_ending =
+            token.lower.len() <= 4 && !self.is_filler(token) && !self.loops.has(&token.lower);
+        is_ending.then(|| token.lower.clone())
+    }
+
+    /// Returns whether a verb says a noun: `email` of `send email`, `invite` of `invitation`.
+    pub(super) fn is_noun_of_verb(&self, noun: &str, verb: &str) -> bool {
+        self.is_same_noun(noun, verb) || verb.len() >= 4 && noun.starts_with(verb)
+    }
+
+    pub(super) fn means(&self, verb: &str, concept: &str) -> bool {
+        self.concepts(verb).iter().any(|own| own == concept)
+    }
+
+    /// Returns the concepts of a verb, by its stem. The concepts are stems, too.
     pub(super) fn concepts(&self, verb: &str) -> &[String] {
         self.verbs.get(verb).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the particle of a verb that stands at `at`, with its distance: `turn the lights off`.
-    pub(super) fn particle(&self, tokens: &[Token], at: usize) -> Option<(String, usize)> {
-        let particles = self.particles.get(&tokens[at].stem)?;
-        let near = tokens.iter().enumerate().skip(at + 1).take(5);
-        near.take_while(|(_, token)| token.kind == Kind::Word)
-            .find(|(_, token)| particles.contains(&token.lower))
-            .map(|(place, token)| (token.lower.clone(), place))
-    }
-
-    /// Returns whether two stems are the same noun.
     pub(super) fn is_same_noun(&self, first: &str, second: &str) -> bool {
         first == second || {
             let group = self.nouns.get(first);
@@ -208,15 +195,8 @@ impl Lexicon {
         }
     }
 
-    /// Returns whether a stem is a known noun.
     pub(super) fn is_noun(&self, stem: &str) -> bool {
         self.nouns.contains_key(stem)
-    }
-
-    /// Returns the nouns that mean the same.
-    pub(super) fn synonyms(&self, noun: &str) -> Vec<&String> {
-        let group = self.nouns.get(noun);
-        self.nouns.iter().filter(|(_, other)| group == Some(*other)).map(|(word, _)| word).collect()
     }
 
     /// Returns whether a word stands for a noun of several words, such as `PR` for `pull request`.
@@ -227,28 +207,26 @@ impl Lexicon {
             && (self.is_same_noun(&whole, word) || nouns.windows(2).any(has_all))
     }
 
-    /// Returns whether a stem begins a verb of two words.
     pub(super) fn is_phrasal(&self, stem: &str) -> bool {
-        self.particles.contains_key(stem)
+        self.verbs.keys().any(|verb| verb.split_once(' ').is_some_and(|(head, _)| head == stem))
     }
 
-    /// Returns the number that a word says.
     pub(super) fn small_number(&self, word: &str) -> Option<usize> {
         self.forms["numbers"].iter().position(|number| number == word)
     }
 
-    /// Returns the month, from one, that a word says.
     pub(super) fn month(word: &str) -> Option<u32> {
         let month: chrono::Month = word.trim_end_matches('.').parse().ok()?;
         Some(month.number_from_month())
     }
 
-    /// Returns the stem of the unit that a word means: `mins` is a minute.
-    pub(super) fn unit(&self, word: &str) -> Option<&'static str> {
-        ["seconds", "minutes", "hours"].into_iter().find(|unit| {
-            *unit == word
-                || self.forms[*unit].iter().any(|form| form == word || stem(form) == stem(word))
-        })
+    /// Returns the seconds of a unit of time: `mins` are 60.
+    pub(super) fn unit(&self, word: &str) -> Option<u32> {
+        let is_unit = |unit: &str| {
+            unit == word || self.forms[unit].iter().any(|form| stem(form) == stem(word))
+        };
+        let units = [("seconds", 1), ("minutes", 60), ("hours", 3600)];
+        units.into_iter().find(|(unit, _)| is_unit(unit)).map(|(_, seconds)| seconds)
     }
 
     /// Corrects words that are one edit away from a known one: `teh`, `isue`. Their values stay.
@@ -256,57 +234,40 @@ impl Lexicon {
         for token in tokens {
             let is_candidate = token.kind == Kind::Word
                 && token.lower.len() >= 3
-                && token.lower.bytes().all(|byte| byte.is_ascii_lowercase())
-                && token.lower == token.value
+                && token.value.bytes().all(|byte| byte.is_ascii_lowercase())
                 && !known.contains(&token.stem)
                 && !self.is_known(&token.lower, &token.stem);
-            if !is_candidate {
-                continue;
-            }
             let verbs = self.verbs.keys().filter(|verb| !verb.contains(' '));
-            let words = verbs.chain(self.nouns.keys()).chain(&self.fillers.0).chain(known);
-            if let Some(word) = words
-                .into_iter()
-                .find(|word| is_misspelt(&token.stem, word) || is_misspelt(&token.lower, word))
-            {
+            let mut words = verbs.chain(self.nouns.keys()).chain(&self.fillers).chain(known);
+            let is_meant =
+                |word: &&String| is_misspelt(&token.stem, word) || is_misspelt(&token.lower, word);
+            if let Some(word) = words.find(|word| is_candidate && is_meant(word)) {
                 token.lower.clone_from(word);
                 token.stem = stem(word);
             }
         }
     }
 
+    /// Returns whether a third of the words are known, so that the query may be in this language.
+    pub(super) fn knows_most(&self, tokens: &[Token], names: &BTreeSet<String>) -> bool {
+        let words = || tokens.iter().filter(|token| token.kind == Kind::Word);
+        let is_known = |token: &&Token| {
+            names.contains(&token.stem) || self.is_known(&token.lower, &token.stem)
+        };
+        let (count, known) = (words().count(), words().filter(is_known).count());
+        count < 3 || 3 * known >= count
+    }
+
     fn is_known(&self, lower: &str, stem: &str) -> bool {
         self.verbs.contains_key(stem)
             || self.nouns.contains_key(stem)
-            || self.fillers.has(lower)
+            || self.fillers.contains(lower)
             || self.states.contains_key(lower)
-            || self.particles.contains_key(stem)
+            || self.is_phrasal(stem)
             || self.cues.values().any(|cues| cues.iter().any(|cue| cue == lower))
             || Self::month(lower).is_some()
             || self.unit(lower).is_some()
-            || [&self.moods, &self.conditions, &self.loops]
-                .iter()
-                .any(|phrases| phrases.0.contains_key(lower))
-    }
-
-    /// Counts the entries, which a test limits.
-    #[cfg(test)]
-    fn count(file: &File) -> usize {
-        let groups = [
-            &file.verbs,
-            &file.cues,
-            &file.prepositions,
-            &file.moods,
-            &file.conditions,
-            &file.forms,
-            &file.kinds,
-            &file.references,
-        ];
-        let lists = [&file.fillers, &file.joins];
-        groups.iter().flat_map(|group| group.values()).map(Vec::len).sum::<usize>()
-            + lists.iter().map(|list| list.len()).sum::<usize>()
-            + file.nouns.iter().map(Vec::len).sum::<usize>()
-            + file.states.len()
+            || [&self.moods, &self.conditions, &self.loops].iter().any(|list| list.has_first(lower))
     }
 }
 
@@ -327,10 +288,28 @@ fn is_misspelt(written: &str, word: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn count_entries(file: &File) -> usize {
+        let groups = [
+            &file.verbs,
+            &file.cues,
+            &file.prepositions,
+            &file.references,
+            &file.moods,
+            &file.conditions,
+            &file.forms,
+            &file.kinds,
+        ];
+        groups.iter().flat_map(|group| group.values()).map(Vec::len).sum::<usize>()
+            + file.nouns.iter().map(Vec::len).sum::<usize>()
+            + file.fillers.len()
+            + file.joins.len()
+            + file.states.len()
+    }
+
     #[test]
     fn the_lexicon_is_small() {
         let file: File = serde_saphyr::from_str(include_str!("../lexicon.en.yml")).unwrap();
-        let count = Lexicon::count(&file);
+        let count = count_entries(&file);
         // Some 35 words stand in the code.
         assert!(count <= 415, "{count} entries");
     }

@@ -5,14 +5,12 @@
 //! values and its outputs ([`tool`]). For each clause, the tools whose verbs fit are tried
 //! ([`plan`]): the words of the clause are given to the slots by one assignment ([`fill`]) that
 //! maximises a sum of weights ([`weights`]). Words such as `its title` refer to outputs of earlier
-//! steps ([`memory`]), and conditions become expressions ([`condition`]).
+//! steps ([`memory`]), and conditions become expressions.
 //!
-//! Words without a place and guessed values are doubts: warnings, with which a step that acts needs
-//! approval. A query is refused only if it orders nothing, if a required value is missing, or if no
-//! tool fits ([`refusal`]). All words come from one file ([`lexicon`]).
+//! Words without a place and guessed values are doubts: warnings, with which acting steps need
+//! approval. All words come from one file ([`lexicon`]).
 
 mod clause;
-mod condition;
 mod fill;
 mod lexicon;
 mod memory;
@@ -41,11 +39,10 @@ use serde_json::json;
 use shared::{condition::COMPUTE, limits, tool::ToolDefinition};
 use tokio::sync::Semaphore;
 
-pub use self::wording::{Standing, Wording};
-use self::{
-    plan::Planning,
-    tool::Tool,
-    weights::{WEIGHTS, Weights},
+use self::{plan::Planning, refusal::Refusal, token::Token, tool::Tool};
+pub use self::{
+    weights::Weights,
+    wording::{Standing, Wording},
 };
 
 /// The time that planning may take, with the wait for its turn.
@@ -57,37 +54,87 @@ const CATALOGS: usize = 4;
 /// Words and marks that a query may have.
 const TOKENS: usize = 2_000;
 
+const EMPTY: &str =
+    "the query asks for nothing: say what to do, such as `list all …` or `create …`";
+const NO_TOOLS: &str = "there are no tools to plan with: register a toolset, or switch one on";
+const LANGUAGE: &str = "the offline planner reads English only: say it in English, or configure a model (`planner` in the configuration)";
+
 /// The planner that needs no model.
 #[derive(Clone, Debug, Default)]
 pub struct Offline {
     readings: Readings,
+    weights: Weights,
 }
 
 impl Offline {
+    /// Replaces the weights of evidence, to look for better ones.
+    #[must_use]
+    pub fn with_weights(self, weights: Weights) -> Self {
+        Self { weights, ..self }
+    }
+
     /// Proposes a draft for `query` that uses tools of `catalog`.
     ///
     /// The work runs beside the runtime, because it takes milliseconds of a core.
     pub async fn propose(&self, query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
         static PERMITS: LazyLock<Arc<Semaphore>> =
             LazyLock::new(|| Arc::new(Semaphore::new(AT_ONCE)));
-        let (query, catalog, readings) = (query.to_owned(), catalog.clone(), self.readings.clone());
+        let (query, catalog, planner) = (query.to_owned(), catalog.clone(), self.clone());
         let work = async {
             let permit = Arc::clone(&PERMITS).acquire_owned().await.ok();
             tokio::task::spawn_blocking(move || {
                 let _permit = permit;
-                propose_with(&query, &catalog, &readings, &WEIGHTS)
+                planner.propose_blocking(&query, &catalog)
             })
             .await
         };
-        let unavailable =
-            |message: String| PlanningError::Unavailable { message, notes: Vec::new() };
-        match tokio::time::timeout(DEADLINE, work).await {
-            Ok(Ok(done)) => done,
-            Ok(Err(err)) => Err(unavailable(format!("planning failed: {err}"))),
-            Err(_) => Err(unavailable(format!(
+        let message = match tokio::time::timeout(DEADLINE, work).await {
+            Ok(Ok(done)) => return done,
+            Ok(Err(err)) => format!("planning failed: {err}"),
+            Err(_) => format!(
                 "planning took longer than {} s: use fewer words, or split the query",
                 DEADLINE.as_secs()
-            ))),
+            ),
+        };
+        Err(PlanningError::Unavailable { message, notes: Vec::new() })
+    }
+
+    /// Proposes a draft, or says why not, on the thread of the caller.
+    pub fn propose_blocking(
+        &self,
+        query: &str,
+        catalog: &Catalog,
+    ) -> Result<Proposal, PlanningError> {
+        let tools = self.readings.of(catalog);
+        let planned = check_limits(query, &tools).and_then(|mut tokens| {
+            let known = tools.iter().flat_map(Tool::words).cloned().collect();
+            let english = lexicon::english();
+            english.correct(&mut tokens, &known);
+            let planning = Planning::new(query, english, &tools, &self.weights);
+            let is_english = english.knows_most(&tokens, &known);
+            planning
+                .plan(&tokens)
+                .map_err(|refusal| if is_english { refusal } else { Refusal::new(LANGUAGE) })
+        });
+        match planned {
+            Ok(planned) => {
+                let note = |kind, content| Note { kind, content, after: Duration::ZERO };
+                let query = Some(query.to_owned());
+                Ok(Proposal {
+                    draft: Draft { query, tools: planned.steps, ..Draft::default() },
+                    notes: vec![
+                        note("clauses", json!(planned.clauses)),
+                        note("candidates", json!(planned.candidates)),
+                    ],
+                    warnings: planned.doubts,
+                    author: None,
+                })
+            }
+            Err(refusal) => Err(PlanningError::NoPlan {
+                message: refusal.message,
+                nearest: refusal.nearest.into_iter().collect(),
+                notes: Vec::new(),
+            }),
         }
     }
 }
@@ -110,85 +157,33 @@ impl Planner for Offline {
 
 /// Proposes a draft for `query` that uses tools of `catalog`, or says why not.
 pub fn propose(query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
-    propose_with(query, catalog, &Readings::default(), &WEIGHTS)
+    Offline::default().propose_blocking(query, catalog)
 }
 
-fn propose_with(
-    query: &str,
-    catalog: &Catalog,
-    readings: &Readings,
-    weights: &Weights,
-) -> Result<Proposal, PlanningError> {
-    if query.len() > limits::QUERY_BYTES {
-        return refuse(format!(
-            "the query has {} bytes, but {} is the most: use fewer words",
-            query.len(),
-            limits::QUERY_BYTES
-        ));
+/// Cuts a query into tokens, unless it is too long or empty, or there are no tools.
+fn check_limits(query: &str, tools: &[Tool]) -> Result<Vec<Token>, Refusal> {
+    let (count, most) = (query.len(), limits::QUERY_BYTES);
+    if count > most {
+        let message =
+            format!("the query has {count} bytes, but {most} is the most: use fewer words");
+        return Err(Refusal::new(message));
     }
-    let asked = query;
-    let query = unquoted(query);
-    let tools = readings.of(catalog);
     if tools.is_empty() {
-        return refuse(
-            "there are no tools to plan with: register a toolset, or switch one on".to_owned(),
-        );
+        return Err(Refusal::new(NO_TOOLS));
     }
-    let mut tokens = token::tokens(query);
-    if tokens.len() > TOKENS {
-        return refuse(format!(
-            "the query has {} words and marks, but {TOKENS} is the most: split it",
-            tokens.len()
-        ));
+    let tokens = token::tokens(query);
+    match tokens.len() {
+        0 => Err(Refusal::new(EMPTY)),
+        1..=TOKENS => Ok(tokens),
+        count => Err(Refusal::too_many_words(count, TOKENS)),
     }
-    if tokens.is_empty() {
-        return refuse(
-            "the query asks for nothing: say what to do, such as `list all …` or `create …`"
-                .to_owned(),
-        );
-    }
-    let known = tools.iter().flat_map(Tool::words).cloned().collect();
-    lexicon::english().correct(&mut tokens, &known);
-    let planning = Planning::new(query, lexicon::english(), &tools, weights);
-    match planning.plan(&tokens) {
-        Ok(planned) => {
-            let note = |kind, content| Note { kind, content, after: Duration::ZERO };
-            Ok(Proposal {
-                draft: Draft {
-                    query: Some(asked.to_owned()),
-                    tools: planned.steps,
-                    ..Draft::default()
-                },
-                notes: vec![
-                    note("clauses", json!(planned.clauses)),
-                    note("candidates", json!(planned.candidates)),
-                ],
-                warnings: planned.doubts,
-                author: None,
-            })
-        }
-        Err(refusal) => {
-            let nearest = refusal.tool().into_iter().collect();
-            Err(PlanningError::NoPlan { message: refusal.message(), nearest, notes: Vec::new() })
-        }
-    }
-}
-
-/// Returns a query without quotation marks around all of it.
-fn unquoted(query: &str) -> &str {
-    let inner = query.trim().strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    inner
-        .filter(|inner| inner.contains(' ') && inner.matches('"').count() % 2 == 0)
-        .unwrap_or(query)
-}
-
-fn refuse<T>(message: String) -> Result<T, PlanningError> {
-    Err(PlanningError::NoPlan { message, nearest: Vec::new(), notes: Vec::new() })
 }
 
 /// The tools of recent catalogs, read once for all queries over the same catalog.
 #[derive(Clone, Debug, Default)]
-struct Readings(Arc<Mutex<VecDeque<(Catalog, Arc<Vec<Tool>>)>>>);
+struct Readings(Arc<Mutex<VecDeque<Reading>>>);
+
+type Reading = (Catalog, Arc<Vec<Tool>>);
 
 impl Readings {
     fn of(&self, catalog: &Catalog) -> Arc<Vec<Tool>> {
@@ -209,16 +204,11 @@ fn read_tools(catalog: &Catalog) -> Vec<Tool> {
     let is_plain = |tool: &ToolDefinition| {
         catalog.find(tool.name.as_str()).is_some_and(|found| found.definition.set == tool.set)
     };
-    // Nobody says an expression in words.
     let tools = catalog.plannable().filter(|tool| tool.qualified_name().as_str() != COMPUTE);
-    tools
-        .map(|tool| {
-            let name = if is_plain(tool) {
-                tool.name.as_str().to_owned()
-            } else {
-                tool.qualified_name().as_str().to_owned()
-            };
-            Tool::read(tool, name, lexicon::english())
-        })
-        .collect()
+    let read = |tool: &ToolDefinition| {
+        let (plain, full) = (tool.name.as_str(), tool.qualified_name());
+        let name = if is_plain(tool) { plain } else { full.as_str() };
+        Tool::read(tool, name.to_owned(), lexicon::english())
+    };
+    tools.map(|tool| read(tool)).collect()
 }

@@ -9,18 +9,13 @@ use super::{
     token::{Kind, Token},
 };
 
-/// A day or a time of day in a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
-    /// The tokens that say it.
     pub(super) tokens: Range<usize>,
     pub(super) day: Option<NaiveDate>,
     pub(super) time: Option<NaiveTime>,
-    /// Set if only a calendar knows the year: `May 3rd`.
-    pub(super) is_relative: bool,
 }
 
-/// Finds the days and times of a query.
 pub(super) fn find_moments(tokens: &[Token]) -> Vec<Moment> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -34,79 +29,40 @@ pub(super) fn find_moments(tokens: &[Token]) -> Vec<Moment> {
 
 fn read_day(tokens: &[Token], at: usize) -> Option<Moment> {
     let token = &tokens[at];
-    let moment = |day: NaiveDate, len: usize| Moment {
-        tokens: at..at + len,
-        day: Some(day),
-        time: None,
-        is_relative: false,
-    };
-    match token.kind {
-        Kind::Date => {
-            let day = token.value.get(..10)?.parse().ok()?;
-            let time = token
-                .value
-                .get(11..16)
-                .and_then(|text| NaiveTime::parse_from_str(text, "%H:%M").ok());
-            Some(Moment { time, ..moment(day, 1) })
-        }
-        Kind::Path | Kind::Code | Kind::Slug
-            if token.value.starts_with(|char: char| char.is_ascii_digit()) =>
-        {
-            read_digits(&token.value).map(|day| moment(day, 1))
-        }
-        Kind::Word | Kind::Number => {
-            let (day, len) = read_named(tokens, at)
-                .or_else(|| read_digits(&token.value).map(|day| (Some(day), 1)))?;
-            Some(Moment { tokens: at..at + len, day, time: None, is_relative: day.is_none() })
-        }
-        _ => None,
+    if token.kind == Kind::Date {
+        let day = token.value.get(..10)?.parse().ok();
+        let time = token.value.get(11..16);
+        let time = time.and_then(|text| NaiveTime::parse_from_str(text, "%H:%M").ok());
+        return Some(Moment { tokens: at..at + 1, day, time });
     }
+    let (day, len) = read_named(tokens, at)?;
+    Some(Moment { tokens: at..at + len, day, time: None })
 }
 
-/// Reads `2022/08/16`, `16.8.2022` and `08-16-2022`. The month is first unless it cannot be.
-fn read_digits(text: &str) -> Option<NaiveDate> {
-    let parts: Vec<&str> = text.split(['/', '-', '.']).collect();
-    let [a, b, c] = parts.as_slice() else { return None };
-    let number = |text: &str| text.parse::<u32>().ok();
-    if a.len() == 4 {
-        return NaiveDate::from_ymd_opt(a.parse().ok()?, number(b)?, number(c)?);
-    }
-    if c.len() != 4 || a.len() > 2 || b.len() > 2 {
-        return None;
-    }
-    let (year, month, day) = (c.parse().ok()?, number(a)?, number(b)?);
-    NaiveDate::from_ymd_opt(year, month, day).or_else(|| NaiveDate::from_ymd_opt(year, day, month))
-}
-
-/// Reads `May 3rd, 2022`, `3 May 2022` and `3rd of May`. Without a year, the day is relative.
+/// Reads `May 3rd, 2022`, `3 May 2022` and `3rd of May`. A day without a year is only kept from being a number.
 fn read_named(tokens: &[Token], at: usize) -> Option<(Option<NaiveDate>, usize)> {
-    let word =
-        |at: usize| tokens.get(at).filter(|token| !matches!(token.kind, Kind::Quoted | Kind::Mark));
-    let day_of = |token: &Token| {
-        let digits = token.lower.trim_end_matches(|char: char| char.is_ascii_alphabetic());
-        let is_short = digits.len() <= 2 && token.lower.len() - digits.len() <= 2;
+    let word = |at: usize| tokens.get(at).filter(|token| token.kind != Kind::Quoted);
+    let day_at = |at: usize| {
+        let text = &word(at)?.lower;
+        let digits = text.trim_end_matches(|char: char| char.is_ascii_alphabetic());
+        let is_short = digits.len() <= 2 && text.len() - digits.len() <= 2;
         digits.parse::<u32>().ok().filter(|day| is_short && (1..=31).contains(day))
     };
-    let month_of =
-        |token: &Token| token.is_capitalised().then(|| Lexicon::month(&token.lower)).flatten();
-    let mut end = at;
-    let (month, day) = if let Some(month) = month_of(word(at)?) {
-        end += 1;
-        let day = word(end).and_then(day_of)?;
-        (month, day)
-    } else {
-        let day = day_of(word(at)?)?;
-        end += 1 + usize::from(word(at + 1).is_some_and(|token| token.is("of")));
-        (word(end).and_then(month_of)?, day)
+    let month_at = |at: usize| {
+        let token = word(at).filter(|token| token.is_capitalised())?;
+        Lexicon::month(&token.lower)
     };
-    end += 1;
+    let (month, day, mut end) = if let Some(month) = month_at(at) {
+        (month, day_at(at + 1)?, at + 2)
+    } else {
+        let day = day_at(at)?;
+        let at = at + 1 + usize::from(word(at + 1).is_some_and(|token| token.is("of")));
+        (month_at(at)?, day, at + 1)
+    };
     let comma = usize::from(tokens.get(end).is_some_and(|token| token.is_mark(",")));
-    let year = word(end + comma)
-        .and_then(|token| token.lower.parse::<i32>().ok())
-        .filter(|year| (1000..2200).contains(year));
-    if year.is_some() {
-        end += comma + 1;
-    }
+    let year = word(end + comma).and_then(|token| token.lower.parse::<i32>().ok());
+    let year = year.filter(|year| (1000..2200).contains(year));
+    end += if year.is_some() { comma + 1 } else { 0 };
     Some((year.and_then(|year| NaiveDate::from_ymd_opt(year, month, day)), end - at))
 }
 
@@ -136,35 +92,15 @@ fn read_time(tokens: &[Token], at: usize) -> Option<Moment> {
         hour = hour % 12 + half;
     }
     let time = NaiveTime::from_hms_opt(hour, minute.get(..2).unwrap_or(minute).parse().ok()?, 0)?;
-    Some(Moment { tokens: at..at + len, day: None, time: Some(time), is_relative: false })
+    Some(Moment { tokens: at..at + len, day: None, time: Some(time) })
 }
 
-/// Writes a day, and perhaps a time, as a parameter wants it.
-pub(super) fn write_moment(
-    day: NaiveDate,
-    time: Option<NaiveTime>,
-    about: &str,
-    with_time: bool,
-) -> String {
-    let date = match date_form(about) {
-        Some(form) => day.format(&form).to_string(),
-        None => day.format("%Y-%m-%d").to_string(),
-    };
+/// Writes a day, and a time where the parameter takes one.
+pub(super) fn write_moment(day: NaiveDate, time: Option<NaiveTime>) -> String {
     match time {
-        Some(time) if with_time => format!("{date}T{}", time.format("%H:%M")),
-        _ => date,
+        Some(time) => format!("{day}T{}", time.format("%H:%M")),
+        None => day.to_string(),
     }
-}
-
-/// Returns the form that a description asks for: `MM/DD/YYYY`.
-fn date_form(about: &str) -> Option<String> {
-    let is_part = |char: char| char.is_ascii_alphabetic() || matches!(char, '-' | '/' | '.');
-    about.split(|char: char| !is_part(char)).find_map(|word| {
-        let word = word.trim_matches(['-', '/', '.']).to_uppercase();
-        let has_all = ["YYYY", "MM", "DD"].iter().all(|part| word.contains(part));
-        (has_all && word.len() <= 10)
-            .then(|| word.replace("YYYY", "%Y").replace("MM", "%m").replace("DD", "%d"))
-    })
 }
 
 #[cfg(test)]
@@ -179,8 +115,6 @@ mod tests {
             ("2026-03-01T09:30", "2026-03-01", "09:30"),
             ("4 December 2026", "2026-12-04", ""),
             ("May 3rd, 2022", "2022-05-03", ""),
-            ("03/15/2023", "2023-03-15", ""),
-            ("16.8.2022", "2022-08-16", ""),
             ("2pm", "", "14:00"),
             ("3:30 pm", "", "15:30"),
             ("12am", "", "00:00"),
@@ -193,15 +127,6 @@ mod tests {
                 found[0].time.map(|time| time.format("%H:%M").to_string()).unwrap_or_default();
             assert_eq!(shown, time, "{said}");
         }
-        assert!(find_moments(&tokens("May 3rd"))[0].is_relative);
         assert!(find_moments(&tokens("may I take 12 of them")).is_empty());
-    }
-
-    #[test]
-    fn a_day_is_written_in_the_form_of_the_parameter() {
-        let day = NaiveDate::from_ymd_opt(2026, 3, 1).unwrap();
-        assert_eq!(write_moment(day, None, "the day (dd.mm.yyyy)", false), "01.03.2026");
-        let nine = NaiveTime::from_hms_opt(9, 0, 0);
-        assert_eq!(write_moment(day, nine, "", true), "2026-03-01T09:00");
     }
 }

@@ -1,123 +1,104 @@
 //! Reasons why there is no plan, in sentences that say what to do.
 
-use super::clause::Mood;
+use super::{
+    clause::Mood,
+    tool::{Slot, Tool},
+};
 
-/// Characters of a clause that a message shows.
 const SHOWN: usize = 200;
 
-/// The check that decided against a plan.
-#[derive(Clone, Debug)]
-pub(super) enum Refusal {
+#[derive(Clone, Debug, Default)]
+pub(super) struct Refusal {
+    /// The problem, and what to do.
+    pub(super) message: String,
+    /// The tool that the query comes closest to.
+    pub(super) nearest: Option<String>,
     /// No tool does what the words ask for.
-    NothingFits {
-        said: String,
-    },
-    /// The action is denied, only asked about, hypothetical or reported.
-    Mood {
-        mood: Mood,
-        said: String,
-    },
-    /// A required value was not said.
-    Missing {
-        tool: String,
-        slots: Vec<(String, String)>,
-        said: String,
-    },
-    /// A condition that no step can check.
-    Condition {
-        said: String,
-    },
-    /// No tool lists the items of a loop.
-    NoList {
-        said: String,
-        tool: String,
-    },
-    /// Too many words have no place in a call that acts.
-    Unplaced {
-        tool: String,
-        words: String,
-        said: String,
-    },
-    TooMany,
-    /// A clause has too many words.
-    TooLong {
-        count: usize,
-    },
+    pub(super) fits_nothing: bool,
 }
 
 impl Refusal {
-    /// Returns the message: the problem, and what to do.
-    pub(super) fn message(&self) -> String {
-        match self {
-            Self::NothingFits { said } => format!(
-                "no tool fits `{}`: begin with what to do and what with (`faber tools list` shows what there is)",
-                shorten(said)
-            ),
-            Self::Mood { mood, said } => {
-                let said = shorten(said);
-                match mood {
-                    Mood::Denied => format!("`{said}` says what is not to be done: say what is"),
-                    Mood::Asked => {
-                        format!("`{said}` only asks about an action: say it as an order")
-                    }
-                    Mood::Hypothetical => format!("`{said}` is no order yet: say it as an order"),
-                    _ => format!("`{said}` only tells something: say what to do as an order"),
-                }
+    pub(super) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), ..Self::default() }
+    }
+
+    pub(super) fn nothing_fits(said: &str) -> Self {
+        let said = shorten(said);
+        let message = format!(
+            "no tool fits `{said}`: begin with what to do and what with (`faber tools list` shows what there is)"
+        );
+        Self { fits_nothing: true, ..Self::new(message) }
+    }
+
+    pub(super) fn mood(mood: Mood, said: &str) -> Self {
+        let said = shorten(said);
+        let message = match mood {
+            Mood::Denied => format!("`{said}` says what is not to be done: say what is"),
+            Mood::Asked => format!("`{said}` only asks about an action: say it as an order"),
+            Mood::Hypothetical => format!("`{said}` is no order yet: say it as an order"),
+            _ => format!("`{said}` only tells something: say what to do as an order"),
+        };
+        Self::new(message)
+    }
+
+    pub(super) fn missing(tool: &Tool, slots: &[&Slot], said: &str) -> Self {
+        let name = |slot: &&Slot| {
+            let about = slot.description.split(['\n', ';']).next().unwrap_or_default();
+            let about = about.split(", e.g.").next().and_then(|about| about.split(". ").next());
+            match about.map(|about| about.trim_end_matches('.')) {
+                None | Some("") => format!("`{}`", slot.path()),
+                Some(about) => format!("`{}` ({about})", slot.path()),
             }
-            Self::Missing { tool, slots, said } => {
-                let names: Vec<String> = slots
-                    .iter()
-                    .map(|(name, about)| match about.as_str() {
-                        "" => format!("`{name}`"),
-                        about => format!(
-                            "`{name}` ({})",
-                            about.split(['.', '\n']).next().unwrap_or_default()
-                        ),
-                    })
-                    .collect();
-                let verb = if names.len() == 1 { "is" } else { "are" };
-                let first = slots.first().map_or("", |slot| slot.0.as_str());
-                format!(
-                    "{} of `{tool}` {verb} missing in `{}`: add `with {first} …`",
-                    names.join(" and "),
-                    shorten(said)
-                )
-            }
-            Self::Condition { said } => format!(
-                "no tool can check the condition `{}`: leave it out, or write the plan as JSON with `when`",
-                shorten(said)
-            ),
-            Self::NoList { said, tool } => format!(
-                "no tool lists the items of `{}`: name each item, as in `{tool} …`",
-                shorten(said)
-            ),
-            Self::Unplaced { tool, words, said } => format!(
-                "`{words}` has no place in `{}`: say it as `{tool} …`, and put texts between quotation marks",
-                shorten(said)
-            ),
-            Self::TooLong { count } => format!(
-                "one part of the query has {count} words and marks: split it, or put texts between quotation marks"
-            ),
-            Self::TooMany => "the plan has too many steps: split the query".to_owned(),
-        }
+        };
+        let advice = match slots.first() {
+            Some(slot) if slot.is_slashed => "in owner/repo".to_owned(),
+            slot => format!("with {} …", slot.map(|slot| slot.cue()).unwrap_or_default()),
+        };
+        let names: Vec<String> = slots.iter().map(name).collect();
+        let message = format!(
+            "{} of `{}` {} missing in `{}`: add `{advice}`",
+            names.join(" and "),
+            tool.name,
+            if names.len() == 1 { "is" } else { "are" },
+            shorten(said)
+        );
+        Self { nearest: Some(tool.name.clone()), ..Self::new(message) }
+    }
+
+    pub(super) fn condition(said: &str) -> Self {
+        Self::new(format!(
+            "no tool can check the condition `{}`: leave it out, or write the plan as JSON with `when`",
+            shorten(said)
+        ))
+    }
+
+    pub(super) fn no_list(tool: &Tool, said: &str) -> Self {
+        Self::new(format!(
+            "no tool lists the items of `{}`: name each item, as in `{} …`",
+            shorten(said),
+            tool.order
+        ))
+    }
+
+    pub(super) fn unplaced(tool: &Tool, words: &str, said: &str) -> Self {
+        Self::new(format!(
+            "`{words}` has no place in `{}`: say it as `{} …`, and put texts between quotation marks",
+            shorten(said),
+            tool.order
+        ))
+    }
+
+    pub(super) fn too_many_words(count: usize, most: usize) -> Self {
+        Self::new(format!(
+            "the query has {count} words and marks without a join such as `then`, but {most} is the most: split it, or put texts between quotation marks"
+        ))
     }
 }
 
-/// Shortens a text to what a message shows.
 fn shorten(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
-    }
-}
-
-impl Refusal {
-    /// Returns the tool that the query comes closest to.
-    pub(super) fn tool(&self) -> Option<String> {
-        match self {
-            Self::Missing { tool, .. } => Some(tool.clone()),
-            _ => None,
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! Queries and the drafts that they become.
 
+mod advice;
 mod blog;
 mod properties;
 mod sentences;

@@ -1,132 +1,143 @@
 //! Words, numbers, addresses and quotations: a query cut into pieces that nothing cuts further.
 
+use std::ops::Range;
+
 use rust_stemmers::{Algorithm, Stemmer};
 
-/// What a piece of a query is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A word.
     Word,
-    /// A number, perhaps with a currency or thousands.
     Number,
-    /// An e-mail address.
     Email,
-    /// A web address.
     Url,
-    /// 24 hexadecimal digits or a UUID.
     Id,
     /// An ISO date, perhaps with a time.
     Date,
-    /// A time of day.
     Time,
-    /// The path or name of a file.
     Path,
     /// A code such as `A-1001`, `m_55` or `MUG-BLUE`.
     Code,
     /// Two names with a slash between them, such as `owner/repo`.
     Slug,
-    /// A pattern of file names.
     Glob,
-    /// What stands between quotation marks.
     Quoted,
     /// One punctuation mark, or the end of a line.
     Mark,
 }
 
-/// A piece of a query.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token {
-    /// What it is.
     pub(super) kind: Kind,
-    /// Where it begins in the query, in bytes.
     pub(super) start: usize,
-    /// Where it ends.
     pub(super) end: usize,
-    /// What it says: without quotation marks.
     pub(super) value: String,
-    /// The same in lower case.
     pub(super) lower: String,
-    /// Its stem, for words.
+    /// The stem of a word, else the text in lower case.
     pub(super) stem: String,
 }
 
 impl Token {
-    fn new(kind: Kind, (start, end): (usize, usize), value: &str) -> Self {
+    fn new(kind: Kind, start: usize, end: usize, value: &str) -> Self {
         let lower = value.to_lowercase().replace('’', "'");
         let stem = if kind == Kind::Word { stem(&lower) } else { lower.clone() };
         Self { kind, start, end, value: value.to_owned(), lower, stem }
     }
 
-    /// Returns whether it is this word, in any case.
     pub(super) fn is(&self, word: &str) -> bool {
         self.kind == Kind::Word && self.lower == word
     }
 
-    /// Returns whether it is one of these words or marks, in any case.
     pub(super) fn is_any(&self, words: &[&str]) -> bool {
         self.kind != Kind::Quoted && words.contains(&self.lower.as_str())
     }
 
-    /// Returns whether it is this mark.
     pub(super) fn is_mark(&self, mark: &str) -> bool {
         self.kind == Kind::Mark && self.value == mark
     }
 
-    /// Returns whether it separates the items of a list.
     pub(super) fn is_separator(&self) -> bool {
         self.is_mark(",") || self.is("and") || self.is_mark("&")
     }
 
-    /// Returns whether it is a word that begins like a name.
     pub(super) fn is_capitalised(&self) -> bool {
         self.kind == Kind::Word && self.value.chars().next().is_some_and(char::is_uppercase)
     }
 
-    /// Returns the word without `'s`.
+    /// Returns whether it is neither a word nor a mark, so that it can only be a value.
+    pub(super) fn is_value(&self) -> bool {
+        !matches!(self.kind, Kind::Word | Kind::Mark)
+    }
+
+    pub(super) fn is_typed(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Email | Kind::Code | Kind::Path | Kind::Slug | Kind::Url | Kind::Glob | Kind::Id
+        )
+    }
+
+    /// Returns the stem of what a path leads to: a file if it has an ending, else a directory.
+    pub(super) fn path_noun(&self) -> Option<&'static str> {
+        let is_path = self.kind == Kind::Path && !self.value.starts_with('.');
+        let name = self.value.rsplit('/').next().filter(|_| is_path)?;
+        Some(if name.contains('.') { "file" } else { "directori" })
+    }
+
+    /// Makes a word that the query does not say at this place.
+    pub(super) fn inserted(word: &str, at: usize) -> Self {
+        Self::new(Kind::Word, at, at, word)
+    }
+
     pub(super) fn without_possessive(&self) -> &str {
-        ["'s", "’s"].iter().find_map(|it| self.value.strip_suffix(it)).unwrap_or(&self.value)
+        owner(&self.value).unwrap_or(&self.value)
     }
 }
 
-/// Cuts a query into tokens.
+fn owner(word: &str) -> Option<&str> {
+    word.strip_suffix("'s").or_else(|| word.strip_suffix("’s"))
+}
+
 pub(super) fn tokens(query: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut at = 0;
-    // What opens and never closes is looked for once.
+    // Quotation marks that open and never close are looked for once.
     let mut unclosed: Vec<char> = Vec::new();
     while let Some(char) = query[at..].chars().next() {
         let next = at + char.len_utf8();
-        if char == '\n' {
-            tokens.push(Token::new(Kind::Mark, (at, next), "\n"));
-        } else if let Some(end) = quotation(query, at, char, &mut unclosed) {
-            let close = query[..end].chars().next_back().map_or(0, char::len_utf8);
-            tokens.push(Token::new(Kind::Quoted, (at, end), &query[next..end - close]));
-            at = end;
-            continue;
-        } else if !char.is_whitespace() {
-            let end = chunk_end(query, at);
-            if end > at {
-                let text = &query[at..end];
-                tokens.push(Token::new(classify(text), (at, end), text));
-                at = end;
-                continue;
-            }
-            tokens.push(Token::new(Kind::Mark, (at, next), &query[at..next]));
+        let mut end = next;
+        if let Some(close) = find_close(query, at, char, &mut unclosed) {
+            end = close.end;
+            tokens.push(Token::new(Kind::Quoted, at, end, &query[next..close.start]));
+        } else if char == '\n' || !char.is_whitespace() {
+            end = chunk_end(query, at).max(next);
+            let text = &query[at..end];
+            tokens.push(Token::new(classify(text), at, end, text));
         }
-        at = next;
+        at = end;
     }
     tokens
 }
 
-/// Returns where the quotation that opens here ends, if one does; what opens and never closes is
-/// remembered.
-fn quotation(query: &str, at: usize, open: char, unclosed: &mut Vec<char>) -> Option<usize> {
+/// Returns the words of tokens as the query has them, unless a clause has them in another order.
+pub(super) fn words_of(query: &str, tokens: &[Token]) -> String {
+    match tokens {
+        [first, .., last] if tokens.windows(2).all(|pair| pair[0].end <= pair[1].start) => {
+            query[first.start..last.end].to_owned()
+        }
+        _ => tokens.iter().map(|token| token.value.as_str()).collect::<Vec<_>>().join(" "),
+    }
+}
+
+/// Returns where the mark is that closes a quotation. Marks that nothing closes are remembered.
+fn find_close(
+    query: &str,
+    at: usize,
+    open: char,
+    unclosed: &mut Vec<char>,
+) -> Option<Range<usize>> {
     let close = match open {
-        '"' => '"',
+        '"' | '`' | '\'' => open,
         '“' => '”',
         '«' => '»',
-        '`' => '`',
-        '\'' => '\'',
         '‘' => '’',
         _ => return None,
     };
@@ -141,7 +152,7 @@ fn quotation(query: &str, at: usize, open: char, unclosed: &mut Vec<char>) -> Op
         let is_apostrophe =
             is_single && query[end..].chars().next().is_some_and(char::is_alphanumeric);
         if char == close && before != '\\' && !is_apostrophe {
-            return (offset > 0).then_some(end);
+            return (offset > 0).then_some(from + offset..end);
         }
         before = char;
     }
@@ -149,115 +160,90 @@ fn quotation(query: &str, at: usize, open: char, unclosed: &mut Vec<char>) -> Op
     None
 }
 
-/// Returns where the chunk that begins at `at` ends; `at` itself where a mark stands.
+/// Returns where the chunk that begins at `at` ends: `at` itself where a mark stands.
 fn chunk_end(query: &str, at: usize) -> usize {
     let rest = &query[at..];
     let is_url = is_url(rest);
     let bytes = query.as_bytes();
-    let mut end = query.len();
-    for (offset, char) in rest.char_indices() {
+    let stops = |(offset, char): &(usize, char)| {
         let here = at + offset;
         let is_between_digits = here > at
             && bytes[here - 1].is_ascii_digit()
             && bytes.get(here + 1).is_some_and(u8::is_ascii_digit);
-        let stops = match char {
-            ',' => !(is_between_digits && is_thousands(&rest[offset + 1..])),
-            ':' => !is_url && !is_between_digits && !rest[offset..].starts_with(":\\"),
+        match char {
+            ',' => !(is_between_digits && has_three_digits(&rest[offset + 1..])),
+            ':' => !is_url && !is_between_digits && !rest[*offset..].starts_with(":\\"),
             '=' | '&' | '?' | '!' | '(' | '[' => !is_url,
             ';' | ')' | ']' | '<' | '>' | '"' | '“' | '”' | '«' | '»' => true,
             _ => char.is_whitespace(),
-        };
-        if stops {
-            end = here;
-            break;
         }
-    }
+    };
+    let end = rest.char_indices().find(stops).map_or(query.len(), |(offset, _)| at + offset);
     let chunk = &query[at..end];
-    let owner = ["'s", "’s"]
-        .iter()
-        .find_map(|it| chunk.strip_suffix(it))
-        .filter(|it| is_id(it) || is_code(it));
-    if let Some(owner) = owner {
-        return at + owner.len();
+    match owner(chunk).filter(|owner| is_id(owner) || is_code(owner)) {
+        Some(owner) => at + owner.len(),
+        None => at + chunk.trim_end_matches(['.', ':', '!', '?', ',', '\'', '…']).len(),
     }
-    at + chunk.trim_end_matches(['.', ':', '!', '?', ',', '\'', '…']).len()
 }
 
-fn is_thousands(rest: &str) -> bool {
-    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-    digits == 3
+fn has_three_digits(text: &str) -> bool {
+    text.bytes().take_while(u8::is_ascii_digit).count() == 3
 }
 
 fn is_url(text: &str) -> bool {
     let head = text.get(..8).unwrap_or(text).to_ascii_lowercase();
-    ["http://", "https://", "ftp://", "file://", "www."].iter().any(|it| head.starts_with(it))
+    ["http://", "https://", "ftp://", "file://", "www."].iter().any(|start| head.starts_with(start))
 }
 
 fn classify(text: &str) -> Kind {
-    if is_url(text) {
-        Kind::Url
-    } else if is_email(text) {
-        Kind::Email
-    } else if is_id(text) {
-        Kind::Id
-    } else if is_date(text) {
-        Kind::Date
-    } else if is_time(text) {
-        Kind::Time
-    } else if number(text).is_some() {
-        Kind::Number
-    } else if text.contains('*') && text.len() > 1 {
-        Kind::Glob
-    } else if is_slug(text) {
-        Kind::Slug
-    } else if is_path(text) {
-        Kind::Path
-    } else if is_code(text) {
-        Kind::Code
-    } else if text.chars().any(char::is_alphanumeric) {
-        Kind::Word
-    } else {
-        Kind::Mark
-    }
+    let kinds = [
+        (is_url(text), Kind::Url),
+        (is_email(text), Kind::Email),
+        (is_id(text), Kind::Id),
+        (is_date(text), Kind::Date),
+        (is_time(text), Kind::Time),
+        (number(text).is_some(), Kind::Number),
+        (text.contains('*') && text.len() > 1, Kind::Glob),
+        (is_slug(text), Kind::Slug),
+        (is_path(text), Kind::Path),
+        (is_code(text), Kind::Code),
+        (text.chars().any(char::is_alphanumeric), Kind::Word),
+    ];
+    kinds.into_iter().find(|(is_it, _)| *is_it).map_or(Kind::Mark, |(_, kind)| kind)
 }
 
 fn is_email(text: &str) -> bool {
     text.split_once('@').is_some_and(|(user, host)| {
-        !user.is_empty()
-            && !host.contains('@')
-            && host.split_once('.').is_some_and(|(name, rest)| !name.is_empty() && !rest.is_empty())
+        let has_dot = host.trim_matches('.').contains('.');
+        !user.is_empty() && has_dot && !host.contains('@')
     })
 }
 
 fn is_id(text: &str) -> bool {
-    let is_hex = |it: &str| it.bytes().all(|it| it.is_ascii_hexdigit());
-    let is_object_id = text.len() == 24 && is_hex(text);
     let groups: Vec<&str> = text.split('-').collect();
-    let is_uuid =
-        groups.iter().map(|it| it.len()).eq([8, 4, 4, 4, 12]) && groups.iter().all(|it| is_hex(it));
-    is_object_id || is_uuid
+    let lengths: Vec<usize> = groups.iter().map(|group| group.len()).collect();
+    matches!(lengths.as_slice(), [24] | [8, 4, 4, 4, 12])
+        && groups.iter().all(|group| group.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 fn is_date(text: &str) -> bool {
-    text.get(..10).is_some_and(|it| it.parse::<chrono::NaiveDate>().is_ok())
-        && text.as_bytes().get(10).is_none_or(|it| matches!(it, b'T' | b't'))
+    text.get(..10).is_some_and(|day| day.parse::<chrono::NaiveDate>().is_ok())
+        && text.as_bytes().get(10).is_none_or(|byte| matches!(byte, b'T' | b't'))
 }
 
 fn is_time(text: &str) -> bool {
-    let clock = text.to_ascii_lowercase();
-    let (clock, is_twelve) = match clock.strip_suffix("am").or_else(|| clock.strip_suffix("pm")) {
-        Some(clock) => (clock.to_owned(), true),
-        None => (clock, false),
+    let text = text.to_ascii_lowercase();
+    let half = text.strip_suffix("am").or_else(|| text.strip_suffix("pm"));
+    let (hour, minutes) = half.unwrap_or(&text).split_once(':').unzip();
+    let hour = hour.or(half).unwrap_or_default();
+    let is_below = |text: &str, most: u8| {
+        (1..=2).contains(&text.len()) && text.parse::<u8>().is_ok_and(|number| number < most)
     };
-    let mut parts = clock.split(':');
-    let fits =
-        |part: &str, most: u8| part.len() <= 2 && part.parse::<u8>().is_ok_and(|it| it <= most);
-    let is_hour = parts.next().is_some_and(|it| fits(it, 23));
-    let minutes: Vec<&str> = parts.collect();
-    is_hour
-        && (is_twelve || !minutes.is_empty())
-        && minutes.len() <= 2
-        && minutes.iter().all(|it| it.len() == 2 && fits(it, 59))
+    is_below(hour, 24)
+        && minutes.is_none_or(|rest| {
+            rest.split(':').count() <= 2
+                && rest.split(':').all(|part| part.len() == 2 && is_below(part, 60))
+        })
 }
 
 fn is_path(text: &str) -> bool {
@@ -309,27 +295,18 @@ pub(super) fn is_code(text: &str) -> bool {
 pub(super) fn number(text: &str) -> Option<serde_json::Number> {
     let text = text.trim_start_matches(['$', '€', '£', '#']).trim_end_matches(['%', '€', '$', '£']);
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let is_plain = digits.starts_with(|it: char| it.is_ascii_digit())
-        && digits
-            .bytes()
-            .all(|it| it.is_ascii_digit() || matches!(it, b'.' | b',' | b'e' | b'E' | b'-'));
+    let is_plain = digits.starts_with(|char: char| char.is_ascii_digit())
+        && digits.bytes().all(|byte| byte.is_ascii_digit() || b".,eE-".contains(&byte));
     if !is_plain {
         return None;
     }
-    // `1,000.5` as most write it, `1.000,5` as others do.
-    let fraction = text.rsplit_once(',').filter(|it| !it.1.contains('.') && it.1.len() < 3);
-    let plain = match fraction {
-        Some((whole, rest)) if !whole.contains(',') => format!("{}.{rest}", whole.replace('.', "")),
-        _ => text.replace(',', ""),
-    };
-    let plain = plain.strip_prefix('+').unwrap_or(&plain);
+    let plain = text.strip_prefix('+').unwrap_or(text).replace(',', "");
     if let Ok(whole) = plain.parse::<i64>() {
         return Some(whole.into());
     }
     plain.parse::<f64>().ok().and_then(serde_json::Number::from_f64)
 }
 
-/// Returns the stem of an English word in lower case.
 pub(super) fn stem(word: &str) -> String {
     let word = ["'s", "'"].iter().find_map(|ending| word.strip_suffix(ending)).unwrap_or(word);
     Stemmer::create(Algorithm::English).stem(word).into_owned()
@@ -343,8 +320,10 @@ mod tests {
 
     #[expect(clippy::needless_pass_by_value, reason = "`expect!` is written in place")]
     fn check(query: &str, expected: Expect) {
-        let tokens: Vec<String> =
-            tokens(query).iter().map(|it| format!("{:?}({})", it.kind, it.value)).collect();
+        let tokens: Vec<String> = tokens(query)
+            .iter()
+            .map(|token| format!("{:?}({})", token.kind, token.value))
+            .collect();
         expected.assert_eq(&tokens.join(" "));
     }
 

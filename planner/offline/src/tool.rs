@@ -8,12 +8,10 @@ use super::{
     token::{self, stem},
 };
 
-/// Levels of objects whose outputs can be referred to.
 const OUTPUT_LEVELS: usize = 2;
 /// Words of a description that count. The first sentence says what the tool does.
 const DESCRIPTION_WORDS: usize = 40;
 
-/// The values that a slot takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotKind {
     Number,
@@ -27,19 +25,18 @@ pub(super) enum SlotKind {
     Query,
     Title,
     Text,
+    Pattern,
     Word,
 }
 
 /// A parameter, or a field of the objects in a list parameter.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Slot {
     pub(super) parameter: String,
-    /// The field of the items, if the parameter is a list of objects.
     pub(super) field: Option<String>,
-    /// Stems of the words in the name.
     pub(super) words: Vec<String>,
     pub(super) description: String,
-    /// Stems of the words in the description.
     pub(super) about: Vec<String>,
     pub(super) kind: SlotKind,
     pub(super) choices: Vec<String>,
@@ -48,22 +45,26 @@ pub(super) struct Slot {
     /// The schema asks for a whole or decimal number, also where the slot is an id.
     pub(super) is_numeric: bool,
     pub(super) with_time: bool,
+    /// The slot is a part of `owner/repo`.
+    pub(super) is_slashed: bool,
     /// Values that the description shows behind `e.g.`, in lower case.
     pub(super) examples: Vec<String>,
 }
 
-/// A field of an output.
 #[derive(Clone, Debug)]
 pub(super) struct Output {
-    /// Its path in the output, with dots.
     pub(super) path: String,
     pub(super) words: Vec<String>,
     pub(super) kind: OutputKind,
-    /// The fields of the items, if it is a list of objects.
     pub(super) items: Vec<Output>,
 }
 
-/// The type of an output field.
+impl Output {
+    pub(super) fn is_called(&self, stems: &[&str]) -> bool {
+        self.words.last().is_some_and(|word| stems.contains(&word.as_str()))
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputKind {
     Text,
@@ -73,14 +74,14 @@ pub(super) enum OutputKind {
     Object,
 }
 
-/// A tool.
 #[derive(Clone, Debug)]
 pub(super) struct Tool {
     pub(super) name: String,
+    /// The words of the name: an order that asks for the tool.
+    pub(super) order: String,
     pub(super) acts: bool,
     /// The stem of the verb, with its particle: `turn on`.
     pub(super) verb: String,
-    /// Stems of the other words in the name.
     pub(super) nouns: Vec<String>,
     /// Stems of the words in the first sentence of the description, and of examples.
     pub(super) about: Vec<String>,
@@ -95,129 +96,111 @@ impl Tool {
         let words = name_words(short);
         let sentence = definition.description.split(['.', '\n']).next().unwrap_or_default();
         let about: Vec<String> = description_words(sentence).collect();
-        let (verb, nouns) = read_verb(&words, &about, lexicon);
-        let nouns: Vec<String> =
-            nouns.iter().filter(|word| !lexicon.fillers.has(word)).map(|word| stem(word)).collect();
+        let (verb, count) = read_verb(&words, &about, lexicon);
+        let nouns = words.iter().skip(count).filter(|word| !lexicon.fillers.contains(*word));
+        let nouns: Vec<String> = nouns.map(|word| stem(word)).collect();
         let schema = &definition.input_schema;
-        let mut slots = Vec::new();
-        let required = |schema: &Value, name: &str| {
-            schema["required"].as_array().is_some_and(|names| names.iter().any(|one| one == name))
-        };
-        for (parameter, value) in schema["properties"].as_object().into_iter().flatten() {
-            let value = resolve(value, schema);
-            let is_required = required(schema, parameter);
-            let items = (value["type"] == "array").then(|| resolve(&value["items"], schema));
-            let fields = items.and_then(|items| items["properties"].as_object());
-            if let (Some(fields), Some(items)) = (fields, items) {
-                for (field, value) in fields {
-                    let value = resolve(value, schema);
-                    let is_needed = is_required && required(items, field);
-                    let slot = Slot::read(field, value, is_needed, &nouns, lexicon);
-                    let field = Some(field.clone());
-                    slots.push(Slot { parameter: parameter.clone(), field, ..slot });
-                }
-                continue;
-            }
-            let mut slot = Slot::read(parameter, value, is_required, &nouns, lexicon);
-            if let Some(items) = items {
-                let of_items = Slot::read(parameter, items, is_required, &nouns, lexicon);
-                let kind = if of_items.kind == SlotKind::Word { slot.kind } else { of_items.kind };
-                let is_free = matches!(kind, SlotKind::Title | SlotKind::Text | SlotKind::Query);
-                let kind = if is_free { SlotKind::Word } else { kind };
-                slot = Slot {
-                    kind,
-                    choices: of_items.choices,
-                    is_numeric: of_items.is_numeric,
-                    is_list: true,
-                    ..slot
-                };
-            }
-            slots.push(slot);
-        }
-        let outputs = definition
-            .output_schema
-            .as_ref()
-            .map(|schema| read_outputs(schema, schema, "", OUTPUT_LEVELS))
-            .unwrap_or_default();
-        Self { name, acts: definition.effect != Effect::Read, verb, nouns, about, slots, outputs }
+        let slots = read_slots(schema, schema, true, &nouns, lexicon);
+        let output = definition.output_schema.as_ref();
+        let outputs = output.map(|schema| read_outputs(schema, schema, "", OUTPUT_LEVELS));
+        let outputs = outputs.unwrap_or_default();
+        let acts = definition.effect != Effect::Read;
+        Self { name, order: words.join(" "), acts, verb, nouns, about, slots, outputs }
     }
 
-    /// Returns whether a stem is one of the tool's nouns, or means the same.
     pub(super) fn has_noun(&self, noun: &str, lexicon: &Lexicon) -> bool {
         self.nouns.iter().any(|own| lexicon.is_same_noun(own, noun))
     }
 
-    /// Returns the stems that the tool's name and parameters consist of.
     pub(super) fn words(&self) -> impl Iterator<Item = &String> {
-        let choices = self
-            .slots
-            .iter()
-            .flat_map(|slot| slot.words.iter().chain(&slot.choices).chain(&slot.examples));
-        self.nouns.iter().chain([&self.verb]).chain(choices)
+        let slots = self.slots.iter();
+        let words = slots.flat_map(|slot| [&slot.words, &slot.choices, &slot.examples]).flatten();
+        self.nouns.iter().chain([&self.verb]).chain(words)
     }
 
     /// Returns the output field that lists items, if there is one.
     pub(super) fn list(&self) -> Option<&Output> {
-        self.outputs
-            .iter()
-            .find(|output| output.kind == OutputKind::List && !output.items.is_empty())
-    }
-
-    /// Returns the name of the tool as an order, for messages.
-    pub(super) fn order(&self) -> String {
-        [self.verb.as_str()]
-            .into_iter()
-            .chain(self.nouns.iter().map(String::as_str))
-            .collect::<Vec<_>>()
-            .join(" ")
+        let is_list =
+            |output: &&Output| output.kind == OutputKind::List && !output.items.is_empty();
+        self.outputs.iter().find(is_list)
     }
 }
 
 impl Slot {
+    /// Reads a parameter. The type of a list is that of its items.
     fn read(
         name: &str,
         schema: &Value,
-        is_required: bool,
+        described: &Value,
         nouns: &[String],
         lexicon: &Lexicon,
     ) -> Self {
-        let description = schema["description"].as_str().unwrap_or_default().to_owned();
+        let description = described["description"].as_str().unwrap_or_default().to_owned();
         let words: Vec<String> = name_words(name).iter().map(|word| stem(word)).collect();
         let about: Vec<String> = description_words(&description).collect();
-        let choices: Vec<String> = schema["enum"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect();
-        let kind = slot_kind(schema, &words, &about, &choices, nouns, lexicon);
-        let is_numeric = has_type(schema, "number") || has_type(schema, "integer");
+        let choices = schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let format = schema["format"].as_str().unwrap_or_default();
-        let with_time = format == "date-time"
-            || format != "date" && (about.iter().any(|word| word == "time" || word == "iso"));
-        Self {
+        let tells_time = about.iter().any(|word| word == "time" || word == "iso");
+        let slot = Self {
             parameter: name.to_owned(),
             field: None,
             examples: read_examples(&description),
             words,
             about,
-            kind,
-            choices,
-            is_required,
+            kind: SlotKind::Word,
+            choices: choices.map(str::to_owned).collect(),
+            is_required: false,
             is_list: false,
-            is_numeric,
-            with_time,
+            is_numeric: has_type(schema, "number") || has_type(schema, "integer"),
+            with_time: format == "date-time" || format != "date" && tells_time,
+            is_slashed: lexicon.forms["slashed"].iter().any(|slashed| slashed == name),
             description,
-        }
+        };
+        Self { kind: slot.read_kind(schema, nouns, lexicon), ..slot }
     }
 
-    /// Returns the name for messages.
+    /// Returns the kind of the values: by the schema, else by the last word of the name.
+    fn read_kind(&self, schema: &Value, nouns: &[String], lexicon: &Lexicon) -> SlotKind {
+        let last = self.words.last().map_or("", String::as_str);
+        let is = |kind: &str| is_kind(last, kind, lexicon);
+        let tells = |word: &str| self.about.iter().any(|own| own == word);
+        let tells_any = |words: &[&str]| words.iter().any(|word| tells(word));
+        let format = schema["format"].as_str().unwrap_or_default();
+        let is_id = is("id") || self.about.first().is_some_and(|first| first == "id");
+        let is_moment =
+            last == "date" || tells_any(&["date", "time", "iso", "yyyi", "yyyy", "day"]);
+        let has_path = nouns.iter().any(|noun| is_kind(noun, "path", lexicon));
+        let is_address = tells("email") && tells("address") && !tells_any(&["usernam", "name"]);
+        let kinds = [
+            (!self.choices.is_empty(), SlotKind::Choice),
+            (has_type(schema, "boolean"), SlotKind::Flag),
+            (self.is_numeric && is_id, SlotKind::Id),
+            (self.is_numeric, SlotKind::Number),
+            (format == "email", SlotKind::Email),
+            (matches!(format, "date" | "date-time"), SlotKind::Moment),
+            (matches!(format, "uri" | "url"), SlotKind::Url),
+            (is("query"), SlotKind::Query),
+            (is("pattern"), SlotKind::Pattern),
+            (is("moment") && is_moment, SlotKind::Moment),
+            (is("path") || is("file") && has_path, SlotKind::Path),
+            (is("email") || is_address, SlotKind::Email),
+            (is("url"), SlotKind::Url),
+            (is("text"), SlotKind::Text),
+            (is_id, SlotKind::Id),
+            (is("title"), SlotKind::Title),
+        ];
+        kinds.into_iter().find(|(is_it, _)| *is_it).map_or(SlotKind::Word, |(_, kind)| kind)
+    }
+
     pub(super) fn path(&self) -> String {
         match &self.field {
             Some(field) => format!("{}[0].{field}", self.parameter),
             None => self.parameter.clone(),
         }
+    }
+
+    pub(super) fn cue(&self) -> String {
+        name_words(self.field.as_ref().unwrap_or(&self.parameter)).join(" ")
     }
 
     /// Returns the nouns of what an id identifies: `issue` of `issue_number`.
@@ -232,13 +215,60 @@ impl Slot {
         own
     }
 
-    /// Returns whether the slot takes text that people compose.
+    pub(super) fn mentions(&self, stem: &String) -> bool {
+        self.words.contains(stem) || self.about.contains(stem)
+    }
+
+    pub(super) fn takes_people(&self) -> bool {
+        self.about.iter().any(|word| matches!(word.as_str(), "email" | "sender" | "author"))
+    }
+
+    /// Returns whether the slot is an id whose examples have no digit: a number is none.
+    pub(super) fn has_wordy_examples(&self) -> bool {
+        let has_digit = |example: &String| example.bytes().any(|byte| byte.is_ascii_digit());
+        !self.examples.is_empty() && !self.examples.iter().any(has_digit)
+    }
+
+    pub(super) fn id_name(&self) -> String {
+        if self.description.contains("_id") { "_id" } else { "id" }.to_owned()
+    }
+
     pub(super) fn is_free(&self) -> bool {
         matches!(self.kind, SlotKind::Query | SlotKind::Title | SlotKind::Text | SlotKind::Word)
     }
 }
 
-/// Returns whether a stem names a kind of value, such as `path`.
+fn read_slots(
+    schema: &Value,
+    root: &Value,
+    is_needed: bool,
+    nouns: &[String],
+    lexicon: &Lexicon,
+) -> Vec<Slot> {
+    let required = schema["required"].as_array();
+    let mut slots = Vec::new();
+    for (name, value) in schema["properties"].as_object().into_iter().flatten() {
+        let value = resolve(value, root);
+        let is_named = required.is_some_and(|names| names.iter().any(|one| one == name));
+        let is_required = is_needed && is_named;
+        let items = resolve(&value["items"], root);
+        if value["type"] == "array" && items["properties"].is_object() {
+            let fields = read_slots(items, root, is_required, nouns, lexicon);
+            slots.extend(fields.into_iter().map(|slot| {
+                let field = Some(slot.parameter.clone());
+                Slot { parameter: name.clone(), field, ..slot }
+            }));
+            continue;
+        }
+        let is_list = value["type"] == "array";
+        let of = if is_list { items } else { value };
+        let slot = Slot::read(name, of, value, nouns, lexicon);
+        let kind = if is_list && slot.is_free() { SlotKind::Word } else { slot.kind };
+        slots.push(Slot { kind, is_required, is_list, ..slot });
+    }
+    slots
+}
+
 fn is_kind(word: &str, kind: &str, lexicon: &Lexicon) -> bool {
     lexicon.kinds.get(kind).is_some_and(|words| words.iter().any(|known| stem(known) == word))
 }
@@ -251,72 +281,15 @@ fn has_type(schema: &Value, kind: &str) -> bool {
     }
 }
 
-fn slot_kind(
-    schema: &Value,
-    words: &[String],
-    about: &[String],
-    choices: &[String],
-    nouns: &[String],
-    lexicon: &Lexicon,
-) -> SlotKind {
-    let last = words.last().map_or("", String::as_str);
-    let is = |kind: &str| is_kind(last, kind, lexicon);
-    let tells = |word: &str| about.iter().any(|own| own == word);
-    if !choices.is_empty() {
-        return SlotKind::Choice;
-    }
-    if has_type(schema, "boolean") {
-        return SlotKind::Flag;
-    }
-    let is_id = is("id") || words == ["id"] || about.first().is_some_and(|first| first == "id");
-    if has_type(schema, "number") || has_type(schema, "integer") {
-        return if is_id { SlotKind::Id } else { SlotKind::Number };
-    }
-    match schema["format"].as_str() {
-        Some("email") => return SlotKind::Email,
-        Some("date" | "date-time") => return SlotKind::Moment,
-        Some("uri" | "url") => return SlotKind::Url,
-        _ => {}
-    }
-    let has_date = ["date", "time", "iso", "yyyi", "yyyy", "day"].into_iter().any(tells);
-    if is("query") {
-        SlotKind::Query
-    } else if is("moment") && (has_date || last == "date") {
-        SlotKind::Moment
-    } else if is("path") || is("file") && nouns.iter().any(|noun| is_kind(noun, "path", lexicon)) {
-        SlotKind::Path
-    } else if is("email")
-        || tells("email") && tells("address") && !tells("usernam") && !tells("name")
-    {
-        SlotKind::Email
-    } else if is("url") {
-        SlotKind::Url
-    } else if is("text") {
-        SlotKind::Text
-    } else if is_id {
-        SlotKind::Id
-    } else if is("title") {
-        SlotKind::Title
-    } else {
-        SlotKind::Word
-    }
-}
-
 /// Follows `$ref` and takes the first type of `anyOf` that is not null.
 fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let mut schema = schema;
     for _ in 0..8 {
-        if let Some(target) = schema["$ref"].as_str().and_then(|path| path.strip_prefix('#')) {
-            let Some(found) = root.pointer(target) else { return schema };
-            schema = found;
-        } else if let Some(options) = schema["anyOf"].as_array().or(schema["oneOf"].as_array()) {
-            let Some(found) = options.iter().find(|option| option["type"] != "null") else {
-                return schema;
-            };
-            schema = found;
-        } else {
-            break;
-        }
+        let target = schema["$ref"].as_str().and_then(|path| path.strip_prefix('#'));
+        let options = schema["anyOf"].as_array().or(schema["oneOf"].as_array());
+        let option = options.and_then(|all| all.iter().find(|option| option["type"] != "null"));
+        let Some(next) = target.and_then(|path| root.pointer(path)).or(option) else { break };
+        schema = next;
     }
     schema
 }
@@ -356,13 +329,11 @@ fn name_words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
     for char in name.chars() {
-        if !char.is_alphanumeric() {
+        if !char.is_alphanumeric() || char.is_uppercase() && was_lower {
             words.push(String::new());
-        } else {
-            if char.is_uppercase() && was_lower {
-                words.push(String::new());
-            }
-            words.last_mut().expect("there is a word").extend(char.to_lowercase());
+        }
+        if let Some(word) = words.last_mut().filter(|_| char.is_alphanumeric()) {
+            word.extend(char.to_lowercase());
         }
         was_lower = char.is_lowercase() || char.is_ascii_digit();
     }
@@ -377,23 +348,18 @@ fn description_words(text: &str) -> impl Iterator<Item = String> + '_ {
         .map(|word| stem(&word.to_lowercase()))
 }
 
-/// Splits the words of a name into the verb's stem and the rest.
-fn read_verb<'a>(
-    words: &'a [String],
-    about: &[String],
-    lexicon: &Lexicon,
-) -> (String, Vec<&'a String>) {
+/// Splits the words of a name into the verb's stem and the number of its words.
+fn read_verb(words: &[String], about: &[String], lexicon: &Lexicon) -> (String, usize) {
     let first = about.first().cloned().unwrap_or_default();
-    let is_verb = |word: &String| !lexicon.concepts(&stem(word)).is_empty() || stem(word) == first;
-    let Some(head) = words.first() else { return (first, Vec::new()) };
-    let is_known_noun = !is_verb(head) && (words.len() == 1 || lexicon.is_noun(&stem(head)));
-    if is_known_noun {
-        return (first, words.iter().collect());
+    let Some(head) = words.first().map(|word| stem(word)) else { return (first, 0) };
+    let is_verb = !lexicon.concepts(&head).is_empty() || head == first;
+    if !is_verb && (words.len() == 1 || lexicon.is_noun(&head)) {
+        return (first, 0);
     }
-    let with_particle = words.get(1).map(|next| format!("{} {next}", stem(head)));
-    match with_particle.filter(|verb| !lexicon.concepts(verb).is_empty()) {
-        Some(verb) => (verb, words.iter().skip(2).collect()),
-        None => (stem(head), words.iter().skip(1).collect()),
+    let phrasal = words.get(1).map(|particle| format!("{head} {particle}"));
+    match phrasal.filter(|verb| !lexicon.concepts(verb).is_empty()) {
+        Some(verb) => (verb, 2),
+        None => (head, 1),
     }
 }
 
@@ -403,6 +369,10 @@ fn read_examples(description: &str) -> Vec<String> {
     let rest = rest.split([';', '(', ')', '.']).next().unwrap_or_default();
     let items = rest.split(',').map(|item| item.trim().trim_matches('"').to_lowercase());
     items.filter(|item| !item.is_empty()).collect()
+}
+
+pub(super) fn is_file(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|name| name.contains('.'))
 }
 
 /// Returns whether a code has the form of an example: `C-61` and `C-204`.

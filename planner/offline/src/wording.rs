@@ -17,7 +17,7 @@ use super::{
     read_tools,
     token::{Kind, Token, number, tokens},
     tool::{SlotKind, Tool},
-    weights::WEIGHTS,
+    weights::Weights,
 };
 
 /// How a query speaks of a call.
@@ -43,6 +43,7 @@ pub struct Wording<'a> {
     /// The stems of the nouns of all tools.
     nouns: BTreeSet<String>,
     lexicon: &'a Lexicon,
+    weights: Weights,
 }
 
 impl<'a> Wording<'a> {
@@ -55,17 +56,10 @@ impl<'a> Wording<'a> {
         let mut corrected = if said.len() > TOKENS { Vec::new() } else { said.clone() };
         let known = tools.iter().flat_map(Tool::words).cloned().collect();
         lexicon.correct(&mut corrected, &known);
-        let is_tool_verb = |word: &str| tools.iter().any(|tool| tool.verb == word);
-        let is_tool_noun = |word: &str| {
-            tools.iter().any(|tool| {
-                tool.has_noun(word, lexicon) || lexicon.is_compound_of(word, &tool.nouns)
-            })
-        };
-        let (is_tool_verb, is_tool_noun) = (&is_tool_verb, &is_tool_noun);
-        let clauses = Reader { lexicon, is_tool_verb, is_tool_noun }.read(&corrected);
+        let clauses = Reader { lexicon, tools: &tools }.read(&corrected);
         let clauses = join_fragments(clauses, lexicon);
         let nouns = tools.iter().flat_map(|tool| tool.nouns.iter().cloned()).collect();
-        Self { query, tokens: said, clauses, nouns, lexicon }
+        Self { query, tokens: said, clauses, nouns, lexicon, weights: Weights::default() }
     }
 
     /// Returns how the query speaks of a call, and the words that decide. Of several clauses about
@@ -86,7 +80,7 @@ impl<'a> Wording<'a> {
             Mood::Hypothetical => Standing::Supposed,
             Mood::Reported => Standing::Reported,
             Mood::Condition => Standing::Conditional,
-            _ if clause.condition.is_some() || clause.is_otherwise => Standing::Conditional,
+            _ if clause.condition.is_some() || self.is_otherwise(clause) => Standing::Conditional,
             Mood::Order | Mood::Fragment => Standing::Ordered,
         };
         (standing, self.text(clause))
@@ -137,7 +131,15 @@ impl<'a> Wording<'a> {
         if verb.stem != tool.verb && !concepts.is_empty() && concepts.iter().all(is_read) {
             return false;
         }
-        Planning::new(self.query, self.lexicon, &[], &WEIGHTS).verb_score(clause, tool).0 > 0.0
+        Planning::new(self.query, self.lexicon, &[], &self.weights).verb_fit(clause, tool).score
+            > 0.0
+    }
+
+    /// Returns whether a clause follows `otherwise`.
+    fn is_otherwise(&self, clause: &Clause) -> bool {
+        let start = clause.tokens.iter().map(|token| token.start).min().unwrap_or_default();
+        let before = |token: &&Token| token.end <= start && token.kind != Kind::Mark;
+        self.tokens.iter().rfind(before).is_some_and(|token| token.is("otherwise"))
     }
 
     /// Returns whether the verb's object is a noun of other tools only: `delete the comment`, where
@@ -170,7 +172,8 @@ impl<'a> Wording<'a> {
 /// Reads a fragment in both ways: as a part of the clause before it (`create A and B`), and as an
 /// order with an unknown verb (`notify Bob`).
 fn join_fragments(clauses: Vec<Clause>, lexicon: &Lexicon) -> Vec<Clause> {
-    let is_content = |token: &Token| token.kind == Kind::Word && !lexicon.fillers.has(&token.lower);
+    let is_content =
+        |token: &Token| token.kind == Kind::Word && !lexicon.fillers.contains(&token.lower);
     let mut joined: Vec<Clause> = Vec::new();
     for mut clause in clauses {
         if clause.mood == Mood::Fragment {
@@ -188,9 +191,12 @@ fn join_fragments(clauses: Vec<Clause>, lexicon: &Lexicon) -> Vec<Clause> {
 /// Returns a clause as an order whose verb is the word at a place.
 fn with_verb(clause: &Clause, at: usize, lexicon: &Lexicon) -> Clause {
     let stem = &clause.tokens[at].stem;
-    let phrasal = lexicon.particle(&clause.tokens, at);
-    let phrasal = phrasal.map(|(particle, place)| (format!("{stem} {particle}"), vec![at, place]));
-    let phrasal = phrasal.filter(|(stem, _)| !lexicon.concepts(stem).is_empty());
+    let near = clause.tokens.iter().enumerate().skip(at + 1).take(5);
+    let mut words = near.take_while(|(_, token)| token.kind == Kind::Word);
+    let phrasal = words.find_map(|(place, particle)| {
+        let stem = format!("{stem} {}", particle.lower);
+        (!lexicon.concepts(&stem).is_empty()).then(|| (stem, vec![at, place]))
+    });
     let (stem, places) = phrasal.unwrap_or_else(|| (stem.clone(), vec![at]));
     Clause { mood: Mood::Order, verb: Some(Verb { stem, places }), ..clause.clone() }
 }

@@ -67,6 +67,7 @@ pub(super) fn blog() -> Catalog {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one query after the other")]
 fn queries_of_the_documentation() {
     let tools = blog();
     check(
@@ -112,23 +113,23 @@ fn queries_of_the_documentation() {
     check(
         &tools,
         "List all authors",
-        expect![[r#"
+        expect![[r"
         listAuthors {}
-    "#]],
+    "]],
     );
     check(
         &tools,
         "list authors",
-        expect![[r#"
+        expect![[r"
         listAuthors {}
-    "#]],
+    "]],
     );
     check(
         &tools,
         "list all blogs",
-        expect![[r#"
+        expect![[r"
         listBlogs {}
-    "#]],
+    "]],
     );
     check(
         &tools,
@@ -170,43 +171,43 @@ fn queries_of_the_documentation() {
     check(
         &tools,
         "Create author Charlie",
-        expect![[r#"
+        expect![[r"
         no plan: `email` of `createAuthor` is missing in `Create author Charlie`: add `with email …`
-    "#]],
+    "]],
     );
     check(
         &tools,
         "Should I delete author 507f1f77bcf86cd799439011?",
-        expect![[r#"
+        expect![[r"
         no plan: `Should I delete author 507f1f77bcf86cd799439011` only asks about an action: say it as an order
-    "#]],
+    "]],
     );
     check(
         &tools,
         "get blog 507f1f77bcf86cd799439011 and email its title to sam@x.com",
-        expect![[r#"
+        expect![[r"
             no plan: no tool fits `email its title to sam@x.com`: begin with what to do and what with (`faber tools list` shows what there is)
-        "#]],
+        "]],
     );
     check(
         &tools,
         "make an author",
-        expect![[r#"
+        expect![[r"
         no plan: `name` (What the author is called) and `email` of `createAuthor` are missing in `make an author`: add `with name …`
-    "#]],
+    "]],
     );
     check(
         &tools,
         "Create a blog post about TypeScript",
-        expect![[r#"
+        expect![[r"
             no plan: `title` (The headline) and `authorId` (The `_id` of the author) of `createBlog` are missing in `Create a blog post about TypeScript`: add `with title …`
-        "#]],
+        "]],
     );
     check(
         &tools,
         "Archive the blog Salt",
-        expect![[r#"
+        expect![[r"
         no plan: no tool fits `Archive the blog Salt`: begin with what to do and what with (`faber tools list` shows what there is)
-    "#]],
+    "]],
     );
 }

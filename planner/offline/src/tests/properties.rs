@@ -4,7 +4,11 @@ use std::time::Instant;
 
 use proptest::prelude::*;
 
-use super::{blog::blog, *};
+use super::{
+    blog::blog,
+    yardstick::{catalogs, queries},
+    *,
+};
 use crate::Offline;
 
 #[test]
@@ -114,10 +118,50 @@ fn word() -> impl Strategy<Value = String> {
     prop_oneof![4 => proptest::sample::select(words.to_vec()).prop_map(str::to_owned), 1 => any::<String>()]
 }
 
+/// Two queries of the yardstick, cut anywhere and put together.
+fn spliced() -> impl Strategy<Value = String> {
+    let queries: Vec<String> = queries().into_iter().map(|(.., query)| query).collect();
+    let query = proptest::sample::select(queries);
+    let join = proptest::sample::select(vec![" ", " and ", ", then ", ". ", " if ", " for each "]);
+    (query.clone(), query, any::<prop::sample::Index>(), any::<prop::sample::Index>(), join)
+        .prop_map(|(first, second, end, start, join)| {
+            let first: Vec<&str> = first.split(' ').collect();
+            let second: Vec<&str> = second.split(' ').collect();
+            let (end, start) = (end.index(first.len() + 1), start.index(second.len()));
+            format!("{}{join}{}", first[..end].join(" "), second[start..].join(" "))
+        })
+}
+
+/// Returns whether a value comes from the query, the schema or an earlier step.
+fn is_said(value: &Value, schema: &Value, query: &str) -> bool {
+    let query = query.to_lowercase();
+    match value {
+        Value::String(text) if text.contains("{{") => true,
+        Value::String(text) => {
+            let is_member = schema["enum"].as_array().is_some_and(|all| all.contains(value));
+            let is_day = text.get(..10).is_some_and(|day| day.parse::<chrono::NaiveDate>().is_ok());
+            let text = text.to_lowercase();
+            let mut parts = text.split(|char: char| !char.is_alphanumeric());
+            is_member || is_day || parts.all(|part| query.contains(part))
+        }
+        Value::Number(number) => {
+            // `an hour` becomes minutes, and small numbers may be words.
+            let is_small = number.as_u64().is_some_and(|number| number <= 10);
+            let is_time = number.as_u64().is_some_and(|number| number % 60 == 0);
+            is_small || is_time || query.contains(&number.to_string())
+        }
+        Value::Array(values) => values.iter().all(|value| is_said(value, &schema["items"], &query)),
+        Value::Object(fields) => {
+            fields.iter().all(|(name, value)| is_said(value, &schema["properties"][name], &query))
+        }
+        Value::Bool(_) | Value::Null => true,
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is proposed compiles, and nothing panics.
+    /// Every proposal compiles, and nothing panics.
     #[test]
     fn every_proposal_compiles(words in proptest::collection::vec(word(), 0..20)) {
         let query = words.join(" ");
@@ -129,6 +173,22 @@ proptest! {
                 let acts = proposal.draft.tools.iter().filter(|step| step.name.as_deref().is_some_and(|name| !name.starts_with("get") && !name.starts_with("list")));
                 prop_assert!(acts.into_iter().all(|step| step.requires_approval == Some(true)));
             }
+        }
+    }
+
+    /// The parameters of calls that act are said, allowed by the schema or given by earlier steps,
+    /// and the same query gives the same plan.
+    #[test]
+    fn no_value_is_invented(query in spliced()) {
+        let all = &catalogs()["all"];
+        prop_assert_eq!(outcome(all, &query), outcome(all, &query));
+        for step in propose(&query, all).map(|proposal| proposal.draft.tools).unwrap_or_default() {
+            let tool = all.find(step.name.as_deref().unwrap()).unwrap();
+            let (schema, parameters) = (&tool.definition.input_schema, step.parameters.unwrap());
+            prop_assert!(
+                tool.definition.effect == Effect::Read || is_said(&parameters, schema, &query),
+                "{}: {}", query, parameters
+            );
         }
     }
 }

@@ -8,6 +8,7 @@ fn text() -> Value {
     json!({ "type": "string" })
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "`json!` is written in place")]
 fn reads(mut tool: ToolDefinition, output: Value) -> ToolDefinition {
     tool.effect = Effect::Read;
     tool.output_schema = Some(json!({ "type": "object", "properties": output }));
@@ -75,21 +76,22 @@ fn office() -> Catalog {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one query after the other")]
 fn sentences_of_new_users() {
     let tools = office();
     check(
         &tools,
         "Check the stock of tea and reserve 2 of them",
-        expect![[r#"
+        expect![[r"
         no plan: `sku` of `getStock` is missing in `Check the stock of tea`: add `with sku …`
-    "#]],
+    "]],
     );
     check(
         &tools,
         "Find customer ada, then send a mail to her",
-        expect![[r#"
+        expect![[r"
         no plan: `body` of `send_mail` is missing in `send a mail to her`: add `with body …`
-    "#]],
+    "]],
     );
     check(
         &tools,
@@ -102,9 +104,9 @@ fn sentences_of_new_users() {
     check(
         &tools,
         "Reserve 2 pieces of tea",
-        expect![[r#"
+        expect![[r"
         no plan: `sku` of `reserve` is missing in `Reserve 2 pieces of tea`: add `with sku …`
-    "#]],
+    "]],
     );
     check(
         &tools,
@@ -125,9 +127,9 @@ fn sentences_of_new_users() {
     check(
         &tools,
         "read a.txt and b.txt and email both to sam@x.com",
-        expect![[r#"
+        expect![[r"
         no plan: `body` of `send_mail` is missing in `email both to sam@x.com`: add `with body …`
-    "#]],
+    "]],
     );
     check(
         &tools,
@@ -140,9 +142,9 @@ fn sentences_of_new_users() {
     check(
         &tools,
         "append the following text to log.txt",
-        expect![[r#"
+        expect![[r"
         no plan: `text` of `append_file` is missing in `append the following text to log.txt`: add `with text …`
-    "#]],
+    "]],
     );
     check(
         &tools,
@@ -154,23 +156,23 @@ fn sentences_of_new_users() {
     check(
         &tools,
         "send an email to sam@x.com with the body of issue 7",
-        expect![[r#"
+        expect![[r"
         no plan: `body` of `send_mail` is missing in `send an email to sam@x.com with the body of issue 7`: add `with body …`
-    "#]],
+    "]],
     );
     check(
         &tools,
         "send a mail to sam@x.com with the body of issue 7",
-        expect![[r#"
+        expect![[r"
         no plan: `body` of `send_mail` is missing in `send a mail to sam@x.com with the body of issue 7`: add `with body …`
-    "#]],
+    "]],
     );
     check(
         &tools,
         "Tell the time",
-        expect![[r#"
+        expect![[r"
         get_time {}
-    "#]],
+    "]],
     );
     check(
         &tools,

@@ -124,6 +124,7 @@ fn a_call_that_the_query_does_not_order_is_doubted() {
         ("Lösche Ticket 4", "no part of `Lösche Ticket 4` orders a call of"),
         ("Comment on issue 4 saying delete it", "no part of"),
         ("If issue 5 is closed, delete issue 4", "under a condition, and the step has no `when`"),
+        ("If issue 5 is closed, close issue 5, otherwise delete issue 4", "under a condition"),
         ("Delete issue 4 unless it is open", "under a condition, and the step has no `when`"),
     ] {
         let found = problems(query, &json!([delete(4)]));

@@ -1,0 +1,130 @@
+//! Values of which the schema or the description tells: choices, flags, examples and patterns.
+
+use std::{cmp::Reverse, ops::Range};
+
+use serde_json::json;
+
+use super::{Candidate, Filler, groups::Found};
+use crate::{
+    token::{Kind, stem},
+    tool::{Slot, SlotKind},
+};
+
+impl Filler<'_> {
+    pub(super) fn add_choices(
+        &self,
+        at: usize,
+        slot: &Slot,
+        state: Option<&str>,
+        candidates: &mut Vec<Candidate>,
+    ) {
+        let weights = self.weights;
+        for choice in &slot.choices {
+            if let Some(place) = self.verb.first().filter(|_| state == Some(choice)) {
+                let tokens = *place..place + 1;
+                candidates.push(self.one(at, json!(choice), tokens, weights.choice + weights.cue));
+            }
+            let words: Vec<String> =
+                choice.split(['_', '-', ' ']).map(|word| stem(&word.to_lowercase())).collect();
+            for place in 0..self.tokens.len() {
+                let is_verb = self.verb.contains(&place)
+                    && (state.is_some() || self.tokens[place].stem == self.tool.verb);
+                if !is_verb && self.is_said_at(place, &words) {
+                    let context = self.context(place, slot);
+                    let tokens = context.start..place + words.len();
+                    let score = weights.choice + context.score.max(0.0);
+                    candidates.push(self.one(at, json!(choice), tokens, score));
+                }
+            }
+        }
+    }
+
+    pub(super) fn add_flags(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
+        for place in 0..self.tokens.len() {
+            if self.is_said_at(place, &slot.words) && !self.verb.contains(&place) {
+                let is_negated = place > 0 && self.is_at(place - 1, &["not", "no"]);
+                let tokens = place - usize::from(is_negated)..place + slot.words.len();
+                candidates.push(self.one(at, json!(!is_negated), tokens, self.weights.choice));
+            }
+        }
+    }
+
+    fn is_said_at(&self, place: usize, stems: &[String]) -> bool {
+        stems.iter().enumerate().all(|(offset, stem)| {
+            self.tokens.get(place + offset).is_some_and(|token| {
+                matches!(token.kind, Kind::Word | Kind::Code) && token.stem == *stem
+            })
+        })
+    }
+
+    /// Adds values that a description shows, and words before the slot's noun: `the front door`.
+    pub(super) fn add_examples(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
+        if slot.kind != SlotKind::Word {
+            return;
+        }
+        let shown = self.shown_examples(slot);
+        // `the kitchen, the bedroom and the hallway`
+        let read = |next: usize| {
+            let other = shown.iter().find(|(tokens, _)| tokens.start == next);
+            let end = other.map_or(next + 1, |(tokens, _)| tokens.end);
+            let token = &self.tokens[next];
+            let is_name = token.kind == Kind::Word
+                && !self.lexicon.is_filler(token)
+                && !self.lexicon.is_noun(&token.stem)
+                && self.lexicon.concepts(&token.stem).is_empty();
+            is_name.then(|| (json!(self.slice(next..end)), end))
+        };
+        for (tokens, text) in &shown {
+            let context = self.context(tokens.start, slot);
+            let score = self.weights.typed + self.weights.form + context.score.max(0.0);
+            let (value, tokens, start) = (json!(text), tokens.clone(), context.start);
+            self.add_values(at, Found { value, tokens, start, score }, read, candidates);
+        }
+    }
+
+    /// Returns the examples of a slot that the query has, the longest at each place.
+    fn shown_examples(&self, slot: &Slot) -> Vec<(Range<usize>, &String)> {
+        let slots = self.scene.tools.iter().flat_map(|tool| &tool.slots);
+        let same = slots.filter(|other| other.words == slot.words);
+        let mut shown = Vec::new();
+        for example in same.flat_map(|other| &other.examples) {
+            let words: Vec<&str> = example.split(' ').collect();
+            for (place, said) in self.tokens.windows(words.len()).enumerate() {
+                if said.iter().map(|token| token.lower.as_str()).eq(words.iter().copied()) {
+                    shown.push((place..place + words.len(), example));
+                }
+            }
+        }
+        shown.sort_by_key(|(tokens, _)| (tokens.start, Reverse(tokens.end)));
+        shown.dedup_by_key(|(tokens, _)| tokens.start);
+        shown
+    }
+
+    /// Adds patterns of file names: `*.md`, `.env files`, `python files`.
+    pub(super) fn add_patterns(&self, at: usize, candidates: &mut Vec<Candidate>) {
+        let weights = self.weights;
+        for (place, token) in self.tokens.iter().enumerate() {
+            let is_before_file = self.tokens.get(place + 1).is_some_and(|next| next.stem == "file");
+            let pattern = match token.kind {
+                Kind::Glob | Kind::Quoted => {
+                    Some((token.value.clone(), weights.typed + weights.form))
+                }
+                Kind::Path if token.value.starts_with('.') => {
+                    Some((format!("**/*{}", token.value), weights.typed + weights.form))
+                }
+                Kind::Word if is_before_file && !self.verb.contains(&place) => self
+                    .lexicon
+                    .file_ending(token)
+                    .map(|ending| (format!("**/*.{ending}"), weights.choice)),
+                _ => None,
+            };
+            let Some((pattern, score)) = pattern else { continue };
+            let read = |next: usize| {
+                let other = &self.tokens[next];
+                (other.kind == Kind::Glob).then(|| (json!(other.value), next + 1))
+            };
+            let (value, tokens) = (json!(pattern), place..place + 1);
+            self.add_values(at, Found { value, tokens, start: place, score }, read, candidates);
+        }
+    }
+}

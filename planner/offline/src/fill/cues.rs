@@ -1,0 +1,125 @@
+//! Words that announce a value: `titled`, `with the subject`, `to`.
+
+use super::Filler;
+use crate::{
+    token::{Kind, Token, stem},
+    tool::{Slot, SlotKind},
+};
+
+const LINKS: [&str; 18] = [
+    "the", "a", "an", ":", "=", "#", "(", "of", "is", "are", "be", "my", "our", "number", "called",
+    "named", "id", "email",
+];
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Context {
+    pub(super) score: f32,
+    pub(super) start: usize,
+}
+
+impl Filler<'_> {
+    /// Returns whether a word announces a value of a slot: its name, a synonym, or the noun of an id.
+    pub(super) fn is_cue(&self, token: &Token, slot: &Slot) -> bool {
+        if token.kind != Kind::Word {
+            return false;
+        }
+        let name = slot.field.as_ref().unwrap_or(&slot.parameter).to_lowercase();
+        let kind = match slot.kind {
+            SlotKind::Title => "title",
+            SlotKind::Text => "text",
+            SlotKind::Query => "query",
+            _ => name.as_str(),
+        };
+        let is_listed = self.lexicon.is_cue_of(token, kind);
+        let is_named = slot.words.last().is_some_and(|word| *word == token.stem)
+            && !self.lexicon.is_filler(token);
+        let is_noun = || {
+            let nouns = slot.nouns(self.tool, self.lexicon);
+            nouns.iter().any(|noun| self.lexicon.is_same_noun(noun, &token.stem))
+        };
+        // `a branch called X`: the slot is what the tool makes.
+        let is_made = slot.kind == SlotKind::Word
+            && slot.is_required
+            && slot.words.last().is_some_and(|word| self.tool.nouns.contains(word));
+        let is_called = || self.lexicon.is_cue_of(token, "title") && token.lower.ends_with("ed");
+        let is_whole = token.lower == name;
+        is_listed
+            || is_whole
+            || is_named
+            || slot.kind == SlotKind::Id && is_noun()
+            || is_made && is_called()
+    }
+
+    pub(super) fn is_cue_of_text(&self, token: &Token) -> bool {
+        self.tool.slots.iter().any(|slot| slot.is_free() && self.is_cue(token, slot))
+    }
+
+    pub(super) fn context(&self, at: usize, slot: &Slot) -> Context {
+        let weights = self.weights;
+        let is_link = |token: &Token| {
+            token.is_any(&LINKS)
+                || slot.kind == SlotKind::Path && self.lexicon.is_kind(token, "path")
+        };
+        let links = self.tokens[..at].iter().rev().take_while(|token| is_link(token)).count();
+        let start = at - links;
+        let Some(before) = start.checked_sub(1) else { return Context { score: 0.0, start: at } };
+        let token = &self.tokens[before];
+        let is_preposition = self.lexicon.is_preposition(token);
+        if self.is_cue(token, slot) && !is_preposition {
+            let further = before
+                .checked_sub(1)
+                .filter(|place| self.is_at(*place, &["with", "as", "to", "the", "its"]));
+            return Context { score: weights.cue, start: further.unwrap_or(before) };
+        }
+        if self.tokens[start..at].iter().any(|token| self.is_cue(token, slot)) {
+            return Context { score: weights.cue, start };
+        }
+        if !is_preposition {
+            return Context { score: 0.0, start: at };
+        }
+        let is_elsewhere = || {
+            let mut others = self.tool.slots.iter();
+            others
+                .any(|other| other.parameter != slot.parameter && self.is_announced(other, before))
+        };
+        let score = if self.is_announced(slot, before) {
+            weights.preposition
+        } else if is_elsewhere() {
+            -weights.foreign
+        } else {
+            0.0
+        };
+        Context { score, start: before }
+    }
+
+    pub(super) fn is_announced(&self, slot: &Slot, place: usize) -> bool {
+        let preposition = &self.tokens[place];
+        let Some(names) = self.lexicon.prepositions.get(&preposition.lower) else { return false };
+        if preposition.kind != Kind::Word {
+            return false;
+        }
+        let states = &self.lexicon.states;
+        if preposition.is_any(&["to", "as"]) {
+            let mut near = self.tokens[place.saturating_sub(2)..place].iter();
+            let near = near.find_map(|token| states.get(&token.lower));
+            if self.target().or(near) == Some(&slot.parameter) {
+                return true;
+            }
+        }
+        // `from_branch` is closer to `from` than `branch`.
+        let is_exact = |slot: &Slot| slot.words.contains(&preposition.stem);
+        if !is_exact(slot) && self.tool.slots.iter().any(is_exact) {
+            return false;
+        }
+        is_exact(slot) || is_one_of(slot, names)
+    }
+}
+
+fn is_one_of(slot: &Slot, names: &[String]) -> bool {
+    let parameter = slot.parameter.to_lowercase();
+    names.iter().any(|name| {
+        name == "moment" && slot.kind == SlotKind::Moment
+            || *name == parameter
+            || slot.words.last().is_some_and(|word| *word == stem(name))
+    })
+}

@@ -1,0 +1,108 @@
+//! Values for slots, and a clause that is read as calls of a tool.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use serde_json::{Map, Value, json};
+
+use crate::tool::Tool;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Filling {
+    One(Value),
+    /// One call for each of them.
+    Many(Vec<Value>),
+}
+
+impl Filling {
+    /// Makes one value, or one call for each of several.
+    pub(crate) fn of(mut values: Vec<Value>) -> Self {
+        if values.len() == 1 { Self::One(values.remove(0)) } else { Self::Many(values) }
+    }
+
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::One(value) => value.as_str(),
+            Self::Many(_) => None,
+        }
+    }
+}
+
+/// Words that may fill one slot, or several that belong together.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub(super) fills: Vec<(usize, Filling)>,
+    pub(super) tokens: Range<usize>,
+    /// The tokens of the value alone, without cues.
+    pub(super) value: Range<usize>,
+    pub(super) score: f32,
+    pub(super) link: Option<usize>,
+    pub(super) is_guess: bool,
+}
+
+impl Candidate {
+    pub(super) fn new(fills: Vec<(usize, Filling)>, tokens: Range<usize>, score: f32) -> Self {
+        let value = tokens.clone();
+        Self { fills, tokens, value, score, link: None, is_guess: false }
+    }
+
+    /// Tells which of the tokens are the value.
+    pub(super) fn valued(self, value: Range<usize>) -> Self {
+        Self { value, ..self }
+    }
+}
+
+/// How a tool understands a clause.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reading {
+    pub(crate) tool: usize,
+    pub(crate) score: f32,
+    /// The score of the verb and the nouns alone.
+    pub(crate) words: f32,
+    pub(crate) has_verb: bool,
+    pub(crate) has_noun: bool,
+    pub(crate) fillings: BTreeMap<usize, Filling>,
+    pub(crate) missing: Vec<usize>,
+    pub(crate) unplaced: Vec<usize>,
+    /// Tells for each token whether it is a value or a cue of one.
+    pub(crate) claimed: Vec<bool>,
+    pub(crate) guessed: Vec<usize>,
+    pub(crate) links: Vec<usize>,
+}
+
+impl Reading {
+    pub(crate) fn calls(&self, tool: &Tool) -> Vec<Map<String, Value>> {
+        let many = self.fillings.values().filter_map(|filling| match filling {
+            Filling::Many(values) => Some(values.len()),
+            Filling::One(_) => None,
+        });
+        let count = many.max().unwrap_or(1);
+        (0..count).map(|call| self.call(tool, call)).collect()
+    }
+
+    pub(crate) fn first_call(&self, tool: &Tool) -> Map<String, Value> {
+        self.call(tool, 0)
+    }
+
+    fn call(&self, tool: &Tool, call: usize) -> Map<String, Value> {
+        let mut parameters = Map::new();
+        for (slot, filling) in &self.fillings {
+            let value = match filling {
+                Filling::One(value) => value.clone(),
+                Filling::Many(values) => {
+                    values.get(call).or(values.last()).cloned().unwrap_or_default()
+                }
+            };
+            let slot = &tool.slots[*slot];
+            match &slot.field {
+                Some(field) => {
+                    let items = parameters.entry(slot.parameter.clone());
+                    items.or_insert_with(|| json!([{}]))[0][field] = value;
+                }
+                None => {
+                    parameters.insert(slot.parameter.clone(), value);
+                }
+            }
+        }
+        parameters
+    }
+}

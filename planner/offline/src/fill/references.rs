@@ -1,0 +1,149 @@
+//! Words that mean a value of an earlier step: `it`, `its title`, `the order id`, `by Alice`.
+
+use std::ops::Range;
+
+use super::{Candidate, Filler};
+use crate::{
+    memory::{Recalled, Wanted},
+    token::{Kind, Token},
+    tool::{Slot, SlotKind},
+};
+
+#[derive(Clone, Copy, Debug)]
+struct Phrase<'a> {
+    /// The noun, if it is no bare pronoun.
+    noun: Option<&'a str>,
+    place: usize,
+    end: usize,
+}
+
+impl Filler<'_> {
+    pub(super) fn add_references(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
+        if self.scene.memory.steps.is_empty() {
+            return;
+        }
+        for (place, token) in self.tokens.iter().enumerate() {
+            if token.kind != Kind::Word || self.verb.contains(&place) {
+                continue;
+            }
+            if let Some(candidate) = self.named_step(at, slot, place) {
+                candidates.push(candidate);
+            } else if self.lexicon.is_pronoun(token) || token.is("the") {
+                let phrases = self.phrases(place);
+                let possible = phrases.iter().filter(|phrase| self.can_mean(phrase, slot));
+                candidates.extend(possible.filter_map(|phrase| self.resolve(at, slot, phrase)));
+            }
+        }
+    }
+
+    /// Reads `by Alice` as the id of the step that has the name.
+    fn named_step(&self, at: usize, slot: &Slot, place: usize) -> Option<Candidate> {
+        let token = &self.tokens[place];
+        if slot.kind != SlotKind::Id || !token.is_capitalised() {
+            return None;
+        }
+        let found =
+            self.scene.memory.named(token.without_possessive(), &self.wanted(slot, None))?;
+        let start = self.context(place, slot).start;
+        let score = self.weights.reference + self.weights.cue;
+        Some(self.linked(at, found, &(start..place + 1), score))
+    }
+
+    fn wanted<'a>(&'a self, slot: &'a Slot, noun: Option<&'a str>) -> Wanted<'a> {
+        Wanted { slot, tool: self.tool, noun, tools: self.scene.tools, lexicon: self.lexicon }
+    }
+
+    /// Returns the phrases that begin with a pronoun or `the`, the longest first.
+    fn phrases(&self, place: usize) -> Vec<Phrase<'_>> {
+        let is_rank = |token: &&Token| self.lexicon.ranks.has(&token.lower);
+        let head = place + 1 + self.tokens[place + 1..].iter().take_while(is_rank).count();
+        let is_content =
+            |token: &&Token| token.kind == Kind::Word && !self.lexicon.is_filler(token);
+        let noun = self.tokens.get(head).filter(is_content);
+        // `the order id`: a field of what the noun means, unless it announces another value.
+        let is_field = |field: &&Token| {
+            is_content(field) && (!self.is_cue_of_text(field) || self.is_at(head + 2, &["as"]))
+        };
+        let field = noun.and(self.tokens.get(head + 1)).filter(is_field);
+        let mut phrases: Vec<Phrase<'_>> = Vec::new();
+        for (token, end) in [(field, head + 2), (noun, head + 1)] {
+            phrases.extend(token.map(|token| Phrase { noun: Some(&token.stem), place, end }));
+        }
+        if self.lexicon.is_pronoun(&self.tokens[place]) {
+            phrases.push(Phrase { noun: None, place, end: place + 1 });
+        } else if noun.is_none() && head > place + 1 {
+            phrases.push(Phrase { noun: None, place, end: head });
+        }
+        phrases
+    }
+
+    fn can_mean(&self, phrase: &Phrase<'_>, slot: &Slot) -> bool {
+        let Some(noun) = phrase.noun else { return self.can_mean_pronoun(phrase.place, slot) };
+        // `with the subject X`: the noun announces the value behind it.
+        let is_cue = |token: &Token| self.tool.slots.iter().any(|other| self.is_cue(token, other));
+        let has_value = self.tokens.get(phrase.end).is_some_and(|next| {
+            next.kind == Kind::Quoted || next.kind == Kind::Word && !self.lexicon.is_filler(next)
+        });
+        let is_own = slot.words.iter().any(|own| self.lexicon.is_same_noun(own, noun));
+        // An optional name or query is no field of something else.
+        let is_foreign =
+            matches!(slot.kind, SlotKind::Word | SlotKind::Query) && !slot.is_required && !is_own;
+        !(is_foreign || has_value && is_cue(&self.tokens[phrase.end - 1]))
+    }
+
+    /// Returns whether a bare pronoun can be the value of a slot: an id, a required value, a place
+    /// (`there`) or an address (`her`).
+    fn can_mean_pronoun(&self, place: usize, slot: &Slot) -> bool {
+        let token = &self.tokens[place];
+        let is_person = token.is_any(&["him", "her", "his", "them"]);
+        let is_place = token.is("there");
+        // `it` is none of several results.
+        if self.scene.is_several && slot.kind != SlotKind::Path {
+            return false;
+        }
+        match slot.kind {
+            SlotKind::Id => true,
+            SlotKind::Email => slot.is_required || is_person || is_place,
+            SlotKind::Text => slot.is_required && !is_place && (!is_person || token.is("them")),
+            SlotKind::Title => false,
+            _ => slot.is_required || is_place,
+        }
+    }
+
+    fn resolve(&self, at: usize, slot: &Slot, phrase: &Phrase<'_>) -> Option<Candidate> {
+        let weights = self.weights;
+        let context = self.context(phrase.place, slot);
+        let wanted = self.wanted(slot, phrase.noun);
+        let is_field = matches!(slot.kind, SlotKind::Text | SlotKind::Title)
+            || slot.kind == SlotKind::Word && phrase.noun.is_some();
+        if !is_field {
+            let found = self.scene.memory.value_for(&wanted)?;
+            let score = weights.reference + context.score;
+            return Some(self.linked(at, found, &(context.start..phrase.end), score));
+        }
+        let found = self.scene.memory.text(&wanted)?;
+        let cued = self.cue_behind(phrase.end, slot);
+        let score = weights.reference
+            + context.score.max(0.0)
+            + if cued.is_some() { weights.cue } else { 0.0 };
+        let end = cued.unwrap_or(phrase.end);
+        Some(self.linked(at, found, &(context.start..end), score))
+    }
+
+    /// Makes a candidate of a value of an earlier step. All of its words are cues, and no value.
+    fn linked(&self, slot: usize, found: Recalled, tokens: &Range<usize>, score: f32) -> Candidate {
+        let none = tokens.start..tokens.start;
+        let candidate = self.one(slot, found.value, tokens.clone(), score).valued(none);
+        Candidate { link: Some(found.step), ..candidate }
+    }
+
+    /// Returns where `as the body` ends, if these words follow.
+    fn cue_behind(&self, end: usize, slot: &Slot) -> Option<usize> {
+        if !self.is_at(end, &["as", "in"]) {
+            return None;
+        }
+        let at = (end + 1..self.tokens.len()).find(|at| !self.is_at(*at, &["the", "its", "a"]))?;
+        let token = &self.tokens[at];
+        (self.is_cue(token, slot) || self.is_noun(token)).then_some(at + 1)
+    }
+}

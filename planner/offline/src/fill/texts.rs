@@ -1,0 +1,313 @@
+//! Texts without quotation marks: behind a cue, behind the verb, or behind a colon.
+
+use std::ops::Range;
+
+use serde_json::{Value, json};
+
+use super::{Candidate, Filler, count_f32};
+use crate::{
+    token::{Kind, Token, number},
+    tool::{Slot, SlotKind},
+};
+
+const EXTENTS: usize = 8;
+
+struct Opening {
+    /// Where the cue begins, with the words that belong to it.
+    start: usize,
+    value: usize,
+    score: f32,
+    announced_by: Announcer,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Announcer {
+    Cue,
+    Preposition,
+    /// `about X` may be a text as a whole.
+    About,
+    /// The text stands behind the verb and its noun, without any cue.
+    Verb,
+}
+
+impl Filler<'_> {
+    /// Adds texts behind cues (`titled X`, `saying X`) and behind the verb (`play Miles Davis`).
+    pub(super) fn add_texts(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
+        for place in 0..self.tokens.len() {
+            let Some(opening) = self.opening(place, slot) else { continue };
+            let set = self.opening_behind_to(&opening).filter(|_| slot.kind != SlotKind::Id);
+            self.add_text(at, slot, &opening, candidates);
+            if let Some(set) = set {
+                self.add_text(at, slot, &set, candidates);
+            }
+        }
+        if let Some(opening) = self.bare_opening(slot) {
+            self.add_extents(at, slot, &opening, candidates);
+        }
+    }
+
+    fn opening(&self, place: usize, slot: &Slot) -> Option<Opening> {
+        let token = &self.tokens[place];
+        let is_text = slot.kind == SlotKind::Text;
+        let is_about = is_text && token.is("about");
+        let is_preposition = self.lexicon.is_preposition(token);
+        let is_cue = self.is_cue(token, slot) || self.is_colon_of(place, slot);
+        let is_verb = self.verb.contains(&place)
+            && place + 1 < self.tokens.len()
+            && !self.lexicon.states.contains_key(&token.lower);
+        // `about X` is a text only where one is needed.
+        let is_possible = is_cue || self.is_announced(slot, place);
+        if !is_possible || is_verb || is_about && !slot.is_required {
+            return None;
+        }
+        let is_skipped = |at: usize, token: &Token| {
+            token.is_any(&[":", "="])
+                || !is_text && token.is_any(&["is", "to", "the", "a", "an", "it"])
+                || at == place + 1 && self.is_cue(token, slot)
+        };
+        let mut value = place + 1;
+        while self.tokens.get(value).is_some_and(|token| is_skipped(value, token)) {
+            value += 1;
+        }
+        let has_link = place > 0 && self.is_at(place - 1, &["with", "the", "and", ",", "as", "("]);
+        let score = if is_preposition { self.weights.preposition } else { self.weights.cue };
+        let announced_by = match (is_about, is_cue) {
+            (true, _) => Announcer::About,
+            (_, true) => Announcer::Cue,
+            (_, false) => Announcer::Preposition,
+        };
+        Some(Opening { start: place - usize::from(has_link), value, score, announced_by })
+    }
+
+    /// Returns whether a colon announces the text that a tool needs: `comment on issue 3: thanks`.
+    fn is_colon_of(&self, place: usize, slot: &Slot) -> bool {
+        let is_free = place > 0 && !self.is_cue_of_text(&self.tokens[place - 1]);
+        let is_needed = slot.kind == SlotKind::Text && slot.is_required;
+        is_free && is_needed && self.tokens[place].is_mark(":")
+    }
+
+    /// Finds the value behind `to`: `change the phone of C-1 to X`.
+    fn opening_behind_to(&self, name: &Opening) -> Option<Opening> {
+        let is_name = name.announced_by == Announcer::Cue
+            && self.tool.acts
+            && self.is_at(name.value, &["of", "for"]);
+        let mut places = name.value + 2..self.tokens.len().saturating_sub(1);
+        let start = places.find(|place| is_name && self.is_at(*place, &["to"]))?;
+        let score = name.score + self.weights.preposition;
+        Some(Opening { start, value: start + 1, score, announced_by: Announcer::Cue })
+    }
+
+    /// Adds the text that an opening announces: a quotation, a list, or words with each end that
+    /// they may have.
+    fn add_text(&self, at: usize, slot: &Slot, opening: &Opening, candidates: &mut Vec<Candidate>) {
+        let weights = self.weights;
+        let Opening { start, value, .. } = *opening;
+        let Some(first) = self.tokens.get(value) else { return };
+        if first.kind == Kind::Quoted {
+            let score = opening.score + weights.typed + weights.quoted;
+            candidates.push(self.one(at, json!(first.value), start..value + 1, score));
+        } else if slot.kind == SlotKind::Id || !self.begins_text(opening, slot) {
+        } else if slot.is_list && slot.kind == SlotKind::Word {
+            let (values, end) = self.words_of_list(value);
+            if end > value {
+                let more = weights.unplaced * count_f32(values.len() - 1);
+                let score = opening.score + weights.typed + more;
+                candidates.push(self.one(at, json!(values), start..end, score).valued(value..end));
+            }
+        } else {
+            self.add_extents(at, slot, opening, candidates);
+        }
+    }
+
+    fn begins_text(&self, opening: &Opening, slot: &Slot) -> bool {
+        let first = &self.tokens[opening.value];
+        let is_preposition = opening.announced_by == Announcer::Preposition;
+        let next = self.tokens.get(opening.value + 1);
+        match first.kind {
+            _ if is_preposition && slot.kind == SlotKind::Text => false,
+            Kind::Mark => false,
+            Kind::Word => !self.lexicon.is_preposition(first),
+            Kind::Number => next.is_some_and(|next| next.kind == Kind::Word),
+            Kind::Slug | Kind::Email => true,
+            _ => !is_preposition,
+        }
+    }
+
+    fn add_extents(
+        &self,
+        at: usize,
+        slot: &Slot,
+        opening: &Opening,
+        candidates: &mut Vec<Candidate>,
+    ) {
+        let Opening { start, value, announced_by, .. } = *opening;
+        let is_text = slot.kind == SlotKind::Text;
+        let is_bare = announced_by == Announcer::Verb;
+        let is_name = matches!(slot.kind, SlotKind::Word | SlotKind::Title);
+        let mut ends = self.extents(value, slot);
+        ends.truncate(if is_bare && is_name { 1 } else { EXTENTS });
+        for end in ends {
+            let count = end - value;
+            if !self.is_text(value..end, slot) {
+                continue;
+            }
+            let first = if announced_by == Announcer::About { value - 1 } else { value };
+            let mut text = self.slice(first..end);
+            if is_text && end == self.tokens.len() {
+                text.extend(self.closing_mark());
+            }
+            let length = self.weights.length * count_f32(count);
+            let score = opening.score
+                + if is_bare { 0.0 } else { self.weights.text }
+                + if is_text && !is_bare { length } else { -length };
+            // `the main branch`: the slot's own noun closes the value.
+            let is_closed = slot.kind == SlotKind::Word
+                && self
+                    .tokens
+                    .get(end)
+                    .is_some_and(|token| token.kind == Kind::Word && slot.mentions(&token.stem));
+            let tokens = start..end + usize::from(is_closed);
+            let candidate = self.one(at, as_value(text, slot), tokens, score).valued(value..end);
+            let is_guess = match announced_by {
+                // Nobody sends `about lunch` as it stands.
+                Announcer::About => self.tool.verb == "send",
+                Announcer::Verb => is_text && count > 3,
+                _ => false,
+            };
+            candidates.push(Candidate { is_guess, ..candidate });
+        }
+    }
+
+    fn closing_mark(&self) -> Option<char> {
+        let last = self.tokens.last()?;
+        let mark = self.scene.query.get(last.end..)?.chars().next();
+        mark.filter(|mark| matches!(mark, '!' | '?'))
+    }
+
+    /// Returns whether words without quotation marks can be the text of a slot: a short value has
+    /// no e-mail address, code or path among other words, and no `and`.
+    fn is_text(&self, range: Range<usize>, slot: &Slot) -> bool {
+        let tokens = &self.tokens[range];
+        let is_single = tokens.len() == 1;
+        let has_typed = tokens.iter().any(Token::is_typed);
+        // `titled A and one titled B`
+        let is_cue =
+            |token: &Token| self.is_cue(token, slot) && !self.lexicon.is_preposition(token);
+        let is_name = matches!(slot.kind, SlotKind::Title | SlotKind::Word);
+        if is_name && tokens[1..].iter().any(is_cue) {
+            return false;
+        }
+        match slot.kind {
+            SlotKind::Text => !(is_single && has_typed),
+            SlotKind::Title => {
+                is_single
+                    || !tokens.iter().any(|token| token.is_typed() && token.kind != Kind::Code)
+            }
+            SlotKind::Query => !has_typed && !tokens.iter().any(|token| self.is_noun(token)),
+            _ => {
+                let is_foreign = |token: &Token| {
+                    self.is_noun(token) && !slot.words.contains(&token.stem) && !is_single
+                };
+                let is_end = |token: &Token| token.is("and") || self.lexicon.is_preposition(token);
+                (!has_typed || is_single)
+                    && !tokens.iter().any(|token| is_foreign(token) || is_end(token))
+            }
+        }
+    }
+
+    /// Returns where a text that begins at a place may end: before marks, cues and prepositions.
+    fn extents(&self, start: usize, slot: &Slot) -> Vec<usize> {
+        let stops = (start + 1..self.tokens.len()).filter(|place| self.is_stop(*place, slot));
+        let mut ends: Vec<usize> = stops.take(EXTENTS - 1).collect();
+        ends.push(self.tokens.len());
+        for end in &mut ends {
+            let is_loose = |token: &Token| {
+                self.lexicon.soft.has(&token.lower) || token.kind == Kind::Mark || token.is("and")
+            };
+            while *end > start + 1 && is_loose(&self.tokens[*end - 1]) {
+                *end -= 1;
+            }
+        }
+        ends.dedup();
+        ends
+    }
+
+    fn is_stop(&self, place: usize, slot: &Slot) -> bool {
+        let token = &self.tokens[place];
+        match token.kind {
+            Kind::Mark => !token.is_any(&["-", "'"]),
+            Kind::Quoted => false,
+            Kind::Word => {
+                let is_cue = |other: &Slot| {
+                    other.parameter != slot.parameter
+                        && other.is_free()
+                        && self.is_cue(token, other)
+                };
+                token.is_separator()
+                    || self.lexicon.is_preposition(token)
+                    || self.lexicon.is_pronoun(token)
+                    || self.lexicon.soft.has(&token.lower)
+                    || slot.words.contains(&token.stem)
+                    || slot.kind == SlotKind::Word && slot.about.contains(&token.stem)
+                    || self.tool.slots.iter().any(is_cue)
+                    || self.is_noun(token)
+            }
+            _ => true,
+        }
+    }
+
+    /// Finds the words behind the verb and its noun: `play Miles Davis`, `search for red lamps`.
+    fn bare_opening(&self, slot: &Slot) -> Option<Opening> {
+        let is_wanted = slot.is_required || slot.kind == SlotKind::Query && !self.tool.acts;
+        let can_be = is_wanted && slot.kind != SlotKind::Id && !slot.is_list;
+        let start = self.bare_start().filter(|start| can_be && self.is_bare(*start, slot))?;
+        let is_name = self.tokens[start].is_capitalised();
+        let score = self.weights.bare * if is_name { 2.0 } else { 1.0 };
+        Some(Opening { start, value: start, score, announced_by: Announcer::Verb })
+    }
+
+    fn bare_start(&self) -> Option<usize> {
+        let is_passed = |token: &Token| {
+            token.is_mark(":")
+                || token.kind == Kind::Word
+                    && !self.lexicon.soft.has(&token.lower)
+                    && (self.lexicon.is_filler(token)
+                        || self.lexicon.small_number(&token.lower).is_some()
+                        || self.is_noun(token)
+                        || self.lexicon.is_compound_of(&token.stem, &self.tool.nouns))
+        };
+        let behind = self.verb.iter().max().map_or(0, |place| place + 1);
+        let start = (behind..self.tokens.len()).find(|place| !is_passed(&self.tokens[*place]))?;
+        let first = &self.tokens[start];
+        (first.kind == Kind::Word && !self.lexicon.loops.has(&first.lower)).then_some(start)
+    }
+
+    /// Returns whether the words at a place can be a value without a cue: no cue of another slot,
+    /// no verb, no noun of another tool, and nothing that the query speaks of as known.
+    fn is_bare(&self, start: usize, slot: &Slot) -> bool {
+        let first = &self.tokens[start];
+        let is_order = !self.lexicon.concepts(&first.stem).is_empty();
+        let is_known_noun = self.scene.nouns.contains(&first.stem)
+            || slot.kind == SlotKind::Word && self.lexicon.is_noun(&first.stem);
+        let is_name = matches!(slot.kind, SlotKind::Title | SlotKind::Word);
+        let is_other = is_known_noun && (self.tool.acts || slot.kind == SlotKind::Word)
+            || is_order && self.verb.is_empty()
+            || is_name
+                && self.tool.acts
+                && (is_order || self.lexicon.states.contains_key(&first.lower));
+        let before = start.checked_sub(1).map(|place| &self.tokens[place]);
+        let is_definite =
+            before.is_some_and(|token| token.is("the") || self.lexicon.is_pronoun(token));
+        let takes_text = slot.kind == SlotKind::Text
+            || slot.words.last().is_some_and(|word| self.lexicon.is_same_noun(word, "text"));
+        let is_cue = self.tool.slots.iter().any(|other| self.is_cue(first, other));
+        !(is_cue || is_other && !first.is_capitalised() || is_definite && takes_text)
+    }
+}
+
+fn as_value(text: String, slot: &Slot) -> Value {
+    if slot.is_numeric {
+        return number(&text).map_or(Value::Null, Value::Number);
+    }
+    Value::String(text)
+}

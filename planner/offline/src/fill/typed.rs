@@ -1,0 +1,198 @@
+//! Values that their form tells: numbers, codes, addresses, paths, days and times.
+
+use serde_json::{Value, json};
+
+use super::{Candidate, Filler, groups::Found};
+use crate::{
+    moment::{Moment, write_moment},
+    token::{Kind, Token, number},
+    tool::{Slot, SlotKind, has_form},
+};
+
+/// The most tokens between a day and its time that become one value with them.
+const NEAR: usize = 6;
+
+impl Filler<'_> {
+    pub(super) fn add_typed(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
+        let weights = self.weights;
+        for place in 0..self.tokens.len() {
+            let Some((value, mut fit)) = self.typed_value(place, slot) else { continue };
+            let mut end = place + 1;
+            if slot.is_numeric {
+                let has_unit = self.has_unit(place, slot);
+                end += usize::from(has_unit);
+                fit += if has_unit { weights.preposition } else { 0.0 };
+                // `the last 10 lines`: the description has the word, too.
+                let before = place.checked_sub(1).map(|before| &self.tokens[before]);
+                let is_counted = before.is_some_and(|token| {
+                    slot.about.contains(&token.stem) && !self.lexicon.is_preposition(token)
+                });
+                fit += if is_counted { weights.preposition } else { 0.0 };
+            }
+            let context = self.context(place, slot);
+            let evidence = if slot.kind == SlotKind::Number { fit } else { 0.0 } + context.score;
+            if self.needs_cue(place, slot) && evidence <= 0.0 {
+                continue;
+            }
+            let score = weights.typed + fit + context.score;
+            let value = self.convert(value, place, slot);
+            let found = Found { value, tokens: place..end, start: context.start, score };
+            let read = |next: usize| {
+                let is_same = self.tokens[next].kind == self.tokens[place].kind;
+                let (value, _) = self.typed_value(next, slot).filter(|_| is_same)?;
+                Some((value, next + 1))
+            };
+            self.add_values(at, found, read, candidates);
+        }
+    }
+
+    /// Returns whether a slot takes a value only where a word announces it, because many other
+    /// values have the same form.
+    fn needs_cue(&self, place: usize, slot: &Slot) -> bool {
+        let is_object = place > 0
+            && self.verb.contains(&(place - 1))
+            && self.tokens[place].kind == Kind::Number;
+        let is_copied =
+            slot.kind == SlotKind::Email && slot.is_list && self.target() != Some(&slot.parameter);
+        !slot.is_required
+            && (slot.kind == SlotKind::Number && !is_object
+                || slot.kind == SlotKind::Word
+                || is_copied)
+    }
+
+    /// Returns the value that one token gives a slot, and how well it fits.
+    fn typed_value(&self, at: usize, slot: &Slot) -> Option<(Value, f32)> {
+        let weights = self.weights;
+        let token = &self.tokens[at];
+        if self.is_part_of_moment(at, slot) {
+            return None;
+        }
+        let text = |fit: f32| Some((json!(token.value), fit));
+        match (slot.kind, token.kind) {
+            (SlotKind::Word, _) if slot.is_slashed => None,
+            (SlotKind::Word, Kind::Email) if !slot.takes_people() => None,
+            (SlotKind::Path, Kind::Quoted) if token.value.contains(' ') => None,
+            (SlotKind::Id, Kind::Number) if slot.is_numeric => {
+                let fit = if token.value.starts_with('#') { weights.form } else { 0.0 };
+                Some((Value::Number(number(&token.value)?), fit))
+            }
+            (SlotKind::Id, Kind::Number) if slot.has_wordy_examples() => None,
+            (SlotKind::Id, Kind::Code | Kind::Id) if !slot.is_numeric => {
+                text(self.id_fit(&token.value, slot)?)
+            }
+            (SlotKind::Number, Kind::Number | Kind::Word) => self.number_value(at),
+            (SlotKind::Path, Kind::Path) => text(0.0),
+            (SlotKind::Text | SlotKind::Title | SlotKind::Query, Kind::Quoted) => {
+                text(weights.quoted)
+            }
+            (SlotKind::Email, Kind::Email)
+            | (SlotKind::Url, Kind::Url)
+            | (SlotKind::Word, Kind::Quoted) => text(weights.near_form),
+            (SlotKind::Path, Kind::Glob | Kind::Quoted)
+            | (SlotKind::Id, Kind::Number)
+            | (SlotKind::Query | SlotKind::Word, Kind::Email | Kind::Code)
+            | (SlotKind::Title, Kind::Code)
+            | (SlotKind::Word, Kind::Slug) => text(-weights.unusual),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a token belongs to a day or a time, and is no value of its own.
+    fn is_part_of_moment(&self, at: usize, slot: &Slot) -> bool {
+        let is_possible = slot.kind != SlotKind::Word && self.tokens[at].kind != Kind::Quoted;
+        is_possible && self.moments.iter().any(|moment| moment.tokens.contains(&at))
+    }
+
+    fn number_value(&self, at: usize) -> Option<(Value, f32)> {
+        let token = &self.tokens[at];
+        if token.kind == Kind::Word {
+            let small = self.lexicon.small_number(&token.lower)?;
+            return (small != 1).then(|| (json!(small), -self.weights.unusual));
+        }
+        // `by 5` is a difference.
+        let is_difference = self.tool.acts && at > 0 && self.is_at(at - 1, &["by"]);
+        let value = Value::Number(number(&token.value).filter(|_| !is_difference)?);
+        Some((value, 0.0))
+    }
+
+    /// Returns how well a code fits the examples and the nouns of an id, if it can be one.
+    fn id_fit(&self, code: &str, slot: &Slot) -> Option<f32> {
+        let weights = self.weights;
+        let fits = |slot: &Slot| slot.examples.iter().any(|example| has_form(code, example));
+        if fits(slot) {
+            return Some(weights.form);
+        }
+        // A code in the form of another id is never this one.
+        let mut others = self.scene.tools.iter().flat_map(|tool| &tool.slots);
+        let is_other = others.any(|other| other.kind == SlotKind::Id && fits(other));
+        match (is_other, slot.examples.is_empty()) {
+            (true, false) => None,
+            (false, true) => Some(0.0),
+            _ => Some(-weights.form),
+        }
+    }
+
+    /// Returns whether the word behind a number is its unit: `12 minutes`.
+    fn has_unit(&self, at: usize, slot: &Slot) -> bool {
+        let is_content =
+            |token: &&Token| token.kind == Kind::Word && !self.lexicon.is_filler(token);
+        let Some(next) = self.tokens.get(at + 1).filter(is_content) else { return false };
+        let last = slot.words.last();
+        slot.mentions(&next.stem)
+            || last.is_some_and(|word| self.lexicon.is_same_noun(word, &next.stem))
+            || self.lexicon.unit(&next.lower).is_some() && self.slot_unit(slot).is_some()
+    }
+
+    fn slot_unit(&self, slot: &Slot) -> Option<u32> {
+        let word = slot.parameter.rsplit('_').next()?;
+        self.lexicon.unit(&word.to_lowercase())
+    }
+
+    fn convert(&self, value: Value, at: usize, slot: &Slot) -> Value {
+        let said = self.tokens.get(at + 1).and_then(|token| self.lexicon.unit(&token.lower));
+        let (Some(said), Some(wanted), Some(amount)) = (said, self.slot_unit(slot), value.as_f64())
+        else {
+            return value;
+        };
+        let amount = amount * f64::from(said) / f64::from(wanted);
+        number(&amount.to_string()).map_or(value, Value::Number)
+    }
+
+    pub(super) fn add_moments(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
+        let weights = self.weights;
+        let days: Vec<&Moment> =
+            self.moments.iter().filter(|moment| moment.day.is_some()).collect();
+        let times: Vec<&Moment> =
+            self.moments.iter().filter(|moment| moment.time.is_some()).collect();
+        let is_end = slot.words.iter().any(|word| word == "end" || word == "until");
+        let place = usize::from(is_end);
+        let own_day = days.get(place).copied();
+        let time = times.get(place).copied().filter(|_| slot.with_time);
+        if is_end && days.len() < 2 && time.is_none() {
+            return;
+        }
+        let said = own_day.or(days.first().copied()).and_then(|moment| moment.day);
+        let Some(day) = said.or_else(|| self.recalled_day()) else { return };
+        let parts = || own_day.into_iter().chain(time);
+        let first = parts().map(|moment| moment.tokens.start).min();
+        let last = parts().map(|moment| moment.tokens.end).max();
+        let (Some(mut first), Some(last)) = (first, last) else { return };
+        // A time apart from its day claims only itself, because values may stand between them.
+        if last - first > NEAR {
+            first = time.map_or(first, |moment| moment.tokens.start);
+        }
+        let context = self.context(first, slot);
+        let floor = if is_end { 0.0 } else { f32::MIN };
+        let score = weights.typed + weights.form + context.score.max(floor);
+        let time = time.and_then(|moment| moment.time);
+        let value = json!(write_moment(day, time));
+        candidates.push(self.one(at, value, context.start..last, score));
+    }
+
+    /// Returns the day of an earlier step: `at 11:00 that day`.
+    fn recalled_day(&self) -> Option<chrono::NaiveDate> {
+        let steps = self.scene.memory.steps.iter().rev();
+        let mut values = steps.flat_map(|step| step.parameters.values());
+        values.find_map(|value| value.as_str()?.get(..10)?.parse().ok())
+    }
+}

@@ -1,0 +1,98 @@
+//! Words that are no values: the nouns of the tool, and words without a place.
+
+use std::collections::BTreeSet;
+
+use super::{Filler, count_f32};
+use crate::token::{Kind, Token};
+
+pub(super) struct NounFit {
+    pub(super) score: f32,
+    pub(super) has_noun: bool,
+}
+
+impl Filler<'_> {
+    pub(super) fn score_nouns(&self, claimed: &[bool], values: &BTreeSet<usize>) -> NounFit {
+        let weights = self.weights;
+        let nouns = &self.tool.nouns;
+        if nouns.is_empty() {
+            return NounFit { score: 0.0, has_noun: false };
+        }
+        let mut said: Vec<&str> = Vec::new();
+        for (at, token) in self.tokens.iter().enumerate() {
+            let is_value = claimed[at] && values.contains(&at);
+            if token.kind == Kind::Word && !self.verb.contains(&at) && !is_value {
+                said.push(token.stem.as_str());
+            }
+            said.extend(token.path_noun());
+        }
+        let is_said = |noun: &String| {
+            said.iter().any(|word| self.lexicon.is_same_noun(noun, word)) || self.has_compound(noun)
+        };
+        let verb = self.verb.first().map_or("", |at| self.tokens[*at].stem.as_str());
+        let is_verb = |noun: &String| self.lexicon.is_noun_of_verb(noun, verb);
+        let found = nouns.iter().filter(|noun| is_said(noun)).count();
+        let by_verb = nouns.iter().filter(|noun| !is_said(noun) && is_verb(noun)).count();
+        let absent = nouns.len() - found - by_verb;
+        let is_about = |word: &&&str| {
+            self.tool.about.iter().any(|own| own == *word) && !self.lexicon.fillers.contains(**word)
+        };
+        let about = said.iter().filter(is_about).count();
+        let score = weights.noun * count_f32(found.min(2) + found.min(1)) / 2.0
+            - weights.noun_missing * count_f32(absent)
+            + weights.about * count_f32(about.min(3));
+        NounFit { score, has_noun: found + by_verb > 0 }
+    }
+
+    /// Returns whether a noun of two words is said: `pull request` is `pr`.
+    fn has_compound(&self, noun: &str) -> bool {
+        let is_short = |token: &Token| {
+            token.kind == Kind::Word && self.lexicon.is_compound_of(&token.stem, &self.tool.nouns)
+        };
+        self.tokens.windows(2).any(|pair| self.lexicon.is_same_noun(&pair_stem(pair), noun))
+            || self.tool.nouns.len() > 1 && self.tokens.iter().any(is_short)
+    }
+
+    pub(super) fn cost(&self, at: usize) -> f32 {
+        let token = &self.tokens[at];
+        let weights = self.weights;
+        if token.kind == Kind::Mark || self.verb.contains(&at) {
+            0.0
+        } else if token.kind != Kind::Word {
+            weights.unplaced_value
+        } else if self.is_known_word(at) {
+            0.0
+        } else if self.scene.nouns.contains(&token.stem) {
+            weights.unplaced_value
+        } else {
+            weights.unplaced
+        }
+    }
+
+    /// Returns whether a word says nothing that the tool's name does not say.
+    fn is_known_word(&self, at: usize) -> bool {
+        let token = &self.tokens[at];
+        let is_in_compound = |pair: Option<&[Token]>| {
+            pair.is_some_and(|pair| self.tool.has_noun(&pair_stem(pair), self.lexicon))
+        };
+        self.lexicon.is_filler(token)
+            || self.is_noun(token)
+            || self.tool.about.contains(&token.stem)
+            || self.tool.slots.iter().any(|slot| slot.mentions(&token.stem))
+            || self.lexicon.loops.has(&token.lower)
+            || self.lexicon.small_number(&token.lower).is_some()
+            || self.lexicon.concepts(&token.stem).contains(&self.tool.verb)
+            || token.stem == self.tool.verb
+            || self.tool.verb.split(' ').any(|word| word == token.lower)
+            || self.lexicon.is_compound_of(&token.stem, &self.tool.nouns)
+            || is_in_compound(self.tokens.get(at..at + 2))
+            || is_in_compound(at.checked_sub(1).and_then(|before| self.tokens.get(before..=at)))
+    }
+
+    pub(super) fn is_noun(&self, token: &Token) -> bool {
+        token.kind == Kind::Word && self.tool.has_noun(&token.stem, self.lexicon)
+    }
+}
+
+fn pair_stem(pair: &[Token]) -> String {
+    format!("{} {}", pair[0].stem, pair[1].stem)
+}

@@ -1,0 +1,104 @@
+//! Checks of a reading before it becomes a step: refusals and doubts.
+
+use serde_json::Value;
+use shared::diagnostic::Diagnostic;
+
+use super::Planning;
+use crate::{
+    clause::Clause,
+    fill::{Filling, Reading, count_f32},
+    refusal::Refusal,
+    token::Kind,
+    tool::{Slot, SlotKind},
+};
+
+impl Planning<'_> {
+    pub(super) fn check(&self, clause: &Clause, reading: &Reading) -> Result<(), Refusal> {
+        let tool = &self.tools[reading.tool];
+        let weights = self.weights;
+        let said = || self.words(&clause.tokens);
+        let is_word = |at: &usize| clause.tokens[*at].kind == Kind::Word;
+        let lost = count_f32(reading.unplaced.len());
+        let most = weights.most_unplaced * if tool.acts { 1.0 } else { 2.0 };
+        let is_weak = reading.score < weights.least;
+        if is_weak || !self.names_tool(clause, reading) || self.is_about_other(clause, reading) {
+            return Err(Refusal::nothing_fits(&said()));
+        }
+        if lost > most || !reading.unplaced.iter().all(is_word) {
+            let words: Vec<&str> =
+                reading.unplaced.iter().map(|at| clause.tokens[*at].value.as_str()).collect();
+            return Err(Refusal::unplaced(tool, &words.join(" "), &said()));
+        }
+        Ok(())
+    }
+
+    /// Returns whether the words of a clause name a tool: by a noun, by its own verb, by a choice of
+    /// a tool that reads, or by a value that no other tool takes.
+    fn names_tool(&self, clause: &Clause, reading: &Reading) -> bool {
+        let tool = &self.tools[reading.tool];
+        let slots = || reading.fillings.keys().map(|slot| &tool.slots[*slot]);
+        let is_vague =
+            self.lexicon.means(&tool.verb, "creat") || self.lexicon.means(&tool.verb, "updat");
+        let has_own_verb = clause.verb.as_ref().is_some_and(|verb| verb.stem == tool.verb)
+            && !(tool.acts && is_vague);
+        let has_choice = !tool.acts && slots().any(|slot| slot.kind == SlotKind::Choice);
+        let is_composed = |kind| matches!(kind, SlotKind::Query | SlotKind::Title | SlotKind::Text);
+        let has_typed = slots().any(|slot| slot.is_required && !is_composed(slot.kind));
+        let has_id = slots().any(|slot| slot.is_required && !slot.is_free());
+        let is_exact = has_typed
+            && (has_id || !tool.acts)
+            && reading.words > 0.0
+            && reading.missing.is_empty()
+            && (reading.unplaced.is_empty() || !tool.acts);
+        reading.has_noun || has_own_verb || has_choice || is_exact
+    }
+
+    /// Returns whether the clause names something else: `delete the contact c_4`, where only events
+    /// can be deleted.
+    fn is_about_other(&self, clause: &Clause, reading: &Reading) -> bool {
+        let is_noun = |at: &usize| {
+            let stem = &clause.tokens[*at].stem;
+            self.nouns.contains(stem) || self.lexicon.is_noun(stem)
+        };
+        let acts = self.tools[reading.tool].acts;
+        acts && !reading.has_noun && reading.unplaced.iter().any(is_noun)
+    }
+
+    pub(super) fn missing(&self, clause: &Clause, reading: &Reading, slots: &[usize]) -> Refusal {
+        let tool = &self.tools[reading.tool];
+        let slots: Vec<&Slot> = slots.iter().map(|slot| &tool.slots[*slot]).collect();
+        Refusal::missing(tool, &slots, &self.words(&clause.tokens))
+    }
+
+    pub(super) fn add_doubts(&mut self, clause: &Clause, reading: &Reading) {
+        let path = format!("tools[{}]", self.planned.steps.len());
+        let mut ranges: Vec<(usize, usize)> = Vec::new();
+        for at in &reading.unplaced {
+            match ranges.last_mut() {
+                Some((_, end)) if *end + 1 == *at => *end = *at,
+                _ => ranges.push((*at, *at)),
+            }
+        }
+        for (start, end) in ranges {
+            let words = self.words(&clause.tokens[start..=end]);
+            let message = format!("the plan does not use `{words}`");
+            let help =
+                "leave it out, or put it between quotation marks behind the name of its parameter";
+            let doubt = Diagnostic::warning("plan.unplaced_words", path.clone(), message);
+            self.planned.doubts.push(doubt.with_help(help));
+        }
+        for at in &reading.guessed {
+            let slot = &self.tools[reading.tool].slots[*at];
+            let value = match reading.fillings.get(at) {
+                Some(Filling::One(value)) => value.clone(),
+                Some(Filling::Many(values)) => Value::Array(values.clone()),
+                None => continue,
+            };
+            let message = format!("`{}` is a guess: {value}", slot.path());
+            let help = format!("say it with its name, such as `with {} …`", slot.cue());
+            let path = format!("{path}.parameters.{}", slot.parameter);
+            let doubt = Diagnostic::warning("plan.guessed_value", path, message);
+            self.planned.doubts.push(doubt.with_help(help));
+        }
+    }
+}

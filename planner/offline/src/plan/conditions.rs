@@ -1,0 +1,240 @@
+//! Conditions in words: the step that knows the fact, and an expression about it.
+
+use serde_json::{Map, Value};
+
+use super::{
+    Planning,
+    steps::{Call, end_range},
+};
+use crate::{
+    clause::{Clause, Condition},
+    fill::Reading,
+    refusal::Refusal,
+    token::{Kind, Token, number, stem},
+    tool::{Output, OutputKind, SlotKind, Tool},
+};
+
+/// A fact that a step knows: an earlier one, or a call that reads it.
+struct Fact {
+    step: Option<usize>,
+    reading: Reading,
+    /// The expression. `{}` stands for the step's id.
+    expression: String,
+}
+
+struct Statement {
+    tokens: Vec<Token>,
+    comparison: Option<Comparison>,
+    is_negated: bool,
+    /// `there are no X`, `I have no X`.
+    has_none: bool,
+}
+
+struct Comparison {
+    sign: String,
+    value: f64,
+}
+
+impl Planning<'_> {
+    /// Plans `if X, do Y`: a step that reads the fact, unless an earlier one has it, and the action
+    /// with `when`.
+    pub(super) fn plan_condition(
+        &mut self,
+        clause: &Clause,
+        condition: &Condition,
+    ) -> Result<(), Refusal> {
+        let mut main = Clause { condition: None, ..clause.clone() };
+        let action = self.readings(&main, &|_| true).into_iter().next();
+        let shared = action.map(|reading| reading.first_call(&self.tools[reading.tool]));
+        let is_noun = |token: &&Token| token.kind == Kind::Word && self.nouns.contains(&token.stem);
+        let topic: Vec<Token> = main.tokens.iter().filter(is_noun).cloned().collect();
+        let fact = self
+            .read_fact(condition, shared.as_ref(), &topic)
+            .ok_or_else(|| Refusal::condition(&self.words(&condition.tokens)))?;
+        let step = fact.step.unwrap_or_else(|| {
+            let tool = &self.tools[fact.reading.tool];
+            let mut parameters = fact.reading.first_call(tool);
+            end_range(tool, &mut parameters);
+            let call = Call::new(fact.reading.tool, parameters);
+            self.add_step(Call { is_next: clause.is_next, ..call })
+        });
+        self.last = if fact.step.is_none() { vec![step] } else { std::mem::take(&mut self.last) };
+        self.inherit_words(&mut main);
+        let when = fact.expression.replace("{}", &self.memory.steps[step].id);
+        let readings = self.readings(&main, &|_| true);
+        self.note(&main, &readings);
+        let mut best = readings
+            .into_iter()
+            .next()
+            .ok_or_else(|| Refusal::nothing_fits(&self.words(&main.tokens)))?;
+        let known = self.memory.steps[step].parameters.clone();
+        self.inherit_values(&mut best, Some(&known));
+        self.accept(&Clause { is_next: false, ..main }, best, Some(&when))
+    }
+
+    /// Reads a condition. `shared` are the parameters of the action, as far as they are known.
+    fn read_fact(
+        &self,
+        condition: &Condition,
+        shared: Option<&Map<String, Value>>,
+        topic: &[Token],
+    ) -> Option<Fact> {
+        let mut statement = self.read_statement(condition);
+        let mut clause = Clause::question(statement.tokens.clone());
+        if statement.is_existence() {
+            let readings = self.readings(&clause, &|tool| !tool.acts && tool.list().is_some());
+            let best = self.known_fact(readings, shared)?;
+            let path = &self.tools[best.tool].list()?.path;
+            let is_empty = statement.has_none ^ condition.is_negated;
+            let sign = if is_empty { "== 0" } else { "> 0" };
+            let expression = format!("size({{}}.{path}) {sign}");
+            return Some(Fact { step: None, reading: best, expression });
+        }
+        if statement.has_none && statement.comparison.is_none() {
+            statement.comparison = Some(Comparison { sign: "==".to_owned(), value: 0.0 });
+        }
+        let has_pronoun = clause.tokens.iter().any(|token| self.lexicon.is_pronoun(token));
+        if !clause.has_value() {
+            // `it is zero`: an earlier step knows it.
+            let has_noun = |tool: &Tool| {
+                let mut words = clause.tokens.iter().filter(|token| token.kind == Kind::Word);
+                words.any(|token| tool.has_noun(&token.stem, self.lexicon))
+            };
+            let mut steps = self.memory.steps.iter().enumerate().rev();
+            let known = steps.find_map(|(at, step)| {
+                let tool = &self.tools[step.tool];
+                let expression = self.express(&statement, tool)?;
+                (has_pronoun || has_noun(tool)).then(|| Fact {
+                    step: Some(at),
+                    reading: Reading::default(),
+                    expression,
+                })
+            });
+            if known.is_some() {
+                return known;
+            }
+            // `it is already closed`: what the action is about.
+            if has_pronoun {
+                clause.tokens.extend(topic.iter().cloned());
+            }
+        }
+        let readings =
+            self.readings(&clause, &|tool| !tool.acts && self.express(&statement, tool).is_some());
+        let best = self.known_fact(readings, shared)?;
+        let expression = self.express(&statement, &self.tools[best.tool])?;
+        Some(Fact { step: None, reading: best, expression })
+    }
+
+    fn read_statement(&self, condition: &Condition) -> Statement {
+        let is_not = |token: &Token| token.is("not") || token.lower.ends_with("n't");
+        let tokens = &condition.tokens;
+        let mut statement = Statement {
+            tokens: Vec::new(),
+            comparison: None,
+            is_negated: condition.is_negated ^ tokens.iter().any(is_not),
+            has_none: false,
+        };
+        let mut at = 0;
+        while let Some(token) = tokens.get(at) {
+            let found = self.lexicon.conditions.find(tokens, at);
+            let key = found.map_or("", |found| found.key);
+            let behind = at + found.map_or(1, |found| found.len);
+            let number = tokens
+                .get(behind)
+                .filter(|token| token.kind == Kind::Number && key.starts_with(['<', '>']))
+                .and_then(|token| number(&token.value)?.as_f64());
+            if let Some(value) = number {
+                statement.comparison = Some(Comparison { sign: key.to_owned(), value });
+                at = behind;
+            }
+            statement.has_none |= key == "none";
+            // `warmer` of `warmer than 22` tells what is measured.
+            if key != "none" && !is_not(token) {
+                statement.tokens.push(token.clone());
+            }
+            at += 1;
+        }
+        statement
+    }
+
+    fn known_fact(
+        &self,
+        mut readings: Vec<Reading>,
+        shared: Option<&Map<String, Value>>,
+    ) -> Option<Reading> {
+        for reading in &mut readings {
+            self.inherit_values(reading, shared);
+        }
+        readings.into_iter().find(|reading| {
+            let slots = &self.tools[reading.tool].slots;
+            let has_id = reading.fillings.keys().any(|slot| slots[*slot].kind == SlotKind::Id);
+            (reading.has_noun || has_id) && reading.missing.is_empty()
+        })
+    }
+
+    fn express(&self, statement: &Statement, tool: &Tool) -> Option<String> {
+        let is_scalar =
+            |output: &&Output| output.kind != OutputKind::List && output.kind != OutputKind::Object;
+        let scalars: Vec<&Output> = tool.outputs.iter().filter(is_scalar).collect();
+        let is_negated = statement.is_negated;
+        if let Some(Comparison { sign, value }) = &statement.comparison {
+            let text = format!("{{}}.{} {sign} {value}", self.measured(statement, &scalars)?);
+            return Some(if is_negated { format!("!({text})") } else { text });
+        }
+        let predicate = self.predicate(statement)?;
+        let is_flag = |output: &&&Output| {
+            output.kind == OutputKind::Flag && output.words.contains(&predicate.stem)
+        };
+        if let Some(flag) = scalars.iter().find(is_flag) {
+            let sign = if is_negated { "!" } else { "" };
+            return Some(format!("{sign}{{}}.{}", flag.path));
+        }
+        let is_state = |output: &&&Output| {
+            let mut words = output.words.iter();
+            output.kind == OutputKind::Text
+                && words.any(|word| self.lexicon.is_same_noun(word, "status"))
+        };
+        let state = scalars.iter().find(is_state)?;
+        let slots = self.tools.iter().flat_map(|tool| &tool.slots);
+        let mut choices = slots
+            .filter(|slot| slot.words.iter().any(|word| state.words.contains(word)))
+            .flat_map(|slot| &slot.choices);
+        let choice = choices.find(|choice| stem(&choice.to_lowercase()) == predicate.stem)?;
+        let sign = if is_negated { "!=" } else { "==" };
+        Some(format!("{{}}.{} {sign} \"{choice}\"", state.path))
+    }
+
+    /// Returns the path of the number that a comparison is about: the one that is said, or the only one.
+    fn measured<'t>(&self, statement: &Statement, scalars: &[&'t Output]) -> Option<&'t str> {
+        let is_number = |output: &&&Output| output.kind == OutputKind::Number;
+        let numbers: Vec<&&Output> = scalars.iter().filter(is_number).collect();
+        let said = |word: &String| {
+            statement.tokens.iter().any(|token| {
+                self.lexicon.is_same_noun(word, &token.stem) || token.stem.starts_with(&**word)
+            })
+        };
+        let named = numbers.iter().find(|output| output.words.iter().any(said));
+        let only = if let [only] = numbers.as_slice() { Some(only) } else { None };
+        named.or(only).map(|output| output.path.as_str())
+    }
+
+    fn predicate<'s>(&self, statement: &'s Statement) -> Option<&'s Token> {
+        let behind = statement.copula()? + 1;
+        let mut words = statement.tokens[behind..].iter().rev();
+        words.find(|token| token.kind == Kind::Word && !self.lexicon.is_filler(token))
+    }
+}
+
+impl Statement {
+    fn copula(&self) -> Option<usize> {
+        let words = ["is", "are", "was", "were", "has", "have"];
+        self.tokens.iter().position(|token| token.is_any(&words))
+    }
+
+    /// Returns whether something exists if the statement is true: `there are open issues`.
+    fn is_existence(&self) -> bool {
+        let begins_with_there = self.tokens.first().is_some_and(|token| token.is("there"));
+        let is_none = self.has_none && self.comparison.is_none();
+        begins_with_there || is_none && self.copula().is_some_and(|at| at + 1 < self.tokens.len())
+    }
+}

@@ -1,0 +1,179 @@
+//! Readings that become steps of the plan.
+
+use planner::draft::DraftStep;
+use serde_json::{Map, Value};
+use shared::id::{RESERVED_STEP_IDS, STEP_ID_LEN, is_step_id_char};
+
+use super::Planning;
+use crate::{
+    clause::Clause,
+    fill::Reading,
+    memory::Done,
+    refusal::Refusal,
+    tool::{Slot, SlotKind, Tool},
+};
+
+const SUFFIX_LEN: usize = 4;
+
+pub(super) struct Call<'c> {
+    pub(super) tool: usize,
+    pub(super) parameters: Map<String, Value>,
+    /// The list of a loop, as a template.
+    pub(super) each: Option<String>,
+    pub(super) when: Option<&'c str>,
+    /// The query says that the step comes after the last ones.
+    pub(super) is_next: bool,
+    pub(super) links: &'c [usize],
+}
+
+impl Call<'_> {
+    pub(super) fn new(tool: usize, parameters: Map<String, Value>) -> Self {
+        Self { tool, parameters, each: None, when: None, is_next: false, links: &[] }
+    }
+}
+
+impl Planning<'_> {
+    /// Adds the calls of a reading, or says why not.
+    pub(super) fn accept(
+        &mut self,
+        clause: &Clause,
+        mut reading: Reading,
+        when: Option<&str>,
+    ) -> Result<(), Refusal> {
+        self.inherit_values(&mut reading, None);
+        let tool = &self.tools[reading.tool];
+        let is_clear = reading.has_noun && reading.has_verb && reading.words >= self.weights.akin;
+        if !is_clear || reading.missing.is_empty() {
+            self.check(clause, &reading)?;
+        }
+        if !reading.missing.is_empty() {
+            return Err(self.missing(clause, &reading, &reading.missing));
+        }
+        if let Some(change) = self.missing_change(&reading) {
+            return Err(self.missing(clause, &reading, &[change]));
+        }
+        self.add_doubts(clause, &reading);
+        let calls = reading.calls(tool);
+        let is_them = clause.tokens.iter().any(|token| token.is_any(&["them", "these", "those"]));
+        // `archive them`: each item of the list that the step before gives.
+        let list = match (calls.as_slice(), self.last.as_slice()) {
+            ([only], [last]) if is_them && tool.acts => self.over_items(*last, only),
+            _ => None,
+        };
+        let mut places = Vec::new();
+        if let Some(each) = list {
+            let call = Call::new(reading.tool, each.parameters);
+            places.push(self.add_step(Call { each: Some(each.items), when, ..call }));
+        } else {
+            for mut parameters in calls {
+                end_range(tool, &mut parameters);
+                let (is_next, links) = (clause.is_next, reading.links.as_slice());
+                let call = Call::new(reading.tool, parameters);
+                places.push(self.add_step(Call { when, is_next, links, ..call }));
+            }
+        }
+        self.last = places;
+        self.previous = Some(clause.clone());
+        Ok(())
+    }
+
+    /// Returns the first slot that an update without anything to change could set.
+    fn missing_change(&self, reading: &Reading) -> Option<usize> {
+        let tool = &self.tools[reading.tool];
+        if !tool.acts || !self.lexicon.means(&tool.verb, "updat") {
+            return None;
+        }
+        let is_change =
+            |slot: &usize| tool.slots[*slot].kind != SlotKind::Id && !tool.slots[*slot].is_slashed;
+        let has_change = reading.fillings.keys().any(is_change);
+        (0..tool.slots.len()).find(is_change).filter(|_| !has_change)
+    }
+
+    pub(super) fn add_step(&mut self, call: Call<'_>) -> usize {
+        let own = &self.tools[call.tool];
+        let id = self.free_id(&own.name);
+        let depends_on = self.waits_for(&call, own);
+        self.memory.steps.push(Done {
+            id: id.clone(),
+            tool: call.tool,
+            parameters: call.parameters.clone(),
+            is_loop: call.each.is_some(),
+        });
+        self.planned.steps.push(DraftStep {
+            id: Some(id),
+            name: Some(own.name.clone()),
+            parameters: Some(Value::Object(call.parameters)),
+            depends_on,
+            for_each: call.each,
+            when: call.when.map(str::to_owned),
+            ..DraftStep::default()
+        });
+        self.planned.steps.len() - 1
+    }
+
+    /// Returns the ids of the last steps that a call waits for although no template names them: the
+    /// query says so, they change something that the call reads, or a value was copied from them.
+    fn waits_for(&self, call: &Call<'_>, own: &Tool) -> Option<Value> {
+        let text = Value::Object(call.parameters.clone()).to_string()
+            + call.each.as_deref().unwrap_or_default()
+            + call.when.unwrap_or_default();
+        let acted = self.last.iter().any(|step| self.tools[self.memory.steps[*step].tool].acts);
+        let is_after = call.is_next || acted && !own.acts;
+        let steps = self.last.iter().filter(|step| is_after || call.links.contains(step));
+        let ids = steps.map(|step| &self.memory.steps[*step].id);
+        let waits: Vec<Value> = ids
+            .filter(|id| !text.contains(&format!("{{{{{id}")))
+            .map(|id| Value::String(id.clone()))
+            .collect();
+        match waits.as_slice() {
+            [] => None,
+            [one] => Some(one.clone()),
+            _ => Some(Value::Array(waits)),
+        }
+    }
+
+    /// Returns the id that a step of a tool gets: the tool's name, else `name_2`, `name_3`, ….
+    fn free_id(&self, name: &str) -> String {
+        let base: String = name
+            .chars()
+            .take(STEP_ID_LEN - SUFFIX_LEN)
+            .map(|char| if is_step_id_char(char) { char } else { '_' })
+            .collect();
+        let is_free = |id: &String| {
+            !RESERVED_STEP_IDS.contains(&id.as_str())
+                && self.memory.steps.iter().all(|step| step.id != *id)
+        };
+        let mut numbered = (2..).map(|number| format!("{base}_{number}"));
+        if is_free(&base) { base } else { numbered.find(is_free).unwrap_or_default() }
+    }
+
+    /// Leaves out the ids that the compiler gives anyway, and lets the acting steps of a plan in
+    /// doubt wait for a person.
+    pub(super) fn settle_steps(&mut self) {
+        let names: Vec<Option<String>> =
+            self.planned.steps.iter().map(|step| step.name.clone()).collect();
+        let has_doubts = !self.planned.doubts.is_empty();
+        for (step, done) in self.planned.steps.iter_mut().zip(&self.memory.steps) {
+            let count = names.iter().filter(|name| **name == step.name).count();
+            if count == 1 && step.id == step.name {
+                step.id = None;
+            }
+            if has_doubts && self.tools[done.tool].acts {
+                step.requires_approval = Some(true);
+            }
+        }
+    }
+}
+
+/// Ends a range of days with the day that it begins with, because a query that says one day means
+/// that day.
+pub(super) fn end_range(tool: &Tool, parameters: &mut Map<String, Value>) {
+    let is_moment = |name: &str| {
+        let is_it = |slot: &Slot| slot.parameter == name && slot.kind == SlotKind::Moment;
+        tool.slots.iter().any(is_it)
+    };
+    let is_range = !tool.acts && is_moment("start") && is_moment("end");
+    let is_open = !parameters.contains_key("query") && !parameters.contains_key("end");
+    let start = parameters.get("start").filter(|_| is_range && is_open).cloned();
+    parameters.extend(start.map(|start| ("end".to_owned(), start)));
+}

@@ -1,0 +1,108 @@
+//! How well the verb of a clause asks for a tool.
+
+use super::Planning;
+use crate::{
+    clause::{Clause, Mood, Verb},
+    fill::VerbFit,
+    tool::Tool,
+};
+
+/// Returns whether a concept only reads: a verb of one asks for tools of the others, too.
+fn is_read(concept: &str) -> bool {
+    matches!(concept, "get" | "list" | "search" | "tree")
+}
+
+impl Planning<'_> {
+    pub(crate) fn verb_fit<'b>(&'b self, clause: &'b Clause, tool: &Tool) -> VerbFit<'b> {
+        let none = VerbFit::default();
+        let Some(verb) = &clause.verb else {
+            return VerbFit { score: self.fit_without_verb(clause, tool), ..none };
+        };
+        if clause.mood == Mood::Question && tool.acts {
+            return none;
+        }
+        if verb.stem == tool.verb {
+            return VerbFit { score: self.weights.verb, ..none };
+        }
+        let word = clause.tokens.get(verb.places[0]).map_or("", |token| token.lower.as_str());
+        let target = self.lexicon.states.get(word).map(String::as_str);
+        let has_choice = |state: &&str| {
+            let mut choices = tool.slots.iter().flat_map(|slot| &slot.choices);
+            tool.acts && choices.any(|choice| choice == state)
+        };
+        if let Some(state) = target.filter(has_choice) {
+            return VerbFit { score: self.weights.described, state: Some(state) };
+        }
+        let has_parameter = target.is_some_and(|target| {
+            self.lexicon.means(&tool.verb, "updat")
+                && tool.slots.iter().any(|slot| slot.parameter == target)
+        });
+        let by_state = if has_parameter { self.weights.synonym } else { 0.0 };
+        let score = by_state
+            .max(self.fit_of_description(verb, tool))
+            .max(self.fit_of_concepts(verb, tool))
+            .max(self.fit_of_noun(verb, tool));
+        VerbFit { score, ..none }
+    }
+
+    /// Scores a tool for a question, or for a fragment such as `heating to 17`.
+    fn fit_without_verb(&self, clause: &Clause, tool: &Tool) -> f32 {
+        let weights = self.weights;
+        let is_said = |word: &str| clause.tokens.iter().any(|token| token.is(word));
+        if clause.mood == Mood::Question {
+            let has_verb = clause.tokens.iter().any(|token| token.stem == tool.verb);
+            return if tool.acts {
+                0.0
+            } else {
+                weights.reads + if has_verb { weights.about } else { 0.0 }
+            };
+        }
+        let particle = tool.verb.split(' ').nth(1);
+        if particle.is_some_and(is_said) {
+            weights.synonym
+        } else if tool.acts && !(tool.verb == "set" && is_said("to")) {
+            0.0
+        } else {
+            weights.related
+        }
+    }
+
+    fn fit_of_description(&self, verb: &Verb, tool: &Tool) -> f32 {
+        let Some(place) = tool.about.iter().position(|about| *about == verb.stem) else {
+            return 0.0;
+        };
+        let before = place.checked_sub(1).map(|before| tool.about[before].as_str());
+        if before.is_none_or(|before| matches!(before, "or" | "and")) {
+            self.weights.described
+        } else if tool.acts || !self.lexicon.concepts(&verb.stem).is_empty() {
+            0.0
+        } else {
+            self.weights.related
+        }
+    }
+
+    /// Scores a verb that means the same as the tool's, or as the first word of its description.
+    fn fit_of_concepts(&self, verb: &Verb, tool: &Tool) -> f32 {
+        let concepts = self.lexicon.concepts(&verb.stem);
+        let own = self.lexicon.concepts(&tool.verb);
+        let reads = |concepts: &[String]| concepts.iter().any(|concept| is_read(concept));
+        if concepts.contains(&tool.verb) {
+            self.weights.synonym
+        } else if reads(concepts) && (is_read(&tool.verb) || reads(own))
+            || own.iter().any(|own| concepts.contains(own))
+            || tool.about.first().is_some_and(|about| concepts.contains(about))
+        {
+            self.weights.akin
+        } else {
+            0.0
+        }
+    }
+
+    /// Scores a verb that names what the tool makes: `email X` for `send_email`.
+    fn fit_of_noun(&self, verb: &Verb, tool: &Tool) -> f32 {
+        let makes =
+            self.lexicon.means(&tool.verb, "creat") || self.lexicon.means(&tool.verb, "send");
+        let is_noun = tool.nouns.iter().any(|noun| self.lexicon.is_noun_of_verb(noun, &verb.stem));
+        if makes && is_noun && tool.acts { self.weights.described } else { 0.0 }
+    }
+}
