@@ -219,12 +219,11 @@ impl Plans {
             proposed => proposed,
         };
         let plan = self.store_proposed(request.id, 1, proposed, transcript).await?;
-        if let Some((key, entry)) = cache_key.zip(entry) {
-            if let Err(err) =
+        if let Some((key, entry)) = cache_key.zip(entry)
+            && let Err(err) =
                 self.store.cache_output(&key, &entry, self.clock.now() + CACHE_TIME).await
-            {
-                tracing::warn!(%err, "cannot add a draft to the plan cache");
-            }
+        {
+            tracing::warn!(%err, "cannot add a draft to the plan cache");
         }
         Ok(plan)
     }

@@ -36,7 +36,7 @@ pub(super) fn choose_tools<'a>(
         let call = Call::of_step(at, step);
         call.check_fields(step.plan.as_ref(), report);
         match (&step.plan, call.written()) {
-            (Some(plan), None) => Choice::of_plan(sub_plan::find_plan(at, plan, world, report)),
+            (Some(plan), None) => Choice::of_plan(&sub_plan::find_plan(at, plan, world, report)),
             (_, written) => {
                 let written = written.unwrap_or_default();
                 let found = call.find(world.catalog, report);
@@ -66,7 +66,7 @@ impl<'a> Choice<'a> {
         Self { tool, definition, plan: None }
     }
 
-    fn of_plan(found: FoundPlan<'a>) -> Self {
+    fn of_plan(found: &FoundPlan<'a>) -> Self {
         Self { tool: tool_name(&found.name), definition: None, plan: found.plan }
     }
 

@@ -42,7 +42,8 @@ pub(crate) async fn accept_plan(
         return Err(doubtful_plan(session, plan).await?);
     }
     show_plan(session, plan);
-    if !has_doubts && !(has_any(plan, &GUARDED) && !waiting.is_empty()) {
+    let is_guarded = has_any(plan, &GUARDED) && !waiting.is_empty();
+    if !has_doubts && !is_guarded {
         return Ok(Some(Vec::new()));
     }
     if is_confirmed {

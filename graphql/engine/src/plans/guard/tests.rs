@@ -16,7 +16,7 @@ use crate::{
     embedded::Embedded,
 };
 
-fn tool(name: &str, description: &str, effect: Effect, fields: Value) -> CatalogTool {
+fn tool(name: &str, description: &str, effect: Effect, fields: &Value) -> CatalogTool {
     let definition = ToolDefinition {
         name: name.parse().unwrap(),
         set: "demo".parse().unwrap(),
@@ -36,27 +36,27 @@ fn catalog() -> Catalog {
     let state = json!({ "type": "string", "enum": ["open", "closed"] });
     let limit = json!({ "type": "integer", "default": 30 });
     Catalog::new([
-        tool("get_issue", "Gets an issue.", Effect::Read, issue.clone()),
-        tool("list_issues", "Lists issues.", Effect::Read, json!({ "state": state })),
-        tool("delete_issue", "Deletes an issue.", Effect::Once, issue.clone()),
-        tool("close_issue", "Closes an issue.", Effect::Idempotent, issue),
+        tool("get_issue", "Gets an issue.", Effect::Read, &issue),
+        tool("list_issues", "Lists issues.", Effect::Read, &json!({ "state": state })),
+        tool("delete_issue", "Deletes an issue.", Effect::Once, &issue),
+        tool("close_issue", "Closes an issue.", Effect::Idempotent, &issue),
         tool(
             "update_issue",
             "Updates an issue.",
             Effect::Once,
-            json!({ "number": number, "title": text, "state": state, "limit": limit }),
+            &json!({ "number": number, "title": text, "state": state, "limit": limit }),
         ),
         tool(
             "add_comment",
             "Comments on an issue.",
             Effect::Once,
-            json!({ "number": number, "body": text }),
+            &json!({ "number": number, "body": text }),
         ),
         tool(
             "send_mail",
             "Sends a mail.",
             Effect::Once,
-            json!({ "to": text, "subject": text, "body": text }),
+            &json!({ "to": text, "subject": text, "body": text }),
         ),
     ])
 }
@@ -65,10 +65,10 @@ fn catalog() -> Catalog {
 fn problems(query: &str, steps: &Value) -> String {
     let (catalog, plan) = (catalog(), compiled(query, steps));
     let found = GuardedQuery::read(Guard::Approve, query, &catalog, &catalog).find_problems(&plan);
-    found
+    let lines = found
         .iter()
-        .map(|(_, found)| format!("{} {}: {}\n", found.code, found.path, found.message))
-        .collect()
+        .map(|(_, found)| [&*found.code, " ", &found.path, ": ", &found.message, "\n"].concat());
+    lines.collect()
 }
 
 fn compiled(query: &str, steps: &Value) -> Plan {
@@ -124,6 +124,7 @@ fn a_call_that_the_query_does_not_order_is_doubted() {
         ("Lösche Ticket 4", "no part of `Lösche Ticket 4` orders a call of"),
         ("Comment on issue 4 saying delete it", "no part of"),
         ("If issue 5 is closed, delete issue 4", "under a condition, and the step has no `when`"),
+        ("If issue 5 is closed, close issue 5, otherwise delete issue 4", "under a condition"),
         ("Delete issue 4 unless it is open", "under a condition, and the step has no `when`"),
     ] {
         let found = problems(query, &json!([delete(4)]));
