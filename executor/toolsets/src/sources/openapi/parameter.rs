@@ -257,7 +257,9 @@ fn add_deep_object(name: &str, value: &Value, query: &mut Vec<String>, encode: f
             }
         }
         Value::Array(items) => {
-            items.iter().for_each(|item| add_deep_object(name, item, query, encode))
+            for item in items {
+                add_deep_object(name, item, query, encode);
+            }
         }
         value => query.push(format!("{name}={}", encode(&text(value)))),
     }
