@@ -331,7 +331,7 @@ async fn saving_into_a_full_scope_is_rejected() {
             futures::future::join_all(chunk.iter().map(put)).await;
         }
         let err = desk.refuse("save_context", json!({ "key": "new", "value": "v" })).await;
-        assert!(err.contains("forget some with `clear_memory`"), "{err}");
+        assert!(err.contains("remove some with `clear_memory`"), "{err}");
         desk.save("7", "another").await;
         assert_eq!(desk.call("recall_context", json!({ "key": "7" })).await, "another");
         desk.call("save_context", json!({ "key": "new", "value": "v", "scope": "global" })).await;
