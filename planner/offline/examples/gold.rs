@@ -64,7 +64,7 @@ struct Gold {
     arguments: Map<String, Value>,
 }
 
-/// What was counted over a half of a set.
+/// Counts over one half of a set.
 #[derive(Default)]
 struct Figures {
     queries: u32,

@@ -169,7 +169,7 @@ impl Filler<'_> {
             let tokens = start..end + usize::from(is_closed);
             let candidate = self.one(at, as_value(text, slot), tokens, score).valued(value..end);
             let is_guess = match announced_by {
-                // Nobody sends `about lunch` as it stands.
+                // In `send a mail about lunch`, the words name a topic and are no finished text.
                 Announcer::About => self.tool.verb == "send",
                 Announcer::Verb => is_text && count > 3,
                 _ => false,

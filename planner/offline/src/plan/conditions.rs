@@ -204,7 +204,7 @@ impl Planning<'_> {
         Some(format!("{{}}.{} {sign} \"{choice}\"", state.path))
     }
 
-    /// Returns the path of the number that a comparison is about: the one that is said, or the only one.
+    /// Returns the path of the number that a comparison names, or of the only number.
     fn measured<'t>(&self, statement: &Statement, scalars: &[&'t Output]) -> Option<&'t str> {
         let is_number = |output: &&&Output| output.kind == OutputKind::Number;
         let numbers: Vec<&&Output> = scalars.iter().filter(is_number).collect();
