@@ -76,6 +76,7 @@ pub(super) struct Reader<'a> {
 
 impl Reader<'_> {
     pub(super) fn read(&self, tokens: &[Token]) -> Vec<Clause> {
+        let tokens = &join_each(tokens);
         let mut clauses: Vec<Clause> = Vec::new();
         let mut is_next = false;
         for piece in self.cut(tokens) {
@@ -133,12 +134,15 @@ impl Reader<'_> {
     fn attach_told(&self, clauses: Vec<Clause>) -> Vec<Clause> {
         let is_value = |token: &Token| token.is_value() && token.kind != Kind::Quoted;
         let is_it = |token: &Token| token.is_any(&["it", "them"]);
+        let is_known = |pair: &[Token]| pair[0].is("the") && self.is_tool_noun(&pair[1].stem);
         let is_told =
             |told: &Clause| matches!(told.mood, Mood::Reported | Mood::Denied | Mood::Fragment);
         let mut attached: Vec<Clause> = Vec::new();
         for mut clause in clauses {
             let is_order = matches!(clause.mood, Mood::Order | Mood::Question);
-            let refers = clause.tokens.iter().any(is_it) && !clause.tokens.iter().any(is_value);
+            let refers = (clause.tokens.iter().any(is_it)
+                || clause.tokens.windows(2).any(is_known))
+                && !clause.tokens.iter().any(is_value);
             if let Some(told) = attached.last().filter(|told| told.tokens.iter().any(is_value))
                 && is_order
                 && refers
@@ -229,7 +233,13 @@ impl Reader<'_> {
             self.lexicon.moods.find(tokens, next).is_some_and(|found| found.key == "denied");
         let begins = self.begins_order(tokens, next, is_text);
         let ends_condition = has_comma && !is_text && self.is_condition(tokens, start);
-        is_denied || begins && (!is_text || has_comma) || ends_condition
+        let has_order = |place| self.begins_order(tokens, place, true);
+        let is_condition = self.is_condition(tokens, next)
+            && !is_text
+            && (next + 2..tokens.len())
+                .take_while(|place| !tokens[*place].is_any(&[".", "!", "?"]))
+                .any(has_order);
+        is_denied || is_condition || begins && (!is_text || has_comma) || ends_condition
     }
 
     fn ends_sentence(&self, tokens: &[Token], start: usize, at: usize, is_text: bool) -> bool {
@@ -478,6 +488,27 @@ impl Reader<'_> {
         let is_first = at <= start + 3 && !self.begins_order(tokens, start, false);
         is_first || tokens[at].is("don't") && at <= start
     }
+}
+
+/// Reads `each of them` and `each one` as `them`.
+fn join_each(tokens: &[Token]) -> Vec<Token> {
+    let them = ["them", "these", "those"];
+    let mut joined: Vec<Token> = Vec::new();
+    for token in tokens {
+        let is_each = |at: &Token| at.is_any(&["each", "every"]);
+        let last = joined.last();
+        if token.is("one") && last.is_some_and(is_each) {
+            joined.pop();
+            joined.push(Token { end: token.end, ..Token::inserted("them", token.start) });
+            continue;
+        }
+        if token.is_any(&them) && last.is_some_and(|of| of.is("of")) {
+            let each = joined.iter().rev().nth(1).is_some_and(is_each);
+            joined.truncate(joined.len() - if each { 2 } else { 0 });
+        }
+        joined.push(token.clone());
+    }
+    joined
 }
 
 fn skip_marks(tokens: &[Token], at: usize) -> usize {

@@ -134,7 +134,8 @@ impl Wanted<'_> {
         let exact = list.items.iter().find(|item| item.path == self.slot.parameter);
         let is_item = self.slot.kind == SlotKind::Id && (is_own || self.is_of(&list.words));
         let id = || is_item.then(|| id_of(&list.items, self.slot)).flatten();
-        let item = exact.map(|item| item.path.clone()).or_else(id)?;
+        let item = exact.map(|item| item.path.clone()).or_else(id);
+        let item = item.or_else(|| name_of(list, self.slot))?;
         Some(format!("{}[0].{item}", list.path))
     }
 
@@ -234,6 +235,13 @@ pub(super) fn item_field(list: &Output, slot: &Slot) -> Option<String> {
             Some(email.path.clone())
         }
         SlotKind::Id => id_of(&list.items, slot),
-        _ => None,
+        _ => name_of(list, slot),
     })
+}
+
+/// Returns the name of an item for what a call needs a name of: `lock each of the doors`.
+fn name_of(list: &Output, slot: &Slot) -> Option<String> {
+    let is_name = slot.kind == SlotKind::Word && slot.is_required && !slot.is_slashed;
+    let item = list.items.iter().find(|item| item.is_called(&["name"]))?;
+    is_name.then(|| item.path.clone())
 }

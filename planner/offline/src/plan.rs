@@ -253,7 +253,8 @@ impl<'a> Planning<'a> {
     /// Returns whether a fragment orders nothing: `New year, new folder`.
     fn is_small_talk(&self, clause: &Clause, best: &Reading) -> bool {
         let is_fragment = clause.mood == Mood::Fragment && clause.verb.is_none();
-        is_fragment && (best.fillings.is_empty() || self.begins_unplaced(clause, best))
+        let is_about = best.has_noun || clause.has_value();
+        is_fragment && (!is_about || best.fillings.is_empty() || self.begins_unplaced(clause, best))
     }
 
     /// Returns whether a clause that got the verb of the clause before has an unknown one itself:

@@ -28,12 +28,18 @@ impl Filler<'_> {
             }
             if let Some(candidate) = self.named_step(at, slot, place) {
                 candidates.push(candidate);
-            } else if self.lexicon.is_pronoun(token) || token.is("the") {
+            } else if self.lexicon.is_pronoun(token) || token.is("the") || self.joins_field(place) {
                 let phrases = self.phrases(place);
                 let possible = phrases.iter().filter(|phrase| self.can_mean(phrase, slot));
                 candidates.extend(possible.filter_map(|phrase| self.resolve(at, slot, phrase)));
             }
         }
+    }
+
+    /// Returns whether `and` joins a second field: `the same title and body`.
+    fn joins_field(&self, place: usize) -> bool {
+        let is_pronoun = |at: usize| self.lexicon.is_pronoun(&self.tokens[at]);
+        self.is_at(place, &["and"]) && place >= 2 && is_pronoun(place - 2)
     }
 
     /// Reads `by Alice` as the id of the step that has the name.
@@ -82,12 +88,13 @@ impl Filler<'_> {
         // `with the subject X`: the noun announces the value behind it.
         let is_cue = |token: &Token| self.tool.slots.iter().any(|other| self.is_cue(token, other));
         let has_value = self.tokens.get(phrase.end).is_some_and(|next| {
-            next.kind == Kind::Quoted || next.kind == Kind::Word && !self.lexicon.is_filler(next)
+            let is_word = next.kind == Kind::Word && !next.is_separator();
+            next.kind == Kind::Quoted || is_word && !self.lexicon.is_filler(next)
         });
         let is_own = slot.words.iter().any(|own| self.lexicon.is_same_noun(own, noun));
-        // An optional name or query is no field of something else.
-        let is_foreign =
-            matches!(slot.kind, SlotKind::Word | SlotKind::Query) && !slot.is_required && !is_own;
+        // An optional name or query, and an owner, is no field of something else.
+        let is_loose = matches!(slot.kind, SlotKind::Word | SlotKind::Query) && !slot.is_required;
+        let is_foreign = (is_loose || slot.is_slashed) && !is_own;
         !(is_foreign || has_value && is_cue(&self.tokens[phrase.end - 1]))
     }
 
@@ -123,9 +130,16 @@ impl Filler<'_> {
         }
         let found = self.scene.memory.text(&wanted)?;
         let cued = self.cue_behind(phrase.end, slot);
+        let is_own = phrase
+            .noun
+            .is_some_and(|noun| slot.words.iter().any(|own| self.lexicon.is_same_noun(own, noun)));
+        // `its author` is no title.
+        if slot.kind == SlotKind::Title && phrase.noun.is_some() && !is_own && cued.is_none() {
+            return None;
+        }
         let score = weights.reference
             + context.score.max(0.0)
-            + if cued.is_some() { weights.cue } else { 0.0 };
+            + if cued.is_some() || is_own { weights.cue } else { 0.0 };
         let end = cued.unwrap_or(phrase.end);
         Some(self.linked(at, found, &(context.start..end), score))
     }

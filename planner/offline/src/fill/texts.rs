@@ -109,7 +109,7 @@ impl Filler<'_> {
         } else if slot.kind == SlotKind::Id || !self.begins_text(opening, slot) {
         } else if slot.is_list && slot.kind == SlotKind::Word {
             let (values, end) = self.words_of_list(value);
-            if end > value {
+            if end > value && !self.lexicon.is_pronoun(first) {
                 let more = weights.unplaced * count_f32(values.len() - 1);
                 let score = opening.score + weights.typed + more;
                 candidates.push(self.one(at, json!(values), start..end, score).valued(value..end));
@@ -128,7 +128,8 @@ impl Filler<'_> {
             Kind::Mark => false,
             Kind::Word => !self.lexicon.is_preposition(first),
             Kind::Number => next.is_some_and(|next| next.kind == Kind::Word),
-            Kind::Slug | Kind::Email => true,
+            Kind::Slug => true,
+            Kind::Email => !self.tool.slots.iter().any(|other| other.kind == SlotKind::Email),
             _ => !is_preposition,
         }
     }
@@ -189,6 +190,9 @@ impl Filler<'_> {
     fn is_text(&self, range: Range<usize>, slot: &Slot) -> bool {
         let tokens = &self.tokens[range];
         let is_single = tokens.len() == 1;
+        if is_single && slot.kind != SlotKind::Text && self.lexicon.is_filler(&tokens[0]) {
+            return false;
+        }
         let has_typed = tokens.iter().any(Token::is_typed);
         // `titled A and one titled B`
         let is_cue =
@@ -200,7 +204,7 @@ impl Filler<'_> {
         match slot.kind {
             SlotKind::Text => !(is_single && has_typed),
             SlotKind::Title => {
-                is_single
+                is_single && !tokens[0].is_separator()
                     || !tokens.iter().any(|token| token.is_typed() && token.kind != Kind::Code)
             }
             SlotKind::Query => !has_typed && !tokens.iter().any(|token| self.is_noun(token)),

@@ -9,7 +9,7 @@ use crate::{
     fill::{Filling, Reading, count_f32},
     refusal::Refusal,
     token::Kind,
-    tool::{Slot, SlotKind},
+    tool::{Slot, SlotKind, Tool},
 };
 
 impl Planning<'_> {
@@ -39,8 +39,14 @@ impl Planning<'_> {
         let slots = || reading.fillings.keys().map(|slot| &tool.slots[*slot]);
         let is_vague =
             self.lexicon.means(&tool.verb, "creat") || self.lexicon.means(&tool.verb, "updat");
-        let has_own_verb = clause.verb.as_ref().is_some_and(|verb| verb.stem == tool.verb)
-            && !(tool.acts && is_vague);
+        // `put on` plays, and only one tool does.
+        let is_only = |verb: &str| {
+            let has_verb = |other: &&Tool| self.lexicon.means(verb, &other.verb);
+            has_verb(&tool) && self.tools.iter().filter(has_verb).count() == 1
+        };
+        let is_own = |verb: &str| verb == tool.verb || is_only(verb);
+        let has_own_verb =
+            clause.verb.as_ref().is_some_and(|verb| is_own(&verb.stem)) && !(tool.acts && is_vague);
         let has_choice = !tool.acts && slots().any(|slot| slot.kind == SlotKind::Choice);
         let is_composed = |kind| matches!(kind, SlotKind::Query | SlotKind::Title | SlotKind::Text);
         let has_typed = slots().any(|slot| slot.is_required && !is_composed(slot.kind));

@@ -82,18 +82,29 @@ impl Planning<'_> {
         let mut statement = self.read_statement(condition);
         let mut clause = Clause::question(statement.tokens.clone());
         if statement.is_existence() {
-            let readings = self.readings(&clause, &|tool| !tool.acts && tool.list().is_some());
-            let best = self.known_fact(readings, shared)?;
-            let path = &self.tools[best.tool].list()?.path;
+            let is_empty_word = |token: &Token| self.lexicon.is_filler(token) || token.is("are");
+            let listed =
+                self.memory.steps.iter().rposition(|step| self.tools[step.tool].list().is_some());
+            // `there are none`: of what the step before lists.
+            let step = listed.filter(|_| clause.tokens.iter().all(is_empty_word));
+            let reading = if step.is_some() {
+                Reading::default()
+            } else {
+                let lists = |tool: &Tool| !tool.acts && tool.list().is_some();
+                self.known_fact(self.readings(&clause, &lists), shared)?
+            };
+            let tool = step.map_or(reading.tool, |step| self.memory.steps[step].tool);
+            let path = &self.tools[tool].list()?.path;
             let is_empty = statement.has_none ^ condition.is_negated;
             let sign = if is_empty { "== 0" } else { "> 0" };
             let expression = format!("size({{}}.{path}) {sign}");
-            return Some(Fact { step: None, reading: best, expression });
+            return Some(Fact { step, reading, expression });
         }
         if statement.has_none && statement.comparison.is_none() {
             statement.comparison = Some(Comparison { sign: "==".to_owned(), value: 0.0 });
         }
-        let has_pronoun = clause.tokens.iter().any(|token| self.lexicon.is_pronoun(token));
+        let is_pronoun = |token: &Token| self.lexicon.is_pronoun(token) || token.is("it's");
+        let has_pronoun = clause.tokens.iter().any(is_pronoun);
         if !clause.has_value() {
             // `it is zero`: an earlier step knows it.
             let has_noun = |tool: &Tool| {

@@ -84,6 +84,12 @@ impl Planning<'_> {
         let list = self.choose_list(rest, action).ok_or_else(|| {
             Refusal::no_list(&self.tools[action.tool], &self.words(&clause.tokens))
         })?;
+        if let Some(at) = list.unplaced.first() {
+            // A word that is left over would have left out items.
+            let own = &self.tools[list.tool];
+            let word = &rest.tokens[*at].value;
+            return Err(Refusal::unplaced(own, word, &self.words(&clause.tokens)));
+        }
         self.add_doubts(rest, &list);
         let parameters = list.first_call(&self.tools[list.tool]);
         let is_next = clause.is_next;

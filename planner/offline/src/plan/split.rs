@@ -74,6 +74,14 @@ impl Planning<'_> {
 
     fn rewrite_copy(&self, clause: &Clause, has_copy: bool) -> Option<Vec<Clause>> {
         let verb = clause.verb.as_ref()?;
+        let is_write = self.lexicon.means(&verb.stem, "write");
+        let copy = clause.tokens.iter().position(|token| token.is("copy"));
+        if let Some(at) = copy.filter(|at| is_write && *at > 0 && !has_copy) {
+            // `save a copy as X`
+            let mut clause = clause.clone();
+            clause.tokens.splice(at - 1..=at, [Token::inserted("it", clause.tokens[at].start)]);
+            return Some(vec![clause]);
+        }
         let is_copy = self.lexicon.means(&verb.stem, "copi") && !has_copy
             || self.lexicon.means(&verb.stem, "write");
         let has_text = clause.tokens.iter().any(|token| token.kind == Kind::Quoted);

@@ -218,7 +218,7 @@ fn an_unknown_verb_is_named_and_not_taken_for_a_value() {
         &blog(),
         "Create author Alice with email a@b.c, then fry the author in butter",
         expect![[r#"
-            createAuthor {"name":"Alice","email":"a@b.c"}
+            no plan: no tool fits `fry the author in butter`: begin with what to do and what with (`faber tools list` shows what there is)
         "#]],
     );
 }
