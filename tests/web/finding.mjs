@@ -51,10 +51,13 @@ test('a request whose planning failed says so, is found by its state, and offers
   const draft = JSON.parse(await text.inputValue());
   assert.deepEqual([draft.requestId, draft.query], [id, query]);
   // Nothing is filled in that nobody chose, and what no tool does is named, so that it cannot be run as it is.
-  assert.deepEqual(draft.tools.map(({ name, parameters }) => [name, parameters]), [[`TODO: ${query}`, {}]]);
+  assert.deepEqual(draft.tools.map(({ name, parameters }) => [name, parameters]), [
+    ['blog.createAuthor', {}],
+    ['TODO: fry the author in butter', {}],
+  ]);
   await page.getByLabel('What the draft does not cover').getByText('fry the author in butter').waitFor();
   const diagnostics = page.getByLabel('Diagnostics');
-  await diagnostics.getByText('plan.unknown_tool').first().waitFor();
+  for (const code of ['plan.missing_parameter', 'plan.unknown_tool']) await diagnostics.getByText(code).first().waitFor();
   assert.equal(await page.getByText('Plan is valid.').count(), 0);
   assert.ok(await page.getByRole('button', { name: 'Run', exact: true }).isDisabled());
   assert.deepEqual(await violations(page), []);

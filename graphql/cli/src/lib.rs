@@ -19,6 +19,7 @@ use std::{
     io::{self, Write as _},
     process::ExitCode,
     sync::Arc,
+    time::Duration,
 };
 
 use clap::{CommandFactory, Parser, error::ErrorKind};
@@ -97,6 +98,10 @@ impl App {
     }
 }
 
+/// How long an idle thread for blocking work stays. A thread keeps freed memory for itself, and the
+/// short reads of an idle server would keep all threads of a busy time alive for longer.
+const BLOCKING_THREAD_REST: Duration = Duration::from_secs(1);
+
 /// Runs the command line of this process.
 ///
 /// Not generic over the arguments: otherwise all code below would be compiled again for the binary.
@@ -126,7 +131,11 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
         tracing::warn!(%err, "other processes of this user can read the environment of this one");
     }
     let screen = Screen::new(cli.globals.json, &environment);
-    let result = match tokio::runtime::Runtime::new() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_keep_alive(BLOCKING_THREAD_REST)
+        .build();
+    let result = match runtime {
         Ok(runtime) => {
             let result = runtime.block_on(dispatch(cli, environment, screen.clone()));
             // A thread that still reads standard input must not keep the process.

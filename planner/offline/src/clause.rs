@@ -304,8 +304,8 @@ impl Reader<'_> {
     }
 
     /// Returns whether a word begins what a verb is about: an article, a pronoun, `every`, `two`.
-    fn begins_object(&self, tokens: &[Token], at: usize) -> bool {
-        let token = &tokens[at];
+    pub(super) fn begins_object(&self, tokens: &[Token], at: usize) -> bool {
+        let Some(token) = tokens.get(at) else { return false };
         let is_between = self.lexicon.is_preposition(token)
             || self.lexicon.joins.find(tokens, at).is_some()
             || self.lexicon.moods.find(tokens, at).is_some();

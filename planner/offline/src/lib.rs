@@ -41,7 +41,12 @@ use tokio::sync::Semaphore;
 
 pub use self::weights::Weights;
 pub use self::wording::{Standing, Wording};
-use self::{plan::Planning, refusal::Refusal, token::Token, tool::Tool};
+use self::{
+    plan::{Planned, Planning},
+    refusal::Refusal,
+    token::Token,
+    tool::Tool,
+};
 
 /// The time that planning may take, with the wait for its turn.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -104,34 +109,37 @@ impl Offline {
         catalog: &Catalog,
     ) -> Result<Proposal, PlanningError> {
         let tools = self.readings.of(catalog);
+        let english = lexicon::english();
+        let mut planning = Planning::new(query, english, &tools, &self.weights);
         let planned = check_limits(query, &tools).and_then(|mut tokens| {
             let known = tools.iter().flat_map(Tool::words).cloned().collect();
-            let english = lexicon::english();
             english.correct(&mut tokens, &known);
-            let planning = Planning::new(query, english, &tools, &self.weights);
             let is_english = english.knows_most(&tokens, &known);
             planning
                 .plan(&tokens)
                 .map_err(|refusal| if is_english { refusal } else { Refusal::new(LANGUAGE) })
         });
+        let Planned { steps, doubts, candidates, clauses } = planning.planned;
+        let note = |kind, content| Note { kind, content, after: Duration::ZERO };
+        let notes = if candidates.is_empty() {
+            Vec::new()
+        } else {
+            vec![note("clauses", json!(clauses)), note("candidates", json!(candidates))]
+        };
         match planned {
-            Ok(planned) => {
-                let note = |kind, content| Note { kind, content, after: Duration::ZERO };
+            Ok(()) => {
                 let query = Some(query.to_owned());
                 Ok(Proposal {
-                    draft: Draft { query, tools: planned.steps, ..Draft::default() },
-                    notes: vec![
-                        note("clauses", json!(planned.clauses)),
-                        note("candidates", json!(planned.candidates)),
-                    ],
-                    warnings: planned.doubts,
+                    draft: Draft { query, tools: steps, ..Draft::default() },
+                    notes,
+                    warnings: doubts,
                     author: None,
                 })
             }
             Err(refusal) => Err(PlanningError::NoPlan {
                 message: refusal.message,
                 nearest: refusal.nearest.into_iter().collect(),
-                notes: Vec::new(),
+                notes,
             }),
         }
     }

@@ -48,7 +48,7 @@ pub(super) struct Planning<'a> {
     tools: &'a [Tool],
     weights: &'a Weights,
     memory: Memory,
-    planned: Planned,
+    pub(super) planned: Planned,
     /// The places, in the plan, of the steps of the last clause.
     last: Vec<usize>,
     previous: Option<Clause>,
@@ -75,13 +75,19 @@ impl<'a> Planning<'a> {
         }
     }
 
-    pub(super) fn plan(mut self, tokens: &[Token]) -> Result<Planned, Refusal> {
+    /// Plans the clauses of a query one after another. What was planned before a refusal stays, so that
+    /// a person can complete it.
+    pub(super) fn plan(&mut self, tokens: &[Token]) -> Result<(), Refusal> {
         let mut passed: Vec<Refusal> = Vec::new();
         let reader = Reader { lexicon: self.lexicon, tools: self.tools };
-        for clause in self.rewrite_copies(reader.read(tokens)) {
-            passed.extend(self.plan_or_pass(&clause)?);
-            if self.planned.steps.len() > STEPS {
-                return Err(Refusal::new("the plan has too many steps: split the query"));
+        let mut clauses = self.rewrite_copies(reader.read(tokens)).into_iter();
+        while let Some(clause) = clauses.next() {
+            match self.plan_part(&clause) {
+                Ok(refusal) => passed.extend(refusal),
+                Err(refusal) => {
+                    clauses.for_each(|clause| self.note(&clause, &[]));
+                    return Err(refusal);
+                }
             }
         }
         if self.planned.steps.is_empty() {
@@ -90,7 +96,24 @@ impl<'a> Planning<'a> {
             return Err(first.unwrap_or_else(|| Refusal::nothing_fits(self.query)));
         }
         self.settle_steps();
-        Ok(self.planned)
+        Ok(())
+    }
+
+    /// Plans a clause, and notes the steps that it became.
+    fn plan_part(&mut self, clause: &Clause) -> Result<Option<Refusal>, Refusal> {
+        let (steps, notes) = (self.memory.steps.len(), self.planned.candidates.len());
+        let passed = self.plan_or_pass(clause);
+        if self.planned.candidates.len() == notes && passed.is_err() {
+            self.note(clause, &[]);
+        }
+        let ids = self.memory.steps[steps..].iter().map(|step| json!({ "step": step.id }));
+        if let Some(last) = self.planned.candidates[notes..].last_mut() {
+            last["steps"] = ids.collect();
+        }
+        if self.planned.steps.len() > STEPS {
+            return Err(Refusal::new("the plan has too many steps: split the query"));
+        }
+        passed
     }
 
     /// Plans a clause. Returns the reason if it orders nothing and the other clauses may.
@@ -180,8 +203,10 @@ impl<'a> Planning<'a> {
         if let Some(each) = &clause.each {
             return self.plan_each(clause, each);
         }
+        let has_verb = clause.verb.is_some();
         let mut clause = clause.clone();
         self.inherit_words(&mut clause);
+        let is_inherited = !has_verb && clause.verb.is_some();
         let readings = self.readings(&clause, &|_| true);
         self.note(&clause, &readings);
         let said = || self.words(&clause.tokens);
@@ -196,6 +221,9 @@ impl<'a> Planning<'a> {
             |(at, token): (usize, &Token)| token.is_any(&["every", "each"]) && !best.claimed[at];
         if self.tools[best.tool].acts && clause.tokens.iter().enumerate().any(is_each) {
             return Err(Refusal::no_list(&self.tools[best.tool], &said()));
+        }
+        if is_inherited && self.has_unknown_verb(&clause, &best) {
+            return Err(Refusal { fits_nothing: false, ..Refusal::nothing_fits(&said()) });
         }
         if self.is_small_talk(&clause, &best) {
             return Err(Refusal::nothing_fits(&said()));
@@ -222,18 +250,36 @@ impl<'a> Planning<'a> {
         readings.into_iter().nth(list.unwrap_or_default())
     }
 
-    /// Returns whether a fragment orders nothing: `New year, new folder`, or an unknown verb.
+    /// Returns whether a fragment orders nothing: `New year, new folder`.
     fn is_small_talk(&self, clause: &Clause, best: &Reading) -> bool {
-        if clause.mood != Mood::Fragment || clause.verb.is_some() {
-            return false;
-        }
-        let is_content = |token: &Token| !self.lexicon.is_filler(token);
-        let first = clause.tokens.iter().position(is_content);
-        let is_unknown = first.is_some_and(|at| {
-            let token = &clause.tokens[at];
-            token.kind == Kind::Word && !token.is_capitalised() && best.unplaced.contains(&at)
-        });
-        is_unknown || best.fillings.is_empty()
+        let is_fragment = clause.mood == Mood::Fragment && clause.verb.is_none();
+        is_fragment && (best.fillings.is_empty() || self.begins_unplaced(clause, best))
+    }
+
+    /// Returns whether a clause that got the verb of the clause before has an unknown one itself:
+    /// `create …, then fry the author`. An object follows a verb.
+    fn has_unknown_verb(&self, clause: &Clause, best: &Reading) -> bool {
+        let verb = clause.verb_places().len();
+        let reader = Reader { lexicon: self.lexicon, tools: self.tools };
+        self.begins_unplaced(clause, best)
+            || clause.tokens.get(verb).is_some_and(|token| self.is_plain_word(token))
+                && reader.begins_object(&clause.tokens, verb + 1)
+    }
+
+    /// Returns whether no slot takes the first word of a clause, or the first behind its verb.
+    fn begins_unplaced(&self, clause: &Clause, best: &Reading) -> bool {
+        let is_content = |at: &usize| !self.lexicon.is_filler(&clause.tokens[*at]);
+        let first = (clause.verb_places().len()..clause.tokens.len()).find(is_content);
+        first
+            .is_some_and(|at| self.is_plain_word(&clause.tokens[at]) && best.unplaced.contains(&at))
+    }
+
+    fn is_plain_word(&self, token: &Token) -> bool {
+        let is_noun = self.nouns.contains(&token.stem) || self.lexicon.is_noun(&token.stem);
+        token.kind == Kind::Word
+            && !token.is_capitalised()
+            && !is_noun
+            && !self.lexicon.is_filler(token)
     }
 
     /// Gives a clause without a verb or a noun those of the clause before: `and the tree of /data`.
@@ -262,8 +308,9 @@ impl<'a> Planning<'a> {
             clause.mood = previous.mood;
             return;
         };
-        let words: Vec<Token> =
-            verb.places.iter().filter_map(|place| previous.tokens.get(*place).cloned()).collect();
+        let near = clause.tokens.first().map_or(0, |token| token.start);
+        let tokens = verb.places.iter().filter_map(|place| previous.tokens.get(*place));
+        let words: Vec<Token> = tokens.map(|token| Token::inserted(&token.value, near)).collect();
         let places = (0..words.len()).collect();
         clause.tokens.splice(0..0, words);
         clause.verb = Some(Verb { stem: verb.stem.clone(), places });

@@ -1,9 +1,13 @@
 //! `flow.compute`: evaluates a CEL expression over named values.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, LazyLock},
+    thread::available_parallelism,
+};
 
 use serde_json::{Map, Value, json};
 use shared::{condition::Expression, tool::ToolError};
+use tokio::sync::Semaphore;
 
 pub(super) fn schema() -> Value {
     json!({
@@ -25,8 +29,12 @@ pub(super) fn schema() -> Value {
 }
 
 /// Evaluates the expression on a thread for blocking work, because an evaluation may take some ten
-/// milliseconds and has no point at which it can wait.
+/// milliseconds and has no point at which it can wait. More evaluations at once than cores would
+/// only start more threads.
 pub(super) async fn compute(parameters: Arc<Value>) -> Result<Value, ToolError> {
+    static PERMITS: LazyLock<Semaphore> =
+        LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, usize::from)));
+    let _permit = PERMITS.acquire().await;
     let work = tokio::task::spawn_blocking(move || evaluate(&parameters));
     work.await.unwrap_or_else(|err| Err(ToolError::failed(err.to_string()).without_retry()))
 }

@@ -211,3 +211,37 @@ fn queries_of_the_documentation() {
     "]],
     );
 }
+
+#[test]
+fn an_unknown_verb_is_named_and_not_taken_for_a_value() {
+    check(
+        &blog(),
+        "Create author Alice with email a@b.c, then fry the author in butter",
+        expect![[r#"
+            createAuthor {"name":"Alice","email":"a@b.c"}
+        "#]],
+    );
+}
+
+#[test]
+fn a_refusal_notes_the_parts_with_and_without_steps() {
+    let query = "Create author Alice with email a@b.c, then fry the author, then list the blogs";
+    let Err(PlanningError::NoPlan { notes, .. }) = propose(query, &blog()) else {
+        panic!("nothing can fry")
+    };
+    let candidates = notes.into_iter().find(|note| note.kind == "candidates").unwrap().content;
+    let parts: Vec<String> = candidates
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|part| format!("{} → {}", part["clause"], part["steps"]))
+        .collect();
+    expect![[r#"
+        [
+            "\"Create author Alice with email a@b.c\" → [{\"step\":\"createAuthor\"}]",
+            "\"fry the author\" → []",
+            "\"list the blogs\" → null",
+        ]
+    "#]]
+    .assert_debug_eq(&parts);
+}
