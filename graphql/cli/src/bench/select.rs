@@ -123,7 +123,7 @@ impl Seat {
         let words: Arc<Words> = Arc::default();
         let engine =
             Engine::new(control, registry, Arc::new(Offline::default()), clock, Options::default())
-                .with_embedders(vec![Source::Own(Arc::clone(&words) as Arc<dyn Embedder>)]);
+                .with_embedder(Some(Source::Own(Arc::clone(&words) as Arc<dyn Embedder>)));
         Ok(Self { engine, words })
     }
 
