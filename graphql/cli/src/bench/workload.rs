@@ -270,12 +270,7 @@ fn tool_of(effect: BenchEffect) -> &'static str {
     }
 }
 
-pub(crate) fn step(
-    id: &str,
-    tool: &str,
-    parameters: Option<Value>,
-    before: Option<Value>,
-) -> DraftStep {
+fn step(id: &str, tool: &str, parameters: Option<Value>, before: Option<Value>) -> DraftStep {
     DraftStep {
         id: Some(id.to_owned()),
         name: Some(tool.to_owned()),
@@ -309,7 +304,7 @@ fn about() -> PlanInfo {
     }
 }
 
-pub(crate) async fn keep(rig: &Rig, tools: Vec<DraftStep>) -> Result<Arc<Plan>, BenchError> {
+async fn keep(rig: &Rig, tools: Vec<DraftStep>) -> Result<Arc<Plan>, BenchError> {
     let about = about();
     let created_at = rig.clock.now();
     let request = Request { id: about.request, query: about.query.clone(), created_at };
