@@ -45,7 +45,6 @@ pub use self::{
         reader::{EventBudget, ExecutionReader},
         repeated_calls::RepeatedCall,
         replan::{Replanning, Stage},
-        request_polls::{LastPoll, RequestPolls},
         settling::SettleOrder,
         undo_calls::UndoCall,
     },
