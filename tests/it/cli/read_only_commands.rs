@@ -1,6 +1,6 @@
 //! Commands that execute nothing.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::workspace::{SEED, Workspace};
 

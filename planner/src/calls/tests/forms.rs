@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{CallFormat::*, calls, check, check_none, read, tools};
+use super::{CallFormat::*, check, check_none, read, tools};
 use crate::calls::{CatalogNames, KnownTool, Why, parse_tool_calls, read_tool_calls};
 
 const CLEAR: &str = "memory_tools.clear_memory";

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{read, read_counting};
 
 /// Pieces of calls. Random sequences of them are almost calls.
-const PIECES: [&str; 66] = [
+const PIECES: [&str; 63] = [
     "{",
     "}",
     "[",
