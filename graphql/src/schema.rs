@@ -14,18 +14,17 @@ mod event;
 mod execution;
 mod finding;
 mod guard;
-mod house;
 mod input;
 mod layout;
 mod loaders;
 mod mutation;
 mod nulls;
 mod plan;
+mod prune;
 mod query;
 mod request;
 mod request_events;
 mod retry;
-mod rounded;
 mod saved;
 mod scalar;
 mod select;
@@ -43,8 +42,6 @@ use async_graphql::{Data, Executor, Response, SDLExportOptions, SchemaBuilder};
 use engine::Engine;
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStream};
 use tokio_util::sync::CancellationToken;
-
-pub(crate) use self::rounded::Written;
 
 use self::{
     connection::Part, execution::Execution, guard::Guard, mutation::Mutation, plan::Plan,

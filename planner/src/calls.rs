@@ -9,7 +9,6 @@ mod function;
 mod known;
 pub(crate) mod lenient;
 mod marker;
-mod native;
 mod pairs;
 pub mod prompt;
 mod sample;

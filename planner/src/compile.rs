@@ -9,7 +9,6 @@ mod compute;
 mod cycle;
 mod looping;
 mod names;
-mod numbers;
 mod order;
 mod outputs;
 mod parameters;
@@ -33,6 +32,7 @@ use shared::{
     template::Path,
 };
 
+pub(crate) use self::place::key_path;
 use self::{
     names::{Naming, clip},
     parameters::{Given, Room},

@@ -1,10 +1,10 @@
 //! Embeddings: texts as vectors, so that tools can be selected by meaning.
 //!
-//! [`Embedders`] uses the first source that works: a model in a directory or the built-in one
-//! ([`Local`]), or a server ([`Server`]). [`Kept`] keeps vectors in the
-//! store, so that no text is embedded twice.
+//! [`ConfiguredEmbedder`] opens the configured source: a model in a directory or the built-in one
+//! ([`Local`]), or a server ([`Server`]). [`Kept`] keeps vectors in the store, so that no text is
+//! embedded twice.
 
-mod choice;
+mod configured;
 mod encoder;
 mod fingerprint;
 mod kept;
@@ -21,7 +21,7 @@ mod weights;
 use async_trait::async_trait;
 
 pub use self::{
-    choice::{Choice, Embedders, Embedding, PassedOver, Source},
+    configured::{ConfiguredEmbedder, Embedding, Source},
     kept::{Kept, Recent},
     local::Local,
     server::{Server, ServerConfig},
@@ -36,7 +36,8 @@ pub trait Embedder: Send + Sync + std::fmt::Debug {
     /// Returns one vector for each text. All have the same length.
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError>;
 
-    /// Checks that the embedder works: before its first use, and some time after a failure.
+    /// Checks that the embedder works: before its first use, and before the next
+    /// use after a failure.
     async fn probe(&self) -> Result<(), EmbedError> {
         Ok(())
     }

@@ -13,6 +13,7 @@ pub mod model;
 pub mod plan_cache;
 pub mod replan;
 pub mod reuse;
+pub mod rounded;
 pub mod select;
 pub mod sub_plans;
 pub mod suggest;

@@ -377,10 +377,9 @@ impl SchemaViolation {
 }
 
 #[cfg(test)]
-mod hostile;
-
-#[cfg(test)]
 mod tests {
+    mod hostile;
+
     use serde_json::json;
 
     use super::*;

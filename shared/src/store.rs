@@ -17,10 +17,10 @@
 //! outputs and usage are written once, on top of it. [`Vectors`] keeps embeddings of texts.
 
 mod assembly;
+pub mod commit_size;
 mod error;
 pub mod hints;
 mod inbox;
-pub mod journal;
 mod list;
 mod load;
 pub mod memory;

@@ -5,7 +5,7 @@ pub(crate) mod server;
 
 use std::{path::PathBuf, sync::Arc};
 
-use planner::embed::{EmbedError, Embedder, Embedders, Kept, Local, ServerConfig, Source};
+use planner::embed::{ConfiguredEmbedder, EmbedError, Embedder, Kept, Local, ServerConfig, Source};
 use serde::Deserialize;
 use shared::store::memory::Memory;
 use sqlite::Sqlite;
@@ -109,28 +109,18 @@ async fn stored_vectors_are_used_after_a_restart() {
 }
 
 #[tokio::test]
-async fn broken_embedders_are_reported_and_the_next_one_is_used() {
+async fn a_source_of_embeddings_works_or_says_why_not() {
+    let configured = |source| ConfiguredEmbedder::new(Some(source), Arc::new(Memory::new()));
     let folder = TempDir::new().unwrap();
     let nobody =
         ServerConfig { base_url: "nowhere".to_owned(), model: "m".to_owned(), api_key: None };
-    let wanted = vec![
-        Source::Directory(folder.path().to_owned()),
-        Source::Server(nobody),
-        Source::Wrong("it is not set".to_owned()),
-        Source::Directory(model_folder()),
-        Source::Builtin,
-    ];
-    let embedders = Embedders::new(wanted, Arc::new(Memory::new()));
-    let choice = embedders.choose().await;
-    let embedding = choice.embedding.as_ref().unwrap();
+    for (source, expected) in [
+        (Source::Directory(folder.path().to_owned()), "config.json` cannot be read"),
+        (Source::Server(nobody), "`embedding.base_url` is not an address"),
+    ] {
+        let why = configured(source).open().await.unwrap_err().to_string();
+        assert!(why.contains(expected), "{why}");
+    }
+    let embedding = configured(Source::Directory(model_folder())).open().await.unwrap().unwrap();
     assert!(embedding.texts.model().starts_with("model@"));
-    let whys: Vec<String> =
-        choice.passed_over.iter().map(|passed| passed.why.to_string()).collect();
-    assert_eq!(whys.len(), 3, "{whys:?}");
-    assert!(whys[0].contains("config.json` cannot be read"), "{whys:?}");
-    assert!(whys[1].contains("`embedding.base_url` is not an address"), "{whys:?}");
-    assert!(whys[2].contains("it is not set"), "{whys:?}");
-    assert!(Arc::ptr_eq(&choice, &embedders.choose().await), "the choice is kept");
-    let none = Embedders::new(Vec::new(), Arc::new(Memory::new()));
-    assert!(none.choose().await.embedding.is_none());
 }

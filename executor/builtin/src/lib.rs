@@ -3,10 +3,12 @@
 pub mod code;
 pub mod file;
 pub mod memory;
-#[cfg(test)]
-mod project;
 pub mod root;
 pub mod system;
+#[cfg(test)]
+mod tests {
+    pub(crate) mod project;
+}
 pub mod web;
 mod whole;
 

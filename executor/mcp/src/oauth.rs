@@ -15,8 +15,6 @@ mod denied;
 mod discovery;
 mod login;
 mod source;
-#[cfg(test)]
-pub(super) mod test_server;
 mod token_store;
 mod web;
 
@@ -109,7 +107,9 @@ impl fmt::Debug for BackgroundTasks {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    pub(crate) mod test_server;
+
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use tokio::sync::Notify;

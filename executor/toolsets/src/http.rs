@@ -146,6 +146,4 @@ impl Tool for HttpTool {
 }
 
 #[cfg(test)]
-mod tests;
-#[cfg(test)]
-pub(crate) mod trial;
+pub(crate) mod tests;

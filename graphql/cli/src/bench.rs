@@ -3,11 +3,9 @@
 //! Executions start through [`Control`], a worker drives them, and they count when their end is
 //! durable.
 
-mod bare;
 mod load;
 mod report;
 mod select;
-mod tools;
 mod workload;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -37,13 +35,13 @@ use self::report::Report;
 pub(crate) struct BenchArgs {
     /// What to measure.
     pub(crate) workload: Workload,
-    /// Steps of a plan; for `tools` and `select`, registered tools.
+    /// Steps of a plan; for `select`, registered tools.
     #[arg(long)]
     pub(crate) steps: Option<usize>,
-    /// Executions in all; for `tools`, calls of a function; for `select`, queries by each criterion.
+    /// Executions in all; for `select`, queries by each criterion.
     #[arg(long)]
     pub(crate) runs: Option<usize>,
-    /// Executions at once; for `dag`, steps at once; for `tools`, servers of the demo.
+    /// Executions at once; for `dag`, steps at once.
     #[arg(long)]
     pub(crate) concurrency: Option<usize>,
     /// What the steps' tool says a second call does.
@@ -52,8 +50,7 @@ pub(crate) struct BenchArgs {
     /// Seconds to go on for, instead of a number of runs.
     #[arg(long)]
     pub(crate) seconds: Option<f64>,
-    /// For `dag`: the file, `{"steps":[{"id","after":[…],"ms"}]}`. For `tools`: the MCP servers to
-    /// start together, `{"servers":[{"command","args","env"}]}`; nine times the demo without it.
+    /// For `dag`: the file, `{"steps":[{"id","after":[…],"ms"}]}`.
     #[arg(long)]
     pub(crate) file: Option<PathBuf>,
 }
@@ -73,8 +70,6 @@ pub(crate) enum Workload {
     Select,
     /// Followers of executions, each reading every event.
     Subscribe,
-    /// What Faber adds around tools: finding them, calling them, having thousands of them.
-    Tools,
 }
 
 /// What a tool says a second call does.
@@ -128,7 +123,6 @@ pub(crate) async fn run(args: &BenchArgs, url: &str) -> Result<Value, BenchError
         Workload::Dag => workload::dag(&rig, args, &mut report).await?,
         Workload::Subscribe => workload::subscribe(&rig, args, &mut report).await?,
         Workload::Select => select::select(&rig, args, &mut report).await?,
-        Workload::Tools => tools::tools(&rig, args, &mut report).await?,
         Workload::Plan => unreachable!("measured above, without a store"),
     }
     rig.drain.cancel();

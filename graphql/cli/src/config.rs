@@ -172,11 +172,8 @@ impl Config {
         environment: &Environment,
     ) -> Result<Self, ConfigError> {
         let data = environment.data_directory()?;
-        let server = pick(
-            ("--server", flags.server.clone()),
-            ("FABER_SERVER", environment.server.clone()),
-            None,
-        );
+        let server = by_flag("--server", &flags.server)
+            .or_else(|| by_variable("FABER_SERVER", &environment.server));
         let (mut toolsets, written) = match file.toolsets {
             Some((sets, written)) => (Setting { value: sets, origin: Origin::File }, written),
             None => toolsets::demo(),
@@ -230,8 +227,9 @@ fn store(
     file: Option<String>,
     data: &Path,
 ) -> Setting<String> {
-    let said =
-        pick(("--store", flags.store.clone()), ("FABER_STORE", environment.store.clone()), file);
+    let said = by_flag("--store", &flags.store)
+        .or_else(|| by_variable("FABER_STORE", &environment.store))
+        .or_else(|| file.map(|value| Setting { value, origin: Origin::File }));
     said.unwrap_or_else(|| {
         let path = data.join("faber.db");
         Setting { value: format!("sqlite:{}", path.display()), origin: Origin::Default }
@@ -239,11 +237,8 @@ fn store(
 }
 
 fn listen(flags: &Flags, environment: &Environment) -> Result<Setting<SocketAddr>, ConfigError> {
-    let said = pick(
-        ("--listen", flags.listen.clone()),
-        ("FABER_LISTEN", environment.listen.clone()),
-        None,
-    );
+    let said = by_flag("--listen", &flags.listen)
+        .or_else(|| by_variable("FABER_LISTEN", &environment.listen));
     let Setting { value, origin } = or_default_setting(said, || DEFAULT_LISTEN.to_owned());
     let complaint = |_| {
         ConfigError(format!(
@@ -256,17 +251,12 @@ fn listen(flags: &Flags, environment: &Environment) -> Result<Setting<SocketAddr
     Ok(Setting { value, origin })
 }
 
-/// Returns the value with the highest precedence.
-fn pick(
-    (flag, by_flag): (&'static str, Option<String>),
-    (variable, by_variable): (&'static str, Option<String>),
-    by_file: Option<String>,
-) -> Option<Setting<String>> {
-    let flag = by_flag.map(|value| Setting { value, origin: Origin::Flag(flag) });
-    let variable =
-        || by_variable.map(|value| Setting { value, origin: Origin::Environment(variable) });
-    let file = || by_file.map(|value| Setting { value, origin: Origin::File });
-    flag.or_else(variable).or_else(file)
+fn by_flag(name: &'static str, value: &Option<String>) -> Option<Setting<String>> {
+    value.clone().map(|value| Setting { value, origin: Origin::Flag(name) })
+}
+
+fn by_variable(name: &'static str, value: &Option<String>) -> Option<Setting<String>> {
+    value.clone().map(|value| Setting { value, origin: Origin::Environment(name) })
 }
 
 fn or_default<T>(file: Option<T>, default: impl FnOnce() -> T) -> Setting<T> {

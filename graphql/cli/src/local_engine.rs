@@ -14,7 +14,6 @@ use executor::{
 };
 use graphql::schema::{self, Limits, Schema};
 use offline::Offline;
-use planner::embed::Embedders;
 use sandbox::Launcher;
 use shared::{
     clock::{Clock, WallClock, describe_difference},
@@ -103,7 +102,7 @@ impl LocalEngine {
         });
         let handle = work.as_ref().map(|(_, work)| work.handle.clone());
         let control = Control::new(Arc::clone(&store), Arc::clone(&clock), handle);
-        let engine = engine(config, control, registry, store, Arc::clone(&clock))?;
+        let engine = engine(config, control, registry, Arc::clone(&clock))?;
         for warning in config.toolkit.value.warnings.iter().filter(|_| has_tools) {
             tracing::warn!("the toolkit: {warning}");
         }
@@ -168,14 +167,12 @@ fn engine(
     config: &Config,
     control: Control,
     registry: Registry,
-    store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
 ) -> Result<Engine, Failure> {
-    let embedders = Arc::new(Embedders::new(config.embedding_sources(), store as _));
     let planner = Arc::new(Offline::default());
     let engine = Engine::new(control, registry, planner, clock, config.limits.options())
         .with_toolkit(config.toolkit.value.toolkit.clone())
-        .sharing(embedders)
+        .with_embedder(config.embedding_source())
         .with_plan_cache(config.plan_cache.value)
         .with_guard(config.guard.value)
         .with_margin(config.margin.value)

@@ -8,7 +8,6 @@ pub(super) mod pruning;
 pub(super) mod reader;
 pub(super) mod repeated_calls;
 pub(super) mod replan;
-pub(super) mod request_polls;
 pub(super) mod settling;
 mod steering;
 pub(super) mod undo_calls;

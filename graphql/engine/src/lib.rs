@@ -22,7 +22,7 @@ use std::sync::Arc;
 use executor::{control::Control, options::Options};
 use planner::{
     Planner,
-    embed::{Embedders, Source},
+    embed::{ConfiguredEmbedder, Source},
     model::{ModelError, Settings},
     toolkit::Toolkit,
 };
@@ -45,7 +45,6 @@ pub use self::{
         reader::{EventBudget, ExecutionReader},
         repeated_calls::RepeatedCall,
         replan::{Replanning, Stage},
-        request_polls::{LastPoll, RequestPolls},
         settling::SettleOrder,
         undo_calls::UndoCall,
     },
@@ -89,11 +88,11 @@ impl Engine {
         options: Options,
     ) -> Self {
         let store = Arc::clone(control.store());
-        let embedders = Embedders::new(vec![Source::Builtin], Arc::clone(&store) as _);
+        let embedder = ConfiguredEmbedder::new(Some(Source::Builtin), Arc::clone(&store) as _);
         let worker = control.worker().cloned();
         let tools = Tools::new(registry, worker, Arc::clone(&store), Arc::clone(&clock), options);
         let tools = Arc::new(tools);
-        let selection = Arc::new(Selection::new(Arc::clone(&tools), Arc::new(embedders)));
+        let selection = Arc::new(Selection::new(Arc::clone(&tools), embedder));
         let plans = Arc::new(Plans::new(Arc::clone(&tools), selection, planner));
         Self::of(Executions::new(control, clock, tools, plans))
     }
@@ -118,17 +117,12 @@ impl Engine {
         Self::of(executions)
     }
 
-    /// Returns the engine with these sources of embeddings in place of the built-in model.
+    /// Returns the engine with this source of embeddings in place of the built-in model, or with
+    /// none.
     #[must_use]
-    pub fn with_embedders(self, sources: Vec<Source>) -> Self {
-        let embedders = Embedders::new(sources, Arc::clone(self.store()) as _);
-        self.sharing(Arc::new(embedders))
-    }
-
-    /// Returns the engine with embedders that its planner shares.
-    #[must_use]
-    pub fn sharing(self, embedders: Arc<Embedders>) -> Self {
-        let selection = (*self.selection).clone().with_embedders(embedders);
+    pub fn with_embedder(self, source: Option<Source>) -> Self {
+        let embedder = ConfiguredEmbedder::new(source, Arc::clone(self.store()) as _);
+        let selection = (*self.selection).clone().with_embedder(embedder);
         self.with_selection(selection)
     }
 

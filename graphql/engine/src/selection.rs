@@ -4,12 +4,12 @@ pub(super) mod learning;
 mod selectors;
 pub(super) mod toolkit;
 
-use std::{fmt::Write as _, sync::Arc};
+use std::sync::Arc;
 
 use planner::{
     candidates::Candidates,
     catalog::Catalog,
-    embed::Embedders,
+    embed::ConfiguredEmbedder,
     select::{Ask, Criterion, MARGIN, SelectError, Similarity, Tools as ToolList},
     toolkit::{
         Toolkit,
@@ -65,14 +65,14 @@ pub struct Wanted<'a> {
 }
 
 impl Selection {
-    pub(super) fn new(tools: Arc<Tools>, embedders: Arc<Embedders>) -> Self {
-        let selectors = Arc::new(Selectors::new(embedders));
+    pub(super) fn new(tools: Arc<Tools>, embedder: ConfiguredEmbedder) -> Self {
+        let selectors = Arc::new(Selectors::new(embedder));
         let learning = Learning::new(&tools, Arc::clone(&selectors), true);
         Self { learning: Arc::new(learning), tools, margin: MARGIN, selectors }
     }
 
-    pub(super) fn with_embedders(self, embedders: Arc<Embedders>) -> Self {
-        let selectors = Arc::new(Selectors::new(embedders));
+    pub(super) fn with_embedder(self, embedder: ConfiguredEmbedder) -> Self {
+        let selectors = Arc::new(Selectors::new(embedder));
         let is_on = self.learning.is_on();
         Self { selectors, ..self }.with_learning(is_on)
     }
@@ -82,8 +82,8 @@ impl Selection {
         Self { learning: Arc::new(learning), ..self }
     }
 
-    pub fn embedders(&self) -> &Embedders {
-        self.selectors.embedders()
+    pub fn embedder(&self) -> &ConfiguredEmbedder {
+        self.selectors.embedder()
     }
 
     /// Selects the tools that fit a query, best first.
@@ -99,12 +99,8 @@ impl Selection {
         let ask = Ask { query, by, limit: limit.min(MAX_SELECTED), margin: self.margin, taught };
         let is_granted = grant_filter(&self.tools.grant, &listing);
         let is_allowed = |at| (!active_only || listing.set(at).is_active) && is_granted(at);
-        let selected =
-            self.selectors.select(ToolScope::Every, listing.definitions(), &ask, is_allowed).await;
-        let selected = match selected {
-            Ok(selected) => selected,
-            Err(err) => return Err(explain_error(err, self.embedders()).await),
-        };
+        let tools = listing.definitions();
+        let selected = self.selectors.select(ToolScope::Every, tools, &ask, is_allowed).await?;
         let matches = selected.matches.into_iter();
         Ok(matches
             .map(|found| Chosen {
@@ -127,16 +123,7 @@ impl Selection {
     ) -> Result<Vec<Colliding>, EngineError> {
         self.tools.inventory.settled().await;
         let listing = self.tools.inventory.toolbox().listing();
-        let mut chosen = self.selectors.choose(ToolScope::Every).await;
-        let rows = loop {
-            match chosen.selector.centroids(listing.definitions()).await {
-                Ok(rows) => break rows,
-                Err(err) => match self.selectors.choose_next(&chosen, err).await {
-                    Ok(next) => chosen = next,
-                    Err(err) => return Err(explain_error(err, self.embedders()).await),
-                },
-            }
-        };
+        let rows = self.selectors.centroids(ToolScope::Every, listing.definitions()).await?;
         let grant = self.tools.grant.clone();
         let compared = tokio::task::spawn_blocking(move || {
             let pairs = rows.collisions(similarity, threshold, grant_filter(&grant, &listing));
@@ -200,17 +187,6 @@ impl Selection {
         let qualified = |name: &_| Some(self.tools.inventory.qualified(name));
         learned.score(toolkit, from, to, qualified, self.tools.clock.now())
     }
-}
-
-/// Converts an error and adds why no embedder works.
-async fn explain_error(err: SelectError, embedders: &Embedders) -> EngineError {
-    let mut err = EngineError::from(err);
-    if let EngineError::PlannerUnavailable { message, .. } = &mut err {
-        for passed in &embedders.choose().await.passed_over {
-            let _ = write!(message, "; {}: {}", passed.source, passed.why);
-        }
-    }
-    err
 }
 
 /// Returns a function that tells whether the caller may use the tool at a position.

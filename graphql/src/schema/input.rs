@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use async_graphql::{Enum, ID, InputObject};
 use engine::Order;
-use planner::draft::{Draft, DraftRetry, DraftStep, SubDraft};
+use planner::{
+    draft::{Draft, DraftRetry, DraftStep, SubDraft},
+    rounded::{self, LargeIntegers},
+};
 use serde_json::{Map, Value};
 use shared::{
     diagnostic::Diagnostic,
@@ -15,7 +18,6 @@ use shared::{
 use super::{
     error::{ApiResult, exceeded, invalid},
     execution::{ExecutionMode, ExecutionState},
-    rounded::{self, Written},
     scalar::DateTime,
 };
 
@@ -108,7 +110,7 @@ pub(super) struct RetryInput {
 impl PlanInput {
     /// Converts the input to a draft. `written` holds the large numbers in the text of the request,
     /// for warnings about lost digits.
-    pub(super) fn into_draft(self, written: Option<&Written>) -> Draft {
+    pub(super) fn into_draft(self, written: Option<&LargeIntegers>) -> Draft {
         let mut notices = Vec::new();
         let steps = self.tools.into_iter().enumerate();
         let tools = steps.map(|(at, step)| step.into_draft(at, written, &mut notices)).collect();
@@ -126,12 +128,12 @@ impl ToolExecutionInput {
     fn into_draft(
         self,
         at: usize,
-        written: Option<&Written>,
+        written: Option<&LargeIntegers>,
         notices: &mut Vec<Diagnostic>,
     ) -> DraftStep {
         if let Some(parameters) = &self.parameters {
-            let mut path = format!("tools[{at}].parameters");
-            rounded::notice(parameters, &mut path, written, notices);
+            let path = format!("tools[{at}].parameters");
+            rounded::warn_of_input(parameters, &path, written, notices);
         }
         let inline =
             self.inline_plan.map(|plan| SubDraft::Inline(Box::new(plan.into_draft(written))));

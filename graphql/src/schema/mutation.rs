@@ -11,9 +11,9 @@ use super::{
     ClientGone,
     error::{ApiError, ApiResult, not_found},
     execution::Execution,
-    house::HouseMutation,
     input::{AgentOptions, ExecutionFilter, ExecutionOptions, PlanInput, PlanningOptions, given},
     plan::{Plan, PlanPayload},
+    prune::PruneMutation,
     retry::{self, RetryMode},
     scalar::int,
     step::SettledOutcome,
@@ -24,7 +24,7 @@ use super::{
 /// Mutations. A mutation that starts an execution returns when the execution is stored. Use a
 /// subscription or `execution` to follow it.
 #[derive(Clone, Copy, Debug, Default, MergedObject)]
-pub(crate) struct Mutation(WorkMutation, ToolMutation, ToolkitMutation, HouseMutation);
+pub(crate) struct Mutation(WorkMutation, ToolMutation, ToolkitMutation, PruneMutation);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct WorkMutation;

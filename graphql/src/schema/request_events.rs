@@ -2,12 +2,11 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
-    sync::Arc,
     time::Duration,
 };
 
 use async_graphql::{ID, Object};
-use engine::{Engine, LastPoll, RequestPolls};
+use engine::Engine;
 use futures::{
     Stream, StreamExt,
     stream::{self, BoxStream, SelectAll},
@@ -130,11 +129,8 @@ pub(super) fn follow(
     request: RequestId,
 ) -> impl Stream<Item = ApiResult<RequestEvent>> + Send + use<> {
     let work = engine.store().hints().subscribe_work();
-    let others = engine.executions.reader.polls_of(request);
     let follower = Follower {
         engine,
-        others,
-        changed_at: None,
         request,
         work,
         looked_at: Instant::now(),
@@ -156,10 +152,6 @@ type Log = BoxStream<'static, Result<(ExecutionId, PlanId, RecordedEvent), Store
 
 struct Follower {
     engine: Engine,
-    /// Results of other followers of the same request. They save polls.
-    others: Arc<RequestPolls>,
-    /// Time of the first hint since the last poll.
-    changed_at: Option<Instant>,
     request: RequestId,
     work: watch::Receiver<()>,
     looked_at: Instant,
@@ -190,7 +182,6 @@ impl Follower {
                     return Ok(RequestEvent { request: self.request, at, what });
                 }
                 Ok(()) = self.work.changed() => {
-                    self.changed_at = Some(Instant::now());
                     self.look_at = self.look_at.min(self.looked_at + MIN_POLL_INTERVAL);
                 }
                 () = time::sleep_until(self.look_at) => {
@@ -205,28 +196,11 @@ impl Follower {
     /// plan before its execution.
     async fn look(&mut self) -> Result<(), ApiError> {
         let now = Instant::now();
-        let (executions, planning) = (self.executions.len(), [self.entries, self.plans]);
-        let Some(mut last) = self.others.begin(MIN_POLL_INTERVAL, executions, planning) else {
-            // Another follower polls now. Its result is shared.
-            self.look_at = now + MIN_POLL_INTERVAL;
-            return Ok(());
-        };
-        let recently = now.checked_sub(POLL_INTERVAL / 2).unwrap_or(now);
-        let since = self.changed_at.take().unwrap_or(recently);
-        let is_enough = last.executions.is_some_and(|look| look.is_enough(&executions, since));
-        let heads = if is_enough { Vec::new() } else { self.begun().await? };
-        if !is_enough {
-            last.executions = Some(LastPoll { found: executions + heads.len(), at: now });
-        }
+        let heads = self.begun().await?;
         if now >= self.read_at || !heads.is_empty() {
-            let is_enough = last.planning.is_some_and(|look| look.is_enough(&planning, recently));
-            if !is_enough || !heads.is_empty() {
-                self.read().await?;
-                last.planning = Some(LastPoll { found: [self.entries, self.plans], at: now });
-            }
+            self.read().await?;
             self.read_at = now + POLL_INTERVAL;
         }
-        self.others.end(last);
         self.look_at = (now + POLL_INTERVAL).min(self.read_at);
         for head in heads {
             let (id, plan) = (head.execution, head.plan);

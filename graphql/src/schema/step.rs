@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
 use engine::warnings_of;
 use executor::machine;
+use planner::rounded;
 use serde_json::Value;
 use shared::{
     event::{SkipReason, WaitReason},
@@ -19,7 +20,6 @@ use super::{
     error::invalid,
     execution::Execution,
     loaders::Loaders,
-    rounded,
     scalar::{DateTime, in_milliseconds, int, milliseconds},
 };
 
@@ -352,8 +352,8 @@ impl StepStatus {
     async fn warnings(&self) -> Vec<String> {
         let now = self.now();
         let parameters =
-            now.parameters.as_deref().map(|value| rounded::warnings(value, "parameters"));
-        let output = now.output().map(|value| rounded::warnings(value, "output"));
+            now.parameters.as_deref().map(|value| rounded::output_warnings(value, "parameters"));
+        let output = now.output().map(|value| rounded::output_warnings(value, "output"));
         let rounded = parameters.into_iter().chain(output).flatten();
         warnings_of(now).iter().cloned().chain(rounded).collect()
     }

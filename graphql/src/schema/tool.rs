@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_graphql::{Context, Object, Result};
 use engine::{DirectCall, Engine};
-use planner::calls;
+use planner::{calls, rounded};
 use serde_json::{Value, json};
 use shared::{id::ToolName, store::Usage, tool::ToolDefinition};
 use toolbox::{Found, SetStatus, ToolSet as Set};
@@ -13,7 +13,6 @@ use toolsets::registry::Switched;
 use super::{
     loaders::Loaders,
     plan::Effect,
-    rounded,
     scalar::{DateTime, int},
 };
 
@@ -270,8 +269,9 @@ impl ToolResult {
 
     /// Warnings about parameters and result, such as numbers that 64 bits cannot hold.
     async fn warnings(&self) -> Vec<String> {
-        let parameters = rounded::warnings(&self.0.parameters, "parameters");
-        let result = self.0.result.as_ref().map(|output| rounded::warnings(output, "result"));
+        let parameters = rounded::output_warnings(&self.0.parameters, "parameters");
+        let result =
+            self.0.result.as_ref().map(|output| rounded::output_warnings(output, "result"));
         parameters.into_iter().chain(result.unwrap_or_default()).collect()
     }
 

@@ -2,11 +2,11 @@
 
 use async_graphql::{Request, Variables};
 use axum::{extract::Query, http::Uri};
+use planner::rounded::LargeIntegers;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::refusal::Refusal;
-use crate::schema::Written;
 
 pub(super) fn from_json(body: &[u8]) -> Result<Request, Refusal> {
     if body.is_empty() {
@@ -14,7 +14,7 @@ pub(super) fn from_json(body: &[u8]) -> Result<Request, Refusal> {
     }
     let value = serde_json::from_slice(body)
         .map_err(|error| Refusal::malformed(format!("the body is not JSON: {error}")))?;
-    Ok(from_value(value)?.data(Written::of(body)))
+    Ok(from_value(value)?.data(LargeIntegers::find(body)))
 }
 
 /// Reads a JSON object.

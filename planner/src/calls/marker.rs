@@ -16,17 +16,14 @@ const NOUNS: [&str; 11] = [
     "input",
     "kwargs",
 ];
-/// Words that may precede them: `Action Input`.
+/// Words that may precede them: `Tool Input`.
 const WHOSE: [&str; 4] = ["tool", "action", "function", "call"];
 
-/// Returns the end of the tool marker at `at`. The flag is set if the marker is unambiguous.
-pub(super) fn tool_marker_end(source: &Source<'_>, at: usize) -> Option<(usize, bool)> {
-    let marked = |word| {
-        let end = source.word_at(at, word)?;
-        let sign = source.skip(end, |byte| matches!(byte, b'*' | b'`' | b'_'));
-        (source.byte(sign) == Some(b':')).then_some(sign + 1)
-    };
-    marked("tool").map(|end| (end, true)).or_else(|| marked("action").map(|end| (end, false)))
+/// Returns the end of `TOOL:` at `at`.
+pub(super) fn tool_marker_end(source: &Source<'_>, at: usize) -> Option<usize> {
+    let end = source.word_at(at, "tool")?;
+    let sign = source.skip(end, |byte| matches!(byte, b'*' | b'`' | b'_'));
+    (source.byte(sign) == Some(b':')).then_some(sign + 1)
 }
 
 pub(super) fn argument_marker_end(source: &Source<'_>, at: usize) -> Option<usize> {

@@ -74,17 +74,26 @@ fn describe_tool(prompt: &mut String, name: &ToolName, tool: &ToolDefinition) {
     let root = &tool.input_schema;
     let mut left = MAX_PARAMETER_LINES;
     for (name, schema, is_required) in parameters(tool) {
-        describe_parameter(prompt, (root, name, schema), is_required, 0, &mut left);
+        let described = Described { name, schema, is_required, depth: 0 };
+        describe_parameter(prompt, root, &described, &mut left);
     }
 }
 
-fn describe_parameter(
-    prompt: &mut String,
-    (root, name, schema): (&Value, &str, &Value),
+struct Described<'a> {
+    name: &'a str,
+    schema: &'a Value,
     is_required: bool,
     depth: usize,
+}
+
+/// Describes a parameter and the fields in it while lines are `left`.
+fn describe_parameter(
+    prompt: &mut String,
+    root: &Value,
+    described: &Described<'_>,
     left: &mut usize,
 ) {
+    let Described { name, schema, is_required, depth } = *described;
     let Some(rest) = left.checked_sub(1) else { return };
     *left = rest;
     let target = resolve_schema(root, schema);
@@ -111,14 +120,17 @@ fn describe_parameter(
         .get("items")
         .filter(|items| items.as_object().is_some_and(|fields| !fields.is_empty()))
     {
-        describe_parameter(prompt, (root, "each item", items), true, depth + 1, left);
+        let item =
+            Described { name: "each item", schema: items, is_required: true, depth: depth + 1 };
+        describe_parameter(prompt, root, &item, left);
     }
     let required = whole.get("required").and_then(Value::as_array);
     let fields = whole.get("properties").and_then(Value::as_object).into_iter().flatten();
-    for (name, field) in fields.take(MAX_FIELDS) {
+    for (name, schema) in fields.take(MAX_FIELDS) {
         let is_required =
             required.is_some_and(|required| required.iter().any(|field| field == name));
-        describe_parameter(prompt, (root, name, field), is_required, depth + 1, left);
+        let field = Described { name, schema, is_required, depth: depth + 1 };
+        describe_parameter(prompt, root, &field, left);
     }
 }
 

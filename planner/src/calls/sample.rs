@@ -42,14 +42,15 @@ pub(super) fn resolve_schema<'a>(root: &'a Value, schema: &'a Value) -> &'a Valu
 /// alternative.
 pub(super) fn flatten_schema(root: &Value, schema: &Value, choice: usize) -> Map<String, Value> {
     let mut all = Map::new();
-    merge_schema(root, schema, (choice, MAX_DEPTH), &mut all);
+    merge_schema(root, schema, choice, MAX_DEPTH, &mut all);
     all
 }
 
 fn merge_schema(
     root: &Value,
     schema: &Value,
-    (choice, depth): (usize, usize),
+    choice: usize,
+    depth: usize,
     all: &mut Map<String, Value>,
 ) {
     let target = resolve_schema(root, schema);
@@ -75,13 +76,13 @@ fn merge_schema(
     }
     let parts = |key: &str| target.get(key).and_then(Value::as_array);
     for part in parts("allOf").into_iter().flatten() {
-        merge_schema(root, part, (choice, depth - 1), all);
+        merge_schema(root, part, choice, depth - 1, all);
     }
     for key in ["anyOf", "oneOf"] {
         let is_some = |choice: &&Value| choice.get("type").is_none_or(|kind| kind != "null");
         let branches: Vec<_> = parts(key).into_iter().flatten().filter(is_some).collect();
         if !branches.is_empty() {
-            merge_schema(root, branches[choice % branches.len()], (choice, depth - 1), all);
+            merge_schema(root, branches[choice % branches.len()], choice, depth - 1, all);
         }
     }
 }

@@ -3,7 +3,7 @@
 use shared::limits;
 
 use super::{
-    TooMuch, ToolCall, function, native, sentence, shape, simple,
+    TooMuch, ToolCall, function, sentence, shape, simple,
     source::{Attempt, Reading, is_name_byte},
     tags::{self, Tags},
     xml,
@@ -49,14 +49,9 @@ impl Scan<'_, '_> {
                 self.forget_calls();
                 self.at += 1;
             }
-            Some(first @ (b'<' | b'[')) => {
-                let attempt = match native::read(self.reading, self.at) {
-                    None if first == b'<' => {
-                        let tags = self.tags.get_or_insert_with(|| Tags::find(source));
-                        xml::read(self.reading, tags, self.at)
-                    }
-                    attempt => attempt.unwrap_or(Attempt::Passed(self.at + 1)),
-                };
+            Some(b'<') => {
+                let tags = self.tags.get_or_insert_with(|| Tags::find(source));
+                let attempt = xml::read(self.reading, tags, self.at);
                 self.add_attempt(attempt);
             }
             Some(byte) if is_name_byte(byte) => self.scan_word(),

@@ -1,5 +1,4 @@
-//! `TOOL: set.name ARGS: {…}`, `Action: set.name` with `Action Input: {…}`, and the echo of a
-//! result, which looks similar.
+//! `TOOL: set.name ARGS: {…}`, and the echo of a result, which looks similar.
 
 use std::{ops::Range, sync::Arc};
 
@@ -19,18 +18,17 @@ const RESULTS: [&str; 5] = ["result:", "error:", "output:", "observation:", "sta
 /// Ways to write that there are no arguments.
 const NONE: [&str; 2] = ["none", "()"];
 /// Labels of a line that begins something new. Any other label may begin arguments.
-const NEW_LINES: [&str; 4] = ["thought", "observation", "result", "answer"];
+const NEW_LINES: [&str; 5] = ["thought", "action", "observation", "result", "answer"];
 const LABEL_BYTES: usize = 32;
 
 pub(super) fn read(reading: &Reading<'_>, start: usize) -> Option<Attempt> {
     let source = &reading.source;
-    let (marked, is_sure) = marker::tool_marker_end(source, start)?;
+    let marked = marker::tool_marker_end(source, start)?;
     let name_at = skip_quotes(source, source.skip_markup(marked));
     let mut name_end = source.name_end(name_at);
     let name = source.slice(name_at..name_end);
     let mut tool = reading.tool(name).or_else(|| reading.tool(name.trim_end_matches('.')));
     if tool.is_none()
-        && is_sure
         && let Some((found, end)) = whole_name(reading, name_at)
     {
         (tool, name_end) = (Some(found), end);
@@ -46,9 +44,7 @@ pub(super) fn read(reading: &Reading<'_>, start: usize) -> Option<Attempt> {
     Some(match marker::argument_marker_end(source, after) {
         Some(given) => call.read_marked(given),
         None if source.byte(object) == Some(b'{') => call.read_marked(object),
-        None if is_sure => call.read_without_arguments(behind, after),
-        // Prose may contain names of actions.
-        None => Attempt::Passed(name_at),
+        None => call.read_without_arguments(behind, after),
     })
 }
 

@@ -87,9 +87,10 @@ impl<'a> Element<'_, 'a> {
     fn read(mut self) -> Attempt {
         let source = &self.reading.source;
         if self.name.is_none()
-            && let Some(attempt) = self.read_key_pairs()
+            && let Some(name) = self.name_before_keys()
         {
-            return attempt;
+            self.name = Some(name.to_owned());
+            return self.broken_call();
         }
         let mut at = source.skip_markup(self.body.start);
         let is_object = source.byte(at) == Some(b'{');
@@ -137,47 +138,14 @@ impl<'a> Element<'_, 'a> {
         self.call(given)
     }
 
-    /// Reads GLM's format: a name, then `<arg_key>…</arg_key><arg_value>…</arg_value>`.
-    fn read_key_pairs(&self) -> Option<Attempt> {
+    /// Returns the name if GLM's format follows: a name and `<arg_key>`. This format is not read, but
+    /// its values may contain text that looks like a call.
+    fn name_before_keys(&self) -> Option<&'a str> {
         let source = &self.reading.source;
-        let name_at = source.skip_space(self.body.start);
-        let name_end = source.name_end(name_at);
-        let mut at = source.skip_space(name_end);
-        let next = Tag::at(source, at).filter(|tag| tag.end <= self.body.end);
-        let is_key = next.is_some_and(|tag| tag.name == "arg_key");
-        let is_last = self.is_closed && at == self.body.end;
-        if name_end == name_at || !(is_key || is_last) {
-            return None;
-        }
-        let name = source.slice(name_at..name_end);
-        let known = self.reading.tool(name);
-        let mut args = Args::new();
-        while self.is_closed && at < self.body.end {
-            let mut part = |name| {
-                let tag = Tag::at(source, at).filter(|tag| tag.name == name && !tag.is_empty)?;
-                let (range, end) = content_range(source, &tag, self.body.end)?;
-                at = source.skip_space(end);
-                Some(text(source, range))
-            };
-            let (Some(key), Some(given)) = (part("arg_key"), part("arg_value")) else {
-                at = name_at;
-                break;
-            };
-            let key = key.text.trim().to_owned();
-            let value = known.as_deref().map_or(Value::Null, |tool| typed_value(given, &key, tool));
-            args.insert(key, value);
-        }
-        let Some(tool) = known.filter(|_| at == self.body.end && self.is_closed) else {
-            let is_known = self.reading.tool(name).is_some();
-            // Prose between the tags is no call.
-            if is_key || name.contains('.') {
-                self.reading.miss(name, Why::from_flags(is_known, !self.is_closed));
-            }
-            let (at, is_cut) = (self.end.max(self.body.end), is_known && !self.is_closed);
-            return Some(Attempt::Broken(Broken { calls: Vec::new(), at, is_cut, is_known }));
-        };
-        let call = self.reading.call(&tool, args, CallFormat::Xml, self.start..self.end);
-        Some(Attempt::Read { calls: vec![call], end: self.end })
+        let start = source.skip_space(self.body.start);
+        let end = source.name_end(start);
+        let tag = Tag::at(source, source.skip_space(end))?;
+        (end > start && tag.name == "arg_key").then(|| source.slice(start..end))
     }
 
     /// Reads Hermes' and Qwen's format: `{"name": …, "arguments": …}`, or a list of such objects.

@@ -17,11 +17,14 @@ use shared::{
 use super::{
     Step, UNDO_PARAMETERS, compute,
     names::{Naming, clip},
-    numbers, place,
+    place,
     report::{Report, WHOLE},
     tools::Choice,
 };
-use crate::suggest::did_you_mean;
+use crate::{
+    rounded::{self, LargeIntegers},
+    suggest::did_you_mean,
+};
 
 pub(super) struct Given {
     pub(super) parameters: Arc<Value>,
@@ -74,7 +77,7 @@ fn read_one(at: usize, field: &str, written: Option<&Value>, report: &mut Report
         None | Some(Value::Null) => return Some(Value::Object(Map::new())),
         Some(Value::String(text)) => match serde_json::from_str(text) {
             Ok(value @ Value::Object(_)) => {
-                read_from_text(at, field, text, report);
+                read_from_text(at, field, text, &value, report);
                 value
             }
             _ => {
@@ -100,14 +103,17 @@ fn read_one(at: usize, field: &str, written: Option<&Value>, report: &mut Report
     Some(value)
 }
 
-fn read_from_text(at: usize, field: &str, text: &str, report: &mut Report) {
+fn read_from_text(at: usize, field: &str, text: &str, value: &Value, report: &mut Report) {
     report.warning(at, || {
         let message = "the parameters are a string, which was read as the JSON of an object";
         Diagnostic::warning("plan.parameters_as_text", place::field_path(at, field), message)
             .with_help("write the object itself")
     });
-    for notice in numbers::find_rounded(text, &place::field_path(at, field)) {
-        report.warning(at, || notice);
+    let mut rounded = Vec::new();
+    let integers = LargeIntegers::find(text.as_bytes());
+    rounded::warn_of_input(value, &place::field_path(at, field), Some(&integers), &mut rounded);
+    for warning in rounded {
+        report.warning(at, || warning);
     }
 }
 

@@ -6,9 +6,10 @@
 use serde_json::{Map, Value};
 use shared::{diagnostic::Diagnostic, limits};
 
-use super::{looping, names::clip, numbers, place, report::Report, sub_plan};
+use super::{looping, names::clip, place, report::Report, sub_plan};
 use crate::{
     draft::{Draft, DraftCompensation, DraftRetry, DraftStep, SubDraft},
+    rounded::{self, LargeIntegers},
     suggest::nearest_field,
 };
 
@@ -48,8 +49,11 @@ pub fn parse(text: &str) -> Result<Draft, Vec<Diagnostic>> {
         return Err(vec![Diagnostic::error("plan.too_large", "", message).with_help(help)]);
     }
     let value = serde_json::from_str(text).map_err(|err| vec![not_json(&err)])?;
+    let mut rounded = Vec::new();
+    let integers = LargeIntegers::find(text.as_bytes());
+    rounded::warn_of_input(&value, "", Some(&integers), &mut rounded);
     let mut draft = parse_value(value)?;
-    draft.notices.extend(numbers::find_rounded(text, ""));
+    draft.notices.extend(rounded);
     Ok(draft)
 }
 

@@ -32,7 +32,7 @@ fn find_holder(value: &Value, text: &str) -> Option<String> {
 }
 
 /// Returns the path segment of a key: `.key`, or `["any key"]`.
-pub(super) fn key_path(key: &str) -> String {
+pub(crate) fn key_path(key: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '$' | '@' | ':');
     if !key.is_empty() && key.chars().all(is_plain) {
         format!(".{key}")

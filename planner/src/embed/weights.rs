@@ -150,7 +150,7 @@ impl Weights {
         let [rows, columns] = info.shape[..] else {
             return Err(Broken::for_tensor(name, format_args!("has the shape {:?}", info.shape)));
         };
-        shape_matrix(name, (rows, columns), self.read_numbers(name, info)?)
+        shape_matrix(name, rows, columns, self.read_numbers(name, info)?)
     }
 
     /// Returns a quantised matrix.
@@ -171,7 +171,7 @@ impl Weights {
             let halves = bytes.iter().flat_map(|byte| [byte & 15, byte >> 4]);
             numbers.extend(halves.map(|half| (f32::from(half) - 8.0) * scale));
         }
-        shape_matrix(name, (rows, half * 2), numbers)
+        shape_matrix(name, rows, half * 2, numbers)
     }
 
     pub(super) fn linear(&self, name: &str, inputs: usize) -> Result<Linear, Broken> {
@@ -243,10 +243,11 @@ impl Weights {
 
 fn shape_matrix(
     name: &str,
-    shape: (usize, usize),
+    rows: usize,
+    columns: usize,
     numbers: Vec<f32>,
 ) -> Result<Array2<f32>, Broken> {
-    Array2::from_shape_vec(shape, numbers).map_err(|err| Broken::for_tensor(name, err))
+    Array2::from_shape_vec((rows, columns), numbers).map_err(|err| Broken::for_tensor(name, err))
 }
 
 /// Converts a half-precision number (sign, five bits of exponent, ten of fraction).

@@ -53,8 +53,10 @@ impl Selector {
         let learned = self.learned_scores(tools, ask, meaning.as_ref()).await;
         let field = Field { said: &said, meaning: meaning.as_ref(), learned: &learned };
         let best = field.best_tools(&allowed, ask.limit).into_iter();
-        let matches = best
-            .map(|found| Match { learned: learned.get(&found.0).copied(), ..Match::plain(found) });
+        let matches = best.map(|(at, score)| Match {
+            learned: learned.get(&at).copied(),
+            ..Match::plain(at, score)
+        });
         Ok(Selection { matches: matches.collect(), without_meaning })
     }
 

@@ -188,7 +188,7 @@ impl Selector {
         let nearest = centroids.rows.nearest(&query, ask.limit, may);
         Ok(nearest
             .into_iter()
-            .filter_map(|found| judge_match(tools, &centroids, found, ask.margin))
+            .filter_map(|(at, score)| judge_match(tools, &centroids, at, score, ask.margin))
             .collect())
     }
 
@@ -201,7 +201,11 @@ impl Selector {
         let Pair { texts, queries } = self.required_embedders("by their description")?;
         let rows = self.index().await.descriptions(tools, &**texts).await?;
         let query = embed_query(&**queries, ask.query, &rows).await?;
-        Ok(rows.nearest(&query, ask.limit, may).into_iter().map(Match::plain).collect())
+        Ok(rows
+            .nearest(&query, ask.limit, may)
+            .into_iter()
+            .map(|(at, score)| Match::plain(at, score))
+            .collect())
     }
 
     async fn by_words(
@@ -218,7 +222,7 @@ impl Selector {
             places.into_iter().map(|place| (place, scores[place])).collect(),
             ask.limit,
         );
-        best.into_iter().map(Match::plain).collect()
+        best.into_iter().map(|(at, score)| Match::plain(at, score)).collect()
     }
 
     pub async fn centroids(&self, tools: &Tools) -> Result<Arc<Centroids>, SelectError> {
@@ -263,7 +267,7 @@ impl Selector {
 }
 
 impl Match {
-    pub(super) fn plain((at, score): (usize, f64)) -> Self {
+    pub(super) fn plain(at: usize, score: f64) -> Self {
         let (least_similar, least_similar_example) = (None, None);
         Self { at, score, is_hit: true, least_similar, least_similar_example, learned: None }
     }
@@ -272,7 +276,8 @@ impl Match {
 fn judge_match(
     tools: &Tools,
     centroids: &Centroids,
-    (at, score): (usize, f64),
+    at: usize,
+    score: f64,
     margin: f64,
 ) -> Option<Match> {
     let (example, least_similar) = centroids.least(at)?;

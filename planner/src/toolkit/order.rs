@@ -11,7 +11,11 @@ impl Toolkit {
     /// A graph with a cycle keeps it as a whole.
     pub fn ordered(&self) -> Vec<(&NodeName, &Node)> {
         let order = self.topological_order();
-        order.into_iter().filter_map(|at| self.vertices.get_index(at)).map(named_node).collect()
+        order
+            .into_iter()
+            .filter_map(|at| self.vertices.get_index(at))
+            .map(|(name, vertex)| (name, &vertex.node))
+            .collect()
     }
 
     /// Returns the names of [`Self::ordered`], and the edges as pairs of places in them.
@@ -67,8 +71,4 @@ impl Toolkit {
         }
         if order.len() == self.len() { order } else { (0..self.len()).collect() }
     }
-}
-
-fn named_node<'a>((name, vertex): (&'a NodeName, &'a super::Vertex)) -> (&'a NodeName, &'a Node) {
-    (name, &vertex.node)
 }

@@ -77,7 +77,7 @@ pub(super) fn read(
         return Ok(Written::Impossible(why));
     }
     let mut notices = Vec::new();
-    let draft = shape_plan(found, (catalog, known), &mut notices);
+    let draft = shape_plan(found, catalog, known, &mut notices);
     let draft = compile::parse_value(draft)?;
     notices.extend(draft.notices.iter().cloned());
     Ok(Written::Draft(Box::new(Draft { notices, ..draft })))
@@ -156,7 +156,8 @@ fn impossible_reason(found: &Value) -> Option<String> {
 /// Gives a plan the fields of a draft.
 fn shape_plan(
     found: Value,
-    (catalog, plans): (&Catalog, &BTreeSet<&str>),
+    catalog: &Catalog,
+    plans: &BTreeSet<&str>,
     notices: &mut Vec<Diagnostic>,
 ) -> Value {
     let mut fields = match found {

@@ -20,11 +20,13 @@ use shared::{
 use super::{
     Mongo,
     connection::{is_duplicate_key, to_store_error},
-    lists, rows, text_parts,
+    lists, rows,
 };
 
 /// Attempts to add an entry to a transcript while other processes add entries to it.
 const MAX_TRANSCRIPT_ATTEMPTS: usize = 32;
+/// Bytes of one part of a long text, because MongoDB rejects documents above 16 MB.
+const MAX_PART_BYTES: usize = 8 << 20;
 
 #[async_trait]
 impl Documents for Mongo {
@@ -95,7 +97,7 @@ impl Documents for Mongo {
     async fn put_plan(&self, plan: &Plan) -> Result<(), StoreError> {
         let info = plan.info();
         let json = plan.to_json();
-        let parts = text_parts::split_text(&json);
+        let parts = split_text(&json);
         let tools: Vec<&str> = searched_tools(plan).into_iter().collect();
         let mut row = doc! {
             "_id": info.id.to_string(),
@@ -251,7 +253,7 @@ impl Mongo {
             let last = transcripts.find_one(transcript_range(request)).sort(doc! { "_id": -1 });
             let last = last.await.map_err(|err| to_store_error(&err))?;
             let last = last.and_then(|row| row.get_document("_id").ok()?.get_i64("n").ok());
-            let parts = text_parts::split_text(json);
+            let parts = split_text(json);
             let row = |(at, part): (usize, &&str)| {
                 let n = last.unwrap_or_default() + 1 + i64::try_from(at).unwrap_or(i64::MAX);
                 let more = at + 1 < parts.len();
@@ -284,4 +286,31 @@ fn read_request(row: &Row) -> Result<Request, StoreError> {
         query: rows::read_text(row, "query", id)?.to_owned(),
         created_at: rows::read_time(row, "at", id)?,
     })
+}
+
+/// Splits a text between characters. An empty text has one empty part.
+fn split_text(text: &str) -> Vec<&str> {
+    let mut parts = Vec::with_capacity(1);
+    let mut rest = text;
+    while rest.len() > MAX_PART_BYTES {
+        let (part, remainder) = rest.split_at(rest.floor_char_boundary(MAX_PART_BYTES));
+        parts.push(part);
+        rest = remainder;
+    }
+    parts.push(rest);
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_small_and_joined_give_the_text() {
+        for text in [String::new(), "a".to_owned(), format!("a{}", "ö".repeat(MAX_PART_BYTES))] {
+            let parts = split_text(&text);
+            assert!(parts.iter().all(|part| part.len() <= MAX_PART_BYTES) && !parts.is_empty());
+            assert!(parts.concat() == text);
+        }
+    }
 }

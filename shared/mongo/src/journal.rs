@@ -18,7 +18,9 @@ use mongodb::{
 use shared::{
     id::ExecutionId,
     limits,
-    store::{Append, AppendError, ExecutionHead, Hints, StoreError, journal::COMMIT_OPERATIONS},
+    store::{
+        Append, AppendError, ExecutionHead, Hints, StoreError, commit_size::COMMIT_OPERATIONS,
+    },
 };
 use tokio::{
     sync::{mpsc, oneshot},

@@ -30,7 +30,6 @@ mod permits;
 mod records;
 mod removal;
 mod rows;
-mod text_parts;
 mod vectors;
 
 use std::sync::{Arc, atomic::AtomicU64};

@@ -10,7 +10,7 @@ use std::{
 };
 
 use rusqlite::Connection;
-use shared::store::{Hints, StoreError, journal::CommitSize};
+use shared::store::{Hints, StoreError, commit_size::CommitSize};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{

@@ -52,7 +52,7 @@ impl Embedder for KnownVectors {
 
 /// Creates an API with two tools with examples, one without, and one that is inactive.
 async fn api_with_tools() -> TestApi {
-    let api = api().await.with(|api| api.with_embedders(vec![Source::Own(Arc::new(KnownVectors))]));
+    let api = api().await.with(|api| api.with_embedder(Some(Source::Own(Arc::new(KnownVectors)))));
     let register = "mutation ($input: ToolInput!) { registerTool(input: $input) { name } }";
     for (name, set, description, examples) in [
         ("hour", "day", "Says the hour.", json!(["what time is it", "tell me the time", "clock"])),
@@ -189,7 +189,7 @@ async fn tools_collide_by_the_dot_product_of_their_centroids() {
 
 #[tokio::test]
 async fn selection_without_an_embedder_uses_words_only() {
-    let api = api_with_tools().await.with(|api| api.with_embedders(Vec::new()));
+    let api = api_with_tools().await.with(|api| api.with_embedder(None));
     for by in ["CENTROID", "DESCRIPTION"] {
         let refused = api.expect_error(SELECT, json!({ "query": "when", "by": by })).await;
         assert_eq!(refused["code"], "PLANNER_UNAVAILABLE", "{refused}");
@@ -273,7 +273,7 @@ impl Embedder for Flaky {
 async fn learning_waits_for_an_embedder_that_does_not_answer() {
     let flaky = Arc::new(Flaky::default());
     let own: Arc<dyn Embedder> = flaky.clone();
-    let api = api_with_tools().await.with(|api| api.with_embedders(vec![Source::Own(own)]));
+    let api = api_with_tools().await.with(|api| api.with_embedder(Some(Source::Own(own))));
     let run = "mutation ($query: String!) { run(query: $query) { executionId } }";
     let query = r#"{"tools":[{"name":"flow.noop"}]}"#;
     let id = api.get(run, json!({ "query": query })).await["executionId"].clone();
@@ -308,54 +308,52 @@ async fn learning_waits_for_an_embedder_that_does_not_answer() {
     );
 }
 
-/// A failed embedder once failed the selection that met it, and answers with duplicated indexes
-/// failed every selection.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_embedder_replaces_a_server_that_fails_in_use() {
+async fn words_decide_while_the_embedder_fails() {
+    let flaky = Arc::new(Flaky::default());
+    let own: Arc<dyn Embedder> = flaky.clone();
+    let api = api_with_tools().await.with(|api| api.with_embedder(Some(Source::Own(own))));
+    // `place` has no word of this query.
+    let by_meaning = json!({ "query": "when", "by": "HYBRID", "limit": 1 });
+    let by_words = json!({ "query": "the weather", "by": "HYBRID" });
+    flaky.is_away.store(true, Ordering::SeqCst);
+    assert_ne!(names_of(&select_tools(&api, by_meaning.clone()).await), ["place"]);
+    assert_eq!(names_of(&select_tools(&api, by_words).await), ["mute"]);
+    for by in ["CENTROID", "DESCRIPTION"] {
+        let refused = api.expect_error(SELECT, json!({ "query": "when", "by": by })).await;
+        assert_eq!(refused["code"], "PLANNER_UNAVAILABLE", "{refused}");
+        assert!(refused["message"].as_str().unwrap().contains("it is away"), "{refused}");
+    }
+    let refused = api.expect_error("{ toolCollisions { a } }", json!({})).await;
+    assert_eq!(refused["code"], "PLANNER_UNAVAILABLE", "{refused}");
+    flaky.is_away.store(false, Ordering::SeqCst);
+    let found = select_tools(&api, by_meaning).await;
+    assert_eq!(names_of(&found), ["place"]);
+    assert_near(&found[0]["score"], 0.8);
+}
+
+/// Answers with duplicated indexes once failed every selection.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_failed_in_use_is_used_again_when_it_answers() {
     const TWICE: &str =
         r#"{"data": [{"index": 0, "embedding": [1, 1]}, {"index": 0, "embedding": [1, 1]}]}"#;
     let busy = (StatusCode::SERVICE_UNAVAILABLE, "restarting");
     let twice = (StatusCode::OK, TWICE);
     let long = (StatusCode::BAD_REQUEST, "the text is too long");
-    for answers in [vec![busy; 4], vec![twice], vec![long], vec![(StatusCode::NOT_FOUND, "gone")]] {
-        let stays = answers[0] == long;
+    let gone = (StatusCode::NOT_FOUND, "gone");
+    for answers in [vec![busy; 4], vec![twice], vec![long], vec![gone]] {
         let (url, seen, _tasks) = serve(Vec::new()).await;
         let (model, api_key) = ("small".to_owned(), Some("sk-test".to_owned()));
         let server = Source::Server(ServerConfig { base_url: url, model, api_key });
-        let api = api_with_tools().await;
-        let api =
-            api.with(|api| api.with_embedders(vec![server, Source::Own(Arc::new(KnownVectors))]));
+        let api = api_with_tools().await.with(|api| api.with_embedder(Some(server)));
         // Requests are ordered by the length of texts. The examples of `place` have nine letters on
         // average.
-        let found = select_tools(&api, json!({ "query": "xxxxxxxxx", "limit": 1 })).await;
-        assert_eq!(names_of(&found), ["place"]);
-        assert_near(&found[0]["score"], 1.0);
+        let asked = json!({ "query": "xxxxxxxxx", "limit": 1 });
+        assert_eq!(names_of(&select_tools(&api, asked.clone()).await), ["place"]);
         seen.lock().unwrap().first.clone_from(&answers);
-        let found = select_tools(&api, json!({ "query": "time please" })).await;
-        assert_eq!(names_of(&found), ["hour", "place"], "{answers:?}");
-        assert_near(&found[0]["score"], 0.995_511);
+        let refused = api.expect_error(SELECT, json!({ "query": "time please" })).await;
+        assert_eq!(refused["code"], "PLANNER_UNAVAILABLE", "{refused}");
         assert!(seen.lock().unwrap().first.is_empty(), "the requests reached {answers:?}");
-        // All other texts go to the next working embedder.
-        let by_description = json!({ "query": "my place", "by": "DESCRIPTION", "limit": 1 });
-        let found = select_tools(&api, by_description).await;
-        let known = (found[0]["score"].as_f64().unwrap() - 0.8).abs() < 1e-5;
-        assert_eq!(known, !stays, "{answers:?}: {found:?}");
-        let pairs = api.get("{ toolCollisions { a b similarity } }", json!({})).await;
-        let known = (pairs[0]["similarity"].as_f64().unwrap() - 0.933_333).abs() < 1e-5;
-        assert_eq!(known, !stays, "{answers:?}: {pairs}");
+        assert_eq!(names_of(&select_tools(&api, asked).await), ["place"]);
     }
-}
-
-/// Meaning counts while any embedder works.
-#[tokio::test(flavor = "multi_thread")]
-async fn selection_uses_the_next_embedder_when_the_first_fails() {
-    let flaky = Arc::new(Flaky::default());
-    let wanted = vec![Source::Own(flaky.clone() as _), Source::Own(Arc::new(KnownVectors))];
-    let api = api_with_tools().await.with(|api| api.with_embedders(wanted));
-    flaky.is_away.store(true, Ordering::SeqCst);
-    // The tool has no word of the query.
-    let asked = json!({ "query": "when", "by": "HYBRID", "limit": 1 });
-    let found = select_tools(&api, asked).await;
-    assert_eq!(names_of(&found), ["place"]);
-    assert_near(&found[0]["score"], 0.8);
 }

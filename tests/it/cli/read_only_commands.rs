@@ -1,9 +1,8 @@
 //! Commands that execute nothing.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::workspace::{SEED, Workspace};
-use crate::reference::built_in_sets;
 
 #[tokio::test]
 async fn wrong_usage_exits_with_2_and_prints_only_to_standard_error() {
@@ -388,31 +387,6 @@ toolsets:
     workspace.file("faber.yaml", token);
     let access = find(&workspace.json(&["doctor"], 3).await, "access");
     assert!(access["detail"].as_str().unwrap().contains("set `FABER_TEST_TOKEN`"), "{access}");
-}
-
-#[tokio::test]
-async fn bench_tools_prints_all_its_figures() {
-    let workspace = Workspace::new();
-    let figures = workspace
-        .json(&["bench", "tools", "--steps", "50", "--runs", "20", "--concurrency", "2"], 0)
-        .await;
-    for name in [
-        "builtin_discovery_ms",
-        "servers_ratio",
-        "function_overhead_p50_us",
-        "mcp_overhead_p50_us",
-        "four_slow_tools_ms",
-        "register_last_tenth_us",
-        "many_tools_find_p50_us",
-        "many_tools_compile_p50_us",
-        "many_tools_plan_words_p50_us",
-    ] {
-        assert!(figures[name].is_number(), "{name}: {figures:#}");
-    }
-    let sets = built_in_sets().await;
-    let tools: usize = sets.iter().filter(|set| !set.is_active).map(|set| set.tools.len()).sum();
-    assert_eq!((&figures["servers"], &figures["builtin_tools"]), (&json!(2), &json!(tools)));
-    assert_eq!((&figures["workload"], &figures["tools"]), (&"tools".into(), &50.into()));
 }
 
 /// An execution whose last steps are long sleeps was parked once, and no worker claimed it again.

@@ -11,7 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use planner::embed::{EmbedError, Embedder, Embedders, Server, ServerConfig, Source};
+use planner::embed::{ConfiguredEmbedder, EmbedError, Embedder, Server, ServerConfig, Source};
 use serde_json::{Value, json};
 use shared::store::memory::Memory;
 use tokio::{net::TcpListener, task::JoinSet};
@@ -117,31 +117,27 @@ async fn a_missing_embedding_server_is_unavailable() {
 
 /// All scores were once 0, without an explanation.
 #[tokio::test]
-async fn a_server_that_returns_only_zeros_is_skipped() {
+async fn a_server_that_returns_only_zeros_is_refused() {
     let zeros =
         r#"{"data": [{"index": 0, "embedding": [0, 0.0]}, {"index": 1, "embedding": [0, -0.0]}]}"#;
     let one = r#"{"data": [{"index": 0, "embedding": [0, 0]}, {"index": 1, "embedding": [0, 1]}]}"#;
     let (url, _seen, _tasks) = serve(vec![(StatusCode::OK, zeros), (StatusCode::OK, one)]).await;
     let key = Some("sk-test".to_owned());
     let config = ServerConfig { base_url: url, model: "small".to_owned(), api_key: key };
-    let wanted = vec![Source::Server(config.clone()), Source::Server(config)];
-    let choice = Embedders::new(wanted, Arc::new(Memory::new())).choose().await;
-    assert!(choice.embedding.is_some(), "a single zero vector is allowed: {choice:?}");
-    let [passed_over] = &choice.passed_over[..] else { panic!("{choice:?}") };
-    assert!(format!("{passed_over:?}").contains("nothing but zeros"), "{passed_over:?}");
+    let configured = ConfiguredEmbedder::new(Some(Source::Server(config)), Arc::new(Memory::new()));
+    let why = configured.open().await.unwrap_err().to_string();
+    assert!(why.contains("nothing but zeros"), "{why}");
+    assert!(configured.open().await.unwrap().is_some(), "a single zero vector is allowed");
 }
 
-/// It was once skipped, and another model gave other scores.
+/// It was once refused.
 #[tokio::test]
 async fn a_server_that_rejects_the_first_text_is_still_used() {
     let (url, seen, _tasks) = serve(vec![(StatusCode::BAD_REQUEST, "unknown text")]).await;
     let key = Some("sk-test".to_owned());
     let config = ServerConfig { base_url: url.clone(), model: "small".to_owned(), api_key: key };
-    let unauthorized = ServerConfig { api_key: None, ..config.clone() };
-    let wanted = vec![Source::Server(unauthorized), Source::Server(config)];
-    let choice = Embedders::new(wanted, Arc::new(Memory::new())).choose().await;
-    let embedding = choice.embedding.as_ref().expect("an embedder is chosen");
-    assert_eq!(choice.passed_over.len(), 1, "{choice:?}");
+    let configured = ConfiguredEmbedder::new(Some(Source::Server(config)), Arc::new(Memory::new()));
+    let embedding = configured.open().await.unwrap().expect("a server is configured");
     assert_eq!(embedding.queries.embed(&["four"]).await.unwrap(), [vec![4.0, 1.0]]);
-    assert_eq!(seen.lock().unwrap().batch_sizes, [2, 2, 1], "the first requests test batches");
+    assert_eq!(seen.lock().unwrap().batch_sizes, [2, 1], "the first request tests batches");
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use shared::limits;
 use tokio::runtime::Runtime;
 
-use crate::{Root, project::Project};
+use crate::{Root, tests::project::Project};
 
 #[test]
 fn code_tools_have_their_documented_names_and_parameters() {

@@ -11,7 +11,7 @@ use expect_test::{Expect, expect};
 use serde_json::json;
 use shared::tool::Effect;
 
-use crate::{Root, project::Project};
+use crate::{Root, tests::project::Project};
 
 #[test]
 fn file_tools_have_their_documented_names_and_parameters() {

@@ -64,7 +64,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::{GitWrites, Root};
-    use crate::project::Project;
+    use crate::tests::project::Project;
 
     fn repository() -> Project {
         let project = Project::with(&[

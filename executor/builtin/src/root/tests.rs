@@ -18,7 +18,7 @@ use tokio::{runtime::Runtime, time};
 use toolbox::ToolContext;
 
 use super::{Queue, Root, display_path};
-use crate::project::Project;
+use crate::tests::project::Project;
 
 /// Returns a call of every tool that takes a path.
 fn calls(path: &str) -> Vec<(&'static str, Value)> {

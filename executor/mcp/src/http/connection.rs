@@ -362,7 +362,7 @@ pub(super) mod tests {
     use super::*;
     use crate::{
         McpServer,
-        oauth::test_server::{World, set},
+        oauth::tests::test_server::{World, set},
     };
 
     /// Returns a connection with a login, and the messages of the server.

@@ -302,7 +302,7 @@ fn too_long_error() -> RequestError {
 #[cfg(test)]
 mod tests {
     use super::{super::connection::tests::connection, *};
-    use crate::oauth::test_server::World;
+    use crate::oauth::tests::test_server::World;
 
     /// Returns the error of a request, or `None` if it was answered.
     async fn outcome(

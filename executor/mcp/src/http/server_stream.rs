@@ -103,7 +103,7 @@ mod tests {
     use tokio::{task::JoinSet, time::timeout};
 
     use super::{super::connection::tests::connection, *};
-    use crate::oauth::test_server::World;
+    use crate::oauth::tests::test_server::World;
 
     #[tokio::test]
     async fn the_server_stream_reopens_after_an_accepted_request() {

@@ -237,7 +237,7 @@ mod tests {
     use http_client::Broken;
     use serde_json::{Value, json};
 
-    use super::{super::test_server::World, *};
+    use super::{super::tests::test_server::World, *};
 
     fn people() -> Value {
         json!("oauth")

@@ -338,7 +338,7 @@ mod tests {
     use serde_json::json;
 
     use super::{
-        super::test_server::{Now, World},
+        super::tests::test_server::{Now, World},
         *,
     };
 

@@ -458,7 +458,7 @@ impl std::fmt::Debug for Login {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::test_server::{World, set},
+        super::tests::test_server::{World, set},
         *,
     };
 

@@ -1,3 +1,5 @@
+pub(crate) mod trial;
+
 use axum::{
     Router,
     body::Bytes,
@@ -20,7 +22,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use toolbox::{StepCall, ToolContext};
 
-use super::trial::{Served, Set};
+use self::trial::{Served, Set};
 
 /// Answers with the request as text.
 async fn echo(method: axum::http::Method, uri: Uri, headers: HeaderMap, body: Bytes) -> String {

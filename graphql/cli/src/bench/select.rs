@@ -77,11 +77,12 @@ pub(crate) async fn select(
     let wall = Instant::now();
     for by in Criterion::ALL {
         let name = by.as_str().to_lowercase();
-        all.extend(again.time(&corpus, by, (1, queries), &name, report).await?);
+        all.extend(again.time(by, &corpus.queries(queries, 1), &name, report).await?);
     }
     for parts in [2, 4] {
         let name = format!("hybrid_{parts}_parts");
-        again.time(&corpus, Criterion::Hybrid, (parts, queries), &name, report).await?;
+        let queries = corpus.queries(queries, parts);
+        again.time(Criterion::Hybrid, &queries, &name, report).await?;
     }
     let wall = wall.elapsed();
     one_more(&rig.store, &corpus, tools, report).await?;
@@ -123,7 +124,7 @@ impl Seat {
         let words: Arc<Words> = Arc::default();
         let engine =
             Engine::new(control, registry, Arc::new(Offline::default()), clock, Options::default())
-                .with_embedders(vec![Source::Own(Arc::clone(&words) as Arc<dyn Embedder>)]);
+                .with_embedder(Some(Source::Own(Arc::clone(&words) as Arc<dyn Embedder>)));
         Ok(Self { engine, words })
     }
 
@@ -136,18 +137,16 @@ impl Seat {
     /// the query.
     async fn time(
         &self,
-        corpus: &Corpus,
         by: Criterion,
-        (parts, queries): (usize, usize),
+        queries: &[String],
         name: &str,
         report: &mut Report,
     ) -> Result<Vec<Duration>, BenchError> {
-        let mut times = Vec::with_capacity(queries);
-        for n in 0..queries {
-            let query = corpus.query(n, parts);
-            self.ask(&query, by).await?;
+        let mut times = Vec::with_capacity(queries.len());
+        for query in queries {
+            self.ask(query, by).await?;
             let begun = Instant::now();
-            let found = self.ask(&query, by).await?;
+            let found = self.ask(query, by).await?;
             times.push(begun.elapsed());
             if found == 0 {
                 return Err(BenchError::Engine(format!("nothing was chosen by {}", by.as_str())));

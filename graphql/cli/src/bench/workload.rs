@@ -47,7 +47,8 @@ pub(crate) async fn chain(
         step(&format!("s{n}"), tool, None, before)
     });
     let plan = keep(rig, draft.collect()).await?;
-    executions(rig, args, report, &plan, (steps, concurrency, 20_000)).await
+    let load = Load { steps, concurrency, runs: 20_000 };
+    run_executions(rig, args, report, &plan, load).await
 }
 
 /// Runs steps in parallel, and one step that depends on all.
@@ -63,22 +64,29 @@ pub(crate) async fn fanout(
     let mut draft: Vec<DraftStep> = names.iter().map(|name| step(name, tool, None, None)).collect();
     draft.push(step("join", tool, None, Some(json!(names))));
     let plan = keep(rig, draft).await?;
-    executions(rig, args, report, &plan, (steps + 1, concurrency, 1_000)).await?;
+    let load = Load { steps: steps + 1, concurrency, runs: 1_000 };
+    run_executions(rig, args, report, &plan, load).await?;
     // The results count the join, but the option does not.
     report.set("steps", steps);
     Ok(())
 }
 
-/// Runs a plan repeatedly. `shape` is its steps, the executions at once, and the default number of
-/// executions.
-async fn executions(
+struct Load {
+    /// Steps of the plan.
+    steps: usize,
+    concurrency: usize,
+    /// Executions, unless an option says otherwise.
+    runs: usize,
+}
+
+async fn run_executions(
     rig: &Rig,
     args: &BenchArgs,
     report: &mut Report,
     plan: &Arc<Plan>,
-    shape: (usize, usize, usize),
+    load: Load,
 ) -> Result<(), BenchError> {
-    let (steps, concurrency, runs) = shape;
+    let Load { steps, concurrency, runs } = load;
     let options =
         ExecutionOptions { max_parallel: u32::try_from(steps).ok(), ..ExecutionOptions::default() };
     let until = match args.seconds {
@@ -270,12 +278,7 @@ fn tool_of(effect: BenchEffect) -> &'static str {
     }
 }
 
-pub(crate) fn step(
-    id: &str,
-    tool: &str,
-    parameters: Option<Value>,
-    before: Option<Value>,
-) -> DraftStep {
+fn step(id: &str, tool: &str, parameters: Option<Value>, before: Option<Value>) -> DraftStep {
     DraftStep {
         id: Some(id.to_owned()),
         name: Some(tool.to_owned()),
@@ -309,7 +312,7 @@ fn about() -> PlanInfo {
     }
 }
 
-pub(crate) async fn keep(rig: &Rig, tools: Vec<DraftStep>) -> Result<Arc<Plan>, BenchError> {
+async fn keep(rig: &Rig, tools: Vec<DraftStep>) -> Result<Arc<Plan>, BenchError> {
     let about = about();
     let created_at = rig.clock.now();
     let request = Request { id: about.request, query: about.query.clone(), created_at };

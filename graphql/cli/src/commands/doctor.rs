@@ -18,7 +18,7 @@ use engine::age;
 use executor::call_limits::{CallLimits, LimitedCalls};
 use mcp::oauth::NEEDS_LOGIN;
 use nix::unistd::{AccessFlags, access};
-use planner::embed::Choice;
+use planner::embed::{EmbedError, Embedding};
 use serde_json::{Value, json};
 use shared::{
     clock::{Clock as _, WallClock, describe_difference},
@@ -279,8 +279,7 @@ async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> 
         checks.extend(safety::check_patterns(access, sets, &toolbox.sets()));
     }
     checks.push(check_limits(config.limits.calls(), toolbox));
-    let choice = local.engine.selection.embedders().choose().await;
-    checks.push(check_embedding(&choice));
+    checks.push(check_embedding(local.engine.selection.embedder().open().await));
     checks.push(check_retention(config));
     local.close().await;
     Ok(checks)
@@ -328,15 +327,13 @@ fn check_limits(limits: &CallLimits, toolbox: &Toolbox) -> Check {
     Check::new("limits on calls", found, help)
 }
 
-/// Reports the embedder, and why Faber passed over preferred ones.
-fn check_embedding(choice: &Choice) -> Check {
-    let used = match &choice.embedding {
-        Some(embedding) => format!("{} (`{}`)", embedding.source, embedding.texts.model()),
-        None => "tools are selected by words alone".to_owned(),
+fn check_embedding(opened: Result<Option<Embedding>, EmbedError>) -> Check {
+    const BY_WORDS: &str = "tools are selected by words alone";
+    let found = match opened {
+        Ok(Some(embedding)) => Ok(format!("{} (`{}`)", embedding.source, embedding.texts.model())),
+        Ok(None) => Ok(BY_WORDS.to_owned()),
+        Err(why) => Err(format!("{why}; {BY_WORDS}")),
     };
-    let why: Vec<String> = choice.passed_over.iter().map(|source| source.why.to_string()).collect();
-    let why = why.join("; ");
-    let found = if why.is_empty() { Ok(used) } else { Err(format!("{why}; instead: {used}")) };
     let help = "correct `embedding` in the configuration, or download a model: \
                 `faber models pull all-MiniLM-L6-v2`";
     Check::new("embedding", found, help)

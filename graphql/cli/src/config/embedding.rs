@@ -90,17 +90,16 @@ impl Config {
         self.data.join(MODELS_FOLDER)
     }
 
-    /// Returns the sources of embeddings in order: the configured one, then the built-in encoder.
-    pub fn embedding_sources(&self) -> Vec<Source> {
-        let wanted = match &self.embedding.value {
-            EmbeddingConfig::Off => return Vec::new(),
-            EmbeddingConfig::Builtin => return vec![Source::Builtin],
+    /// Returns the configured source of embeddings, if there is one.
+    pub fn embedding_source(&self) -> Option<Source> {
+        Some(match &self.embedding.value {
+            EmbeddingConfig::Off => return None,
+            EmbeddingConfig::Builtin => Source::Builtin,
             EmbeddingConfig::Model { written, path } => self.model(written, path),
             EmbeddingConfig::Server { base_url, model, api_key_env } => {
                 server(base_url, model, api_key_env.as_deref())
             }
-        };
-        vec![wanted, Source::Builtin]
+        })
     }
 
     fn model(&self, written: &str, path: &Path) -> Source {

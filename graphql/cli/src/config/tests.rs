@@ -247,26 +247,25 @@ fn the_built_in_embedder_follows_the_configured_one() {
         let flags = Flags { config: Some(path.clone()), ..Flags::default() };
         Config::load(&flags, &environment(folder.path()))
     };
-    let sources = |text: &str| {
-        let sources = load(text).unwrap().embedding_sources();
-        sources.iter().map(ToString::to_string).collect::<Vec<_>>()
+    let source = |text: &str| {
+        load(text).unwrap().embedding_source().map(|source| source.to_string()).unwrap_or_default()
     };
     let builtin = "the built-in encoder";
-    assert_eq!(sources("limits: {}"), [builtin]);
-    assert_eq!(sources("embedding: { builtin: true }"), [builtin]);
-    assert!(sources("embedding: { builtin: false }").is_empty());
+    assert_eq!(source("limits: {}"), builtin);
+    assert_eq!(source("embedding: { builtin: true }"), builtin);
+    assert!(source("embedding: { builtin: false }").is_empty());
     let shown = |path: &Path| format!("the model in `{}`", path.display());
     let here = folder.path().join("minilm");
-    assert_eq!(sources("embedding: { model: minilm }"), [&*shown(&here), builtin]);
+    assert_eq!(source("embedding: { model: minilm }"), shown(&here));
     let fetched = load("limits: {}").unwrap().models().join("minilm");
     std::fs::create_dir_all(&fetched).unwrap();
-    assert_eq!(sources("embedding: { model: minilm }"), [&*shown(&fetched), builtin]);
+    assert_eq!(source("embedding: { model: minilm }"), shown(&fetched));
     std::fs::create_dir(&here).unwrap();
-    assert_eq!(sources("embedding: { model: minilm }"), [&*shown(&here), builtin]);
+    assert_eq!(source("embedding: { model: minilm }"), shown(&here));
     let server = "embedding: { base_url: 'http://h/v1', model: m }";
-    assert_eq!(sources(server), ["the model `m` at http://h/v1", builtin]);
+    assert_eq!(source(server), "the model `m` at http://h/v1");
     let keyed = "embedding: { base_url: 'http://h/v1', model: m, api_key_env: FABER_NOT_SET }";
-    let wanted = &load(keyed).unwrap().embedding_sources()[0];
+    let wanted = load(keyed).unwrap().embedding_source().unwrap();
     assert!(matches!(wanted, planner::embed::Source::Wrong(why) if why.contains("FABER_NOT_SET")));
     for text in [
         "embedding: {}",

@@ -13,7 +13,6 @@ use shared::{
 };
 use tokio::sync::Mutex;
 
-use super::request_polls::{RequestPolls, RequestPollsById};
 use crate::error::EngineError;
 
 const PAGE_SIZE: usize = 64;
@@ -25,7 +24,6 @@ pub struct ExecutionReader {
     pub(super) store: Arc<dyn Store>,
     /// By execution, the execution that it retries. Neither ever changes.
     retry_of: Mutex<BTreeMap<ExecutionId, Option<ExecutionId>>>,
-    polls: RequestPollsById,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +105,7 @@ pub(super) async fn load_execution_until(
 
 impl ExecutionReader {
     pub(super) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, retry_of: Mutex::default(), polls: RequestPollsById::default() }
+        Self { store, retry_of: Mutex::default() }
     }
 
     /// Returns an execution as its log describes it now, if it exists.
@@ -251,11 +249,6 @@ impl ExecutionReader {
         }
         cached.insert(id, retry_of);
         Ok(retry_of)
-    }
-
-    /// Returns what the followers of a request share.
-    pub fn polls_of(&self, request: RequestId) -> Arc<RequestPolls> {
-        self.polls.of(request)
     }
 }
 

@@ -5,8 +5,6 @@
 //! why it was given up.
 
 #[cfg(test)]
-mod automatic_tests;
-#[cfg(test)]
 mod tests;
 
 use std::{fmt, sync::Arc};

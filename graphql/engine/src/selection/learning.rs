@@ -29,7 +29,7 @@ use shared::{
 use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::selectors::{Selectors, ToolScope};
+use super::selectors::Selectors;
 use crate::{agent, error::EngineError, executions::reader::load_execution, tools::Tools};
 
 const RECORD_NAME: &str = "transitions";
@@ -202,13 +202,7 @@ impl Learning {
         new: Vec<QueryOutcome>,
     ) -> Result<Outcomes, SelectError> {
         for QueryOutcome { query, tools, at } in new {
-            let mut chosen = self.selectors.choose(ToolScope::Plannable).await;
-            let kind = loop {
-                match chosen.selector.kind(&outcomes, &query).await {
-                    Ok(kind) => break kind,
-                    Err(err) => chosen = self.selectors.choose_next(&chosen, err).await?,
-                }
-            };
+            let kind = self.selectors.kind(&outcomes, &query).await?;
             outcomes.learn(kind, &query, &tools, at);
         }
         Ok(outcomes)

@@ -1,30 +1,28 @@
-//! Selectors of tools, one for each embedder.
+//! The selectors of tools: by words, and by the configured embedder.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use planner::{
-    embed::{Choice, Embedders, Embedding},
-    select::{Ask, Criterion, SelectError, Selection, Selector, Told, Tools},
+    embed::{ConfiguredEmbedder, EmbedError, Embedding},
+    select::{Ask, Centroids, Criterion, Outcomes, SelectError, Selection, Selector, Told, Tools},
 };
-
-type EmbeddedSelectors = Vec<(Option<Embedding>, SelectorPair)>;
 
 #[derive(Debug)]
 pub(super) struct Selectors {
-    embedders: Arc<Embedders>,
+    embedder: ConfiguredEmbedder,
     /// Compares words only, so that it never waits for an embedder.
     lexical: SelectorPair,
-    /// Selectors of each embedder that was used. They keep the vectors of the tools.
-    embedded: Mutex<EmbeddedSelectors>,
+    /// Uses the embedder and keeps the vectors of the tools.
+    embedded: OnceLock<SelectorPair>,
     /// The last reason why words alone decided, so that it is logged once.
     fallback: Told,
 }
 
 /// Selectors from all tools and from the plannable ones. Each keeps vectors of its own list.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct SelectorPair {
-    every: Arc<Selector>,
-    plannable: Arc<Selector>,
+    every: Selector,
+    plannable: Selector,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,19 +31,13 @@ pub(crate) enum ToolScope {
     Plannable,
 }
 
-pub(super) struct ChosenSelector {
-    choice: Arc<Choice>,
-    scope: ToolScope,
-    pub(super) selector: Arc<Selector>,
-}
-
 impl SelectorPair {
     fn new(embedding: Option<&Embedding>) -> Self {
-        let new = || Arc::new(embedding.map_or_else(|| Selector::new(None), Selector::with));
+        let new = || embedding.map_or_else(|| Selector::new(None), Selector::with);
         Self { every: new(), plannable: new() }
     }
 
-    fn in_scope(&self, scope: ToolScope) -> &Arc<Selector> {
+    fn in_scope(&self, scope: ToolScope) -> &Selector {
         match scope {
             ToolScope::Every => &self.every,
             ToolScope::Plannable => &self.plannable,
@@ -54,48 +46,22 @@ impl SelectorPair {
 }
 
 impl Selectors {
-    pub(super) fn new(embedders: Arc<Embedders>) -> Self {
+    pub(super) fn new(embedder: ConfiguredEmbedder) -> Self {
         let lexical = SelectorPair::new(None);
-        Self { embedders, lexical, embedded: Mutex::default(), fallback: Told::default() }
+        Self { embedder, lexical, embedded: OnceLock::new(), fallback: Told::default() }
     }
 
-    pub(super) fn embedders(&self) -> &Embedders {
-        &self.embedders
+    pub(super) fn embedder(&self) -> &ConfiguredEmbedder {
+        &self.embedder
     }
 
-    fn find(&self, embedding: Option<&Embedding>) -> SelectorPair {
-        let mut embedded = self.embedded.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = |known: Option<&Embedding>| match (known, embedding) {
-            (Some(one), Some(other)) => one.is(other),
-            (one, other) => one.is_none() && other.is_none(),
+    /// Returns the selector with the embedder, or the one without if none is configured.
+    async fn find(&self, scope: ToolScope) -> Result<&Selector, EmbedError> {
+        let selectors = match self.embedder.open().await? {
+            Some(embedding) => self.embedded.get_or_init(|| SelectorPair::new(Some(&embedding))),
+            None => &self.lexical,
         };
-        if let Some((_, known)) = embedded.iter().find(|(known, _)| is_same(known.as_ref())) {
-            return known.clone();
-        }
-        let selectors = SelectorPair::new(embedding);
-        embedded.push((embedding.cloned(), selectors.clone()));
-        selectors
-    }
-
-    /// Returns the selector with the embedder that works now.
-    pub(super) async fn choose(&self, scope: ToolScope) -> ChosenSelector {
-        self.build_selector(self.embedders.choose().await, scope)
-    }
-
-    fn build_selector(&self, choice: Arc<Choice>, scope: ToolScope) -> ChosenSelector {
-        let selectors = self.find(choice.embedding.as_ref());
-        ChosenSelector { choice, scope, selector: Arc::clone(selectors.in_scope(scope)) }
-    }
-
-    /// Returns the selector with the next embedder after a failed one, or the failure.
-    pub(super) async fn choose_next(
-        &self,
-        failed: &ChosenSelector,
-        err: SelectError,
-    ) -> Result<ChosenSelector, SelectError> {
-        let SelectError::Embed(why) = &err else { return Err(err) };
-        let next = self.embedders.instead(&failed.choice, why).await;
-        next.map(|choice| self.build_selector(choice, failed.scope)).ok_or(err)
+        Ok(selectors.in_scope(scope))
     }
 
     /// Selects tools for which `is_allowed` is true. Without an embedder that works, `HYBRID`
@@ -107,27 +73,52 @@ impl Selectors {
         ask: &Ask<'_>,
         is_allowed: impl Fn(usize) -> bool,
     ) -> Result<Selection, SelectError> {
-        if ask.by == Criterion::Lexical {
-            return self.lexical.in_scope(scope).select(tools, ask, is_allowed).await;
-        }
-        let mut chosen = self.choose(scope).await;
-        loop {
-            let selection = match chosen.selector.select(tools, ask, &is_allowed).await {
-                Ok(selection) => selection,
-                Err(err) => {
-                    chosen = self.choose_next(&chosen, err).await?;
-                    continue;
-                }
-            };
-            if let Some(why) = &selection.without_meaning
-                && let Ok(next) = self.choose_next(&chosen, why.clone().into()).await
-            {
-                chosen = next;
-                continue;
+        let lexical = self.lexical.in_scope(scope);
+        match ask.by {
+            Criterion::Lexical => lexical.select(tools, ask, is_allowed).await,
+            Criterion::Centroid | Criterion::Description => {
+                let selected = self.find(scope).await?.select(tools, ask, is_allowed).await;
+                self.note_failure(selected)
             }
-            let why = selection.without_meaning.as_ref();
-            self.fallback.tell(why, "tools are chosen by words alone");
-            return Ok(selection);
+            Criterion::Hybrid => {
+                let selection = match self.find(scope).await {
+                    Ok(selector) => selector.select(tools, ask, is_allowed).await?,
+                    Err(why) => {
+                        let by_words = lexical.select(tools, ask, is_allowed).await?;
+                        Selection { without_meaning: Some(why), ..by_words }
+                    }
+                };
+                let why = selection.without_meaning.as_ref();
+                if let Some(why) = why {
+                    self.embedder.report_failure(why);
+                }
+                self.fallback.tell(why, "tools are chosen by words alone");
+                Ok(selection)
+            }
         }
+    }
+
+    pub(super) async fn centroids(
+        &self,
+        scope: ToolScope,
+        tools: &Tools,
+    ) -> Result<Arc<Centroids>, SelectError> {
+        self.note_failure(self.find(scope).await?.centroids(tools).await)
+    }
+
+    /// Returns the kind of a query among the queries of learned outcomes, if it has one.
+    pub(super) async fn kind(
+        &self,
+        outcomes: &Outcomes,
+        query: &str,
+    ) -> Result<Option<usize>, SelectError> {
+        self.note_failure(self.find(ToolScope::Plannable).await?.kind(outcomes, query).await)
+    }
+
+    fn note_failure<T>(&self, result: Result<T, SelectError>) -> Result<T, SelectError> {
+        if let Err(SelectError::Embed(why)) = &result {
+            self.embedder.report_failure(why);
+        }
+        result
     }
 }

@@ -5,10 +5,10 @@
 
 use async_graphql::{Request, ServerError};
 use axum::http::HeaderValue;
+use planner::rounded::LargeIntegers;
 use serde_json::{Map, Value, json};
 
 use super::super::{params, reply::Body};
-use crate::schema::Written;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Subprotocol {
@@ -55,7 +55,7 @@ pub(super) fn parse(protocol: Subprotocol, text: &str) -> Result<ClientMessage, 
     match (protocol, kind.as_str()) {
         (_, "connection_init") => Ok(ClientMessage::Init(optional_object(payload)?)),
         (Subprotocol::TransportWs, "subscribe") | (Subprotocol::Legacy, "start") => {
-            subscribe(&mut fields, payload, Written::of(text.as_bytes()))
+            subscribe(&mut fields, payload, LargeIntegers::find(text.as_bytes()))
         }
         (Subprotocol::TransportWs, "complete") | (Subprotocol::Legacy, "stop") => {
             Ok(ClientMessage::Complete { id: take_id(&mut fields)? })
@@ -73,7 +73,7 @@ pub(super) fn parse(protocol: Subprotocol, text: &str) -> Result<ClientMessage, 
 fn subscribe(
     fields: &mut Map<String, Value>,
     payload: Option<Value>,
-    written: Written,
+    written: LargeIntegers,
 ) -> Result<ClientMessage, String> {
     let id = take_id(fields)?;
     let payload = payload.ok_or("`payload` is missing")?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{CallFormat::*, calls, check, check_none, read, tools};
+use super::{CallFormat::*, check, check_none, read, tools};
 use crate::calls::{CatalogNames, KnownTool, Why, parse_tool_calls, read_tool_calls};
 
 const CLEAR: &str = "memory_tools.clear_memory";
@@ -178,55 +178,36 @@ fn calls_inside_thoughts_are_ignored() {
 }
 
 #[test]
-fn native_tokens_of_other_models_are_parsed() {
-    let args = json!({ "pattern": "*.py" });
-    for text in [
-        "[TOOL_CALLS]file_tools.glob{\"pattern\": \"*.py\"}",
-        "[TOOL_CALLS] file_tools_glob[ARGS]{\"pattern\": \"*.py\"}",
-        "[TOOL_CALLS]file_tools.glob[CALL_ID]a1b2c3[ARGS]{\"pattern\": \"*.py\"}",
-        "<|tool_calls_section_begin|><|tool_call_begin|>functions.file_tools_glob:0<|tool_call_argument_begin|>{\"pattern\": \"*.py\"}<|tool_call_end|><|tool_calls_section_end|>",
-        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>file_tools_glob\n```json\n{\"pattern\": \"*.py\"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
-        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>file_tools.glob<｜tool▁sep｜>{\"pattern\": \"*.py\"}<｜tool▁call▁end｜>",
-    ] {
-        check(text, "file_tools.glob", args.clone(), Simple);
-    }
-    check(
-        r#"[TOOL_CALLS] [{"name": "file_tools_glob", "arguments": {"pattern": "*.py"}}]"#,
-        "file_tools.glob",
-        args.clone(),
-        Json,
-    );
-    for text in [
-        "<tool_call>file_tools.glob\n<arg_key>pattern</arg_key>\n<arg_value>*.py</arg_value>\n</tool_call>",
-        "<tool_call>file_tools_glob<arg_key>pattern</arg_key><arg_value>*.py</arg_value></tool_call>",
-    ] {
-        check(text, "file_tools.glob", args.clone(), Xml);
-    }
-    check("<tool_call>tree\n</tool_call>", "file_tools.tree", json!({}), Xml);
-    check(
-        "<tool_call>tree<arg_key>depth</arg_key><arg_value>2</arg_value><arg_key>path</arg_key><arg_value> a</arg_value></tool_call>",
-        "file_tools.tree",
-        json!({ "depth": 2, "path": " a" }),
-        Xml,
-    );
+fn namespaces_of_models_are_no_part_of_a_name() {
     for text in [
         "functions.file_tools_glob({\"pattern\": \"*.py\"})",
         "print(default_api.file_tools.glob(pattern='*.py'))",
         "file_tools_glob(pattern='*.py')",
     ] {
-        check(text, "file_tools.glob", args.clone(), FunctionCall);
+        check(text, "file_tools.glob", json!({ "pattern": "*.py" }), FunctionCall);
     }
-    let two = "[TOOL_CALLS]tree{}[TOOL_CALLS]glob{\"pattern\": \"a\"}";
-    assert_eq!(calls(two).len(), 2);
+}
+
+/// Their arguments may contain text that looks like a call, which must not run.
+#[test]
+fn formats_of_other_models_are_no_calls() {
+    let value = "TOOL: tree ARGS: {}";
     for text in [
-        "[TOOL_CALLS]file_tools.glob",
-        "[TOOL_CALLS]file_tools.glob{\"pattern\": \"*.py\"",
-        "<|tool_call_begin|>functions.nope:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
-        "<tool_call>glob<arg_key>pattern</arg_key></tool_call>",
-        "<tool_call>glob<arg_key>pattern</arg_key><arg_value>*.py",
-        "<tool_call>glob pattern</tool_call>",
+        format!("[TOOL_CALLS]file_tools.glob{{\"pattern\": \"{value}\"}}"),
+        format!(
+            "<|tool_call_begin|>functions.file_tools_glob:0<|tool_call_argument_begin|>{{\"pattern\": \"{value}\"}}<|tool_call_end|>"
+        ),
+        format!(
+            "<｜tool▁call▁begin｜>file_tools.glob<｜tool▁sep｜>{{\"pattern\": \"{value}\"}}<｜tool▁call▁end｜>"
+        ),
+        format!(
+            "<tool_call>glob\n<arg_key>pattern</arg_key>\n<arg_value>{value}</arg_value>\n</tool_call>"
+        ),
+        format!("<tool_call>glob<arg_key>pattern</arg_key><arg_value>{value}"),
+        "Thought: look\nAction: file_tools.glob\nAction Input: {\"pattern\": \"*.py\"}".to_owned(),
+        "<tool_call>tree\n</tool_call>".to_owned(),
     ] {
-        check_none(text);
+        check_none(&text);
     }
 }
 
@@ -258,7 +239,7 @@ fn a_failed_call_is_reported_with_its_reason() {
         (r#"{"type":"tool_use","name":"nope","input":{}}"#, "nope", Why::Unknown),
         ("<tool_call><tool>nope</tool><args></args></tool_call>", "nope", Why::Unknown),
         (r#"<tool_call>{"name": "nope", "arguments": {}}</tool_call>"#, "nope", Why::Unknown),
-        ("[TOOL_CALLS]nope{}", "nope", Why::Unknown),
+        ("<tool_call>glob<arg_key>pattern</arg_key></tool_call>", "glob", Why::Unreadable),
         ("TOOL: file_tools.glob ARGS: {\"pattern\": \"*.py", "file_tools.glob", Why::Cut),
         ("{\"tool\": \"glob\", \"args\": {\"pattern\": \"*.py", "glob", Why::Cut),
         ("<tool_call><tool>glob</tool><args>{\"pattern\": ", "glob", Why::Cut),

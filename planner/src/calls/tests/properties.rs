@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{read, read_counting};
 
 /// Pieces of calls. Random sequences of them are almost calls.
-const PIECES: [&str; 66] = [
+const PIECES: [&str; 63] = [
     "{",
     "}",
     "[",
@@ -66,9 +66,6 @@ const PIECES: [&str; 66] = [
     "n't ",
     "</think>",
     "<think>",
-    "[TOOL_CALLS]",
-    "[ARGS]",
-    "<|tool_call_begin|>",
     "<arg_key>",
     "</arg_key>",
     "<arg_value>",
@@ -76,7 +73,7 @@ const PIECES: [&str; 66] = [
 ];
 
 /// Calls that are mutated.
-const CALLS: [&str; 12] = [
+const CALLS: [&str; 9] = [
     r#"{"tool": "file_tools.glob", "args": {"pattern": "*.py"}}"#,
     "file_tools.grep(pattern=\"TODO\", case_insensitive=true, context_lines=2)",
     r#"TOOL: file_tools.glob ARGS: {"pattern": "*.py"}"#,
@@ -86,9 +83,6 @@ const CALLS: [&str; 12] = [
     r#"{"type":"tool_use","name":"tree","input":{"path":"é"}}"#,
     "<function=tree><parameter=path>a &amp; b</parameter></function>",
     "- TOOL: file_tools.glob\n- ARGS:\n  - pattern: é\n",
-    "[TOOL_CALLS]file_tools_glob[ARGS]{\"pattern\": \"*.py\"}",
-    "<tool_call>glob<arg_key>pattern</arg_key><arg_value>é</arg_value></tool_call>",
-    "<｜tool▁call▁begin｜>tree<｜tool▁sep｜>{}<｜tool▁call▁end｜>",
 ];
 
 /// Parameters of generated calls.

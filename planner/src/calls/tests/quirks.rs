@@ -250,7 +250,6 @@ fn the_simple_form_is_parsed_inside_markdown() {
             "TOOL: file_tools.glob ARGUMENTS: {\"pattern\": \"*.py\"}",
             "TOOL: file_tools.glob {\"pattern\": \"*.py\"}",
             "TOOL:file_tools.glob ARGS:{\"pattern\":\"*.py\"}",
-            "Thought: look\nAction: file_tools.glob\nAction Input: {\"pattern\": \"*.py\"}",
             "我需要TOOL: file_tools.glob ARGS: {\"pattern\": \"*.py\"}。",
         ],
         Simple,

@@ -18,15 +18,21 @@ const MAX_NAME_WIDTH: f64 = 230.0;
 const MARGIN: f64 = 16.0;
 const TITLE: f64 = 28.0;
 
+struct Labelled<'a> {
+    name: &'a NodeName,
+    node: &'a Node,
+    label: String,
+}
+
 pub fn svg(toolkit: &Toolkit, title: &str) -> String {
-    let nodes: Vec<(&NodeName, &Node, String)> = toolkit
+    let nodes: Vec<Labelled<'_>> = toolkit
         .ordered()
         .into_iter()
-        .map(|(name, node)| (name, node, cut_name(name.as_str())))
+        .map(|(name, node)| Labelled { name, node, label: cut_name(name.as_str()) })
         .collect();
     let sizes: Vec<Size> = nodes
         .iter()
-        .map(|(_, _, shown)| Size { width: text_width(shown) + 2.0 * NAME_PADDING, height: HEIGHT })
+        .map(|node| Size { width: text_width(&node.label) + 2.0 * NAME_PADDING, height: HEIGHT })
         .collect();
     let numbers = node_numbers(toolkit);
     let edges = toolkit.ordered_edges();
@@ -38,8 +44,8 @@ pub fn svg(toolkit: &Toolkit, title: &str) -> String {
     for (edge, points) in edges.iter().zip(&drawing.edges) {
         draw_edge(&mut text, edge, points);
     }
-    for (((name, node, shown), middle), size) in nodes.iter().zip(&drawing.nodes).zip(&sizes) {
-        draw_node(&mut text, (*name, *node, shown.as_str()), *middle, *size);
+    for ((node, middle), size) in nodes.iter().zip(&drawing.nodes).zip(&sizes) {
+        draw_node(&mut text, node, *middle, *size);
     }
     // Labels come after the lines, so that lines do not hide them.
     for (edge, points) in edges.iter().zip(&drawing.edges) {
@@ -85,8 +91,8 @@ fn svg_marker(id: &str, colour: &str) -> String {
     )
 }
 
-fn draw_node(text: &mut String, drawn: (&NodeName, &Node, &str), middle: Point, size: Size) {
-    let (name, node, shown) = drawn;
+fn draw_node(text: &mut String, labelled: &Labelled<'_>, middle: Point, size: Size) {
+    let Labelled { name, node, label } = labelled;
     let (kind, radius) = match node.kind {
         NodeKind::Action => ("action", 5.0),
         NodeKind::Tool => ("tool", size.height / 2.0),
@@ -95,14 +101,14 @@ fn draw_node(text: &mut String, drawn: (&NodeName, &Node, &str), middle: Point, 
         "" => format!("{kind} {name}"),
         description => format!("{kind} {name}: {description}"),
     };
-    let (about, shown) = (escape::xml(&about), escape::xml(shown));
+    let (about, label) = (escape::xml(&about), escape::xml(label));
     let Size { width, height } = size;
     let (x, y) = (middle.x - width / 2.0, middle.y - height / 2.0);
     let _ = writeln!(
         text,
         "<g class=\"tk-{kind}\"><title>{about}</title>\
          <rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"{radius}\"/>\
-         <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{shown}</text></g>",
+         <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text></g>",
         middle.x,
         middle.y + 4.5,
     );

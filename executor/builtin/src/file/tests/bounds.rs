@@ -17,8 +17,8 @@ use crate::{
         grep,
         search::{self, SearchEnd, SeenLine},
     },
-    project::Project,
     root::{Kind, StopReason, StopSignal, Walk, WalkRules},
+    tests::project::Project,
 };
 
 #[tokio::test]

@@ -9,8 +9,8 @@ use crate::{
         languages,
         search::{self, SeenLine},
     },
-    project::Project,
     root::StopSignal,
+    tests::project::Project,
 };
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use shared::tool::{Effect, ErrorCode};
 use toolbox::SetStatus;
 
-use crate::http::trial::{Served, Set};
+use crate::http::tests::trial::{Served, Set};
 
 #[derive(Clone)]
 struct Author {

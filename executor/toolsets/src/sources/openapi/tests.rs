@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use toolbox::SetStatus;
 
 use super::document::Document;
-use crate::http::trial::{Served, Set};
+use crate::http::tests::trial::{Served, Set};
 
 /// A pet shop in OpenAPI 3.0 and YAML.
 const PETS: &str = r##"

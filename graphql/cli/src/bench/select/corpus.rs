@@ -66,6 +66,10 @@ impl Corpus {
         name(VOCABULARY + n / VERBS.len() as u64 % self.topics)
     }
 
+    pub(crate) fn queries(&self, count: usize, parts: usize) -> Vec<String> {
+        (0..count).map(|n| self.query(n, parts)).collect()
+    }
+
     pub(crate) fn query(&self, n: usize, parts: usize) -> String {
         let mut dice = Dice::new(!(n as u64));
         let mut part = || {

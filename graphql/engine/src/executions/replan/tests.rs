@@ -1,5 +1,7 @@
 //! Requested replans with a scripted model and real executions.
 
+mod automatic;
+
 use executor::options::Options;
 use planner::writer::ModelPlanner;
 use serde_json::Value;

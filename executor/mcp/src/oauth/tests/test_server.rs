@@ -19,7 +19,7 @@ use shared::id::ToolSetName;
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
 
-use super::{
+use super::super::{
     BackgroundTasks, Bearer, Caller, Logins,
     token_store::{LoginRecord, TokenStore},
     unix_time,
@@ -136,7 +136,7 @@ impl World {
         Bearer::new(Caller { set, logins, background }, server, &oauth, secrets)
     }
 
-    pub(super) fn store(&self) -> TokenStore {
+    pub(in super::super) fn store(&self) -> TokenStore {
         self.logins.store_of(&set(), &self.url())
     }
 

@@ -13,7 +13,7 @@ use shared::{
 };
 use toolbox::{ToolContext, ToolSet, function};
 
-use super::*;
+use super::super::*;
 use crate::{
     Engine, Guard, Order,
     agent::tests::{Scripted, says},

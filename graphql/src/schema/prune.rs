@@ -28,10 +28,10 @@ impl From<store::Pruned> for Pruned {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct HouseMutation;
+pub(super) struct PruneMutation;
 
 #[Object]
-impl HouseMutation {
+impl PruneMutation {
     /// Permanently removes executions that finished long ago, and old plans and requests that
     /// nothing refers to. One call removes about 1000 executions at most.
     async fn prune(

@@ -13,21 +13,21 @@ use serde_json::Value;
 use shared::tool::ToolError;
 use toolbox::{ReadyTool, Tool, ToolContext};
 
-use super::{Root, code, file};
+use crate::{Root, code, file};
 
 /// A temporary folder. The root is the folder `p` in it, so tests can reach outside the root.
-pub(super) struct Project {
+pub(crate) struct Project {
     folder: tempfile::TempDir,
-    pub(super) root: Root,
+    pub(crate) root: Root,
 }
 
 impl Project {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::within(tempfile::tempdir().unwrap())
     }
 
     /// Uses a file system in memory if the machine has one. For tests with very many files.
-    pub(super) fn in_memory() -> Self {
+    pub(crate) fn in_memory() -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         Self::within(folder.unwrap())
     }
@@ -38,7 +38,7 @@ impl Project {
         Self { folder, root }
     }
 
-    pub(super) fn with(files: &[(&str, &str)]) -> Self {
+    pub(crate) fn with(files: &[(&str, &str)]) -> Self {
         let project = Self::new();
         for (path, content) in files {
             project.file(path, content);
@@ -47,41 +47,41 @@ impl Project {
     }
 
     /// Returns an absolute path. `../x` is outside the root.
-    pub(super) fn path(&self, path: &str) -> PathBuf {
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
         match path.strip_prefix("../") {
             Some(path) => self.folder.path().join(path),
             None => self.folder.path().join("p").join(path),
         }
     }
 
-    pub(super) fn file(&self, path: &str, content: impl AsRef<[u8]>) {
+    pub(crate) fn file(&self, path: &str, content: impl AsRef<[u8]>) {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
     }
 
-    pub(super) fn text(&self, path: &str) -> String {
+    pub(crate) fn text(&self, path: &str) -> String {
         fs::read_to_string(self.path(path)).unwrap()
     }
 
-    pub(super) fn link(&self, to: impl AsRef<Path>, at: &str) {
+    pub(crate) fn link(&self, to: impl AsRef<Path>, at: &str) {
         symlink(to, self.path(at)).unwrap();
     }
 
-    pub(super) fn fifo(&self, path: &str) {
+    pub(crate) fn fifo(&self, path: &str) {
         assert!(Command::new("mkfifo").arg(self.path(path)).status().unwrap().success());
     }
 
-    pub(super) fn tools(&self) -> Vec<Arc<dyn Tool>> {
+    pub(crate) fn tools(&self) -> Vec<Arc<dyn Tool>> {
         [code::tools(&self.root), file::tools(&self.root)].concat()
     }
 
     /// Checks the parameters against the schema, and then calls the tool.
-    pub(super) async fn try_call(&self, name: &str, args: Value) -> Result<String, ToolError> {
+    pub(crate) async fn try_call(&self, name: &str, args: Value) -> Result<String, ToolError> {
         self.call_in(name, args, ToolContext::detached()).await
     }
 
-    pub(super) async fn call_in(
+    pub(crate) async fn call_in(
         &self,
         name: &str,
         args: Value,
@@ -96,13 +96,13 @@ impl Project {
     }
 
     /// Returns the output or the error as text.
-    pub(super) async fn call(&self, name: &str, args: Value) -> String {
+    pub(crate) async fn call(&self, name: &str, args: Value) -> String {
         let result = self.try_call(name, args).await;
         let text = result.unwrap_or_else(|err| err.to_string());
         text.replace(self.folder.path().to_str().unwrap(), "FOLDER")
     }
 
-    pub(super) async fn check(&self, name: &str, args: Value, expected: Expect) {
+    pub(crate) async fn check(&self, name: &str, args: Value, expected: Expect) {
         expected.assert_eq(&self.call(name, args).await);
     }
 }

@@ -1,0 +1,197 @@
+//! The configured embedder.
+
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use shared::store::Vectors;
+use tokio::sync::OnceCell;
+
+use super::{
+    EmbedError, Embedder,
+    kept::{Kept, Recent},
+    local::Local,
+    server::{Server, ServerConfig},
+};
+
+#[derive(Clone, Debug)]
+pub enum Source {
+    Directory(PathBuf),
+    Server(ServerConfig),
+    Builtin,
+    /// An embedder of a program that uses this library.
+    Own(Arc<dyn Embedder>),
+    Wrong(String),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(path) => write!(f, "the model in `{}`", path.display()),
+            Self::Server(server) => {
+                write!(f, "the model `{}` at {}", server.model, server.base_url)
+            }
+            Self::Builtin => f.write_str("the built-in encoder"),
+            Self::Own(embedder) => write!(f, "the program's own model `{}`", embedder.model()),
+            Self::Wrong(_) => f.write_str("the embedding model"),
+        }
+    }
+}
+
+impl Source {
+    async fn connect(&self) -> Result<Arc<dyn Embedder>, EmbedError> {
+        Ok(match self {
+            Self::Directory(path) => Arc::new(Local::open(path).await?),
+            Self::Builtin => Arc::new(Local::builtin().await?),
+            Self::Server(config) => Arc::new(Server::new(config)?),
+            Self::Own(embedder) => Arc::clone(embedder),
+            Self::Wrong(why) => {
+                let (model, why) = ("embedding".to_owned(), why.clone());
+                return Err(EmbedError::Model { model, why });
+            }
+        })
+    }
+}
+
+/// One model: an embedder for stored texts, and one for queries.
+#[derive(Clone, Debug)]
+pub struct Embedding {
+    pub source: String,
+    /// For descriptions and examples. Its vectors are stored.
+    pub texts: Arc<dyn Embedder>,
+    /// For queries. Only the latest vectors are kept in memory.
+    pub queries: Arc<dyn Embedder>,
+}
+
+/// The configured embedder, if there is one. It is opened on its first use.
+#[derive(Debug)]
+pub struct ConfiguredEmbedder {
+    store: Arc<dyn Vectors>,
+    source: Option<Source>,
+    opened: OnceCell<Opened>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    embedder: Arc<dyn Embedder>,
+    embedding: Embedding,
+    /// The last probe or use succeeded.
+    works: AtomicBool,
+}
+
+impl ConfiguredEmbedder {
+    /// Without a source, tools are selected by words. Vectors are kept in `store`.
+    pub fn new(source: Option<Source>, store: Arc<dyn Vectors>) -> Self {
+        Self { store, source, opened: OnceCell::new() }
+    }
+
+    /// Returns the embedder, or `None` if none is configured.
+    ///
+    /// Probes an embedder that was not used before or that failed, so that a server that is down
+    /// costs a single request. Each call tries again, so a repaired embedder needs no restart.
+    pub async fn open(&self) -> Result<Option<Embedding>, EmbedError> {
+        let Some(source) = &self.source else { return Ok(None) };
+        let opened = self.opened.get_or_try_init(|| self.connect(source)).await?;
+        if !opened.works.load(Ordering::Relaxed) {
+            opened.embedder.probe().await?;
+            opened.works.store(true, Ordering::Relaxed);
+        }
+        Ok(Some(opened.embedding.clone()))
+    }
+
+    /// Probes the embedder before its next use, unless it only rejected a text.
+    pub fn report_failure(&self, why: &EmbedError) {
+        if let Some(opened) = self.opened.get()
+            && !matches!(why, EmbedError::Text { .. })
+        {
+            opened.works.store(false, Ordering::Relaxed);
+        }
+    }
+
+    async fn connect(&self, source: &Source) -> Result<Opened, EmbedError> {
+        let embedder = source.connect().await?;
+        let embedding = Embedding {
+            source: source.to_string(),
+            texts: Arc::new(Kept::new(Arc::clone(&embedder), Arc::clone(&self.store))),
+            queries: Arc::new(Recent::new(Arc::clone(&embedder))),
+        };
+        Ok(Opened { embedder, embedding, works: AtomicBool::new(false) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use async_trait::async_trait;
+    use shared::store::memory::Memory;
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Flaky {
+        is_away: AtomicBool,
+        probes: AtomicUsize,
+    }
+
+    #[async_trait]
+    impl Embedder for Flaky {
+        fn model(&self) -> &'static str {
+            "flaky"
+        }
+
+        async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
+            Ok(texts.iter().map(|_| vec![1.0]).collect())
+        }
+
+        async fn probe(&self) -> Result<(), EmbedError> {
+            self.probes.fetch_add(1, Ordering::SeqCst);
+            if self.is_away.load(Ordering::SeqCst) { Err(unavailable()) } else { Ok(()) }
+        }
+    }
+
+    fn unavailable() -> EmbedError {
+        EmbedError::Unavailable { url: "u".to_owned(), why: "it is away".to_owned() }
+    }
+
+    fn configured(source: Option<Source>) -> ConfiguredEmbedder {
+        ConfiguredEmbedder::new(source, Arc::new(Memory::new()))
+    }
+
+    #[tokio::test]
+    async fn an_embedder_is_probed_before_its_first_use_and_after_a_failure() {
+        let flaky = Arc::new(Flaky { is_away: AtomicBool::new(true), ..Flaky::default() });
+        let configured = configured(Some(Source::Own(flaky.clone())));
+        let probes = || flaky.probes.load(Ordering::SeqCst);
+        for _ in 0..2 {
+            assert_eq!(configured.open().await.unwrap_err(), unavailable());
+        }
+        flaky.is_away.store(false, Ordering::SeqCst);
+        let first = configured.open().await.unwrap().unwrap();
+        assert_eq!(first.source, "the program's own model `flaky`");
+        configured.open().await.unwrap();
+        configured
+            .report_failure(&EmbedError::Text { url: "u".to_owned(), why: "long".to_owned() });
+        configured.open().await.unwrap();
+        assert_eq!(probes(), 3, "a working embedder is not probed");
+
+        flaky.is_away.store(true, Ordering::SeqCst);
+        configured.report_failure(&unavailable());
+        assert_eq!(configured.open().await.unwrap_err(), unavailable());
+        flaky.is_away.store(false, Ordering::SeqCst);
+        let again = configured.open().await.unwrap().unwrap();
+        assert!(Arc::ptr_eq(&first.queries, &again.queries), "vectors in memory are kept");
+    }
+
+    #[tokio::test]
+    async fn a_wrong_source_is_an_error_and_no_source_is_none() {
+        let wrong = configured(Some(Source::Wrong("it is not set".to_owned())));
+        assert!(wrong.open().await.unwrap_err().to_string().contains("it is not set"));
+        assert!(configured(None).open().await.unwrap().is_none());
+    }
+}
