@@ -47,7 +47,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::rounded::Written;
 
 use self::{
-    connection::Part, execution::Execution, guard::Guard, mutation::Mutation, plan::Plan,
+    connection::Part, execution::ApiExecution, guard::Guard, mutation::Mutation, plan::Plan,
     query::Query, request::Request, subscription::Subscription,
 };
 
@@ -149,7 +149,7 @@ fn described() -> SchemaBuilder<Query, Mutation, Subscription> {
     async_graphql::Schema::build(Query::default(), Mutation::default(), Subscription)
         .override_output_type_description::<Part<Request>>("Page of requests.")
         .override_output_type_description::<Part<Plan>>("Page of plans.")
-        .override_output_type_description::<Part<Execution>>("Page of executions.")
+        .override_output_type_description::<Part<ApiExecution>>("Page of executions.")
 }
 
 #[cfg(test)]

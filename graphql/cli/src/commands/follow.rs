@@ -11,8 +11,8 @@ use client::{
     failure::Failure,
     read,
     types::{
-        Execution, ExecutionHead, Finding, FindingKind, Plan, Replanning, ReplanningState,
-        Severity, StepState, Text,
+        ExecutionHead, ExecutionStatus, Finding, FindingKind, Plan, Replanning, ReplanningState,
+        Severity, ShownState, Text,
     },
     view::{
         findings::{draw_commands, draw_finding},
@@ -365,7 +365,7 @@ impl EventReader<'_> {
         let (News::Step { name, view }, Ok(execution)) = (&news, id.parse()) else {
             return Ok(news);
         };
-        if view.state != StepState::Waiting {
+        if view.state != ShownState::Waiting {
             return Ok(news);
         }
         let inbox = self.of.session.inbox(execution).await?;
@@ -421,7 +421,8 @@ async fn show_ending(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatu
     let state = if screen.json {
         print_document(session, id).await?
     } else {
-        let execution: Execution = session.client.execution(id, Execution::SUMMARY).await?;
+        let execution: ExecutionStatus =
+            session.client.execution(id, ExecutionStatus::SUMMARY).await?;
         for line in outcome::ending_lines(&execution, screen.err) {
             screen.say(&line);
         }
@@ -436,7 +437,7 @@ async fn show_ending(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatu
     Ok(if is_done { ExitStatus::Done } else { ExitStatus::Failed })
 }
 
-fn agent_answer(execution: &Execution) -> Option<&str> {
+fn agent_answer(execution: &ExecutionStatus) -> Option<&str> {
     let last = execution.plan.tools.last()?;
     let is_agent = agent::is_own(&last.tool_name.parse().ok()?);
     is_agent.then(|| execution.outputs[&*last.step_id]["answer"].as_str())?
@@ -525,7 +526,7 @@ fn print_detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, 
 }
 
 async fn print_document(session: &Session<'_>, id: ExecutionId) -> Result<ExecutionState, Failure> {
-    let document: Value = session.client.execution(id, &Execution::fields()).await?;
+    let document: Value = session.client.execution(id, &ExecutionStatus::fields()).await?;
     session.screen.print_json(&document)?;
     read(document["state"].clone())
 }
