@@ -236,7 +236,7 @@ pub(crate) fn can_start_tasks(execution: &Execution) -> bool {
 fn is_blocked_by_permit(execution: &Execution, task: Task) -> bool {
     let is_sequential = execution.options().mode == ExecutionMode::Sequential;
     is_sequential
-        && execution.agenda().waiting_for_permit().first().is_some_and(|waiting| *waiting < task)
+        && execution.agenda().without_permit().first().is_some_and(|waiting| *waiting < task)
 }
 
 /// A decision in progress: the state so far, and the events that led to it.
@@ -474,11 +474,11 @@ impl Decision<'_> {
     /// Evaluates the `when` condition of each step whose dependencies have finished.
     fn evaluate_conditions(&mut self) {
         while self.can_start()
-            && let Some(number) = self.execution.agenda().conditional().first().copied()
+            && let Some(number) = self.execution.agenda().to_evaluate().first().copied()
         {
             let plan = Arc::clone(self.execution.plan());
             let Some(condition) = &plan.step(number).when else {
-                unreachable!("only steps with a condition are judged");
+                unreachable!("only steps with a condition are evaluated");
             };
             match condition.evaluate(&*self.execution, &self.execution.options().input) {
                 Ok(true) => self.execution.record_condition_true(number),

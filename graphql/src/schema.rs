@@ -44,7 +44,7 @@ use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStre
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    connection::Part, execution::Execution, guard::Guard, mutation::Mutation, plan::Plan,
+    connection::Part, execution::ApiExecution, guard::Guard, mutation::Mutation, plan::Plan,
     query::Query, request::Request, subscription::Subscription,
 };
 
@@ -146,7 +146,7 @@ fn described() -> SchemaBuilder<Query, Mutation, Subscription> {
     async_graphql::Schema::build(Query::default(), Mutation::default(), Subscription)
         .override_output_type_description::<Part<Request>>("Page of requests.")
         .override_output_type_description::<Part<Plan>>("Page of plans.")
-        .override_output_type_description::<Part<Execution>>("Page of executions.")
+        .override_output_type_description::<Part<ApiExecution>>("Page of executions.")
 }
 
 #[cfg(test)]

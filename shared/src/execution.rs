@@ -329,8 +329,8 @@ impl Execution {
         match state {
             // A step returns to pending after an approval, or stays pending when it is checked.
             StepState::Pending if self.steps[number.get()].is_approved => {
-                let asks = self.must_ask(number.into());
-                self.agenda.unblock_task(number.into(), asks);
+                let must_wait = self.must_wait(number.into());
+                self.agenda.unblock_task(number.into(), must_wait);
             }
             StepState::Gathering { .. } => {
                 let n =
@@ -338,7 +338,7 @@ impl Execution {
                 self.agenda.expect_items(n);
                 self.release_items(number);
                 if n == 0 {
-                    self.agenda.mark_gathered(number);
+                    self.agenda.mark_items_finished(number);
                 }
             }
             state if state.is_finished() => {
@@ -366,7 +366,7 @@ impl Execution {
         if state.is_finished() {
             items.count_finished();
             if items.is_finished() {
-                self.agenda.mark_gathered(task.step);
+                self.agenda.mark_items_finished(task.step);
             }
         }
         if let StepState::Failed(_) = state {
@@ -409,7 +409,7 @@ impl Execution {
     }
 
     /// Returns `true` if a task must wait for a person or a signal before it starts.
-    fn must_ask(&self, task: Task) -> bool {
+    fn must_wait(&self, task: Task) -> bool {
         let step = self.plan.step(task.step);
         let needs_consent =
             step.policy.requires_approval && !self.steps[task.step.get()].is_approved;
@@ -419,10 +419,10 @@ impl Execution {
 
     fn unblock_step(&mut self, number: StepNumber) {
         if self.plan.step(number).when.is_some() {
-            self.agenda.add_judging(number);
+            self.agenda.add_condition(number);
         } else {
-            let asks = self.must_ask(number.into());
-            self.agenda.unblock_task(number.into(), asks);
+            let must_wait = self.must_wait(number.into());
+            self.agenda.unblock_task(number.into(), must_wait);
         }
     }
 
@@ -443,12 +443,12 @@ impl Execution {
             step.unmet -= 1;
             // A step with a condition waits for all its dependencies, and then evaluates the
             // condition.
-            step.is_doomed |= !allows_dependents && plan.step(*dependent).when.is_none();
+            step.must_skip |= !allows_dependents && plan.step(*dependent).when.is_none();
             if step.state != StepState::Pending {
                 continue;
             }
-            if step.is_doomed {
-                self.agenda.doom_step(*dependent);
+            if step.must_skip {
+                self.agenda.add_skip(*dependent);
             } else if step.unmet == 0 && self.has_turn(*dependent) {
                 self.unblock_step(*dependent);
             }
@@ -476,7 +476,7 @@ impl Execution {
             self.turn = self.turn.next();
         }
         let Some(step) = self.steps.get(self.turn.get()) else { return };
-        if self.turn != before && step.state == StepState::Pending && !step.is_doomed {
+        if self.turn != before && step.state == StepState::Pending && !step.must_skip {
             self.unblock_step(self.turn);
         }
     }

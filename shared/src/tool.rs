@@ -167,31 +167,54 @@ impl<T: Copy + Ord> ToolNames<T> {
 #[serde(transparent)]
 pub struct ErrorCode(Cow<'static, str>);
 
+/// Defines the constants of [`ErrorCode`] and the list of all of them.
+macro_rules! error_codes {
+    ($($(#[$doc:meta])* $name:ident = $code:literal,)*) => {
+        #[expect(missing_docs, reason = "the other names need no comment")]
+        impl ErrorCode {
+            $($(#[$doc])* pub const $name: Self = Self(Cow::Borrowed($code));)*
+
+            const ALL: &[Self] = &[$(Self::$name),*];
+        }
+    };
+}
+
+error_codes! {
+    FAILED = "tool.failed",
+    TIMEOUT = "tool.timeout",
+    CANCELLED = "tool.cancelled",
+    UNAVAILABLE = "tool.unavailable",
+    INACTIVE = "tool.inactive",
+    INVALID_PARAMETERS = "tool.invalid_parameters",
+    /// The output is larger than a log should keep.
+    OUTPUT_TOO_LARGE = "tool.output_too_large",
+    /// It is unknown if the call took effect.
+    OUTCOME_UNKNOWN = "tool.outcome_unknown",
+    /// A template had no value, and templates are strict.
+    UNRESOLVED = "template.unresolved",
+    REJECTED = "step.rejected",
+    /// The value that a step should repeat for is not a list.
+    NOT_A_LIST = "step.not_a_list",
+    DEADLINE = "execution.deadline",
+}
+
 #[expect(missing_docs, reason = "the other names need no comment")]
 impl ErrorCode {
-    pub const FAILED: Self = Self(Cow::Borrowed("tool.failed"));
-    pub const TIMEOUT: Self = Self(Cow::Borrowed("tool.timeout"));
-    pub const CANCELLED: Self = Self(Cow::Borrowed("tool.cancelled"));
-    pub const UNAVAILABLE: Self = Self(Cow::Borrowed("tool.unavailable"));
-    pub const INACTIVE: Self = Self(Cow::Borrowed("tool.inactive"));
-    pub const INVALID_PARAMETERS: Self = Self(Cow::Borrowed("tool.invalid_parameters"));
-    /// The output is larger than a log should keep.
-    pub const OUTPUT_TOO_LARGE: Self = Self(Cow::Borrowed("tool.output_too_large"));
-    /// It is unknown if the call took effect.
-    pub const OUTCOME_UNKNOWN: Self = Self(Cow::Borrowed("tool.outcome_unknown"));
-    /// A template had no value, and templates are strict.
-    pub const UNRESOLVED: Self = Self(Cow::Borrowed("template.unresolved"));
-    pub const REJECTED: Self = Self(Cow::Borrowed("step.rejected"));
-    /// The value that a step should repeat for is not a list.
-    pub const NOT_A_LIST: Self = Self(Cow::Borrowed("step.not_a_list"));
-    pub const DEADLINE: Self = Self(Cow::Borrowed("execution.deadline"));
-
     pub fn custom(code: String) -> Self {
         Self(Cow::Owned(code))
     }
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Returns `true` if the part before the first dot is that of a code of Faber, such as `tool`.
+    pub fn is_in_own_family(&self) -> bool {
+        Self::ALL.iter().any(|own| own.family() == self.family())
+    }
+
+    fn family(&self) -> &str {
+        self.as_str().split('.').next().unwrap_or_default()
     }
 
     /// Returns `true` if a retry can help. This is the only table of retryable codes.

@@ -4,7 +4,6 @@
 //! agree. `FABER_CRASH_ROUNDS=500` crashes more often, `FABER_CRASH_SEED=7` at other moments.
 #![expect(clippy::print_stderr, reason = "prints the figures of the run")]
 
-mod api_client;
 mod log_checker;
 mod plans;
 mod shared_run;
@@ -14,9 +13,9 @@ use std::{collections::BTreeSet, time::Duration};
 
 use engine::store::open_store;
 use shared::{
-    event::{Event, RecordedEvent},
-    id::{ExecutionId, Seq, WorkerId},
-    store::{ExecutionFilter, Page, Store},
+    event::Event,
+    id::{ExecutionId, WorkerId},
+    store::Store,
 };
 use tests::{faulty::Dice, toolset::MAX_WAIT};
 use tokio::{
@@ -27,9 +26,12 @@ use tokio::{
 use self::{
     log_checker::{Figures, StoredExecution, assert_forgeries_are_found, check},
     shared_run::{ClientRecord, SharedRun},
-    workspace::{Process, Workspace},
+    workspace::{Workspace, drain},
 };
-use crate::mongod::Mongod;
+use crate::{
+    harness::{Process, number_from_env, read_heads, read_log},
+    mongod::Mongod,
+};
 
 /// Crashes in each test.
 const ROUNDS: u64 = 8;
@@ -86,7 +88,7 @@ async fn a_process_frozen_beyond_its_lease_repeats_no_effect() {
         wait_for_clients(&workspace, &run, clients).await,
     )
     .await;
-    worker.drain().await;
+    drain(worker).await;
     eprintln!("{freezes} freezes of each of two processes: {figures:?}");
     assert_accepted(&figures);
 }
@@ -178,6 +180,9 @@ async fn wait_for_clients(
             eprintln!("{recorded:?}");
         }
     }
+    for (file, output) in workspace.outputs_of_processes() {
+        eprintln!("{}: {output}", file.display());
+    }
     panic!("executions do not finish: {open:?}");
 }
 
@@ -206,7 +211,7 @@ async fn finish_and_check(
             ));
         }
     }
-    server.drain().await;
+    drain(server).await;
     let kept = read_executions(workspace).await;
     let acknowledged: BTreeSet<String> =
         records.iter().map(|record| record.execution.clone()).collect();
@@ -224,34 +229,13 @@ async fn finish_and_check(
 /// Reads all executions from the store, without a server.
 async fn read_executions(workspace: &Workspace) -> Vec<StoredExecution> {
     let store = open_store(workspace.store()).await.unwrap();
-    let (mut kept, mut page) = (Vec::new(), Page { first: 100, after: None });
-    loop {
-        let heads = store.list_heads(&ExecutionFilter::default(), &page).await.unwrap();
-        for (_, head) in &heads.items {
-            let plan = store.plan(head.plan).await.unwrap().unwrap();
-            kept.push(StoredExecution {
-                id: head.execution,
-                plan,
-                log: read_log(&*store, head.execution).await,
-            });
-        }
-        match heads.items.last() {
-            Some((cursor, _)) if heads.has_more => page.after = Some(cursor.clone()),
-            _ => return kept,
-        }
+    let mut kept = Vec::new();
+    for head in read_heads(&*store).await {
+        let plan = store.plan(head.plan).await.unwrap().unwrap();
+        let log = read_log(&*store, head.execution).await;
+        kept.push(StoredExecution { id: head.execution, plan, log });
     }
-}
-
-async fn read_log(store: &dyn Store, id: ExecutionId) -> Vec<RecordedEvent> {
-    let mut log: Vec<RecordedEvent> = Vec::new();
-    loop {
-        let after = log.last().map_or(Seq::START, |recorded| recorded.seq);
-        let more = store.read(id, after).await.unwrap();
-        if more.is_empty() {
-            return log;
-        }
-        log.extend(more);
-    }
+    kept
 }
 
 /// Fails if there are violations, or if the run tried nothing.
@@ -260,10 +244,4 @@ fn assert_accepted(figures: &Figures) {
     assert!(figures.executions > 0 && figures.calls > 0, "the run tried nothing: {figures:?}");
     let cut_off = figures.interrupted + figures.unknown;
     assert!(figures.taken_over > 0 && cut_off > 0, "no attempt was interrupted: {figures:?}");
-}
-
-fn number_from_env(variable: &str) -> Option<u64> {
-    #[expect(clippy::disallowed_methods, reason = "only tests read these variables")]
-    let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("`{variable}` is a number")))
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures::{StreamExt as _, stream};
-use tests::binary::faber;
+use tests::{binary::faber, installed};
 use tokio::{process::Command, time::timeout};
 
 use crate::mongod::Mongod;
@@ -54,7 +54,7 @@ async fn check_page(page: PathBuf) -> Option<String> {
 
 async fn run_page(page: &Path) -> Option<String> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/console.py");
-    let mut command = Command::new("python3");
+    let mut command = Command::new(installed::program("python3"));
     command.arg(script).args(std::env::var_os(BLESS).map(|_| "--bless")).arg(page);
     command
         .env("FABER_TEST_BINARY", faber())
@@ -84,7 +84,8 @@ async fn every_console_example_prints_what_its_page_shows() {
 #[test]
 fn every_relative_link_leads_to_a_file_and_a_heading() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/links.py");
-    let output = std::process::Command::new("python3").arg(script).output().unwrap();
+    let output =
+        std::process::Command::new(installed::program("python3")).arg(script).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 

@@ -10,13 +10,11 @@ use serde::Deserialize;
 use shared::store::memory::Memory;
 use sqlite::Sqlite;
 use tempfile::TempDir;
+use tests::installed;
 
 /// Returns the folder of the model that `tests/run` installs.
 fn model_folder() -> PathBuf {
-    let installed = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".cache/model");
-    let path = std::env::var_os("FABER_TEST_MODEL").map_or_else(installed, PathBuf::from);
-    assert!(path.is_dir(), "`{}` is missing: run `./tests/run`", path.display());
-    path
+    installed::path("FABER_TEST_MODEL", "model")
 }
 
 /// A text with its vector, which numpy computed from the same weights with 64 bits.

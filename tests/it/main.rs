@@ -12,6 +12,7 @@ mod crash;
 mod docs;
 mod embed;
 mod golden;
+mod harness;
 mod mcp;
 mod mongod;
 mod nodes;

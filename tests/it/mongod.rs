@@ -16,6 +16,7 @@ use mongodb::options::{
 };
 use mongodb::{Client, Collection};
 use tempfile::TempDir;
+use tests::installed;
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 use tokio::time::{interval, timeout};
@@ -114,8 +115,7 @@ impl Mongod {
 }
 
 pub(crate) fn program() -> OsString {
-    std::env::var_os("FABER_TEST_MONGOD")
-        .expect("FABER_TEST_MONGOD is not set: run the tests with `./tests/run`")
+    installed::path("FABER_TEST_MONGOD", "mongod").into()
 }
 
 /// Returns the command that starts the program on a port, with a small cache. A member belongs to

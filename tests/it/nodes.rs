@@ -12,9 +12,3 @@ mod rolling_restart;
 mod single_process;
 mod sub_plans;
 mod workspace;
-
-fn number_from_env(variable: &str) -> Option<u64> {
-    #[expect(clippy::disallowed_methods, reason = "only tests read these variables")]
-    let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("`{variable}` is a number")))
-}

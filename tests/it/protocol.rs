@@ -8,6 +8,7 @@ use async_graphql::{Context, EmptyMutation, Object, Schema, Subscription};
 use axum::{Router, routing::get};
 use futures::{Stream, stream};
 use graphql::server::{Hooks, ServerOptions, serve};
+use tests::installed;
 use tokio::{
     net::TcpListener,
     process::Command,
@@ -102,13 +103,7 @@ fn panic_on_purpose() -> bool {
 
 /// Returns the folder of the npm clients that `tests/run` installs.
 pub(crate) fn node_modules() -> PathBuf {
-    #[expect(clippy::disallowed_methods, reason = "`tests/run` sets the variables")]
-    let path = std::env::var("FABER_TEST_NODE_MODULES");
-    let path = PathBuf::from(path.expect(
-        "FABER_TEST_NODE_MODULES is not set: run `./tests/run`, or `eval \"$(./tests/run --env)\"`",
-    ));
-    assert!(path.is_dir(), "`{}` is missing: run `./tests/run`", path.display());
-    path
+    installed::path("FABER_TEST_NODE_MODULES", "npm/node_modules")
 }
 
 /// Runs a script of `tests/protocol/` against a server, and checks that both end without an error.
@@ -131,11 +126,11 @@ async fn run_script(script: &str, options: ServerOptions) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("protocol").join(script);
     let client = async {
         // The line `shut down` of a script stops the server. Other lines are output.
-        let mut command = Command::new("node");
+        let mut command = Command::new(installed::program("node"));
         command.arg(path).arg(address.to_string()).env("FABER_TEST_NODE_MODULES", modules);
         command.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::piped());
         command.kill_on_drop(true);
-        let mut child = command.spawn().expect("node is needed: run `./tests/run`");
+        let mut child = command.spawn().expect("node starts");
         let mut lines = tokio::io::AsyncBufReadExt::lines(tokio::io::BufReader::new(
             child.stdout.take().expect("standard output is piped"),
         ));

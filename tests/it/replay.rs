@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Stdio};
 
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
-use tests::{binary::faber, toolset::MAX_WAIT};
+use tests::{binary::faber, installed, toolset::MAX_WAIT};
 use tokio::{process::Command, time::timeout};
 
 /// Calculates with IEEE 754 numbers.
@@ -33,8 +33,10 @@ async fn replayed_calculations_are_equal_to_the_last_bit() {
             let folder = tempfile::tempdir().unwrap();
             let steps = case["plan"].as_array().unwrap();
             let tools: Vec<Value> = steps.iter().map(calculation).collect();
-            let commands = ["add", "subtract", "multiply", "divide", "sqrt", "inverse"]
-                .map(|name| (name, json!(["python3", "-S", "-c", CALCULATOR, name])));
+            let commands =
+                ["add", "subtract", "multiply", "divide", "sqrt", "inverse"].map(|name| {
+                    (name, json!([installed::program("python3"), "-S", "-c", CALCULATOR, name]))
+                });
             let done = run_plan(&folder, &commands, &tools, mode).await;
             let bits = |number: &Value| number.as_f64().map(f64::to_bits);
             for (step, must) in case["values"].as_object().unwrap() {

@@ -1,10 +1,13 @@
 //! Tools of third-party servers: npm's json-graphql-server and json-server.
 
-use std::{path::PathBuf, process::Stdio};
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 use shared::tool::Effect;
-use tests::toolset::{Connected, MAX_WAIT};
+use tests::{
+    installed,
+    toolset::{Connected, MAX_WAIT},
+};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, Command},
@@ -19,11 +22,9 @@ struct Server {
 
 impl Server {
     async fn start(kind: &str) -> Self {
-        let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/servers/node_modules").into();
-        let modules = std::env::var_os("FABER_TEST_SERVER_MODULES").map_or_else(own, PathBuf::from);
-        assert!(modules.exists(), "`{}` is missing: run `./tests/run`", modules.display());
+        let modules = installed::path("FABER_TEST_SERVER_MODULES", "servers/node_modules");
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/servers/serve.cjs");
-        let mut command = Command::new("node");
+        let mut command = Command::new(installed::program("node"));
         command.args([script, kind]).arg(modules).kill_on_drop(true);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

@@ -8,7 +8,6 @@
 //! machine that cannot mount a tmpfs, `FABER_TORTURE_NO_TMPFS=1` leaves full disks out.
 #![expect(clippy::print_stderr, reason = "prints the figures of the run")]
 
-pub(crate) mod api_client;
 mod audit;
 mod clients;
 mod cluster;
@@ -45,6 +44,7 @@ use self::{
     store_faults::TorturedStore,
     workspace::Workspace,
 };
+use crate::harness::number_from_env;
 
 /// Duration of the faults in a usual run.
 const FAULT_SECONDS: u64 = 20;
@@ -128,12 +128,6 @@ fn report_figures(name: &str, workspace: Workspace, seed: u64, seconds: u64, fig
         figures.violations.len(),
         folder.display()
     );
-}
-
-fn number_from_env(variable: &str) -> Option<u64> {
-    #[expect(clippy::disallowed_methods, reason = "only tests read these variables")]
-    let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("`{variable}` is a number")))
 }
 
 /// Counts by name.

@@ -1,31 +1,24 @@
 //! The web page in a real browser, against the real binary. The scripts are in `tests/web/`.
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
 };
 
-use tests::binary::faber;
-
-/// Returns a path that `tests/run` sets in the environment.
-fn path_from_environment(name: &str) -> PathBuf {
-    let value = std::env::var_os(name).unwrap_or_else(|| {
-        panic!("{name} is not set: run `./tests/run`, or `eval \"$(./tests/run --env)\"`")
-    });
-    let path = PathBuf::from(value);
-    assert!(path.exists(), "`{}` is missing: run `./tests/run`", path.display());
-    path
-}
+use tests::{binary::faber, installed};
 
 /// Runs a script. Each of its tests has its own limits.
 fn run_script(script: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("web").join(script);
-    let mut command = Command::new("node");
+    let mut command = Command::new(installed::program("node"));
     command.args(["--test", "--test-reporter=spec", "--test-timeout=600000"]).arg(path);
     command.env("FABER_TEST_BINARY", faber());
-    command.env("FABER_TEST_WEB_MODULES", path_from_environment("FABER_TEST_WEB_MODULES"));
-    command.env("FABER_TEST_CHROMIUM", path_from_environment("FABER_TEST_CHROMIUM"));
-    let output = command.stdin(Stdio::null()).output().expect("node is needed: run `./tests/run`");
+    command.env(
+        "FABER_TEST_WEB_MODULES",
+        installed::path("FABER_TEST_WEB_MODULES", "web/node_modules"),
+    );
+    command.env("FABER_TEST_CHROMIUM", installed::path("FABER_TEST_CHROMIUM", "chromium"));
+    let output = command.stdin(Stdio::null()).output().expect("node starts");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{script}: {}\n{said}", output.status);
 }

@@ -4,6 +4,7 @@
 pub mod binary;
 pub mod conformance;
 pub mod faulty;
+pub mod installed;
 pub mod kernel;
 pub mod ledger;
 pub mod patient;

@@ -375,7 +375,8 @@ mod server {
             let sources = Sources::new(&toolbox, limits::OUTPUT_BYTES);
             sources.put(set);
             let server = Self { toolbox, _sources: sources, _folder: folder };
-            server.run(Trial::of("s.starts", json!({}))).await.unwrap();
+            let started = server.run(Trial::of("s.starts", json!({}))).await;
+            started.expect("node starts: run `./tests/run`, which names what is missing");
             server
         }
 

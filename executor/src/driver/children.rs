@@ -287,9 +287,9 @@ impl Children {
 impl Driver {
     /// Watches all running children. A new owner of the parent calls this once.
     pub(super) fn watch_children(&mut self) {
-        let delegated = self.execution.agenda().in_children().iter();
-        let delegated: Vec<Task> = delegated.copied().collect();
-        for task in delegated {
+        let in_children = self.execution.agenda().in_children().iter();
+        let in_children: Vec<Task> = in_children.copied().collect();
+        for task in in_children {
             self.watch_child(task);
         }
     }
@@ -311,9 +311,9 @@ impl Driver {
     }
 
     pub(super) fn stop_children(&mut self) {
-        let delegated = self.execution.agenda().in_children().iter();
+        let in_children = self.execution.agenda().in_children().iter();
         let left: Vec<Task> =
-            delegated.filter(|task| !self.children.stopped.contains(task)).copied().collect();
+            in_children.filter(|task| !self.children.stopped.contains(task)).copied().collect();
         for task in left {
             if !self.is_held(task) {
                 self.watch_child(task);

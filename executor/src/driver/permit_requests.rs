@@ -61,15 +61,15 @@ impl PermitRequests {
 impl Driver {
     /// Requests permits for tasks that could start with them, and cancels all other requests.
     pub(super) fn request_permits(&mut self) {
-        let gated = self.execution.agenda().waiting_for_permit();
-        if gated.is_empty() && self.permit_requests.waiting.is_empty() {
+        let held = self.execution.agenda().without_permit();
+        if held.is_empty() && self.permit_requests.waiting.is_empty() {
             return;
         }
         // A task whose limit is full must not block a task with another limit. A sequential
         // execution keeps the order of its tasks.
         let is_sequential = self.execution.options().mode == ExecutionMode::Sequential;
         let most = if is_sequential { 1 } else { MAX_TASKS };
-        let first: Vec<Task> = gated.iter().take(most).copied().collect();
+        let first: Vec<Task> = held.iter().take(most).copied().collect();
         self.permit_requests.waiting.retain(|task, _| first.binary_search(task).is_ok());
         self.start_permitted(&first);
         let slots = self.free_slots();
@@ -184,7 +184,7 @@ impl Driver {
 
     fn start_with_permit(&mut self, task: Task, permit: HeldPermit) {
         self.permit_requests.waiting.remove(&task);
-        if self.execution.agenda().waiting_for_permit().contains(&task) {
+        if self.execution.agenda().without_permit().contains(&task) {
             self.permit_requests.granted.insert(task, permit);
             self.decide(Input::Permitted(task));
         }

@@ -393,12 +393,12 @@ async fn a_sequential_compensation_requests_its_own_permit() {
     let mut scene = Scene::new(plan(vec![done, next]), options).await;
     scene.driver.results.push_back(ended(task(0), 1, 4));
     scene.write().await;
-    assert_eq!(scene.driver.execution.agenda().waiting_for_permit().first(), Some(&task(1)));
+    assert_eq!(scene.driver.execution.agenda().without_permit().first(), Some(&task(1)));
     assert_eq!(scene.driver.permit_requests.open_requests(), 1);
     scene.tell(Command::Cancel { reason: None }).await;
     let undo = Task { part: Part { undo: true, ..Part::WHOLE }, ..task(0) };
-    let gated = scene.driver.execution.agenda().waiting_for_permit();
-    assert_eq!(gated.iter().collect::<Vec<_>>(), [&undo]);
+    let held = scene.driver.execution.agenda().without_permit();
+    assert_eq!(held.iter().collect::<Vec<_>>(), [&undo]);
     assert_eq!(scene.driver.permit_requests.open_requests(), 1, "for what undoes the first step");
 }
 

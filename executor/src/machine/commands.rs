@@ -193,7 +193,7 @@ impl Decision<'_> {
     /// Lets ready tasks wait for the approval or the signal that they need.
     pub(super) fn start_waits(&mut self) {
         while self.can_start()
-            && let Some(task) = self.execution.agenda().needs_approval().first().copied()
+            && let Some(task) = self.execution.agenda().to_wait().first().copied()
         {
             self.start_wait(task);
         }

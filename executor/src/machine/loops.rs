@@ -21,7 +21,7 @@ impl Decision<'_> {
         let task = Task::from(number);
         let (step, part, attempt) = (self.step_id(task), task.part, Attempt::FIRST);
         let Some(items) = self.execution.step(number).items.as_deref() else {
-            unreachable!("only steps with items are gathered");
+            unreachable!("only steps with items wait for items");
         };
         let on_error = self.execution.plan().step(number).policy.on_error;
         let is_cut_short = items

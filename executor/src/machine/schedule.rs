@@ -55,7 +55,7 @@ impl Decision<'_> {
     }
 
     pub(super) fn start_permitted(&mut self, task: Task) {
-        if !self.execution.agenda().waiting_for_permit().contains(&task) {
+        if !self.execution.agenda().without_permit().contains(&task) {
             return;
         }
         let may_begin = if task.part.undo { self.moment.may_start } else { self.has_slot() };

@@ -419,10 +419,10 @@ impl Story {
 fn essence(execution: &Execution) -> String {
     let agenda = execution.agenda();
     let retrying: BTreeSet<Task> = agenda.retrying().iter().map(|retry| retry.1).collect();
-    let due = [agenda.ready(), agenda.waiting_for_permit(), agenda.needs_approval(), &retrying];
+    let due = [agenda.ready(), agenda.without_permit(), agenda.to_wait(), &retrying];
     let due: BTreeSet<Task> = due.into_iter().flatten().copied().collect();
-    let judging = agenda.conditional().iter().map(|number| Task::from(*number));
-    let open: BTreeSet<Task> = due.into_iter().chain(agenda.undoing()).chain(judging).collect();
+    let conditions = agenda.to_evaluate().iter().map(|number| Task::from(*number));
+    let open: BTreeSet<Task> = due.into_iter().chain(agenda.undoing()).chain(conditions).collect();
     let rest = [
         format!("{:?} {:?}", agenda.to_skip(), agenda.running()),
         format!("{:?} {:?}", agenda.sleeping(), agenda.in_children()),

@@ -253,18 +253,12 @@ fn fail(parameters: Value, cx: &ToolContext) -> Result<Value, ToolError> {
     if u64::from(attempt.get()) > times {
         return Ok(Value::Null);
     }
-    let is_own = fail.code.as_deref().is_some_and(|code| !is_faber_code(code));
     let code = fail.code.map_or(ErrorCode::FAILED, ErrorCode::custom);
+    // A code of another family is like `tool.failed`.
+    let is_foreign = !code.is_in_own_family();
     let mut error = ToolError::new(code, fail.message);
-    error.retryable = fail.retryable.unwrap_or(error.retryable || is_own);
+    error.retryable = fail.retryable.unwrap_or(error.retryable || is_foreign);
     Err(error)
-}
-
-/// Returns `true` for a code of Faber, whose table decides about another attempt. Any other code is
-/// like `tool.failed`.
-fn is_faber_code(code: &str) -> bool {
-    let family = code.split('.').next().unwrap_or(code);
-    matches!(family, "tool" | "template" | "step" | "execution")
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use client::types::{Plan, StepState};
+use client::types::{Plan, ShownState};
 use client::view::{
     format::{count, format_duration, ms_between},
     news::{News, news_line},
@@ -195,7 +195,7 @@ impl Drawing {
             News::Kept(steps) => {
                 for step in steps {
                     let detail = Some("kept".to_owned());
-                    let state = StepState::Succeeded;
+                    let state = ShownState::Succeeded;
                     let view = StepView { state, detail, ..StepView::default() };
                     self.steps.insert(step.clone(), view);
                 }
@@ -284,7 +284,8 @@ impl Drawing {
         if !steps.clone().all(|step| step.is_some_and(StepView::is_quiet)) {
             return None;
         }
-        let is_done = steps.all(|step| step.is_some_and(|view| view.state == StepState::Succeeded));
+        let is_done =
+            steps.all(|step| step.is_some_and(|view| view.state == ShownState::Succeeded));
         Some(if is_done { Fold::Succeeded } else { Fold::Skipped })
     }
 
@@ -293,21 +294,21 @@ impl Drawing {
         let (over, total) = (known().filter(|step| step.is_over()).count(), steps.len());
         let in_state = |state| known().filter(|step| step.state == state).count();
         let [failed, skipped, cancelled] =
-            [StepState::Failed, StepState::Skipped, StepState::Cancelled].map(in_state);
+            [ShownState::Failed, ShownState::Skipped, ShownState::Cancelled].map(in_state);
         let state = match over {
-            0 if is_all => StepState::Pending,
-            _ if over < total => StepState::Running,
-            _ if failed > 0 => StepState::Failed,
-            _ if skipped + cancelled > 0 => StepState::Skipped,
-            _ => StepState::Succeeded,
+            0 if is_all => ShownState::Pending,
+            _ if over < total => ShownState::Running,
+            _ if failed > 0 => ShownState::Failed,
+            _ if skipped + cancelled > 0 => ShownState::Skipped,
+            _ => ShownState::Succeeded,
         };
         let mark =
-            if state == StepState::Running { paint.cyan("▸") } else { state_mark(state, paint) };
+            if state == ShownState::Running { paint.cyan("▸") } else { state_mark(state, paint) };
         let names: Vec<String> = steps.iter().take(3).map(|step| plain::safe_line(step)).collect();
         let more = if total > names.len() { ", …" } else { "" };
         let names = paint.dim(format!("{}{more}", names.join(", ")));
         let mut text = match state {
-            StepState::Running => format!("{over}/{total} steps"),
+            ShownState::Running => format!("{over}/{total} steps"),
             _ => count(total, "step"),
         };
         for (n, word) in [(failed, "failed"), (skipped, "skipped"), (cancelled, "cancelled")] {
@@ -322,7 +323,7 @@ impl Drawing {
         let paint = frame.paint;
         let shown = plain::safe_line(name);
         let Some(step) = self.steps.get(name) else {
-            let mark = state_mark(StepState::Pending, paint);
+            let mark = state_mark(ShownState::Pending, paint);
             return Line { rank: 3, text: format!("{number} {mark} {}", paint.dim(shown)) };
         };
         let StepLine { mark, rest, essential } = self.draw_outcome(name, step, frame);
@@ -334,7 +335,7 @@ impl Drawing {
         let padding = " ".repeat(frame.names.saturating_sub(paint::text_width(&shown)));
         let rank = match step.state {
             _ if step.is_quiet() => 3,
-            StepState::Running | StepState::Retrying => 1,
+            ShownState::Running | ShownState::Retrying => 1,
             _ => 0,
         };
         let text = format!("{number} {mark} {shown}{padding}  {rest}").trim_end().to_owned();

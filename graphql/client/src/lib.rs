@@ -11,6 +11,7 @@ pub mod request_report;
 mod secret;
 pub mod types;
 pub mod view;
+pub mod watcher;
 
 use async_graphql::{Request, Response, ServerError, Variables};
 use engine::access::Grant;

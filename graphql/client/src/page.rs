@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{Client, failure::Failure, types::Execution, without_nulls};
+use crate::{Client, failure::Failure, types::ExecutionStatus, without_nulls};
 
 /// A page of a list. `kind` is the field of the API that lists the objects.
 pub struct Page {
@@ -70,7 +70,7 @@ pub(crate) async fn newest_executions(
     max: i32,
 ) -> Result<Vec<Value>, Failure> {
     let filter = json!({ "requestId": request });
-    let fields = Execution::fields();
+    let fields = ExecutionStatus::fields();
     let page = Page { kind: "executions", filter, first: max, after: None, fields };
     let (mut found, _) = page.load(client).await?;
     found.reverse();

@@ -6,7 +6,7 @@ use crate::{
     Client,
     failure::Failure,
     page::newest_executions,
-    types::{Execution, Request, TimelineEntry},
+    types::{ExecutionStatus, Request, TimelineEntry},
 };
 
 /// The newest executions of a request, as many as a report has.
@@ -23,7 +23,7 @@ pub async fn load_request(client: &Client, id: &str) -> Result<Value, Failure> {
         return Err(Failure::not_found("request", id));
     }
     if let Some(missing) = missing_execution(client, id, &document).await? {
-        let found: Value = client.execution(missing, &Execution::fields()).await?;
+        let found: Value = client.execution(missing, &ExecutionStatus::fields()).await?;
         if let (false, Some(all)) = (found.is_null(), list_in(&mut document, "executions")) {
             all.insert(0, found);
         }

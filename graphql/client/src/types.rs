@@ -79,7 +79,7 @@ impl ExecutionHead {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Execution {
+pub struct ExecutionStatus {
     pub execution_id: Text,
     pub request_id: Text,
     pub plan_id: Text,
@@ -109,7 +109,7 @@ pub struct Execution {
     pub retries: Vec<RetriedExecution>,
 }
 
-impl Execution {
+impl ExecutionStatus {
     /// The fields of an execution that are not objects.
     pub const VALUES: &str = "executionId requestId planId state mode priority startAt deadline \
         createdAt startedAt finishedAt node seq input dryRun compensateOnFailure parentExecutionId \
@@ -196,7 +196,7 @@ pub struct StepStatus {
     pub step_id: Text,
     pub index: Option<u64>,
     pub tool_name: Text,
-    pub state: StepState,
+    pub state: ShownState,
     pub attempts: u64,
     pub started_at: Option<Timestamp>,
     pub finished_at: Option<Timestamp>,
@@ -233,7 +233,7 @@ impl StepStatus {
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum StepState {
+pub enum ShownState {
     #[default]
     Pending,
     Running,
@@ -249,7 +249,7 @@ pub enum StepState {
     CompensationFailed,
 }
 
-impl StepState {
+impl ShownState {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "PENDING",
@@ -420,7 +420,7 @@ pub struct Request {
     pub query: Text,
     pub created_at: Option<Text>,
     pub plans: Vec<Plan>,
-    pub executions: Vec<Execution>,
+    pub executions: Vec<ExecutionStatus>,
     pub findings: Vec<Finding>,
     pub transcript: Vec<TranscriptEntry>,
     pub timeline: Vec<TimelineEntry>,
@@ -436,7 +436,7 @@ impl Request {
              transcript {{ at kind content }} timeline {{ {} }}",
             Self::VALUES,
             Plan::fields(),
-            Execution::fields(),
+            ExecutionStatus::fields(),
             Finding::FIELDS,
             TimelineEntry::FIELDS
         )

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use client::{
-    types::StepState,
+    types::ShownState,
     view::{
         format::clip,
         news::{self, News},
@@ -114,7 +114,7 @@ impl ProgressReporter {
 fn news_text(news: &News) -> String {
     let plain = Paint::new(false);
     let text = match news {
-        News::Step { name, view } if view.state == StepState::Running => format!("{name} started"),
+        News::Step { name, view } if view.state == ShownState::Running => format!("{name} started"),
         News::Allowed { name } => format!("{name} was approved"),
         News::Progress { name, progress } => format!("{name}  {}", progress.draw()),
         other => news::news_line(other, 0, plain).unwrap_or_default(),

@@ -6,7 +6,7 @@ use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
 use engine::{Engine, EventBudget, MAX_FINDINGS};
 use serde_json::Value;
 use shared::{
-    execution::{self, Execution as State},
+    execution::{self, Execution},
     id::Seq,
 };
 
@@ -91,15 +91,15 @@ impl From<engine::Replanning> for Replanning {
 }
 
 #[derive(Clone)]
-pub(super) struct Execution(pub(super) Arc<State>);
+pub(super) struct ApiExecution(pub(super) Arc<Execution>);
 
-impl From<State> for Execution {
-    fn from(state: State) -> Self {
+impl From<Execution> for ApiExecution {
+    fn from(state: Execution) -> Self {
         Self(Arc::new(state))
     }
 }
 
-impl Execution {
+impl ApiExecution {
     async fn find(&self, ctx: &Context<'_>, most: usize) -> Result<Vec<engine::Finding>> {
         let executions = &ctx.data::<Engine>()?.executions;
         let workers = ctx.data::<Loaders>()?.workers().await?;
@@ -109,8 +109,8 @@ impl Execution {
 }
 
 /// One run of a plan. Its state is computed from its event log.
-#[Object]
-impl Execution {
+#[Object(name = "Execution")]
+impl ApiExecution {
     /// Id of the execution, `exec_…`.
     async fn execution_id(&self) -> ID {
         ID(self.0.id().to_string())
@@ -400,7 +400,7 @@ impl Execution {
     }
 }
 
-pub(super) struct ExecutionResults(Arc<State>);
+pub(super) struct ExecutionResults(Arc<Execution>);
 
 /// Results of an execution so far.
 #[Object]
@@ -426,7 +426,7 @@ impl ExecutionResults {
     }
 }
 
-fn errors(execution: &Arc<State>) -> Vec<StepError> {
+fn errors(execution: &Arc<Execution>) -> Vec<StepError> {
     let all = StepStatus::all(execution);
     let mut errors: Vec<_> = all.iter().flat_map(StepStatus::failures).collect();
     if execution.missed_deadline() && !errors.iter().any(StepError::is_deadline) {

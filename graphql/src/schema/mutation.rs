@@ -10,7 +10,7 @@ use shared::id::ExecutionId;
 use super::{
     ClientGone,
     error::{ApiError, ApiResult, not_found},
-    execution::Execution,
+    execution::ApiExecution,
     input::{AgentOptions, ExecutionFilter, ExecutionOptions, PlanInput, PlanningOptions, given},
     plan::{Plan, PlanPayload},
     prune::PruneMutation,
@@ -75,7 +75,7 @@ impl WorkMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the plan, `plan_…`.")] plan_id: ID,
         #[graphql(desc = "Options of the execution.")] options: Option<ExecutionOptions>,
-    ) -> Result<Execution> {
+    ) -> Result<ApiExecution> {
         let engine = ctx.data::<Engine>()?;
         let order = ExecutionOptions::order(options)?;
         let id = engine.executions.start_plan(known("plan", &plan_id)?, order).await;
@@ -88,7 +88,7 @@ impl WorkMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the request, `req_…`.")] request_id: ID,
         #[graphql(desc = "Options of the execution.")] options: Option<ExecutionOptions>,
-    ) -> Result<Execution> {
+    ) -> Result<ApiExecution> {
         let engine = ctx.data::<Engine>()?;
         let order = ExecutionOptions::order(options)?;
         let id = engine.executions.start_request(known("request", &request_id)?, order).await;
@@ -102,7 +102,7 @@ impl WorkMutation {
         #[graphql(desc = "Purpose of the plan, in words, at most 64 KiB.")] query: String,
         #[graphql(desc = "Options of planning.")] planning: Option<PlanningOptions>,
         #[graphql(desc = "Options of the execution.")] execution: Option<ExecutionOptions>,
-    ) -> Result<Execution> {
+    ) -> Result<ApiExecution> {
         let engine = ctx.data::<Engine>()?;
         let order = ExecutionOptions::order(execution)?;
         let id = engine.executions.plan_and_start(&query, &or_default(planning), order).await;
@@ -116,7 +116,7 @@ impl WorkMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Task of the agent, in words, at most 64 KiB.")] query: String,
         #[graphql(desc = "Options of the agent.")] options: Option<AgentOptions>,
-    ) -> Result<Execution> {
+    ) -> Result<ApiExecution> {
         let engine = ctx.data::<Engine>()?;
         let id = engine.executions.start_agent(&query, &or_default(options)).await;
         started(engine, id).await
@@ -129,7 +129,7 @@ impl WorkMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
         #[graphql(desc = "Reason to store, at most 4096 bytes.")] reason: Option<String>,
-    ) -> Result<Execution> {
+    ) -> Result<ApiExecution> {
         to_execution(
             ctx.data::<Engine>()?.executions.cancel(execution(&execution_id)?, reason).await,
         )
@@ -141,7 +141,7 @@ impl WorkMutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
-    ) -> Result<Execution> {
+    ) -> Result<ApiExecution> {
         to_execution(ctx.data::<Engine>()?.executions.pause(execution(&execution_id)?).await)
     }
 
@@ -150,7 +150,7 @@ impl WorkMutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
-    ) -> Result<Execution> {
+    ) -> Result<ApiExecution> {
         to_execution(ctx.data::<Engine>()?.executions.resume(execution(&execution_id)?).await)
     }
 
@@ -167,7 +167,7 @@ impl WorkMutation {
         from_step: Option<String>,
         #[graphql(desc = "Steps to run again. Default: `ALL`, or `FROM_STEP` with `fromStep`.")]
         mode: Option<RetryMode>,
-    ) -> Result<Execution> {
+    ) -> Result<ApiExecution> {
         let engine = ctx.data::<Engine>()?;
         let scope = retry::scope(mode, from_step.as_deref())?;
         let id = engine.executions.retry(execution(&execution_id)?, scope).await;
@@ -183,7 +183,7 @@ impl WorkMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Id of a failed or cancelled execution, `exec_…`.")] execution_id: ID,
         #[graphql(desc = "Options of planning.")] options: Option<PlanningOptions>,
-    ) -> Result<Execution> {
+    ) -> Result<ApiExecution> {
         let engine = ctx.data::<Engine>()?;
         let id = engine.executions.replan(execution(&execution_id)?, &or_default(options)).await;
         started(engine, id).await
@@ -233,7 +233,7 @@ impl WorkMutation {
         #[graphql(desc = "Input, at most 1 MiB of JSON. Templates read it as `{{input.x}}`.")]
         input: Option<Value>,
         #[graphql(desc = "Options of the execution.")] options: Option<ExecutionOptions>,
-    ) -> Result<Execution> {
+    ) -> Result<ApiExecution> {
         let engine = ctx.data::<Engine>()?;
         let order = ExecutionOptions::order(options)?;
         let id = engine.executions.start_saved_plan(&name, Some(given(input)?), order).await;
@@ -274,7 +274,7 @@ impl WorkMutation {
         #[graphql(desc = "True starts the step, or tries it again. False fails it.")]
         approved: bool,
         #[graphql(desc = "Comment to store, at most 4096 bytes.")] comment: Option<String>,
-    ) -> Result<Execution> {
+    ) -> Result<ApiExecution> {
         let id = execution(&execution_id)?;
         to_execution(
             ctx.data::<Engine>()?.executions.approve(id, &step_id, approved, comment).await,
@@ -299,7 +299,7 @@ impl WorkMutation {
         #[graphql(desc = "Output for `SUCCEEDED`. It must fit `outputSchema`. Default: null.")]
         output: Option<Value>,
         #[graphql(desc = "Comment to store, at most 4096 bytes.")] comment: Option<String>,
-    ) -> Result<Execution> {
+    ) -> Result<ApiExecution> {
         let id = execution(&execution_id)?;
         let order = SettleOrder { step: step_id, item, outcome: outcome.into(), output, comment };
         to_execution(ctx.data::<Engine>()?.executions.settle(id, order).await)
@@ -315,7 +315,7 @@ impl WorkMutation {
         #[graphql(desc = "Name of the signal, at most 4096 bytes.")] name: String,
         #[graphql(desc = "Output of the `flow.wait` step, at most 1 MiB of JSON. Default: null.")]
         payload: Option<Value>,
-    ) -> Result<Execution> {
+    ) -> Result<ApiExecution> {
         let id = execution(&execution_id)?;
         let payload = payload.unwrap_or_default();
         to_execution(ctx.data::<Engine>()?.executions.signal(id, name, payload).await)
@@ -351,13 +351,15 @@ fn execution(id: &ID) -> ApiResult<ExecutionId> {
 }
 
 /// Returns the current state of an execution that was just created.
-async fn started(engine: &Engine, id: Result<ExecutionId, EngineError>) -> Result<Execution> {
+async fn started(engine: &Engine, id: Result<ExecutionId, EngineError>) -> Result<ApiExecution> {
     let id = id.map_err(ApiError::from)?;
     let execution = engine.executions.reader.load(id).await.map_err(ApiError::from)?;
     let execution = execution.ok_or_else(|| not_found("execution", &id.to_string()))?;
     Ok(execution.into())
 }
 
-fn to_execution(execution: Result<shared::execution::Execution, EngineError>) -> Result<Execution> {
+fn to_execution(
+    execution: Result<shared::execution::Execution, EngineError>,
+) -> Result<ApiExecution> {
     Ok(execution.map_err(ApiError::from)?.into())
 }

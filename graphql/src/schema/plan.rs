@@ -17,7 +17,7 @@ use shared::{
 use super::{
     connection::{LAST, MOST, count},
     drawing,
-    execution::Execution,
+    execution::ApiExecution,
     layout::{self, Layout, LayoutDirection, NodeSizeInput, Wish},
     loaders::Loaders,
     request::Request,
@@ -170,14 +170,14 @@ impl Plan {
         ctx: &Context<'_>,
         #[graphql(desc = "Number of executions, from 1 to 200.", default_with = "Some(50)")]
         last: Option<i32>,
-    ) -> Result<Vec<Execution>> {
+    ) -> Result<Vec<ApiExecution>> {
         let most = count("last", last.unwrap_or(LAST), MOST)?;
         let filter = ExecutionFilter { plan: Some(self.0.id()), ..ExecutionFilter::default() };
         let heads = ctx.data::<Engine>()?.executions.reader.newest(&filter, most, |_| true).await;
         let heads = heads.map_err(super::error::ApiError::from)?;
         let ids: Vec<_> = heads.iter().map(|head| head.execution).collect();
         let executions = ctx.data::<Loaders>()?.executions(&ids).await?;
-        Ok(executions.into_iter().map(Execution).collect())
+        Ok(executions.into_iter().map(ApiExecution).collect())
     }
 
     /// Drawing of the plan as a Mermaid flowchart. Arrows lead from a step to its dependents.

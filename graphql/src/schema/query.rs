@@ -8,7 +8,7 @@ use super::{
     blob::Blob,
     connection::{Part, nothing, page, part},
     error::ApiError,
-    execution::Execution,
+    execution::ApiExecution,
     input::{ExecutionFilter, PlanFilter, PlanInput, RequestFilter},
     loaders::Loaders,
     plan::{Plan, PlanPayload},
@@ -107,9 +107,9 @@ impl WorkQuery {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
-    ) -> Result<Option<Execution>> {
+    ) -> Result<Option<ApiExecution>> {
         let Ok(id) = execution_id.parse() else { return Ok(None) };
-        Ok(ctx.data::<Loaders>()?.execution(id).await?.map(Execution))
+        Ok(ctx.data::<Loaders>()?.execution(id).await?.map(ApiExecution))
     }
 
     /// Executions, newest first. A page may be shorter than `first`, because one answer holds about
@@ -123,7 +123,7 @@ impl WorkQuery {
         >,
         #[graphql(desc = "Returns the items after this cursor, from `pageInfo.endCursor`.")]
         after: Option<String>,
-    ) -> Result<Part<Execution>> {
+    ) -> Result<Part<ApiExecution>> {
         let page = page::<ExecutionId>(first, after.as_deref())?;
         let Some(filter) = filter.unwrap_or_default().read() else { return Ok(nothing(&page)) };
         let listing = ctx.data::<Engine>()?.store().list_heads(&filter, &page).await;
@@ -135,7 +135,7 @@ impl WorkQuery {
         let mut executions = executions.into_iter().peekable();
         let items = listing.items.into_iter().filter_map(|(cursor, head)| {
             let found = executions.next_if(|execution| execution.id() == head.execution);
-            found.map(|execution| (cursor, Execution(execution)))
+            found.map(|execution| (cursor, ApiExecution(execution)))
         });
         Ok(part(&page, items, has_more))
     }

@@ -8,7 +8,7 @@ use shared::request;
 use super::{
     connection::{LAST, MOST, count},
     error::ApiError,
-    execution::Execution,
+    execution::ApiExecution,
     finding::Finding,
     loaders::Loaders,
     plan::Plan,
@@ -52,7 +52,7 @@ impl Request {
         last: Option<i32>,
         #[graphql(desc = "False leaves out child executions.", default_with = "Some(true)")]
         parts: Option<bool>,
-    ) -> Result<Vec<Execution>> {
+    ) -> Result<Vec<ApiExecution>> {
         let most = count("last", last.unwrap_or(LAST), MOST)?;
         let engine = ctx.data::<Engine>()?;
         let is_root = parts == Some(false);
@@ -60,7 +60,7 @@ impl Request {
         let heads = heads.map_err(ApiError::from)?;
         let ids: Vec<_> = heads.iter().map(|head| head.execution).collect();
         let executions = ctx.data::<Loaders>()?.executions(&ids).await?;
-        Ok(executions.into_iter().map(Execution).collect())
+        Ok(executions.into_iter().map(ApiExecution).collect())
     }
 
     /// Reason why planning failed. Null if the request has a plan, and while planning runs.

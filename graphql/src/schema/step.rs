@@ -9,7 +9,7 @@ use planner::rounded;
 use serde_json::Value;
 use shared::{
     event::{SkipReason, WaitReason},
-    execution::{self, AttemptKind, Execution as State, Items, Step},
+    execution::{self, AttemptKind, Execution, Items, Step},
     id::{StepNumber, Task},
     plan::{OnError, ToolExecution},
     tool::{self, ErrorCode, ToolError},
@@ -18,7 +18,7 @@ use shared::{
 use super::{
     connection::count,
     error::invalid,
-    execution::Execution,
+    execution::ApiExecution,
     loaders::Loaders,
     scalar::{DateTime, in_milliseconds, int, milliseconds},
 };
@@ -28,7 +28,8 @@ const MAX_ITEMS: usize = 10_000;
 
 /// State of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
-pub(super) enum StepState {
+#[graphql(name = "StepState")]
+pub(super) enum ApiStepState {
     /// Not started.
     Pending,
     /// An attempt is running, or items of the list are.
@@ -49,7 +50,7 @@ pub(super) enum StepState {
     Compensated,
 }
 
-impl StepState {
+impl ApiStepState {
     fn of(step: &Step) -> Self {
         match &step.state {
             execution::StepState::Pending => Self::Pending,
@@ -166,14 +167,14 @@ impl ItemTally {
     fn of(items: &Items) -> Self {
         let mut tally = Self { total: int(items.as_slice().len()), ..Self::default() };
         for item in items.as_slice() {
-            let place = match StepState::of(item) {
-                StepState::Pending => &mut tally.pending,
-                StepState::Running | StepState::Retrying => &mut tally.running,
-                StepState::Waiting => &mut tally.waiting,
-                StepState::Succeeded | StepState::Compensated => &mut tally.successful,
-                StepState::Failed => &mut tally.failed,
-                StepState::Skipped => &mut tally.skipped,
-                StepState::Cancelled => &mut tally.cancelled,
+            let place = match ApiStepState::of(item) {
+                ApiStepState::Pending => &mut tally.pending,
+                ApiStepState::Running | ApiStepState::Retrying => &mut tally.running,
+                ApiStepState::Waiting => &mut tally.waiting,
+                ApiStepState::Succeeded | ApiStepState::Compensated => &mut tally.successful,
+                ApiStepState::Failed => &mut tally.failed,
+                ApiStepState::Skipped => &mut tally.skipped,
+                ApiStepState::Cancelled => &mut tally.cancelled,
             };
             *place += 1;
         }
@@ -182,20 +183,20 @@ impl ItemTally {
 }
 
 pub(super) struct StepStatus {
-    execution: Arc<State>,
+    execution: Arc<Execution>,
     task: Task,
 }
 
 impl StepStatus {
     /// Returns every step, in plan order.
-    pub(super) fn all(execution: &Arc<State>) -> Vec<Self> {
+    pub(super) fn all(execution: &Arc<Execution>) -> Vec<Self> {
         let numbers = (0..execution.steps().len()).map(StepNumber::new);
         numbers
             .map(|number| Self { execution: Arc::clone(execution), task: number.into() })
             .collect()
     }
 
-    pub(super) fn find(execution: &Arc<State>, name: &str) -> Option<Self> {
+    pub(super) fn find(execution: &Arc<Execution>, name: &str) -> Option<Self> {
         let number = execution.plan().step_number(&name.parse().ok()?)?;
         Some(Self { execution: Arc::clone(execution), task: number.into() })
     }
@@ -286,8 +287,8 @@ impl StepStatus {
     }
 
     /// State of the step.
-    async fn state(&self) -> StepState {
-        StepState::of(self.now())
+    async fn state(&self) -> ApiStepState {
+        ApiStepState::of(self.now())
     }
 
     /// Number of attempts that started.
@@ -411,7 +412,7 @@ impl StepStatus {
         #[graphql(desc = "Returns items whose index is greater than this one.")]
         after_index: Option<i64>,
         #[graphql(desc = "Returns items in one of these states. Default: all states.")]
-        state: Option<Vec<StepState>>,
+        state: Option<Vec<ApiStepState>>,
     ) -> Result<Vec<Self>> {
         let most = count("first", first.unwrap_or(10_000), MAX_ITEMS)?;
         let begin = begin_behind(after_index)?;
@@ -419,7 +420,7 @@ impl StepStatus {
         let n = u32::try_from(n).unwrap_or(u32::MAX);
         let all = (begin..n).filter_map(|item| self.of(self.task.for_item(item)));
         let is_wanted = |item: &Self| {
-            state.as_ref().is_none_or(|states| states.contains(&StepState::of(item.now())))
+            state.as_ref().is_none_or(|states| states.contains(&ApiStepState::of(item.now())))
         };
         Ok(all.filter(is_wanted).take(most).collect())
     }
@@ -436,9 +437,9 @@ impl StepStatus {
     }
 
     /// Last child execution that the step started. Null for a step that calls a tool.
-    async fn child(&self, ctx: &Context<'_>) -> Result<Option<Execution>> {
+    async fn child(&self, ctx: &Context<'_>) -> Result<Option<ApiExecution>> {
         let Some(id) = self.now().child else { return Ok(None) };
-        Ok(ctx.data::<Loaders>()?.execution(id).await?.map(Execution))
+        Ok(ctx.data::<Loaders>()?.execution(id).await?.map(ApiExecution))
     }
 
     /// Outcome that a person recorded with `settleStep`. Null if nobody settled the step. The state

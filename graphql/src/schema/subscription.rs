@@ -8,7 +8,7 @@ use shared::id::ExecutionId;
 use super::{
     error::{ApiError, ApiResult, not_found},
     event::ExecutionEvent,
-    execution::{Execution, position},
+    execution::{ApiExecution, position},
     request_events::{self, RequestEvent},
 };
 
@@ -48,13 +48,13 @@ impl Subscription {
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution, `exec_…`. An unknown id is `NOT_FOUND`.")]
         execution_id: ID,
-    ) -> Result<impl Stream<Item = Result<Execution>> + use<>> {
+    ) -> Result<impl Stream<Item = Result<ApiExecution>> + use<>> {
         let engine = ctx.data::<Engine>()?;
         let missing = || not_found("execution", &execution_id);
         let id: ExecutionId = execution_id.parse().map_err(|_| missing())?;
         let execution = engine.executions.reader.load(id).await.map_err(ApiError::from)?;
         let states = engine.executions.reader.watch(execution.ok_or_else(missing)?);
-        Ok(states.map(|state| Ok(Execution(state.map_err(ApiError::from)?))))
+        Ok(states.map(|state| Ok(ApiExecution(state.map_err(ApiError::from)?))))
     }
 
     /// Everything that happens under a request: planning, then the events of all its executions,

@@ -15,17 +15,17 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct Agenda {
     /// Pending steps with a condition whose dependencies are finished.
-    judging: BTreeSet<StepNumber>,
+    to_evaluate: BTreeSet<StepNumber>,
     ready: BTreeSet<Task>,
     /// Pending tasks that first wait for an approval or a signal, which takes no slot.
-    asking: BTreeSet<Task>,
+    to_wait: BTreeSet<Task>,
     /// Tasks that may start or retry, but need a permit first.
-    gated: BTreeSet<Task>,
+    without_permit: BTreeSet<Task>,
     /// Pending steps that will be skipped, because a dependency did not succeed.
-    doomed: BTreeSet<StepNumber>,
+    to_skip: BTreeSet<StepNumber>,
     running: BTreeSet<Task>,
     sleeping: BTreeSet<(Timestamp, Task)>,
-    delegated: BTreeSet<Task>,
+    in_children: BTreeSet<Task>,
     retrying: BTreeSet<(Timestamp, Task)>,
     waiting: BTreeSet<Task>,
     /// Waiting tasks that wait for a signal, by the signal's name.
@@ -33,7 +33,7 @@ pub struct Agenda {
     expiring: BTreeSet<(Timestamp, Task)>,
     /// Steps whose items are running.
     gathering: BTreeSet<StepNumber>,
-    gathered: BTreeSet<StepNumber>,
+    items_finished: BTreeSet<StepNumber>,
     /// The next task to undo, if it has not started.
     undoing: Option<Task>,
     open: usize,
@@ -52,25 +52,25 @@ impl Agenda {
             StepState::Pending => {
                 self.undoing.take_if(|next| *next == task).is_some()
                     || self.ready.remove(&task)
-                    || self.asking.remove(&task)
-                    || self.gated.remove(&task)
+                    || self.to_wait.remove(&task)
+                    || self.without_permit.remove(&task)
                     || (task.part.is_whole()
-                        && (self.judging.remove(&task.step) || self.doomed.remove(&task.step)))
+                        && (self.to_evaluate.remove(&task.step) || self.to_skip.remove(&task.step)))
             }
             StepState::Running { how, .. } => {
                 match how {
                     AttemptKind::Calling => (),
                     AttemptKind::Sleeping { until } => drop(self.sleeping.remove(&(*until, task))),
-                    AttemptKind::Executing { .. } => drop(self.delegated.remove(&task)),
+                    AttemptKind::Executing { .. } => drop(self.in_children.remove(&task)),
                 }
                 self.running.remove(&task)
             }
             StepState::Gathering { .. } => {
-                self.gathered.remove(&task.step);
+                self.items_finished.remove(&task.step);
                 self.gathering.remove(&task.step)
             }
             StepState::Retrying { until, .. } => {
-                self.retrying.remove(&(*until, task)) || self.gated.remove(&task)
+                self.retrying.remove(&(*until, task)) || self.without_permit.remove(&task)
             }
             StepState::Waiting(reason) => {
                 self.stop_awaiting(task, reason);
@@ -89,7 +89,7 @@ impl Agenda {
                 match how {
                     AttemptKind::Calling => (),
                     AttemptKind::Sleeping { until } => drop(self.sleeping.insert((*until, task))),
-                    AttemptKind::Executing { .. } => drop(self.delegated.insert(task)),
+                    AttemptKind::Executing { .. } => drop(self.in_children.insert(task)),
                 }
                 self.running.insert(task);
             }
@@ -128,31 +128,31 @@ impl Agenda {
         self.open += items;
     }
 
-    pub(super) fn mark_gathered(&mut self, step: StepNumber) {
-        self.gathered.insert(step);
+    pub(super) fn mark_items_finished(&mut self, step: StepNumber) {
+        self.items_finished.insert(step);
     }
 
-    pub(super) fn unblock_task(&mut self, task: Task, asks_first: bool) {
-        if asks_first {
-            self.asking.insert(task)
+    pub(super) fn unblock_task(&mut self, task: Task, must_wait: bool) {
+        if must_wait {
+            self.to_wait.insert(task)
         } else {
             self.ready.insert(task)
         };
     }
 
-    pub(super) fn add_judging(&mut self, step: StepNumber) {
-        self.judging.insert(step);
+    pub(super) fn add_condition(&mut self, step: StepNumber) {
+        self.to_evaluate.insert(step);
     }
 
     /// Removes a step from those whose condition must be evaluated. Returns `false` if it was not
     /// there.
-    pub(super) fn remove_judging(&mut self, step: StepNumber) -> bool {
-        self.judging.remove(&step)
+    pub(super) fn remove_condition(&mut self, step: StepNumber) -> bool {
+        self.to_evaluate.remove(&step)
     }
 
-    pub(super) fn gate_task(&mut self, task: Task, state: &StepState) {
+    pub(super) fn hold_for_permit(&mut self, task: Task, state: &StepState) {
         if self.remove_task(task, state) {
-            self.gated.insert(task);
+            self.without_permit.insert(task);
         }
     }
 
@@ -160,18 +160,18 @@ impl Agenda {
         self.undoing = task;
     }
 
-    pub(super) fn doom_step(&mut self, step: StepNumber) {
-        self.doomed.insert(step);
+    pub(super) fn add_skip(&mut self, step: StepNumber) {
+        self.to_skip.insert(step);
     }
 
     /// Returns the steps whose conditions can be evaluated, in plan order.
-    pub fn conditional(&self) -> &BTreeSet<StepNumber> {
-        &self.judging
+    pub fn to_evaluate(&self) -> &BTreeSet<StepNumber> {
+        &self.to_evaluate
     }
 
     /// Returns the tasks that first wait for an approval or a signal, in plan order.
-    pub fn needs_approval(&self) -> &BTreeSet<Task> {
-        &self.asking
+    pub fn to_wait(&self) -> &BTreeSet<Task> {
+        &self.to_wait
     }
 
     /// Returns the tasks that may start now, in plan order.
@@ -180,13 +180,13 @@ impl Agenda {
     }
 
     /// Returns the tasks that may start when they get a permit, in plan order.
-    pub fn waiting_for_permit(&self) -> &BTreeSet<Task> {
-        &self.gated
+    pub fn without_permit(&self) -> &BTreeSet<Task> {
+        &self.without_permit
     }
 
     /// Returns the steps that will be skipped, in plan order.
     pub fn to_skip(&self) -> &BTreeSet<StepNumber> {
-        &self.doomed
+        &self.to_skip
     }
 
     /// Returns the running tasks, sleeping ones included.
@@ -201,7 +201,7 @@ impl Agenda {
 
     /// Returns the tasks whose work is done by child executions.
     pub fn in_children(&self) -> &BTreeSet<Task> {
-        &self.delegated
+        &self.in_children
     }
 
     /// Returns the tasks to retry, earliest first.
@@ -231,7 +231,7 @@ impl Agenda {
 
     /// Returns the steps whose items are all finished.
     pub fn items_finished(&self) -> &BTreeSet<StepNumber> {
-        &self.gathered
+        &self.items_finished
     }
 
     /// Returns the next task to undo, if it has not started and does not wait for a permit.
@@ -265,17 +265,17 @@ impl Agenda {
 
     /// Returns `true` if a running task does more than wait for a time or a child execution.
     pub fn has_calls(&self) -> bool {
-        self.running.len() > self.sleeping.len() + self.delegated.len()
+        self.running.len() > self.sleeping.len() + self.in_children.len()
     }
 
     /// Returns `true` if there is work that can begin.
     pub fn has_work(&self) -> bool {
-        !(self.judging.is_empty()
+        !(self.to_evaluate.is_empty()
             && self.ready.is_empty()
-            && self.asking.is_empty()
-            && self.gated.is_empty()
-            && self.gathered.is_empty()
-            && self.doomed.is_empty()
+            && self.to_wait.is_empty()
+            && self.without_permit.is_empty()
+            && self.items_finished.is_empty()
+            && self.to_skip.is_empty()
             && self.undoing.is_none())
     }
 

@@ -55,7 +55,7 @@ pub struct Step {
     /// The number of dependencies that are not finished.
     pub(super) unmet: usize,
     /// Set if a dependency did not succeed, so that the step will be skipped.
-    pub(super) is_doomed: bool,
+    pub(super) must_skip: bool,
 }
 
 /// The time that a task worked, and the time that it waited for a person or a signal.
@@ -187,7 +187,7 @@ impl Step {
             items: None,
             undo: None,
             unmet,
-            is_doomed: false,
+            must_skip: false,
         }
     }
 

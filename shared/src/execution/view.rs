@@ -191,9 +191,9 @@ impl Execution {
     /// This is not an event, because limits are configuration of this machine.
     pub fn set_task_aside(&mut self, task: Task) {
         match self.task(task).map(|step| step.state.clone()) {
-            Some(state) => self.agenda.gate_task(task, &state),
+            Some(state) => self.agenda.hold_for_permit(task, &state),
             // The task of a compensation is created when it starts.
-            None if task.part.undo => self.agenda.gate_task(task, &StepState::Pending),
+            None if task.part.undo => self.agenda.hold_for_permit(task, &StepState::Pending),
             None => (),
         }
     }
@@ -202,9 +202,9 @@ impl Execution {
     ///
     /// This is not an event: it follows from the outputs, so every replay finds the same.
     pub fn record_condition_true(&mut self, number: StepNumber) {
-        if self.agenda.remove_judging(number) {
-            let asks = self.must_ask(number.into());
-            self.agenda.unblock_task(number.into(), asks);
+        if self.agenda.remove_condition(number) {
+            let must_wait = self.must_wait(number.into());
+            self.agenda.unblock_task(number.into(), must_wait);
         }
     }
 

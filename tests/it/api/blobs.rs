@@ -1,12 +1,14 @@
 //! Large binaries of tools: stored beside the log, returned by the API, and passed to other tools.
 
 use serde_json::{Value, json};
+use tests::installed;
 
 use super::test_api::{TestApi, apis};
 
 async fn add_picture_tools(api: &TestApi) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/it/mcp/hostile.mjs");
-    let source = json!({ "mcp": { "command": "node", "args": [script, "normal", "/dev/null"] } });
+    let arguments = [script, "normal", "/dev/null"];
+    let source = json!({ "mcp": { "command": installed::program("node"), "args": arguments } });
     let add = "mutation ($input: ToolSetInput!) { addToolSet(input: $input) { name } }";
     let input = json!({ "name": "pictures", "description": "Pictures.", "source": source });
     api.get(add, json!({ "input": input })).await;

@@ -7,6 +7,7 @@ use std::{
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use serde_json::{Map, Value, json};
+use tests::installed;
 
 use super::access::{ADMIN, Server, VIEWER};
 
@@ -68,7 +69,7 @@ fn config() -> String {
     );
     let sets = json!([
         { "name": "local", "source": { "tools": tools } },
-        { "name": "listed", "source": { "mcp": { "command": "python3", "args": ["-c", script] } } },
+        { "name": "listed", "source": { "mcp": { "command": installed::program("python3"), "args": ["-c", script] } } },
     ]);
     let tokens = json!([
         { "name": "eyes", "token_env": "T_VIEWER", "role": "viewer" },

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Stdio};
 
 use serde_json::{Value, json};
-use tests::toolset::MAX_WAIT;
+use tests::{installed, toolset::MAX_WAIT};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout, Command},
@@ -22,11 +22,9 @@ struct OAuthServer {
 
 impl OAuthServer {
     async fn start() -> Self {
-        let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/mcp/node_modules").into();
-        let modules = std::env::var_os("FABER_TEST_MCP_MODULES").map_or_else(own, PathBuf::from);
-        assert!(modules.exists(), "`{}` is missing: run `./tests/run`", modules.display());
+        let modules = installed::path("FABER_TEST_MCP_MODULES", "mcp/node_modules");
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/it/mcp/guarded.mjs");
-        let mut command = Command::new("node");
+        let mut command = Command::new(installed::program("node"));
         command.arg(script).arg(modules).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

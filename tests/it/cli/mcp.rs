@@ -7,7 +7,7 @@ mod stdio;
 use std::{path::PathBuf, time::Duration};
 
 use serde_json::{Value, json};
-use tests::binary::faber;
+use tests::{binary::faber, installed};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout, Command},
@@ -24,10 +24,7 @@ const WAITING_PLAN: &str =
     r#"{"tools":[{"id":"w","name":"flow.wait","parameters":{"name":"go"}}]}"#;
 
 fn modules() -> PathBuf {
-    let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/mcp/node_modules").into();
-    let modules = std::env::var_os("FABER_TEST_MCP_MODULES").map_or_else(own, PathBuf::from);
-    assert!(modules.exists(), "`{}` is missing: run `./tests/run`", modules.display());
-    modules
+    installed::path("FABER_TEST_MCP_MODULES", "mcp/node_modules")
 }
 
 pub(super) struct Client {
@@ -52,7 +49,7 @@ impl Client {
 
     async fn connect(server: &Value) -> Self {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/it/cli/mcp/client.mjs");
-        let mut command = Command::new("node");
+        let mut command = Command::new(installed::program("node"));
         command.arg(script).arg(modules());
         command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
         let mut process = command.kill_on_drop(true).spawn().unwrap();

@@ -5,10 +5,10 @@ mod guard;
 mod plan_cache;
 mod replanning;
 
-use std::{fmt::Write as _, path::PathBuf, process::Stdio};
+use std::{fmt::Write as _, process::Stdio};
 
 use serde_json::{Value, json};
-use tests::toolset::MAX_WAIT;
+use tests::{installed, toolset::MAX_WAIT};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
@@ -30,11 +30,9 @@ impl Model {
     }
 
     async fn spawn(workspace: &Workspace, name: &str, script: Value) -> Self {
-        let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/servers/node_modules").into();
-        let modules = std::env::var_os("FABER_TEST_SERVER_MODULES").map_or_else(own, PathBuf::from);
-        assert!(modules.exists(), "`{}` is missing: run `./tests/run`", modules.display());
+        let modules = installed::path("FABER_TEST_SERVER_MODULES", "servers/node_modules");
         let file = workspace.file(&format!("{name}.json"), &script.to_string());
-        let mut command = Command::new("node");
+        let mut command = Command::new(installed::program("node"));
         command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/servers/model.cjs"));
         command.arg(modules).arg(file).kill_on_drop(true);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

@@ -14,10 +14,8 @@ use serde_json::{Value, json};
 use tests::faulty::Dice;
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 
-use super::{
-    api_client::{Events, ask},
-    plans,
-};
+use super::plans;
+use crate::harness::api_client::{Events, Trouble, ask};
 
 /// Time for clients to finish after the last crash.
 const MAX_FINISH_TIME: Duration = Duration::from_mins(3);
@@ -146,15 +144,17 @@ impl SharedRun {
     async fn follow_while_connected(&self, address: &str, record: &mut ClientRecord) -> bool {
         let after = record.events.last().map_or(0, |event| event["seq"].as_u64().unwrap());
         let variables = json!({ "id": record.execution, "after": after });
-        let Ok(mut events) = Events::of(address, EVENTS, variables).await else { return false };
+        let Some(mut events) = served(Events::of(address, EVENTS, &variables).await) else {
+            return false;
+        };
         loop {
-            match events.next().await {
-                Ok(Some(event)) => {
+            match served(events.next().await) {
+                Some(Some(event)) => {
                     record.events.push(event);
                     self.received.send_modify(|count| *count += 1);
                 }
-                Ok(None) => return true,
-                Err(_) => return false,
+                Some(None) => return true,
+                None => return false,
             }
         }
     }
@@ -165,7 +165,7 @@ impl SharedRun {
         let asking = async {
             loop {
                 let at = address.borrow_and_update().clone();
-                if let Ok(answer) = ask(&at, query, variables.clone()).await {
+                if let Some(answer) = served(ask(&at, query, &variables).await) {
                     return answer;
                 }
                 wait_for_server(&mut address).await;
@@ -193,5 +193,18 @@ impl SharedRun {
 async fn wait_for_server(address: &mut watch::Receiver<String>) {
     if let Ok(moved) = timeout(RETRY_DELAY, address.changed()).await {
         moved.expect("the run is not over");
+    }
+}
+
+/// Returns `None` if the server went away, or cannot reach its store at the moment.
+///
+/// # Panics
+///
+/// If the server refused the request, because these tests send only valid ones.
+fn served<T>(answer: Result<T, Trouble>) -> Option<T> {
+    match answer {
+        Ok(answer) => Some(answer),
+        Err(trouble) if matches!(trouble.code(), "GONE" | "STORE_UNAVAILABLE") => None,
+        Err(trouble) => panic!("{trouble:?}"),
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::Value;
-use tests::binary::faber;
+use tests::{binary::faber, installed};
 use tokio::process::Command;
 
 const SUPPORTED: [&str; 26] = [
@@ -44,11 +44,7 @@ const SUPPORTED: [&str; 26] = [
 const MAY_WARN: [&str; 1] = ["client-sse-retry-timing"];
 
 fn modules() -> PathBuf {
-    let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/conformance/node_modules").into();
-    let modules =
-        std::env::var_os("FABER_TEST_CONFORMANCE_MODULES").map_or_else(own, PathBuf::from);
-    assert!(modules.exists(), "`{}` is missing: run `./tests/run`", modules.display());
-    modules
+    installed::path("FABER_TEST_CONFORMANCE_MODULES", "conformance/node_modules")
 }
 
 /// The suite and the inspector need a newer Node.js than the other tests.

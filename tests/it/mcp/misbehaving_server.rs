@@ -6,7 +6,10 @@ use shared::{
     limits,
     tool::{Effect, ErrorCode, ToolError},
 };
-use tests::toolset::{Connected, MAX_WAIT, is_running, step, wait_until};
+use tests::{
+    installed,
+    toolset::{Connected, MAX_WAIT, is_running, step, wait_until},
+};
 use toolbox::{Found, SetStatus};
 
 pub(super) struct ServerTest {
@@ -19,7 +22,7 @@ impl ServerTest {
         let folder = tempfile::tempdir().expect("a folder");
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/it/mcp/hostile.mjs");
         let record = folder.path().join("record");
-        let mcp = json!({ "command": "node", "args": [script, mode, record] });
+        let mcp = json!({ "command": installed::program("node"), "args": [script, mode, record] });
         Self { connected: Connected::begin(&json!({ "mcp": mcp })), folder }
     }
 

@@ -2,19 +2,19 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use shared::tool::{Effect, ErrorCode};
-use tests::toolset::{Connected, step};
+use tests::{
+    installed,
+    toolset::{Connected, step},
+};
 
 /// Returns the script of an official server from npm.
 pub(super) fn server(name: &str) -> PathBuf {
-    let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/mcp/node_modules").into();
-    let modules = std::env::var_os("FABER_TEST_MCP_MODULES").map_or_else(own, PathBuf::from);
-    let script = modules.join("@modelcontextprotocol").join(name).join("dist/index.js");
-    assert!(script.exists(), "`{}` is missing: run `./tests/run`", script.display());
-    script
+    let modules = installed::path("FABER_TEST_MCP_MODULES", "mcp/node_modules");
+    modules.join("@modelcontextprotocol").join(name).join("dist/index.js")
 }
 
 async fn connect_everything() -> Connected {
-    let mcp = json!({ "command": "node", "args": [server("server-everything"), "stdio"] });
+    let mcp = json!({ "command": installed::program("node"), "args": [server("server-everything"), "stdio"] });
     Connected::ready(&json!({ "mcp": mcp })).await
 }
 
@@ -81,7 +81,7 @@ async fn many_calls_share_one_server() {
 async fn the_official_file_server_writes_and_reads_files() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
-    let mcp = json!({ "command": "node", "args": [server("server-filesystem"), root] });
+    let mcp = json!({ "command": installed::program("node"), "args": [server("server-filesystem"), root] });
     let files = Connected::ready(&json!({ "mcp": mcp })).await;
     let path = root.join("größe.txt");
     let write = json!({ "path": path, "content": "Zeile 1\n" });
@@ -101,7 +101,7 @@ async fn the_official_file_server_writes_and_reads_files() {
 async fn the_official_memory_server_keeps_memories_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let memory = json!({ "mcp": {
-        "command": "node",
+        "command": installed::program("node"),
         "args": [server("server-memory")],
         "env": { "MEMORY_FILE_PATH": folder.path().join("memory.jsonl") },
     } });

@@ -5,7 +5,10 @@ use std::{net::TcpListener, process::Stdio};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use shared::tool::ErrorCode;
-use tests::toolset::{Connected, MAX_WAIT, step};
+use tests::{
+    installed,
+    toolset::{Connected, MAX_WAIT, step},
+};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, Command},
@@ -50,7 +53,7 @@ impl Everything {
 
     /// Returns `None` if the port is taken.
     async fn try_start(port: u16) -> Option<Self> {
-        let mut command = Command::new("node");
+        let mut command = Command::new(installed::program("node"));
         command.arg(server("server-everything")).arg("streamableHttp").kill_on_drop(true);
         command.env("PORT", port.to_string()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();

@@ -4,7 +4,10 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 use shared::tool::{ErrorCode, ToolError};
-use tests::toolset::{Connected, step};
+use tests::{
+    installed,
+    toolset::{Connected, step},
+};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, Command},
@@ -26,7 +29,7 @@ impl Everything {
     async fn begin() -> Self {
         // The server cannot report its port, so the test chooses a free one.
         let port = free_port();
-        let mut command = Command::new("node");
+        let mut command = Command::new(installed::program("node"));
         command.arg(server("server-everything")).arg("sse").env("PORT", port.to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn().unwrap();

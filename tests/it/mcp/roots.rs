@@ -1,5 +1,8 @@
 use serde_json::json;
-use tests::toolset::{Connected, MAX_WAIT, wait_until};
+use tests::{
+    installed,
+    toolset::{Connected, MAX_WAIT, wait_until},
+};
 use tokio::time::timeout;
 
 use super::official::server;
@@ -9,7 +12,7 @@ async fn a_file_server_uses_the_roots_of_the_configuration() {
     let (own, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let root = own.path().canonicalize().unwrap();
     let mcp = json!({
-        "command": "node",
+        "command": installed::program("node"),
         "args": [server("server-filesystem"), other.path().canonicalize().unwrap()],
         "roots": [root.join(".")],
     });

@@ -45,7 +45,7 @@ async fn two_nodes_together_keep_limits_on_concurrency_and_rate() {
     cluster.wait_for_all_completed(PAIRED_CALLS / 2 + RATED_CALLS / 2).await;
     let took = begun.elapsed();
 
-    let ledger = cluster.workspace.ledger();
+    let ledger = cluster.workspace.growing_ledger();
     assert_eq!(ledger.iter().filter(|entry| entry.is_start).count(), PAIRED_CALLS);
     let most = most_at_once(&ledger);
     assert_eq!(most, 2, "exactly as many as the limit allows: {ledger:#?}");
@@ -154,7 +154,7 @@ async fn assert_priority_order(cluster: &Cluster, node: &Node) {
     };
     cluster.wait_for_ledger("every call had its turn", is_done).await;
     wanted.sort();
-    let said = cluster.workspace.ledger();
+    let said = cluster.workspace.growing_ledger();
     let turns = said.iter().filter(|entry| entry.is_start && entry.tool == "ledger.single").skip(1);
     let turns: Vec<&str> = turns.map(|entry| entry.execution.as_str()).collect();
     let wanted: Vec<&str> = wanted.iter().map(|(.., id)| id.as_str()).collect();

@@ -14,6 +14,7 @@ use shared::{
     store::ExecutionHead,
 };
 use tempfile::TempDir;
+use tests::installed;
 
 use super::cluster::{Cluster, execution_id};
 use crate::mongod::Mongod;
@@ -43,20 +44,13 @@ impl FakeClock {
     /// Returns the environment variables that make a process use this clock.
     fn variables(&self) -> Vec<(&'static str, PathBuf)> {
         vec![
-            ("LD_PRELOAD", faketime_library()),
+            ("LD_PRELOAD", installed::path("FABER_TEST_FAKETIME", FAKETIME_LIBRARY)),
             ("FAKETIME_TIMESTAMP_FILE", self.0.clone()),
             ("FAKETIME_NO_CACHE", "1".into()),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
             ("DONT_FAKE_MONOTONIC", "1".into()),
         ]
     }
-}
-
-fn faketime_library() -> PathBuf {
-    let path = std::env::var_os("FABER_TEST_FAKETIME")
-        .map_or_else(|| FAKETIME_LIBRARY.into(), PathBuf::from);
-    assert!(path.exists(), "`{}` is missing: run `./tests/run`", path.display());
-    path
 }
 
 /// Plans that run longer than a lease: a `once` call, and a step with retries followed by a sleep.
@@ -90,7 +84,7 @@ async fn assert_no_lease_is_lost(url: String) {
     let mut begun = 0;
     for offset in [YEAR, "+0"] {
         // These run while the clock is changed.
-        let calls = cluster.workspace.ledger().len();
+        let calls = cluster.workspace.growing_ledger().len();
         for node in [&right, &moved] {
             for plan in long_plans() {
                 node.start(&plan).await;
@@ -109,7 +103,7 @@ async fn assert_no_lease_is_lost(url: String) {
     // A node whose clock was always wrong is lost while others work.
     let ahead = FakeClock::new(&cluster.workspace.path("."), "ahead", YEAR);
     let wrong = cluster.workspace.start_server_with(&ahead.variables()).await;
-    let calls = cluster.workspace.ledger().len();
+    let calls = cluster.workspace.growing_ledger().len();
     right.start(&long_plans()[0]).await;
     wrong.start(&long_plans()[1]).await;
     begun += 2;

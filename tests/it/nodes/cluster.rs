@@ -5,8 +5,8 @@ use serde_json::Value;
 use shared::{
     event::{Event, RecordedEvent},
     execution::{Execution, ExecutionState},
-    id::{ExecutionId, Seq, WorkerId},
-    store::{ExecutionFilter, ExecutionHead, Page, Store},
+    id::{ExecutionId, WorkerId},
+    store::{ExecutionHead, Store},
 };
 use tests::patient::insist;
 use tokio::time::{interval, timeout};
@@ -15,7 +15,7 @@ use super::{
     node::{MAX_WAIT, POLL},
     workspace::{LedgerEntry, Workspace},
 };
-use crate::mongod::Mongod;
+use crate::{harness, mongod::Mongod};
 
 /// A workspace with a database of its own, and helpers that read that database.
 #[derive(Debug)]
@@ -36,28 +36,11 @@ impl Cluster {
     }
 
     pub(super) async fn read_heads(&self) -> Vec<ExecutionHead> {
-        let (mut all, mut page) = (Vec::new(), Page { first: 500, after: None });
-        loop {
-            let filter = ExecutionFilter::default();
-            let heads = insist(async || self.store.list_heads(&filter, &page).await).await;
-            all.extend(heads.items.iter().map(|(_, head)| head.clone()));
-            match heads.items.last() {
-                Some((cursor, _)) if heads.has_more => page.after = Some(cursor.clone()),
-                _ => return all,
-            }
-        }
+        harness::read_heads(&*self.store).await
     }
 
     pub(super) async fn read_log(&self, id: ExecutionId) -> Vec<RecordedEvent> {
-        let mut log: Vec<RecordedEvent> = Vec::new();
-        loop {
-            let after = log.last().map_or(Seq::START, |recorded| recorded.seq);
-            let more = insist(async || self.store.read(id, after).await).await;
-            if more.is_empty() {
-                return log;
-            }
-            log.extend(more);
-        }
+        harness::read_log(&*self.store, id).await
     }
 
     /// Computes the state of an execution from its log alone.
@@ -126,20 +109,20 @@ impl Cluster {
     pub(super) async fn wait_for_ledger(&self, what: &str, holds: impl Fn(&[LedgerEntry]) -> bool) {
         let mut look = interval(POLL);
         let looking = async {
-            while !holds(&self.workspace.ledger()) {
+            while !holds(&self.workspace.growing_ledger()) {
                 look.tick().await;
             }
         };
         let said = timeout(MAX_WAIT, looking).await;
         said.unwrap_or_else(|_| {
-            panic!("the ledger never shows: {what}: {:#?}", self.workspace.ledger())
+            panic!("the ledger never shows: {what}: {:#?}", self.workspace.growing_ledger())
         });
     }
 
     /// Checks that no call of a `once` tool happened twice.
     pub(super) fn assert_once_tools_called_once(&self) {
         let mut calls: BTreeMap<String, u64> = BTreeMap::new();
-        for entry in self.workspace.ledger() {
+        for entry in self.workspace.growing_ledger() {
             if entry.is_start && (entry.tool == "ledger.once" || entry.tool == "far.once") {
                 *calls.entry(entry.key).or_default() += 1;
             }

@@ -1,83 +1,23 @@
 //! A node: a process of the real binary that tests query, drain and kill.
 
 use std::{
-    path::PathBuf,
-    process::{Command, ExitStatus},
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
 use serde_json::{Value, json};
-use tokio::{
-    process::Child,
-    time::{Instant, interval, sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
 
-use super::workspace::{DRAIN, MARGIN, read};
-use crate::torture::api_client::{Trouble, ask};
+use super::workspace::{DRAIN, MARGIN};
+use crate::harness::{
+    Process,
+    api_client::{Trouble, ask},
+};
 
 /// Limit for steps that are not measured.
 pub(super) const MAX_WAIT: Duration = Duration::from_mins(3);
 /// Poll interval.
 pub(super) const POLL: Duration = Duration::from_millis(20);
-
-#[derive(Debug)]
-pub(super) struct Process {
-    child: Child,
-    output: PathBuf,
-}
-
-impl Process {
-    pub(super) fn new(child: Child, output: PathBuf) -> Self {
-        Self { child, output }
-    }
-
-    /// Waits until the process prints a line with `part`, and returns the line.
-    async fn wait_for_line(&mut self, part: &str) -> String {
-        let mut look = interval(POLL);
-        let found = async {
-            loop {
-                look.tick().await;
-                let ended = self.child.try_wait().unwrap();
-                let output = read(&self.output);
-                if let Some(line) = output.lines().find(|line| line.contains(part)) {
-                    return line.to_owned();
-                }
-                assert!(ended.is_none(), "the process ended before it printed `{part}`: {output}");
-            }
-        };
-        timeout(MAX_WAIT, found)
-            .await
-            .unwrap_or_else(|_| panic!("the process does not print `{part}`"))
-    }
-
-    pub(super) async fn kill(mut self) {
-        self.child.kill().await.unwrap();
-    }
-
-    /// Waits until the process ends by itself.
-    pub(super) async fn wait_for_exit(mut self) -> ExitStatus {
-        let ended = timeout(MAX_WAIT, self.child.wait()).await;
-        ended
-            .unwrap_or_else(|_| panic!("the process does not end: {}", read(&self.output)))
-            .unwrap()
-    }
-
-    /// Sends SIGTERM and waits for the end. It must exit with 0 within the limit. Returns how long
-    /// it took.
-    async fn drain(mut self) -> Duration {
-        let begun = Instant::now();
-        let id = self.child.id().expect("the process was not awaited").to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-        // The server drains first, then the worker.
-        let bound = 2 * DRAIN + MARGIN;
-        let ended = timeout(bound, self.child.wait()).await;
-        let status =
-            ended.unwrap_or_else(|_| panic!("the process did not drain within {bound:?}")).unwrap();
-        assert!(status.success(), "{status}: {}", read(&self.output));
-        begun.elapsed()
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct Node {
@@ -88,26 +28,32 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) async fn serving(mut process: Process) -> Self {
-        let line = process.wait_for_line("listening on http://").await;
-        let address = line.rsplit('/').next().unwrap().to_owned();
-        Self { process, address }
+        match process.wait_for_address().await {
+            Ok(address) => Self { process, address },
+            Err(status) => panic!("the server ended with {status}: {}", process.output()),
+        }
     }
 
     pub(super) async fn working(mut process: Process) -> Self {
-        process.wait_for_line("working on ").await;
-        Self { process, address: String::new() }
+        match process.wait_for_worker().await {
+            Ok(()) => Self { process, address: String::new() },
+            Err(status) => panic!("the worker ended with {status}: {}", process.output()),
+        }
     }
 
     pub(super) fn serves(&self) -> bool {
         !self.address.is_empty()
     }
 
-    pub(super) async fn kill(self) {
+    pub(super) async fn kill(mut self) {
         self.process.kill().await;
     }
 
-    pub(super) async fn drain(self) -> Duration {
-        self.process.drain().await
+    /// Sends SIGTERM and waits for the end. Returns how long it took.
+    pub(super) async fn drain(mut self) -> Duration {
+        // The server drains first, then the worker.
+        let drained = self.process.drain(2 * DRAIN + MARGIN).await;
+        drained.unwrap_or_else(|why| panic!("the process {why}"))
     }
 
     /// Runs an operation that the server has no reason to refuse.

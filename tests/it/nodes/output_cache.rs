@@ -66,5 +66,5 @@ async fn is_cached(cluster: &Cluster, node: &Node, plan: &str) -> bool {
 }
 
 fn count_calls(cluster: &Cluster) -> usize {
-    cluster.workspace.ledger().iter().filter(|entry| entry.is_start).count()
+    cluster.workspace.growing_ledger().iter().filter(|entry| entry.is_start).count()
 }

@@ -11,7 +11,7 @@ use super::{
     node::{MAX_WAIT, Node, POLL},
     workspace::MARGIN,
 };
-use crate::torture::api_client::{Events, Trouble};
+use crate::harness::api_client::{Events, Trouble};
 
 const EVENTS: &str = "subscription ($id: ID!, $after: Int) {
     executionEvents(executionId: $id, afterSeq: $after) { seq type stepId attempt data } }";
@@ -143,7 +143,7 @@ async fn cancel_through_other_node(cluster: &Cluster, doer: &Node, other: &Node)
     );
     let has_ended = cluster
         .workspace
-        .ledger()
+        .growing_ledger()
         .iter()
         .any(|entry| !entry.is_start && entry.execution == execution);
     assert!(!has_ended, "the tool was stopped");

@@ -34,7 +34,7 @@ async fn a_drained_node_hands_all_its_executions_to_its_successor() {
         node.execute(plan, &json!({})).await;
     }
     let has_begun = |what: &str, cluster: &Cluster| {
-        let said = cluster.workspace.ledger();
+        let said = cluster.workspace.growing_ledger();
         said.iter().filter(|entry| entry.is_start && entry.tool == what).count()
     };
     cluster

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shared::store::ExecutionHead;
 use tempfile::TempDir;
 
-use super::cluster::Cluster;
+use super::{cluster::Cluster, node::MAX_WAIT};
 use crate::mongod::Mongod;
 
 /// A plan that runs a sub-plan twice, which runs another sub-plan.
@@ -50,22 +50,24 @@ async fn sqlite(folder: &TempDir) -> Cluster {
 
 async fn assert_runs_to_the_end(cluster: &Cluster) {
     write_plan(cluster, 0.0);
-    let status = cluster.workspace.spawn(&["run", "--plan", "plan.json"]).wait_for_exit().await;
+    let mut run = cluster.workspace.spawn(&["run", "--plan", "plan.json"]);
+    let status = run.wait_for_exit(MAX_WAIT).await.expect("the process ends");
     assert!(status.success(), "{status}");
     assert_outputs(cluster).await;
 }
 
 async fn assert_resumes_after_kill(cluster: &Cluster) {
     write_plan(cluster, 3.0);
-    let first = cluster.workspace.spawn(&["run", "--plan", "plan.json"]);
+    let mut first = cluster.workspace.spawn(&["run", "--plan", "plan.json"]);
     cluster.wait_for_ledger("a child runs", |said| said.iter().any(|entry| entry.is_start)).await;
     first.kill().await;
     let parent = root_head(cluster).await.execution.to_string();
-    let status = cluster.workspace.spawn(&["execute", &parent]).wait_for_exit().await;
+    let mut second = cluster.workspace.spawn(&["execute", &parent]);
+    let status = second.wait_for_exit(MAX_WAIT).await.expect("the process ends");
     assert!(status.success(), "{status}");
     assert_outputs(cluster).await;
     let mut calls: BTreeMap<String, u64> = BTreeMap::new();
-    for entry in cluster.workspace.ledger().into_iter().filter(|entry| entry.is_start) {
+    for entry in cluster.workspace.growing_ledger().into_iter().filter(|entry| entry.is_start) {
         *calls.entry(entry.key).or_default() += 1;
     }
     assert!(calls.values().any(|count| *count > 1), "the process was killed too late: {calls:?}");

@@ -16,9 +16,9 @@ use tokio::time::{Instant, sleep};
 use super::{
     cluster::{Cluster, claimers, execution_id},
     node::Node,
-    number_from_env,
     workspace::MARGIN,
 };
+use crate::harness::number_from_env;
 
 /// Nodes that are killed while sub-plans run.
 const KILLS: u64 = 8;

@@ -10,10 +10,8 @@ use std::{
 use engine::store::open_store;
 use serde_json::Value;
 use shared::{
-    event::RecordedEvent,
     execution::Execution,
-    id::{ExecutionId, Seq},
-    store::{ExecutionFilter, ExecutionHead, Page, Store},
+    store::{ExecutionHead, Store},
 };
 use tests::patient::insist;
 use tokio::time::{Instant, interval};
@@ -25,6 +23,7 @@ use super::{
     shared_run::SharedRun,
     workspace::{LedgerEntry, Workspace},
 };
+use crate::harness::{read_heads, read_log};
 
 /// Time for caches and inboxes to catch up with the logs after the last fault.
 const MAX_SETTLING: Duration = Duration::from_mins(2);
@@ -198,7 +197,7 @@ impl<'a> Audit<'a> {
             look.tick().await;
             let mut lags = Vec::new();
             for head in read_heads(&*store).await {
-                let log = read(&*store, head.execution).await;
+                let log = read_log(&*store, head.execution).await;
                 let is_over = log.last().is_some_and(|recorded| recorded.event.is_last());
                 if is_over != head.state.is_finished() {
                     lags.push(format!("finished by its log: {is_over}, but the head is {head:?}"));
@@ -315,7 +314,7 @@ impl<'a> Audit<'a> {
 
     async fn check_head(&self, store: &Arc<dyn Store>, head: &ExecutionHead) -> Result<(), String> {
         let id = head.execution;
-        let log = read(&**store, id).await;
+        let log = read_log(&**store, id).await;
         let plan = insist(async || store.plan(head.plan).await).await;
         let plan = plan.ok_or("its plan is missing")?;
         let end = Execution::replay(id, plan, &log)
@@ -352,34 +351,9 @@ impl<'a> Audit<'a> {
 }
 
 async fn log_length(store: &dyn Store, execution: &str) -> usize {
-    read(store, execution.parse().unwrap()).await.len()
+    read_log(store, execution.parse().unwrap()).await.len()
 }
 
 fn is_over(state: &str) -> bool {
     matches!(state, "COMPLETED" | "FAILED" | "CANCELLED")
-}
-
-pub(super) async fn read_heads(store: &dyn Store) -> Vec<ExecutionHead> {
-    let (mut all, mut page) = (Vec::new(), Page { first: 500, after: None });
-    loop {
-        let filter = ExecutionFilter::default();
-        let heads = insist(async || store.list_heads(&filter, &page).await).await;
-        all.extend(heads.items.iter().map(|(_, head)| head.clone()));
-        match heads.items.last() {
-            Some((cursor, _)) if heads.has_more => page.after = Some(cursor.clone()),
-            _ => return all,
-        }
-    }
-}
-
-pub(super) async fn read(store: &dyn Store, id: ExecutionId) -> Vec<RecordedEvent> {
-    let mut log: Vec<RecordedEvent> = Vec::new();
-    loop {
-        let after = log.last().map_or(Seq::START, |recorded| recorded.seq);
-        let more = insist(async || store.read(id, after).await).await;
-        if more.is_empty() {
-            return log;
-        }
-        log.extend(more);
-    }
 }

@@ -13,11 +13,11 @@ use tests::faulty::Dice;
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{
-    api_client::{Events, Trouble, ask, ask_and_hang_up},
     people::{Action, Person},
     plans::{self, Draft},
     shared_run::SharedRun,
 };
+use crate::harness::api_client::{Events, Trouble, ask, ask_and_hang_up};
 
 /// A client changes to another server after a subscription was silent for this long.
 const MAX_SILENCE: Duration = Duration::from_millis(2_500);

@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{
-    api_client::{Trouble, ask},
     node::{Node, Role},
     shared_run::SharedRun,
     workspace::Workspace,
 };
+use crate::harness::api_client::{Trouble, ask};
 use crate::mongod::Mongod;
 
 const MAX_WAIT: Duration = Duration::from_mins(3);

@@ -12,12 +12,12 @@ use shared::{
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    api_client::{Events, Trouble},
     cluster::Cluster,
     node::{Node, Role},
     shared_run::SharedRun,
     workspace::Workspace,
 };
+use crate::harness::api_client::{Events, Trouble};
 
 const MAX_WAIT: Duration = Duration::from_mins(3);
 /// Delay between two questions to a store.

@@ -132,7 +132,7 @@ impl<'a> FaultInjector<'a> {
 
     async fn drain_node(&mut self, number: usize) {
         self.run.set_address(number, None);
-        match self.nodes[number].process.drain(MAX_STORE_DELAY).await {
+        match self.nodes[number].drain(MAX_STORE_DELAY).await {
             Ok(took) => self.slowest_drain = self.slowest_drain.max(took),
             Err(why) => self.run.add_violation(format!("node {number}: {why}")),
         }

@@ -10,12 +10,12 @@ use tokio::{
 };
 
 use super::{
-    api_client::{Trouble, ask},
     disk::Disk,
     node::{Node, Role},
     shared_run::SharedRun,
     workspace::Workspace,
 };
+use crate::harness::api_client::{Trouble, ask};
 
 const MAX_WAIT: Duration = Duration::from_mins(3);
 /// Size of the disk. A nearly empty store fits.

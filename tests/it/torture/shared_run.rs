@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 use tokio::time::{Instant, interval, sleep, timeout_at};
 
-use super::api_client::{Trouble, ask};
+use crate::harness::api_client::{Trouble, ask};
 
 /// Time after which a client gives up. No fault lasts that long.
 const MAX_ASKING: Duration = Duration::from_mins(4);

@@ -14,12 +14,11 @@ use tokio::{
 };
 
 use super::{
-    audit::read_heads,
     node::{Node, Role},
-    number_from_env,
     shared_run::SharedRun,
     workspace::Workspace,
 };
+use crate::harness::{number_from_env, read_heads};
 use crate::mongod::Mongod;
 
 /// Executions in a usual run. `FABER_TAKEOVER=1000` gives the figure of the documentation.

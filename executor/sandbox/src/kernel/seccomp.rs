@@ -255,7 +255,11 @@ mod tests {
                 for call in sys.argv[1:]: print(libc.syscall(int(call), 0x10000000, 0), ctypes.get_errno())",
             ]);
             let calls = [libc::SYS_clone, libc::SYS_clone3].map(|call| call.to_string());
-            let said = python.args(calls).output().unwrap().stdout;
+            let said = python
+                .args(calls)
+                .output()
+                .expect("python3 is missing: run `./tests/run`, which installs what the tests need")
+                .stdout;
             let expected = format!("-1 {}\n-1 {}\n", libc::EACCES, libc::ENOSYS);
             assert_eq!(String::from_utf8(said).unwrap(), expected);
         });
@@ -310,7 +314,9 @@ mod tests {
                     except OSError as err: print(err.errno)\ntry: os.chmod(sys.argv[1], 0o700)\n\
                     except OSError as err: print(err.errno)",
                 ]);
-                python.arg(folder.path()).output().unwrap()
+                python.arg(folder.path()).output().expect(
+                    "python3 is missing: run `./tests/run`, which installs what the tests need",
+                )
             };
             String::from_utf8(filtered(has_view, run).stdout).unwrap()
         };

@@ -111,7 +111,7 @@ fn a_retry_needs_another_permit() {
     assert_eq!(story.wakes_at(), Some(100));
     story.wake(100);
     assert_eq!(story.wakes_at(), None);
-    assert!(story.execution.agenda().waiting_for_permit().contains(&story.task("a")));
+    assert!(story.execution.agenda().without_permit().contains(&story.task("a")));
     story.permit("a").ok("a").check(expect![[r#"
         0 claimed
         0 a#1 started
@@ -126,9 +126,9 @@ fn each_item_waits_for_its_own_permit_in_order() {
     let steps = vec![call("a", &[]), for_each("{{a}}", width(2, limited("each", &["a"])))];
     let mut story = begun(steps, ExecutionOptions::default());
     story.end("a", Ok(json!([1, 2, 3])));
-    assert_eq!(story.execution.agenda().waiting_for_permit().len(), 2);
+    assert_eq!(story.execution.agenda().without_permit().len(), 2);
     story.permit("each[1]").ok("each[1]");
-    assert_eq!(story.execution.agenda().waiting_for_permit().len(), 2);
+    assert_eq!(story.execution.agenda().without_permit().len(), 2);
     story.permit("each[2]").permit("each[0]").ok("each[0]").ok("each[2]").check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2,3], each#1 started of 3
@@ -151,7 +151,7 @@ fn a_step_that_waits_for_a_permit_stops_like_a_ready_one() {
             ExecutionState::Cancelled => story.cancel().end("x", Err(stopped())),
             _ => story.end("x", Err(failed())),
         };
-        assert!(story.execution.agenda().waiting_for_permit().is_empty());
+        assert!(story.execution.agenda().without_permit().is_empty());
         story.permit("a").permit("b");
         story.is_over(how);
     }
@@ -224,12 +224,12 @@ fn a_worker_that_takes_over_starts_steps_in_the_same_order() {
         begun(steps, ExecutionOptions { max_parallel: Some(3), ..ExecutionOptions::default() });
     story.permit("limited").end("limited", Err(failed())).wake(10).end("again", Err(failed()));
     story.wake(105).approve("first", true).approve("second", true).wake(200);
-    assert_eq!(story.execution.agenda().waiting_for_permit().len(), 1);
+    assert_eq!(story.execution.agenda().without_permit().len(), 1);
 
     let plan = Arc::clone(story.execution.plan());
     let mut other = Execution::replay(story.execution.id(), plan, &story.log).unwrap();
     other.set_limited_tools(Arc::clone(&story.limited));
-    assert_eq!(other.agenda().waiting_for_permit().len(), 0);
+    assert_eq!(other.agenda().without_permit().len(), 0);
     let (task, attempt) = (story.task("first"), story.attempt(story.task("first")));
     let input = Input::Ended { task, attempt, result: Ok(Value::Null.into()) };
     let events = decide(&mut other, input.clone(), Moment::from(story.now));

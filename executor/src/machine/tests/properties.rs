@@ -169,8 +169,8 @@ impl Story {
                 Input::Ended { task, attempt, result }
             }
             Move::Permit { pick } => {
-                let gated = self.execution.agenda().waiting_for_permit();
-                Input::Permitted(*gated.iter().nth(pick % gated.len().max(1))?)
+                let held = self.execution.agenda().without_permit();
+                Input::Permitted(*held.iter().nth(pick % held.len().max(1))?)
             }
             Move::Report { pick: which } => {
                 let task = pick(which)?;
@@ -277,7 +277,7 @@ impl Story {
             }
             self.claim_if_not_started();
             self.tell(Command::Resume);
-            for task in self.execution.agenda().waiting_for_permit().clone() {
+            for task in self.execution.agenda().without_permit().clone() {
                 self.decide(&Input::Permitted(task));
             }
             for task in self.running() {
@@ -352,18 +352,16 @@ fn holds(execution: &Execution) {
         "out of turn: {agenda:?}"
     );
     let is_open = |task: &Task| execution.task(*task).is_none_or(|task| !task.state.is_finished());
-    let listed =
-        [agenda.ready(), agenda.waiting_for_permit(), agenda.needs_approval(), agenda.running()];
+    let listed = [agenda.ready(), agenda.without_permit(), agenda.to_wait(), agenda.running()];
     assert!(listed.into_iter().flatten().all(is_open), "{agenda:?}");
 }
 
 /// Returns every unfinished task that has events or is about to get one.
 fn begun(execution: &Execution) -> impl Iterator<Item = Task> {
     let agenda = execution.agenda();
-    let listed =
-        [agenda.ready(), agenda.waiting_for_permit(), agenda.needs_approval(), agenda.running()];
+    let listed = [agenda.ready(), agenda.without_permit(), agenda.to_wait(), agenda.running()];
     let tasks = listed.into_iter().chain([agenda.waiting()]).flatten().copied();
-    let steps = agenda.conditional().iter().map(|number| Task::from(*number));
+    let steps = agenda.to_evaluate().iter().map(|number| Task::from(*number));
     tasks.chain(steps).chain(agenda.retrying().iter().map(|retry| retry.1))
 }
 
@@ -419,8 +417,8 @@ proptest! {
             let mut story = Story::unclaimed(steps.collect(), options);
             story.limit(&["set.limited"]).claim();
             for pick in &picks {
-                let gated = story.execution.agenda().waiting_for_permit();
-                if let Some(task) = gated.iter().nth(pick % gated.len().max(1)).copied() {
+                let held = story.execution.agenda().without_permit();
+                if let Some(task) = held.iter().nth(pick % held.len().max(1)).copied() {
                     story.decide(&Input::Permitted(task));
                 }
                 let running = story.running();

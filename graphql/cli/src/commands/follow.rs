@@ -7,12 +7,11 @@ use std::{
 };
 
 use client::{
-    event_tree::EventTree,
     failure::Failure,
     read,
     types::{
-        Execution, ExecutionHead, Finding, FindingKind, Plan, Replanning, ReplanningState,
-        Severity, StepState, Text,
+        ExecutionHead, ExecutionStatus, Finding, FindingKind, Plan, Replanning, ReplanningState,
+        Severity, ShownState, Text,
     },
     view::{
         findings::{draw_commands, draw_finding},
@@ -20,9 +19,9 @@ use client::{
         outcome, plain,
         step::StepView,
     },
+    watcher::{Standing, Update, Watcher},
 };
 use engine::agent;
-use futures::StreamExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use shared::{execution::ExecutionState, id::ExecutionId, store::Command};
@@ -31,13 +30,9 @@ use tokio::time;
 use super::standstill::{self, Quiet};
 use crate::{ExitStatus, live_view::LiveView, session::Session};
 
-/// Reconnects of a broken stream before the server counts as gone, and the delay before each.
-const RECONNECTS: usize = 5;
-const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 const OWNER_POLL: Duration = Duration::from_secs(1);
 /// Polls in a row without an owner before a warning, because another worker needs time to claim.
 const OWNER_POLLS: usize = 3;
-const STATE_POLL: Duration = Duration::from_secs(1);
 /// Poll interval while a finished execution gets a new plan.
 const REPLAN_POLL: Duration = Duration::from_millis(250);
 /// Polls in a row without a worker for the replan before a warning.
@@ -72,15 +67,15 @@ pub(crate) async fn watch_with_approvals(
     approved: Vec<Text>,
 ) -> Result<ExitStatus, Failure> {
     let approved = Mutex::new(approved);
-    let mut watcher = Watcher { session, id, purpose, approved: &approved };
+    let mut follower = Follower { session, id, purpose, approved: &approved };
     loop {
-        let stopped = watcher.until_stopped().await?;
-        let id = watcher.id;
+        let stopped = follower.until_stopped().await?;
+        let id = follower.id;
         match stopped {
             Stopped::Continued(next) => {
                 // The user has not seen the new plan.
-                watcher.take_approved(|_| true);
-                watcher.id = next;
+                follower.take_approved(|_| true);
+                follower.id = next;
             }
             Stopped::Over => return show_ending(session, id).await,
             Stopped::GivenUp => {
@@ -107,14 +102,14 @@ enum Stopped {
 }
 
 #[derive(Clone, Copy)]
-struct Watcher<'a> {
+struct Follower<'a> {
     session: &'a Session<'a>,
     id: ExecutionId,
     purpose: Purpose,
     approved: &'a Mutex<Vec<Text>>,
 }
 
-impl Watcher<'_> {
+impl Follower<'_> {
     async fn until_stopped(&self) -> Result<Stopped, Failure> {
         let found: Value = self
             .session
@@ -126,8 +121,9 @@ impl Watcher<'_> {
         if self.purpose == Purpose::Drive && !screen.json {
             screen.hint(&format!("executing {}", self.id));
         }
-        let tree = EventTree::new(self.id.to_string());
-        let reader = EventReader { of: *self, tree, view: LiveView::new(screen, &plan) };
+        let (client, store) = (&self.session.client, self.session.store());
+        let watcher = Watcher::new(client, store, self.id.to_string());
+        let reader = EventReader { of: *self, watcher, view: LiveView::new(screen, &plan) };
         let following = async {
             match reader.until_stopped().await? {
                 Stopped::Over if self.purpose != Purpose::Finish => self.await_replan().await,
@@ -219,6 +215,12 @@ impl Watcher<'_> {
         self.session.is_stalled(self.id).await
     }
 
+    /// Returns whether a worker will read the inbox. A watched execution needs a live worker. In
+    /// other cases, this process reads it.
+    async fn has_reader(&self, id: ExecutionId) -> Result<bool, Failure> {
+        Ok(self.purpose != Purpose::Watch || self.session.has_reader(id).await?)
+    }
+
     fn take_approved(&self, is_taken: impl Fn(&str) -> bool) -> Vec<Text> {
         let mut approved = self.approved.lock().unwrap_or_else(PoisonError::into_inner);
         approved.extract_if(.., |step| is_taken(step)).collect()
@@ -257,48 +259,26 @@ impl Watcher<'_> {
         }
         Ok(!approved.is_empty())
     }
-
-    async fn state_of(&self, id: &str) -> Result<StateAt, Failure> {
-        self.session.client.execution(id, "state seq").await
-    }
-}
-
-#[derive(Deserialize)]
-struct StateAt {
-    state: ExecutionState,
-    seq: u64,
 }
 
 struct EventReader<'a> {
-    of: Watcher<'a>,
-    tree: EventTree,
+    of: Follower<'a>,
+    watcher: Watcher<'a>,
     view: LiveView,
 }
 
 impl EventReader<'_> {
     async fn until_stopped(mut self) -> Result<Stopped, Failure> {
-        let mut reconnects = RECONNECTS;
         let of = self.of;
         let mut unowned = pin!(of.await_loss_of_owner());
         let mut is_told = self.of.purpose == Purpose::Drive;
         loop {
-            let before = self.tree.root().seq;
             match self.read(unowned.as_mut(), &mut is_told).await {
                 Ok(Some(stopped)) => return Ok(stopped),
-                Ok(None) => {
-                    if self.of.state_of(&self.of.id.to_string()).await?.state.is_finished() {
-                        return Ok(Stopped::Over);
-                    }
-                }
-                Err(failure) if failure.code != "SERVER_UNAVAILABLE" || reconnects == 0 => {
-                    return Err(failure);
-                }
-                Err(_) => reconnects -= 1,
+                Ok(None) if self.watcher.is_finished().await? => return Ok(Stopped::Over),
+                Ok(None) => (),
+                Err(failure) => self.watcher.reconnect_after(failure)?,
             }
-            if self.tree.root().seq > before {
-                reconnects = RECONNECTS;
-            }
-            time::sleep(RECONNECT_DELAY).await;
         }
     }
 
@@ -309,28 +289,27 @@ impl EventReader<'_> {
         mut unowned: Pin<&mut impl Future<Output = ()>>,
         is_told: &mut bool,
     ) -> Result<Option<Stopped>, Failure> {
-        let client = &self.of.session.client;
-        let mut events = self.tree.subscribe(client);
-        let mut polls = time::interval(STATE_POLL);
-        polls.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
         let (drives, mut quiet) = (self.of.purpose == Purpose::Drive, Quiet::new());
         loop {
-            let needs_polling = self.tree.needs_polling();
             tokio::select! {
-                next = events.next() => {
-                    quiet = Quiet::new();
-                    let Some((id, event)) = next else { return Ok(None) };
-                    let news = self.tree.apply(client, &mut events, &id, &event?);
-                    if let Some(news) = news {
-                        let news = self.mark_answered(&id, news).await?;
-                        self.view.tell(&news, self.tree.root().steps_over);
+                update = self.watcher.next() => {
+                    let update = update?;
+                    if !matches!(update, Update::Poll) {
+                        quiet = Quiet::new();
+                    }
+                    match update {
+                        Update::News { execution, news } => {
+                            let news = self.mark_answered(&execution, news).await?;
+                            self.tell(&news);
+                        }
+                        Update::Ended => return Ok(None),
+                        Update::Event | Update::Poll => (),
                     }
                 }
                 () = time::sleep_until(quiet.until), if drives && !quiet.is_told => {
                     quiet = match standstill::find_reason(self.of.session, self.of.id).await? {
                         Some(reason) => {
-                            let note = format!("{reason} (Ctrl-C detaches)");
-                            self.view.tell(&News::Note(note), self.tree.root().steps_over);
+                            self.tell(&News::Note(format!("{reason} (Ctrl-C detaches)")));
                             quiet.told()
                         }
                         None => quiet.next(),
@@ -340,23 +319,25 @@ impl EventReader<'_> {
                     if self.of.purpose == Purpose::Finish {
                         return Ok(Some(Stopped::Unattended));
                     }
-                    let id = self.of.id;
-                    let note = format!("no worker drives it: `faber execute {id}` does");
-                    self.view.tell(&News::Note(note), self.tree.root().steps_over);
+                    let note = format!("no worker drives it: `faber execute {}` does", self.of.id);
+                    self.tell(&News::Note(note));
                     *is_told = true;
                 }
-                _ = polls.tick(), if needs_polling => (),
             }
-            if self.tree.root().is_over {
-                return Ok(Some(Stopped::Over));
-            }
-            if self.tree.waits_for_person()
-                && self.is_unanswered().await?
-                && !self.of.approve_steps().await?
-            {
-                return Ok(Some(Stopped::Asking(self.tree.waiting_steps())));
+            let of = self.of;
+            match self.watcher.standing(async |id| of.has_reader(id).await).await? {
+                Standing::Running => (),
+                Standing::Finished => return Ok(Some(Stopped::Over)),
+                Standing::NeedsPerson if self.of.approve_steps().await? => (),
+                Standing::NeedsPerson => {
+                    return Ok(Some(Stopped::Asking(self.watcher.tree().waiting_steps())));
+                }
             }
         }
+    }
+
+    fn tell(&mut self, news: &News) {
+        self.view.tell(news, self.watcher.tree().root().steps_over);
     }
 
     /// Says of a waiting step that it was answered, if the answer lies in the inbox. Otherwise a
@@ -365,7 +346,7 @@ impl EventReader<'_> {
         let (News::Step { name, view }, Ok(execution)) = (&news, id.parse()) else {
             return Ok(news);
         };
-        if view.state != StepState::Waiting {
+        if view.state != ShownState::Waiting {
             return Ok(news);
         }
         let inbox = self.of.session.inbox(execution).await?;
@@ -376,33 +357,6 @@ impl EventReader<'_> {
         let detail = Some(format!("{answer}, and no worker has read that yet"));
         let view = StepView { detail, next: None, ..view.clone() };
         Ok(News::Step { name: name.clone(), view })
-    }
-
-    /// Returns whether the inbox holds no answer of a person. A command leaves the inbox in the
-    /// append that records its effect, so this function reads the inbox before the state.
-    async fn is_unanswered(&self) -> Result<bool, Failure> {
-        for id in self.tree.waiting_children() {
-            if self.of.state_of(id).await?.state != ExecutionState::Waiting {
-                return Ok(false);
-            }
-        }
-        let session = self.of.session;
-        for id in self.tree.asking_executions() {
-            // A watched execution continues only if a live worker reads the answer.
-            let is_answered = match id.parse() {
-                Ok(id) if !session.inbox(id).await?.is_empty() => {
-                    self.of.purpose != Purpose::Watch || session.has_reader(id).await?
-                }
-                _ => false,
-            };
-            let StateAt { state, seq } = self.of.state_of(&id).await?;
-            // An event that this process has not read yet may record the answer.
-            let is_behind = seq > self.tree.seq_of(&id);
-            if is_answered || state != ExecutionState::Waiting || is_behind {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 }
 
@@ -421,7 +375,8 @@ async fn show_ending(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatu
     let state = if screen.json {
         print_document(session, id).await?
     } else {
-        let execution: Execution = session.client.execution(id, Execution::SUMMARY).await?;
+        let execution: ExecutionStatus =
+            session.client.execution(id, ExecutionStatus::SUMMARY).await?;
         for line in outcome::ending_lines(&execution, screen.err) {
             screen.say(&line);
         }
@@ -436,7 +391,7 @@ async fn show_ending(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatu
     Ok(if is_done { ExitStatus::Done } else { ExitStatus::Failed })
 }
 
-fn agent_answer(execution: &Execution) -> Option<&str> {
+fn agent_answer(execution: &ExecutionStatus) -> Option<&str> {
     let last = execution.plan.tools.last()?;
     let is_agent = agent::is_own(&last.tool_name.parse().ok()?);
     is_agent.then(|| execution.outputs[&*last.step_id]["answer"].as_str())?
@@ -525,7 +480,7 @@ fn print_detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, 
 }
 
 async fn print_document(session: &Session<'_>, id: ExecutionId) -> Result<ExecutionState, Failure> {
-    let document: Value = session.client.execution(id, &Execution::fields()).await?;
+    let document: Value = session.client.execution(id, &ExecutionStatus::fields()).await?;
     session.screen.print_json(&document)?;
     read(document["state"].clone())
 }

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use client::{
     failure::Failure,
     page::Page,
-    types::{Execution, Finding, Plan, Pruned, Request, Severity},
+    types::{ExecutionStatus, Finding, Plan, Pruned, Request, Severity},
     view::{
         format::{clip, count, first_line, format_duration, format_second},
-        outcome::{paint_state, took_ms},
+        outcome::{duration_ms, paint_state},
         paint::Paint,
     },
 };
@@ -63,7 +63,7 @@ pub(crate) async fn list(session: &Session<'_>, what: List) -> Result<ExitStatus
             });
             let row = Finding::ROW;
             let fields = if is_json {
-                Execution::fields()
+                ExecutionStatus::fields()
             } else {
                 format!("{ROW} findings(first: 1) {{ {row} }}")
             };
@@ -132,14 +132,14 @@ fn request_row(request: &Request, paint: Paint) -> Vec<String> {
         request.request_id.to_string(),
         state,
         request.created_at.as_deref().map(format_second).unwrap_or_default(),
-        newest.and_then(took_ms).map(format_duration).unwrap_or_default(),
+        newest.and_then(duration_ms).map(format_duration).unwrap_or_default(),
         clip(&why.unwrap_or_default(), MAX_REASON_COLUMNS),
         first_line(&request.query),
     ]
 }
 
 /// Returns the most severe finding about an execution, unless it succeeded.
-fn reason_of(execution: &Execution) -> Option<String> {
+fn reason_of(execution: &ExecutionStatus) -> Option<String> {
     let finding = execution.findings.first()?;
     let is_minor = finding.severity == Severity::Info && execution.state.is_finished();
     (!is_minor).then(|| first_line(&finding.message))
@@ -155,14 +155,14 @@ fn plan_row(plan: &Plan, _: Paint) -> Vec<String> {
     ]
 }
 
-fn execution_row(execution: &Execution, paint: Paint) -> Vec<String> {
+fn execution_row(execution: &ExecutionStatus, paint: Paint) -> Vec<String> {
     let created = execution.created_at.map(|at| at.format("%Y-%m-%d %H:%M:%S").to_string());
     vec![
         execution.execution_id.to_string(),
         paint_state(execution.state.as_str(), paint),
         format!("{}/{}", execution.successful, execution.total),
         created.unwrap_or_default(),
-        took_ms(execution).map(format_duration).unwrap_or_default(),
+        duration_ms(execution).map(format_duration).unwrap_or_default(),
         clip(&reason_of(execution).unwrap_or_default(), MAX_REASON_COLUMNS),
         execution.plan_id.to_string(),
     ]

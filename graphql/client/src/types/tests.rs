@@ -111,8 +111,8 @@ fn fits<T: for<'de> Deserialize<'de>>(name: &str, text: &str, whole: bool) {
 
 #[test]
 fn selected_fields_exist_in_the_schema() {
-    fits::<Execution>("Execution", &Execution::fields(), true);
-    fits::<Execution>("Execution", Execution::SUMMARY, false);
+    fits::<ExecutionStatus>("Execution", &ExecutionStatus::fields(), true);
+    fits::<ExecutionStatus>("Execution", ExecutionStatus::SUMMARY, false);
     fits::<ExecutionHead>("Execution", ExecutionHead::FIELDS, false);
     fits::<Replanning>("Replanning", Replanning::FIELDS, true);
     fits::<StepError>("StepError", StepError::FIELDS, true);

@@ -13,7 +13,7 @@ use super::{
     plain,
     step::{Next, Progress, StepView},
 };
-use crate::types::{Event, EventData, StepState};
+use crate::types::{Event, EventData, ShownState};
 
 /// The most reused steps that are named.
 const KEPT: usize = 6;
@@ -136,25 +136,25 @@ impl ExecutionView {
                     progress: progress_of(data),
                 });
             }
-            "step_succeeded" => (StepState::Succeeded, self.describe_result(step, data)),
-            "step_compensated" => (StepState::Compensated, None),
-            "step_failed" => (StepState::Failed, error_code(data)),
+            "step_succeeded" => (ShownState::Succeeded, self.describe_result(step, data)),
+            "step_compensated" => (ShownState::Compensated, None),
+            "step_failed" => (ShownState::Failed, error_code(data)),
             "step_settled" if &*data.outcome == "SUCCEEDED" => {
-                (StepState::Succeeded, Some("settled as succeeded".to_owned()))
+                (ShownState::Succeeded, Some("settled as succeeded".to_owned()))
             }
-            "step_settled" => (StepState::Failed, Some("settled as failed".to_owned())),
+            "step_settled" => (ShownState::Failed, Some("settled as failed".to_owned())),
             "step_retry_scheduled" | "step_compensation_retry_scheduled" => {
-                (StepState::Retrying, error_text(data))
+                (ShownState::Retrying, error_text(data))
             }
             "step_interrupted" | "step_compensation_interrupted" => {
                 let lost = || "its worker was lost".to_owned();
-                (StepState::Retrying, Some(error_text(data).unwrap_or_else(lost)))
+                (ShownState::Retrying, Some(error_text(data).unwrap_or_else(lost)))
             }
-            "step_skipped" => (StepState::Skipped, skip_reason(data)),
-            "step_cancelled" => (StepState::Cancelled, None),
-            "step_waiting" => (StepState::Waiting, Some(wait_text(data))),
+            "step_skipped" => (ShownState::Skipped, skip_reason(data)),
+            "step_cancelled" => (ShownState::Cancelled, None),
+            "step_waiting" => (ShownState::Waiting, Some(wait_text(data))),
             kind if kind.starts_with("step_compensat") => {
-                (StepState::CompensationFailed, error_code(data))
+                (ShownState::CompensationFailed, error_code(data))
             }
             _ => {
                 // An approval, or an event type of a newer server.
@@ -193,7 +193,7 @@ impl ExecutionView {
     fn run_part(&mut self, name: String, event: &Event) -> News {
         self.clear_part(&name);
         self.running.insert(name.clone(), event.at);
-        let (state, attempt) = (StepState::Running, event.attempt.unwrap_or(1));
+        let (state, attempt) = (ShownState::Running, event.attempt.unwrap_or(1));
         News::Step {
             name,
             view: StepView { state, since: event.at, attempt, ..StepView::default() },
@@ -203,42 +203,42 @@ impl ExecutionView {
     fn end_part(
         &mut self,
         name: &str,
-        state: StepState,
+        state: ShownState,
         detail: Option<String>,
         event: &Event,
     ) -> StepView {
         // Clocks of machines differ, so the end is never earlier than the start.
         let since = self.running.get(name).copied().flatten();
-        let took_ms = since.and_then(|from| ms_between(from, event.at?.max(from)));
+        let duration_ms = since.and_then(|from| ms_between(from, event.at?.max(from)));
         self.clear_part(name);
         let id = plain::safe_line(&self.id);
         let next = match state {
-            StepState::Retrying => {
+            ShownState::Retrying => {
                 self.retrying.insert(name.to_owned());
                 let attempt = event.attempt.unwrap_or(1) + 1;
                 event.data.until.map(|at| Next::Attempt { attempt, at: Some(at) })
             }
-            StepState::Waiting if event.data.awaited.as_deref() == Some("signal") => Some(
+            ShownState::Waiting if event.data.awaited.as_deref() == Some("signal") => Some(
                 Next::Command(format!("faber signal {id} {}", quote_for_shell(&event.data.name))),
             ),
-            StepState::Waiting => {
+            ShownState::Waiting => {
                 self.asking.insert(name.to_owned());
                 Some(Next::Command(format!("faber approve {id} {}", quote_for_shell(name))))
             }
             _ => None,
         };
-        StepView { state, took_ms, detail, next, ..StepView::default() }
+        StepView { state, duration_ms, detail, next, ..StepView::default() }
     }
 
     /// Counts an item. Only the first failures and waits of a list have their own news.
     fn count_item(&mut self, step: &str, name: String, view: StepView) -> Option<News> {
         let list = self.lists.entry(step.to_owned()).or_default();
-        let is_failed = view.state == StepState::Failed;
+        let is_failed = view.state == ShownState::Failed;
         if view.is_over() {
             list.over += 1;
             list.failed += u64::from(is_failed);
         }
-        if (is_failed || view.state == StepState::Waiting) && list.told < TOLD {
+        if (is_failed || view.state == ShownState::Waiting) && list.told < TOLD {
             list.told += 1;
             return Some(News::Step { name, view });
         }

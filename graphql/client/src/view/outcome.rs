@@ -12,16 +12,16 @@ use super::{
     paint::Paint,
     plain,
 };
-use crate::types::{Execution, Finding, FindingKind, PlannedStep, StepStatus};
+use crate::types::{ExecutionStatus, Finding, FindingKind, PlannedStep, StepStatus};
 
 const MAX_PARAMETER_CHARS: usize = 200;
 
-pub fn took_ms(execution: &Execution) -> Option<f64> {
+pub fn duration_ms(execution: &ExecutionStatus) -> Option<f64> {
     ms_between(execution.started_at.or(execution.created_at)?, execution.finished_at?)
 }
 
-pub fn summary_line(execution: &Execution) -> String {
-    let Execution { execution_id: id, total, successful, failed, .. } = execution;
+pub fn summary_line(execution: &ExecutionStatus) -> String {
+    let ExecutionStatus { execution_id: id, total, successful, failed, .. } = execution;
     if execution.dry_run {
         return match failed {
             0 if *total == 1 => format!("1 step fits, nothing was called  {id}"),
@@ -36,7 +36,7 @@ pub fn summary_line(execution: &Execution) -> String {
         let _ = write!(text, ", {n} {word}");
     }
     let took =
-        took_ms(execution).map(|ms| format!(" in {}", format_duration(ms))).unwrap_or_default();
+        duration_ms(execution).map(|ms| format!(" in {}", format_duration(ms))).unwrap_or_default();
     let warnings = match count_warnings(&execution.findings) {
         0 => String::new(),
         n => format!(", with {}", count(n, "warning")),
@@ -55,7 +55,7 @@ pub fn paint_state(name: &str, paint: Paint) -> String {
 }
 
 /// Returns the lines for a finished execution: findings with what helps, and the summary.
-pub fn ending_lines(execution: &Execution, paint: Paint) -> Vec<String> {
+pub fn ending_lines(execution: &ExecutionStatus, paint: Paint) -> Vec<String> {
     let mut lines = Vec::new();
     let outcome = Outcome::new(execution);
     let findings = execution.findings.iter().filter(|finding| !outcome.is_unused_turn(finding));
@@ -88,7 +88,7 @@ pub struct Outcome<'a> {
 }
 
 impl<'a> Outcome<'a> {
-    pub fn new(execution: &'a Execution) -> Self {
+    pub fn new(execution: &'a ExecutionStatus) -> Self {
         let planned = execution.plan.tools.iter().map(|step| (&*step.step_id, step));
         let steps = execution.steps.iter().map(|step| (&*step.step_id, step));
         Self { planned: planned.collect(), steps: steps.collect() }
@@ -131,7 +131,7 @@ mod tests {
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn check(document: Value, expected: Expect) {
-        let execution: Execution = serde_json::from_value(document).unwrap();
+        let execution: ExecutionStatus = serde_json::from_value(document).unwrap();
         expected.assert_eq(&ending_lines(&execution, Paint::new(false)).join("\n"));
     }
 
@@ -206,7 +206,7 @@ mod tests {
         let findings = vec![one; 9];
         let execution = json!({ "executionId": "exec_1_aaaaaaaaa", "state": "COMPLETED", "total": 1,
             "successful": 1, "findings": findings });
-        let execution: Execution = serde_json::from_value(execution).unwrap();
+        let execution: ExecutionStatus = serde_json::from_value(execution).unwrap();
         let lines = ending_lines(&execution, Paint::new(false));
         assert_eq!(
             lines[5..],

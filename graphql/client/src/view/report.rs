@@ -15,12 +15,12 @@ use super::{
     plain,
     plan::{draw_diagnostics, draw_plan},
     timeline::{
-        Timeline, describe_attempts, describe_duration, describe_tally, describe_wait, list_items,
+        Timeline, describe_attempts, describe_tally, describe_wait, describe_work, list_items,
     },
     transcript,
 };
 use crate::types::{
-    Execution, FindingKind, Plan, ReplanningState, Request, StepStatus, TranscriptEntry,
+    ExecutionStatus, FindingKind, Plan, ReplanningState, Request, StepStatus, TranscriptEntry,
 };
 
 const QUERY: usize = 400;
@@ -69,7 +69,7 @@ pub fn draw_report(request: &Request, id: Option<&str>, is_full: bool, paint: Pa
     report.trim_end().to_owned()
 }
 
-fn draw_head(request: &Request, execution: &Execution, paint: Paint) -> String {
+fn draw_head(request: &Request, execution: &ExecutionStatus, paint: Paint) -> String {
     let name = execution.state.as_str();
     let name = if execution.dry_run { format!("DRY RUN {name}") } else { name.to_owned() };
     let mut report = format!("{}  {}\n", paint_state(&name, paint), summary_line(execution));
@@ -100,9 +100,9 @@ fn draw_head(request: &Request, execution: &Execution, paint: Paint) -> String {
     report
 }
 
-fn retries_of(request: &Request, execution: &Execution) -> String {
+fn retries_of(request: &Request, execution: &ExecutionStatus) -> String {
     let next = execution.next.as_ref().map(|next| &next.execution_id);
-    let mut retries: Vec<&Execution> = request
+    let mut retries: Vec<&ExecutionStatus> = request
         .executions
         .iter()
         .filter(|other| other.retry_of.as_ref() == Some(&execution.execution_id))
@@ -118,7 +118,7 @@ fn retries_of(request: &Request, execution: &Execution) -> String {
 }
 
 /// Names the execution that a replan started, or why none started.
-fn continuation_of(execution: &Execution) -> String {
+fn continuation_of(execution: &ExecutionStatus) -> String {
     let replanning = execution.replanning.as_ref();
     let why =
         replanning.map(|replanning| format!(" because {}", replanning.reason)).unwrap_or_default();
@@ -134,7 +134,7 @@ fn continuation_of(execution: &Execution) -> String {
     }
 }
 
-fn period_of(execution: &Execution) -> String {
+fn period_of(execution: &ExecutionStatus) -> String {
     let Some(from) = execution.started_at.or(execution.created_at) else { return String::new() };
     let start = from.format("%Y-%m-%d %H:%M:%S%.3f");
     match execution.finished_at {
@@ -146,12 +146,12 @@ fn period_of(execution: &Execution) -> String {
     }
 }
 
-fn draw_body(execution: &Execution, is_full: bool, paint: Paint) -> String {
+fn draw_body(execution: &ExecutionStatus, is_full: bool, paint: Paint) -> String {
     let mut findings = draw_findings(&execution.findings, paint);
     let has_failures =
         execution.findings.iter().any(|finding| finding.kind == FindingKind::Failure);
     if execution.state == ExecutionState::Completed && !has_failures {
-        let Execution { successful, total, .. } = execution;
+        let ExecutionStatus { successful, total, .. } = execution;
         findings.insert(
             0,
             match total {
@@ -192,7 +192,7 @@ fn first_lines(text: &str, max: usize) -> Vec<String> {
 fn step_in_full(step: &StepStatus, paint: Paint) -> Vec<String> {
     let skipped = step.skip_reason.as_ref().map(|reason| reason.to_string().replace('_', " "));
     let reused = step.reused.then(|| "reused".to_owned());
-    let about = [describe_duration(step), describe_wait(step), describe_attempts(step)].into_iter();
+    let about = [describe_work(step), describe_wait(step), describe_attempts(step)].into_iter();
     let about =
         about.chain(skipped).chain(reused).chain(step.item_tally.as_ref().map(describe_tally));
     let about: Vec<String> = about.filter(|part| !part.is_empty()).collect();
@@ -251,8 +251,8 @@ fn draw_section(title: &str, lines: &[String], paint: Paint) -> String {
     report
 }
 
-fn children_of<'a>(request: &'a Request, of: &'a Execution) -> Vec<&'a Execution> {
-    let mut found: Vec<&Execution> = Vec::new();
+fn children_of<'a>(request: &'a Request, of: &'a ExecutionStatus) -> Vec<&'a ExecutionStatus> {
+    let mut found: Vec<&ExecutionStatus> = Vec::new();
     let mut parents = vec![&of.execution_id];
     while let Some(parent) = parents.pop() {
         let all = request.executions.iter();
@@ -314,7 +314,7 @@ fn origin_of(transcript: &[TranscriptEntry], plan: &Plan) -> String {
 type Hint = (String, String);
 
 /// Lists the remedies of the findings, best first, and then the commands that are always possible.
-fn next_commands(request: &Request, execution: &Execution, is_full: bool) -> Vec<String> {
+fn next_commands(request: &Request, execution: &ExecutionStatus, is_full: bool) -> Vec<String> {
     use ExecutionState::{Cancelled, Completed, Failed, Paused};
     let id = &execution.execution_id;
     let mut all: Vec<Hint> = Vec::new();
@@ -344,13 +344,13 @@ fn next_commands(request: &Request, execution: &Execution, is_full: bool) -> Vec
     all.into_iter().map(|(command, effect)| format!("{command:<width$}  {effect}")).collect()
 }
 
-fn other_executions(request: &Request, main: &Execution, paint: Paint) -> String {
+fn other_executions(request: &Request, main: &ExecutionStatus, paint: Paint) -> String {
     let roots =
         request.executions.iter().filter(|execution| execution.parent_execution_id.is_none());
-    let mut all: Vec<&Execution> =
+    let mut all: Vec<&ExecutionStatus> =
         roots.filter(|other| other.execution_id != main.execution_id).collect();
     all.sort_by_key(|execution| std::cmp::Reverse(execution.created_at));
-    let line = |other: &&Execution| {
+    let line = |other: &&ExecutionStatus| {
         format!("{}  {}", paint_state(other.state.as_str(), paint), summary_line(other))
     };
     let mut lines: Vec<String> = all.iter().take(OTHERS).map(line).collect();

@@ -7,7 +7,7 @@ use super::{
     paint::{self, Paint},
     plain,
 };
-use crate::types::StepState;
+use crate::types::ShownState;
 
 const BAR_COLUMNS: usize = 16;
 const MAX_MESSAGE_CHARS: usize = 60;
@@ -17,11 +17,11 @@ const TURN: i64 = 80;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepView {
-    pub state: StepState,
+    pub state: ShownState,
     pub since: Option<Timestamp>,
     pub attempt: u64,
     pub progress: Option<Progress>,
-    pub took_ms: Option<f64>,
+    pub duration_ms: Option<f64>,
     pub detail: Option<String>,
     pub next: Option<Next>,
 }
@@ -49,13 +49,13 @@ pub struct StepLine {
 
 impl StepView {
     pub fn is_over(&self) -> bool {
-        use StepState::{Pending, Retrying, Running, Waiting};
+        use ShownState::{Pending, Retrying, Running, Waiting};
         !matches!(self.state, Pending | Running | Retrying | Waiting)
     }
 
     /// Returns whether a folded layer hides the step.
     pub fn is_quiet(&self) -> bool {
-        matches!(self.state, StepState::Succeeded | StepState::Skipped | StepState::Cancelled)
+        matches!(self.state, ShownState::Succeeded | ShownState::Skipped | ShownState::Cancelled)
     }
 
     /// Draws the current state. `attempt` formats the number of an attempt.
@@ -64,7 +64,7 @@ impl StepView {
         let mut rest = Vec::new();
         let essential;
         match &self.next {
-            _ if self.state == StepState::Running => {
+            _ if self.state == ShownState::Running => {
                 let elapsed = self.since.and_then(|since| ms_between(since, now)).unwrap_or(0.0);
                 rest.push(paint.dim(format_duration(elapsed)));
                 if self.attempt > 1 {
@@ -86,20 +86,20 @@ impl StepView {
                 essential = 0;
             }
             None => {
-                rest.extend(self.took_ms.map(|ms| paint.dim(format_duration(ms))));
+                rest.extend(self.duration_ms.map(|ms| paint.dim(format_duration(ms))));
                 rest.extend(state_word(self.state).map(|word| paint.dim(word)));
                 let code = detail.as_deref().and_then(leading_code).map(paint::text_width);
                 let gap = if rest.is_empty() || code.is_none() { 0 } else { 2 };
                 essential = paint::text_width(&rest.join("  ")) + gap + code.unwrap_or(0);
                 rest.extend(detail.map(|detail| match self.state {
-                    StepState::Failed => paint.red(detail),
+                    ShownState::Failed => paint.red(detail),
                     _ => paint.dim(detail),
                 }));
             }
         }
         let turn = usize::try_from(now.timestamp_millis() / TURN % 10).unwrap_or(0);
         let mark = match self.state {
-            StepState::Running => paint.cyan(SPINNER[turn]),
+            ShownState::Running => paint.cyan(SPINNER[turn]),
             state => state_mark(state, paint),
         };
         StepLine { mark, rest: rest.join("  "), essential }
@@ -107,11 +107,11 @@ impl StepView {
 
     /// Draws the outcome of the step as one line. Returns `None` while it runs.
     pub fn line(&self, name: &str, width: usize, paint: Paint) -> Option<String> {
-        if matches!(self.state, StepState::Pending | StepState::Running) {
+        if matches!(self.state, ShownState::Pending | ShownState::Running) {
             return None;
         }
         let name = plain::safe_line(name);
-        let took = self.took_ms.filter(|_| self.state != StepState::Waiting);
+        let took = self.duration_ms.filter(|_| self.state != ShownState::Waiting);
         let detail = self.detail.as_deref().map(plain::safe_line).map(|detail| match &self.next {
             // Other commands are printed once the whole execution waits.
             Some(Next::Command(command)) if command.starts_with("faber signal ") => {
@@ -120,8 +120,8 @@ impl StepView {
             _ => detail,
         });
         let detail = detail.map(|detail| match self.state {
-            StepState::Failed | StepState::CompensationFailed => paint.red(detail),
-            StepState::Waiting => paint.yellow(detail),
+            ShownState::Failed | ShownState::CompensationFailed => paint.red(detail),
+            ShownState::Waiting => paint.yellow(detail),
             _ => paint.dim(detail),
         });
         let took = took.map(|ms| paint.dim(format_duration(ms)));
@@ -162,28 +162,28 @@ fn leading_code(detail: &str) -> Option<&str> {
     (!code.contains(' ')).then_some(code)
 }
 
-pub fn state_mark(state: StepState, paint: Paint) -> String {
+pub fn state_mark(state: ShownState, paint: Paint) -> String {
     match state {
-        StepState::Pending => paint.dim("·"),
-        StepState::Running => paint.cyan("●"),
-        StepState::Succeeded => paint.green("✓"),
-        StepState::Failed => paint.red("✗"),
-        StepState::Retrying => paint.yellow("↻"),
-        StepState::Skipped | StepState::Cancelled => paint.dim("○"),
-        StepState::Waiting => paint.yellow("?"),
-        StepState::Compensated => paint.yellow("↩"),
-        StepState::CompensationFailed => paint.red("!"),
+        ShownState::Pending => paint.dim("·"),
+        ShownState::Running => paint.cyan("●"),
+        ShownState::Succeeded => paint.green("✓"),
+        ShownState::Failed => paint.red("✗"),
+        ShownState::Retrying => paint.yellow("↻"),
+        ShownState::Skipped | ShownState::Cancelled => paint.dim("○"),
+        ShownState::Waiting => paint.yellow("?"),
+        ShownState::Compensated => paint.yellow("↩"),
+        ShownState::CompensationFailed => paint.red("!"),
     }
 }
 
 /// Returns a word for a state with an ambiguous sign.
-fn state_word(state: StepState) -> Option<&'static str> {
+fn state_word(state: ShownState) -> Option<&'static str> {
     Some(match state {
-        StepState::Skipped => "skipped",
-        StepState::Cancelled => "cancelled",
-        StepState::Retrying => "will be tried again",
-        StepState::Compensated => "undone",
-        StepState::CompensationFailed => "could not be undone",
+        ShownState::Skipped => "skipped",
+        ShownState::Cancelled => "cancelled",
+        ShownState::Retrying => "will be tried again",
+        ShownState::Compensated => "undone",
+        ShownState::CompensationFailed => "could not be undone",
         _ => return None,
     })
 }
@@ -195,25 +195,25 @@ mod tests {
     use super::*;
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check(state: StepState, took_ms: Option<f64>, detail: Option<&str>, expected: Expect) {
+    fn check(state: ShownState, duration_ms: Option<f64>, detail: Option<&str>, expected: Expect) {
         let detail = detail.map(str::to_owned);
-        let step = StepView { state, took_ms, detail, ..StepView::default() };
+        let step = StepView { state, duration_ms, detail, ..StepView::default() };
         expected.assert_eq(&step.line("createBlog", 12, Paint::new(false)).unwrap());
     }
 
     #[test]
     fn a_step_line_shows_the_outcome() {
-        check(StepState::Succeeded, Some(12.3), None, expect!["✓ createBlog    12 ms"]);
+        check(ShownState::Succeeded, Some(12.3), None, expect!["✓ createBlog    12 ms"]);
         let failed = Some("tool.failed");
         check(
-            StepState::Failed,
+            ShownState::Failed,
             Some(1.25),
             failed,
             expect!["✗ createBlog    1.2 ms  tool.failed"],
         );
-        check(StepState::Skipped, None, None, expect!["○ createBlog    skipped"]);
+        check(ShownState::Skipped, None, None, expect!["○ createBlog    skipped"]);
         let waits = Some("waits for approval");
-        check(StepState::Waiting, None, waits, expect!["? createBlog    waits for approval"]);
+        check(ShownState::Waiting, None, waits, expect!["? createBlog    waits for approval"]);
     }
 
     #[test]

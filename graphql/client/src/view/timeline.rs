@@ -14,7 +14,7 @@ use super::{
     plain,
     step::state_mark,
 };
-use crate::types::{Execution, ItemTally, StepState, StepStatus};
+use crate::types::{ExecutionStatus, ItemTally, ShownState, StepStatus};
 
 /// The most steps of a timeline without folded lines.
 const STEPS: usize = 20;
@@ -34,7 +34,7 @@ pub struct Timeline<'a> {
 }
 
 impl<'a> Timeline<'a> {
-    pub fn new(execution: &'a Execution, paint: Paint) -> Self {
+    pub fn new(execution: &'a ExecutionStatus, paint: Paint) -> Self {
         let mut steps: Vec<&StepStatus> = execution.steps.iter().collect();
         // Steps that never started follow in the order of the plan.
         steps.sort_by_key(|step| (step.started_at.is_none(), step.started_at));
@@ -75,7 +75,7 @@ impl<'a> Timeline<'a> {
     }
 
     fn has_own_line(&self, step: &StepStatus) -> bool {
-        use StepState::{Cancelled, Pending, Skipped, Succeeded};
+        use ShownState::{Cancelled, Pending, Skipped, Succeeded};
         let is_quiet = matches!(step.state, Succeeded | Skipped | Pending | Cancelled);
         self.is_short || step.attempts > 1 || !is_quiet
     }
@@ -88,7 +88,7 @@ impl<'a> Timeline<'a> {
         let child = step.child_execution_id.as_ref().map(|child| format!("executes {child}"));
         let rest = [
             plain::safe_line(tool),
-            describe_duration(step),
+            describe_work(step),
             describe_wait(step),
             describe_attempts(step),
         ];
@@ -144,7 +144,7 @@ impl<'a> Timeline<'a> {
     pub fn values(&self) -> Vec<String> {
         let ran = self.steps.iter().filter(|step| step.attempts > 0 || step.reused);
         let lines = ran.filter(|_| self.is_short).filter_map(|step| {
-            let succeeded = step.state == StepState::Succeeded;
+            let succeeded = step.state == ShownState::Succeeded;
             let output = step.output.as_ref().map(|output| json_line(output, MAX_VALUE_CHARS));
             let output = output.or_else(|| succeeded.then(|| "null".to_owned()));
             let output = output.map(|output| format!("{} {output}", self.paint.dim("→")));
@@ -161,7 +161,7 @@ impl<'a> Timeline<'a> {
 
 /// Lists the items of a step that run, wait or failed.
 pub fn list_items(step: &StepStatus, max: usize, lead: &str) -> Vec<String> {
-    use StepState::{Compensated, Pending, Skipped, Succeeded};
+    use ShownState::{Compensated, Pending, Skipped, Succeeded};
     let is_shown =
         |item: &&StepStatus| !matches!(item.state, Succeeded | Pending | Compensated | Skipped);
     let shown: Vec<&StepStatus> = step.items.iter().filter(is_shown).collect();
@@ -177,7 +177,7 @@ pub fn list_items(step: &StepStatus, max: usize, lead: &str) -> Vec<String> {
     lines
 }
 
-pub fn describe_duration(step: &StepStatus) -> String {
+pub fn describe_work(step: &StepStatus) -> String {
     worked_ms(step).map(format_duration).unwrap_or_default()
 }
 
@@ -191,7 +191,7 @@ pub fn describe_wait(step: &StepStatus) -> String {
 }
 
 fn describe_next_attempt(step: &StepStatus) -> Option<String> {
-    let until = step.until.filter(|_| step.state == StepState::Retrying)?;
+    let until = step.until.filter(|_| step.state == ShownState::Retrying)?;
     let (next, at) = (step.attempts + 1, until.format("%H:%M:%S%.3f"));
     Some(format!("attempt {next} at {at} UTC"))
 }
@@ -205,7 +205,7 @@ fn state_and_reason(step: &StepStatus) -> impl Iterator<Item = String> {
     let reason = step.skip_reason.as_ref().map(|reason| reason.to_string().replace('_', " "));
     let is_told = reason.is_none()
         && (step.waits_for.is_some()
-            || matches!(step.state, StepState::Succeeded | StepState::Failed));
+            || matches!(step.state, ShownState::Succeeded | ShownState::Failed));
     let state = (!is_told).then(|| step.state.as_str().to_lowercase());
     let reused = step.reused.then(|| "reused".to_owned());
     state.into_iter().chain(reason).chain(reused)

@@ -22,7 +22,7 @@ fn durations_come_from_the_event_times() {
     board.apply(&event(1000, "step_started", Some("a"), &json!({})));
     let news = board.apply(&event(3500, "step_succeeded", Some("a"), &json!({})));
     let (_, view) = step(news);
-    assert_eq!((view.state, view.took_ms), (StepState::Succeeded, Some(2.5)));
+    assert_eq!((view.state, view.duration_ms), (ShownState::Succeeded, Some(2.5)));
     assert_eq!((board.steps_over, board.seq), (1, 3500));
 }
 
@@ -36,7 +36,7 @@ fn durations_can_be_long_and_are_never_negative() {
         let mut board = ExecutionView::default();
         board.apply(&at("step_started", "2026-01-01T00:00:00Z"));
         let news = board.apply(&at("step_succeeded", until));
-        assert_eq!(step(news).1.took_ms, Some(expected), "{until}");
+        assert_eq!(step(news).1.duration_ms, Some(expected), "{until}");
     }
 }
 
@@ -97,7 +97,7 @@ fn compensations_do_not_count_as_steps() {
     board.apply(&event(2, "step_compensation_started", Some("a"), &json!({})));
     let news = board.apply(&event(3, "step_compensated", Some("a"), &json!({})));
     let (name, view) = step(news);
-    assert_eq!((name.as_str(), view.state), ("a (undo)", StepState::Compensated));
+    assert_eq!((name.as_str(), view.state), ("a (undo)", ShownState::Compensated));
     assert_eq!(board.steps_over, 0);
 }
 

@@ -154,7 +154,7 @@ fn open_tasks(view: &View<'_>) -> Vec<Task> {
         .chain(agenda.in_children().iter().copied())
         .chain(agenda.sleeping().iter().map(|(_, task)| *task))
         .chain(agenda.running().iter().copied())
-        .chain(agenda.waiting_for_permit().iter().copied())
+        .chain(agenda.without_permit().iter().copied())
         .chain(agenda.ready().iter().copied());
     all.filter(|task| seen.insert(*task)).take(MAX_TASKS).collect()
 }

@@ -1,0 +1,188 @@
+//! Watches an execution and its children until it is finished or needs a person.
+//!
+//! The caller takes one [`Update`] after another, and asks after each where the execution
+//! [stands](Watcher::standing). In between it may wait for other things, because [`Watcher::next`]
+//! loses nothing if it is dropped.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::StreamExt;
+use serde::Deserialize;
+use shared::{execution::ExecutionState, id::ExecutionId, store::Store};
+use tokio::time::{self, Instant, Interval, MissedTickBehavior};
+
+use crate::{
+    Client,
+    event_tree::{EventTree, Events},
+    failure::Failure,
+    view::news::News,
+};
+
+/// Reconnects without a new event before the server counts as gone, and the delay before each.
+const RECONNECTS: usize = 5;
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
+/// Poll interval for executions without a subscription.
+const STATE_POLL: Duration = Duration::from_secs(1);
+
+pub struct Watcher<'a> {
+    client: &'a Client,
+    store: Option<&'a Arc<dyn Store>>,
+    id: String,
+    tree: EventTree,
+    connection: Connection,
+    polls: Interval,
+    reconnects: usize,
+    /// The position of the root execution when the connection was lost.
+    seq_at_loss: u64,
+}
+
+enum Connection {
+    Open(Events),
+    Lost { retry_at: Instant },
+}
+
+pub enum Update {
+    /// An event that the user should know.
+    News { execution: String, news: News },
+    /// An event without news.
+    Event,
+    /// The server ended the events. The watcher subscribes again.
+    Ended,
+    /// Time to look at executions that have no events here.
+    Poll,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    Running,
+    Finished,
+    NeedsPerson,
+}
+
+#[derive(Deserialize)]
+struct StateAt {
+    state: ExecutionState,
+    seq: u64,
+}
+
+impl<'a> Watcher<'a> {
+    /// Makes a watcher. Without a store, it does not know which answers wait in inboxes.
+    pub fn new(client: &'a Client, store: Option<&'a Arc<dyn Store>>, id: String) -> Self {
+        let tree = EventTree::new(id.clone());
+        let connection = Connection::Open(tree.subscribe(client));
+        let mut polls = time::interval(STATE_POLL);
+        polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (reconnects, seq_at_loss) = (RECONNECTS, 0);
+        Self { client, store, id, tree, connection, polls, reconnects, seq_at_loss }
+    }
+
+    pub fn tree(&self) -> &EventTree {
+        &self.tree
+    }
+
+    /// Waits for the next event, or until it is time to poll. Safe to drop at any time.
+    pub async fn next(&mut self) -> Result<Update, Failure> {
+        let needs_polling = self.tree.needs_polling();
+        loop {
+            let events = match &mut self.connection {
+                Connection::Open(events) => events,
+                Connection::Lost { retry_at } => {
+                    time::sleep_until(*retry_at).await;
+                    self.connection = Connection::Open(self.tree.subscribe(self.client));
+                    continue;
+                }
+            };
+            let next = tokio::select! {
+                next = events.next() => next,
+                _ = self.polls.tick(), if needs_polling => return Ok(Update::Poll),
+            };
+            let Some((execution, event)) = next else {
+                self.lose_connection();
+                return Ok(Update::Ended);
+            };
+            let news = self.tree.apply(self.client, events, &execution, &event?);
+            return Ok(news.map_or(Update::Event, |news| Update::News { execution, news }));
+        }
+    }
+
+    /// Subscribes again after a failure, unless the failure is final or the server seems to be gone.
+    pub fn reconnect_after(&mut self, failure: Failure) -> Result<(), Failure> {
+        if failure.code != "SERVER_UNAVAILABLE" || self.reconnects == 0 {
+            return Err(failure);
+        }
+        self.reconnects -= 1;
+        self.lose_connection();
+        Ok(())
+    }
+
+    fn lose_connection(&mut self) {
+        let seq = self.tree.root().seq;
+        if seq > self.seq_at_loss {
+            self.reconnects = RECONNECTS;
+        }
+        self.seq_at_loss = seq;
+        self.connection = Connection::Lost { retry_at: Instant::now() + RECONNECT_DELAY };
+    }
+
+    /// Returns `true` if the execution is finished. Needed after [`Update::Ended`], when the last
+    /// event may be missing.
+    pub async fn is_finished(&mut self) -> Result<bool, Failure> {
+        let found = state_of(self.client, &self.id).await?;
+        Ok(found.is_some_and(|found| found.state.is_finished()))
+    }
+
+    /// Returns where the execution stands after the updates so far. `has_reader` says if somebody
+    /// will read an inbox. An answer that nobody reads counts as missing.
+    pub async fn standing(
+        &mut self,
+        has_reader: impl AsyncFn(ExecutionId) -> Result<bool, Failure>,
+    ) -> Result<Standing, Failure> {
+        let Self { client, store, tree, .. } = self;
+        if tree.root().is_over {
+            return Ok(Standing::Finished);
+        }
+        let needs_person =
+            tree.waits_for_person() && is_unanswered(client, *store, tree, has_reader).await?;
+        Ok(if needs_person { Standing::NeedsPerson } else { Standing::Running })
+    }
+}
+
+/// Returns `true` if no inbox holds an answer of a person. A command leaves the inbox in the append
+/// that records its effect, so this function reads the inbox before the state.
+async fn is_unanswered(
+    client: &Client,
+    store: Option<&Arc<dyn Store>>,
+    tree: &EventTree,
+    has_reader: impl AsyncFn(ExecutionId) -> Result<bool, Failure>,
+) -> Result<bool, Failure> {
+    for id in tree.waiting_children() {
+        if !state_of(client, id).await?.is_some_and(|found| found.waits()) {
+            return Ok(false);
+        }
+    }
+    for id in tree.asking_executions() {
+        let is_answered = match (store, id.parse()) {
+            (Some(store), Ok(id)) if !store.list_commands(Some(id)).await?.is_empty() => {
+                has_reader(id).await?
+            }
+            _ => false,
+        };
+        // An event that this process has not read yet may record the answer.
+        let read = tree.seq_of(&id);
+        let is_left = |found: StateAt| found.waits() && found.seq <= read;
+        if is_answered || !state_of(client, &id).await?.is_some_and(is_left) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+async fn state_of(client: &Client, id: &str) -> Result<Option<StateAt>, Failure> {
+    client.execution(id, "state seq").await
+}
+
+impl StateAt {
+    fn waits(&self) -> bool {
+        self.state == ExecutionState::Waiting
+    }
+}

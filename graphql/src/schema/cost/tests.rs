@@ -1,0 +1,176 @@
+//! Tests of the cost of operations.
+
+use std::collections::BTreeSet;
+
+use async_graphql::parser::parse_query;
+use serde_json::json;
+
+use super::{super::sdl, *};
+
+/// Fields that cost one, besides their selection, by type. They read what the object above them has
+/// already loaded, or little more. All other fields are in [`TABLE`].
+const CHEAP: &[(&str, &str)] = &[
+    ("Action", "description name"),
+    ("Blob", "at bytes data id mimeType sha256"),
+    ("CompensatingCall", "parameters toolName"),
+    ("Diagnostic", "code help message path severity"),
+    (
+        "Execution",
+        "cancelled compensateOnFailure createdAt deadline dryRun executionId executionResults \
+         failed finishedAt input mode node outputs parentExecutionId parentIndex parentStepId \
+         plan planId priority request requestId retryOf seq skipped startAt startedAt state step \
+         steps successful total",
+    ),
+    ("ExecutionConnection", "edges nodes pageInfo"),
+    ("ExecutionEdge", "cursor node"),
+    ("ExecutionEvent", "at attempt data executionId seq stepId type"),
+    ("ExecutionResults", "errors outputs variables"),
+    (
+        "Finding",
+        "at causeExecutionId causeSeq code index kind message remedies severity stepId until",
+    ),
+    ("ItemTally", "cancelled failed pending running skipped successful total waiting"),
+    ("Layout", "edges height nodes width"),
+    ("LayoutEdge", "from points to"),
+    ("LayoutNode", "height name width x y"),
+    ("PageInfo", "endCursor hasNextPage hasPreviousPage startCursor"),
+    (
+        "Plan",
+        "createdAt diagnostics executionOrder executions layers planId planner query request \
+         requestId tools version",
+    ),
+    ("PlanConnection", "edges nodes pageInfo"),
+    ("PlanEdge", "cursor node"),
+    ("PlanPayload", "diagnostics plan"),
+    ("PlanningError", "code message"),
+    ("Progress", "message progress total"),
+    ("Pruned", "executions more plans requests"),
+    ("Query", "executions plans requests savedPlan savedPlans tool toolSets"),
+    ("Remedy", "command isDangerous label mutation variables"),
+    ("RepeatedCall", "calls outcomeUnknown stepId toolName"),
+    ("Replanning", "givenUp reason state"),
+    ("Request", "createdAt executions query requestId"),
+    ("RequestConnection", "edges nodes pageInfo"),
+    ("RequestEdge", "cursor node"),
+    ("RequestEvent", "at attempt data executionId planId requestId seq stepId type"),
+    ("SavedPlan", "inputs name plan planId savedAt"),
+    ("StepError", "attempt code index message retryable stepId toolName"),
+    (
+        "StepStatus",
+        "attempts childExecutionId compensation durationMs error finishedAt index itemTally \
+         missingCompensation output progress resolvedParameters reused settled settledComment \
+         settledOutput skipReason startedAt state stepId toolName until waitedMs waitsFor \
+         warnings workMs",
+    ),
+    ("TimelineEntry", "at attempt detail durationMs executionId kind message node stepId waitedMs"),
+    (
+        "Tool",
+        "active callable description effect examples inputSchema name outputSchema qualifiedName \
+         shadowedBy source toolSet usage",
+    ),
+    ("ToolCall", "args format raw tool"),
+    ("ToolCollision", "a b similarity"),
+    (
+        "ToolExecution",
+        "cacheTtlMs compensate dependsOn effect forEach idleTimeoutMs maxParallel onError \
+         outputMapping parameters plan requiresApproval retry stepId strictTemplates timeoutMs \
+         toolName when",
+    ),
+    ("ToolFollower", "score toolName"),
+    ("ToolMatch", "hit learned leastSimilar leastSimilarExample score tool"),
+    ("ToolResult", "at callId durationMs error parameters result status tool warnings"),
+    ("ToolSet", "active description error name source status tools"),
+    ("ToolSetChange", "changed notFound refused toolSets"),
+    ("ToolUsage", "calls failures lastCalledAt p50Ms p99Ms qualifiedName toolName"),
+    ("Toolkit", "actions edges tools"),
+    ("ToolkitChange", "toolkit warnings"),
+    ("ToolkitEdge", "from kind learned score to"),
+    ("ToolsAndActions", "actions tools"),
+    ("TranscriptEntry", "at content kind"),
+    ("UndoCall", "executionId index stepId toolName"),
+    ("Wait", "executionId index kind message name stepId until"),
+];
+
+fn cost(query: &str) -> Cost {
+    let document = parse_query(query).unwrap();
+    let variables = Variables::from_json(json!({ "few": 2, "none": null }));
+    Costs::new(&sdl()).of(&document, None, &variables)
+}
+
+#[test]
+fn the_cost_of_a_query_counts_fields_and_list_sizes() {
+    for (query, expected) in [
+        ("{ __typename }", 1),
+        ("{ a: __typename b: __typename }", 2),
+        ("{ executions { nodes { state } } }", 1 + 20 * 2),
+        ("{ executions(first: 3) { nodes { __typename state } } }", 1 + 3 * 3),
+        ("query($few: Int) { executions(first: $few) { nodes { state } } }", 1 + 2 * 2),
+        ("query($n: Int = 7) { executions(first: $n) { nodes { state } } }", 1 + 7 * 2),
+        ("query($n: Int) { executions(first: $n) { nodes { state } } }", 1 + 20 * 2),
+        ("{ executions(first: -1) { nodes { state } } }", 1 + 2),
+        ("{ execution(executionId: 1) { events(first: 10000) { seq at } } }", 5 + 10 + 400),
+        ("{ plan(planId: 1) { layout { width } } }", 5 + 2_001),
+        ("{ execution(executionId: 1) { retries { state } } }", 5 + 1_000 + 5),
+        ("{ nonsense { a b } }", 3),
+        ("{ ...a ...a } fragment a on Query { __typename }", 2),
+        ("{ ...a } fragment a on Query { ...a __typename }", 1),
+        ("{ ... on Query { __typename } ... { __typename } }", 2),
+        ("query A { __typename } query B { a: __typename b: __typename }", 2),
+        ("{ __type(name: \"A\") { fields { args { name } } } }", 20 + 1 + 4 * (1 + 2)),
+    ] {
+        assert_eq!(cost(query).total, expected, "{query}");
+    }
+}
+
+#[test]
+fn nested_fragments_are_counted_in_linear_time() {
+    let fragment = |n: usize| format!("fragment f{n} on Query {{ ...f{} ...f{} }} ", n + 1, n + 1);
+    let fragments: String = (0..60).map(fragment).collect();
+    let query = format!("{{ ...f0 }} {fragments} fragment f60 on Query {{ __typename }}");
+    assert_eq!(cost(&query).total, 1 << 60);
+}
+
+#[test]
+fn the_queries_of_the_page_are_within_the_limit() {
+    let document = parse_query(include_str!("../../../../web/src/api/operations.graphql")).unwrap();
+    let costs = Costs::new(&sdl());
+    let variables = Variables::from_json(json!({ "first": 200 }));
+    let names = document.operations.iter().filter_map(|(name, _)| Some(name?.as_str()));
+    let names: Vec<&str> = names.collect();
+    assert!(names.len() > 20, "{names:?}");
+    for name in names {
+        let cost = costs.of(&document, Some(name), &variables);
+        let most = super::super::Limits::default().complexity;
+        assert!(cost.total < most, "{name} costs {cost:?}");
+    }
+}
+
+#[test]
+fn every_expensive_field_exists_in_the_schema() {
+    let costs = Costs::new(&sdl());
+    for Expensive { field, .. } in TABLE {
+        assert!(costs.fields.contains_key(*field), "`{field}` is not in the schema");
+    }
+}
+
+#[test]
+fn every_field_of_the_schema_has_a_cost() {
+    let costs = Costs::new(&sdl());
+    let all = costs.fields.keys().map(String::as_str).filter(|field| !field.contains("__"));
+    let all: BTreeSet<&str> = all.collect();
+    let expensive: BTreeSet<&str> = TABLE.iter().map(|expensive| expensive.field).collect();
+    let cheap: BTreeSet<String> = CHEAP
+        .iter()
+        .flat_map(|(of, fields)| fields.split(' ').map(move |field| format!("{of}.{field}")))
+        .collect();
+    for field in &all {
+        assert!(
+            expensive.contains(field) != cheap.contains(*field),
+            "`{field}` needs one cost: in `TABLE` if it reads the store, calls or computes a lot, \
+             or else in `CHEAP`"
+        );
+    }
+    for field in &cheap {
+        assert!(all.contains(field.as_str()), "`{field}` is not in the schema");
+    }
+}
