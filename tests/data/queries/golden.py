@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Puts the classes of `score.py --json VERDICTS` into golden.txt: golden.py VERDICTS.jsonl"""
+"""Puts the classes of `score.py --json VERDICTS` into NAME.golden.txt: golden.py NAME VERDICTS.jsonl"""
 import json, os, sys
 
-path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden.txt")
-classes = {row["id"]: row["class"] for row in map(json.loads, open(sys.argv[1], encoding="utf-8"))}
+path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{sys.argv[1]}.golden.txt")
+classes = {row["id"]: row["class"] for row in map(json.loads, open(sys.argv[2], encoding="utf-8"))}
 lines = [line.split(" | ", 1) for line in open(path, encoding="utf-8")]
 with open(path, "w", encoding="utf-8") as sink:
     for head, outcome in lines:

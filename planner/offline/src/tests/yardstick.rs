@@ -1,8 +1,9 @@
-//! The development half of the yardstick: 150 queries over 72 tools, with the class of each outcome.
+//! The yardstick: queries over 72 tools, with the class of each outcome. The 150 queries of
+//! `dev.jsonl` are the development half. `fresh.jsonl` has 100 later ones.
 //!
-//! `tests/data/queries/golden.txt` has the outcome of each query, behind its class. If an outcome
-//! changes, write the outcomes with `examples/yardstick.rs`, score them with `score.py --json`, and
-//! write the file again with `golden.py`.
+//! In `tests/data/queries`, `dev.golden.txt` and `fresh.golden.txt` have the outcome of each query,
+//! behind its class. If an outcome changes, write the outcomes with `examples/yardstick.rs`, score
+//! them with `score.py --json`, and write the file again with `golden.py`.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
@@ -10,8 +11,8 @@ use super::*;
 use crate::{Offline, Weights};
 
 const SETS: [&str; 5] = ["github", "workspace", "files", "shop", "home"];
-/// The least queries that are planned right.
-const RIGHT: usize = 110;
+/// The sets of queries: the least that are planned right, and the most that are dangerous.
+const QUERIES: [(&str, usize, usize); 2] = [("dev", 110, 0), ("fresh", 40, 1)];
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/queries")
@@ -54,8 +55,8 @@ fn read_tool(tool: &Value, set: &str) -> ToolDefinition {
     }
 }
 
-pub(super) fn queries() -> Vec<(u64, String, String)> {
-    let text = fs::read_to_string(folder().join("dev.jsonl")).unwrap();
+pub(super) fn queries(name: &str) -> Vec<(u64, String, String)> {
+    let text = fs::read_to_string(folder().join(format!("{name}.jsonl"))).unwrap();
     let rows = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     rows.map(|row| {
         let field = |name: &str| row[name].as_str().unwrap().to_owned();
@@ -76,27 +77,31 @@ fn summary(planner: &Offline, catalog: &Catalog, query: &str) -> String {
 fn outcomes_are_as_scored() {
     let catalogs = catalogs();
     let planner = Offline::default();
-    let golden = fs::read_to_string(folder().join("golden.txt")).unwrap_or_default();
-    let mut written = String::new();
-    let classes: BTreeMap<u64, &str> = golden
-        .lines()
-        .filter_map(|line| {
-            let (id, rest) = line.split_once(' ')?;
-            Some((id.parse().ok()?, rest.split_once(" | ")?.0))
-        })
-        .collect();
-    for (id, set, query) in queries() {
-        let class = classes.get(&id).copied().unwrap_or("unscored");
-        writeln!(written, "{id} {class} | {}", summary(&planner, &catalogs[&set], &query)).unwrap();
+    for (name, least_right, most_dangerous) in QUERIES {
+        let file = folder().join(format!("{name}.golden.txt"));
+        let golden = fs::read_to_string(&file).unwrap_or_default();
+        let mut written = String::new();
+        let classes: BTreeMap<u64, &str> = golden
+            .lines()
+            .filter_map(|line| {
+                let (id, rest) = line.split_once(' ')?;
+                Some((id.parse().ok()?, rest.split_once(" | ")?.0))
+            })
+            .collect();
+        for (id, set, query) in queries(name) {
+            let class = classes.get(&id).copied().unwrap_or("unscored");
+            let outcome = summary(&planner, &catalogs[&set], &query);
+            writeln!(written, "{id} {class} | {outcome}").unwrap();
+        }
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            fs::write(&file, &written).unwrap();
+        } else {
+            assert_eq!(written, golden);
+        }
+        let count = |class: &str| classes.values().filter(|own| **own == class).count();
+        assert!(count("right") >= least_right, "{name}: {}", count("right"));
+        assert!(count("dangerous") <= most_dangerous, "{name}: {}", count("dangerous"));
     }
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
-        fs::write(folder().join("golden.txt"), &written).unwrap();
-    } else {
-        assert_eq!(written, golden);
-    }
-    let count = |class: &str| classes.values().filter(|own| **own == class).count();
-    assert!(count("right") >= RIGHT, "{}", count("right"));
-    assert_eq!(count("dangerous"), 0);
 }
 
 /// Returns the weights, every other one a tenth higher and the rest a tenth lower.
@@ -112,7 +117,7 @@ fn shifted_weights(is_first_up: bool) -> Weights {
 fn small_shifts_of_the_weights_change_little() {
     assert!(Weights::NAMES.len() <= 30);
     let catalogs = catalogs();
-    let queries = queries();
+    let queries = queries("dev");
     let outcomes = |planner: &Offline| -> Vec<String> {
         queries.iter().map(|(_, set, query)| summary(planner, &catalogs[set], query)).collect()
     };
