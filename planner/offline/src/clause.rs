@@ -280,7 +280,7 @@ impl Reader<'_> {
 
     /// Returns whether an order begins at a place. A word that is also a noun needs an object
     /// behind it, and so does every verb if `is_strict`.
-    fn begins_order(&self, tokens: &[Token], at: usize, is_strict: bool) -> bool {
+    pub(super) fn begins_order(&self, tokens: &[Token], at: usize, is_strict: bool) -> bool {
         let at = self.skip_fillers(tokens, at);
         let Some(token) = tokens.get(at) else { return false };
         if !self.is_verb(token) {

@@ -124,7 +124,9 @@ impl Wanted<'_> {
             .map(field)
             .or_else(|| self.parameter_of(step, own))
             .or_else(|| {
-                let is_unknown = own.outputs.is_empty() && slot.kind == SlotKind::Id && is_own;
+                // A list has no id.
+                let is_one = own.outputs.is_empty() && own.verb != "list";
+                let is_unknown = is_one && slot.kind == SlotKind::Id && is_own;
                 is_unknown.then(|| field(slot.id_name()))
             })
     }

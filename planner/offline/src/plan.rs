@@ -122,6 +122,9 @@ impl<'a> Planning<'a> {
         match clause.mood {
             Mood::Order | Mood::Question => {}
             Mood::Fragment if self.is_about_tools(clause) => {}
+            Mood::Fragment | Mood::Reported if self.names_order(clause) => {
+                return Err(Refusal::mood(clause.mood, &said));
+            }
             Mood::Fragment => return Ok(Some(Refusal::nothing_fits(&said))),
             Mood::Condition => return Ok(Some(Refusal::condition(&said))),
             mood @ (Mood::Reported | Mood::Denied) => {
@@ -132,9 +135,20 @@ impl<'a> Planning<'a> {
         self.planned.clauses.push(said);
         let is_talk = clause.mood == Mood::Fragment && !clause.has_value();
         match self.plan_clause(clause) {
-            Err(refusal) if refusal.fits_nothing && is_talk => Ok(Some(refusal)),
+            Err(refusal) if refusal.fits_nothing && is_talk && !self.names_order(clause) => {
+                Ok(Some(refusal))
+            }
             planned => planned.map(|()| None),
         }
+    }
+
+    /// Returns whether what a clause tells contains an order: `before you create an issue, …`.
+    fn names_order(&self, clause: &Clause) -> bool {
+        let reader = Reader { lexicon: self.lexicon, tools: self.tools };
+        let acts =
+            |token: &Token| self.tools.iter().any(|tool| tool.acts && tool.verb == token.stem);
+        let tokens = &clause.tokens;
+        (1..tokens.len()).any(|at| acts(&tokens[at]) && reader.begins_order(tokens, at, true))
     }
 
     fn words(&self, tokens: &[Token]) -> String {

@@ -224,6 +224,24 @@ fn an_unknown_verb_is_named_and_not_taken_for_a_value() {
 }
 
 #[test]
+fn a_list_has_no_id_and_a_told_order_is_not_left_out() {
+    check(
+        &blog(),
+        "List the authors and delete them",
+        expect![[r#"
+        no plan: no tool fits `delete them`: begin with what to do and what with (`faber tools list` shows what there is)
+    "#]],
+    );
+    check(
+        &blog(),
+        "Before you create an author named Bo, delete the author 507f1f77bcf86cd799439011",
+        expect![[r#"
+            no plan: no tool fits `Before you create an author named Bo`: begin with what to do and what with (`faber tools list` shows what there is)
+        "#]],
+    );
+}
+
+#[test]
 fn a_refusal_notes_the_parts_with_and_without_steps() {
     let query = "Create author Alice with email a@b.c, then fry the author, then list the blogs";
     let Err(PlanningError::NoPlan { notes, .. }) = propose(query, &blog()) else {
