@@ -58,7 +58,7 @@ impl harness::Workspace<LedgerEntry> {
         });
         let near = workspace.describe_set("ledger", &TOOLS);
         let far = workspace.describe_set("far", &TOOLS[..2]);
-        workspace.configure("faber.yaml", &[near.clone()], usual.clone(), limits);
+        workspace.configure("faber.yaml", std::slice::from_ref(&near), usual.clone(), limits);
         workspace.configure("far.yaml", &[near, far], usual, limits);
         workspace
     }

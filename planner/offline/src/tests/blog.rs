@@ -217,9 +217,9 @@ fn an_unknown_verb_is_named_and_not_taken_for_a_value() {
     check(
         &blog(),
         "Create author Alice with email a@b.c, then fry the author in butter",
-        expect![[r#"
+        expect![[r"
             no plan: no tool fits `fry the author in butter`: begin with what to do and what with (`faber tools list` shows what there is)
-        "#]],
+        "]],
     );
 }
 
@@ -228,16 +228,16 @@ fn a_list_has_no_id_and_a_told_order_is_not_left_out() {
     check(
         &blog(),
         "List the authors and delete them",
-        expect![[r#"
+        expect![[r"
         no plan: no tool fits `delete them`: begin with what to do and what with (`faber tools list` shows what there is)
-    "#]],
+    "]],
     );
     check(
         &blog(),
         "Before you create an author named Bo, delete the author 507f1f77bcf86cd799439011",
-        expect![[r#"
+        expect![[r"
             no plan: no tool fits `Before you create an author named Bo`: begin with what to do and what with (`faber tools list` shows what there is)
-        "#]],
+        "]],
     );
 }
 
