@@ -1,7 +1,7 @@
-//! How good plans without a model are: figures over queries whose right calls are known.
+//! Measures plans without a model over queries whose right calls are known.
 //!
 //! ```sh
-//! cargo run --release -p planner --example gold -- DIRECTORY [--errors SET] [--once]
+//! cargo run --release -p offline --example gold -- DIRECTORY [--errors SET] [--once]
 //! ```
 //!
 //! Every `*.jsonl` in `DIRECTORY` is a set; each of its lines is a query, the tools that it may use
