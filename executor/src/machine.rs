@@ -36,6 +36,7 @@ use shared::{
 pub use self::{
     dry_run::{CheckedStep, dry_run_events},
     input::{missing_input, unresolved_error},
+    schedule::OTHER_PARAMETERS,
 };
 
 /// Clocks of nodes may differ by this much without a consequence.
@@ -148,7 +149,8 @@ pub fn decide<'a>(
     if let Phase::Finished(_) = execution.phase() {
         return Vec::new();
     }
-    let mut decision = Decision { execution, moment: moment.into(), events: Vec::new() };
+    let is_claim = matches!(input, Input::Claimed { .. });
+    let mut decision = Decision { execution, moment: moment.into(), events: Vec::new(), is_claim };
     match input {
         Input::Claimed { worker, node } => decision.claim_execution(worker, node),
         Input::Renewed { worker, node } => decision.record_claim(worker, node, true),
@@ -244,6 +246,9 @@ struct Decision<'a> {
     execution: &'a mut Execution,
     moment: Moment<'a>,
     events: Vec<RecordedEvent>,
+    /// A claim neither undoes nor finishes a failing execution, because a cancel command in the inbox
+    /// comes first.
+    is_claim: bool,
 }
 
 impl Decision<'_> {
@@ -518,6 +523,7 @@ impl Decision<'_> {
             Phase::Open => Outcome::Completed,
             // The calls that were running at the deadline succeeded, and they were the last ones.
             Phase::Expired if self.has_run_to_end() => Outcome::Completed,
+            Phase::Failing if self.is_claim => return,
             Phase::Failing | Phase::Expired => Outcome::Failed,
             Phase::Cancelling => Outcome::Cancelled,
             Phase::Compensating(outcome) => outcome,

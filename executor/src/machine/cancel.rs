@@ -107,7 +107,8 @@ impl Decision<'_> {
 
     pub(super) fn compensate_next(&mut self) {
         let is_due = match self.execution.phase() {
-            Phase::Failing | Phase::Expired | Phase::Cancelling => true,
+            Phase::Failing => !self.is_claim,
+            Phase::Expired | Phase::Cancelling => true,
             Phase::Open | Phase::Compensating(_) | Phase::Finished(_) => false,
         };
         let has_done = !self.execution.undoable().is_empty();

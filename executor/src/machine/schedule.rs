@@ -20,7 +20,7 @@ use super::{Decision, add_millis, attempt_name, can_start_tasks, input, is_block
 const MAX_WARNINGS: usize = 1_000;
 
 /// Warns that a repeated call is another call than the one with an unknown outcome.
-const OTHER_PARAMETERS: &str = "an earlier call of this step has an unknown outcome and had other \
+pub const OTHER_PARAMETERS: &str = "an earlier call of this step has an unknown outcome and had other \
     parameters, so this call sends a new idempotency key";
 
 pub(super) struct RenderedParameters {

@@ -1,6 +1,9 @@
 //! Drafts and other input from files.
 
-use std::{borrow::Cow, path::Path};
+use std::{
+    borrow::Cow,
+    path::{Path, PathBuf},
+};
 
 use engine::{as_input, yaml};
 use planner::{compile, draft::Draft};
@@ -174,7 +177,11 @@ fn other_document(fields: &Map<String, Value>) -> Option<String> {
 }
 
 pub fn file_label(file: &Path) -> Value {
-    if file == Path::new("-") { json!("<stdin>") } else { json!(file) }
+    if file == Path::new("-") {
+        return json!("<stdin>");
+    }
+    // Without `.` in the middle.
+    json!(file.components().collect::<PathBuf>())
 }
 
 /// Reads the JSON of an option. `@FILE` reads a file, `@-` standard input.

@@ -530,10 +530,12 @@ pub struct RepeatedCall {
     pub tool_name: Text,
     pub calls: u64,
     pub outcome_unknown: bool,
+    pub remedies: Vec<Remedy>,
 }
 
 impl RepeatedCall {
-    pub const FIELDS: &str = "stepId toolName calls outcomeUnknown";
+    pub const FIELDS: &str =
+        "stepId toolName calls outcomeUnknown remedies { label command isDangerous }";
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -5,6 +5,7 @@ use planner::reuse::RetryScope;
 
 use super::{
     error::{ApiResult, invalid},
+    finding::Remedy,
     scalar::int,
 };
 
@@ -47,6 +48,9 @@ pub(super) struct RepeatedCall {
     calls: i64,
     /// True if it is unknown whether these calls took effect (`tool.outcome_unknown`).
     outcome_unknown: bool,
+    /// Ways to settle the first of these calls instead of repeating it. Empty if the outcome is known,
+    /// or if the call's execution was pruned.
+    remedies: Vec<Remedy>,
 }
 
 impl From<engine::RepeatedCall> for RepeatedCall {
@@ -56,6 +60,7 @@ impl From<engine::RepeatedCall> for RepeatedCall {
             tool_name: call.tool.to_string(),
             calls: int(call.calls),
             outcome_unknown: call.outcome_unknown,
+            remedies: call.remedies.into_iter().map(Remedy::from).collect(),
         }
     }
 }

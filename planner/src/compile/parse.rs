@@ -90,8 +90,13 @@ fn not_json(err: &serde_json::Error) -> Diagnostic {
         return Diagnostic::error("plan.too_large", "", format!("the JSON nests too deep: {err}"))
             .with_help("put such data into a file and pass its name");
     }
+    let help = if err.to_string().starts_with("trailing comma") {
+        "remove the comma before this bracket"
+    } else {
+        "write `{\"tools\": [{\"name\": …, \"parameters\": {…}}]}`"
+    };
     Diagnostic::error("plan.invalid_json", "", format!("the plan is not JSON: {err}"))
-        .with_help("write `{\"tools\": [{\"name\": …, \"parameters\": {…}}]}`")
+        .with_help(help)
 }
 
 struct Reader<'a> {

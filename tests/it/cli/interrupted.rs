@@ -70,6 +70,24 @@ async fn cancel_compensates_the_steps_of_a_killed_process() {
 }
 
 #[tokio::test]
+async fn cancel_ends_an_execution_whose_once_call_was_killed_as_cancelled() {
+    let workspace = Workspace::new();
+    let plan = shop_plan(&workspace);
+    let config = std::fs::read_to_string(workspace.path("faber.yaml")).unwrap();
+    workspace.file("faber.yaml", &config.replace(r#""effect":"read""#, r#""effect":"once""#));
+    let running = workspace.spawn(&["run", "--plan", &plan]);
+    wait_for_file(&workspace.path("called")).await;
+    running.signal("-KILL");
+    running.wait_for_exit().await;
+    let id = newest_execution(&workspace).await;
+    assert_eq!(workspace.run(&["cancel", &id]).await.status, 0);
+    assert!(workspace.path("undone").exists());
+    let ended = workspace.json(&["watch", &id], 1).await;
+    assert_eq!(ended["state"], "CANCELLED", "{ended}");
+    assert_eq!(ended["steps"][1]["error"]["code"], "tool.outcome_unknown", "{ended}");
+}
+
+#[tokio::test]
 async fn cancel_without_the_compensating_tools_is_recorded_and_names_them() {
     let workspace = Workspace::new();
     let id = kill_after_reserve(&workspace).await;

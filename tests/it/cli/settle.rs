@@ -165,9 +165,27 @@ async fn settling_a_step_that_waits_for_a_decision_continues_the_execution() {
     waits["onError"] = json!("wait");
     let next = json!({ "id": "ship", "name": "flow.echo", "parameters": { "of": "{{pay.id}}" } });
     let id = shop.run(&json!([waits, next]), &[], 4).await;
+    let refused = shop.workspace.json(&["approve", &id, "pay"], 2).await;
+    let message = text(&refused["error"]["message"]);
+    for part in [&format!("`faber settle {id} pay --succeeded`"), "`--yes`"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    assert_eq!(shop.lines("keys").len(), 1, "the payment is not repeated");
     let done = shop.workspace.json(&["settle", &id, "pay", "--succeeded", r#"{"id": 7}"#], 0).await;
     assert_eq!(done["outputs"], json!({ "pay": { "id": 7 }, "ship": { "of": 7 } }), "{done}");
     assert_eq!(done["steps"][0]["settled"], "SUCCEEDED", "{done}");
+}
+
+#[tokio::test]
+async fn an_approved_repetition_of_an_unknown_call_sends_its_key() {
+    let shop = Shop::new();
+    let mut waits = pay_step(&json!({}));
+    waits["onError"] = json!("wait");
+    let id = shop.run(&json!([waits]), &[], 4).await;
+    shop.let_pay_answer();
+    shop.workspace.json(&["approve", &id, "pay", "--yes"], 0).await;
+    let key = format!("{id}/pay");
+    assert_eq!(shop.lines("keys"), [key.as_str(), &key]);
 }
 
 #[tokio::test]
@@ -177,6 +195,11 @@ async fn items_of_a_loop_are_settled_one_by_one() {
         "forEach": "{{input.list}}", "parameters": { "n": "{{item}}" }, "maxParallel": 2 });
     let input = ["--input", r#"{"list": [5, 6]}"#];
     let id = shop.run(&json!([each]), &input, 1).await;
+    let report = shop.workspace.run(&["debug", &id]).await.out;
+    for item in 0..2 {
+        let settle = format!("faber settle {id} each --item {item} --succeeded");
+        assert!(report.contains(&settle), "{report}");
+    }
     let refused = shop.workspace.json(&["settle", &id, "each", "--failed"], 2).await;
     assert_eq!(refused["error"]["code"], "INVALID_ARGUMENT");
     assert!(text(&refused["error"]["message"]).contains("0, 1"), "{refused}");
@@ -187,6 +210,8 @@ async fn items_of_a_loop_are_settled_one_by_one() {
     let asked = shop.workspace.run(&["retry", &id]).await;
     assert_eq!(asked.status, 2, "{asked:?}");
     assert!(asked.err.contains("1 call, with an unknown outcome"), "{asked:?}");
+    let settle = format!("`faber settle {id} each --item 0 --succeeded`");
+    assert!(asked.err.contains(&settle), "{asked:?}");
     let retried = shop.workspace.json(&["retry", &id, "--yes"], 0).await;
     assert_eq!(retried["outputs"], json!({ "each": [{ "id": 1 }, { "id": 9 }] }), "{retried}");
     let mut keys = shop.lines("keys");
@@ -232,6 +257,9 @@ async fn the_call_of_a_sub_plan_is_settled_in_the_child() {
     let child = text(&step["childExecutionId"]).to_owned();
     let refused = shop.workspace.json(&["settle", &id, "sub", "--failed"], 2).await;
     assert!(text(&refused["error"]["message"]).contains(&child), "{refused}");
+    let asked = shop.workspace.run(&["retry", &id]).await;
+    assert_eq!(asked.status, 2, "{asked:?}");
+    assert!(asked.err.contains(&format!("`faber settle {child} pay --succeeded`")), "{asked:?}");
     // Without a settlement, the new child sends the key of the old one.
     let second = shop.workspace.json(&["retry", &id, "--yes"], 1).await;
     let key = format!("{child}/pay");

@@ -298,6 +298,10 @@ export const CODES: Record<string, readonly [string, string]> = {
     "a dry run calls nothing",
     "none"
   ],
+  "warning.idempotency_key": [
+    "a call whose outcome is unknown had other parameters, so the retry sends a new idempotency key",
+    "check at the service whether the first call took effect"
+  ],
   "warning.template": [
     "the text of a template without a value was passed to a tool that reads",
     "correct the template"

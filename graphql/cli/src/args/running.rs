@@ -183,6 +183,9 @@ pub(crate) struct ApproveArgs {
     /// Only record the answer; another process continues the execution.
     #[arg(long)]
     pub(crate) no_run: bool,
+    /// Call a `once` tool again although its last call may have taken effect, without asking.
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Args, Debug)]

@@ -11,11 +11,8 @@ use client::{
     Argument, Client,
     drive::await_stop_command,
     failure::Failure,
-    types::{ExecutionHead, RepeatedCall, Text, UndoCall},
-    view::{
-        format::{count, quote_for_shell},
-        plain,
-    },
+    types::{ExecutionHead, Finding, FindingKind, Remedy, RepeatedCall, Text, UndoCall},
+    view::{format::count, plain},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -164,12 +161,53 @@ pub(crate) async fn pause(session: &Session<'_>, id: &str) -> Result<ExitStatus,
 }
 
 pub(crate) async fn approve(app: &App, args: ApproveArgs) -> Result<ExitStatus, Failure> {
+    if !args.reject && !args.yes {
+        let session = Session::open_existing(app, Need::Store).await?;
+        let may_call = session.close_after(async |session| may_call_again(session, &args).await);
+        if !may_call.await? {
+            app.screen.say("nothing was approved");
+            return Ok(ExitStatus::Failed);
+        }
+    }
     let arguments = [
         ("stepId: String!", json!(args.step)),
         ("approved: Boolean!", json!(!args.reject)),
         ("comment: String", json!(args.comment)),
     ];
     answer_and_drive(app, &args.id, "approveStep", &arguments, !args.no_run).await
+}
+
+/// Asks the user before an approval calls a *once* tool again although its last call may have taken
+/// effect. Without a terminal, and with `--json`, refuses.
+async fn may_call_again(session: &Session<'_>, args: &ApproveArgs) -> Result<bool, Failure> {
+    #[derive(Deserialize)]
+    struct Found {
+        findings: Vec<Finding>,
+    }
+    let id = find_execution(&session.client, &args.id).await?.execution_id;
+    let fields = format!("findings {{ {} }}", Finding::FIELDS);
+    let Found { findings } = session.client.execution(id, &fields).await?;
+    let name = |finding: &Finding| {
+        let item = finding.index.map(|index| format!("[{index}]")).unwrap_or_default();
+        format!("{}{item}", finding.step_id.as_deref().unwrap_or_default())
+    };
+    let unknown = findings.iter().find(|finding| {
+        let is_named =
+            finding.step_id.as_deref() == Some(&*args.step) || name(finding) == args.step;
+        let is_dangerous = finding.remedies.iter().any(|remedy| remedy.is_dangerous);
+        finding.kind == FindingKind::Wait && is_named && is_dangerous
+    });
+    let Some(finding) = unknown else { return Ok(true) };
+    let screen = session.screen;
+    screen.say(&plain::safe_line(&finding.message));
+    if io::stdin().is_terminal() && io::stderr().is_terminal() && !screen.json {
+        return ask_person("call it again, although it may have happened? (y/N) ").await;
+    }
+    let settle = |remedy: &&Remedy| {
+        remedy.command.as_deref().is_some_and(|command| command.starts_with("faber settle"))
+    };
+    let remedies: Vec<Remedy> = finding.remedies.iter().filter(settle).cloned().collect();
+    Err(refuse_repetition(&format!("`{}`", plain::safe_line(&name(finding))), &remedies))
 }
 
 pub(crate) async fn send_signal(app: &App, args: SignalArgs) -> Result<ExitStatus, Failure> {
@@ -314,7 +352,6 @@ struct Repeated {
 
 /// Calls of *once* tools that a command would repeat.
 pub(crate) struct Repetition<'a> {
-    pub(crate) execution: ExecutionId,
     pub(crate) heading: &'a str,
     pub(crate) calls: &'a [RepeatedCall],
     /// The user gave `--yes`.
@@ -327,12 +364,12 @@ pub(crate) async fn may_repeat_calls(
     session: &Session<'_>,
     repetition: Repetition<'_>,
 ) -> Result<bool, Failure> {
-    let Repetition { calls, is_confirmed, .. } = repetition;
+    let Repetition { heading, calls, is_confirmed } = repetition;
     if calls.is_empty() {
         return Ok(true);
     }
     let screen = session.screen;
-    screen.say(repetition.heading);
+    screen.say(heading);
     screen.say(&call_table(calls));
     let is_interactive = io::stdin().is_terminal() && io::stderr().is_terminal();
     if is_confirmed {
@@ -340,23 +377,33 @@ pub(crate) async fn may_repeat_calls(
     } else if is_interactive && !screen.json {
         ask_person("repeat them? (y/N) ").await
     } else {
-        refuse_unknown_calls(repetition.execution, calls).map_or(Ok(true), Err)
+        refuse_unknown_calls(calls).map_or(Ok(true), Err)
     }
 }
 
-fn refuse_unknown_calls(id: ExecutionId, calls: &[RepeatedCall]) -> Option<Failure> {
+fn refuse_unknown_calls(calls: &[RepeatedCall]) -> Option<Failure> {
     let mut unknown = calls.iter().filter(|call| call.outcome_unknown);
     let first = unknown.next()?;
     let more = unknown.count();
     let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
     let (step, tool) = (plain::safe_line(&first.step_id), plain::safe_line(&first.tool_name));
-    let shown = quote_for_shell(&first.step_id);
+    Some(refuse_repetition(&format!("`{step}` ({tool}){more}"), &first.remedies))
+}
+
+/// Refuses to repeat a call whose outcome is unknown, and names the commands that settle it.
+fn refuse_repetition(call: &str, remedies: &[Remedy]) -> Failure {
+    let commands = remedies.iter().filter_map(|remedy| remedy.command.as_ref());
+    let commands: Vec<String> = commands.map(|command| format!("`{command}`")).collect();
+    let settle = if commands.is_empty() {
+        "settle it with `faber settle`".to_owned()
+    } else {
+        format!("record the outcome with {}", commands.join(" or "))
+    };
     let message = format!(
-        "`{step}` ({tool}){more} may have taken effect, and its outcome is unknown: record the \
-         outcome with `faber settle {id} {shown} --succeeded` or `--failed`, or repeat it with \
+        "{call} may have taken effect, and its outcome is unknown: {settle}, or repeat it with \
          `--yes`"
     );
-    Some(Failure::new("CONFLICT", message))
+    Failure::new("CONFLICT", message)
 }
 
 async fn may_retry(
@@ -368,7 +415,6 @@ async fn may_retry(
     let fields = format!("repeatedCalls(mode: {mode}, fromStep: {from}) {{ {fields} }}");
     let found: Repeated = session.client.execution(id, &fields).await?;
     let repetition = Repetition {
-        execution: id,
         heading: "this retry repeats calls of `once` tools:",
         calls: &found.repeated_calls,
         is_confirmed: args.yes,
@@ -402,7 +448,6 @@ pub(crate) async fn may_execute_again(
     let fields = format!("repeatedCalls {{ {} }}", RepeatedCall::FIELDS);
     let Repeated { repeated_calls } = session.client.execution(id, &fields).await?;
     let repetition = Repetition {
-        execution: id,
         heading: &format!("`{id}` executed this plan before; these calls run again:"),
         calls: &repeated_calls,
         is_confirmed,

@@ -4,12 +4,12 @@ use planner::reuse::{RetryScope, kept_steps};
 use shared::{
     event::Settled,
     execution::{Execution, Step},
-    id::{ExecutionId, StepId, ToolName},
+    id::{ExecutionId, Part, StepId, Task, ToolName},
     plan::{StepKind, ToolExecution},
     tool::Effect,
 };
 
-use super::reader::ExecutionReader;
+use super::{findings::Remedy, reader::ExecutionReader};
 use crate::{error::EngineError, plans::library::refused_reuse};
 
 const MAX_READ: usize = 1_000;
@@ -23,6 +23,9 @@ pub struct RepeatedCall {
     /// The number of calls: one for each item of a `forEach`.
     pub calls: usize,
     pub outcome_unknown: bool,
+    /// The ways to settle the first of these calls, if its outcome is unknown and its execution
+    /// still exists.
+    pub remedies: Vec<Remedy>,
 }
 
 #[derive(Debug, Default)]
@@ -42,18 +45,25 @@ struct Child {
 }
 
 impl CallCount {
-    fn add(&mut self, step: &StepId, tool: &ToolName, calls: usize, outcome_unknown: bool) {
+    /// Adds a call whose outcome is known.
+    fn add(&mut self, step: &StepId, tool: &ToolName, calls: usize) {
+        self.add_calls(RepeatedCall {
+            step: step.clone(),
+            tool: tool.clone(),
+            calls,
+            outcome_unknown: false,
+            remedies: Vec::new(),
+        });
+    }
+
+    fn add_calls(&mut self, added: RepeatedCall) {
         let is_same = |call: &&mut RepeatedCall| {
-            (&call.step, &call.tool, call.outcome_unknown) == (step, tool, outcome_unknown)
+            (&call.step, &call.tool, call.outcome_unknown)
+                == (&added.step, &added.tool, added.outcome_unknown)
         };
         match self.counted.iter_mut().find(is_same) {
-            Some(call) => call.calls += calls,
-            None => self.counted.push(RepeatedCall {
-                step: step.clone(),
-                tool: tool.clone(),
-                calls,
-                outcome_unknown,
-            }),
+            Some(call) => call.calls += added.calls,
+            None => self.counted.push(added),
         }
     }
 
@@ -71,7 +81,7 @@ impl CallCount {
                     execution,
                 }));
             } else if task.has_once_call(planned.policy.effect) && task.known_output().is_some() {
-                self.add(under, &planned.tool, 1, false);
+                self.add(under, &planned.tool, 1);
             }
         }
     }
@@ -90,8 +100,20 @@ impl CallCount {
             else {
                 continue;
             };
-            let tool = &execution.plan().step(number).tool;
-            self.add(under.unwrap_or(step), tool, 1, true);
+            let task = Task { step: number, part: Part { item: key.place.item, undo: false } };
+            let is_failed = execution.task(task).is_some_and(Step::is_outcome_unknown);
+            let remedies = if is_failed && key.place.child.is_none() {
+                Remedy::settle_both(execution.id(), step, task.part).into()
+            } else {
+                Vec::new()
+            };
+            self.add_calls(RepeatedCall {
+                step: under.unwrap_or(step).clone(),
+                tool: execution.plan().step(number).tool.clone(),
+                calls: 1,
+                outcome_unknown: true,
+                remedies,
+            });
         }
     }
 
@@ -103,7 +125,7 @@ impl CallCount {
         let items = step.output().and_then(|output| output.as_array()).map(Vec::len);
         let calls = items.filter(|_| planned.for_each.is_some()).unwrap_or(1);
         if calls > 0 {
-            self.add(&planned.id, &planned.tool, calls, false);
+            self.add(&planned.id, &planned.tool, calls);
         }
     }
 }
@@ -139,7 +161,13 @@ impl ExecutionReader {
                     steps.for_each(|(planned, step)| count.add_step(&child.step, planned, step));
                     count.add_unknown(&execution, Some(&child.step), |_| true);
                 }
-                None => count.add(&child.step, &child.tool, 1, true),
+                None => count.add_calls(RepeatedCall {
+                    step: child.step,
+                    tool: child.tool,
+                    calls: 1,
+                    outcome_unknown: true,
+                    remedies: Vec::new(),
+                }),
             }
         }
         let order = |call: &RepeatedCall| finished.plan().step_number(&call.step);

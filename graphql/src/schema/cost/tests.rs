@@ -47,7 +47,7 @@ const CHEAP: &[(&str, &str)] = &[
     ("Pruned", "executions more plans requests"),
     ("Query", "executions plans requests savedPlan savedPlans tool toolSets"),
     ("Remedy", "command isDangerous label mutation variables"),
-    ("RepeatedCall", "calls outcomeUnknown stepId toolName"),
+    ("RepeatedCall", "calls outcomeUnknown remedies stepId toolName"),
     ("Replanning", "givenUp reason state"),
     ("Request", "createdAt executions query requestId"),
     ("RequestConnection", "edges nodes pageInfo"),

@@ -3,7 +3,7 @@
 use executor::machine::missing_input;
 use shared::{
     diagnostic::Severity,
-    event::Settled,
+    event::{self, Settled},
     execution::{ExecutionState, Step, StepState},
     id::{Task, ToolSetName},
     plan::StepKind,
@@ -14,7 +14,7 @@ use toolbox::Found;
 use super::{
     cause_line::cause_line,
     finding::{Candidates, Finding, FindingKind},
-    remedy::{Remedy, Settlement},
+    remedy::Remedy,
     view::{View, describe_worker, list_names},
 };
 
@@ -25,9 +25,7 @@ pub(super) fn add_failures<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
             let severity = severity_of(view, task);
             found.add(severity, step.changed, move || describe_failure(view, task, step, error));
         }
-        if !view.is_fatal(task) {
-            add_items(view, task, found);
-        }
+        add_items(view, task, found);
     }
     add_deadline(view, found);
     add_whole(view, found);
@@ -49,11 +47,16 @@ fn severity_of(view: &View<'_>, task: Task) -> Severity {
     if view.is_fatal(task) { Severity::Error } else { Severity::Warning }
 }
 
-/// Adds the failed items of a step whose failures let the execution go on.
+/// Adds the failed items of a step whose failures let the execution go on. Of other steps, whose
+/// finding is about the first failed item, adds the items that a person can settle.
 fn add_items<'a>(view: &'a View<'a>, task: Task, found: &mut Candidates<'a>) {
+    let is_fatal = view.is_fatal(task);
+    let list = view.execution.step(task.step).items.as_deref();
+    let first = list.and_then(shared::execution::Items::first_failed);
     for (task, item) in view.items(task) {
-        if let StepState::Failed(error) = &item.state {
-            found.add(Severity::Warning, item.changed, move || {
+        let StepState::Failed(error) = &item.state else { continue };
+        if !is_fatal || (error.is_outcome_unknown() && task.part.item != first) {
+            found.add(severity_of(view, task), item.changed, move || {
                 describe_failure(view, task, item, error)
             });
         }
@@ -174,12 +177,7 @@ fn why_not_retried(view: &View<'_>, task: Task, step: &Step, error: &ToolError) 
             "a call of an earlier execution may have taken effect, so a person must decide"
                 .to_owned()
         }
-        () if step.settled() == Some(Settled::Succeeded) => {
-            "a person settled it as succeeded, so a retry reuses its output".to_owned()
-        }
-        () if step.settled() == Some(Settled::Failed) => {
-            "a person settled it as failed, so a retry calls it again".to_owned()
-        }
+        () if step.settlement.is_some() => step.settlement.as_deref().map(describe_settlement)?,
         () if error.is_outcome_unknown() && step.has_once_call(planned.policy.effect) => {
             "a second call could repeat its effect, so a person must decide".to_owned()
         }
@@ -191,11 +189,25 @@ fn why_not_retried(view: &View<'_>, task: Task, step: &Step, error: &ToolError) 
     Some(why)
 }
 
+fn describe_settlement(settlement: &event::Settlement) -> String {
+    let said = settlement.comment.as_deref().filter(|comment| !comment.trim().is_empty());
+    let said = said.map(|comment| format!(" ({})", cause_line(comment))).unwrap_or_default();
+    match settlement.outcome {
+        Settled::Succeeded => {
+            format!("a person settled it as succeeded{said}, so a retry reuses its output")
+        }
+        Settled::Failed => {
+            format!("a person settled it as failed{said}, so a retry calls it again")
+        }
+    }
+}
+
 fn deadline_remedies(view: &View<'_>) -> Vec<Remedy> {
     if !is_over(view) {
         return Vec::new();
     }
-    vec![Remedy::retry(view.execution), Remedy::with_deadline(view.execution)]
+    // A retry has the same deadline.
+    vec![Remedy::with_deadline(view.execution), Remedy::retry(view.execution)]
 }
 
 /// Returns what helps after a failure, best first. Nothing while the execution still runs, because
@@ -208,10 +220,15 @@ fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
     if !view.is_finished() {
         return Vec::new();
     }
-    if let (StepKind::Plan(_), Some(child)) = (planned.kind, step.child) {
-        return vec![Remedy::look_at(child), Remedy::retry(execution)];
-    }
     let retry = || Remedy::retry(execution);
+    if let (StepKind::Plan(_), Some(child)) = (planned.kind, step.child) {
+        if error.is_outcome_unknown() {
+            let see = Remedy::look_at(child).with_label("settle the call in the child execution");
+            let again = retry().with_label("call it again, although it may have happened");
+            return vec![see, again.mark_dangerous()];
+        }
+        return vec![Remedy::look_at(child), retry()];
+    }
     if step.settled().is_some() {
         return vec![retry()];
     }
@@ -269,7 +286,7 @@ fn plan_remedies(view: &View<'_>, task: Task, error: &ToolError) -> Vec<Remedy> 
 }
 
 /// Returns the fields of the input that a step needs and that were not given.
-fn missing_inputs(view: &View<'_>, task: Task) -> Vec<String> {
+pub(super) fn missing_inputs(view: &View<'_>, task: Task) -> Vec<String> {
     let texts = missing_input(view.planned(task), view.execution.options());
     let mut names: Vec<String> = Vec::new();
     for text in texts {
@@ -284,11 +301,8 @@ fn missing_inputs(view: &View<'_>, task: Task) -> Vec<String> {
     names
 }
 
-/// Returns the two answers of a person about a call whose outcome is unknown.
 pub(super) fn settle_remedies(view: &View<'_>, task: Task) -> [Remedy; 2] {
-    let (id, step) = (view.execution.id(), &view.planned(task).id);
-    [Settlement::Succeeded, Settlement::Failed]
-        .map(|settlement| Remedy::settle(id, step, task.part, settlement))
+    Remedy::settle_both(view.execution.id(), &view.planned(task).id, task.part)
 }
 
 fn set_of(view: &View<'_>, task: Task) -> Option<ToolSetName> {

@@ -7,7 +7,7 @@ use shared::{
 };
 
 /// An action that helps: a command, and where there is one, the mutation of the API.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
     pub label: String,
     pub command: Option<String>,
@@ -18,7 +18,7 @@ pub struct Remedy {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Settlement {
+enum Settlement {
     Succeeded,
     Failed,
 }
@@ -104,7 +104,7 @@ impl Remedy {
         Self::new(label, command).with_mutation("approveStep", variables)
     }
 
-    pub(super) fn settle(id: ExecutionId, step: &StepId, part: Part, answer: Settlement) -> Self {
+    fn settle(id: ExecutionId, step: &StepId, part: Part, answer: Settlement) -> Self {
         let (label, option, outcome) = match answer {
             Settlement::Succeeded => ("it took effect", "--succeeded", "SUCCEEDED"),
             Settlement::Failed => ("it did not take effect", "--failed", "FAILED"),
@@ -120,6 +120,16 @@ impl Remedy {
             format!("faber settle {id} {}{item} {option}", quote_for_shell(step.as_str())),
         )
         .with_mutation("settleStep", variables)
+    }
+
+    /// Returns the two answers of a person about a call whose outcome is unknown.
+    pub(in crate::executions) fn settle_both(
+        id: ExecutionId,
+        step: &StepId,
+        part: Part,
+    ) -> [Self; 2] {
+        [Settlement::Succeeded, Settlement::Failed]
+            .map(|settlement| Self::settle(id, step, part, settlement))
     }
 
     pub(super) fn signal(id: ExecutionId, name: &str) -> Self {

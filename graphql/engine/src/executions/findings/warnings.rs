@@ -1,6 +1,7 @@
 //! Findings that do not stop the execution.
 
 use chrono::TimeDelta;
+use executor::machine::OTHER_PARAMETERS;
 use shared::{
     diagnostic::Severity,
     execution::{Step, StepState},
@@ -10,6 +11,7 @@ use shared::{
 
 use super::{
     cause_line::cause_line,
+    failures::missing_inputs,
     finding::{Candidates, Finding, FindingKind},
     remedy::Remedy,
     view::{View, describe_time},
@@ -33,15 +35,27 @@ pub(super) fn add_warnings<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
         for text in warnings_of(step) {
             found.add(Severity::Warning, step.changed, move || {
                 let message = format!("{}: {text}", view.name(task));
-                Finding::new(FindingKind::Warning, Severity::Warning, "warning.template", message)
+                let (code, remedies) = if text == OTHER_PARAMETERS {
+                    ("warning.idempotency_key", Vec::new())
+                } else {
+                    ("warning.template", template_remedies(view, task))
+                };
+                Finding::new(FindingKind::Warning, Severity::Warning, code, message)
                     .of_step(&view.planned(task).id, task.part.item)
-                    .helped_by([Remedy::revise(view.execution)])
+                    .helped_by(remedies)
             });
         }
         if step.attempts > 1 && matches!(step.state, StepState::Succeeded(_)) && !step.is_reused {
             found.add(Severity::Info, step.changed, move || describe_attempts(view, task, step));
         }
     }
+}
+
+fn template_remedies(view: &View<'_>, task: Task) -> Vec<Remedy> {
+    let missing = missing_inputs(view, task);
+    let can_give = !missing.is_empty() && view.execution.parent().is_none();
+    let input = can_give.then(|| Remedy::give_input(view.execution, &missing));
+    input.into_iter().chain([Remedy::revise(view.execution)]).collect()
 }
 
 /// Returns the recorded warnings of a step that hold.
