@@ -9,6 +9,7 @@ mod prompt;
 mod reading;
 #[cfg(test)]
 pub(crate) mod tests;
+mod tool_lines;
 
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
@@ -169,7 +170,7 @@ impl Planner for ModelPlanner {
         compiler: &dyn PlanCompiler,
     ) -> Result<ProposedPlan, PlanningError> {
         check_query(query, catalog)?;
-        let rounds = Rounds::new(prompt::first_messages(query, catalog), None);
+        let rounds = Rounds::new(prompt::first_messages(query, None, catalog), None);
         self.finish_plan(query, catalog, compiler, rounds).await
     }
 
