@@ -87,6 +87,9 @@ pub(super) fn first_messages(query: &str, hint: Option<&Draft>, catalog: &Catalo
 
 /// Returns the steps of a draft, unless they are too long to be a hint.
 fn describe_hint(hint: &Draft) -> Option<String> {
+    let mut hint = hint.clone();
+    // An approval is no part of what a model writes.
+    hint.tools.iter_mut().for_each(|step| step.requires_approval = None);
     let text = fence_data(&json!({ "tools": hint.tools }));
     (!hint.tools.is_empty() && text.len() <= HINT).then_some(text)
 }
@@ -122,7 +125,8 @@ pub(super) fn replan_messages(
     messages
 }
 
-pub(super) fn answer_form() -> AnswerForm {
+/// Returns the form of an answer. `typed` is a stricter schema for servers that can keep it.
+pub(super) fn answer_form(typed: Option<Value>) -> AnswerForm {
     let step = json!({
         "type": "object",
         "properties": {
@@ -144,12 +148,12 @@ pub(super) fn answer_form() -> AnswerForm {
             "impossible": { "type": "string" },
         },
     });
-    AnswerForm { name: "plan", schema }
+    AnswerForm { name: "plan", schema, typed }
 }
 
 /// Returns the form of a replan's answer. Its steps may have fields of the earlier plan.
 pub(super) fn replan_form() -> AnswerForm {
-    let mut form = answer_form();
+    let mut form = answer_form(None);
     let step = &mut form.schema["properties"]["tools"]["items"];
     step["required"] = json!(["parameters"]);
     step["properties"]["plan"] = json!({ "type": "string" });

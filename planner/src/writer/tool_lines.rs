@@ -140,10 +140,8 @@ fn list_names(fields: &Map<String, Value>, levels: usize, most: usize) -> String
         let inner = list_fields(schema, levels - 1, most);
         let is_list = inner.ends_with("[]");
         let parts = if inner.starts_with('{') { inner.trim_end_matches("[]") } else { "" };
-        shown.push(match is_list {
-            true => format!("{}[{parts}]", write_name(name)),
-            false => format!("{}{parts}", write_name(name)),
-        });
+        let name = write_name(name);
+        shown.push(if is_list { format!("{name}[{parts}]") } else { format!("{name}{parts}") });
     }
     if fields.len() > most {
         shown.push("…".to_owned());

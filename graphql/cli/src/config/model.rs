@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 use super::{Config, DEFAULT_PLANNER, environment::variable, show::mask_url};
 
+/// The most tokens of an answer of a local model. Small models may repeat themselves without end.
+const LOCAL_TOKENS: u32 = 1_500;
 const MIN_TIMEOUT_MS: u64 = 100;
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
 /// The highest price of a million tokens, so large because some currencies have large numbers.
@@ -100,7 +102,7 @@ impl Written {
         let provider = ProviderKind::named(&self.provider)
             .map_err(|err| format!("`{place}.provider`: {err}"))?;
         let model = self.model.filter(|name| !name.trim().is_empty());
-        let model = model.ok_or_else(|| {
+        let model = model.or_else(|| provider.is_local().then(String::new)).ok_or_else(|| {
             format!("`{place}.model` is missing: write the name that the provider gives the model")
         })?;
         if let Some(url) = &self.base_url {
@@ -149,8 +151,8 @@ impl Written {
             timeout_ms,
             max_retries,
             max_repairs,
-            max_tokens: self.max_tokens,
-            temperature: self.temperature,
+            max_tokens: self.max_tokens.or_else(|| provider.is_local().then_some(LOCAL_TOKENS)),
+            temperature: self.temperature.or_else(|| provider.is_local().then_some(0.0)),
             price: self.price.map(|price| Price { input: price.input, output: price.output }),
             structured: self.structured.unwrap_or(true),
             native_tools: self.native_tools.unwrap_or(true),
@@ -228,6 +230,7 @@ impl ModelConfig {
             structured: self.structured,
             native_tools: self.native_tools,
             fallback: self.fallback.as_ref().map(|model| Box::new(model.settings_with(variable))),
+            starter: None,
         }
     }
 
@@ -239,7 +242,7 @@ impl ModelConfig {
         json!({
             "provider": self.provider.name(),
             "base_url": self.base_url.as_deref().map(mask_url),
-            "model": self.model,
+            "model": Some(&self.model).filter(|name| !name.is_empty()),
             "api_key_env": self.api_key_env,
             "timeout_ms": self.timeout_ms,
             "max_retries": self.max_retries,
