@@ -146,7 +146,7 @@ fn text_kind(name: &str, schema: &Value) -> &'static str {
 }
 
 fn any_of<const N: usize>(all: [Value; N]) -> Value {
-    json!({ "anyOf": all })
+    json!({ "anyOf": all.as_slice() })
 }
 
 /// Returns the parts of the query that a value can copy.

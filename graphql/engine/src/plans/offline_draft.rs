@@ -2,9 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use planner::{
-    Note, PlanCompiler, Planner as _, PlanningError, ProposedPlan, candidates::Candidates,
-};
+use planner::{Note, PlanCompiler, PlanningError, ProposedPlan, candidates::Candidates};
 use shared::{diagnostic::Diagnostic, execution::REPLAN, id::ToolName, plan::Plan};
 
 use super::{PlanningScope, Plans};
