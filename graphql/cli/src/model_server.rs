@@ -1,21 +1,25 @@
 //! A llama.cpp server for the downloaded planning model.
 //!
 //! The server ends with this process, even if this process is killed, because a reaper watches it.
-//! Two processes share one server: a lock file has the port of the running one. If the process that
-//! started it ends, the next question of the other process starts a new one.
+//! Two processes share one server: a lock file has its port and its key. If the process that started
+//! it ends, the next question of the other process starts a new one.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read as _, Seek as _, Write as _},
     net::TcpListener,
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
 };
 
 use async_trait::async_trait;
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use planner::model::{
-    local::{PULL, ServerStarter},
+    Key,
+    local::{PULL, STARTED_MODEL, ServerStarter, StartedServer},
     pull::find_downloaded,
 };
 use sandbox::{
@@ -29,9 +33,11 @@ use tokio::{
 };
 
 const LLAMA: &str = "llama-server";
+/// The variable in which a server finds its key. An argument would be visible to all users.
+const KEY_VARIABLE: &str = "LLAMA_API_KEY";
 /// Runs the server of the Python package `xllamacpp` with a model, a port and a name.
 const SCRIPT: &str = "
-import sys, time
+import os, sys, time
 try:
     import xllamacpp
 except ImportError:
@@ -41,14 +47,13 @@ parameters.model.path = sys.argv[1]
 parameters.hostnames = ['127.0.0.1']
 parameters.port = int(sys.argv[2])
 parameters.model_alias = {sys.argv[3]}
+parameters.api_keys = [os.environ['LLAMA_API_KEY']]
 parameters.n_ctx = 8192
 parameters.n_parallel = 1
 server = xllamacpp.Server(parameters)
 while True:
     time.sleep(3600)
 ";
-/// The name under which a started server offers the model.
-const ALIAS: &str = "faber-planner";
 const LOCK: &str = "model-server.lock";
 const LOG: &str = "model-server.log";
 /// Time to load a model, from a slow disk too.
@@ -79,28 +84,37 @@ impl ModelServer {
 
     /// Opens the lock file and waits until no other process starts a server.
     async fn lock(&self) -> Result<File, String> {
-        let (data, path) = (self.data.clone(), self.data.join(LOCK));
-        let shown = path.display().to_string();
-        let open = move || -> io::Result<File> {
-            fs::create_dir_all(data)?;
-            let mut options = OpenOptions::new();
-            let file = options.create(true).read(true).write(true).truncate(false).open(path)?;
-            file.lock()?;
-            Ok(file)
-        };
-        let opened = tokio::task::spawn_blocking(open).await.map_err(io::Error::other).flatten();
-        opened.map_err(|err| format!("`{shown}` cannot be locked: {err}"))
+        let path = self.data.join(LOCK);
+        let failed = |err| format!("`{}` cannot be locked: {err}", path.display());
+        fs::create_dir_all(&self.data).map_err(failed)?;
+        let file = open_private(&path, false).map_err(failed)?;
+        let until = Instant::now() + START_TIMEOUT;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::Error(err)) => return Err(failed(err)),
+                Err(TryLockError::WouldBlock) if Instant::now() > until => {
+                    let seconds = START_TIMEOUT.as_secs();
+                    return Err(format!(
+                        "another process has been starting the model server for {seconds} s"
+                    ));
+                }
+                Err(TryLockError::WouldBlock) => sleep(POLL_INTERVAL).await,
+            }
+        }
     }
 
-    async fn spawn(&self, model: &Path, port: u16) -> Result<ProcessGroup, String> {
-        let (model, port) = (model.display().to_string(), port.to_string());
+    fn spawn(&self, model: &Path, server: &Running) -> Result<ProcessGroup, String> {
+        let (model, port) = (model.display().to_string(), server.port.to_string());
         #[rustfmt::skip]
         let arguments = [
-            "--model", &model, "--alias", ALIAS, "--host", "127.0.0.1", "--port", &port,
+            "--model", &model, "--alias", STARTED_MODEL, "--host", "127.0.0.1", "--port", &port,
             "--ctx-size", "8192", "--parallel", "1",
         ];
-        let none = std::collections::BTreeMap::new();
-        let program = |name| Program { name, cwd: None, reads: None, pass: &[], env: &none };
+        let env = BTreeMap::from([(KEY_VARIABLE.to_owned(), server.key.clone())]);
+        // Python imports modules from the working directory, which must not be the user's.
+        let cwd = Some(&*self.data);
+        let program = |name| Program { name, cwd, reads: None, pass: &[], env: &env };
         let mut command = match program(LLAMA).watched_command(&self.launcher) {
             Ok(mut command) => {
                 command.args(arguments);
@@ -109,13 +123,13 @@ impl ModelServer {
             Err(err) if err.kind() == io::ErrorKind::NotFound => {
                 let python = program("python3").watched_command(&self.launcher);
                 let mut command = python.map_err(|_| INSTALL.to_owned())?;
-                command.args(["-c", SCRIPT, &model, &port, ALIAS]);
+                command.args(["-c", SCRIPT, &model, &port, STARTED_MODEL]);
                 command
             }
             Err(err) => return Err(program(LLAMA).start_error(&err)),
         };
-        let log =
-            File::create(self.log()).map_err(|err| format!("{}: {err}", self.log().display()));
+        let log = open_private(&self.log(), true)
+            .map_err(|err| format!("`{}` cannot be written: {err}", self.log().display()));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log?);
         ProcessGroup::spawn(&mut command).map_err(|err| program(LLAMA).start_error(&err))
     }
@@ -151,35 +165,35 @@ impl ModelServer {
 
 #[async_trait]
 impl ServerStarter for ModelServer {
-    async fn start(&self) -> Result<String, String> {
+    async fn start(&self) -> Result<StartedServer, String> {
         let model = self.model_file()?;
         let mut lock = self.lock().await?;
-        if let Some(port) = read_port(&mut lock)
-            && is_ours(port).await
+        if let Some(running) = Running::read(&mut lock)
+            && is_ours(running.port).await
         {
-            return Ok(url(port));
+            return Ok(running.into_started());
         }
-        let port = find_port().map_err(|err| format!("no port is free: {err}"))?;
-        let mut server = self.spawn(&model, port).await?;
-        self.await_server(&mut server, port).await?;
-        write_port(&mut lock, port).map_err(|err| {
+        let running = Running::draw().map_err(|err| format!("no port is free: {err}"))?;
+        let mut server = self.spawn(&model, &running)?;
+        self.await_server(&mut server, running.port).await?;
+        running.write(&mut lock).map_err(|err| {
             format!("`{}` cannot be written: {err}", self.data.join(LOCK).display())
         })?;
         *self.started.lock().await = Some(server);
-        Ok(url(port))
+        Ok(running.into_started())
     }
 
     fn describe(&self) -> Result<String, String> {
         let model = self.model_file()?;
-        let none = std::collections::BTreeMap::new();
+        let none = BTreeMap::new();
         let is_there =
             |name| Program { name, cwd: None, reads: None, pass: &[], env: &none }.check().is_ok();
         let server = match (is_there(LLAMA), is_there("python3")) {
-            (true, _) => LLAMA,
-            (_, true) => "the server of `xllamacpp`, if Python has it,",
+            (true, _) => "`llama-server`",
+            (_, true) => "`xllamacpp`, if Python has it,",
             _ => return Err(INSTALL.to_owned()),
         };
-        Ok(format!("{server} is started for {}", model.display()))
+        Ok(format!("the first query starts {server} with {}", model.display()))
     }
 }
 
@@ -187,20 +201,44 @@ fn url(port: u16) -> String {
     format!("http://127.0.0.1:{port}/v1")
 }
 
-fn find_port() -> io::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+/// Opens a file that only its owner can read.
+fn open_private(path: &Path, is_truncated: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).read(true).write(true).truncate(is_truncated).mode(0o600).open(path)
 }
 
-fn read_port(file: &mut File) -> Option<u16> {
-    let mut text = String::new();
-    file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
-    text.trim().parse().ok()
+/// The content of the lock file.
+struct Running {
+    port: u16,
+    key: String,
 }
 
-fn write_port(file: &mut File, port: u16) -> io::Result<()> {
-    file.set_len(0)?;
-    file.rewind()?;
-    writeln!(file, "{port}")
+impl Running {
+    /// Returns a free port and a new key.
+    fn draw() -> io::Result<Self> {
+        let mut key = [0; 24];
+        File::open("/dev/urandom")?.read_exact(&mut key)?;
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        Ok(Self { port, key: BASE64_URL_SAFE_NO_PAD.encode(key) })
+    }
+
+    fn read(file: &mut File) -> Option<Self> {
+        let mut text = String::new();
+        file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
+        let (port, key) = text.trim().split_once(' ')?;
+        Some(Self { port: port.parse().ok()?, key: key.to_owned() })
+    }
+
+    fn write(&self, file: &mut File) -> io::Result<()> {
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{} {}", self.port, self.key)
+    }
+
+    fn into_started(self) -> StartedServer {
+        let url = url(self.port);
+        StartedServer { url, key: Key::Variable(KEY_VARIABLE.to_owned(), Some(self.key)) }
+    }
 }
 
 /// Returns whether a server that Faber started has loaded its model. The port of an ended server may
@@ -217,5 +255,5 @@ async fn is_ours(port: u16) -> bool {
         Ok(body) => serde_json::from_slice(&body).unwrap_or_default(),
         Err(_) => return false,
     };
-    list["data"].as_array().into_iter().flatten().any(|model| model["id"] == ALIAS)
+    list["data"].as_array().into_iter().flatten().any(|model| model["id"] == STARTED_MODEL)
 }

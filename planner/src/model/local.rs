@@ -22,12 +22,23 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The command that downloads a model.
 pub const PULL: &str = "faber models pull planner";
 
+/// The name under which a started server offers the downloaded model.
+pub const STARTED_MODEL: &str = "faber-planner";
+
+/// A server that Faber started.
+#[derive(Clone, Debug)]
+pub struct StartedServer {
+    /// The address before `chat/completions`.
+    pub url: String,
+    /// Other users of the machine do not know the key, so they cannot use the server.
+    pub key: Key,
+}
+
 /// Starts a server for the downloaded model.
 #[async_trait]
 pub trait ServerStarter: Debug + Send + Sync {
-    /// Returns the address of a running server, before `chat/completions`. The error says what is
-    /// missing, and names the remedy.
-    async fn start(&self) -> Result<String, String>;
+    /// Returns a running server. The error says what is missing, and names the remedy.
+    async fn start(&self) -> Result<StartedServer, String>;
 
     /// Says how the server would be started, without starting it.
     fn describe(&self) -> Result<String, String>;
@@ -85,20 +96,31 @@ impl LocalModel {
     async fn search(&self) -> Result<Option<(String, Provider)>, ModelError> {
         for (server, url) in &self.servers {
             if let Some(model) = self.find_model(url).await? {
-                return Ok(Some((format!("{server} at {url}"), self.provider_at(url, &model)?)));
+                let key = match &self.settings.base_url {
+                    Some(_) => self.settings.key.clone(),
+                    None => Key::None,
+                };
+                let provider = self.provider_at(url, &model, key)?;
+                return Ok(Some((format!("{server} at {url}"), provider)));
             }
         }
         Ok(None)
     }
 
     async fn start(&self) -> Result<Provider, ModelError> {
-        let starter = self.settings.starter.as_ref().filter(|_| self.settings.base_url.is_none());
-        let Some(Starter(starter)) = starter else { return Err(self.missing("")) };
-        let url = starter.start().await.map_err(|why| self.missing(&why))?;
-        let Some(model) = self.find_first_model(&url).await? else {
+        let Some(starter) = self.starter() else { return Err(self.missing("")) };
+        let StartedServer { url, key } = starter.start().await.map_err(|why| self.missing(&why))?;
+        let Some(model) = self.find_model(&url).await? else {
             return Err(self.missing(&format!("the server at {url} lists no model")));
         };
-        self.provider_at(&url, &model)
+        self.provider_at(&url, &model, key)
+    }
+
+    /// Returns the starter, unless the settings name another server or another model.
+    fn starter(&self) -> Option<&dyn ServerStarter> {
+        let Settings { base_url, model, starter, .. } = &self.settings;
+        let is_wanted = base_url.is_none() && ["", STARTED_MODEL].contains(&model.as_str());
+        starter.as_ref().filter(|_| is_wanted).map(|Starter(starter)| &**starter)
     }
 
     /// Returns the wanted model of a server, or `None` if it has not, or does not answer.
@@ -121,7 +143,7 @@ impl LocalModel {
     }
 
     async fn list_models(&self, url: &str) -> Result<Vec<String>, ModelError> {
-        let client = http::build_client().map_err(|err| self.refused(err.to_string()))?;
+        let client = http::build_client(true).map_err(|err| self.refused(err.to_string()))?;
         let request = client.get(format!("{url}/models"));
         let answer = timeout(PROBE_TIMEOUT, http::send_request(request)).await;
         let Ok(Ok(answer)) = answer else { return Ok(Vec::new()) };
@@ -130,11 +152,11 @@ impl LocalModel {
         Ok(models.filter_map(|model| model["id"].as_str().map(str::to_owned)).collect())
     }
 
-    fn provider_at(&self, url: &str, model: &str) -> Result<Provider, ModelError> {
+    fn provider_at(&self, url: &str, model: &str, key: Key) -> Result<Provider, ModelError> {
         Provider::new(&Settings {
             base_url: Some(url.to_owned()),
             model: model.to_owned(),
-            key: Key::None,
+            key,
             ..self.settings.clone()
         })
     }
@@ -144,9 +166,8 @@ impl LocalModel {
         if let Some((place, provider)) = self.search().await? {
             return Ok(format!("`{}` at {place}", provider.name()));
         }
-        let starter = self.settings.starter.as_ref().filter(|_| self.settings.base_url.is_none());
-        match starter {
-            Some(Starter(starter)) => starter.describe().map_err(|why| self.missing(&why)),
+        match self.starter() {
+            Some(starter) => starter.describe().map_err(|why| self.missing(&why)),
             None => Err(self.missing("")),
         }
     }
@@ -158,10 +179,16 @@ impl LocalModel {
         };
         let tried: Vec<String> =
             self.servers.iter().map(|(name, url)| format!("{name} at {url}")).collect();
-        let why = if why.is_empty() {
-            format!("run `{PULL}`, or start a server")
-        } else {
-            why.to_owned()
+        let Settings { base_url, model, .. } = &self.settings;
+        let why = match (base_url, model.as_str()) {
+            _ if !why.is_empty() => why.to_owned(),
+            (Some(_), _) => {
+                format!("start it; without `planner.base_url`, `{PULL}` downloads a model")
+            }
+            (None, "") => format!("run `{PULL}`, or start a server"),
+            (None, _) => {
+                format!("start a server that has it, or remove `planner.model` and run `{PULL}`")
+            }
         };
         self.refused(format!(
             "no server on this machine has {wanted} ({}): {why}",
@@ -243,16 +270,16 @@ mod tests {
     const NOWHERE: &str = "http://127.0.0.1:1/v1";
 
     #[derive(Debug)]
-    struct Starts(Result<String, String>);
+    struct Starts(Result<StartedServer, String>);
 
     #[async_trait]
     impl ServerStarter for Starts {
-        async fn start(&self) -> Result<String, String> {
+        async fn start(&self) -> Result<StartedServer, String> {
             self.0.clone()
         }
 
         fn describe(&self) -> Result<String, String> {
-            self.0.clone()
+            self.0.clone().map(|server| server.url)
         }
     }
 
@@ -274,10 +301,19 @@ mod tests {
     #[tokio::test]
     async fn a_server_is_started_only_if_none_is_found() {
         let (running, _running_task) = serve(&["running"]).await;
-        let (started, _started_task) = serve(&["started"]).await;
+        let (url, _started_task) = serve(&["faber-planner"]).await;
+        let started = StartedServer { url, key: Key::None };
         let starter = || Some(Starter(Arc::new(Starts(Ok(started.clone())))));
         assert_eq!(ask(&model("", &[&running], starter())).await.unwrap(), "local/running");
-        assert_eq!(ask(&model("", &[NOWHERE], starter())).await.unwrap(), "local/started");
+        for name in ["", STARTED_MODEL] {
+            let asked = ask(&model(name, &[NOWHERE], starter())).await.unwrap();
+            assert_eq!(asked, "local/faber-planner");
+        }
+        let why = ask(&model("other", &[&running], starter())).await.unwrap_err();
+        assert!(
+            why.contains("the model `other`") && why.contains("remove `planner.model`"),
+            "{why}"
+        );
         let fails = Starter(Arc::new(Starts(Err("install `llama-server`".to_owned()))));
         let why = ask(&model("", &[NOWHERE], Some(fails))).await.unwrap_err();
         assert!(why.ends_with("install `llama-server`"), "{why}");

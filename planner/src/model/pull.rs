@@ -120,6 +120,11 @@ pub async fn pull(
     if path.is_file() {
         fs::remove_file(&path).map_err(disk)?;
     }
+    let part = folder.join(format!("{UNCHECKED}{}.part", new.file));
+    // Without a checksum, nobody would notice that the part belongs to another file of this name.
+    if offer.sha256.is_none() && part.is_file() {
+        fs::remove_file(&part).map_err(disk)?;
+    }
     let client = download::build_client(offer.url.as_str())?;
     let sha256 = offer.sha256.as_deref();
     let wanted = Wanted { url: offer.url.clone(), name: &offer.file, sha256 };
@@ -234,6 +239,17 @@ mod tests {
         pull(&offer, models.path(), &mut |progress| ends.push(progress.bytes)).await.unwrap();
         assert_eq!(fs::read(folder.join("m.gguf")).unwrap(), MODEL);
         assert!(ends.iter().all(|bytes| *bytes == 20), "{ends:?}");
+    }
+
+    #[tokio::test]
+    async fn a_download_without_a_checksum_begins_anew() {
+        let ((hub, _tasks), models) = (serve().await, tempfile::tempdir().unwrap());
+        let folder = models.path().join(PLANNER);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("new-m.gguf.part"), "GGUF of another model").unwrap();
+        let offer = find_offer("", Some(&format!("{hub}/m.gguf")), None).await.unwrap();
+        pull(&offer, models.path(), &mut |_| ()).await.unwrap();
+        assert_eq!(fs::read(folder.join("m.gguf")).unwrap(), MODEL);
     }
 
     #[tokio::test]

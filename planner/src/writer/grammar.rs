@@ -193,12 +193,14 @@ fn parts_of(query: &str) -> Vec<String> {
     parts
 }
 
-/// Returns the numbers of the query.
+/// Returns the numbers of the query. `1,234` is a number, and may also be two.
 fn numbers(query: &str) -> Value {
     let lower = query.to_lowercase();
     let words = lower.split(|c: char| c.is_whitespace() || "/,;:#()".contains(c));
+    let grouped = lower.split_whitespace().filter(|word| word.contains(','));
+    let grouped: Vec<String> = grouped.map(|word| word.replace(',', "")).collect();
     let mut numbers: Vec<Value> = Vec::new();
-    for word in words {
+    for word in words.chain(grouped.iter().map(String::as_str)) {
         let word =
             word.trim_matches(|c: char| !c.is_ascii_digit() && c != '-' && !c.is_alphabetic());
         let digits = word.trim_end_matches(|c: char| !c.is_ascii_digit()).trim_start_matches('$');
@@ -264,6 +266,7 @@ mod tests {
             ("reserve 2 of them, then three; price 1.5 or $9", json!([2, 3, 1.5, 9])),
             ("issue #42 at 7pm", json!([42, 7])),
             ("nothing", json!([1])),
+            ("pay 1,234, then 5", json!([1, 234, 5, 1234])),
         ] {
             assert_eq!(numbers(query)["enum"], expected, "{query}");
         }

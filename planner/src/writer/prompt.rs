@@ -348,7 +348,7 @@ mod tests {
             Diagnostic::error("plan.unknown_tool", "tools[0]", "no such tool"),
         ];
         let text = repair_message(&wrong, None, &catalog());
-        let problems: Vec<&str> = text.lines().filter(|it| it.starts_with('{')).collect();
+        let problems: Vec<&str> = text.lines().filter(|line| line.starts_with('{')).collect();
         assert_eq!(problems.len(), 2, "{text}");
         assert!(
             problems[0].contains("no such tool") && problems[1].contains("or `_id`?"),

@@ -31,6 +31,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.answer({"data": [{"id": option("--alias")}]})
     def do_POST(self):
+        assert self.headers["authorization"] == "Bearer " + os.environ["LLAMA_API_KEY"]
         asked = self.rfile.read(int(self.headers["content-length"]))
         with open(folder + "/asked", "wb") as file:
             file.write(asked)
