@@ -136,10 +136,12 @@ impl LocalModel {
         Ok(models.into_iter().find(is_wanted))
     }
 
-    /// Returns the first model of a server that writes text.
+    /// Returns the first model of a server that writes text. Ollama lists models that run in its
+    /// cloud, too.
     async fn find_first_model(&self, url: &str) -> Result<Option<String>, ModelError> {
+        let is_local = |id: &str| !id.contains("embed") && !id.ends_with("cloud");
         let models = self.list_models(url).await?;
-        Ok(models.into_iter().find(|id| !id.to_ascii_lowercase().contains("embed")))
+        Ok(models.into_iter().find(|id| is_local(&id.to_ascii_lowercase())))
     }
 
     async fn list_models(&self, url: &str) -> Result<Vec<String>, ModelError> {
@@ -286,7 +288,7 @@ mod tests {
     #[tokio::test]
     async fn the_first_server_with_the_wanted_model_is_used() {
         let (empty, _empty_task) = serve(&[]).await;
-        let (one, _one_task) = serve(&["nomic-embed", "one:1b"]).await;
+        let (one, _one_task) = serve(&["nomic-embed", "big:120b-cloud", "one:1b"]).await;
         let (two, _two_task) = serve(&["two"]).await;
         let urls = [NOWHERE, &empty, &one, &two];
         for (wanted, expected) in
