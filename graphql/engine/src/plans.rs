@@ -188,12 +188,11 @@ impl Plans {
         };
         let is_cached = cached.is_some();
         transcript.ask_planner();
-        let proposed = match cached {
-            Some(proposed) => Ok(proposed),
-            None => {
-                let hint = draft.as_ref().map(|draft| &draft.proposal.draft);
-                planner.plan_with_hint(query, hint, &shown, &compiler).await
-            }
+        let proposed = if let Some(proposed) = cached {
+            Ok(proposed)
+        } else {
+            let hint = draft.as_ref().map(|draft| &draft.proposal.draft);
+            planner.plan_with_hint(query, hint, &shown, &compiler).await
         };
         let is_written = proposed.is_ok();
         let proposed = match (proposed, draft) {

@@ -304,8 +304,8 @@ mod tests {
     async fn a_server_is_started_only_if_none_is_found() {
         let (running, _running_task) = serve(&["running"]).await;
         let (url, _started_task) = serve(&["faber-planner"]).await;
-        let started = StartedServer { url, key: Key::None };
-        let starter = || Some(Starter(Arc::new(Starts(Ok(started.clone())))));
+        let server = StartedServer { url, key: Key::None };
+        let starter = || Some(Starter(Arc::new(Starts(Ok(server.clone())))));
         assert_eq!(ask(&model("", &[&running], starter())).await.unwrap(), "local/running");
         for name in ["", STARTED_MODEL] {
             let asked = ask(&model(name, &[NOWHERE], starter())).await.unwrap();

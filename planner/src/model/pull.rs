@@ -207,7 +207,7 @@ mod tests {
 
     fn sha256(bytes: &[u8]) -> String {
         let digest = sha2::Sha256::digest(bytes);
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        digest.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
     }
 
     #[tokio::test]

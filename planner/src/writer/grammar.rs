@@ -90,9 +90,10 @@ fn step(tool: &ToolDefinition, catalog: &Catalog) -> Value {
 }
 
 fn object(fields: Value, required: &[&str]) -> Value {
-    json!({
-        "type": "object", "properties": fields, "required": required, "additionalProperties": false,
-    })
+    let mut schema =
+        json!({ "type": "object", "required": required, "additionalProperties": false });
+    schema["properties"] = fields;
+    schema
 }
 
 fn refer(name: &str) -> Value {
@@ -146,7 +147,7 @@ fn text_kind(name: &str, schema: &Value) -> &'static str {
 }
 
 fn any_of<const N: usize>(all: [Value; N]) -> Value {
-    json!({ "anyOf": all.as_slice() })
+    Value::from_iter([("anyOf", Value::from_iter(all))])
 }
 
 /// Returns the parts of the query that a value can copy.
@@ -256,8 +257,8 @@ mod tests {
         }
         assert!(!parts.iter().any(|part| part == "Bob"));
         assert!(parts_of(&"word ".repeat(MAX_WORDS + 1)).is_empty());
-        let long: String = (0..MAX_WORDS).map(|at| format!("w{at} ")).collect();
-        assert!(parts_of(&long).len() <= MAX_PARTS);
+        let long: Vec<String> = (0..MAX_WORDS).map(|at| format!("w{at}")).collect();
+        assert!(parts_of(&long.join(" ")).len() <= MAX_PARTS);
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Plans {
             self.selection.candidates(query, &wide.catalog, MODEL_TOOLS).await;
         let mut kept: BTreeSet<ToolName> =
             catalog.plannable().map(|tool| tool.qualified_name()).collect();
-        kept.extend(plan.into_iter().flat_map(|plan| plan.steps()).map(|step| step.tool.clone()));
+        kept.extend(plan.into_iter().flat_map(Plan::steps).map(|step| step.tool.clone()));
         let stays = |name: &ToolName| name.as_str() == REPLAN || kept.contains(name);
         let catalog = wide.catalog.filtered(|tool| {
             let is_plannable = tool.is_active && tool.definition.is_callable;
