@@ -82,6 +82,7 @@ impl Schema {
     }
 }
 
+#[async_trait::async_trait]
 impl Executor for Schema {
     async fn execute(&self, request: async_graphql::Request) -> Response {
         self.execute_request(request).await

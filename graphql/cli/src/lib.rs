@@ -18,6 +18,7 @@ mod suggestion;
 use std::{
     ffi::OsString,
     io::{self, Write as _},
+    pin::Pin,
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -138,7 +139,10 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
         .build();
     let result = match runtime {
         Ok(runtime) => {
-            let result = runtime.block_on(dispatch(cli, environment, screen.clone()));
+            // Without its type: `block_on` would compile all commands once for each kind of runtime.
+            let program: Pin<Box<dyn Future<Output = _>>> =
+                Box::pin(dispatch(cli, environment, screen.clone()));
+            let result = runtime.block_on(program);
             // A thread that still reads standard input must not keep the process.
             runtime.shutdown_background();
             result

@@ -126,6 +126,7 @@ impl Loaders {
     }
 }
 
+#[async_trait::async_trait]
 impl Loader<PlanId> for Source {
     type Value = Arc<Plan>;
     type Error = ApiError;
@@ -135,6 +136,7 @@ impl Loader<PlanId> for Source {
     }
 }
 
+#[async_trait::async_trait]
 impl Loader<RequestId> for Source {
     type Value = Request;
     type Error = ApiError;
@@ -144,6 +146,7 @@ impl Loader<RequestId> for Source {
     }
 }
 
+#[async_trait::async_trait]
 impl Loader<ExecutionId> for Source {
     /// The execution, or the error of a damaged one.
     type Value = ApiResult<Arc<Execution>>;

@@ -65,7 +65,7 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection
             .pragma_update_and_check(None, "wal_autocheckpoint", CHECKPOINT_PAGES, |_| Ok(()))?;
-        connection.pragma_update(None, "cache_size", -65_536)?;
+        connection.pragma_update(None, "cache_size", -16_384)?;
         Ok(connection)
     };
     connect().map_err(|err| to_open_error(path, &err))
@@ -76,7 +76,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let connect = || {
         let connection = connect(path)?;
         connection.pragma_update(None, "query_only", true)?;
-        connection.pragma_update(None, "cache_size", -16_384)?;
+        connection.pragma_update(None, "cache_size", -4_096)?;
         Ok(connection)
     };
     connect().map_err(|err| to_open_error(path, &err))
