@@ -47,6 +47,17 @@ pub trait Planner: Send + Sync {
         compiler: &dyn PlanCompiler,
     ) -> Result<ProposedPlan, PlanningError>;
 
+    /// Plans `query` with the draft of a simpler planner, which may be wrong.
+    async fn plan_with_hint(
+        &self,
+        query: &str,
+        _hint: Option<&Draft>,
+        catalog: &Catalog,
+        compiler: &dyn PlanCompiler,
+    ) -> Result<ProposedPlan, PlanningError> {
+        self.plan(query, catalog, compiler).await
+    }
+
     /// Plans the rest of an earlier plan from the results of its steps.
     ///
     /// The planner does not see all fields of the earlier steps. The caller copies the others into

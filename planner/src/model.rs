@@ -5,10 +5,12 @@
 
 mod fallback;
 mod http;
+pub mod local;
 mod names;
 mod patient;
 mod provider;
 mod providers;
+pub mod pull;
 #[cfg(test)]
 pub(crate) mod scripted;
 pub mod settings;
@@ -75,6 +77,8 @@ pub struct AnswerForm {
     /// A name of letters, digits, `_` and `-`.
     pub name: &'static str,
     pub schema: Value,
+    /// A larger and stricter schema, for servers that keep answers to a grammar.
+    pub typed: Option<Value>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

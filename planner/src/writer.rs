@@ -5,10 +5,12 @@
 //! writes again, until the draft compiles or the repairs are used up. The notes record every
 //! message.
 
+mod grammar;
 mod prompt;
 mod reading;
 #[cfg(test)]
 pub(crate) mod tests;
+mod tool_lines;
 
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
@@ -23,7 +25,9 @@ use crate::{
     catalog::Catalog,
     compile::Compiled,
     draft::{Draft, SubDraft},
-    model::{Message, Model, ModelError, Question, Reply, Settings, Stop, Tokens, total},
+    model::{
+        AnswerForm, Message, Model, ModelError, Question, Reply, Settings, Stop, Tokens, total,
+    },
     replan::EarlierPlan,
 };
 
@@ -46,6 +50,7 @@ pub struct ModelPlanner {
 
 struct Rounds<'a> {
     earlier: Option<&'a EarlierPlan>,
+    form: AnswerForm,
     messages: Vec<Message>,
     /// Messages that the notes have.
     noted: usize,
@@ -144,9 +149,7 @@ impl ModelPlanner {
     }
 
     async fn ask_model(&self, rounds: &mut Rounds<'_>, round: u32) -> Result<Reply, PlanningError> {
-        let form =
-            if rounds.earlier.is_some() { prompt::replan_form() } else { prompt::answer_form() };
-        let answer = Some(form);
+        let answer = Some(rounds.form.clone());
         let question = Question { messages: rounds.messages.clone(), tools: Vec::new(), answer };
         rounds.note_prompt(round, self.model.name());
         let began = Instant::now();
@@ -168,8 +171,22 @@ impl Planner for ModelPlanner {
         catalog: &Catalog,
         compiler: &dyn PlanCompiler,
     ) -> Result<ProposedPlan, PlanningError> {
+        self.plan_with_hint(query, None, catalog, compiler).await
+    }
+
+    async fn plan_with_hint(
+        &self,
+        query: &str,
+        hint: Option<&Draft>,
+        catalog: &Catalog,
+        compiler: &dyn PlanCompiler,
+    ) -> Result<ProposedPlan, PlanningError> {
         check_query(query, catalog)?;
-        let rounds = Rounds::new(prompt::first_messages(query, catalog), None);
+        let (messages, form) = (
+            prompt::first_messages(query, hint, catalog),
+            prompt::answer_form(grammar::typed_form(query, catalog)),
+        );
+        let rounds = Rounds::new(messages, form, None);
         self.finish_plan(query, catalog, compiler, rounds).await
     }
 
@@ -181,7 +198,8 @@ impl Planner for ModelPlanner {
         compiler: &dyn PlanCompiler,
     ) -> Result<ProposedPlan, PlanningError> {
         check_query(query, catalog)?;
-        let rounds = Rounds::new(prompt::replan_messages(query, earlier, catalog), Some(earlier));
+        let messages = prompt::replan_messages(query, earlier, catalog);
+        let rounds = Rounds::new(messages, prompt::replan_form(), Some(earlier));
         self.finish_plan(query, catalog, compiler, rounds).await
     }
 }
@@ -201,9 +219,10 @@ fn check_query(query: &str, catalog: &Catalog) -> Result<(), PlanningError> {
 }
 
 impl<'a> Rounds<'a> {
-    fn new(messages: Vec<Message>, earlier: Option<&'a EarlierPlan>) -> Self {
+    fn new(messages: Vec<Message>, form: AnswerForm, earlier: Option<&'a EarlierPlan>) -> Self {
         Self {
             earlier,
+            form,
             messages,
             noted: 0,
             notes: Vec::new(),

@@ -183,7 +183,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         what: ToolkitCommand,
     },
-    /// Download and list embedding models for tool selection.
+    /// Download and list models for tool selection and planning.
     Models {
         /// The operation.
         #[command(subcommand)]

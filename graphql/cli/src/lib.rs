@@ -9,6 +9,7 @@ mod commands;
 pub mod config;
 mod live_view;
 mod local_engine;
+mod model_server;
 mod screen;
 mod session;
 mod signals;

@@ -14,6 +14,7 @@ use executor::{
 };
 use graphql::schema::{self, Limits, Schema};
 use offline::Offline;
+use planner::model::{Settings, local::Starter};
 use sandbox::Launcher;
 use shared::{
     clock::{Clock, WallClock, describe_difference},
@@ -28,7 +29,10 @@ use toolsets::{
     sources::{SetConfig, Sources, with_builtin},
 };
 
-use crate::config::{Config, Environment, Origin};
+use crate::{
+    config::{Config, Environment, ModelConfig, Origin},
+    model_server::ModelServer,
+};
 
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -179,10 +183,26 @@ fn engine(
         .with_learning(config.learning.value);
     match config.planning_model() {
         Some(model) => engine
-            .with_model(&model.settings(), model.max_repairs())
+            .with_model(&model_settings(config, model), model.max_repairs())
             .map_err(|err| Failure::usage(err.to_string())),
         None => Ok(engine),
     }
+}
+
+/// Returns the settings of a model. A local one can start its server.
+pub(crate) fn model_settings(config: &Config, model: &ModelConfig) -> Settings {
+    let server = || {
+        let launcher = Launcher::this_binary();
+        Arc::new(ModelServer::new(config.models(), config.data.clone(), launcher))
+    };
+    let mut settings = model.settings();
+    if settings.provider.is_local() {
+        settings.starter = Some(Starter(server()));
+    }
+    if let Some(fallback) = settings.fallback.as_mut().filter(|model| model.provider.is_local()) {
+        fallback.starter = Some(Starter(server()));
+    }
+    settings
 }
 
 /// Warns when the clock of the machine is corrected and the time of the store is not, until `stop`.

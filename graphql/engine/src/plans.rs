@@ -5,26 +5,27 @@ pub(super) mod export;
 pub(super) mod guard;
 mod inputs;
 pub(super) mod library;
+mod offline_draft;
 pub(super) mod planners;
 pub(super) mod replan;
+mod request_compiler;
+#[cfg(test)]
+mod tests;
 pub(super) mod transcript;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use async_trait::async_trait;
 use chrono::TimeDelta;
 use planner::{
-    PlanCompiler, Planner, PlanningError, ProposedPlan, Rejection,
+    PlanCompiler, Planner, PlanningError, ProposedPlan,
     candidates::{Candidates, DEFAULT_MAX_TOOLS},
     catalog::Catalog,
     compile::Compiled,
-    draft::Draft,
     plan_cache::{CachedDraft, PlanCache, entry_key},
 };
 use serde_json::{Value, json};
 use shared::{
     clock::Clock,
-    diagnostic::Diagnostic,
     execution::REPLAN,
     id::{PlanId, RequestId, ToolName, ToolSetName},
     limits,
@@ -37,7 +38,9 @@ pub(super) use self::inputs::fit_input;
 use self::{
     guard::{Guard, GuardedQuery},
     library::PlanLibrary,
+    offline_draft::use_draft,
     planners::Planners,
+    request_compiler::RequestCompiler,
     transcript::Transcript,
 };
 use super::{error::EngineError, named_locks::NamedLocks, selection::Selection, tools::Tools};
@@ -89,7 +92,8 @@ pub struct PlanningOptions {
 /// Planning options after their check.
 pub(super) struct PlanningScope<'a> {
     planner: Arc<dyn Planner>,
-    max_tools: usize,
+    /// `None` means the default of the planner.
+    max_tools: Option<usize>,
     sets: Vec<ToolSetName>,
     actions: &'a [String],
     guard: Guard,
@@ -98,32 +102,6 @@ pub(super) struct PlanningScope<'a> {
 struct Offer {
     catalog: Catalog,
     candidates: Candidates,
-}
-
-struct RequestCompiler<'a> {
-    plans: &'a Plans,
-    request: RequestId,
-    query: &'a str,
-    catalog: &'a Catalog,
-}
-
-#[async_trait]
-impl PlanCompiler for RequestCompiler<'_> {
-    async fn compile(&self, draft: &Draft, author: &str) -> Result<Compiled, Rejection> {
-        let info = self.plans.new_info(self.request, self.query.to_owned(), author);
-        match self.plans.compile(draft, info, self.catalog).await {
-            Ok(compiled) => Ok(compiled),
-            Err(EngineError::InvalidPlan { diagnostics, .. }) => {
-                Err(Rejection::Invalid(diagnostics))
-            }
-            Err(EngineError::Store(err)) => Err(Rejection::Store(err)),
-            // The draft names more plans than one may.
-            Err(err) => {
-                let found = Diagnostic::error("plan.too_large", "tools", err.to_string());
-                Err(Rejection::Invalid(vec![found]))
-            }
-        }
-    }
 }
 
 impl Plans {
@@ -189,30 +167,46 @@ impl Plans {
         check_query(query)?;
         let scope = self.check_options(options).await?;
         let Offer { catalog, candidates } = self.offer(query, &scope, options.is_last).await?;
-        let (planner, guard) = (scope.planner, scope.guard);
-        let mut transcript = Transcript::new(&self.clock);
-        transcript.add("selection", candidates.report);
-        let rule = options.cache.unwrap_or(self.plan_cache);
-        let cache_key = entry_key(rule, planner.name(), query, &candidates.catalog);
         let compiler =
             RequestCompiler { plans: self, request: request.id, query, catalog: &catalog };
+        let is_offline = self.planners.is_offline(&*scope.planner);
+        let wide = candidates.catalog.clone();
+        let (candidates, draft) = if is_offline {
+            (candidates, None)
+        } else {
+            self.draft_offline(query, candidates, &compiler, &scope).await
+        };
+        let Candidates { catalog: shown, report } = candidates;
+        let (planner, guard) = (scope.planner, scope.guard);
+        let mut transcript = Transcript::new(&self.clock);
+        transcript.add("selection", report);
+        let rule = options.cache.unwrap_or(self.plan_cache);
+        let cache_key = entry_key(rule, planner.name(), query, &shown);
         let cached = match &cache_key {
             Some(key) => self.find_cached(key, planner.name(), &compiler).await?,
             None => None,
         };
-        let is_new = cached.is_none();
+        let is_cached = cached.is_some();
         transcript.ask_planner();
-        let proposed = match cached {
-            Some(proposed) => Ok(proposed),
-            None => planner.plan(query, &candidates.catalog, &compiler).await,
+        let proposed = if let Some(proposed) = cached {
+            Ok(proposed)
+        } else {
+            let hint = draft.as_ref().map(|draft| &draft.proposal.draft);
+            planner.plan_with_hint(query, hint, &shown, &compiler).await
         };
-        let entry = proposed.as_ref().ok().filter(|_| is_new);
+        let is_written = proposed.is_ok();
+        let proposed = match (proposed, draft) {
+            (Err(err), Some(draft)) => use_draft(err, draft),
+            (proposed, _) => proposed,
+        };
         // The cache keeps the draft of the planner, because the guard may differ the next time.
+        let entry = proposed.as_ref().ok().filter(|_| is_written && !is_cached);
         let entry =
             entry.map(|proposed| CachedDraft::new(request.id, &proposed.proposal).to_value());
         let proposed = match proposed {
-            Ok(proposed) if !self.planners.is_offline(&*planner) => {
-                GuardedQuery::read(guard, query, &candidates.catalog, &catalog)
+            // The offline planner reads the moods of a query itself.
+            Ok(proposed) if !is_offline && is_written => {
+                GuardedQuery::read(guard, query, &wide, &catalog)
                     .check(proposed, planner.name(), &compiler)
                     .await
             }
@@ -233,7 +227,7 @@ impl Plans {
         options: &'a PlanningOptions,
     ) -> Result<PlanningScope<'a>, EngineError> {
         Ok(PlanningScope {
-            max_tools: max_tools(options.max_tools)?,
+            max_tools: options.max_tools.map(max_tools).transpose()?,
             planner: self.planners.find(options.planner.as_deref())?,
             sets: self.tools.known_sets(&options.tool_sets).await?,
             actions: &options.actions,
@@ -254,7 +248,8 @@ impl Plans {
         }
         let is_offered = |name: &ToolName| !is_last || name.as_str() != REPLAN;
         let offered = catalog.filtered(|tool| is_offered(&tool.definition.qualified_name()));
-        let candidates = self.selection.candidates(query, &offered, scope.max_tools).await;
+        let most = scope.max_tools.unwrap_or(DEFAULT_MAX_TOOLS);
+        let candidates = self.selection.candidates(query, &offered, most).await;
         Ok(Offer { catalog, candidates })
     }
 
@@ -467,8 +462,7 @@ fn clip_query(query: &str) -> String {
     format!("{}…", &query[..end])
 }
 
-fn max_tools(wanted: Option<i32>) -> Result<usize, EngineError> {
-    let Some(wanted) = wanted else { return Ok(DEFAULT_MAX_TOOLS) };
+fn max_tools(wanted: i32) -> Result<usize, EngineError> {
     match usize::try_from(wanted) {
         Ok(most) if (1..=MAX_TOOLS).contains(&most) => Ok(most),
         _ => Err(EngineError::InvalidArgument(format!(

@@ -4,7 +4,7 @@
 //! the hub names. The model is opened and used once before it moves to its final name. An
 //! interrupted download resumes.
 
-mod download;
+pub(crate) mod download;
 
 use std::{
     fs,
@@ -80,7 +80,7 @@ pub enum PullError {
 }
 
 impl PullError {
-    fn disk_error(path: &Path, err: &std::io::Error) -> Self {
+    pub(crate) fn disk_error(path: &Path, err: &std::io::Error) -> Self {
         Self::Disk { path: path.display().to_string(), why: err.to_string() }
     }
 }

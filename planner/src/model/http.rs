@@ -25,15 +25,16 @@ pub(super) enum ExchangeError {
     TooLong,
 }
 
-/// Makes a client. It follows no redirect, so that a key goes to its provider only.
-pub(super) fn build_client() -> reqwest::Result<Client> {
+/// Makes a client. It follows no redirect, so that a key goes to its provider only. For a model on
+/// this machine it uses no proxy, so that nothing leaves the machine.
+pub(super) fn build_client(is_local: bool) -> reqwest::Result<Client> {
     // Another installed provider of cryptography is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    Client::builder()
+    let builder = Client::builder()
         .user_agent(USER_AGENT)
         .connect_timeout(CONNECT_TIMEOUT)
-        .redirect(Policy::none())
-        .build()
+        .redirect(Policy::none());
+    if is_local { builder.no_proxy() } else { builder }.build()
 }
 
 /// Sends a request and reads the answer. Closes the connection if the answer is too long.

@@ -51,7 +51,8 @@ impl Provider {
         let name = settings.name();
         let refused = |why: String| ModelError::Refused { model: name.clone(), why };
         let base_url = base_url(settings).map_err(refused)?;
-        let client = http::build_client().map_err(|err| refused(err.to_string()))?;
+        let client = http::build_client(settings.provider.is_local())
+            .map_err(|err| refused(err.to_string()))?;
         let refuses_form = AtomicBool::new(false);
         Ok(Self { client, base_url, settings: settings.clone(), name, refuses_form })
     }

@@ -4,6 +4,9 @@ use crate::suggest::did_you_mean;
 
 use Format::{Anthropic, OpenAi};
 
+/// The provider that is searched on this machine.
+const LOCAL: &str = "local";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     OpenAi,
@@ -21,12 +24,13 @@ pub struct ProviderKind {
 }
 
 #[rustfmt::skip]
-const PROVIDERS: [ProviderKind; 31] = [
+const PROVIDERS: [ProviderKind; 32] = [
     kind("openai", OpenAi, "https://api.openai.com/v1/", "OPENAI_API_KEY"),
     kind("anthropic", Anthropic, "https://api.anthropic.com/v1/", "ANTHROPIC_API_KEY"),
     kind("gemini", OpenAi, "https://generativelanguage.googleapis.com/v1beta/openai/", "GEMINI_API_KEY"),
     kind("groq", OpenAi, "https://api.groq.com/openai/v1/", "GROQ_API_KEY"),
     kind("ollama", OpenAi, "http://localhost:11434/v1/", ""),
+    kind(LOCAL, OpenAi, "", ""),
     kind("ollama_cloud", OpenAi, "https://ollama.com/v1/", "OLLAMA_API_KEY"),
     kind("mistral", OpenAi, "https://api.mistral.ai/v1/", "MISTRAL_API_KEY"),
     kind("deepseek", OpenAi, "https://api.deepseek.com/v1/", "DEEPSEEK_API_KEY"),
@@ -86,6 +90,16 @@ impl ProviderKind {
 
     pub fn name(self) -> &'static str {
         self.name
+    }
+
+    /// Returns whether the server is searched on this machine.
+    pub fn is_local(self) -> bool {
+        self.name == LOCAL
+    }
+
+    /// Returns whether the servers of this provider keep an answer to a large schema.
+    pub(super) fn has_grammars(self) -> bool {
+        [LOCAL, "ollama"].contains(&self.name)
     }
 
     /// Returns the variable that usually has the key of this provider, if it needs a key.

@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{Fallback, Model, ModelError, Patience, Patient, Price, Provider, ProviderKind};
+use super::{
+    Fallback, Model, ModelError, Patience, Patient, Price, Provider, ProviderKind,
+    local::{LocalModel, Starter},
+};
 
 /// The default time limit of one answer. Slow models think for a minute.
 pub const TIMEOUT: Duration = Duration::from_mins(2);
@@ -13,6 +16,7 @@ pub const MOST_RETRIES: u32 = 20;
 pub struct Settings {
     pub provider: ProviderKind,
     pub base_url: Option<String>,
+    /// The name that the provider gives the model. Empty for the first one of a local server.
     pub model: String,
     pub key: Key,
     pub timeout: Duration,
@@ -27,6 +31,8 @@ pub struct Settings {
     /// Offers tools through the interface of the provider. Otherwise they are described in words.
     pub native_tools: bool,
     pub fallback: Option<Box<Settings>>,
+    /// Starts a local server if none is found.
+    pub starter: Option<Starter>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -45,7 +51,12 @@ impl Settings {
     /// Creates the model with its retries and its fallback. Sends nothing.
     pub fn model(&self) -> Result<Arc<dyn Model>, ModelError> {
         let patience = Patience { retries: self.retries, ..Patience::default() };
-        let first = Arc::new(Patient::new(Arc::new(Provider::new(self)?), patience));
+        let model: Arc<dyn Model> = if self.provider.is_local() {
+            Arc::new(LocalModel::new(self))
+        } else {
+            Arc::new(Provider::new(self)?)
+        };
+        let first = Arc::new(Patient::new(model, patience));
         Ok(match &self.fallback {
             Some(second) => Arc::new(Fallback::new(first, second.model()?)),
             None => first,

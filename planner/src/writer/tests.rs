@@ -59,6 +59,21 @@ pub(crate) fn catalog() -> Catalog {
     ])
 }
 
+/// One tool `make`.
+pub(super) fn catalog_of(description: &str, input: Value, output: Option<Value>) -> Catalog {
+    let definition = ToolDefinition {
+        name: "make".parse().unwrap(),
+        set: "test".parse().unwrap(),
+        description: description.to_owned(),
+        input_schema: input,
+        output_schema: output,
+        effect: shared::tool::Effect::Once,
+        examples: Vec::new(),
+        is_callable: true,
+    };
+    Catalog::new([CatalogTool { definition: Arc::new(definition), is_active: true }])
+}
+
 /// Compiles proposed drafts.
 struct Compiling;
 

@@ -2,6 +2,7 @@
 
 mod agents;
 mod guard;
+mod local;
 mod plan_cache;
 mod replanning;
 

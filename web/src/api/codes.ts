@@ -78,6 +78,10 @@ export const CODES: Record<string, readonly [string, string]> = {
     "a model plans a call with an effect that the query does not order; a warning unless the guard is strict",
     "say it as an order, or remove the step"
   ],
+  "plan.model_failed": [
+    "warning: the model wrote no valid plan, so this is the draft of the offline planner",
+    "check the plan, or reword the query"
+  ],
   "plan.invented_value": [
     "warning: neither the query nor an output says a value of a call with an effect",
     "say the value in the query"

@@ -122,11 +122,17 @@ pub(crate) enum Toolsets {
 pub(crate) enum Models {
     /// Download a model into the data directory.
     Pull {
-        /// The name, such as `all-MiniLM-L6-v2` or `BAAI/bge-small-en-v1.5`.
+        /// An embedding model, such as `all-MiniLM-L6-v2`, or `planner` for the planning model.
         name: String,
+        /// The address of another planning model in GGUF.
+        #[arg(long, value_name = "URL")]
+        url: Option<String>,
         /// The SHA-256 of the weights; default: the checksum of Faber or the hub.
         #[arg(long, value_name = "HEX")]
         sha256: Option<String>,
+        /// Download the planning model without a question.
+        #[arg(long)]
+        yes: bool,
     },
     /// List the downloaded models.
     List,

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::session::Session;
 
-/// Doubts of the offline planner.
-const DOUBTS: [&str; 2] = ["plan.unplaced_words", "plan.guessed_value"];
+/// Doubts of the offline planner, and its draft in place of a model's plan.
+const DOUBTS: [&str; 3] = ["plan.unplaced_words", "plan.guessed_value", "plan.model_failed"];
 /// Doubts of the guard of plans.
 const GUARDED: [&str; 2] = ["plan.not_asked", "plan.invented_value"];
 

@@ -1,27 +1,43 @@
-//! `faber models`: downloads and lists embedding models.
+//! `faber models`: downloads and lists embedding models and the planning model.
+
+use std::io::{self, IsTerminal};
 
 use client::{failure::Failure, view::plain};
 use console::Term;
-use planner::embed::pull::{self, HUB, Places, Progress, PullError, Pulled, Request};
+use planner::{
+    embed::pull::{self, HUB, Places, Progress, PullError, Pulled, Request},
+    model::pull::{self as planning, Offer, PLANNER},
+};
 use serde_json::json;
 
+use super::steer::ask_person;
 use crate::{App, ExitStatus, args::Models, signals};
+
+const KEPT: &str = "the downloaded part is kept: the same command continues the download";
 
 pub(crate) async fn manage_models(app: &App, what: Models) -> Result<ExitStatus, Failure> {
     match what {
         Models::List => list_models(app),
-        Models::Pull { name, sha256 } => tokio::select! {
+        Models::Pull { name, url, sha256, yes } if name == PLANNER => tokio::select! {
+            pulled = pull_planner(app, url.as_deref(), sha256.as_deref(), yes) => pulled,
+            () = signals::await_interrupt() => app.detach(KEPT),
+        },
+        Models::Pull { url: Some(_), .. } => {
+            Err(Failure::usage(format!("`--url` is for `faber models pull {PLANNER}` only")))
+        }
+        Models::Pull { name, sha256, .. } => tokio::select! {
             pulled = pull_model(app, Request { name: &name, sha256: sha256.as_deref() }) => pulled,
-            () = signals::await_interrupt() => {
-                app.detach("the downloaded part is kept: the same command continues the download")
-            }
+            () = signals::await_interrupt() => app.detach(KEPT),
         },
     }
 }
 
 fn list_models(app: &App) -> Result<ExitStatus, Failure> {
     let (screen, directory) = (&app.screen, app.config.models());
-    let models = pull::list(&directory);
+    let mut models = pull::list(&directory);
+    if planning::find_downloaded(&directory).is_some() {
+        models.push(PLANNER.to_owned());
+    }
     if screen.json {
         let models =
             models.iter().map(|model| json!({ "name": model, "path": directory.join(model) }));
@@ -42,24 +58,10 @@ async fn pull_model(app: &App, request: Request<'_>) -> Result<ExitStatus, Failu
         hub: environment.hub.clone().unwrap_or_else(|| HUB.to_owned()),
         models: app.config.models(),
     };
-    let terminal = Term::stderr();
-    let mut report = |progress: Progress| {
-        let Progress { file, bytes, of } = progress;
-        let whole = of.map_or_else(String::new, |bytes| format!(" of {}", format_megabytes(bytes)));
-        let line = format!("{file}: {}{whole}", format_megabytes(bytes));
-        if screen.is_live {
-            // If the line cannot be cleared, the next one appears below.
-            let _ =
-                terminal.clear_line().and_then(|()| terminal.write_str(&plain::safe_line(&line)));
-        } else if of == Some(bytes) {
-            screen.say(&line);
-        }
-    };
+    let mut report = |progress: Progress| show_progress(app, progress);
     let pulled = pull::pull(request, &places, &mut report).await;
     let name = request.name;
-    if screen.is_live {
-        let _ = terminal.clear_line();
-    }
+    clear_progress(app);
     let Pulled { path, model, from } = pulled.map_err(|err| pull_failure(&err))?;
     if screen.json {
         screen.print_json(&json!({ "name": name, "path": path, "model": model, "from": from }))?;
@@ -72,6 +74,70 @@ async fn pull_model(app: &App, request: Request<'_>) -> Result<ExitStatus, Failu
         path.display()
     ))?;
     Ok(ExitStatus::Done)
+}
+
+/// Shows the size and the licence, and downloads the planning model after a yes.
+async fn pull_planner(
+    app: &App,
+    url: Option<&str>,
+    sha256: Option<&str>,
+    is_confirmed: bool,
+) -> Result<ExitStatus, Failure> {
+    let (screen, models) = (&app.screen, app.config.models());
+    let hub = app.environment.hub.as_deref().unwrap_or(HUB);
+    let offer = planning::find_offer(hub, url, sha256).await.map_err(|err| pull_failure(&err))?;
+    let Offer { url, bytes, licence, sha256, .. } = &offer;
+    let size = bytes.map_or_else(|| "unknown".to_owned(), format_megabytes);
+    let licence = licence.unwrap_or("unknown: read it at the address");
+    let checksum = sha256.as_deref().unwrap_or("unknown: `--sha256` checks the file");
+    screen.say(&plain::safe_block(&format!(
+        "model    {url}\nsize     {size}\nlicence  {licence}\nSHA-256  {checksum}"
+    )));
+    if !is_confirmed {
+        if screen.json || !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+            let message = "nothing is downloaded without a yes: add `--yes`";
+            return Err(Failure::usage(message));
+        }
+        if !ask_person("Download it? [y/N] ").await? {
+            return Ok(ExitStatus::Done);
+        }
+    }
+    let pulled =
+        planning::pull(&offer, &models, &mut |progress| show_progress(app, progress)).await;
+    clear_progress(app);
+    let is_new = pulled.map_err(|err| pull_failure(&err))?;
+    let path = models.join(PLANNER).join(&offer.file);
+    if screen.json {
+        screen.print_json(&json!({
+            "name": PLANNER, "path": path, "url": url.as_str(), "sha256": sha256, "isNew": is_new,
+        }))?;
+        return Ok(ExitStatus::Done);
+    }
+    let how = if is_new { "downloaded" } else { "already downloaded" };
+    screen.print(&format!(
+        "{} ({how})\nuse it with `planner: {{ provider: local }}` in the configuration",
+        path.display()
+    ))?;
+    Ok(ExitStatus::Done)
+}
+
+fn show_progress(app: &App, progress: Progress) {
+    let Progress { file, bytes, of } = progress;
+    let whole = of.map_or_else(String::new, |bytes| format!(" of {}", format_megabytes(bytes)));
+    let line = format!("{file}: {}{whole}", format_megabytes(bytes));
+    if app.screen.is_live {
+        let terminal = Term::stderr();
+        // If the line cannot be cleared, the next one appears below.
+        let _ = terminal.clear_line().and_then(|()| terminal.write_str(&plain::safe_line(&line)));
+    } else if of == Some(bytes) {
+        app.screen.say(&line);
+    }
+}
+
+fn clear_progress(app: &App) {
+    if app.screen.is_live {
+        let _ = Term::stderr().clear_line();
+    }
 }
 
 fn format_megabytes(bytes: u64) -> String {

@@ -11,6 +11,10 @@ use serde_json::{Value, json};
 
 use super::{Config, DEFAULT_PLANNER, environment::variable, show::mask_url};
 
+/// The most tokens of an answer of a local model. Small models may repeat themselves without end.
+const LOCAL_TOKENS: u32 = 1_500;
+/// Repairs of a local model. Each takes long, and a small model seldom gains by a second one.
+const LOCAL_REPAIRS: u32 = 1;
 const MIN_TIMEOUT_MS: u64 = 100;
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
 /// The highest price of a million tokens, so large because some currencies have large numbers.
@@ -100,7 +104,7 @@ impl Written {
         let provider = ProviderKind::named(&self.provider)
             .map_err(|err| format!("`{place}.provider`: {err}"))?;
         let model = self.model.filter(|name| !name.trim().is_empty());
-        let model = model.ok_or_else(|| {
+        let model = model.or_else(|| provider.is_local().then(String::new)).ok_or_else(|| {
             format!("`{place}.model` is missing: write the name that the provider gives the model")
         })?;
         if let Some(url) = &self.base_url {
@@ -119,7 +123,8 @@ impl Written {
         check_range(place, "timeout_ms", timeout_ms, MIN_TIMEOUT_MS, MAX_TIMEOUT_MS)?;
         let max_retries = self.max_retries.unwrap_or(settings::RETRIES);
         check_range(place, "max_retries", max_retries, 0, settings::MOST_RETRIES)?;
-        let max_repairs = self.max_repairs.unwrap_or(writer::REPAIRS);
+        let usual = if provider.is_local() { LOCAL_REPAIRS } else { writer::REPAIRS };
+        let max_repairs = self.max_repairs.unwrap_or(usual);
         check_range(place, "max_repairs", max_repairs, 0, writer::MOST_REPAIRS)?;
         if let Some(most) = self.max_tokens {
             check_range(place, "max_tokens", most, 1, 10_000_000)?;
@@ -149,8 +154,8 @@ impl Written {
             timeout_ms,
             max_retries,
             max_repairs,
-            max_tokens: self.max_tokens,
-            temperature: self.temperature,
+            max_tokens: self.max_tokens.or_else(|| provider.is_local().then_some(LOCAL_TOKENS)),
+            temperature: self.temperature.or_else(|| provider.is_local().then_some(0.0)),
             price: self.price.map(|price| Price { input: price.input, output: price.output }),
             structured: self.structured.unwrap_or(true),
             native_tools: self.native_tools.unwrap_or(true),
@@ -228,6 +233,7 @@ impl ModelConfig {
             structured: self.structured,
             native_tools: self.native_tools,
             fallback: self.fallback.as_ref().map(|model| Box::new(model.settings_with(variable))),
+            starter: None,
         }
     }
 
@@ -239,7 +245,7 @@ impl ModelConfig {
         json!({
             "provider": self.provider.name(),
             "base_url": self.base_url.as_deref().map(mask_url),
-            "model": self.model,
+            "model": Some(&self.model).filter(|name| !name.is_empty()),
             "api_key_env": self.api_key_env,
             "timeout_ms": self.timeout_ms,
             "max_retries": self.max_retries,
@@ -299,6 +305,18 @@ mod tests {
         let settings = written.settings_with(&|_| None);
         assert_eq!(settings.name(), "anthropic/claude");
         assert_eq!(settings.fallback.unwrap().name(), "ollama/llama");
+    }
+
+    #[test]
+    fn a_local_model_needs_no_name_and_has_limits_of_its_own() {
+        let local = model("{ provider: local }");
+        let settings = local.settings_with(&|_| None);
+        assert_eq!((settings.model.as_str(), settings.base_url), ("", None));
+        assert_eq!((settings.max_tokens, settings.temperature), (Some(LOCAL_TOKENS), Some(0.0)));
+        assert_eq!(local.max_repairs(), LOCAL_REPAIRS);
+        assert_eq!(local.to_json()["model"], Value::Null);
+        let other = model("{ provider: local, model: x, max_repairs: 3, max_tokens: 9 }");
+        assert_eq!((other.max_repairs(), other.max_tokens), (3, Some(9)));
     }
 
     #[test]

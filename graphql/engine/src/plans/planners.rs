@@ -82,6 +82,10 @@ impl Planners {
         }
     }
 
+    pub(super) fn offline(&self) -> &Arc<dyn Planner> {
+        &self.offline
+    }
+
     /// Returns whether a planner reads the moods of a query itself.
     pub(super) fn is_offline(&self, planner: &dyn Planner) -> bool {
         planner.name() == self.offline.name()

@@ -56,6 +56,8 @@ impl Plans {
         let query = finished.plan().info().query.as_str();
         let is_last = finished.options().replans.after_replan().left == 0;
         let Offer { catalog, candidates } = self.offer(query, &scope, is_last).await?;
+        let candidates =
+            self.narrow(query, candidates, Some(finished.plan().as_ref()), &scope).await;
         transcript.add("selection", candidates.report);
         let earlier = EarlierPlan::of(finished);
         let request = finished.request();

@@ -9,7 +9,7 @@ use std::{
 
 use reqwest::{
     Client, Response, StatusCode, Url,
-    header::{CONTENT_RANGE, HeaderMap, RANGE},
+    header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, RANGE},
     redirect::Policy,
 };
 use sha2::{Digest, Sha256};
@@ -26,24 +26,25 @@ const MAX_REDIRECTS: usize = 5;
 const REPORT_INTERVAL_BYTES: u64 = 1 << 20;
 const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 
-pub(super) struct Wanted<'a> {
-    pub(super) url: Url,
-    pub(super) name: &'a str,
-    pub(super) sha256: Option<&'a str>,
+pub(crate) struct Wanted<'a> {
+    pub(crate) url: Url,
+    pub(crate) name: &'a str,
+    pub(crate) sha256: Option<&'a str>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Known {
-    pub(super) revision: Option<String>,
-    pub(super) sha256: Option<String>,
+pub(crate) struct Known {
+    pub(crate) revision: Option<String>,
+    pub(crate) sha256: Option<String>,
+    pub(crate) bytes: Option<u64>,
 }
 
-pub(super) enum Fetched {
+pub(crate) enum Fetched {
     Is(Known),
     Not(StatusCode),
 }
 
-pub(super) fn build_client(place: &str) -> Result<Client, PullError> {
+pub(crate) fn build_client(place: &str) -> Result<Client, PullError> {
     // Another installed provider is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // The hub sends the metadata with its redirect, so this module follows redirects itself.
@@ -52,11 +53,15 @@ pub(super) fn build_client(place: &str) -> Result<Client, PullError> {
     client.map_err(|err| unreachable_error(place, &err))
 }
 
-pub(super) async fn ask_head(client: &Client, url: &Url) -> Result<Fetched, PullError> {
+pub(crate) async fn ask_head(client: &Client, url: &Url) -> Result<Fetched, PullError> {
     let response = send_request(client.head(url.clone()), url).await?;
     let status = response.status();
     if status.is_success() || status.is_redirection() {
-        return Ok(Fetched::Is(read_headers(response.headers())));
+        let known = read_headers(response.headers());
+        // A redirect has a length of its own.
+        let length = response.headers().get(CONTENT_LENGTH).filter(|_| status.is_success());
+        let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+        return Ok(Fetched::Is(Known { bytes: known.bytes.or(length), ..known }));
     }
     if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
         return Err(place_answered(url, status));
@@ -71,11 +76,15 @@ fn read_headers(headers: &HeaderMap) -> Known {
     let revision = text("x-repo-commit").filter(|hash| is_hash(hash, 40));
     // The tag is the SHA-256 for large files only.
     let sha256 = text("x-linked-etag").filter(|hash| is_hash(hash, 64));
-    Known { revision: revision.map(ToOwned::to_owned), sha256: sha256.map(str::to_ascii_lowercase) }
+    Known {
+        revision: revision.map(ToOwned::to_owned),
+        sha256: sha256.map(str::to_ascii_lowercase),
+        bytes: text("x-linked-size").and_then(|size| size.parse().ok()),
+    }
 }
 
 /// Downloads a file, or the rest of it.
-pub(super) async fn fetch_file(
+pub(crate) async fn fetch_file(
     client: &Client,
     wanted: &Wanted<'_>,
     path: &Path,

@@ -29,7 +29,9 @@ pub(super) fn write_request(
     body.insert("messages".to_owned(), messages.collect());
     if let Some(form) = form {
         // The strict form does not allow open parameter objects.
-        let schema = json!({ "name": form.name, "strict": false, "schema": form.schema });
+        let typed = form.typed.as_ref().filter(|_| settings.provider.has_grammars());
+        let schema = typed.unwrap_or(&form.schema);
+        let schema = json!({ "name": form.name, "strict": false, "schema": schema });
         let format = json!({ "type": "json_schema", "json_schema": schema });
         body.insert("response_format".to_owned(), format);
     }

@@ -64,6 +64,7 @@ fn settings_of(provider: ProviderKind, base_url: Option<String>) -> Settings {
         structured: true,
         native_tools: true,
         fallback: None,
+        starter: None,
     }
 }
 
@@ -207,7 +208,7 @@ fn a_conversation_is_converted_to_the_openai_format() {
     let names = WireNames::of(&question.tools);
     let mut settings = settings_of(ProviderKind::named("gemini").unwrap(), None);
     settings.max_tokens = Some(9);
-    let form = AnswerForm { name: "plan", schema: json!({ "type": "object" }) };
+    let form = AnswerForm { name: "plan", schema: json!({ "type": "object" }), typed: None };
     let body = openai::write_request(&question, &names, &settings, Some(&form));
     let function = json!({ "name": "blog_list", "arguments": "{\"n\":1}" });
     let expected = json!({

@@ -50,7 +50,7 @@ async fn replan_after_a_failure_reuses_the_steps_that_succeeded() {
     assert_eq!(versions.iter().map(|version| &version["version"]).collect::<Vec<_>>(), [1, 2]);
     let asked = model.requests().await;
     let prompt = asked[1]["body"]["messages"][1]["content"].as_str().unwrap();
-    for expected in ["the blog is closed", "\"state\":\"succeeded\"", "<plan>", "<endings>"] {
+    for expected in ["the blog is closed", "\"state\":\"succeeded\"", "<plan>", "<results>"] {
         assert!(prompt.contains(expected), "{expected}: {prompt}");
     }
     let complaint = asked[2]["body"]["messages"].to_string();

@@ -1,9 +1,9 @@
 //! Checks that the configured models answer.
 
-use planner::model::{Message, Model, ModelError, Provider, Question, Settings};
+use planner::model::{Message, Model, ModelError, Provider, Question, Settings, local::LocalModel};
 
 use super::Check;
-use crate::config::Config;
+use crate::{config::Config, local_engine::model_settings};
 
 /// The message to a model whose provider lists no models.
 const HELLO: &str = "Answer with the word OK.";
@@ -14,7 +14,7 @@ pub(crate) async fn check_planner(config: &Config) -> Vec<Check> {
         let found = Ok("offline: no model, no network".to_owned());
         return vec![Check::new("planner", found, "")];
     };
-    let settings = model.settings();
+    let settings = model_settings(config, model);
     let mut checks = vec![check_model("planner", &settings).await];
     if let Some(fallback) = &settings.fallback {
         checks.push(check_model("planner.fallback", fallback).await);
@@ -30,6 +30,9 @@ async fn check_model(name: &str, settings: &Settings) -> Check {
 }
 
 async fn ask_model(settings: &Settings) -> Result<String, ModelError> {
+    if settings.provider.is_local() {
+        return LocalModel::new(settings).describe().await;
+    }
     let provider = Provider::new(settings)?;
     let name = provider.name().to_owned();
     match provider.is_listed().await {

@@ -1,0 +1,259 @@
+//! A llama.cpp server for the downloaded planning model.
+//!
+//! The server ends with this process, even if this process is killed, because a reaper watches it.
+//! Two processes share one server: a lock file has its port and its key. If the process that started
+//! it ends, the next question of the other process starts a new one.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read as _, Seek as _, Write as _},
+    net::TcpListener,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use planner::model::{
+    Key,
+    local::{PULL, STARTED_MODEL, ServerStarter, StartedServer},
+    pull::find_downloaded,
+};
+use sandbox::{
+    Launcher,
+    process::{ProcessGroup, Program, describe_status},
+};
+use serde_json::Value;
+use tokio::{
+    sync::Mutex,
+    time::{Instant, sleep},
+};
+
+const LLAMA: &str = "llama-server";
+/// The variable in which a server finds its key. An argument would be visible to all users.
+const KEY_VARIABLE: &str = "LLAMA_API_KEY";
+/// Runs the server of the Python package `xllamacpp` with a model, a port and a name.
+const SCRIPT: &str = "
+import os, sys, time
+try:
+    import xllamacpp
+except ImportError:
+    sys.exit(3)
+parameters = xllamacpp.CommonParams()
+parameters.model.path = sys.argv[1]
+parameters.hostnames = ['127.0.0.1']
+parameters.port = int(sys.argv[2])
+parameters.model_alias = {sys.argv[3]}
+parameters.api_keys = [os.environ['LLAMA_API_KEY']]
+parameters.n_ctx = 8192
+parameters.n_parallel = 1
+server = xllamacpp.Server(parameters)
+while True:
+    time.sleep(3600)
+";
+const LOCK: &str = "model-server.lock";
+const LOG: &str = "model-server.log";
+/// Time to load a model, from a slow disk too.
+const START_TIMEOUT: Duration = Duration::from_mins(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+const INSTALL: &str = "install llama.cpp so that `llama-server` is on the PATH, or run \
+                       `pip install xllamacpp`";
+
+#[derive(Debug)]
+pub(crate) struct ModelServer {
+    models: PathBuf,
+    /// The folder of the lock file and of the server's log.
+    data: PathBuf,
+    launcher: Launcher,
+    started: Mutex<Option<ProcessGroup>>,
+}
+
+impl ModelServer {
+    pub(crate) fn new(models: PathBuf, data: PathBuf, launcher: Launcher) -> Self {
+        Self { models, data, launcher, started: Mutex::default() }
+    }
+
+    fn model_file(&self) -> Result<PathBuf, String> {
+        let found = find_downloaded(&self.models);
+        found.map(|(_, path)| path).ok_or_else(|| format!("run `{PULL}`, or start a server"))
+    }
+
+    /// Opens the lock file and waits until no other process starts a server.
+    async fn lock(&self) -> Result<File, String> {
+        let path = self.data.join(LOCK);
+        let failed = |err| format!("`{}` cannot be locked: {err}", path.display());
+        fs::create_dir_all(&self.data).map_err(failed)?;
+        let file = open_private(&path, false).map_err(failed)?;
+        let until = Instant::now() + START_TIMEOUT;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::Error(err)) => return Err(failed(err)),
+                Err(TryLockError::WouldBlock) if Instant::now() > until => {
+                    let seconds = START_TIMEOUT.as_secs();
+                    return Err(format!(
+                        "another process has been starting the model server for {seconds} s"
+                    ));
+                }
+                Err(TryLockError::WouldBlock) => sleep(POLL_INTERVAL).await,
+            }
+        }
+    }
+
+    fn spawn(&self, model: &Path, server: &Running) -> Result<ProcessGroup, String> {
+        let (model, port) = (model.display().to_string(), server.port.to_string());
+        #[rustfmt::skip]
+        let arguments = [
+            "--model", &model, "--alias", STARTED_MODEL, "--host", "127.0.0.1", "--port", &port,
+            "--ctx-size", "8192", "--parallel", "1",
+        ];
+        let env = BTreeMap::from([(KEY_VARIABLE.to_owned(), server.key.clone())]);
+        // Python imports modules from the working directory, which must not be the user's.
+        let cwd = Some(&*self.data);
+        let program = |name| Program { name, cwd, reads: None, pass: &[], env: &env };
+        let mut command = match program(LLAMA).watched_command(&self.launcher) {
+            Ok(mut command) => {
+                command.args(arguments);
+                command
+            }
+            Err(err) if err.kind() == io::ErrorKind::NotFound => {
+                let python = program("python3").watched_command(&self.launcher);
+                let mut command = python.map_err(|_| INSTALL.to_owned())?;
+                command.args(["-c", SCRIPT, &model, &port, STARTED_MODEL]);
+                command
+            }
+            Err(err) => return Err(program(LLAMA).start_error(&err)),
+        };
+        let log = open_private(&self.log(), true)
+            .map_err(|err| format!("`{}` cannot be written: {err}", self.log().display()));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log?);
+        ProcessGroup::spawn(&mut command).map_err(|err| program(LLAMA).start_error(&err))
+    }
+
+    fn log(&self) -> PathBuf {
+        self.data.join(LOG)
+    }
+
+    /// Waits until the server has loaded the model.
+    async fn await_server(&self, server: &mut ProcessGroup, port: u16) -> Result<(), String> {
+        let until = Instant::now() + START_TIMEOUT;
+        loop {
+            if is_ours(port).await {
+                return Ok(());
+            }
+            let log = self.log().display().to_string();
+            if let Ok(Some(status)) = server.child().try_wait() {
+                return Err(match status.code() {
+                    Some(3) => INSTALL.to_owned(),
+                    _ => format!("the model server {}: see `{log}`", describe_status(status)),
+                });
+            }
+            if Instant::now() > until {
+                let seconds = START_TIMEOUT.as_secs();
+                return Err(format!(
+                    "the model server is not ready after {seconds} s: see `{log}`"
+                ));
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+    }
+}
+
+#[async_trait]
+impl ServerStarter for ModelServer {
+    async fn start(&self) -> Result<StartedServer, String> {
+        let model = self.model_file()?;
+        let mut lock = self.lock().await?;
+        if let Some(running) = Running::read(&mut lock)
+            && is_ours(running.port).await
+        {
+            return Ok(running.into_started());
+        }
+        let running = Running::draw().map_err(|err| format!("no port is free: {err}"))?;
+        let mut server = self.spawn(&model, &running)?;
+        self.await_server(&mut server, running.port).await?;
+        running.write(&mut lock).map_err(|err| {
+            format!("`{}` cannot be written: {err}", self.data.join(LOCK).display())
+        })?;
+        *self.started.lock().await = Some(server);
+        Ok(running.into_started())
+    }
+
+    fn describe(&self) -> Result<String, String> {
+        let model = self.model_file()?;
+        let none = BTreeMap::new();
+        let is_there =
+            |name| Program { name, cwd: None, reads: None, pass: &[], env: &none }.check().is_ok();
+        let server = match (is_there(LLAMA), is_there("python3")) {
+            (true, _) => "`llama-server`",
+            (_, true) => "`xllamacpp`, if Python has it,",
+            _ => return Err(INSTALL.to_owned()),
+        };
+        Ok(format!("the first query starts {server} with {}", model.display()))
+    }
+}
+
+fn url(port: u16) -> String {
+    format!("http://127.0.0.1:{port}/v1")
+}
+
+/// Opens a file that only its owner can read.
+fn open_private(path: &Path, is_truncated: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).read(true).write(true).truncate(is_truncated).mode(0o600).open(path)
+}
+
+/// The content of the lock file.
+struct Running {
+    port: u16,
+    key: String,
+}
+
+impl Running {
+    /// Returns a free port and a new key.
+    fn draw() -> io::Result<Self> {
+        let mut key = [0; 24];
+        File::open("/dev/urandom")?.read_exact(&mut key)?;
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        Ok(Self { port, key: BASE64_URL_SAFE_NO_PAD.encode(key) })
+    }
+
+    fn read(file: &mut File) -> Option<Self> {
+        let mut text = String::new();
+        file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
+        let (port, key) = text.trim().split_once(' ')?;
+        Some(Self { port: port.parse().ok()?, key: key.to_owned() })
+    }
+
+    fn write(&self, file: &mut File) -> io::Result<()> {
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{} {}", self.port, self.key)
+    }
+
+    fn into_started(self) -> StartedServer {
+        let url = url(self.port);
+        StartedServer { url, key: Key::Variable(KEY_VARIABLE.to_owned(), Some(self.key)) }
+    }
+}
+
+/// Returns whether a server that Faber started has loaded its model. The port of an ended server may
+/// belong to another program.
+async fn is_ours(port: u16) -> bool {
+    let Ok(client) = reqwest::Client::builder().timeout(PROBE_TIMEOUT).no_proxy().build() else {
+        return false;
+    };
+    let Ok(answer) = client.get(format!("{}/models", url(port))).send().await else { return false };
+    if !answer.status().is_success() {
+        return false;
+    }
+    let list: Value = match answer.bytes().await {
+        Ok(body) => serde_json::from_slice(&body).unwrap_or_default(),
+        Err(_) => return false,
+    };
+    list["data"].as_array().into_iter().flatten().any(|model| model["id"] == STARTED_MODEL)
+}

@@ -1,0 +1,84 @@
+//! The offline draft of a query that a model plans: a hint, and the result if the model fails.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use planner::{Note, PlanCompiler, PlanningError, ProposedPlan, candidates::Candidates};
+use shared::{diagnostic::Diagnostic, execution::REPLAN, id::ToolName, plan::Plan};
+
+use super::{PlanningScope, Plans};
+
+/// The tools that a model sees, unless the caller asks for another number.
+const MODEL_TOOLS: usize = 8;
+/// The warning about the offline draft in place of a model's plan.
+const MODEL_FAILED: &str = "plan.model_failed";
+
+impl Plans {
+    /// Makes the draft of the offline planner, and keeps the candidates for a model.
+    pub(super) async fn draft_offline(
+        &self,
+        query: &str,
+        wide: Candidates,
+        compiler: &dyn PlanCompiler,
+        scope: &PlanningScope<'_>,
+    ) -> (Candidates, Option<ProposedPlan>) {
+        // Without a draft, the model plans without a hint.
+        let draft = self.planners.offline().plan(query, &wide.catalog, compiler).await.ok();
+        let plan = draft.as_ref().map(|draft| &draft.compiled.plan);
+        (self.narrow(query, wide, plan, scope).await, draft)
+    }
+
+    /// Keeps the best candidates for a model, because it reads each of them. The tools of `plan` and
+    /// the request for a replan stay, too.
+    pub(super) async fn narrow(
+        &self,
+        query: &str,
+        wide: Candidates,
+        plan: Option<&Plan>,
+        scope: &PlanningScope<'_>,
+    ) -> Candidates {
+        let count = wide.catalog.plannable().count();
+        if scope.max_tools.is_some() || count <= MODEL_TOOLS {
+            return wide;
+        }
+        let Candidates { catalog, report } =
+            self.selection.candidates(query, &wide.catalog, MODEL_TOOLS).await;
+        let mut kept: BTreeSet<ToolName> =
+            catalog.plannable().map(|tool| tool.qualified_name()).collect();
+        kept.extend(plan.into_iter().flat_map(Plan::steps).map(|step| step.tool.clone()));
+        let stays = |name: &ToolName| name.as_str() == REPLAN || kept.contains(name);
+        let catalog = wide.catalog.filtered(|tool| {
+            let is_plannable = tool.is_active && tool.definition.is_callable;
+            !is_plannable || stays(&tool.definition.qualified_name())
+        });
+        Candidates { catalog, report }
+    }
+}
+
+/// Returns the offline draft in place of a model's plan that stays invalid. If the model does not
+/// answer, the error only mentions the draft, because the caller asked for a model.
+pub(super) fn use_draft(
+    err: PlanningError,
+    draft: ProposedPlan,
+) -> Result<ProposedPlan, PlanningError> {
+    match err {
+        PlanningError::Invalid { diagnostics, mut notes } => {
+            let ProposedPlan { compiled, mut proposal } = draft;
+            let first = diagnostics.iter().find(|diagnostic| diagnostic.is_error());
+            let why = first.map_or("it cannot run", |diagnostic| diagnostic.message.as_str());
+            let message = format!(
+                "the model wrote no valid plan ({why}), so this is the draft of the offline planner"
+            );
+            let warning = Diagnostic::warning(MODEL_FAILED, "", message);
+            proposal.warnings.insert(0, warning.with_help("check the plan, or reword the query"));
+            let after = notes.last().map_or(Duration::ZERO, |note| note.after);
+            notes.extend(proposal.notes.into_iter().map(|note| Note { after, ..note }));
+            proposal.notes = notes;
+            Ok(ProposedPlan { compiled, proposal })
+        }
+        PlanningError::Unavailable { message, notes } => {
+            let message = format!("{message}; it has a draft of this query: `--planner offline`");
+            Err(PlanningError::Unavailable { message, notes })
+        }
+        err => Err(err),
+    }
+}

@@ -1,0 +1,323 @@
+//! A model on this machine: finds a server on loopback, or lets its owner start one.
+//!
+//! Ollama, llama.cpp's server and LM Studio speak `OpenAI`'s chat completions, so the found model is
+//! an ordinary [`Provider`]. The search begins with the first question. After a failed question it
+//! begins again, because the server may have ended.
+
+use std::{fmt::Debug, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use serde_json::Value;
+use tokio::{sync::Mutex, time::timeout};
+
+use super::{Key, Model, ModelError, Provider, Question, Reply, Settings, http};
+
+/// The servers in the order of the search: the name, and the address before `chat/completions`.
+const SERVERS: [(&str, &str); 3] = [
+    ("Ollama", "http://127.0.0.1:11434/v1"),
+    ("llama.cpp", "http://127.0.0.1:8080/v1"),
+    ("LM Studio", "http://127.0.0.1:1234/v1"),
+];
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The command that downloads a model.
+pub const PULL: &str = "faber models pull planner";
+
+/// The name under which a started server offers the downloaded model.
+pub const STARTED_MODEL: &str = "faber-planner";
+
+/// A server that Faber started.
+#[derive(Clone, Debug)]
+pub struct StartedServer {
+    /// The address before `chat/completions`.
+    pub url: String,
+    /// Other users of the machine do not know the key, so they cannot use the server.
+    pub key: Key,
+}
+
+/// Starts a server for the downloaded model.
+#[async_trait]
+pub trait ServerStarter: Debug + Send + Sync {
+    /// Returns a running server. The error says what is missing, and names the remedy.
+    async fn start(&self) -> Result<StartedServer, String>;
+
+    /// Says how the server would be started, without starting it.
+    fn describe(&self) -> Result<String, String>;
+}
+
+/// A starter that settings share.
+#[derive(Clone, Debug)]
+pub struct Starter(pub Arc<dyn ServerStarter>);
+
+impl PartialEq for Starter {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+#[derive(Debug)]
+pub struct LocalModel {
+    settings: Settings,
+    name: String,
+    servers: Vec<(String, String)>,
+    found: Mutex<Option<Arc<Provider>>>,
+}
+
+impl LocalModel {
+    /// Creates the model. Sends nothing.
+    pub fn new(settings: &Settings) -> Self {
+        let servers: Vec<(String, String)> = match &settings.base_url {
+            Some(url) => vec![("the server".to_owned(), url.trim_end_matches('/').to_owned())],
+            None => SERVERS.map(|(name, url)| (name.to_owned(), url.to_owned())).into(),
+        };
+        let name = if settings.model.is_empty() {
+            settings.provider.name().to_owned()
+        } else {
+            settings.name()
+        };
+        Self { settings: settings.clone(), name, servers, found: Mutex::default() }
+    }
+
+    /// Returns the model of the first server that has one. Starts a server if there is none.
+    async fn provider(&self) -> Result<Arc<Provider>, ModelError> {
+        let mut found = self.found.lock().await;
+        if let Some(provider) = &*found {
+            return Ok(Arc::clone(provider));
+        }
+        let provider = match self.search().await? {
+            Some((_, provider)) => provider,
+            None => self.start().await?,
+        };
+        let provider = Arc::new(provider);
+        *found = Some(Arc::clone(&provider));
+        Ok(provider)
+    }
+
+    /// Returns the first server that has the wanted model.
+    async fn search(&self) -> Result<Option<(String, Provider)>, ModelError> {
+        for (server, url) in &self.servers {
+            if let Some(model) = self.find_model(url).await? {
+                let key = match &self.settings.base_url {
+                    Some(_) => self.settings.key.clone(),
+                    None => Key::None,
+                };
+                let provider = self.provider_at(url, &model, key)?;
+                return Ok(Some((format!("{server} at {url}"), provider)));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn start(&self) -> Result<Provider, ModelError> {
+        let Some(starter) = self.starter() else { return Err(self.missing("")) };
+        let StartedServer { url, key } = starter.start().await.map_err(|why| self.missing(&why))?;
+        let Some(model) = self.find_model(&url).await? else {
+            return Err(self.missing(&format!("the server at {url} lists no model")));
+        };
+        self.provider_at(&url, &model, key)
+    }
+
+    /// Returns the starter, unless the settings name another server or another model.
+    fn starter(&self) -> Option<&dyn ServerStarter> {
+        let Settings { base_url, model, starter, .. } = &self.settings;
+        let is_wanted = base_url.is_none() && ["", STARTED_MODEL].contains(&model.as_str());
+        starter.as_ref().filter(|_| is_wanted).map(|Starter(starter)| &**starter)
+    }
+
+    /// Returns the wanted model of a server, or `None` if it has not, or does not answer.
+    async fn find_model(&self, url: &str) -> Result<Option<String>, ModelError> {
+        let wanted = self.settings.model.as_str();
+        if wanted.is_empty() {
+            return self.find_first_model(url).await;
+        }
+        let models = self.list_models(url).await?;
+        let is_wanted = |id: &String| {
+            id == wanted || id.split_once(':').is_some_and(|(name, _)| name == wanted)
+        };
+        Ok(models.into_iter().find(is_wanted))
+    }
+
+    /// Returns the first model of a server that writes text. Ollama lists models that run in its
+    /// cloud, too.
+    async fn find_first_model(&self, url: &str) -> Result<Option<String>, ModelError> {
+        let is_local = |id: &str| !id.contains("embed") && !id.ends_with("cloud");
+        let models = self.list_models(url).await?;
+        Ok(models.into_iter().find(|id| is_local(&id.to_ascii_lowercase())))
+    }
+
+    async fn list_models(&self, url: &str) -> Result<Vec<String>, ModelError> {
+        let client = http::build_client(true).map_err(|err| self.refused(err.to_string()))?;
+        let request = client.get(format!("{url}/models"));
+        let answer = timeout(PROBE_TIMEOUT, http::send_request(request)).await;
+        let Ok(Ok(answer)) = answer else { return Ok(Vec::new()) };
+        let list: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let models = list["data"].as_array().into_iter().flatten();
+        Ok(models.filter_map(|model| model["id"].as_str().map(str::to_owned)).collect())
+    }
+
+    fn provider_at(&self, url: &str, model: &str, key: Key) -> Result<Provider, ModelError> {
+        Provider::new(&Settings {
+            base_url: Some(url.to_owned()),
+            model: model.to_owned(),
+            key,
+            ..self.settings.clone()
+        })
+    }
+
+    /// Says where a model is, or would be started. Starts nothing.
+    pub async fn describe(&self) -> Result<String, ModelError> {
+        if let Some((place, provider)) = self.search().await? {
+            return Ok(format!("`{}` at {place}", provider.name()));
+        }
+        match self.starter() {
+            Some(starter) => starter.describe().map_err(|why| self.missing(&why)),
+            None => Err(self.missing("")),
+        }
+    }
+
+    fn missing(&self, why: &str) -> ModelError {
+        let wanted = match self.settings.model.as_str() {
+            "" => "a model".to_owned(),
+            name => format!("the model `{name}`"),
+        };
+        let tried: Vec<String> =
+            self.servers.iter().map(|(name, url)| format!("{name} at {url}")).collect();
+        let Settings { base_url, model, .. } = &self.settings;
+        let why = match (base_url, model.as_str()) {
+            _ if !why.is_empty() => why.to_owned(),
+            (Some(_), _) => {
+                format!("start it; without `planner.base_url`, `{PULL}` downloads a model")
+            }
+            (None, "") => format!("run `{PULL}`, or start a server"),
+            (None, _) => {
+                format!("start a server that has it, or remove `planner.model` and run `{PULL}`")
+            }
+        };
+        self.refused(format!(
+            "no server on this machine has {wanted} ({}): {why}",
+            tried.join(", ")
+        ))
+    }
+
+    fn refused(&self, why: String) -> ModelError {
+        ModelError::Refused { model: self.name.clone(), why }
+    }
+}
+
+#[async_trait]
+impl Model for LocalModel {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
+        let provider = self.provider().await?;
+        let answer = provider.ask(question).await;
+        if matches!(answer, Err(ModelError::Unavailable { .. })) {
+            *self.found.lock().await = None;
+        }
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{Json, Router, routing::get, routing::post};
+    use serde_json::json;
+    use tokio::{net::TcpListener, task::JoinSet};
+
+    use super::*;
+    use crate::model::{Message, ProviderKind};
+
+    async fn serve(models: &[&str]) -> (String, JoinSet<()>) {
+        let list =
+            json!({ "data": models.iter().map(|id| json!({ "id": id })).collect::<Vec<_>>() });
+        let answer =
+            json!({ "choices": [{ "message": { "content": "yes" }, "finish_reason": "stop" }] });
+        let app = Router::new()
+            .route("/v1/models", get(|| async move { Json(list) }))
+            .route("/v1/chat/completions", post(|| async move { Json(answer) }));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { axum::serve(listener, app).await.unwrap() });
+        (url, tasks)
+    }
+
+    fn model(name: &str, urls: &[&str], starter: Option<Starter>) -> LocalModel {
+        let settings = Settings {
+            provider: ProviderKind::named("local").unwrap(),
+            base_url: None,
+            model: name.to_owned(),
+            key: Key::None,
+            timeout: Duration::from_secs(10),
+            retries: 0,
+            max_tokens: None,
+            temperature: None,
+            price: None,
+            structured: true,
+            native_tools: true,
+            fallback: None,
+            starter,
+        };
+        let servers = urls.iter().map(|url| ("a server".to_owned(), (*url).to_owned()));
+        LocalModel { servers: servers.collect(), ..LocalModel::new(&settings) }
+    }
+
+    async fn ask(model: &LocalModel) -> Result<String, String> {
+        let question =
+            Question { messages: vec![Message::User("x".to_owned())], ..Question::default() };
+        model.ask(&question).await.map(|reply| reply.model).map_err(|err| err.to_string())
+    }
+
+    const NOWHERE: &str = "http://127.0.0.1:1/v1";
+
+    #[derive(Debug)]
+    struct Starts(Result<StartedServer, String>);
+
+    #[async_trait]
+    impl ServerStarter for Starts {
+        async fn start(&self) -> Result<StartedServer, String> {
+            self.0.clone()
+        }
+
+        fn describe(&self) -> Result<String, String> {
+            self.0.clone().map(|server| server.url)
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_server_with_the_wanted_model_is_used() {
+        let (empty, _empty_task) = serve(&[]).await;
+        let (one, _one_task) = serve(&["nomic-embed", "big:120b-cloud", "one:1b"]).await;
+        let (two, _two_task) = serve(&["two"]).await;
+        let urls = [NOWHERE, &empty, &one, &two];
+        for (wanted, expected) in
+            [("", "local/one:1b"), ("one", "local/one:1b"), ("two", "local/two")]
+        {
+            assert_eq!(ask(&model(wanted, &urls, None)).await.unwrap(), expected);
+        }
+        let why = ask(&model("three", &urls, None)).await.unwrap_err();
+        assert!(why.contains("has the model `three`") && why.contains(PULL), "{why}");
+    }
+
+    #[tokio::test]
+    async fn a_server_is_started_only_if_none_is_found() {
+        let (running, _running_task) = serve(&["running"]).await;
+        let (url, _started_task) = serve(&["faber-planner"]).await;
+        let server = StartedServer { url, key: Key::None };
+        let starter = || Some(Starter(Arc::new(Starts(Ok(server.clone())))));
+        assert_eq!(ask(&model("", &[&running], starter())).await.unwrap(), "local/running");
+        for name in ["", STARTED_MODEL] {
+            let asked = ask(&model(name, &[NOWHERE], starter())).await.unwrap();
+            assert_eq!(asked, "local/faber-planner");
+        }
+        let why = ask(&model("other", &[&running], starter())).await.unwrap_err();
+        assert!(
+            why.contains("the model `other`") && why.contains("remove `planner.model`"),
+            "{why}"
+        );
+        let fails = Starter(Arc::new(Starts(Err("install `llama-server`".to_owned()))));
+        let why = ask(&model("", &[NOWHERE], Some(fails))).await.unwrap_err();
+        assert!(why.ends_with("install `llama-server`"), "{why}");
+    }
+}

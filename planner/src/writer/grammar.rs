@@ -1,0 +1,301 @@
+//! The typed form of a plan, for servers that keep an answer to a JSON Schema.
+//!
+//! A model can only name offered tools and their parameters. A value is a part of the query, a
+//! number of the query, a member of an enumeration, or a template of an output field. Only slots for
+//! composed text, and for dates, take other text. The form has a bounded size: if the query has too
+//! many words, its parts are not listed.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+use shared::tool::ToolDefinition;
+
+use super::tool_lines::short_name;
+use crate::catalog::Catalog;
+
+/// Words of a query whose parts are listed.
+const MAX_WORDS: usize = 60;
+/// Words of a listed part. Parts that reach the end of the query may be longer.
+const PART_WORDS: usize = 6;
+const MAX_PARTS: usize = 500;
+/// Output fields that a template may name.
+const MAX_FIELDS: usize = 80;
+const MAX_TOOLS: usize = 40;
+const MAX_STEPS: usize = 8;
+const LEVELS: usize = 2;
+/// Parameters that take text which the model composes.
+const COMPOSED: [&str; 16] = [
+    "body",
+    "caption",
+    "comment",
+    "content",
+    "description",
+    "html",
+    "message",
+    "note",
+    "prompt",
+    "q",
+    "query",
+    "reason",
+    "subject",
+    "summary",
+    "text",
+    "title",
+];
+/// Words of a description whose parameter has a form of its own, so that the query cannot be copied.
+const FORMED: [&str; 6] = ["iso", "date", "time", "format", "timestamp", "e.g."];
+const NUMBER_WORDS: [&str; 13] = [
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+    "eleven", "twelve",
+];
+
+/// Returns the typed form of plans for a query, or `None` if there are too many tools.
+pub(super) fn typed_form(query: &str, catalog: &Catalog) -> Option<Value> {
+    let tools: Vec<&ToolDefinition> = catalog.plannable().map(AsRef::as_ref).collect();
+    if tools.is_empty() || tools.len() > MAX_TOOLS {
+        return None;
+    }
+    let steps: Vec<Value> = tools.iter().map(|tool| step(tool, catalog)).collect();
+    let plan = object(
+        json!({
+            "tools": { "type": "array", "minItems": 1, "maxItems": MAX_STEPS, "items": { "anyOf": steps } },
+        }),
+        &["tools"],
+    );
+    let impossible =
+        object(json!({ "impossible": { "type": "string", "maxLength": 200 } }), &["impossible"]);
+    Some(json!({
+        "anyOf": [plan, impossible],
+        "$defs": {
+            "copied": copied(query),
+            "number": numbers(query),
+            "template": template(&tools),
+            "composed": { "type": "string", "maxLength": 1_000 },
+            "formed": { "type": "string", "maxLength": 60 },
+        },
+    }))
+}
+
+fn step(tool: &ToolDefinition, catalog: &Catalog) -> Value {
+    let fields = json!({
+        "name": { "const": short_name(tool, catalog) },
+        "parameters": parameters(&tool.input_schema, LEVELS),
+        "id": { "type": "string", "pattern": "^[a-z][a-z0-9_]{0,15}$" },
+        "forEach": refer("template"),
+        "when": { "type": "string", "maxLength": 100 },
+        "dependsOn": { "type": "array", "maxItems": 4, "items": { "type": "string", "maxLength": 40 } },
+        "onError": { "enum": ["fail", "continue", "ignore"] },
+    });
+    object(fields, &["name", "parameters"])
+}
+
+fn object(fields: Value, required: &[&str]) -> Value {
+    let mut schema =
+        json!({ "type": "object", "required": required, "additionalProperties": false });
+    schema["properties"] = fields;
+    schema
+}
+
+fn refer(name: &str) -> Value {
+    json!({ "$ref": format!("#/$defs/{name}") })
+}
+
+fn parameters(schema: &Value, levels: usize) -> Value {
+    let Some(fields) = schema["properties"].as_object() else {
+        let is_open = schema.as_object().is_some_and(|schema| !schema.is_empty());
+        return if is_open { json!({ "type": "object" }) } else { object(json!({}), &[]) };
+    };
+    let listed = fields.iter().map(|(name, schema)| (name.clone(), value(name, schema, levels)));
+    let listed: Map<String, Value> = listed.collect();
+    let required = schema["required"].as_array().into_iter().flatten();
+    let required: Vec<&str> =
+        required.filter_map(Value::as_str).filter(|name| fields.contains_key(*name)).collect();
+    object(Value::Object(listed), &required)
+}
+
+fn value(name: &str, schema: &Value, levels: usize) -> Value {
+    if let Some(members) = schema["enum"].as_array() {
+        return any_of([json!({ "enum": members }), refer("template")]);
+    }
+    match schema["type"].as_str() {
+        Some("string") => match text_kind(name, schema) {
+            "copied" => any_of([refer("copied"), refer("template")]),
+            kind => refer(kind),
+        },
+        Some("integer" | "number") => any_of([refer("number"), refer("template")]),
+        Some("boolean") => json!({ "type": "boolean" }),
+        Some("array") => {
+            let items = value(name, &schema["items"], levels);
+            let list = json!({ "type": "array", "maxItems": 10, "items": items });
+            any_of([list, refer("template")])
+        }
+        Some("object") if levels > 0 => any_of([parameters(schema, levels - 1), refer("template")]),
+        _ => json!({}),
+    }
+}
+
+fn text_kind(name: &str, schema: &Value) -> &'static str {
+    let name = name.to_lowercase();
+    if COMPOSED.contains(&name.as_str()) {
+        return "composed";
+    }
+    let description = schema["description"].as_str().unwrap_or_default().to_lowercase();
+    let has_form = ["format", "pattern"].iter().any(|key| schema.get(key).is_some());
+    let mut words = description.split(|c: char| c.is_whitespace() || "(),;:".contains(c));
+    let names_form = words.any(|word| FORMED.contains(&word));
+    if has_form || names_form { "formed" } else { "copied" }
+}
+
+fn any_of<const N: usize>(all: [Value; N]) -> Value {
+    Value::from_iter([("anyOf", Value::from_iter(all))])
+}
+
+/// Returns the parts of the query that a value can copy.
+fn copied(query: &str) -> Value {
+    let parts = parts_of(query);
+    if parts.is_empty() {
+        json!({ "type": "string", "maxLength": 300 })
+    } else {
+        json!({ "enum": parts })
+    }
+}
+
+fn parts_of(query: &str) -> Vec<String> {
+    let words: Vec<&str> = query.split_whitespace().collect();
+    if words.len() > MAX_WORDS {
+        return Vec::new();
+    }
+    let (mut parts, mut known) = (Vec::new(), BTreeSet::new());
+    let mut add = |text: &str| {
+        let is_mark = |c: char| "\"'`“”‘’«».,;:!?()[]".contains(c);
+        for text in [text, text.trim_matches(is_mark)] {
+            if !text.is_empty() && parts.len() < MAX_PARTS && known.insert(text.to_owned()) {
+                parts.push(text.to_owned());
+            }
+        }
+    };
+    for mark in ['"', '\'', '`'] {
+        query.split(mark).skip(1).step_by(2).for_each(&mut add);
+    }
+    for word in words.iter().copied() {
+        add(word);
+        add(word.trim_start_matches('#'));
+        word.split('/').filter(|_| !word.contains("//")).for_each(&mut add);
+        if let Some(owner) = word.strip_suffix("'s").or_else(|| word.strip_suffix("’s")) {
+            add(owner);
+        }
+    }
+    for length in 2..=PART_WORDS {
+        words.windows(length).for_each(|words| add(&words.join(" ")));
+    }
+    for start in 0..words.len() {
+        add(&words[start..].join(" "));
+    }
+    parts
+}
+
+/// Returns the numbers of the query. `1,234` is a number, and may also be two.
+fn numbers(query: &str) -> Value {
+    let lower = query.to_lowercase();
+    let words = lower.split(|c: char| c.is_whitespace() || "/,;:#()".contains(c));
+    let grouped = lower.split_whitespace().filter(|word| word.contains(','));
+    let grouped: Vec<String> = grouped.map(|word| word.replace(',', "")).collect();
+    let mut numbers: Vec<Value> = Vec::new();
+    for word in words.chain(grouped.iter().map(String::as_str)) {
+        let word =
+            word.trim_matches(|c: char| !c.is_ascii_digit() && c != '-' && !c.is_alphabetic());
+        let digits = word.trim_end_matches(|c: char| !c.is_ascii_digit()).trim_start_matches('$');
+        let spelt =
+            NUMBER_WORDS.iter().position(|spelt| *spelt == word).map(|number| json!(number));
+        let written = || serde_json::from_str::<Value>(digits).ok().filter(Value::is_number);
+        numbers.extend(spelt.or_else(written).filter(|number| !numbers.contains(number)));
+    }
+    if numbers.is_empty() { json!({ "enum": [1] }) } else { json!({ "enum": numbers }) }
+}
+
+/// Returns the form of templates: a step or the item, then output fields of the tools.
+fn template(tools: &[&ToolDefinition]) -> Value {
+    let mut fields = BTreeSet::new();
+    for schema in tools.iter().filter_map(|tool| tool.output_schema.as_ref()) {
+        add_fields(schema, LEVELS, &mut fields);
+    }
+    let fields: Vec<String> = fields.into_iter().collect();
+    let rest = if fields.is_empty() {
+        "(\\.[A-Za-z0-9_]{1,40}|\\[[0-9]{1,2}\\]){0,4}".to_owned()
+    } else {
+        format!("(\\.({})|\\[[0-9]{{1,2}}\\]){{0,4}}", fields.join("|"))
+    };
+    json!({ "type": "string", "pattern": format!("^\\{{\\{{[A-Za-z][A-Za-z0-9_]{{0,39}}{rest}\\}}\\}}$") })
+}
+
+fn add_fields(schema: &Value, levels: usize, fields: &mut BTreeSet<String>) {
+    for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if fields.len() < MAX_FIELDS && !name.is_empty() && name.chars().all(is_plain) {
+            fields.insert(name.clone());
+        }
+        if levels > 0 {
+            add_fields(schema, levels - 1, fields);
+        }
+    }
+    if levels > 0 && schema["items"].is_object() {
+        add_fields(&schema["items"], levels - 1, fields);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::writer::tests::{catalog, catalog_of};
+
+    #[test]
+    fn a_value_is_a_part_of_the_query() {
+        let parts = parts_of("Close issue #7 of acme/site, saying \"all done\" to Ann's team.");
+        for expected in ["7", "acme", "site", "acme/site", "all done", "Ann", "Ann's team", "issue"]
+        {
+            assert!(parts.iter().any(|part| part == expected), "{expected}: {parts:?}");
+        }
+        assert!(!parts.iter().any(|part| part == "Bob"));
+        assert!(parts_of(&"word ".repeat(MAX_WORDS + 1)).is_empty());
+        let long: Vec<String> = (0..MAX_WORDS).map(|at| format!("w{at}")).collect();
+        assert!(parts_of(&long.join(" ")).len() <= MAX_PARTS);
+    }
+
+    #[test]
+    fn a_number_is_one_that_the_query_says() {
+        for (query, expected) in [
+            ("reserve 2 of them, then three; price 1.5 or $9", json!([2, 3, 1.5, 9])),
+            ("issue #42 at 7pm", json!([42, 7])),
+            ("nothing", json!([1])),
+            ("pay 1,234, then 5", json!([1, 234, 5, 1234])),
+        ] {
+            assert_eq!(numbers(query)["enum"], expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_step_names_an_offered_tool_with_its_parameters() {
+        let form = typed_form("create Al", &catalog()).unwrap();
+        let steps = form["anyOf"][0]["properties"]["tools"]["items"]["anyOf"].as_array().unwrap();
+        let names: Vec<&Value> =
+            steps.iter().map(|step| &step["properties"]["name"]["const"]).collect();
+        assert_eq!(names, ["createAuthor", "createBlog", "listAuthors"]);
+        let blog = &steps[1]["properties"]["parameters"];
+        assert_eq!(blog["required"], json!(["authorId", "title", "content"]));
+        assert_eq!(blog["properties"]["content"], refer("composed"));
+        assert_eq!(blog["properties"]["authorId"]["anyOf"][0], refer("copied"));
+        assert_eq!(blog["additionalProperties"], false);
+    }
+
+    #[test]
+    fn a_template_names_output_fields() {
+        let output = json!({ "properties": { "list": { "type": "array", "items": {
+            "properties": { "id": {}, "odd name": {} } } } } });
+        let form = typed_form("x", &catalog_of("", json!({}), Some(output))).unwrap();
+        let pattern = form["$defs"]["template"]["pattern"].as_str().unwrap();
+        assert_eq!(
+            pattern,
+            r"^\{\{[A-Za-z][A-Za-z0-9_]{0,39}(\.(id|list)|\[[0-9]{1,2}\]){0,4}\}\}$"
+        );
+    }
+}
