@@ -139,10 +139,14 @@ impl ModelServer {
     }
 
     /// Waits until the server has loaded the model.
-    async fn await_server(&self, server: &mut ProcessGroup, port: u16) -> Result<(), String> {
+    async fn await_server(
+        &self,
+        server: &mut ProcessGroup,
+        running: &Running,
+    ) -> Result<(), String> {
         let until = Instant::now() + START_TIMEOUT;
         loop {
-            if is_ours(port).await {
+            if is_ours(running).await {
                 return Ok(());
             }
             let log = self.log().display().to_string();
@@ -169,13 +173,13 @@ impl ServerStarter for ModelServer {
         let model = self.model_file()?;
         let mut lock = self.lock().await?;
         if let Some(running) = Running::read(&mut lock)
-            && is_ours(running.port).await
+            && is_ours(&running).await
         {
             return Ok(running.into_started());
         }
         let running = Running::draw().map_err(|err| format!("no port is free: {err}"))?;
         let mut server = self.spawn(&model, &running)?;
-        self.await_server(&mut server, running.port).await?;
+        self.await_server(&mut server, &running).await?;
         running.write(&mut lock).map_err(|err| {
             format!("`{}` cannot be written: {err}", self.data.join(LOCK).display())
         })?;
@@ -243,11 +247,15 @@ impl Running {
 
 /// Returns whether a server that Faber started has loaded its model. The port of an ended server may
 /// belong to another program.
-async fn is_ours(port: u16) -> bool {
+async fn is_ours(running: &Running) -> bool {
     let Ok(client) = reqwest::Client::builder().timeout(PROBE_TIMEOUT).no_proxy().build() else {
         return false;
     };
-    let Ok(answer) = client.get(format!("{}/models", url(port))).send().await else { return false };
+    let Ok(answer) =
+        client.get(format!("{}/models", url(running.port))).bearer_auth(&running.key).send().await
+    else {
+        return false;
+    };
     if !answer.status().is_success() {
         return false;
     }

@@ -110,10 +110,8 @@ impl LocalModel {
     async fn start(&self) -> Result<Provider, ModelError> {
         let Some(starter) = self.starter() else { return Err(self.missing("")) };
         let StartedServer { url, key } = starter.start().await.map_err(|why| self.missing(&why))?;
-        let Some(model) = self.find_model(&url).await? else {
-            return Err(self.missing(&format!("the server at {url} lists no model")));
-        };
-        self.provider_at(&url, &model, key)
+        // The starter has checked that the server offers this model.
+        self.provider_at(&url, STARTED_MODEL, key)
     }
 
     /// Returns the starter, unless the settings name another server or another model.

@@ -29,6 +29,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
     def do_GET(self):
+        assert self.headers["authorization"] == "Bearer " + os.environ["LLAMA_API_KEY"]
         self.answer({"data": [{"id": option("--alias")}]})
     def do_POST(self):
         assert self.headers["authorization"] == "Bearer " + os.environ["LLAMA_API_KEY"]
