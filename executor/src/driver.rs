@@ -196,7 +196,7 @@ impl Driver {
         let mut driver = Self::new(context, execution, Seq::START, commands, place);
         driver.pending.push([created]);
         driver.pending.notify_created(stored);
-        driver.record_claim();
+        driver.record_claim(false);
         driver.decide(Input::Woken);
         driver
     }
@@ -210,7 +210,7 @@ impl Driver {
     ) -> Self {
         let durable = execution.seq();
         let mut driver = Self::new(context, execution, durable, commands, place);
-        driver.record_claim();
+        driver.record_claim(!inbox.is_empty());
         driver.watch_children();
         for envelope in inbox {
             driver.apply_command(envelope, false);
@@ -232,7 +232,7 @@ impl Driver {
         // that is too large.
         let (_, commands) = mpsc::channel(1);
         let mut driver = Self::new(context, execution, durable, commands, place);
-        driver.record_claim();
+        driver.record_claim(false);
         driver.watch_children();
         driver.decide_with(Input::Unwritable(error), false);
         driver
@@ -359,9 +359,10 @@ impl Driver {
         self.pending.rewrite_head();
     }
 
-    fn record_claim(&mut self) {
+    fn record_claim(&mut self, commands_follow: bool) {
         let WorkerContext { worker, node, .. } = &*self.context;
-        let input = Input::Claimed { worker: *worker, node: Arc::clone(node) };
+        let (worker, node) = (*worker, Arc::clone(node));
+        let input = Input::Claimed { worker, node, commands_follow };
         self.decide_with(input, false);
     }
 

@@ -48,6 +48,9 @@ pub enum Input {
     Claimed {
         worker: WorkerId,
         node: Arc<str>,
+        /// Commands of the inbox follow. A failing execution neither undoes nor finishes before them,
+        /// because one of them may cancel it.
+        commands_follow: bool,
     },
     /// The owner claims the execution again. No other worker owned it in between, so running calls
     /// continue.
@@ -149,10 +152,11 @@ pub fn decide<'a>(
     if let Phase::Finished(_) = execution.phase() {
         return Vec::new();
     }
-    let is_claim = matches!(input, Input::Claimed { .. });
-    let mut decision = Decision { execution, moment: moment.into(), events: Vec::new(), is_claim };
+    let commands_follow = matches!(input, Input::Claimed { commands_follow: true, .. });
+    let mut decision =
+        Decision { execution, moment: moment.into(), events: Vec::new(), commands_follow };
     match input {
-        Input::Claimed { worker, node } => decision.claim_execution(worker, node),
+        Input::Claimed { worker, node, .. } => decision.claim_execution(worker, node),
         Input::Renewed { worker, node } => decision.record_claim(worker, node, true),
         Input::Ended { task, attempt, result } => decision.record_result(task, attempt, result),
         Input::NotCalled { task, attempt, error } => decision.return_uncalled(task, attempt, error),
@@ -246,9 +250,7 @@ struct Decision<'a> {
     execution: &'a mut Execution,
     moment: Moment<'a>,
     events: Vec<RecordedEvent>,
-    /// A claim neither undoes nor finishes a failing execution, because a cancel command in the inbox
-    /// comes first.
-    is_claim: bool,
+    commands_follow: bool,
 }
 
 impl Decision<'_> {
@@ -523,7 +525,7 @@ impl Decision<'_> {
             Phase::Open => Outcome::Completed,
             // The calls that were running at the deadline succeeded, and they were the last ones.
             Phase::Expired if self.has_run_to_end() => Outcome::Completed,
-            Phase::Failing if self.is_claim => return,
+            Phase::Failing if self.commands_follow => return,
             Phase::Failing | Phase::Expired => Outcome::Failed,
             Phase::Cancelling => Outcome::Cancelled,
             Phase::Compensating(outcome) => outcome,

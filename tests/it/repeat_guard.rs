@@ -58,7 +58,8 @@ fn compile_plan(draft: &Draft) -> Arc<Plan> {
 /// Runs an execution: `m.list` returns three names, and sending to `b` fails.
 fn run_to_end(mut execution: Execution) -> Execution {
     let now = Timestamp::UNIX_EPOCH;
-    let claimed = Input::Claimed { worker: WorkerId::draw(now), node: "n".into() };
+    let claimed =
+        Input::Claimed { worker: WorkerId::draw(now), node: "n".into(), commands_follow: false };
     decide(&mut execution, claimed, now);
     while let Some(task) = execution.agenda().running().first().copied() {
         let tool = execution.plan().step(task.step).tool.clone();

@@ -436,7 +436,11 @@ async fn a_new_lease_term_claims_the_execution_again_in_place() {
     scene.context.lease.extend(time::Instant::now(), lease);
     let id = scene.driver.execution.id();
     let mut other = scene.driver.execution.clone();
-    let input = Input::Claimed { worker: "work_1_bbbbbbbbb".parse().unwrap(), node: "b".into() };
+    let input = Input::Claimed {
+        worker: "work_1_bbbbbbbbb".parse().unwrap(),
+        node: "b".into(),
+        commands_follow: false,
+    };
     let events = machine::decide(&mut other, input, scene.context.clock.now());
     let append = shared::store::Append::new(id, scene.driver.execution.seq(), &events);
     scene.store.append(append).await.unwrap();

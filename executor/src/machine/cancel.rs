@@ -107,7 +107,7 @@ impl Decision<'_> {
 
     pub(super) fn compensate_next(&mut self) {
         let is_due = match self.execution.phase() {
-            Phase::Failing => !self.is_claim,
+            Phase::Failing => !self.commands_follow,
             Phase::Expired | Phase::Cancelling => true,
             Phase::Open | Phase::Compensating(_) | Phase::Finished(_) => false,
         };

@@ -47,7 +47,11 @@ struct Story {
 }
 
 fn claim() -> Input {
-    Input::Claimed { worker: "work_1_aaaaaaaaa".parse().unwrap(), node: "n".into() }
+    Input::Claimed {
+        worker: "work_1_aaaaaaaaa".parse().unwrap(),
+        node: "n".into(),
+        commands_follow: false,
+    }
 }
 
 /// Returns a time some milliseconds after the start of the story.

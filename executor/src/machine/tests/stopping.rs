@@ -90,7 +90,7 @@ impl Story {
     /// Applies a command that arrived before the claim, like a driver.
     fn claim_and_cancel(&mut self) -> &mut Self {
         let worker = "work_1_aaaaaaaaa".parse().unwrap();
-        let claimed = Input::Claimed { worker, node: "n".into() };
+        let claimed = Input::Claimed { worker, node: "n".into(), commands_follow: false };
         let cancel = Input::Command(self.envelope(Command::Cancel { reason: None }));
         let moment = Moment { now: self.now, may_start: false, effects: None };
         for input in [claimed, cancel, Input::Woken] {

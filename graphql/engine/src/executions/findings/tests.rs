@@ -13,7 +13,7 @@ use expect_test::expect;
 use serde_json::{Value, json};
 use shared::{
     clock::Timestamp,
-    event::{Created, Event, RecordedEvent, SkipReason},
+    event::{CallKey, CallPlace, Created, Event, RecordedEvent, SkipReason},
     execution::{ExecutionOptions, ReplanOptions},
     id::{Attempt, ExecutionId, Part, Task, WorkerId},
     plan::Plan,
@@ -57,13 +57,19 @@ fn policy(fields: Value) -> Value {
 
 impl Story {
     fn with(steps: &[Value], options: ExecutionOptions) -> Self {
+        Self::that_repeats(steps, options, Vec::new())
+    }
+
+    /// Creates a retry of an execution that had calls with an unknown outcome.
+    fn that_repeats(steps: &[Value], options: ExecutionOptions, call_keys: Vec<CallKey>) -> Self {
         let plan = json!({
             "about": { "id": "plan_1_aaaaaaaaa", "request": "req_1_aaaaaaaaa", "version": 1,
                 "query": "", "planner": "explicit", "created_at": 0 },
             "steps": steps,
         });
         let plan = Arc::new(Plan::from_json(&plan.to_string()).unwrap());
-        let created = Created::new(plan.id(), plan.info().request, options);
+        let created =
+            Created { call_keys, ..Created::new(plan.id(), plan.info().request, options) };
         let id = "exec_1_aaaaaaaaa".parse().unwrap();
         let (execution, _) = machine::create_execution_from(id, &plan, created, at(0)).unwrap();
         Self { execution, now: 0, commands: 0, child: None }
@@ -80,7 +86,7 @@ impl Story {
 
     fn claim(self, n: u32) -> Self {
         let node = format!("node{n}").into();
-        self.input(Input::Claimed { worker: worker(n), node })
+        self.input(Input::Claimed { worker: worker(n), node, commands_follow: false })
     }
 
     fn after(mut self, ms: i64) -> Self {
@@ -473,6 +479,16 @@ fn others() -> Vec<(&'static str, String)> {
             .succeed("b", json!(1))
             .lines(),
         ),
+        ("call with other parameters", {
+            let once = step("a", &[], policy(json!({ "effect": "once" })));
+            let place = CallPlace { step: "a".parse().unwrap(), item: None, child: None };
+            let key =
+                CallKey { place, key: "exec_2_aaaaaaaaa/a".into(), parameters: "other".into() };
+            Story::that_repeats(&[once], default(), vec![key])
+                .claim(1)
+                .succeed("a", json!(1))
+                .lines()
+        }),
         (
             "retried",
             Story::of(&[step("a", &[], retry)])
