@@ -483,7 +483,11 @@ mod tests {
         let id = "exec_1_aaaaaaaaa".parse().unwrap();
         let (mut execution, _) = machine::create_execution_from(id, &plan, created, at(0)).unwrap();
         let worker = "work_1_aaaaaaaaa".parse().unwrap();
-        machine::decide(&mut execution, Input::Claimed { worker, node: "n".into() }, at(0));
+        machine::decide(
+            &mut execution,
+            Input::Claimed { worker, node: "n".into(), commands_follow: false },
+            at(0),
+        );
         machine::decide(&mut execution, Input::Woken, at(10));
         let task = Task::from(plan.step_number(&"a".parse().unwrap()).unwrap());
         let (attempt, result) = (Attempt::FIRST, result.map(CallOutput::from));

@@ -589,10 +589,10 @@ fn every_finding_has_its_message_and_remedies() {
           INFO SKIP skip.execution_failed @4: `b` did not run, because `a` failed first
         execution.deadline
           ERROR FAILURE execution.deadline @5: `a` failed: the deadline of the execution passed
-            -> retry E | execute P --deadline-ms MS
+            -> execute P --deadline-ms MS | retry E
         deadline of a wait
           ERROR FAILURE execution.deadline @5: `a` failed: the deadline of the execution passed
-            -> retry E | execute P --deadline-ms MS
+            -> execute P --deadline-ms MS | retry E
         cancelled
           WARNING FAILURE execution.cancelled @4: the execution was cancelled: wrong shop
             -> retry E
@@ -682,6 +682,8 @@ fn every_finding_has_its_message_and_remedies() {
         template left standing
           WARNING WARNING warning.template @6: `b`: `{{a.foo}}` has no value and was passed on as written
             -> revise P FILE
+        call with other parameters
+          WARNING WARNING warning.idempotency_key @4: `a`: an earlier call of this step has an unknown outcome and had other parameters, so this call sends a new idempotency key
         retried
           INFO WARNING retried @6: `a` succeeded at attempt 2; before, tool.failed: 503
         a clock was ahead
