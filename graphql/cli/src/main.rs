@@ -1,12 +1,14 @@
 //! The `faber` binary.
 
+mod memory;
+
 use std::process::ExitCode;
 
-/// Gives the memory of large plans back to the system when they are done; the allocator of the C library
-/// keeps it.
+/// The C library's allocator keeps the memory of large plans for itself.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    memory::start_release();
     cli::main(&std::env::args_os().collect::<Vec<_>>())
 }

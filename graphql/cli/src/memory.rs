@@ -1,0 +1,65 @@
+//! Gives free memory back to the system.
+//!
+//! Both allocators of the process, that of Rust and that of the C library which SQLite uses, keep what was
+//! freed until a later call of the same thread. After a plan of 100,000 steps these calls do not come.
+
+use std::time::Duration;
+
+use nix::unistd::{SysconfVar, sysconf};
+
+/// Time between two looks at the size of the process.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Bytes by which the process must have grown since the last release.
+const GROWTH: u64 = 16 << 20;
+
+/// Starts the thread that releases free memory as often as the process has grown.
+pub(crate) fn start_release() {
+    unmap_large_blocks();
+    // Without the thread the process only keeps more memory.
+    let _ = std::thread::Builder::new().name("memory".into()).spawn(|| {
+        let mut size_after_release = 0;
+        loop {
+            std::thread::sleep(INTERVAL);
+            let Some(size) = resident_size() else { return };
+            if size > size_after_release + GROWTH {
+                release();
+                size_after_release = resident_size().unwrap_or(size);
+            }
+        }
+    });
+}
+
+/// Returns the resident memory of this process in bytes, `None` where the system does not tell it.
+fn resident_size() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
+    let page_size = u64::try_from(sysconf(SysconfVar::PAGE_SIZE).ok()??).ok()?;
+    Some(pages * page_size)
+}
+
+/// Lets the C library give each block of 256 KiB or more back when it is freed. By default it raises this size
+/// up to 32 MiB, the size of the largest block that was freed.
+#[expect(unsafe_code, reason = "there is no safe function for this")]
+fn unmap_large_blocks() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: called before there is a second thread; a value that it rejects changes nothing.
+    unsafe {
+        nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, 256 << 10);
+    }
+}
+
+#[expect(unsafe_code, reason = "there is no safe function for this")]
+fn release() {
+    unsafe extern "C" {
+        /// A function of the global allocator.
+        fn mi_collect(force: bool);
+    }
+    // SAFETY: both functions take no pointer, touch free memory only, and may run beside all other calls of
+    // their allocators.
+    unsafe { mi_collect(true) };
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        nix::libc::malloc_trim(0);
+    }
+}
