@@ -134,8 +134,11 @@ mod tests {
             (json!({ "file_tools.glob": "once" }), "sets such as `file_tools` cannot be set"),
             (json!({ "a b": "read" }), "`effects.a b`: write the name of a tool"),
             (json!({ "": "read" }), "write the name of a tool"),
-            (json!({ "a": "write" }), "the effect \"write\": write `read`, `idempotent` or `once`"),
-            (json!({ "a": true }), "the effect true: write `read`"),
+            (
+                json!({ "a": "write" }),
+                "`effects.a` is \"write\": write `read`, `idempotent` or `once`",
+            ),
+            (json!({ "a": true }), "`effects.a` is true: write `read`"),
         ] {
             let why = rules(&written).unwrap_err();
             assert!(why.contains(expected), "{written}: {why}");
