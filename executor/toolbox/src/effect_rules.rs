@@ -42,21 +42,18 @@ impl EffectRule {
         let fixed = |set: &&str| [flow::SET, TOOL_SET].contains(set) || BUILTIN_SETS.contains(set);
         if let Some(set) = set_prefix(pattern).filter(fixed) {
             return Err(format!(
-                "`effects` has the pattern `{pattern}`: the effects of `flow.*` and of built-in \
-                 sets such as `{set}` cannot be set"
+                "`effects.{pattern}`: the effects of `flow.*` and of built-in sets such as `{set}` \
+                 cannot be set"
             ));
         }
         let parsed = ToolPattern::for_short_names(pattern).map_err(|_| {
             format!(
-                "`effects` has the pattern `{pattern}`: write the name of a tool, with `*` for \
-                 any text and `?` for one character"
+                "`effects.{pattern}`: write the name of a tool, with `*` for any text and `?` for \
+                 one character"
             )
         })?;
         let effect = Effect::deserialize(effect).map_err(|_| {
-            format!(
-                "`effects` gives `{pattern}` the effect {effect}: write `read`, `idempotent` or \
-                 `once`"
-            )
+            format!("`effects.{pattern}` is {effect}: write `read`, `idempotent` or `once`")
         })?;
         Ok(Self { pattern: parsed, effect })
     }
@@ -135,10 +132,13 @@ mod tests {
         for (written, expected) in [
             (json!({ "flow.*": "once" }), "the effects of `flow.*` and of built-in sets"),
             (json!({ "file_tools.glob": "once" }), "sets such as `file_tools` cannot be set"),
-            (json!({ "a b": "read" }), "`effects` has the pattern `a b`: write the name of a tool"),
+            (json!({ "a b": "read" }), "`effects.a b`: write the name of a tool"),
             (json!({ "": "read" }), "write the name of a tool"),
-            (json!({ "a": "write" }), "the effect \"write\": write `read`, `idempotent` or `once`"),
-            (json!({ "a": true }), "the effect true: write `read`"),
+            (
+                json!({ "a": "write" }),
+                "`effects.a` is \"write\": write `read`, `idempotent` or `once`",
+            ),
+            (json!({ "a": true }), "`effects.a` is true: write `read`"),
         ] {
             let why = rules(&written).unwrap_err();
             assert!(why.contains(expected), "{written}: {why}");

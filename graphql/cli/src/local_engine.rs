@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -67,7 +67,8 @@ pub(crate) struct LocalEngine {
 struct Work {
     handle: WorkerHandle,
     drain: CancellationToken,
-    tasks: JoinSet<()>,
+    /// `None` once the worker drains.
+    tasks: Mutex<Option<JoinSet<()>>>,
 }
 
 impl LocalEngine {
@@ -110,12 +111,13 @@ impl LocalEngine {
         for warning in config.toolkit.value.warnings.iter().filter(|_| has_tools) {
             tracing::warn!("the toolkit: {warning}");
         }
-        let work = work.map(|(worker, mut work)| {
+        let work = work.map(|(worker, work)| {
             if has_tools {
                 worker.set_replanner(engine.executions.replanner());
             }
-            work.tasks.spawn(worker.run());
-            work
+            let mut tasks = JoinSet::new();
+            tasks.spawn(worker.run());
+            Work { tasks: Mutex::new(Some(tasks)), ..work }
         });
         let limits = if need == Need::Everything {
             Limits { answer_bytes: config.limits.answer_bytes(), ..Limits::default() }
@@ -141,11 +143,20 @@ impl LocalEngine {
         self.work.as_ref().map(|work| work.handle.clone())
     }
 
-    pub(crate) async fn close(mut self) {
-        if let Some(mut work) = self.work.take() {
+    /// Stops the worker: waits until running calls have ended and are recorded, within the limit
+    /// of a drain. If the wait is given up, the calls are stopped.
+    pub(crate) async fn drain(&self) {
+        let tasks = self.work.as_ref().and_then(|work| {
             work.drain.cancel();
-            while work.tasks.join_next().await.is_some() {}
+            work.tasks.lock().unwrap_or_else(PoisonError::into_inner).take()
+        });
+        if let Some(mut tasks) = tasks {
+            while tasks.join_next().await.is_some() {}
         }
+    }
+
+    pub(crate) async fn close(mut self) {
+        self.drain().await;
         // After the worker, so that its last calls are counted, too.
         self.stop.cancel();
         while self.upkeep.join_next().await.is_some() {}
@@ -158,7 +169,7 @@ impl Work {
         let drain = CancellationToken::new();
         let id = WorkerId::draw(parts.clock.now());
         let (worker, handle) = Worker::new(parts, id, drain.clone());
-        (worker, Self { handle, drain, tasks: JoinSet::new() })
+        (worker, Self { handle, drain, tasks: Mutex::default() })
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) use crate::local_engine::Need;
 use crate::local_engine::{LocalEngine, missing_store};
 use crate::screen::Screen;
 
+/// The time after a signal after which the user learns that the command waits for its calls.
+const DRAIN_NOTICE: Duration = Duration::from_millis(100);
 /// Poll interval while a command waits for the owner of an execution to read its inbox.
 const READER_POLL: Duration = Duration::from_millis(100);
 /// Polls without a reader after which this process drives the execution itself.
@@ -199,6 +201,37 @@ impl<'a> Session<'a> {
             time::sleep(READER_POLL).await;
         }
         Ok(false)
+    }
+
+    /// Stops the worker of this process after a signal, and says so if calls run. Returns `false` if
+    /// there is no worker, or if Ctrl-C skipped the wait.
+    pub(crate) async fn drain(&self) -> bool {
+        let Some(local) = self.local.as_ref().filter(|local| local.worker().is_some()) else {
+            return false;
+        };
+        let limit = self.app.config.limits.drain().as_secs_f64();
+        let told = async {
+            time::sleep(DRAIN_NOTICE).await;
+            if !self.screen.json {
+                self.screen.hint(&format!(
+                    "stopping: waits up to {limit} s for running calls (Ctrl-C stops them)"
+                ));
+            }
+            std::future::pending().await
+        };
+        // A closed terminal sends several signals. Without a receiver, the second one would stop
+        // the command.
+        let received = async {
+            loop {
+                self.await_end_signal().await;
+            }
+        };
+        tokio::select! {
+            () = local.drain() => true,
+            () = signals::await_interrupt() => false,
+            never = told => never,
+            never = received => never,
+        }
     }
 
     /// Waits until running calls have ended, within the limit of a drain, and closes everything.

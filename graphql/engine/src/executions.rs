@@ -28,7 +28,10 @@ use shared::{
 use toolbox::{Toolbox, flow, tool_names};
 
 use self::{
-    findings::{Finding, Surroundings, find_findings, find_reason},
+    findings::{
+        Finding, MAX_FINDINGS, Surroundings, children_with_unknown_call, find_findings,
+        find_reason, find_unknown_call,
+    },
     reader::{ExecutionReader, load_execution_until},
 };
 use super::{
@@ -284,7 +287,8 @@ impl Executions {
         let head = if is_finished { None } else { self.store.head(id).await? };
         let inbox =
             if is_finished { Vec::new() } else { self.store.list_commands(Some(id)).await? };
-        let children = self.reasons_of_children(execution, workers, children_left).await?;
+        let mut children = self.reasons_of_children(execution, workers, children_left).await?;
+        children.extend(self.unknown_calls_in_children(execution, workers, children_left).await?);
         let around = Surroundings {
             head: head.as_ref(),
             inbox: &inbox,
@@ -317,6 +321,26 @@ impl Executions {
             reasons.extend(reason.map(|reason| (child.id(), reason)));
         }
         Ok(reasons)
+    }
+
+    /// Returns the findings about calls with an unknown outcome, for the children that failed because
+    /// of them. A call that a person settled comes last. Reads at most `children_left` children.
+    async fn unknown_calls_in_children(
+        &self,
+        execution: &Execution,
+        workers: &[WorkerId],
+        children_left: &mut usize,
+    ) -> Result<BTreeMap<ExecutionId, Finding>, EngineError> {
+        let mut unknown = BTreeMap::new();
+        for child in children_with_unknown_call(execution) {
+            let Some(left) = children_left.checked_sub(1) else { break };
+            *children_left = left;
+            let Some(child) = self.reader.load(child).await? else { continue };
+            let found = self.findings_with_children(&child, workers, MAX_FINDINGS, children_left);
+            let found = find_unknown_call(Box::pin(found).await?);
+            unknown.extend(found.map(|found| (child.id(), found)));
+        }
+        Ok(unknown)
     }
 
     /// Returns the findings that the log alone gave when it ended at a position.

@@ -318,8 +318,8 @@ impl StepStatus {
         self.now().finished_at.map(|_| in_milliseconds(self.now().spent.worked))
     }
 
-    /// Time in milliseconds for which the step waited for a person or a signal. Null until it has
-    /// finished.
+    /// Time in milliseconds for which the step waited for a person or a signal, or slept. Null
+    /// until it has finished.
     async fn waited_ms(&self) -> Option<f64> {
         self.now().finished_at.map(|_| in_milliseconds(self.now().spent.waited))
     }

@@ -1,7 +1,7 @@
 //! Toolkit files: `tools`, `actions`, and chains of actions under `toolkit`.
 //!
 //! The format is chat2graph's, and files may come from other programs. So the reader reports what
-//! it leaves out and ignores unknown fields. Chains share vertices: a tool of several actions is
+//! it leaves out and ignores unknown fields, unless they look like misspelt keys of the file. Chains share vertices: a tool of several actions is
 //! one vertex.
 //!
 //! Faber adds two fields. `score`, on a tool of an action or on a link of a chain, is the score of
@@ -16,6 +16,9 @@ use serde_json::{Map, Value, json};
 use shared::id::NodeName;
 
 use super::{DEFAULT_SCORE, Edge, EdgeKind, Node, NodeKind, Origin, Toolkit, ToolkitError};
+use crate::suggest::did_you_mean;
+
+const KEYS: [&str; 4] = ["tools", "actions", "toolkit", "order"];
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Written {
@@ -34,6 +37,7 @@ pub fn read(file: &Value) -> Result<Written, String> {
     let Some(file) = file.as_object() else {
         return Err("a toolkit is a map with `tools`, `actions` and `toolkit`".to_owned());
     };
+    check_keys(file)?;
     let mut warnings = Vec::new();
     let tools = parse_tools(file, &mut warnings)?;
     let actions = actions(file, &mut warnings)?;
@@ -71,6 +75,16 @@ pub fn read(file: &Value) -> Result<Written, String> {
     let mut told = BTreeSet::new();
     warnings.retain(|warning| told.insert(warning.clone()));
     Ok(Written { toolkit, warnings })
+}
+
+/// Rejects a misspelt key. Ignores other unknown keys, which other programs may use.
+fn check_keys(file: &Map<String, Value>) -> Result<(), String> {
+    for key in file.keys().filter(|key| !KEYS.contains(&key.as_str())) {
+        if let Some(meant) = did_you_mean(key, KEYS) {
+            return Err(format!("`{key}` is unknown: {meant}"));
+        }
+    }
+    Ok(())
 }
 
 fn arrange_nodes(

@@ -23,6 +23,7 @@ pub struct Items {
     held: u32,
     open: u32,
     waiting: u32,
+    sleeping: u32,
     pub(super) failed: Option<u32>,
 }
 
@@ -37,6 +38,7 @@ impl Items {
             held: 0,
             open: n,
             waiting: 0,
+            sleeping: 0,
             failed: None,
         }
     }
@@ -67,9 +69,16 @@ impl Items {
         !self.is_finished() && self.waiting == self.open
     }
 
+    /// Returns `true` if all unfinished items wait or sleep, so that none of them works.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.is_finished() && self.waiting + self.sleeping == self.open
+    }
+
     pub(super) fn count_waiting(&mut self, before: &StepState, after: &StepState) {
         self.waiting += u32::from(matches!(after, StepState::Waiting(_)));
         self.waiting -= u32::from(matches!(before, StepState::Waiting(_)));
+        self.sleeping += u32::from(after.is_sleeping());
+        self.sleeping -= u32::from(before.is_sleeping());
     }
 
     pub(super) fn collect_outputs(&self, on_error: OnError) -> Option<Arc<Value>> {

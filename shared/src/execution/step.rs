@@ -58,7 +58,7 @@ pub struct Step {
     pub(super) must_skip: bool,
 }
 
-/// The time that a task worked, and the time that it waited for a person or a signal.
+/// The time that a task worked, and the time that it waited for a person or a signal, or slept.
 ///
 /// Delays before another attempt count as neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,7 +66,8 @@ pub struct TimeSpent {
     /// The time of all attempts. An interrupted attempt ends when the loss of its worker is
     /// recorded.
     pub worked: TimeDelta,
-    /// The time that the task waited for a person or a signal.
+    /// The time that the task waited for a person or a signal, or slept. A sleep needs no worker, so
+    /// it counts even if its worker is lost.
     pub waited: TimeDelta,
     since: Option<(Activity, Timestamp)>,
 }
@@ -86,11 +87,12 @@ impl TimeSpent {
         }
     }
 
-    /// Records the state from `at` on. A list counts as working unless all its items wait.
+    /// Records the state from `at` on. A list counts as working unless all its items wait or sleep.
     pub(super) fn record_state(&mut self, at: Timestamp, state: &StepState, items: Option<&Items>) {
         let activity = match state {
             StepState::Waiting(_) => Some(Activity::Wait),
-            StepState::Gathering { .. } if items.is_some_and(Items::only_waits) => {
+            state if state.is_sleeping() => Some(Activity::Wait),
+            StepState::Gathering { .. } if items.is_some_and(Items::is_idle) => {
                 Some(Activity::Wait)
             }
             StepState::Running { .. } | StepState::Gathering { .. } => Some(Activity::Work),
@@ -322,6 +324,10 @@ impl Step {
 impl StepState {
     pub fn is_finished(&self) -> bool {
         matches!(self, Self::Succeeded(_) | Self::Failed(_) | Self::Skipped(_) | Self::Cancelled)
+    }
+
+    pub(super) fn is_sleeping(&self) -> bool {
+        matches!(self, Self::Running { how: AttemptKind::Sleeping { .. }, .. })
     }
 
     /// Returns the same wait with another end. States that wait for no time stay as they are.

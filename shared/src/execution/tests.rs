@@ -310,6 +310,8 @@ fn running_time_and_waiting_time_are_counted_separately() {
         StepState::Retrying { attempt: SECOND, until, error: Some(error()) }
     };
     let approval = || StepState::Waiting(WaitReason::Approval);
+    let until = Timestamp::UNIX_EPOCH;
+    let sleeping = || StepState::Running { attempt: SECOND, how: AttemptKind::Sleeping { until } };
     let done = || StepState::Succeeded(Arc::new(json!(1)));
     let approved = [(0, approval()), (500, StepState::Pending), (501, running()), (503, done())];
     assert_eq!(spent(&approved), (2, 500));
@@ -318,6 +320,8 @@ fn running_time_and_waiting_time_are_counted_separately() {
     assert_eq!(spent(&again), (4, 0));
     let refused = [(0, approval()), (9, StepState::Failed(error()))];
     assert_eq!(spent(&refused), (0, 9));
+    // No worker needs to be there during a sleep.
+    assert_eq!(spent(&[(0, sleeping()), (8, StepState::Cancelled)]), (0, 8));
     // A progress report does not end an attempt.
     assert_eq!(spent(&[(0, running()), (4, running()), (6, done())]), (6, 0));
     // The clock of another machine may be behind.

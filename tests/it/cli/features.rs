@@ -57,7 +57,7 @@ async fn a_dry_run_reports_invalid_parameters_without_calling_tools() {
     };
     let fits = run(r#"{"ms":60000}"#).await;
     assert_eq!(fits.status, 0, "{fits:?}");
-    assert!(fits.err.contains("valid; a dry run calls nothing"), "{fits:?}");
+    assert!(fits.err.contains("it fits"), "{fits:?}");
     let unfit = run(r#"{"ms":"soon"}"#).await;
     assert_eq!(unfit.status, 1, "{unfit:?}");
     assert!(unfit.err.contains("tool.invalid_parameters"), "{unfit:?}");
@@ -145,7 +145,7 @@ async fn run_and_debug_print_counts_of_items_and_compensations() {
         "3 items",
         "✗ l[1]",
         "3 items, 1 of them failed",
-        "its condition does not hold",
+        "its condition `input[0] == 5` does not hold",
         "compensating",
         "↩ done[2] (undo)",
     ] {

@@ -132,6 +132,8 @@ async fn a_request_whose_planning_failed_has_a_state_and_a_finding() {
     let found = workspace.json(&["debug", &request_of(&list)], 0).await;
     assert_eq!(found["findings"][0]["code"], "NO_PLAN_FOUND", "{found:#}");
     assert_eq!(found["findings"][0]["kind"], "FAILURE");
+    let report = workspace.run(&["debug", &request_of(&list)]).await.out;
+    assert!(report.starts_with("PLANNING_FAILED  "), "{report}");
 }
 
 fn request_of(list: &str) -> String {

@@ -136,10 +136,28 @@ async fn a_termination_signal_lets_running_calls_finish() {
         let ended = running.wait_for_exit().await;
         assert_eq!(ended.status, 130, "{signal} {ended:?}");
         let id = newest_execution(&workspace).await;
+        assert!(ended.err.contains("stopping: waits up to 10 s for running calls"), "{ended:?}");
         assert!(ended.err.contains(&format!("`faber execute {id}` continues it")), "{ended:?}");
         let done = workspace.json(&["execute", &id], 0).await;
         assert_eq!(done["outputs"]["pay"], "paid", "{signal} {done}");
     }
+}
+
+/// The call that ran during the signal is the last one.
+#[tokio::test]
+async fn a_signal_during_the_last_call_reports_that_the_execution_ended() {
+    let workspace = Workspace::new();
+    payment_plan(&workspace, &json!({}));
+    let plan = workspace.file("plan.json", r#"{"tools":[{"name":"pay"}]}"#);
+    let running = workspace.spawn(&["run", "--plan", &plan]);
+    wait_for_file(&workspace.path("called")).await;
+    running.signal("-TERM");
+    let ended = running.wait_for_exit().await;
+    assert_eq!(ended.status, 130, "{ended:?}");
+    let id = newest_execution(&workspace).await;
+    let expected = format!("detached; `{id}` ended as COMPLETED: `faber debug {id}` shows it");
+    assert!(ended.err.contains(&expected), "{ended:?}");
+    assert!(!ended.err.contains("continues it"), "{ended:?}");
 }
 
 #[tokio::test]

@@ -260,6 +260,8 @@ async fn the_call_of_a_sub_plan_is_settled_in_the_child() {
     let asked = shop.workspace.run(&["retry", &id]).await;
     assert_eq!(asked.status, 2, "{asked:?}");
     assert!(asked.err.contains(&format!("`faber settle {child} pay --succeeded`")), "{asked:?}");
+    let told = shop.workspace.run(&["debug", &id]).await.out;
+    assert!(told.contains(&format!("faber settle {child} pay --succeeded")), "{told}");
     // Without a settlement, the new child sends the key of the old one.
     let second = shop.workspace.json(&["retry", &id, "--yes"], 1).await;
     let key = format!("{child}/pay");
@@ -267,6 +269,10 @@ async fn the_call_of_a_sub_plan_is_settled_in_the_child() {
     let second = text(&second["executionId"]).to_owned();
     let child = text(&shop.step(&second, "sub").await["childExecutionId"]).to_owned();
     shop.workspace.json(&["settle", &child, "pay", "--succeeded", r#"{"id": 3}"#], 0).await;
+    let told = shop.workspace.run(&["debug", &second]).await.out;
+    let expected = "`sub` failed: `pay` failed: ";
+    assert!(told.contains(expected) && told.contains("a person settled it as succeeded"), "{told}");
+    assert!(!told.contains("faber settle"), "{told}");
     let done = shop.workspace.json(&["retry", &second], 0).await;
     assert_eq!(done["outputs"], json!({ "sub": { "pay": { "id": 3 } } }), "{done}");
     assert_eq!(shop.lines("keys").len(), 2, "the payment is not repeated");

@@ -86,7 +86,7 @@ pub(crate) async fn watch_with_approvals(
             }
             Stopped::Asking(steps) => return show_waiting(session, id, steps).await,
             Stopped::Unattended => return Err(unattended_failure(session, id).await),
-            Stopped::Detached => return print_detached(session, id),
+            Stopped::Detached => return print_detached(session, id).await,
         }
     }
 }
@@ -466,10 +466,21 @@ pub(crate) async fn show_state(
     Ok(ExitStatus::Done)
 }
 
-/// Ends a command after a signal, and prints how to continue.
-fn print_detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
+/// Ends a command after a signal: waits for the calls of this process, and prints the state then and
+/// how to continue.
+async fn print_detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
+    // Without an answer of the store, the state is not known.
+    let head: Option<ExecutionHead> = if session.drain().await {
+        session.client.execution(id, ExecutionHead::FIELDS).await.ok()
+    } else {
+        None
+    };
+    let ended = head.filter(|head| head.state.is_finished());
     let message = if session.client.is_remote() {
         format!("detached; `{id}` continues: `faber watch {id}` watches it")
+    } else if let Some(head) = ended {
+        let state = head.state.as_str();
+        format!("detached; `{id}` ended as {state}: `faber debug {id}` shows it")
     } else {
         format!(
             "detached; `{id}` is in the store: `faber execute {id}` continues it, `faber watch \

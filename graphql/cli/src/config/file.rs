@@ -265,9 +265,10 @@ fn read_toolkit(files: Option<Value>, base: &Path) -> Result<Option<ToolkitFiles
     for file in files {
         let path = join_path(base, &file);
         let unfit = |why: String| format!("`toolkit_files`: `{}`: {why}", path.display());
-        let written = read_text(&path).and_then(|text| yaml::value(&text)).map_err(unfit)?;
-        let written = written::read(&written).map_err(unfit)?;
-        let warnings = written.warnings.into_iter();
+        let text = read_text(&path).map_err(unfit)?;
+        let written = yaml::value(&text).map_err(unfit)?;
+        let written = written::read(&written).map_err(|why| unfit(with_line(&text, &why)))?;
+        let warnings = written.warnings.into_iter().map(|warning| with_line(&text, &warning));
         read.warnings.extend(warnings.map(|warning| format!("`{}`: {warning}", path.display())));
         let updated = read.toolkit.update(&written.toolkit);
         updated.map_err(|err| unfit(err.to_string()))?;

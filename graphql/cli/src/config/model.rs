@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use planner::{
     model::{Key, Price, ProviderKind, Settings, settings},
+    suggest::{did_you_mean, nearest},
     writer,
 };
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Config, DEFAULT_PLANNER, environment::variable, show::mask_url};
 
@@ -43,6 +44,25 @@ pub struct ModelConfig {
     native_tools: bool,
     fallback: Option<Box<ModelConfig>>,
 }
+
+/// The keys of `planner` that every planner has, beside `provider`.
+const RULE_KEYS: [&str; 2] = ["cache", "guard"];
+/// The fields of [`Written`].
+const MODEL_KEYS: [&str; 13] = [
+    "provider",
+    "model",
+    "base_url",
+    "api_key_env",
+    "timeout_ms",
+    "max_retries",
+    "max_repairs",
+    "max_tokens",
+    "temperature",
+    "price",
+    "structured",
+    "native_tools",
+    "fallback",
+];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,12 +103,11 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String
                  provider: openai, model: NAME, api_key_env: VARIABLE }}`"
             )),
             Some(DEFAULT_PLANNER) => match fields.keys().find(|key| *key != "provider") {
-                Some(other) => Err(format!(
-                    "`planner.{other}` has no effect on `{DEFAULT_PLANNER}`: remove it"
-                )),
+                Some(other) => Err(describe_idle_key(other)),
                 None => Ok(Some(PlannerConfig::Offline)),
             },
             Some(_) => {
+                check_rule_keys(&fields)?;
                 let written = serde_json::from_value(Value::Object(fields));
                 let written: Written = written.map_err(|err| format!("`planner`: {err}"))?;
                 let model = written.checked("planner", false)?;
@@ -97,6 +116,33 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String
         },
         Some(other) => Err(format!("`planner` is {other}; write `planner: {DEFAULT_PLANNER}`")),
     }
+}
+
+/// Describes a key of `planner` that the offline planner does not read.
+fn describe_idle_key(key: &str) -> String {
+    let known = MODEL_KEYS.iter().chain(&RULE_KEYS).copied();
+    match did_you_mean(key, known.clone()) {
+        _ if MODEL_KEYS.contains(&key) => {
+            format!("`planner.{key}` has no effect on `{DEFAULT_PLANNER}`: remove it")
+        }
+        Some(meant) => format!("`planner.{key}` is unknown: {meant}"),
+        None => {
+            let keys = RULE_KEYS.join("`, `");
+            format!("`planner.{key}` is unknown: `{DEFAULT_PLANNER}` has the keys `{keys}`")
+        }
+    }
+}
+
+/// Reports a misspelt key of [`RULE_KEYS`], which the caller has read already.
+fn check_rule_keys(fields: &Map<String, Value>) -> Result<(), String> {
+    let known = || MODEL_KEYS.iter().chain(&RULE_KEYS).copied();
+    let unknown = fields.keys().filter(|key| !known().any(|known| known == key.as_str()));
+    for key in unknown {
+        if let Some(meant) = nearest(key, known()).filter(|meant| RULE_KEYS.contains(meant)) {
+            return Err(format!("`planner.{key}` is unknown: did you mean `{meant}`?"));
+        }
+    }
+    Ok(())
 }
 
 impl Written {
@@ -335,6 +381,15 @@ mod tests {
             ("3", "`planner` is 3; write `planner: offline`"),
             ("{ model: x }", "`planner.provider` is missing"),
             ("{ provider: offline, model: x }", "`planner.model` has no effect on `offline`"),
+            ("{ provider: offline, gard: x }", "`planner.gard` is unknown: did you mean `guard`?"),
+            (
+                "{ provider: offline, x: x }",
+                "`planner.x` is unknown: `offline` has the keys `cache`",
+            ),
+            (
+                "{ provider: openai, model: x, gard: x }",
+                "`planner.gard` is unknown: did you mean `guard`?",
+            ),
             ("{ provider: openai }", "`planner.model` is missing"),
             ("{ provider: opnai, model: x }", "did you mean `openai`?"),
             ("{ provider: genai_1, model: x }", "there is no provider `genai_1`"),

@@ -209,6 +209,22 @@ fn the_file_may_contain_each_kind_of_source() {
 }
 
 #[test]
+fn a_wrong_effect_is_reported_with_its_own_line() {
+    let set = "toolsets:\n- name: s\n  source:\n    tools: []\n    effects:\n      find_*: read\n";
+    for (rule, expected) in [
+        (
+            "      send.x: often\n",
+            "line 7: `toolsets[0].source.effects.send.x` is \"often\": write",
+        ),
+        ("      a b: read\n", "line 7: `toolsets[0].source.effects.a b`: write the name of a tool"),
+        ("      flow.*: read\n", "line 7: `toolsets[0].source.effects.flow.*`: the effects of"),
+    ] {
+        let why = file::parse(&format!("{set}{rule}"), Path::new("/base")).unwrap_err();
+        assert!(why.starts_with(expected), "{why}");
+    }
+}
+
+#[test]
 fn toolkit_files_are_merged_into_one_graph() {
     let folder = tempfile::tempdir().unwrap();
     let chain = |text: &str| {
@@ -218,6 +234,8 @@ fn toolkit_files_are_merged_into_one_graph() {
     };
     for (file, text) in
         [("a.yml", chain("look")), ("b.yml", chain("think")), ("c.yml", "[".to_owned())]
+            .into_iter()
+            .chain([("d.yml", "actions: []\ntoolz: []\n".to_owned())])
     {
         std::fs::write(folder.path().join(file), text).unwrap();
     }
@@ -226,11 +244,12 @@ fn toolkit_files_are_merged_into_one_graph() {
     assert_eq!(found.learning, Some(false));
     let found = found.toolkit.unwrap();
     assert_eq!((found.toolkit.len(), found.toolkit.edge_count(), found.warnings.len()), (3, 2, 2));
-    assert!(found.warnings[0].contains("a.yml`: `toolkit[0][1]`: there is no action `nobody`"));
+    assert!(found.warnings[0].contains("a.yml`: line 3: `toolkit[0][1]`: there is no"));
     for (text, part) in [
         ("toolkit_files: x", "`toolkit_files` must be a list of files"),
         ("toolkit_files: [nowhere.yml]", "nowhere.yml`: "),
         ("toolkit_files: [c.yml]", "c.yml`: this is not YAML"),
+        ("toolkit_files: [d.yml]", "d.yml`: line 2: `toolz` is unknown: did you mean `tools`?"),
         ("learning: 7", "`learning` must be true or false"),
     ] {
         let why = read(text).unwrap_err();

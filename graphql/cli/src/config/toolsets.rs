@@ -38,9 +38,14 @@ pub(super) fn read(value: &Value, base: &Path) -> Result<Vec<SetConfig>, String>
         .collect();
     let mut sets = Vec::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
-        let placed = |why: String| match why.strip_prefix("`tools[") {
-            Some(tool) => format!("`toolsets[{at}].source.tools[{tool}"),
-            None => format!("`toolsets[{at}]`: {why}"),
+        let placed = |why: String| {
+            let inner = why.strip_prefix('`').filter(|place| {
+                ["tools[", "effects.", "effects`"].iter().any(|start| place.starts_with(start))
+            });
+            match inner {
+                Some(inner) => format!("`toolsets[{at}].source.{inner}"),
+                None => format!("`toolsets[{at}]`: {why}"),
+            }
         };
         let set: SetConfig =
             serde_json::from_value(item.clone()).map_err(|err| placed(err.to_string()))?;

@@ -1,4 +1,7 @@
 //! Turns the events of an execution into news for the user.
+//!
+//! News says what happened, with the codes and words of the log. Why it happened is a finding of the
+//! engine, which a command prints when the execution ends or waits.
 
 #[cfg(test)]
 mod tests;
@@ -71,6 +74,15 @@ struct LoopCount {
     told: usize,
 }
 
+/// A part of a step that runs.
+#[derive(Clone, Copy, Debug, Default)]
+struct RunningPart {
+    /// The start, later by the time without a worker. `None` if the log does not tell it.
+    since: Option<Timestamp>,
+    /// A sleep or a child execution, which needs no worker.
+    is_detached: bool,
+}
+
 /// The state of an execution, folded from the events read so far.
 #[derive(Clone, Debug, Default)]
 pub struct ExecutionView {
@@ -78,7 +90,10 @@ pub struct ExecutionView {
     pub seq: u64,
     pub steps_over: usize,
     pub is_over: bool,
-    running: BTreeMap<String, Option<Timestamp>>,
+    worker: String,
+    /// The time of the last event.
+    last_at: Option<Timestamp>,
+    running: BTreeMap<String, RunningPart>,
     retrying: BTreeSet<String>,
     asking: BTreeSet<String>,
     lists: BTreeMap<String, LoopCount>,
@@ -92,10 +107,12 @@ impl ExecutionView {
 
     pub fn apply(&mut self, event: &Event) -> Option<News> {
         self.seq = event.seq;
-        match event.step_id.as_deref() {
+        let news = match event.step_id.as_deref() {
             Some(step) => self.apply_to_step(step, event),
             None => self.apply_to_execution(event),
-        }
+        };
+        self.last_at = event.at.or(self.last_at);
+        news
     }
 
     /// Returns whether a step waits for a person and no other step can continue. `child_waits`
@@ -147,10 +164,9 @@ impl ExecutionView {
                 (ShownState::Retrying, error_text(data))
             }
             "step_interrupted" | "step_compensation_interrupted" => {
-                let lost = || "its worker was lost".to_owned();
-                (ShownState::Retrying, Some(error_text(data).unwrap_or_else(lost)))
+                (ShownState::Retrying, error_text(data))
             }
-            "step_skipped" => (ShownState::Skipped, skip_reason(data)),
+            "step_skipped" => (ShownState::Skipped, skip_detail(data)),
             "step_cancelled" => (ShownState::Cancelled, None),
             "step_waiting" => (ShownState::Waiting, Some(wait_text(data))),
             kind if kind.starts_with("step_compensat") => {
@@ -192,7 +208,8 @@ impl ExecutionView {
 
     fn run_part(&mut self, name: String, event: &Event) -> News {
         self.clear_part(&name);
-        self.running.insert(name.clone(), event.at);
+        let is_detached = event.data.until.is_some() || event.data.child_execution_id.is_some();
+        self.running.insert(name.clone(), RunningPart { since: event.at, is_detached });
         let (state, attempt) = (ShownState::Running, event.attempt.unwrap_or(1));
         News::Step {
             name,
@@ -208,7 +225,7 @@ impl ExecutionView {
         event: &Event,
     ) -> StepView {
         // Clocks of machines differ, so the end is never earlier than the start.
-        let since = self.running.get(name).copied().flatten();
+        let since = self.running.get(name).and_then(|part| part.since);
         let duration_ms = since.and_then(|from| ms_between(from, event.at?.max(from)));
         self.clear_part(name);
         let id = plain::safe_line(&self.id);
@@ -228,6 +245,18 @@ impl ExecutionView {
             _ => None,
         };
         StepView { state, duration_ms, detail, next, ..StepView::default() }
+    }
+
+    /// Records the owner. The calls of a lost worker worked no longer than until its last event, so
+    /// the time until another worker took over does not count.
+    fn change_worker(&mut self, event: &Event) {
+        let is_same = self.worker.is_empty() || *self.worker == *event.data.worker;
+        self.worker = event.data.worker.to_string();
+        let (false, Some(claimed_at)) = (is_same, event.at) else { return };
+        for part in self.running.values_mut().filter(|part| !part.is_detached) {
+            let worked = part.since.zip(self.last_at).filter(|(from, last)| last > from);
+            part.since = worked.map(|(from, last)| claimed_at - (last - from));
+        }
     }
 
     /// Counts an item. Only the first failures and waits of a list have their own news.
@@ -260,6 +289,9 @@ impl ExecutionView {
 
     fn apply_to_execution(&mut self, event: &Event) -> Option<News> {
         let data = &event.data;
+        if &*event.kind == "claimed" {
+            self.change_worker(event);
+        }
         let note = match &*event.kind {
             "created" => {
                 let kept: Vec<String> =
@@ -277,10 +309,7 @@ impl ExecutionView {
             "signal_received" => format!("signal {}", &*data.name),
             "signal_refused" => format!("signal {} refused", &*data.name),
             "cancel_requested" => "cancelling".to_owned(),
-            "execution_failed" => {
-                let why = data.error.as_ref().map(|error| &*error.message).unwrap_or_default();
-                format!("it cannot continue: {why}")
-            }
+            "execution_failed" => "it cannot continue".to_owned(),
             "deadline_passed" => "its deadline passed".to_owned(),
             "paused" => format!("paused: `faber resume {}` resumes it", self.id),
             "resumed" => "resumed".to_owned(),
@@ -316,14 +345,9 @@ fn error_text(data: &EventData) -> Option<String> {
     })
 }
 
-fn skip_reason(data: &EventData) -> Option<String> {
-    match data.reason.as_deref()? {
-        "dependency" => Some("a dependency did not succeed".to_owned()),
-        "execution_failed" => None,
-        "condition" => Some("its condition does not hold".to_owned()),
-        "dry_run" => Some("valid; a dry run calls nothing".to_owned()),
-        other => Some(other.replace('_', " ")),
-    }
+/// Marks a step that a dry run checked. A finding has the reason of other skipped steps.
+fn skip_detail(data: &EventData) -> Option<String> {
+    (data.reason.as_deref() == Some("dry_run")).then(|| "it fits".to_owned())
 }
 
 fn progress_of(data: &EventData) -> Progress {
@@ -338,8 +362,8 @@ fn wait_text(data: &EventData) -> String {
     match data.awaited.as_deref() {
         Some("approval") => "waits for approval".to_owned(),
         Some("signal") => format!("waits for signal {}", &*data.name),
-        Some("decision") => match error_text(data) {
-            Some(error) => format!("waits for a decision: {error}"),
+        Some("decision") => match error_code(data) {
+            Some(code) => format!("waits for a decision: {code}"),
             None => "waits for a decision".to_owned(),
         },
         _ => "waits".to_owned(),

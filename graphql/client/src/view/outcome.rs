@@ -47,7 +47,7 @@ pub fn summary_line(execution: &ExecutionStatus) -> String {
 pub fn paint_state(name: &str, paint: Paint) -> String {
     match name {
         "COMPLETED" | "SUCCEEDED" | "ready" => paint.green(name),
-        "FAILED" | "failed" => paint.red(name),
+        "FAILED" | "PLANNING_FAILED" | "failed" => paint.red(name),
         "WAITING" | "PAUSED" | "RETRYING" | "CANCELLED" | "COMPENSATING" | "COMPENSATED"
         | "connecting" => paint.yellow(name),
         _ => plain::safe_line(name),

@@ -129,12 +129,16 @@ impl<'a> Timeline<'a> {
         let on_path = self.steps.iter().filter(|step| self.critical.contains(&*step.step_id));
         let n = on_path.clone().count();
         let work: f64 = on_path.clone().filter_map(|step| worked_ms(step)).sum();
-        let wait: f64 = on_path.filter_map(|step| step.waited_ms).sum();
+        let wait: f64 = on_path.clone().filter_map(|step| step.waited_ms).sum();
+        let between: f64 = on_path.filter_map(|step| between_attempts_ms(step)).sum();
         (n > 1).then(|| {
             let mut text =
                 format!("◆ {n} steps decided how long it took: {} of work", format_duration(work));
             if wait > 0.0 {
                 let _ = write!(text, ", {} of waiting", format_duration(wait));
+            }
+            if between > 0.0 {
+                let _ = write!(text, ", {} between attempts", format_duration(between));
             }
             self.paint.dim(text)
         })
@@ -178,7 +182,8 @@ pub fn list_items(step: &StepStatus, max: usize, lead: &str) -> Vec<String> {
 }
 
 pub fn describe_work(step: &StepStatus) -> String {
-    worked_ms(step).map(format_duration).unwrap_or_default()
+    // The log does not say how long a call ran whose worker was lost.
+    worked_ms(step).filter(|ms| *ms > 0.0).map(format_duration).unwrap_or_default()
 }
 
 fn worked_ms(step: &StepStatus) -> Option<f64> {
@@ -197,7 +202,19 @@ fn describe_next_attempt(step: &StepStatus) -> Option<String> {
 }
 
 pub fn describe_attempts(step: &StepStatus) -> String {
-    if step.attempts > 1 { format!("{} attempts", step.attempts) } else { String::new() }
+    if step.attempts <= 1 {
+        return String::new();
+    }
+    let between = between_attempts_ms(step).map(format_duration);
+    let between = between.map(|time| format!(" with {time} between")).unwrap_or_default();
+    format!("{} attempts{between}", step.attempts)
+}
+
+/// Returns the time between the attempts of a finished step: delays before a retry, and time without
+/// a worker.
+fn between_attempts_ms(step: &StepStatus) -> Option<f64> {
+    let rest = step.duration_ms? - step.work_ms? - step.waited_ms.unwrap_or_default();
+    (step.attempts > 1 && rest >= 1.0).then_some(rest)
 }
 
 /// Returns words for a state with an ambiguous sign.

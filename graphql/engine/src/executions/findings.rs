@@ -26,8 +26,12 @@ pub use self::{
     remedy::{Remedy, quote_for_shell},
     warnings::warnings_of,
 };
+pub(super) use self::{
+    failures::{children_with_unknown_call, find_unknown_call},
+    view::Surroundings,
+    waits::find_reason,
+};
 use self::{finding::Candidates, view::View};
-pub(super) use self::{view::Surroundings, waits::find_reason};
 
 /// Returns the findings about an execution: the most severe first, then by time.
 ///

@@ -111,3 +111,42 @@ fn a_wait_for_a_signal_asks_no_person() {
     assert_eq!(next, Some(Next::Command("faber signal exec_1 go".to_owned())));
     assert!(!board.waits_for_person(|_| false));
 }
+
+/// The first worker was lost after its last event, 1 ms after the start. The second one claimed the
+/// execution 4 ms later.
+#[test]
+fn time_without_a_worker_is_not_part_of_a_duration() {
+    let claim = |seq, worker: &str| {
+        event(seq, "claimed", None, &json!({ "worker": worker, "node": "vm", "epoch": 1 }))
+    };
+    let started = |seq, step: &str, data: Value| event(seq, "step_started", Some(step), &data);
+    let ended = |seq, kind: &str, step: &str, data: Value| event(seq, kind, Some(step), &data);
+    let mut board = ExecutionView::default();
+    board.apply(&claim(1, "one"));
+    board.apply(&started(1000, "reported", json!({})));
+    board.apply(&started(1000, "nap", json!({ "until": "2026-01-02T00:00:00Z" })));
+    board.apply(&started(2000, "pay", json!({})));
+    board.apply(&claim(6000, "two"));
+    let mut end = |kind, step, data| self::step(board.apply(&ended(7000, kind, step, data))).1;
+    let interrupted = end("step_interrupted", "reported", json!({}));
+    assert_eq!((interrupted.duration_ms, interrupted.detail), (Some(2.0), None));
+    let unknown = json!({ "error": { "code": "tool.outcome_unknown", "message": "lost" } });
+    let failed = end("step_failed", "pay", unknown);
+    assert_eq!((failed.duration_ms, &*failed.detail.unwrap()), (None, "tool.outcome_unknown"));
+    assert_eq!(end("step_cancelled", "nap", json!({})).duration_ms, Some(6.0));
+}
+
+#[test]
+fn news_gives_no_reason_of_its_own() {
+    let mut board = ExecutionView::default();
+    for reason in ["dependency", "condition", "execution_failed", "later"] {
+        let news = board.apply(&event(1, "step_skipped", Some("a"), &json!({ "reason": reason })));
+        assert_eq!(step(news).1.detail, None, "{reason}");
+    }
+    let error = json!({ "code": "tool.failed", "message": "no" });
+    let waiting = json!({ "for": "decision", "error": error });
+    let news = board.apply(&event(2, "step_waiting", Some("a"), &waiting));
+    assert_eq!(step(news).1.detail.as_deref(), Some("waits for a decision: tool.failed"));
+    let news = board.apply(&event(3, "execution_failed", None, &json!({ "error": error })));
+    assert_eq!(news, Some(News::Note("it cannot continue".to_owned())));
+}

@@ -293,7 +293,7 @@ fn a_report_of_a_plan_without_executions() {
             "remedies": [{ "label": "write the plan by hand", "command": "faber run --plan FILE" }] }],
     });
     expect![[r"
-        NO PLAN  req_1_aaaaaaaaa
+        PLANNING_FAILED  req_1_aaaaaaaaa
           query    dance
 
         What happened
@@ -357,6 +357,7 @@ fn a_report_of_a_wait_and_of_the_next_attempt() {
     charged["finishedAt"] = json!("2026-11-23T08:08:43Z");
     charged["workMs"] = json!(906.0);
     charged["waitedMs"] = json!(522_000.0);
+    charged["durationMs"] = json!(524_406.0);
     let mut retrying = step("stock", "RETRYING");
     retrying["until"] = json!("2026-11-23T08:08:50.5Z");
     let text = told(
@@ -366,6 +367,6 @@ fn a_report_of_a_wait_and_of_the_next_attempt() {
             "createdAt": "2026-11-23T08:00:00Z", "startedAt": "2026-11-23T08:00:00Z",
             "steps": [charged, retrying] }] }),
     );
-    assert!(text.contains("906 ms  waited 8 min 42 s  2 attempts"), "{text}");
+    assert!(text.contains("906 ms  waited 8 min 42 s  2 attempts with 1.5 s between"), "{text}");
     assert!(text.contains("attempt 3 at 08:08:50.500 UTC"), "{text}");
 }

@@ -4,8 +4,8 @@ use executor::machine::missing_input;
 use shared::{
     diagnostic::Severity,
     event::{self, Settled},
-    execution::{ExecutionState, Step, StepState},
-    id::{Task, ToolSetName},
+    execution::{Execution, ExecutionState, Step, StepState},
+    id::{ExecutionId, Task, ToolSetName},
     plan::StepKind,
     tool::{ErrorCode, ToolError, set_prefix},
 };
@@ -125,7 +125,11 @@ fn describe_failure(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
         attempts => format!(" after {attempts} attempts"),
     };
     let mut message = format!("{} failed{attempts}", view.name(shown));
-    let cause = cause_line(&error.message);
+    let cause = match unknown_call(view, failed_step, error) {
+        // The error of this step does not know if a person settled the call.
+        Some(call) => call.message.clone(),
+        None => cause_line(&error.message),
+    };
     if !cause.is_empty() {
         message = format!("{message}: {cause}");
     }
@@ -222,6 +226,9 @@ fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
     }
     let retry = || Remedy::retry(execution);
     if let (StepKind::Plan(_), Some(child)) = (planned.kind, step.child) {
+        if let Some(call) = unknown_call(view, step, error) {
+            return remedies_of_call(call, Remedy::look_at(child), retry());
+        }
         if error.is_outcome_unknown() {
             let see = Remedy::look_at(child).with_label("settle the call in the child execution");
             let again = retry().with_label("call it again, although it may have happened");
@@ -266,6 +273,48 @@ fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
             vec![Remedy::revise(execution), Remedy::replan(execution), again]
         }
     }
+}
+
+/// Returns the finding about the call in a child execution because of which a step failed.
+fn unknown_call<'a>(view: &View<'a>, step: &Step, error: &ToolError) -> Option<&'a Finding> {
+    let child = step.child.filter(|_| error.is_outcome_unknown())?;
+    view.around?.children.get(&child)
+}
+
+/// Returns what helps with a call of a child execution, until it is settled and after that.
+fn remedies_of_call(call: &Finding, look: Remedy, retry: Remedy) -> Vec<Remedy> {
+    let settle = call.remedies.iter().filter(|remedy| remedy.settles()).cloned();
+    let mut remedies: Vec<Remedy> = settle.collect();
+    if remedies.is_empty() {
+        return vec![retry, look];
+    }
+    let again = retry.with_label("call it again, although it may have happened");
+    remedies.extend([again.mark_dangerous(), look]);
+    remedies
+}
+
+/// Returns the children that failed because of a call with an unknown outcome.
+pub(in super::super) fn children_with_unknown_call(
+    execution: &Execution,
+) -> impl Iterator<Item = ExecutionId> {
+    let calls = execution.steps().iter().flat_map(|step| {
+        let items = step.items.as_deref().map_or(&[][..], shared::execution::Items::as_slice);
+        [step].into_iter().chain(items)
+    });
+    calls.filter_map(|step| match &step.state {
+        StepState::Failed(error) if error.is_outcome_unknown() => step.child,
+        _ => None,
+    })
+}
+
+/// Returns the finding about a call with an unknown outcome, first one that nobody settled.
+pub(in super::super) fn find_unknown_call(found: Vec<Finding>) -> Option<Finding> {
+    let is_unknown = |finding: &Finding| {
+        finding.kind == FindingKind::Failure && finding.code == ErrorCode::OUTCOME_UNKNOWN.as_str()
+    };
+    let mut unknown: Vec<Finding> = found.into_iter().filter(is_unknown).collect();
+    let open = unknown.iter().position(|finding| finding.remedies.iter().any(Remedy::settles));
+    (!unknown.is_empty()).then(|| unknown.swap_remove(open.unwrap_or(0)))
 }
 
 /// Returns what helps where the plan or its input is wrong, so that a retry would fail again.

@@ -122,6 +122,11 @@ impl Remedy {
         .with_mutation("settleStep", variables)
     }
 
+    /// Returns `true` if this is the answer of a person about a call whose outcome is unknown.
+    pub(super) fn settles(&self) -> bool {
+        self.mutation == Some("settleStep")
+    }
+
     /// Returns the two answers of a person about a call whose outcome is unknown.
     pub(in crate::executions) fn settle_both(
         id: ExecutionId,

@@ -23,7 +23,8 @@ pub(crate) struct Surroundings<'a> {
     pub inbox: &'a [SentCommand],
     pub workers: &'a [WorkerId],
     pub limits: &'a CallLimits,
-    /// Why child executions wait, by child. Only the first children are read.
+    /// By child: why it waits, or the call with an unknown outcome because of which it failed. Only
+    /// the first children are read.
     pub children: &'a BTreeMap<ExecutionId, Finding>,
     /// The tools of this process. `None` if it opened no toolsets.
     pub toolbox: Option<&'a Toolbox>,
