@@ -362,10 +362,12 @@ fn other_executions(request: &Request, main: &ExecutionStatus, paint: Paint) -> 
 
 fn never_executed(request: &Request, is_full: bool, paint: Paint) -> String {
     let (id, plans) = (&request.request_id, &request.plans);
-    let verdict = match () {
-        () if !plans.is_empty() => paint.yellow("NOT EXECUTED"),
-        () if request.findings.is_empty() => paint.yellow("NO PLAN YET"),
-        () => paint_state("PLANNING_FAILED", paint),
+    let verdict = if !plans.is_empty() {
+        paint.yellow("NOT EXECUTED")
+    } else if request.findings.is_empty() {
+        paint.yellow("NO PLAN YET")
+    } else {
+        paint_state("PLANNING_FAILED", paint)
     };
     let query = clip(&plain::safe_line(&request.query), QUERY);
     let mut report = format!("{verdict}  {id}\n  {}  {query}\n", paint.dim("query  "));
