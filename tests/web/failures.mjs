@@ -77,6 +77,46 @@ for (const colorScheme of ['light', 'dark']) {
   });
 }
 
+test('a compensation says above every view what it undid, and what stays done', async () => {
+  const tools = [
+    { id: 'reserve', name: 'flow.echo', parameters: { n: 1 }, compensate: { name: 'flow.noop' } },
+    { id: 'author', name: 'blog.createAuthor', parameters: { name: 'Ada', email: 'ada@undo.test' } },
+    { id: 'pay', name: 'flow.fail', parameters: { message: 'card refused' }, dependsOn: ['reserve', 'author'] },
+  ];
+  const { executionId } = await server.execute(tools, 'undo what was reserved');
+  await server.reaches(executionId, 'FAILED');
+  for (const colorScheme of ['light', 'dark']) {
+    const page = await open(server, `/executions/${executionId}`, { ...PHONE, colorScheme });
+    const notes = page.getByLabel('Warnings');
+    await notes.getByText(/undone by\s+flow\.noop/).waitFor();
+    await notes.getByText(/stays done/).waitFor();
+    // The cause has all of the message.
+    const card = page.getByLabel('What failed').locator('.fault');
+    assert.ok((await card.innerText()).includes('card refused'));
+    assert.equal(await card.getByLabel('Whole message').count(), 0);
+    assert.deepEqual(await violations(page), []);
+    // However much is said, the slider can be reached.
+    await page.getByLabel('Moment of the log').click();
+    await page.getByRole('button', { name: 'To the end' }).click();
+    await notes.waitFor();
+    await close(page);
+  }
+});
+
+test('a warning about a template leads to the plan', async () => {
+  const tools = [
+    { id: 'order', name: 'flow.echo', parameters: { number: 17 } },
+    { id: 'show', name: 'flow.echo', parameters: { number: '{{order.nmber}}' } },
+  ];
+  const { executionId } = await server.execute(tools, 'a misspelt field');
+  await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, `/executions/${executionId}`);
+  await page.getByLabel('Warnings').getByText(/passed on as written/).waitFor();
+  await page.getByLabel('Warnings').getByRole('link', { name: 'Edit plan' }).click();
+  await page.waitForURL(/\/plans\/plan_/);
+  await close(page);
+});
+
 test('the whole message is copied, and the plan is where it can be corrected', async () => {
   const { executionId } = await server.execute(FAILS, 'copy it');
   await server.reaches(executionId, 'FAILED');

@@ -73,6 +73,18 @@ test('a request whose planning failed says so, is found by its state, and offers
   await close(page);
 });
 
+test('a query without a plan leads to a draft at once', async () => {
+  const page = await open(server, '/new');
+  await page.getByLabel('What is to be done?').fill('fry an egg in butter');
+  await page.getByRole('button', { name: 'Create plan' }).click();
+  await page.locator('.refused').getByRole('link', { name: 'Start a draft' }).click();
+  await page.waitForURL(/\/new\?request=req_/);
+  await page.getByLabel('What the draft does not cover').getByText('fry an egg in butter').waitFor();
+  await page.getByLabel('Diagnostics').getByText('plan.unknown_tool').waitFor();
+  assert.ok(await page.getByRole('button', { name: 'Run', exact: true }).isDisabled());
+  await close(page);
+});
+
 test('the way back leads to the rows, the filter and the place that were left', async () => {
   for (let n = 0; n < 130; n += 10) {
     await Promise.all(Array.from({ length: 10 }, (_, at) => server.plan([{ name: 'flow.noop' }], `plan number ${n + at}`)));

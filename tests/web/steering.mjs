@@ -93,7 +93,27 @@ test('somebody says what became of a call whose outcome is unknown', async (cont
   await other.getByRole('dialog').getByRole('button', { name: 'Settle' }).click();
   await other.locator('.inspector').getByText('settled: succeeded').waitFor();
   await other.locator('.inspector').getByRole('button', { name: 'Settle…' }).waitFor({ state: 'detached' });
+  await other.getByRole('button', { name: 'Retry failed steps' }).click();
+  const retry = other.getByRole('dialog');
+  await retry.getByText('The outputs of 1 step are reused. 1 step runs again').waitFor();
+  assert.equal(await retry.getByLabel('What is done again').innerText(), 'then');
+  assert.equal(await retry.getByLabel('Calls that are repeated').count(), 0);
   await close(other);
+});
+
+test('an approval of a loop says that its call is made for each item', async () => {
+  const tools = [
+    { id: 'list', name: 'flow.echo', parameters: { items: [1, 2, 3] } },
+    { id: 'each', name: 'flow.echo', parameters: { n: '{{item}}' }, forEach: '{{list.items}}', requiresApproval: true },
+  ];
+  const { executionId } = await server.execute(tools, 'approve three calls');
+  await server.reaches(executionId, 'WAITING');
+  const page = await open(server, `/executions/${executionId}`);
+  await page.getByLabel('What it waits for').getByRole('button', { name: 'Approve' }).click();
+  const calls = page.getByLabel('The call that would be made');
+  await until(async () => (await calls.count()) === 2, 'the banner and the dialog show the call');
+  for (const call of await calls.allTextContents()) assert.equal(call, 'flow.echo {"n":"{{item}}"}\nfor each item of {{list.items}}');
+  await close(page);
 });
 
 test('a step that waits for a person is refused', async () => {

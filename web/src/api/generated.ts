@@ -233,6 +233,9 @@ export const RetryExecution: Operation<RetryExecutionResult, RetryExecutionVaria
 export type RepeatedCallsResult = { execution: { repeatedCalls: { stepId: string; toolName: string; calls: number; outcomeUnknown: boolean }[] } | null };
 export type RepeatedCallsVariables = { id: string; mode: RetryMode; fromStep?: string | null };
 export const RepeatedCalls: Operation<RepeatedCallsResult, RepeatedCallsVariables> = "query RepeatedCalls($id:ID!$mode:RetryMode!$fromStep:String){execution(executionId:$id){repeatedCalls(mode:$mode fromStep:$fromStep){stepId toolName calls outcomeUnknown}}}";
+export type SettledStepsResult = { execution: { steps: ({ stepId: string; settled: SettledOutcome | null })[] } | null };
+export type SettledStepsVariables = { id: string };
+export const SettledSteps: Operation<SettledStepsResult, SettledStepsVariables> = "query SettledSteps($id:ID!){execution(executionId:$id){steps{stepId settled}}}";
 export type UndoCallsResult = { execution: { undoCalls: ({ executionId: string; stepId: string; index: number | null; toolName: string })[] } | null };
 export type UndoCallsVariables = { id: string };
 export const UndoCalls: Operation<UndoCallsResult, UndoCallsVariables> = "query UndoCalls($id:ID!){execution(executionId:$id){undoCalls{executionId stepId index toolName}}}";

@@ -113,10 +113,13 @@ function Failure({ story, finding, onSelect, onAsk }: Omit<Props, "findings"> & 
   );
 }
 
+/** The codes of the findings about what a compensation did, and what it left. */
+const UNDOING = "compensation.";
+
 /** What else somebody should know: it went on, though not as it should have. */
 export function Notes({ story, findings, onSelect, onAsk }: Props) {
   const notes = ofKind(findings, "FAILURE", "WARNING", "TAKEOVER").filter(
-    ({ kind, severity }) => severity === "WARNING" || (kind === "TAKEOVER" && !story.live.isOver),
+    ({ kind, severity, code }) => severity === "WARNING" || (kind === "TAKEOVER" && !story.live.isOver) || (severity === "INFO" && code.startsWith(UNDOING)),
   );
   if (notes.length === 0) return null;
   return (
@@ -126,6 +129,11 @@ export function Notes({ story, findings, onSelect, onAsk }: Props) {
           <Words text={finding.message} />
           <RemedyCommands finding={finding} executionId={story.about.executionId} />
           <RemedyButtons finding={finding} executionId={story.about.executionId} onAsk={onAsk} />
+          {isPlanToBlame(finding) && (
+            <a class="link" href={`/plans/${story.about.planId}`}>
+              Edit plan
+            </a>
+          )}
           {finding.stepId !== null && (
             <button type="button" class="link" onClick={() => onSelect(placeOf(finding))}>
               Show step

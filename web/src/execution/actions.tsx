@@ -11,6 +11,7 @@ import {
   RepeatedCalls,
   ResumeExecution,
   RetryExecution,
+  SettledSteps,
   SettleStep,
   SignalExecution,
   UndoCalls,
@@ -27,7 +28,7 @@ import { Icon } from "../ui/icons";
 import { counted } from "../ui/words";
 import { Call } from "./call";
 import { askedCall, placeOf } from "./findings";
-import { againFrom, failedSteps } from "./paths";
+import { againFrom, failedSteps, hasUnknown } from "./paths";
 import { RepeatedList } from "./repeated";
 import type { Story } from "./story";
 import { UndoList } from "./undo";
@@ -243,13 +244,14 @@ function Retry({ story, mode, step, onClose }: RetryProps) {
   const [chosen, setChosen] = useState(() => step ?? failedSteps(story.live)[0] ?? story.ids[0] ?? "");
   const fromStep = mode === "FROM_STEP" ? chosen : null;
   const repeated = useRepeated(story, mode, fromStep);
-  const again = mode === "ALL" ? story.ids : fromStep === null ? failedSteps(story.live) : againFrom(story.live, story.dependsOn, fromStep);
+  const settled = useSettled(story, mode);
+  const again = mode === "ALL" ? story.ids : fromStep === null ? failedSteps(story.live, settled.steps) : againFrom(story.live, story.dependsOn, fromStep);
   return (
     <Dialog
       title={step ? `Retry from “${step}”?` : RETRY_TITLES[mode]}
       action="Retry"
       {...(repeated.isDangerous ? { tone: "bad" as const } : {})}
-      isReady={repeated.isKnown}
+      isReady={repeated.isKnown && settled.isKnown}
       onClose={onClose}
       onDo={async () => openExecution((await ask(RetryExecution, { id, mode, fromStep })).retryExecution.executionId)}
     >
@@ -285,7 +287,7 @@ function RunAgain({ story, onClose }: { story: Story; onClose: () => void }) {
         openExecution((await ask(ExecutePlan, { id: story.about.planId, options })).executePlan.executionId);
       }}
     >
-      <p>A new execution of all {counted(story.ids.length, "step")}, with the same input.</p>
+      <p>A new execution of {story.ids.length === 1 ? "its step" : `all ${counted(story.ids.length, "step")}`}, with the same input.</p>
       {repeated.list}
     </Dialog>
   );
@@ -306,6 +308,14 @@ function useRepeated(story: Story, mode: RetryMode, fromStep: string | null) {
     </>
   );
   return { list, isKnown: asked.isCurrent || asked.error !== null, isDangerous: calls.length > 0 };
+}
+
+/** The steps that a person settled as succeeded, so that a retry of the failed steps reuses their outputs. */
+function useSettled(story: Story, mode: RetryMode) {
+  const isWanted = mode === "FAILED" && hasUnknown(story.live);
+  const asked = useAsk(SettledSteps, isWanted ? { id: story.about.executionId } : null);
+  const steps = asked.data?.execution?.steps.filter((step) => step.settled === "SUCCEEDED") ?? [];
+  return { steps: new Set(steps.map((step) => step.stepId)), isKnown: !isWanted || asked.isCurrent || asked.error !== null };
 }
 
 /** Says of a step that failed and is tried again that its tool does something each time. */
@@ -329,6 +339,7 @@ function TryAgain({ story, name }: { story: Story; name: string }) {
 /** The steps that are done again. */
 function Again({ again, total }: { again: readonly string[]; total: number }) {
   const kept = total - again.length;
+  if (again.length === 0) return <p>No step runs again: a new execution reuses the outputs of {total === 1 ? "its step" : `all ${counted(total, "step")}`}.</p>;
   return (
     <>
       <p>

@@ -5,12 +5,17 @@ import { omitted } from "../ui/json";
 import { Plain } from "../ui/plain";
 import type { AskedCall } from "./findings";
 
-export function Call({ toolName, parameters }: AskedCall) {
+export function Call({ toolName, parameters, forEach }: AskedCall) {
   const bytes = omitted(parameters);
   const text = bytes === null ? print(parameters ?? {}) : `${bytes.toLocaleString("en")} bytes of parameters`;
   return (
     <code class="call" tabIndex={0} role="group" aria-label="The call that would be made">
       <strong>{toolName}</strong> <Plain text={text} />
+      {forEach && (
+        <>
+          {"\n"}for each item of <Plain text={forEach} />
+        </>
+      )}
     </code>
   );
 }

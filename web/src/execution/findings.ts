@@ -101,6 +101,8 @@ const CALLS: ReadonlySet<string> = new Set(["step_waiting", "step_started", "ste
 export interface AskedCall {
   toolName: string;
   parameters: Json | undefined;
+  /** The list that a loop makes the call for each item of. */
+  forEach?: string | null;
 }
 
 /** The call that a step, or an item of one, makes once it is approved or made last, as the log has it. */
@@ -113,5 +115,6 @@ export function askedCall(story: Story, name: string): AskedCall | null {
       id === stepId && CALLS.has(type) && isFields(data) && data.parameters !== undefined && (item === undefined || data.index === Number(item)),
   );
   const parameters = isFields(event?.data) ? event.data.parameters : undefined;
-  return { toolName: step.toolName, parameters: parameters ?? (item === undefined ? story.live.step(stepId)?.parameters : undefined) };
+  const forEach = item === undefined ? step.forEach : null;
+  return { toolName: step.toolName, forEach, parameters: parameters ?? (item === undefined ? story.live.step(stepId)?.parameters : undefined) };
 }

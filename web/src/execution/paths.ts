@@ -36,9 +36,19 @@ export function againFrom(fold: Fold, dependsOn: ReadonlyMap<string, readonly st
   return fold.steps.filter((it) => !stays.has(it.id)).map((it) => it.id);
 }
 
-/** The steps that a retry of the failed steps does again: those that did not succeed, and those that were undone. */
-export function failedSteps(fold: Fold): string[] {
-  return fold.steps.filter((step) => (step.state !== "SUCCEEDED" && step.state !== "COMPENSATED") || isUndone(step)).map((step) => step.id);
+/**
+ * The steps that a retry of the failed steps does again: those that did not succeed, and those that were undone. The
+ * outputs of `settled` steps are reused, because a person knows that their calls succeeded.
+ */
+export function failedSteps(fold: Fold, settled: ReadonlySet<string> = NONE): string[] {
+  return fold.steps.filter((step) => ((step.state !== "SUCCEEDED" && step.state !== "COMPENSATED") || isUndone(step)) && !settled.has(step.id)).map((step) => step.id);
+}
+
+const NONE: ReadonlySet<string> = new Set();
+
+/** Whether a call ended without an answer, so that a person may have settled it. */
+export function hasUnknown(fold: Fold): boolean {
+  return fold.steps.some((step) => step.state === "FAILED" && step.tries.at(-1)?.code === "tool.outcome_unknown");
 }
 
 function isUndone(step: StepView): boolean {

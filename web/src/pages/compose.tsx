@@ -33,6 +33,7 @@ import { openName, proposal } from "../plan/proposal";
 import { lastRun, type LastRun } from "../plan/last-run";
 import { inputsOf, RunAgainDialog, RunBar, RunDialog, type Wanted } from "../plan/run";
 import { StepForm, emptyStep } from "../plan/step-form";
+import { StartDraft } from "../plan/start-draft";
 import { go, useParam } from "../router";
 import { Problems, Refused, RefusedPage } from "../ui/fault";
 import { Icon } from "../ui/icons";
@@ -354,7 +355,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
           </form>
         )}
       </header>
-      {error && <Refused error={error} />}
+      {error && <Refused error={error} actions={draftOf(error)} />}
       {start && !stored && <Incomplete uncovered={start.uncovered} steps={steps} />}
       {!isBegun ? (
         <Empty title="Say it, or write it">
@@ -457,6 +458,11 @@ function Compose({ known, start, onBecome }: ComposeProps) {
   );
 }
 
+/** The way to a draft for the request that the planner found no plan for. */
+function draftOf({ code, extensions }: ApiError) {
+  return code === "NO_PLAN_FOUND" && typeof extensions.requestId === "string" ? <StartDraft id={extensions.requestId} /> : null;
+}
+
 /** Says of a draft which parts of the query it does not cover yet. */
 function Incomplete({ uncovered, steps }: { uncovered: readonly string[]; steps: readonly Fields[] | null }) {
   const names = steps?.map((step) => String(step.name ?? step.toolName ?? ""));
@@ -465,7 +471,7 @@ function Incomplete({ uncovered, steps }: { uncovered: readonly string[]; steps:
     <section class="waits" aria-label="What the draft does not cover">
       {left.length > 0 && (
         <>
-          <p>No tool was found for {left.length === 1 ? "this part" : "these parts"} of the query:</p>
+          <p>The draft does not cover {left.length === 1 ? "this part" : "these parts"} of the query:</p>
           <ul>
             {left.map((part) => (
               <li key={part}>

@@ -16,6 +16,7 @@ import {
 import { isFields } from "../api/json";
 import { RemedyCommands } from "../execution/remedies";
 import { difference } from "../plan/difference";
+import { StartDraft } from "../plan/start-draft";
 import { useOneOf, useParam } from "../router";
 import { Fault, Problems, Refused, RefusedPage, type Problem } from "../ui/fault";
 import { Icon } from "../ui/icons";
@@ -121,16 +122,6 @@ function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
         {tab === "versions" && <Versions request={request} />}
       </div>
     </div>
-  );
-}
-
-/** The way to a draft that begins with the query and the tools that fit it best. */
-function StartDraft({ id }: { id: string }) {
-  return (
-    <a class="button" href={`/new?request=${id}`}>
-      <Icon name="plus" />
-      Start a draft
-    </a>
   );
 }
 

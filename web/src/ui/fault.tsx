@@ -67,7 +67,8 @@ interface FaultProps {
 /** A failure. Every place of the page shows failures like this. */
 export function Fault({ code, message, cause: known, at, note, actions, children }: FaultProps) {
   const [means, help] = CODES[code] ?? [];
-  const { cause, trace } = known === undefined ? partsOf(message) : { cause: known, trace: message.trim() === known.trim() ? null : message.trimEnd() };
+  // A message that the cause has all of is not shown twice.
+  const { cause, trace } = known === undefined ? partsOf(message) : { cause: known, trace: known.includes(message.trim()) ? null : message.trimEnd() };
   return (
     <div class="fault">
       <div class="fault-head">
@@ -121,11 +122,11 @@ function sentence(text: string): string {
 }
 
 /** A question that the server refused to answer. */
-export function Refused({ error }: { error: ApiError }) {
+export function Refused({ error, actions }: { error: ApiError; actions?: ComponentChildren }) {
   const diagnostics = error.extensions.diagnostics;
   return (
     <div class="refused" role="alert">
-      <Fault code={error.code} message={error.message} />
+      <Fault code={error.code} message={error.message} actions={actions} />
       {Array.isArray(diagnostics) && <Problems problems={diagnostics as unknown as Problem[]} />}
     </div>
   );

@@ -15,7 +15,9 @@ pub fn cause_line(message: &str) -> String {
         [only] => only.trim(),
         lines => caused_by(lines)
             .or_else(|| lines.iter().rev().find_map(|line| strip_error(line)))
-            .or_else(|| lines.iter().rev().find(|line| !is_frame(line)).map(|line| line.trim()))
+            .or_else(|| {
+                lines.iter().rev().find(|line| !is_frame(line)).map(|line| strip_exit(line))
+            })
             .unwrap_or_else(|| lines[0].trim()),
     };
     clip_cause(found)
@@ -34,7 +36,7 @@ fn caused_by<'a>(lines: &[&'a str]) -> Option<&'a str> {
 
 /// Returns a line that names an error, without a bare `Error:` in front of it.
 fn strip_error(line: &str) -> Option<&str> {
-    let text = strip_quoted_program(line.trim_end());
+    let text = strip_uncaught(strip_quoted_program(line.trim_end()));
     if let Some(rest) = text.strip_prefix("Error:").or_else(|| text.strip_prefix("error:")) {
         return Some(rest.trim()).filter(|rest| !rest.is_empty());
     }
@@ -51,6 +53,19 @@ fn strip_quoted_program(line: &str) -> &str {
         Some((_, rest)) => rest.split_once(": ").map_or(line, |(_, said)| said),
         None => line,
     }
+}
+
+/// Removes the words that .NET, PHP and JavaScript put before the name of an uncaught error.
+fn strip_uncaught(text: &str) -> &str {
+    let starts = ["Unhandled exception. ", "PHP Fatal error:  Uncaught ", "Fatal error: Uncaught "];
+    starts.iter().find_map(|start| text.strip_prefix(start)).unwrap_or(text)
+}
+
+/// Removes `` `export` exited with status 1: ``, which is no part of the cause.
+fn strip_exit(line: &str) -> &str {
+    let line = line.trim();
+    let rest = strip_quoted_program(line);
+    if line[..line.len() - rest.len()].contains("` exited with ") { rest } else { line }
 }
 
 fn is_indented(line: &str) -> bool {
@@ -74,7 +89,16 @@ fn is_frame_word(line: &str) -> bool {
         || line.starts_with("Node.js v")
         || line.starts_with("goroutine ")
         || line.starts_with("exit status ")
+        || line.starts_with("created by ")
+        || line.starts_with("Stack trace:")
+        || is_go_call(line)
         || line.chars().all(|letter| "^~- ".contains(letter))
+}
+
+/// Returns whether a line is a frame of Go, such as `main.main()` or `net/http.(*conn).serve(0xc0)`.
+fn is_go_call(line: &str) -> bool {
+    let name = line.split_once('(').map_or("", |(name, _)| name);
+    line.ends_with(')') && name.contains('.') && !name.contains([' ', ':'])
 }
 
 fn strip_number(line: &str) -> &str {
@@ -115,6 +139,15 @@ mod tests {
                        unknown code\n";
         let panic = "thread 'main' panicked at src/main.rs:2:5:\nindex out of bounds\nnote: run with \
                      `RUST_BACKTRACE=1` environment variable to display a backtrace";
+        let go = "`export` exited with status 2: panic: unknown VAT code\n\ngoroutine 1 \
+                  [running]:\nmain.rate(...)\n\t/srv/main.go:8\nmain.main()\n\t/srv/main.go:12 \
+                  +0x2c\nexit status 2";
+        let dotnet = "`export` exited with status 134: Unhandled exception. \
+                      System.ArgumentException: unknown VAT code\n   at Shop.Vat.Rate(String code)\n";
+        let php = "PHP Fatal error:  Uncaught Exception: unknown VAT code in /srv/e.php:4\nStack \
+                   trace:\n#0 /srv/e.php(9): rate()\n#1 {main}\n  thrown in /srv/e.php on line 4";
+        let ruby = "`export` exited with status 1: /srv/e.rb:5:in 'rate': unknown VAT code \
+                    (ArgumentError)\n\tfrom /srv/e.rb:9:in 'export'";
         let shell = "copying\ncp: cannot stat 'x': No such file or directory";
         for (message, expected) in [
             ("", ""),
@@ -127,6 +160,10 @@ mod tests {
             (single, "disk full"),
             (chained, "shop.VatError: unknown code"),
             (panic, "index out of bounds"),
+            (go, "panic: unknown VAT code"),
+            (dotnet, "System.ArgumentException: unknown VAT code"),
+            (php, "Exception: unknown VAT code in /srv/e.php:4"),
+            (ruby, "/srv/e.rb:5:in 'rate': unknown VAT code (ArgumentError)"),
             (shell, "cp: cannot stat 'x': No such file or directory"),
             ("`x` exited with status 2: Error: no file\nusage: x FILE", "no file"),
             ("  at a\n  at b", "at a"),
