@@ -253,9 +253,11 @@ impl ExecutionView {
         let is_same = self.worker.is_empty() || *self.worker == *event.data.worker;
         self.worker = event.data.worker.to_string();
         let (false, Some(claimed_at)) = (is_same, event.at) else { return };
-        for part in self.running.values_mut().filter(|part| !part.is_detached) {
+        for (name, part) in self.running.iter_mut().filter(|(_, part)| !part.is_detached) {
             let worked = part.since.zip(self.last_at).filter(|(from, last)| last > from);
-            part.since = worked.map(|(from, last)| claimed_at - (last - from));
+            let since = worked.map(|(from, last)| claimed_at - (last - from));
+            // A loop goes on. A call does not, and nobody knows how long it ran.
+            part.since = since.or_else(|| self.lists.contains_key(name).then_some(claimed_at));
         }
     }
 

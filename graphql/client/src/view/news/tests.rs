@@ -126,6 +126,7 @@ fn time_without_a_worker_is_not_part_of_a_duration() {
     board.apply(&started(1000, "reported", json!({})));
     board.apply(&started(1000, "nap", json!({ "until": "2026-01-02T00:00:00Z" })));
     board.apply(&started(2000, "pay", json!({})));
+    board.apply(&started(2000, "loop", json!({ "items": 2 })));
     board.apply(&claim(6000, "two"));
     let mut end = |kind, step, data| self::step(board.apply(&ended(7000, kind, step, data))).1;
     let interrupted = end("step_interrupted", "reported", json!({}));
@@ -133,6 +134,7 @@ fn time_without_a_worker_is_not_part_of_a_duration() {
     let unknown = json!({ "error": { "code": "tool.outcome_unknown", "message": "lost" } });
     let failed = end("step_failed", "pay", unknown);
     assert_eq!((failed.duration_ms, &*failed.detail.unwrap()), (None, "tool.outcome_unknown"));
+    assert_eq!(end("step_succeeded", "loop", json!({})).duration_ms, Some(1.0));
     assert_eq!(end("step_cancelled", "nap", json!({})).duration_ms, Some(6.0));
 }
 
