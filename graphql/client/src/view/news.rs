@@ -160,12 +160,10 @@ impl ExecutionView {
                 (ShownState::Succeeded, Some("settled as succeeded".to_owned()))
             }
             "step_settled" => (ShownState::Failed, Some("settled as failed".to_owned())),
-            "step_retry_scheduled" | "step_compensation_retry_scheduled" => {
-                (ShownState::Retrying, error_text(data))
-            }
-            "step_interrupted" | "step_compensation_interrupted" => {
-                (ShownState::Retrying, error_text(data))
-            }
+            "step_retry_scheduled"
+            | "step_compensation_retry_scheduled"
+            | "step_interrupted"
+            | "step_compensation_interrupted" => (ShownState::Retrying, error_text(data)),
             "step_skipped" => (ShownState::Skipped, skip_detail(data)),
             "step_cancelled" => (ShownState::Cancelled, None),
             "step_waiting" => (ShownState::Waiting, Some(wait_text(data))),
