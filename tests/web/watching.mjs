@@ -412,8 +412,8 @@ test('no label of the timeline covers a bar', async () => {
   }
 });
 
-test('the time that a person takes is no work', async () => {
-  const { executionId } = await server.execute([{ id: 'ask', name: 'flow.echo', parameters: { n: 1 }, requiresApproval: true }], 'wait and work');
+test('neither the time that a person takes nor a sleep is work', async () => {
+  const { executionId } = await server.execute([{ id: 'ask', name: 'flow.echo', parameters: { n: 1 }, requiresApproval: true }, { id: 'nap', name: 'flow.sleep', parameters: { ms: 1_200 }, dependsOn: 'ask' }], 'wait and work');
   await server.reaches(executionId, 'WAITING');
   const since = Date.now();
   await until(() => Date.now() - since > 1_200, 'a while has passed');
@@ -429,6 +429,7 @@ test('the time that a person takes is no work', async () => {
   const spent = /^((<1|\d+) ms, )?waited \d+\.\d+ s$/;
   await page.locator('.inspector .facts').getByText(spent).waitFor();
   await page.locator('[data-step="ask"]').getByText(spent).waitFor();
+  await page.locator('[data-step="nap"]').getByText(/^waited \d+\.\d+ s$/).waitFor();
   await close(page);
 });
 

@@ -25,6 +25,8 @@ export interface Attempt {
   /** The code of its error. */
   code: string | null;
   isUndo: boolean;
+  /** Whether it sleeps, which is no work. */
+  isSleep: boolean;
 }
 
 /** A time in which a step waits for something. */
@@ -404,7 +406,8 @@ function said(data: Data): string {
 }
 
 function begun(event: Happened, at: number, index: number | null): Attempt {
-  return { number: event.attempt ?? 1, index, from: at, to: null, end: "running", code: null, isUndo: false };
+  const isSleep = typeof ((event.data ?? {}) as Data).until === "string";
+  return { number: event.attempt ?? 1, index, from: at, to: null, end: "running", code: null, isUndo: false, isSleep };
 }
 
 function ended(step: StepView, end: Attempt["end"], at: number, error: Fault | null, index: number | null): void {
@@ -432,8 +435,9 @@ function over(step: StepView, state: StepState, at: number): void {
 /** What a step has spent its time on until a moment, in milliseconds; a pause before a retry is neither work nor a wait. */
 export function spentBy(step: StepView, now: number): { worked: number; waited: number } {
   const sum = (times: readonly { from: number; to: number | null }[]) => times.reduce((sum, { from, to }) => sum + Math.max(0, (to ?? now) - from), 0);
-  const waited = sum(step.pauses.filter((pause) => pause.kind !== "retry"));
-  if (!step.items) return { worked: sum(step.tries.filter((attempt) => !attempt.isUndo)), waited };
+  const paused = sum(step.pauses.filter((pause) => pause.kind !== "retry"));
+  const waited = paused + (step.items ? 0 : sum(step.tries.filter((attempt) => attempt.isSleep)));
+  if (!step.items) return { worked: sum(step.tries.filter((attempt) => !attempt.isUndo && !attempt.isSleep)), waited };
   const all = step.from === null ? 0 : (step.to ?? now) - step.from;
   return { worked: Math.max(0, all - waited), waited };
 }
