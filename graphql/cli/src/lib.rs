@@ -9,6 +9,7 @@ mod commands;
 pub mod config;
 mod live_view;
 mod local_engine;
+mod memory;
 mod model_server;
 mod screen;
 mod session;
@@ -115,6 +116,7 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
     {
         return sandbox::run_confined(rest.iter().cloned());
     }
+    memory::start_release();
     let environment = Environment::of_process();
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,

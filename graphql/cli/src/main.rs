@@ -1,7 +1,5 @@
 //! The `faber` binary.
 
-mod memory;
-
 use std::process::ExitCode;
 
 /// The C library's allocator keeps the memory of large plans for itself.
@@ -9,6 +7,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    memory::start_release();
     cli::main(&std::env::args_os().collect::<Vec<_>>())
 }

@@ -5,27 +5,32 @@
 
 use std::time::Duration;
 
+// Links the allocator that `release` calls.
+use mimalloc as _;
 use nix::unistd::{SysconfVar, sysconf};
 
 /// Time between two looks at the size of the process.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Bytes by which the process must have grown since the last release.
+/// Bytes by which the process must be larger than it has been after a release.
 const GROWTH: u64 = 16 << 20;
 
-/// Starts the thread that releases free memory as often as the process has grown.
+/// Starts the thread that releases free memory while the process is larger than its smallest size.
 pub(crate) fn start_release() {
     unmap_large_blocks();
     // Without the thread the process only keeps more memory.
     let _ = std::thread::Builder::new().name("memory".into()).spawn(|| {
-        let mut size_after_release = 0;
+        // Memory that is in use now may be free later, so a release does not raise this size.
+        let mut smallest = 0;
         loop {
             std::thread::sleep(INTERVAL);
             let Some(size) = resident_size() else { return };
-            if size > size_after_release + GROWTH {
-                release();
-                size_after_release = resident_size().unwrap_or(size);
+            if size <= smallest + GROWTH {
+                continue;
             }
+            release();
+            let size = resident_size().unwrap_or(size);
+            smallest = if smallest == 0 { size } else { smallest.min(size) };
         }
     });
 }
@@ -40,7 +45,7 @@ fn resident_size() -> Option<u64> {
 
 /// Lets the C library give each block of 256 KiB or more back when it is freed. By default it raises this size
 /// up to 32 MiB, the size of the largest block that was freed.
-#[expect(unsafe_code, reason = "there is no safe function for this")]
+#[cfg_attr(target_env = "gnu", expect(unsafe_code, reason = "there is no safe function for this"))]
 fn unmap_large_blocks() {
     #[cfg(target_env = "gnu")]
     // SAFETY: called before there is a second thread; a value that it rejects changes nothing.

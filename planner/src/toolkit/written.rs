@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use shared::id::NodeName;
 
 use super::{DEFAULT_SCORE, Edge, EdgeKind, Node, NodeKind, Origin, Toolkit, ToolkitError};
-use crate::suggest::did_you_mean;
+use crate::suggest::nearest;
 
 const KEYS: [&str; 4] = ["tools", "actions", "toolkit", "order"];
 
@@ -80,8 +80,10 @@ pub fn read(file: &Value) -> Result<Written, String> {
 /// Rejects a misspelt key. Ignores other unknown keys, which other programs may use.
 fn check_keys(file: &Map<String, Value>) -> Result<(), String> {
     for key in file.keys().filter(|key| !KEYS.contains(&key.as_str())) {
-        if let Some(meant) = did_you_mean(key, KEYS) {
-            return Err(format!("`{key}` is unknown: {meant}"));
+        // A key that only contains a known one, such as `toolkit_version`, has another meaning.
+        let meant = nearest(key, KEYS).filter(|meant| key.len().abs_diff(meant.len()) <= 2);
+        if let Some(meant) = meant {
+            return Err(format!("`{key}` is unknown: did you mean `{meant}`?"));
         }
     }
     Ok(())

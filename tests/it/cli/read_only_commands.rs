@@ -241,7 +241,7 @@ toolkit: [[*a, { name: think, score: 0.4 }, { name: nobody }]]
     assert_eq!(part["actions"].as_array().map(Vec::len), Some(2), "{part}");
     workspace.file("kit.yml", "tools: [x]");
     let ended = workspace.run(&["toolkit", "show"]).await;
-    assert!(ended.status == 2 && ended.err.contains("kit.yml`: `tools[0]`"), "{ended:?}");
+    assert!(ended.status == 2 && ended.err.contains("kit.yml`: line 1: `tools[0]`"), "{ended:?}");
 }
 
 /// Unknown names are errors, with a suggestion where one is close.
