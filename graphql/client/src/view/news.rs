@@ -254,7 +254,7 @@ impl ExecutionView {
         for (name, part) in self.running.iter_mut().filter(|(_, part)| !part.is_detached) {
             let worked = part.since.zip(self.last_at).filter(|(from, last)| last > from);
             let since = worked.map(|(from, last)| claimed_at - (last - from));
-            // A loop goes on. A call does not, and nobody knows how long it ran.
+            // A loop continues. A lost call does not, and the log does not tell how long it ran.
             part.since = since.or_else(|| self.lists.contains_key(name).then_some(claimed_at));
         }
     }

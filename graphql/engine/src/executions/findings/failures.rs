@@ -307,7 +307,7 @@ pub(in super::super) fn children_with_unknown_call(
     })
 }
 
-/// Returns the finding about a call with an unknown outcome, first one that nobody settled.
+/// Returns the finding about a call with an unknown outcome. Prefers a call that nobody settled.
 pub(in super::super) fn find_unknown_call(found: Vec<Finding>) -> Option<Finding> {
     let is_unknown = |finding: &Finding| {
         finding.kind == FindingKind::Failure && finding.code == ErrorCode::OUTCOME_UNKNOWN.as_str()
