@@ -55,9 +55,15 @@ fn strip_quoted_program(line: &str) -> &str {
     }
 }
 
-/// Removes the words that .NET, PHP and JavaScript put before the name of an uncaught error.
+/// Removes the words that .NET, PHP and Deno put before the name of an uncaught error.
 fn strip_uncaught(text: &str) -> &str {
-    let starts = ["Unhandled exception. ", "PHP Fatal error:  Uncaught ", "Fatal error: Uncaught "];
+    let starts = [
+        "Unhandled exception. ",
+        "PHP Fatal error:  Uncaught ",
+        "Fatal error: Uncaught ",
+        "error: Uncaught (in promise) ",
+        "error: Uncaught ",
+    ];
     starts.iter().find_map(|start| text.strip_prefix(start)).unwrap_or(text)
 }
 
@@ -146,6 +152,8 @@ mod tests {
                       System.ArgumentException: unknown VAT code\n   at Shop.Vat.Rate(String code)\n";
         let php = "PHP Fatal error:  Uncaught Exception: unknown VAT code in /srv/e.php:4\nStack \
                    trace:\n#0 /srv/e.php(9): rate()\n#1 {main}\n  thrown in /srv/e.php on line 4";
+        let deno = "error: Uncaught (in promise) TypeError: unknown VAT code\n    throw new \
+                    TypeError(code);\n          ^\n    at rate (file:///srv/e.ts:1:7)";
         let ruby = "`export` exited with status 1: /srv/e.rb:5:in 'rate': unknown VAT code \
                     (ArgumentError)\n\tfrom /srv/e.rb:9:in 'export'";
         let shell = "copying\ncp: cannot stat 'x': No such file or directory";
@@ -163,6 +171,7 @@ mod tests {
             (go, "panic: unknown VAT code"),
             (dotnet, "System.ArgumentException: unknown VAT code"),
             (php, "Exception: unknown VAT code in /srv/e.php:4"),
+            (deno, "TypeError: unknown VAT code"),
             (ruby, "/srv/e.rb:5:in 'rate': unknown VAT code (ArgumentError)"),
             (shell, "cp: cannot stat 'x': No such file or directory"),
             ("`x` exited with status 2: Error: no file\nusage: x FILE", "no file"),
