@@ -3,7 +3,10 @@
 //! Both allocators of the process, that of Rust and that of the C library which SQLite uses, keep what was
 //! freed until a later call of the same thread. After a plan of 100,000 steps these calls do not come.
 
-use std::time::Duration;
+use std::{
+    ffi::{c_int, c_long},
+    time::Duration,
+};
 
 // Links the allocator that `release` calls.
 use mimalloc as _;
@@ -18,6 +21,7 @@ const GROWTH: u64 = 16 << 20;
 /// Starts the thread that releases free memory while the process is larger than its smallest size.
 pub(crate) fn start_release() {
     unmap_large_blocks();
+    shorten_purge_delay();
     // Without the thread the process only keeps more memory.
     let _ = std::thread::Builder::new().name("memory".into()).spawn(|| {
         // Memory that is in use now may be free later, so a release does not raise this size.
@@ -52,6 +56,19 @@ fn unmap_large_blocks() {
     unsafe {
         nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, 256 << 10);
     }
+}
+
+/// Lets Rust's allocator give a free page back after 10 ms. By default it waits a second, and a thread that
+/// has nothing to do by then keeps the page.
+#[expect(unsafe_code, reason = "there is no safe function for this")]
+fn shorten_purge_delay() {
+    /// `mi_option_purge_delay` of `mimalloc.h`.
+    const PURGE_DELAY: c_int = 15;
+    unsafe extern "C" {
+        fn mi_option_set(option: c_int, value: c_long);
+    }
+    // SAFETY: the function stores a number, which the allocator reads when it frees a page.
+    unsafe { mi_option_set(PURGE_DELAY, 10) };
 }
 
 #[expect(unsafe_code, reason = "there is no safe function for this")]
