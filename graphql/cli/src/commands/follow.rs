@@ -110,7 +110,16 @@ struct Follower<'a> {
 }
 
 impl Follower<'_> {
+    /// Watches the execution, and drives it if the purpose says so. Waits for a signal from the
+    /// beginning, because the execution may already run.
     async fn until_stopped(&self) -> Result<Stopped, Failure> {
+        tokio::select! {
+            stopped = self.until_over() => stopped,
+            () = self.session.await_end_signal() => Ok(Stopped::Detached),
+        }
+    }
+
+    async fn until_over(&self) -> Result<Stopped, Failure> {
         let found: Value = self
             .session
             .client
@@ -138,7 +147,6 @@ impl Follower<'_> {
         };
         tokio::select! {
             stopped = following => stopped,
-            () = self.session.await_end_signal() => Ok(Stopped::Detached),
             never = driving => match never {},
         }
     }
