@@ -24,6 +24,9 @@ export const LIMIT = Number(process.env.FABER_TEST_WEB_LIMIT ?? 120_000);
 /** How late frames come, in milliseconds: as on a machine that is busy. */
 const LATE = Number(process.env.FABER_TEST_WEB_LATE ?? 0);
 
+/** Whether slow pages fail. Only then are plans as large as those whose times the documentation names. */
+export const IS_TIMED = Boolean(process.env.FABER_TEST_WEB_TIMED);
+
 /** A folder with a build of the page to be tested, in place of the page in the binary. */
 const DIST = process.env.FABER_TEST_WEB_DIST ?? '';
 
@@ -209,6 +212,27 @@ export async function close(page) {
   await page.context().close();
 }
 
+/** Loads another address in an open page. It costs a third of `open`, which starts a process and compiles the scripts again. */
+export function visit(page, server, path) {
+  return page.goto(server.url + path);
+}
+
+/** Switches an open page to light or dark, as the system does, without the transitions between the two. */
+export async function switchTo(page, colorScheme) {
+  await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+  await page.locator(`html[data-theme="${colorScheme}"]`).waitFor({ state: 'attached' });
+}
+
+/** Returns what axe finds in light, and what in dark. */
+export async function violationsInBothColours(page) {
+  const found = [];
+  for (const colorScheme of ['light', 'dark']) {
+    await switchTo(page, colorScheme);
+    found.push(...(await violations(page)).map((it) => ({ colorScheme, ...it })));
+  }
+  return found;
+}
+
 /** Waits until a step is shown in a state, in the view `steps`. */
 export function shows(page, step, state, timeout) {
   return page.locator(`[data-step="${step}"][data-state="${state}"]`).waitFor({ timeout });
@@ -229,7 +253,7 @@ export async function violations(page) {
   const session = await page.context().newCDPSession(page);
   await session.send('Runtime.evaluate', { expression: source });
   const answer = await session.send('Runtime.evaluate', {
-    expression: `axe.run(document, { runOnly: ${JSON.stringify(runOnly)} })
+    expression: `axe.run(document, { runOnly: ${JSON.stringify(runOnly)}, resultTypes: ['violations'] })
       .then((it) => JSON.stringify(it.violations.map((v) => ({ id: v.id, help: v.help, nodes: v.nodes.slice(0, 4).map((n) => n.html + ' // ' + n.failureSummary) }))))`,
     awaitPromise: true,
     returnByValue: true,
