@@ -241,6 +241,7 @@ test('where there are tokens the page asks for one, and keeps it in its tab', as
     const other = await page.context().newPage();
     await other.goto(guarded.url);
     await other.getByLabel('Access token').waitFor();
+    await other.close();
     await close(page);
   } finally {
     await guarded.stop();
