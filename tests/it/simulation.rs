@@ -42,8 +42,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use toolbox::Toolbox;
 
-/// Number of worlds unless the environment sets it.
-const DEFAULT_WORLDS: u64 = 250;
+/// Number of worlds for each change. Before a release, the environment sets thousands.
+const DEFAULT_WORLDS: u64 = 120;
 /// Most tries of a client to start an execution.
 const MAX_TRIES: usize = 10_000;
 /// One world in this many is simulated twice, and must be identical.

@@ -39,7 +39,12 @@ fn the_page_shows_hostile_texts_as_text() {
 }
 
 #[test]
-fn the_page_is_accessible_and_handles_large_plans() {
+fn the_page_is_accessible() {
+    run_script("accessible.mjs");
+}
+
+#[test]
+fn the_page_is_used_by_keyboard_with_large_plans_and_with_tokens() {
     run_script("living.mjs");
 }
 

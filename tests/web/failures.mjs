@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { Server, close, open, says, shows, until, violations, withBrowser } from './harness.mjs';
+import { Server, close, open, says, shows, until, violations, violationsInBothColours, visit, withBrowser } from './harness.mjs';
 
 let server;
 withBrowser();
@@ -49,8 +49,9 @@ for (const colorScheme of ['light', 'dark']) {
     assert.ok(TRACE.length > 4_000, String(TRACE.length));
     const { executionId } = await server.execute(FAILS, `export the invoices, ${colorScheme}`);
     await server.reaches(executionId, 'FAILED');
+    const page = await open(server, '/', { ...PHONE, colorScheme });
     for (const view of ['graph', 'timeline', 'steps', 'events', 'results']) {
-      const page = await open(server, `/executions/${executionId}?view=${view}`, { ...PHONE, colorScheme });
+      await visit(page, server, `/executions/${executionId}?view=${view}`);
       await says(page, 'Failed');
       const card = page.getByLabel('What failed').locator('.fault');
       await card.waitFor();
@@ -61,9 +62,8 @@ for (const colorScheme of ['light', 'dark']) {
       await card.getByText('The tool reported').waitFor();
       assert.deepEqual(await outside(card), [], view);
       if (view === 'graph' || view === 'results') assert.deepEqual(await violations(page), [], view);
-      await close(page);
     }
-    const page = await open(server, `/executions/${executionId}?view=steps`, { ...PHONE, colorScheme });
+    await visit(page, server, `/executions/${executionId}?view=steps`);
     await shows(page, 'export', 'FAILED');
     await page.getByLabel('What failed').getByRole('button', { name: 'Show step' }).click();
     const card = page.locator('.inspector .fault');
@@ -85,22 +85,20 @@ test('a compensation says above every view what it undid, and what stays done', 
   ];
   const { executionId } = await server.execute(tools, 'undo what was reserved');
   await server.reaches(executionId, 'FAILED');
-  for (const colorScheme of ['light', 'dark']) {
-    const page = await open(server, `/executions/${executionId}`, { ...PHONE, colorScheme });
-    const notes = page.getByLabel('Warnings');
-    await notes.getByText(/undone by\s+flow\.noop/).waitFor();
-    await notes.getByText(/stays done/).waitFor();
-    // The cause has all of the message.
-    const card = page.getByLabel('What failed').locator('.fault');
-    assert.ok((await card.innerText()).includes('card refused'));
-    assert.equal(await card.getByLabel('Whole message').count(), 0);
-    assert.deepEqual(await violations(page), []);
-    // However much is said, the slider can be reached.
-    await page.getByLabel('Moment of the log').click();
-    await page.getByRole('button', { name: 'To the end' }).click();
-    await notes.waitFor();
-    await close(page);
-  }
+  const page = await open(server, `/executions/${executionId}`, PHONE);
+  const notes = page.getByLabel('Warnings');
+  await notes.getByText(/undone by\s+flow\.noop/).waitFor();
+  await notes.getByText(/stays done/).waitFor();
+  // The cause has all of the message.
+  const card = page.getByLabel('What failed').locator('.fault');
+  assert.ok((await card.innerText()).includes('card refused'));
+  assert.equal(await card.getByLabel('Whole message').count(), 0);
+  assert.deepEqual(await violationsInBothColours(page), []);
+  // However much is said, the slider can be reached.
+  await page.getByLabel('Moment of the log').click();
+  await page.getByRole('button', { name: 'To the end' }).click();
+  await notes.waitFor();
+  await close(page);
 });
 
 test('a warning about a template leads to the plan', async () => {
@@ -199,15 +197,14 @@ for (const [language, cause, message] of [
     const card = page.locator('.try-result .fault');
     await card.waitFor();
     assert.equal(await card.locator('.fault-message').innerText(), cause);
-    await close(page);
     // The finding of an execution has the engine's rule, which does not know frames of Go.
-    if (language === 'Go') return;
+    if (language === 'Go') return close(page);
     const { executionId } = await server.execute([{ id: 'export', name: 'flow.fail', parameters: { message } }], language);
     await server.reaches(executionId, 'FAILED');
-    const other = await open(server, `/executions/${executionId}`);
-    const told = other.getByLabel('What failed').locator('.fault-message');
+    await visit(page, server, `/executions/${executionId}`);
+    const told = page.getByLabel('What failed').locator('.fault-message');
     await told.waitFor();
     assert.ok((await told.innerText()).includes(cause), await told.innerText());
-    await close(other);
+    await close(page);
   });
 }

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { Server, close, open, until, violations, withBrowser } from './harness.mjs';
+import { Server, close, open, until, violations, visit, withBrowser } from './harness.mjs';
 
 let server;
 withBrowser();
@@ -118,15 +118,16 @@ test('the way back leads to the rows, the filter and the place that were left', 
 test('an id in a search box leads to what it names', async () => {
   const { executionId, requestId } = await server.execute([{ name: 'flow.noop' }], 'to be found by its id');
   const { execution } = await server.ask('query($id: ID!) { execution(executionId: $id) { planId } }', { id: executionId });
+  const page = await open(server, '/');
   for (const [place, label] of [['/', 'Search requests'], ['/executions', 'Tool']]) {
     for (const [id, path] of [[requestId, 'requests'], [execution.planId, 'plans'], [executionId, 'executions']]) {
-      const page = await open(server, place);
+      await visit(page, server, place);
       await page.getByLabel(label, { exact: true }).fill(`  ${id} `);
       await page.waitForURL(`**/${path}/${id}`);
       await page.getByText('to be found by its id').first().waitFor();
-      await close(page);
     }
   }
+  await close(page);
 });
 
 test('a scheduled start says when, in the list and at the execution', async () => {
@@ -156,9 +157,10 @@ test('rows say why, and what needs a person has a mark and a filter', async (con
     runs[name] = await own.execute(tools, name);
     await own.reaches(runs[name].executionId, state);
   }
-  for (const [place, id] of [['/', 'requestId'], ['/executions', 'executionId']]) {
-    for (const options of [{}, { viewport: { width: 390, height: 844 }, hasTouch: true }]) {
-      const page = await open(own, place, options);
+  for (const options of [{}, { viewport: { width: 390, height: 844 }, hasTouch: true }]) {
+    const page = await open(own, '/', options);
+    for (const [place, id] of [['/', 'requestId'], ['/executions', 'executionId']]) {
+      await visit(page, own, place);
       const row = (name) => page.locator(`[data-id="${runs[name][id]}"]`);
       for (const [name, words] of [['approve', 'refund'], ['signal', 'paper'], ['failed', 'unknown VAT code'], ['retrying', 'stock']]) {
         await row(name).locator('.row-reason', { hasText: words }).waitFor();
@@ -173,7 +175,7 @@ test('rows say why, and what needs a person has a mark and a filter', async (con
       assert.deepEqual(await violations(page), []);
       await page.reload();
       await until(async () => (await page.locator('.list-row').count()) === 2, 'the filter is in the address');
-      await close(page);
     }
+    await close(page);
   }
 });

@@ -24,6 +24,9 @@ export const LIMIT = Number(process.env.FABER_TEST_WEB_LIMIT ?? 120_000);
 /** How late frames come, in milliseconds: as on a machine that is busy. */
 const LATE = Number(process.env.FABER_TEST_WEB_LATE ?? 0);
 
+/** Whether slow pages fail. Only then are plans as large as those whose times the documentation names. */
+export const IS_TIMED = Boolean(process.env.FABER_TEST_WEB_TIMED);
+
 /** A folder with a build of the page to be tested, in place of the page in the binary. */
 const DIST = process.env.FABER_TEST_WEB_DIST ?? '';
 
@@ -139,6 +142,8 @@ export async function until(isSo, what) {
 }
 
 let browser;
+/** The contexts of the browser, by their options. A page in a context that has had another is there in half the time. */
+const contexts = new Map();
 
 /** Starts the browser once for all tests of a file. */
 export function withBrowser() {
@@ -153,10 +158,17 @@ export function withBrowser() {
   after(() => browser?.close());
 }
 
-/** A page of a browser that knows nothing yet. It notes what goes wrong in it. */
-export async function open(server, path = '/', options = {}) {
+async function newContext(options) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
   context.setDefaultTimeout(LIMIT);
+  return context;
+}
+
+/** A page that knows nothing yet. It notes what goes wrong in it. */
+export async function open(server, path = '/', options = {}) {
+  const key = JSON.stringify(options);
+  if (!contexts.has(key)) contexts.set(key, newContext(options));
+  const context = await contexts.get(key);
   const page = await context.newPage();
   page.mistakes = [];
   page.on('pageerror', (error) => page.mistakes.push(`error: ${error.stack ?? error}`));
@@ -206,7 +218,30 @@ function framesComeLate(late) {
 /** Ends a page, in which nothing may have gone wrong. */
 export async function close(page) {
   assert.deepEqual(page.mistakes, []);
-  await page.context().close();
+  // All else that a page keeps is gone with its tab.
+  await page.evaluate(() => localStorage.clear());
+  await page.close();
+}
+
+/** Loads another address in an open page, which takes half the time of `open`. */
+export function visit(page, server, path) {
+  return page.goto(server.url + path);
+}
+
+/** Switches an open page to light or dark, as the system does, without the transitions between the two. */
+export async function switchTo(page, colorScheme) {
+  await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+  await page.locator(`html[data-theme="${colorScheme}"]`).waitFor({ state: 'attached' });
+}
+
+/** Returns what axe finds in light, and what in dark. */
+export async function violationsInBothColours(page) {
+  const found = [];
+  for (const colorScheme of ['light', 'dark']) {
+    await switchTo(page, colorScheme);
+    found.push(...(await violations(page)).map((it) => ({ colorScheme, ...it })));
+  }
+  return found;
 }
 
 /** Waits until a step is shown in a state, in the view `steps`. */
@@ -229,7 +264,7 @@ export async function violations(page) {
   const session = await page.context().newCDPSession(page);
   await session.send('Runtime.evaluate', { expression: source });
   const answer = await session.send('Runtime.evaluate', {
-    expression: `axe.run(document, { runOnly: ${JSON.stringify(runOnly)} })
+    expression: `axe.run(document, { runOnly: ${JSON.stringify(runOnly)}, resultTypes: ['violations'] })
       .then((it) => JSON.stringify(it.violations.map((v) => ({ id: v.id, help: v.help, nodes: v.nodes.slice(0, 4).map((n) => n.html + ' // ' + n.failureSummary) }))))`,
     awaitPromise: true,
     returnByValue: true,

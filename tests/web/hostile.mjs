@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { Server, close, open, says, shows, until, withBrowser } from './harness.mjs';
+import { Server, close, open, says, shows, until, visit, withBrowser } from './harness.mjs';
 
 const EVIL = '<img src=x onerror="window.__ran = 1"><script>window.__ran = 2</script><svg onload="window.__ran = 3"><a href="javascript:window.__ran = 4">x</a>';
 
@@ -26,21 +26,21 @@ test('markup in queries, parameters, outputs, errors and keys stays text', async
   ];
   const { executionId, requestId } = await server.execute(tools, EVIL);
   await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, '/');
   for (const view of ['graph', 'timeline', 'steps', 'events', 'results']) {
     for (const step of ['', 'echo', 'fail']) {
-      const page = await open(server, `/executions/${executionId}?view=${view}&step=${step}`);
+      await visit(page, server, `/executions/${executionId}?view=${view}&step=${step}`);
       await says(page, 'Completed');
       if (step) await page.locator('.inspector').getByText('<img src=x').first().waitFor();
       await isHarmless(page);
-      await close(page);
     }
   }
   for (const path of ['/', `/requests/${requestId}`, `/?search=${encodeURIComponent(EVIL)}`, `/tools/${encodeURIComponent(EVIL)}`, `/executions/${encodeURIComponent(EVIL)}`]) {
-    const page = await open(server, path);
+    await visit(page, server, path);
     await page.locator('main h1, main h2').first().waitFor();
     await isHarmless(page);
-    await close(page);
   }
+  await close(page);
 });
 
 test('a huge output is cut, and shown when somebody asks', async () => {
@@ -66,16 +66,17 @@ test('letters that are not seen, or turn a line around, are seen', async () => {
   ];
   const { executionId, requestId } = await server.execute(tools, 'say \u202eno');
   await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, '/');
   for (const path of [`/executions/${executionId}?view=results&step=echo`, `/executions/${executionId}?view=events&step=fail`, `/executions/${executionId}?view=steps`, `/requests/${requestId}`, '/']) {
-    const page = await open(server, path);
+    await visit(page, server, path);
     await page.getByText('U+202E').first().waitFor();
     const text = await page.evaluate(() => document.body.innerText + document.title);
     assert.ok(!/[\u202e\u200b\u001b]/.test(text), path);
     if (path.includes('results')) {
       for (const it of ['U+200B', 'ESC', 'שלום']) assert.ok(text.includes(it), it);
     }
-    await close(page);
   }
+  await close(page);
 });
 
 test('a text is told from a number, and both are copied, also without a clipboard', async () => {

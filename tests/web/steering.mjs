@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { Server, close, open, says, shows, until, violations, withBrowser } from './harness.mjs';
+import { Server, close, open, says, shows, until, violations, visit, withBrowser } from './harness.mjs';
 
 let server;
 withBrowser();
@@ -37,17 +37,19 @@ test('what waits for a person is approved or rejected above every view, with the
   for (const [answer, state] of [['Approve', 'Completed'], ['Reject', 'Failed']]) {
     const { executionId } = await server.execute([{ id: 'order', name: 'flow.echo', parameters: { id: 'o-17' } }, refund], `${answer} it above`);
     await server.reaches(executionId, 'WAITING');
+    const phone = await open(server, '/', { viewport: { width: 390, height: 844 }, hasTouch: true });
     for (const view of ['graph', 'timeline', 'events']) {
-      const page = await open(server, `/executions/${executionId}?view=${view}`, { viewport: { width: 390, height: 844 }, hasTouch: true });
-      const wait = page.getByLabel('What it waits for').locator('li');
+      await visit(phone, server, `/executions/${executionId}?view=${view}`);
+      const wait = phone.getByLabel('What it waits for').locator('li');
       await wait.getByText('refund').first().waitFor();
       const call = wait.getByLabel('The call that would be made');
       await call.waitFor();
       assert.equal(await call.textContent(), 'flow.echo {"order":"o-17","amount":120}');
       for (const name of ['Approve', 'Reject']) await wait.getByRole('button', { name }).waitFor();
-      assert.deepEqual(await violations(page), []);
-      await close(page);
+      // Both answers wait in the same way.
+      if (answer === 'Approve') assert.deepEqual(await violations(phone), []);
     }
+    await close(phone);
     const page = await open(server, `/executions/${executionId}`);
     await page.getByLabel('What it waits for').getByRole('button', { name: answer }).click();
     if (answer === 'Approve') await page.getByRole('dialog').getByLabel('The call that would be made').waitFor();

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { Server, close, open, until, withBrowser } from './harness.mjs';
+import { Server, close, open, until, visit, withBrowser } from './harness.mjs';
 
 const TOOLS = 5_000;
 const folder = mkdtempSync(join(tmpdir(), 'faber-tools-'));
@@ -69,29 +69,30 @@ test('the toolkit shows what others change, each edge with its own score, and ca
 
 test('a tool that the toolkit knows by its plain name is described', async () => {
   await act({ name: 'describes', description: '', tools: [{ name: 'createAuthor' }, { name: 'flow.echo' }] });
+  const page = await open(server, '/');
   for (const [node, about] of [['createAuthor', 'Create'], ['flow.echo', 'Returns its parameters']]) {
-    const page = await open(server, `/toolkit?node=${node}`);
+    await visit(page, server, `/toolkit?node=${node}`);
     const section = page.locator('.inspector section', { has: page.getByRole('heading', { name: node, exact: true }) });
     await section.locator('p', { hasText: about }).waitFor();
-    await close(page);
   }
+  await close(page);
 });
 
 test('an address may say anything', async () => {
   await act({ name: 'somewhere', description: '' });
+  const page = await open(server, '/');
   for (const [query, score, away] of [
     ['threshold=abc&hops=1.5', 'Score of at least 0.50', '2 steps away'],
     ['threshold=-3&hops=99999999999', 'Score of at least 0.00', '6 steps away'],
     ['threshold=7&hops=x', 'Score of at least 1.00', '0 steps away'],
     ['threshold=0.25&hops=1', 'Score of at least 0.25', '1 step away'],
   ]) {
-    const page = await open(server, `/toolkit?actions=somewhere&node=nope&${query}`);
+    await visit(page, server, `/toolkit?actions=somewhere&node=nope&${query}`);
     await page.getByText(score, { exact: true }).waitFor();
     await page.getByText(away, { exact: true }).waitFor();
     await page.getByText('1 action, 0 tools').waitFor();
     assert.equal(await page.locator('.refused').count(), 0, query);
     assert.equal(await page.getByRole('heading', { name: 'nope' }).count(), 0, 'there is no such node');
-    await close(page);
   }
   const { executionId, requestId } = await server.execute([{ name: 'flow.echo', parameters: {} }], 'anything');
   for (const [path, tab, there] of [
@@ -100,12 +101,12 @@ test('an address may say anything', async () => {
     [`/requests/${requestId}?view=__proto__`, 'Executions', '[role=tabpanel] .list-row'],
     ['/tools?view=selection&query=author&by=CHANCE&limit=many', 'Selection', '.pane-bar'],
   ]) {
-    const page = await open(server, path);
+    await visit(page, server, path);
     await page.locator(there).first().waitFor();
     await page.locator('[role=tab][aria-selected=true]', { hasText: tab }).waitFor();
     if (path.includes('limit')) assert.deepEqual(await page.locator('.pane-bar select').evaluateAll((all) => all.map((it) => it.value)), ['HYBRID', '15']);
-    await close(page);
   }
+  await close(page);
 });
 
 test('of thousands of tools those are there that are seen', async () => {

@@ -200,12 +200,14 @@ mod tests {
 
     #[test]
     fn every_large_part_of_a_request_is_shortened() {
-        let large = json!({ "text": "x".repeat(1 << 20) });
+        // Twenty of one part are more than the answer may have.
+        let long = "x".repeat(MAX_OUTPUTS_BYTES);
+        let large = json!({ "text": long });
         let item = json!({ "state": "FAILED", "resolvedParameters": large, "output": large });
         let step = |n: usize| {
             json!({
                 "stepId": format!("s{n}"), "resolvedParameters": large, "output": large,
-                "items": [item], "compensation": item, "warnings": ["w".repeat(1 << 20)],
+                "items": [item], "compensation": item, "warnings": [long],
             })
         };
         let steps: Vec<_> = (0..20).map(step).collect();
@@ -214,7 +216,7 @@ mod tests {
             json!({
                 "executionId": format!("exec_{n}"), "input": large, "outputs": { "s0": large },
                 "executionResults": { "outputs": { "s0": large }, "variables": { "v": large },
-                    "errors": [{ "message": "m".repeat(1 << 20) }] },
+                    "errors": [{ "message": long }] },
                 "plan": { "planId": "plan_1", "tools": tools }, "steps": steps,
             })
         };
@@ -271,17 +273,19 @@ mod tests {
 
     #[test]
     fn a_document_that_is_too_large_keeps_its_shape() {
+        // Together a little more than a document may have.
+        const STEPS: usize = 150;
         let text = "\u{1}ö".repeat(3_000);
         let step = json!({ "stepId": "a", "output": { "deep": [text.clone(), [text.clone()]] } });
-        let many: Map<_, _> = (0..900).map(|n| (n.to_string(), step.clone())).collect();
+        let many: Map<_, _> = (0..STEPS).map(|n| (n.to_string(), step.clone())).collect();
         // Each level multiplies the size.
         let wide = (0..5).fold(json!("x".repeat(60)), |value, _| json!(vec![value; 10]));
         let fields =
             |of: Value| -> Value { (0..40).map(|n| (n.to_string(), of.clone())).collect() };
         let full = (0..3).fold(json!("x".repeat(63)), |value, _| fields(value));
         for document in [
-            json!({ "id": "i", "n": 7, "text": text.repeat(1_000) }),
-            json!({ "id": "i", "n": 7, "steps": vec![step.clone(); 900] }),
+            json!({ "id": "i", "n": 7, "text": text.repeat(250) }),
+            json!({ "id": "i", "n": 7, "steps": vec![step.clone(); STEPS] }),
             json!({ "id": "i", "n": 7, "outputs": many }),
             json!({ "id": "i", "n": 7, "wide": wide }),
             json!({ "id": "i", "n": 7, "full": full }),
@@ -296,7 +300,7 @@ mod tests {
             }
         }
         // A shortened list keeps its first items.
-        let (short, _) = fit_document(json!({ "steps": vec![step.clone(); 900] }));
+        let (short, _) = fit_document(json!({ "steps": vec![step.clone(); STEPS] }));
         assert_eq!(short["steps"][0]["stepId"], "a");
     }
 }

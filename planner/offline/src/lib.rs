@@ -161,11 +161,6 @@ impl Planner for Offline {
     }
 }
 
-/// Proposes a draft for `query` that uses tools of `catalog`, or says why not.
-pub fn propose(query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
-    Offline::default().propose_blocking(query, catalog)
-}
-
 /// Cuts a query into tokens, unless it is too long or empty, or there are no tools.
 fn check_limits(query: &str, tools: &[Tool]) -> Result<Vec<Token>, Refusal> {
     let (count, most) = (query.len(), limits::QUERY_BYTES);

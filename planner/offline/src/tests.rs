@@ -6,7 +6,10 @@ mod properties;
 mod sentences;
 mod yardstick;
 
-use std::{fmt::Write as _, sync::Arc};
+use std::{
+    fmt::Write as _,
+    sync::{Arc, LazyLock},
+};
 
 use expect_test::Expect;
 use planner::{
@@ -21,7 +24,13 @@ use shared::{
     tool::{Effect, ToolDefinition},
 };
 
-use super::propose;
+use super::Offline;
+
+/// Proposes a draft. The tools of a catalog are read once for all queries.
+fn propose(query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
+    static PLANNER: LazyLock<Offline> = LazyLock::new(Offline::default);
+    PLANNER.propose_blocking(query, catalog)
+}
 
 /// Makes a tool. `fields` are `name` or `name!` (required), with their schemas.
 fn tool(name: &str, description: &str, fields: Value) -> ToolDefinition {

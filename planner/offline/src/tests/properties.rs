@@ -9,7 +9,6 @@ use super::{
     yardstick::{catalogs, queries},
     *,
 };
-use crate::Offline;
 
 #[test]
 fn a_query_that_is_too_long_is_refused() {
@@ -164,9 +163,10 @@ proptest! {
     /// Every proposal compiles, and nothing panics.
     #[test]
     fn every_proposal_compiles(words in proptest::collection::vec(word(), 0..20)) {
+        static BLOG: LazyLock<Catalog> = LazyLock::new(blog);
         let query = words.join(" ");
-        if let Ok(proposal) = propose(&query, &blog()) {
-            assert_compiles(&proposal, &blog());
+        if let Ok(proposal) = propose(&query, &BLOG) {
+            assert_compiles(&proposal, &BLOG);
             prop_assert!(proposal.draft.tools.len() <= 64);
             // A plan in doubt does not act without a person.
             if !proposal.warnings.is_empty() {

@@ -5,10 +5,10 @@
 //! behind its class. If an outcome changes, write the outcomes with `examples/yardstick.rs`, score
 //! them with `score.py --json`, and write the file again with `golden.py`.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf, sync::LazyLock};
 
 use super::*;
-use crate::{Offline, Weights};
+use crate::Weights;
 
 const SETS: [&str; 5] = ["github", "workspace", "files", "shop", "home"];
 /// The sets of queries: the least that are planned right, and the most that are dangerous.
@@ -23,7 +23,13 @@ fn read_json(name: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-pub(super) fn catalogs() -> BTreeMap<String, Catalog> {
+/// Returns the catalog of each set, and `all`. They are read once, because properties need them in each case.
+pub(super) fn catalogs() -> &'static BTreeMap<String, Catalog> {
+    static CATALOGS: LazyLock<BTreeMap<String, Catalog>> = LazyLock::new(read_catalogs);
+    &CATALOGS
+}
+
+fn read_catalogs() -> BTreeMap<String, Catalog> {
     let mut all = Vec::new();
     let mut catalogs = BTreeMap::new();
     for set in SETS {
