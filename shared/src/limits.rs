@@ -29,6 +29,7 @@ pub const APPEND_BYTES: usize = 8 << 20;
 /// `MongoDB` refuses documents above 16 MiB. The limit holds for every store, so that data can move
 /// between stores.
 pub const DOCUMENT_BYTES: usize = 15 << 20;
+/// Events that one read of a log returns, apart from the rest of the last document.
 pub const READ_EVENTS: usize = 4_096;
 /// Bytes of an event's error message. The middle of a longer message is dropped.
 pub const MESSAGE_BYTES: usize = 8 << 10;
@@ -49,6 +50,7 @@ pub const ATTEMPTS: u32 = 1_000;
 pub const INTERRUPTIONS: u32 = 100;
 /// Steps that run at the same time if `maxParallel` is not set.
 pub const MAX_PARALLEL: u32 = 256;
+/// Automatic replans in a row, whatever the plan or the caller asks for.
 pub const REPLANS: u32 = 16;
 /// Automatic replans in a row if the plan asks for them and the start set no limit.
 pub const REPLANS_ASKED: u32 = 4;
@@ -60,6 +62,7 @@ pub const CANCEL_GRACE: Duration = Duration::from_secs(5);
 pub const LEASE: Duration = Duration::from_secs(5);
 /// Poll interval of a waiting reader that gets no wake-up.
 pub const POLL: Duration = Duration::from_millis(250);
+/// Executions that one worker drives at the same time.
 pub const EXECUTIONS: usize = 4_096;
 /// An execution that only waits leaves memory if the wait is longer than this.
 pub const PARK_AFTER: Duration = Duration::from_secs(2);
@@ -79,9 +82,11 @@ pub const INBOX: usize = 1_000;
 pub const INBOX_LOOK: usize = 4_096;
 /// Approximate bytes of commands that one poll of all inboxes returns.
 pub const INBOX_BYTES: usize = 16 << 20;
-pub const CACHE_ENTRIES: usize = 100_000;
+/// Outputs in the output cache. The ones that expire first are dropped.
+pub const OUTPUT_CACHE_ENTRIES: usize = 100_000;
 /// Bytes of a record's name. Keys of indexes stay small.
 pub const NAME_BYTES: usize = 512;
+/// Calls outside plans whose records are kept.
 pub const CALL_HISTORY: usize = 10_000;
 /// Simultaneous calls that one limit can count. All holders are in one document.
 pub const HOLDERS: u32 = 10_000;

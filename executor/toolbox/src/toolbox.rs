@@ -93,8 +93,8 @@ pub struct ReadyTool {
     tool: Arc<dyn Tool>,
     /// `None` if the schema is invalid. The source must then check the parameters itself.
     schema: Arc<OnceLock<Option<Schema>>>,
-    /// Patterns of the schema that are not enforced, and that the log has named already.
-    reported: Arc<[String]>,
+    /// Unenforced patterns of the schema about which a warning was logged already.
+    logged_patterns: Arc<[String]>,
 }
 
 /// The result of a look-up by name.
@@ -158,7 +158,7 @@ pub struct SetExists(pub ToolSetName);
 #[expect(missing_docs, reason = "the other names need no comment")]
 impl ReadyTool {
     pub fn new(tool: Arc<dyn Tool>) -> Self {
-        Self { tool, schema: Arc::default(), reported: Arc::default() }
+        Self { tool, schema: Arc::default(), logged_patterns: Arc::default() }
     }
 
     pub fn definition(&self) -> &Arc<ToolDefinition> {
@@ -174,9 +174,9 @@ impl ReadyTool {
         self.schema.get_or_init(|| self.compile()).as_ref()?.complaint(parameters)
     }
 
-    /// Returns the patterns that the log has not named yet.
+    /// Returns the patterns about which no warning was logged yet.
     fn unreported(&self, mut patterns: Vec<String>) -> Vec<String> {
-        patterns.retain(|pattern| !self.reported.contains(pattern));
+        patterns.retain(|pattern| !self.logged_patterns.contains(pattern));
         patterns
     }
 

@@ -46,10 +46,11 @@ use self::{
 use super::{error::EngineError, named_locks::NamedLocks, selection::Selection, tools::Tools};
 use crate::agent;
 
-/// Attempts to draw an identifier of a request that is not taken.
-const MAX_DRAWS: usize = 8;
-/// Attempts to store a version that another caller has not stored meanwhile.
-const MAX_VERSIONS: usize = 64;
+/// Attempts to find an id for a new request that no other request has.
+const MAX_ID_ATTEMPTS: usize = 8;
+/// Attempts to store a new version of a plan. An attempt fails if another caller stores a version
+/// at the same time.
+const MAX_VERSION_ATTEMPTS: usize = 64;
 /// The most bytes of a query that is derived from a draft, or is too long to be stored.
 const SHORT_QUERY: usize = 200;
 const MAX_TOOLS: usize = 1_000;
@@ -353,7 +354,7 @@ impl Plans {
     }
 
     pub(super) async fn new_request(&self, query: &str) -> Result<Request, EngineError> {
-        for _ in 0..MAX_DRAWS {
+        for _ in 0..MAX_ID_ATTEMPTS {
             let created_at = self.clock.now();
             let id = RequestId::draw(created_at);
             let request = Request { id, query: query.to_owned(), created_at };
@@ -370,7 +371,7 @@ impl Plans {
     pub(super) async fn store_plan(&self, mut plan: Plan) -> Result<Arc<Plan>, EngineError> {
         let request = plan.info().request;
         let mut lock = None;
-        for _ in 0..MAX_VERSIONS {
+        for _ in 0..MAX_VERSION_ATTEMPTS {
             match self.store.put_plan(&plan).await {
                 Ok(()) => return Ok(Arc::new(plan)),
                 Err(StoreError::Taken) => {

@@ -56,7 +56,7 @@ impl ToolkitQuery {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Names of the actions to start from. Unknown names are ignored.")] actions: Vec<String>,
-        #[graphql(desc = "Lowest score of an edge that counts.", default_with = "Some(0.5)")]
+        #[graphql(desc = "Lowest score of the edges to follow.", default_with = "Some(0.5)")]
         threshold: Option<f64>,
         #[graphql(desc = "Maximum number of `next` edges to follow.", default_with = "Some(0)")]
         hops: Option<i32>,
@@ -70,7 +70,7 @@ impl ToolkitQuery {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Names of the actions to start from. Unknown names are ignored.")] actions: Vec<String>,
-        #[graphql(desc = "Lowest score of an edge that counts.", default_with = "Some(0.5)")]
+        #[graphql(desc = "Lowest score of the edges to follow.", default_with = "Some(0.5)")]
         threshold: Option<f64>,
         #[graphql(desc = "Maximum number of `next` edges to follow.", default_with = "Some(0)")]
         hops: Option<i32>,

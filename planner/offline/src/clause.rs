@@ -10,16 +10,16 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mood {
     Order,
-    /// It asks for information. Only tools that read can answer.
+    /// The clause asks for information. Only tools that read can answer.
     Question,
-    /// It has no verb, such as `heating to 17`.
+    /// The clause has no verb, such as `heating to 17`.
     Fragment,
     Denied,
     Asked,
-    /// It speaks of an action that nobody ordered.
+    /// The clause mentions an action without ordering it.
     Hypothetical,
     Reported,
-    /// It is the condition of the next clause.
+    /// The clause is the condition of the next clause.
     Condition,
 }
 

@@ -30,13 +30,14 @@ pub(super) fn scan_calls(reading: &Reading<'_>) -> Result<Vec<ToolCall>, TooMuch
 struct Scan<'r, 'a> {
     reading: &'r Reading<'a>,
     at: usize,
-    /// The tags of the text, after the first one was met.
+    /// All tags of the text. Computed when the scan reaches the first `<`.
     tags: Option<Tags>,
     calls: Vec<ToolCall>,
-    /// An unreadable call of a registered tool was met, so later functions and sentences may be its
-    /// arguments.
+    /// The scan has passed an unreadable call of a registered tool. Later functions and sentences may
+    /// be its arguments, so they are not calls.
     has_broken: bool,
-    /// No later report of a result has the usual end.
+    /// The rest of the text contains no usual end of a reported result, so the scan does not search for
+    /// it again.
     echoes_are_endless: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Executions that need a person: the lists of them, and the heads that older versions wrote.
+//! Lists of executions that need a person. Also adds the field `needsPerson` to the heads of older
+//! versions, which lack it.
 
 use std::collections::BTreeSet;
 

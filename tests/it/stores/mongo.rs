@@ -330,7 +330,10 @@ async fn cached_outputs_are_limited_in_number() {
     }
     as_store(&store).cache_output("new", &json!(1), at(1_000_000_000)).await.unwrap();
     let left = usize::try_from(count_documents(&url, "outputs").await).unwrap();
-    assert!((limits::CACHE_ENTRIES - 1_000..=limits::CACHE_ENTRIES).contains(&left), "{left}");
+    assert!(
+        (limits::OUTPUT_CACHE_ENTRIES - 1_000..=limits::OUTPUT_CACHE_ENTRIES).contains(&left),
+        "{left}"
+    );
     assert!(as_store(&store).find_output("new", at(0)).await.unwrap().is_some());
     assert_eq!(as_store(&store).find_output("key 0", at(-9_999_999_999)).await.unwrap(), None);
 }

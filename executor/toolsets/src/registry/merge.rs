@@ -27,8 +27,9 @@ pub(super) struct Known {
     pub(super) tools: Vec<Registered>,
     /// `true` for sets that were activated, `false` for sets that were deactivated.
     pub(super) switches: BTreeMap<String, bool>,
-    /// The data of contexts without their documents, which conditions do not read.
+    /// The data of each context, without its documents. Conditions read it.
     pub(super) contexts: Contexts,
+    /// The documents of each context. They become tools, and conditions do not read them.
     pub(super) documents: Contexts,
 }
 

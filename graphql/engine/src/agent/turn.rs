@@ -37,8 +37,9 @@ const MAX_NAME_CHARS: usize = 128;
 /// gets all earlier ones.
 const MAX_HISTORY_BYTES: usize = 512 << 10;
 const MAX_REFUSED_BYTES: usize = 1 << 10;
-/// Bytes that a text, arguments and a result may always have, even if the history is full.
-const MIN_BYTES: usize = 256;
+/// Lower bound for the size limits of a text, of arguments and of a result. The limits shrink as the
+/// history fills up.
+const MIN_PART_BYTES: usize = 256;
 /// The toolset that an agent is always offered, because it makes other tools available.
 const SWITCHES_SET: &str = toolbox::tool_names::TOOL_SET;
 
@@ -121,7 +122,7 @@ impl Tool for AskStep {
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         let given = TurnParameters::parse(&parameters)?;
-        let toolbox = self.mind.open_toolbox()?;
+        let toolbox = self.mind.upgrade_toolbox()?;
         let catalog = active_catalog(&toolbox, &given.reach);
         let offered = self.choose_tools(&given.query, &catalog).await;
         let turns_left = format!("This is turn {} of {} with tools.", given.turn, given.of);
@@ -159,7 +160,7 @@ impl Tool for AnswerStep {
                 // Some providers require the definitions of earlier calls. Further calls are
                 // ignored.
                 let is_stopped = last.is_some();
-                let catalog = active_catalog(&self.mind.open_toolbox()?, &Reach::default());
+                let catalog = active_catalog(&self.mind.upgrade_toolbox()?, &Reach::default());
                 let called =
                     |tool: &&Arc<ToolDefinition>| used.contains(&tool.qualified_name().as_str());
                 let tools: Vec<_> = catalog.plannable().filter(called).cloned().collect();
@@ -172,7 +173,7 @@ impl Tool for AnswerStep {
                 (format!("{text}{note}"), is_stopped)
             }
         };
-        let toolbox = self.mind.open_toolbox()?;
+        let toolbox = self.mind.upgrade_toolbox()?;
         let shown =
             |name: &&str| name.parse().map(|name| toolbox.display_name_of(&name).to_string());
         let shown: Vec<_> = used.iter().filter_map(|name| shown(name).ok()).collect();
@@ -227,7 +228,7 @@ impl Mind {
         self.holders.get()?.holder(reach.token.as_deref()?)
     }
 
-    fn open_toolbox(&self) -> Result<Toolbox, ToolError> {
+    fn upgrade_toolbox(&self) -> Result<Toolbox, ToolError> {
         let gone = || ToolError::new(ErrorCode::UNAVAILABLE, "the process is about to end");
         self.toolbox.upgrade().ok_or_else(gone)
     }
@@ -240,7 +241,7 @@ impl Mind {
         cx: &ToolContext,
     ) -> Result<Reply, ToolError> {
         let mut rules = format!("{RULES}\n\n{turns_left}");
-        let toolbox = self.open_toolbox()?;
+        let toolbox = self.upgrade_toolbox()?;
         let offered = if self.has_native_tools {
             tools.iter().map(|tool| offer_tool(tool, &toolbox)).collect()
         } else {
@@ -362,7 +363,7 @@ impl ReplyReader<'_> {
             turn.add_call(requested, self);
         }
         let text = if turn.more { text } else { note_early_stop(text, stop) };
-        turn.text = clip_text(text, MAX_TEXT_BYTES.min(self.room / 4).max(MIN_BYTES));
+        turn.text = clip_text(text, MAX_TEXT_BYTES.min(self.room / 4).max(MIN_PART_BYTES));
         turn.share_room(self.room);
         turn
     }
@@ -490,7 +491,7 @@ impl Turn {
     /// half.
     fn share_room(&mut self, room: usize) {
         let n = self.accepted_calls().count().max(1);
-        let share = (room / 2 / n).max(MIN_BYTES);
+        let share = (room / 2 / n).max(MIN_PART_BYTES);
         self.accepted_calls().for_each(|call| call.most = Some(share));
     }
 }
@@ -512,7 +513,7 @@ impl ReplyReader<'_> {
 
     /// Returns an error if arguments are too long, because each later turn repeats them.
     fn check_args_size(&self, args: &Value, so_far: usize) -> Option<String> {
-        let most = MAX_ARGS_BYTES.min((self.room / 4).saturating_sub(so_far)).max(MIN_BYTES);
+        let most = MAX_ARGS_BYTES.min((self.room / 4).saturating_sub(so_far)).max(MIN_PART_BYTES);
         let bytes = json::json_size(args);
         (bytes > most).then(|| {
             format!(

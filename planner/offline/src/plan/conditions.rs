@@ -242,7 +242,8 @@ impl Statement {
         self.tokens.iter().position(|token| token.is_any(&words))
     }
 
-    /// Returns whether something exists if the statement is true: `there are open issues`.
+    /// Returns whether the statement says that something exists, or that nothing does: `there are open
+    /// issues`.
     fn is_existence(&self) -> bool {
         let begins_with_there = self.tokens.first().is_some_and(|token| token.is("there"));
         let is_none = self.has_none && self.comparison.is_none();

@@ -253,7 +253,7 @@ async fn a_turn_leaves_room_for_later_turns() {
     assert!(turn["text"].as_str().unwrap().len() < 1_100, "{}", turn["text"]);
     assert_eq!(turn["call"].as_array().unwrap().len(), 1);
     let most = turn["call"][0]["most"].as_u64().unwrap();
-    assert!((MIN_BYTES as u64..2_000).contains(&most), "{most}");
+    assert!((MIN_PART_BYTES as u64..2_000).contains(&most), "{most}");
     let refused = &turn["refused"][0];
     assert!(
         refused["error"].as_str().unwrap().contains("split them into several calls"),
