@@ -1,5 +1,5 @@
-// Puts a Brotli and a gzip copy beside every built file that gets smaller by it, so that the server
-// has nothing to compress; and says how large the first view is, which has a limit.
+// Writes a Brotli and a gzip copy beside each built file that compression makes smaller, so that the server never
+// compresses. Also prints the compressed size of the first view, and fails if it exceeds the limit.
 
 import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -7,9 +7,9 @@ import { fileURLToPath } from "node:url";
 import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 
 const dist = fileURLToPath(new URL("../dist", import.meta.url));
-/** What is smaller than this fits into one packet as it is. */
+/** Bytes of a file that fits into one network packet without compression. */
 const SMALL = 1_400;
-/** The most that the first view may take, compressed, in bytes. */
+/** Maximum compressed size of the first view, in bytes. */
 const FIRST_VIEW = 150_000;
 
 const files = readdirSync(dist, { recursive: true }).filter((it) => statSync(join(dist, it)).isFile());

@@ -1,4 +1,4 @@
-/** The frame of the page: the way to everything, and what is wrong with the connection. */
+/** The frame of every page: navigation, and problems of the connection. */
 
 import type { ComponentType } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -26,7 +26,7 @@ export function App() {
   const main = useRef<HTMLElement>(null);
   const isFirst = useRef(true);
   useEffect(() => {
-    // Whoever goes on by keyboard begins at the new page, not behind the old link.
+    // Keyboard users continue at the start of the new page, not behind the link that they followed.
     if (!isFirst.current && !isSame) main.current?.focus();
     isFirst.current = false;
   }, [path]);
@@ -71,7 +71,7 @@ const toolkit = () => import("./pages/toolkit").then((it) => it.ToolkitPage);
 
 const loaded = new Map<unknown, ComponentType<never>>();
 
-/** A page that is loaded when somebody first goes there. */
+/** A page whose code is loaded at the first visit. */
 function Later<P extends object>({ load, ...rest }: { load: () => Promise<ComponentType<P>> } & P) {
   const [, redraw] = useState({});
   const [error, setError] = useState<string | null>(null);

@@ -1,4 +1,4 @@
-/** What happened, why, and what helps: above every view of an execution. */
+/** The findings above every view of an execution: reasons, and actions that help. */
 
 import { useEffect, useState } from "preact/hooks";
 
@@ -22,17 +22,17 @@ interface Props {
   onAsk: (asking: Asking) => void;
 }
 
-/** Waits whose end is too near to be a date. */
+/** Codes of waits that end so soon that a countdown replaces the date. */
 const COUNTED: ReadonlySet<string> = new Set(["wait.retry", "wait.sleep"]);
-/** The most waits, and the most failures and warnings, that are told at the top. */
+/** Maximum number of waits in the summary. `TOLD` limits failures and warnings. */
 const WAITS = 5;
 const TOLD = 3;
 
-/** Why it does not go on by itself, and what a person can do about it. */
+/** Shows why the execution waits, and what a person can do. */
 export function Waits({ story, findings, onSelect, onAsk }: Props) {
   const { live } = story;
   const isStill = live.state === "WAITING" || live.state === "PENDING" || live.state === "PAUSED";
-  // While something runs, only what somebody should know is told. What waits for a person comes first.
+  // While steps run, waits that need no attention are left out. Waits for a person come first.
   const waits = ofKind(findings, "WAIT")
     .filter((finding) => isStill || finding.severity !== "INFO")
     .sort((a, b) => Number(needsPerson(b)) - Number(needsPerson(a)));
@@ -71,7 +71,7 @@ function Wait({ story, finding, onSelect, onAsk }: Omit<Props, "findings"> & { f
   );
 }
 
-/** Why it did not end well. */
+/** Shows why the execution failed. */
 export function Failures({ story, findings, onSelect, onAsk }: Props) {
   const failures = findings.filter((finding) => isFailure(finding) && finding.severity === "ERROR");
   if (failures.length === 0) return null;
@@ -113,10 +113,10 @@ function Failure({ story, finding, onSelect, onAsk }: Omit<Props, "findings"> & 
   );
 }
 
-/** The codes of the findings about what a compensation did, and what it left. */
+/** Prefix of the codes of findings about compensation. */
 const UNDOING = "compensation.";
 
-/** What else somebody should know: it went on, though not as it should have. */
+/** Shows warnings, and other findings that are worth knowing. */
 export function Notes({ story, findings, onSelect, onAsk }: Props) {
   const notes = ofKind(findings, "FAILURE", "WARNING", "TAKEOVER").filter(
     ({ kind, severity, code }) => severity === "WARNING" || (kind === "TAKEOVER" && !story.live.isOver) || (severity === "INFO" && code.startsWith(UNDOING)),
@@ -150,10 +150,10 @@ function keyOf({ code, stepId, index, causeSeq, message }: Finding): string {
   return `${code} ${stepId} ${index} ${causeSeq} ${message}`;
 }
 
-/** The most retries that are linked one by one. */
+/** Maximum number of retries that have a link each. */
 const RETRIES = 5;
 
-/** What goes on after it: retries, and the next version of its plan. */
+/** Links to the retries of the execution, and to the next version of its plan. */
 export function Onward({ story }: { story: Story }) {
   const { live } = story;
   const [isAwaited, setAwaited] = useState(false);

@@ -1,4 +1,4 @@
-/** A call that somebody is asked about: its tool and its parameters. */
+/** The tool and the parameters of a call that needs a person's approval or decision. */
 
 import { print } from "../api/json";
 import { omitted } from "../ui/json";

@@ -1,4 +1,4 @@
-/** The log of an execution, as it is. */
+/** The event log of an execution. */
 
 import { useMemo, useState } from "preact/hooks";
 

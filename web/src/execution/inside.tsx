@@ -1,4 +1,4 @@
-/** What stands beside the picture for what is inside an opened step: an item of a loop, or a step that has not begun. */
+/** The panels beside the graph for nodes inside an open node: an item of a loop, or a step that has not started. */
 
 import { useEffect, useRef } from "preact/hooks";
 
@@ -32,7 +32,7 @@ interface ItemProps {
   onClose: () => void;
 }
 
-/** An item of a loop. */
+/** Shows an item of a loop. */
 export function ItemPanel({ story, step, findings, index, view, item, isPast, opening, around, onAsk, onClose }: ItemProps) {
   const state = item?.state ?? "PENDING";
   const asked = useAsk(ItemDetail, state === "PENDING" ? null : { id: story.about.executionId, stepId: step.stepId, after: index === 0 ? null : index - 1 });
@@ -115,7 +115,7 @@ interface PlannedProps {
   onClose: () => void;
 }
 
-/** A step of a plan that nobody executes yet. */
+/** Shows a step of a plan that has no execution yet. */
 export function PlannedPanel({ step, opening, around, onSelect, onClose }: PlannedProps) {
   return (
     <Panel

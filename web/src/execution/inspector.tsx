@@ -1,4 +1,4 @@
-/** All about one step: what it was to do, what it did, and why. */
+/** The panel with everything about one step: its definition, its calls, and the reasons for its state. */
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -27,15 +27,15 @@ import type { Step, Story } from "./story";
 
 export type Detail = NonNullable<NonNullable<StepDetailResult["execution"]>["step"]>;
 
-/** How many items are shown at first, and how many more each time somebody asks. */
+/** Number of items that are shown at first, and that each click adds. */
 const ITEMS = 100;
-/** How long a loop that runs is left alone between two questions about it, in milliseconds. */
+/** Minimum time between two queries about a running loop, in milliseconds. */
 const PAUSE = 500;
 
 interface Props {
   story: Story;
   step: Step;
-  /** What is known about the step. */
+  /** The findings about the step. */
   findings: readonly Finding[];
   view: StepView;
   isPast: boolean;
@@ -49,7 +49,7 @@ interface Props {
 
 export function Inspector({ story, step, findings, view, isPast, now, opening, around, onAsk, onSelect, onClose }: Props) {
   const id = story.about.executionId;
-  // The whole values come from the server, and only the events' short ones from the log.
+  // Only the server has whole values. Events in the log contain shortened ones.
   const wantsDetail = !isPast && view.state !== "PENDING";
   const [items, setItems] = useState<{ first: number; from: number; states: StepState[] | null }>({ first: ITEMS, from: 0, states: null });
   const asked = useAsk(StepDetail, wantsDetail ? { id, stepId: step.stepId, items: items.first, after: items.from > 0 ? items.from - 1 : null, states: items.states } : null);
@@ -60,7 +60,7 @@ export function Inspector({ story, step, findings, view, isPast, now, opening, a
   useEffect(() => {
     const now = latest.current;
     if (now.mark === now.asked || now.timer) return;
-    // The items of a loop may change hundreds of times a second: what is asked for must have time to come.
+    // Items of a loop may change hundreds of times a second. The delay gives each query time to finish.
     const ask = () => {
       now.timer = 0;
       now.asked = now.mark;
@@ -150,14 +150,14 @@ export function ToolName({ step }: { step: Step }) {
   );
 }
 
-/** A value that may have been left out for its size. */
+/** Shows a value, or its size if an event does not contain it. */
 export function Whole({ value, label }: { value: Json | undefined; label: string }) {
   const bytes = omitted(value);
   if (bytes !== null) return <p class="faint">{bytes.toLocaleString("en")} bytes; go back to now to see them.</p>;
   return <JsonView value={value} label={label} />;
 }
 
-/** The parameters as they were written, and with their templates filled in. */
+/** Shows the parameters with their templates, or with the values that replaced them. */
 export function Parameters({ written, resolved }: { written: Json; resolved: Json | undefined }) {
   const isSame = resolved === undefined || print(written) === print(resolved);
   const [isResolved, setResolved] = useState(true);
@@ -179,7 +179,7 @@ export function Parameters({ written, resolved }: { written: Json; resolved: Jso
   );
 }
 
-/** The way to the plan, where what is wrong with it is corrected. */
+/** A link to the plan, where the user can correct it. */
 export function EditPlan({ planId, isBest }: { planId: string; isBest?: boolean }) {
   return (
     <a class={isBest ? "button primary" : "button"} href={`/plans/${planId}`}>
@@ -189,17 +189,17 @@ export function EditPlan({ planId, isBest }: { planId: string; isBest?: boolean 
   );
 }
 
-/** The most failures of one step that are told. */
+/** Maximum number of failures that are shown for one step. */
 const FAILURES = 3;
 
 interface ReasonsProps {
   story: Story;
   findings: readonly Finding[];
-  /** The last error, which a finding tells the cause of once nothing is tried any more. */
+  /** The last error. After the last attempt, a finding shows its cause instead. */
   error: { code: string; message: string; retryable: boolean } | null;
 }
 
-/** Why it failed, waits or was skipped, and what else is worth knowing. */
+/** Shows why the step failed, waits or was skipped, and its other findings. */
 export function Reasons({ story, findings, error }: ReasonsProps) {
   const { executionId, planId } = story.about;
   const failures = findings.filter(isFailure);
@@ -240,15 +240,15 @@ export function Reasons({ story, findings, error }: ReasonsProps) {
   );
 }
 
-/** The most other findings of one step that are told. */
+/** Maximum number of other findings that are shown for one step. */
 const REASONS = 8;
 
-/** Whether nobody has said yet what became of a call whose outcome is unknown. */
+/** Returns whether a call has an unknown outcome that no person has settled. */
 export function isUnknown(detail: { error: { code: string } | null; settled: SettledOutcome | null } | null | undefined): boolean {
   return detail?.error?.code === "tool.outcome_unknown" && detail.settled === null;
 }
 
-/** What a step asks somebody for; a loop, what the first of its items does. */
+/** Returns what a step waits for from a person. For a loop, returns this for its first waiting item. */
 function asksOf(view: StepView): { kind: string; name: string | null } | null {
   if (view.waitsFor) return { kind: view.waitsFor, name: view.waitName };
   if (!view.items || itemsIn(view.items, "WAITING") === 0) return null;
@@ -309,7 +309,7 @@ interface Settled {
   missingCompensation: { toolName: string; parameters: Json } | null;
 }
 
-/** What a person said became of a call, and what is left to be done by hand. */
+/** Shows how a person settled a call, and what is left to do by hand. */
 export function Decision({ detail, name }: { detail: Settled | null | undefined; name: string }) {
   if (!detail || detail.settled === null) return null;
   return (
@@ -331,7 +331,7 @@ export function Decision({ detail, name }: { detail: Settled | null | undefined;
   );
 }
 
-/** The way to say what became of a call. */
+/** A button that opens the dialog to settle a call. */
 export function SettleButton({ step, item, onAsk }: { step: string; item: number | null; onAsk: (asking: Asking) => void }) {
   return (
     <button type="button" class="primary" onClick={() => onAsk({ kind: "settle", step, item })}>
@@ -341,7 +341,7 @@ export function SettleButton({ step, item, onAsk }: { step: string; item: number
   );
 }
 
-/** The most attempts that are listed. */
+/** Maximum number of attempts that are listed. */
 const ATTEMPTS = 50;
 
 function Attempts({ view, now, node }: { view: StepView; now: number; node: string | null }) {
@@ -378,7 +378,7 @@ function Attempts({ view, now, node }: { view: StepView; now: number; node: stri
   );
 }
 
-/** What the plan says about the step. */
+/** Shows the step's definition in the plan. */
 export function Rules({ step, onSelect }: { step: Step; onSelect: (id: string) => void }) {
   const retry = step.retry as Record<string, Json> | null;
   const rules: [string, ComponentChildren][] = [

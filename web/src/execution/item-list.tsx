@@ -1,4 +1,4 @@
-/** The items of a loop: what became of each, its execution, and what somebody decides about it. */
+/** The items of a loop, with their states, executions and decisions. */
 
 import type { StepState } from "../api/generated";
 import { causeOf, Fault } from "../ui/fault";
@@ -15,9 +15,9 @@ import { Section } from "./panel";
 interface ItemsProps {
   detail: Detail;
   states: StepState[] | null;
-  /** The first item that may be shown. */
+  /** Index of the first item in the list. */
   from: number;
-  /** How many were asked for. */
+  /** Number of items that were queried. */
   asked: number;
   onFrom: (from: number) => void;
   onSelect: (index: number) => void;
@@ -26,7 +26,7 @@ interface ItemsProps {
   onAsk: ((it: Asking) => void) | null;
 }
 
-/** What items are looked for; each with a way to say how many there are. */
+/** The filters of the list: key, label, states, and the field with the number of items. */
 const KINDS: readonly (readonly [string, string, StepState[], keyof NonNullable<Detail["itemTally"]>])[] = [
   ["WAITING", "Waiting", ["WAITING"], "waiting"],
   ["RUNNING", "Running", ["RUNNING", "RETRYING"], "running"],
@@ -34,7 +34,7 @@ const KINDS: readonly (readonly [string, string, StepState[], keyof NonNullable<
   ["SUCCEEDED", "Succeeded", ["SUCCEEDED", "COMPENSATED"], "successful"],
 ];
 
-/** So many are shown together, and then others instead. */
+/** Maximum number of items that are shown together. Further items replace them. */
 export const TOGETHER = 2_100;
 
 export function ItemList({ detail, states, from, asked, onFrom, onSelect, onStates, onMore, onAsk }: ItemsProps) {

@@ -1,4 +1,4 @@
-/** What a step said while it ran, as far as the log has it: its reports of progress, and how attempts went wrong. */
+/** Shows the progress reports of a step and the errors of its attempts, as far as the log has them. */
 
 import { useState } from "preact/hooks";
 
@@ -7,7 +7,7 @@ import { clock } from "../ui/time";
 import type { Lines } from "./lines";
 import { Section } from "./panel";
 
-/** The most that is shown at first. */
+/** Number of lines that are shown at first. */
 const SHOWN = 100;
 
 export function Logs({ lines, index }: { lines: Lines; index: number | null }) {

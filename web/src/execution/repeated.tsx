@@ -1,14 +1,14 @@
-/** The calls with effects that running something again would repeat. */
+/** The calls with effects that another run would repeat. */
 
 import type { RepeatedCallsResult } from "../api/generated";
 import { counted } from "../ui/words";
 
 export type RepeatedCall = NonNullable<RepeatedCallsResult["execution"]>["repeatedCalls"][number];
 
-/** The most calls that are listed one by one. */
+/** Maximum number of calls that are listed. */
 const LISTED = 30;
 
-/** A list of them, and of which execution they are where that is not the one that is shown. */
+/** A list of the calls. A call of another execution has a link to that execution. */
 export function RepeatedList({ calls, executionId }: { calls: readonly RepeatedCall[]; executionId?: string }) {
   if (calls.length === 0) return null;
   return (

@@ -1,4 +1,4 @@
-/** Every step as a row: the graph in words, and the way through it for those who do not see it. */
+/** The steps as rows. The list replaces the graph for people who use a screen reader. */
 
 import { useMemo } from "preact/hooks";
 
@@ -68,7 +68,7 @@ export function Steps({ story, fold, findings, now, selected, onSelect }: Props)
   );
 }
 
-/** The most severe finding about each step. */
+/** Returns the most severe finding about each step. */
 function firstOf(findings: readonly Finding[]): Map<string, Finding> {
   const first = new Map<string, Finding>();
   for (const finding of findings) if (finding.stepId !== null && !first.has(finding.stepId)) first.set(finding.stepId, finding);

@@ -1,4 +1,4 @@
-/** When every step ran, tried, and waited: rows of bars, of which only those are there that are seen. */
+/** The times of all steps as rows of bars. Only visible rows are drawn. */
 
 import { useMemo } from "preact/hooks";
 
@@ -12,7 +12,7 @@ import { criticalPath } from "./paths";
 import type { Story } from "./story";
 
 const ROW = 30;
-/** The most calls that have a bar each: a loop may have thousands. */
+/** Maximum number of calls that have a bar each, because a loop may have thousands. */
 const BARS = 200;
 
 interface Props {
@@ -57,7 +57,7 @@ export function Timeline({ story, fold, now, selected, onSelect }: Props) {
   );
 }
 
-/** Steps in the order in which they began; what has not begun comes last. */
+/** Returns the steps in the order of their starts. Steps that have not started come last. */
 function inOrder(steps: readonly StepView[]): StepView[] {
   return [...steps].sort((a, b) => (a.from ?? Infinity) - (b.from ?? Infinity) || 0);
 }
@@ -125,10 +125,10 @@ interface Stretch {
   count: number;
 }
 
-/** The least gap between two bars, in percent: what is nearer is one. */
+/** Minimum gap between two bars, in percent. Bars that are closer are merged. */
 const GAP = 0.25;
 
-/** Many calls as few bars: those that ended alike and touch are one. What went wrong is drawn last, so that it is seen. */
+/** Merges bars that end in the same way and touch. Failed calls are drawn last, so that they stay visible. */
 function merged(tries: readonly Attempt[], end: number, percent: (at: number) => number): Stretch[] {
   const open = new Map<string, Stretch>();
   const found: Stretch[] = [];

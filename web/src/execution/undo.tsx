@@ -1,14 +1,14 @@
-/** The calls that undo an execution if it is cancelled. */
+/** The calls that compensate an execution if it is cancelled. */
 
 import type { UndoCallsResult } from "../api/generated";
 import { placeOf } from "./findings";
 
 type UndoCall = NonNullable<UndoCallsResult["execution"]>["undoCalls"][number];
 
-/** The most calls that are listed one by one. */
+/** Maximum number of calls that are listed. */
 const LISTED = 30;
 
-/** A list of them. A step of a sub-plan names its own execution. */
+/** A list of the calls. A step of a sub-plan names its own execution. */
 export function UndoList({ calls, executionId }: { calls: readonly UndoCall[]; executionId: string }) {
   if (calls.length === 0) return null;
   return (

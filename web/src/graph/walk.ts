@@ -1,8 +1,8 @@
-/** Where arrow keys lead: along the edges, into what is open, and out of it again. */
+/** Keyboard navigation in a graph: along the edges, and into and out of open nodes. */
 
 import type { SceneNode } from "./scene";
 
-/** What is walked through. */
+/** The graph and the selected node. */
 interface Ground {
   nodes: readonly SceneNode[];
   edges: readonly { from: number; to: number }[];
@@ -12,7 +12,7 @@ interface Ground {
 
 type Box = Pick<SceneNode, "x" | "y" | "width" | "height">;
 
-/** Returns where an arrow key leads from the selected node; -1 where it leads nowhere. */
+/** Returns the index of the node that an arrow key leads to, or -1. */
 export function step(ground: Ground, key: string): number {
   const { selected, nodes, leadsRight } = ground;
   if (selected < 0) return nodes.length > 0 ? 0 : -1;
@@ -30,7 +30,7 @@ export function step(ground: Ground, key: string): number {
   return nearest(ground, beside);
 }
 
-/** The nodes right in another, or in the whole. */
+/** Returns the nodes directly inside a node. With -1, returns the outermost nodes. */
 function inside({ nodes }: Ground, parent: number): number[] {
   return [...nodes.keys()].filter((at) => nodes[at]!.parent === parent);
 }
@@ -55,7 +55,7 @@ function backward(ground: Ground): number {
   return before.length > 0 ? nearest(ground, before) : nodes[selected]!.parent;
 }
 
-/** The next item of a loop in the direction of a key. */
+/** Returns the next item of a loop in the direction of an arrow key. */
 function besideCell(ground: Ground, key: string): number {
   const { nodes, selected } = ground;
   const here = nodes[selected]!;

@@ -1,4 +1,4 @@
-/** A plan that is made, looked at, changed and run. */
+/** The editor of plans. */
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
@@ -49,12 +49,12 @@ const EXAMPLE = `{
   ]
 }`;
 
-/** How long the typing must rest before it is checked, in milliseconds. */
+/** Time without typing before the server checks the text, in milliseconds. */
 const REST = 250;
 
 /**
- * The place where plans are made. What is kept becomes a plan with an address of its own: then the address changes,
- * and everything else stays as it is.
+ * The page that creates and changes plans. After a plan is stored, its URL replaces the present one, and the rest of
+ * the page stays.
  */
 export function ComposePage({ from }: { from: string | null }) {
   const [request] = useParam("request");
@@ -78,7 +78,7 @@ export function ComposePage({ from }: { from: string | null }) {
   return <Compose key={number} known={{ plan: asked.data.plan, text: planText(asked.data.exportPlan) }} start={null} onBecome={become} />;
 }
 
-/** A draft for a request of which no plan came. */
+/** Loads a draft for a request whose planning failed. */
 function Proposed({ id, onBecome }: { id: string; onBecome: (id: string) => void }) {
   const asked = useAsk(RequestPage, { id });
   const tools = useAsk(ToolNames, {});
@@ -90,17 +90,17 @@ function Proposed({ id, onBecome }: { id: string; onBecome: (id: string) => void
   return <Compose known={null} start={{ id, query: request.query, ...proposal(request, tools.data.tools) }} onBecome={onBecome} />;
 }
 
-/** A plan as it is stored, and the text that says the same. */
+/** A stored plan, and its text in the editor. */
 interface Stored {
   about: PlanSummary;
   text: string;
   plan: PlanDrawn | null;
-  /** Where what is in that plan is to be asked for: what was drawn as a draft knows its parts as drafts. */
+  /** Tells where to query the sub-plans of the drawn plan: by their ids, or as parts of the draft. */
   source: Source;
   problems: readonly Problem[];
 }
 
-/** What the server said of a text. */
+/** The diagnostics of the server for a text. */
 interface Checked {
   text: string;
   problems: readonly Problem[];
@@ -108,7 +108,7 @@ interface Checked {
 
 interface ComposeProps {
   known: { plan: PlanDrawn; text: string } | null;
-  /** What a draft for a request begins with. */
+  /** The initial draft for a request. */
   start: { id: string; query: string; text: string; uncovered: string[] } | null;
   onBecome: (id: string) => void;
 }
@@ -132,7 +132,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
   const [asking, setAsking] = useState<ExecutionOptions | null>(null);
   const [repeating, setRepeating] = useState<{ options: ExecutionOptions; last: LastRun } | null>(null);
   const epoch = useCell(returns);
-  // Whoever has begun to write may empty the text, and goes on.
+  // Once the user has typed, the editor stays open, even with an empty text.
   const begun = useRef(known !== null);
   if (text !== "") begun.current = true;
   const isBegun = begun.current;
@@ -143,16 +143,16 @@ function Compose({ known, start, onBecome }: ComposeProps) {
   const tools = asked.data?.tools ?? [];
   const draft = useMemo(() => readDraft(text), [text]);
   const steps = "steps" in draft ? draft.steps : null;
-  /** The steps when they could be read last: while something is written they often cannot. */
+  /** The steps of the last text that could be parsed. During typing, the text is often invalid. */
   const readable = useRef<readonly Fields[]>([]);
   if (steps) readable.current = steps;
   const ids = useMemo(() => (steps ? idsOf(steps) : []), [steps]);
-  /** Writes the steps anew, and leaves the rest of the text as it is. */
+  /** Replaces the steps, and keeps the other fields of the text. */
   const write = (next: Fields[]) => setText(planText({ ...("whole" in draft ? draft.whole : {}), tools: next }));
 
   const waits = useRef<(() => void) | null>(null);
   useLayoutEffect(() => {
-    // What was typed outlives the page, but not its being kept.
+    // The browser keeps unsaved text until the plan is stored.
     const keep = () => {
       clearTimeout(timer);
       waits.current = null;
@@ -192,7 +192,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
         },
         (error: ApiError) => {
           if (gone.signal.aborted) return;
-          // What cannot be asked now is asked again when the server is back; what it does not even read is wrong.
+          // If the server is unreachable, the check runs again later. Any other error is a problem of the text.
           if (error.code === "UNREACHABLE") setError(error);
           else setChecked({ text, problems: [{ severity: "ERROR", code: error.code, path: "", message: error.message, help: null }] });
         },
@@ -215,7 +215,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
       setBusy(false);
     }
   };
-  /** Says that the text is what is stored, under an address of its own. */
+  /** Notes that the text is stored, and shows the URL of the plan. */
   const take = (it: Stored) => {
     keepAt(address, null);
     waits.current = null;
@@ -233,7 +233,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
       setOpened("");
       take({ about: made, text: planText(exportPlan), plan: made, source: { id: made.planId }, problems: made.diagnostics });
     });
-  /** Keeps what was written as a plan of its own or the next version, and gives its id. */
+  /** Stores the text as a new plan or the next version, and returns its id. */
   const keep = async (): Promise<string> => {
     if (stored && !isChanged) return stored.about.planId;
     if ("problems" in draft) throw new ApiError(draft.problems[0]?.message ?? "this is no plan", "INVALID_PLAN");
@@ -255,7 +255,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
     go(`/executions/${executionId}`);
   };
   const readLast = async (signal?: AbortSignal) => (stored ? lastRun(stored.about.requestId, steps ?? [], signal) : null);
-  /** Runs it at once, unless that would repeat what it did before. */
+  /** Runs the plan, unless that would repeat calls of its last execution. Then asks first. */
   const begin = (options: ExecutionOptions) =>
     doing(async () => {
       const last = options.dryRun === true ? null : await readLast();
@@ -458,12 +458,12 @@ function Compose({ known, start, onBecome }: ComposeProps) {
   );
 }
 
-/** The way to a draft for the request that the planner found no plan for. */
+/** A link to a draft for the request for which the planner found no plan. */
 function draftOf({ code, extensions }: ApiError) {
   return code === "NO_PLAN_FOUND" && typeof extensions.requestId === "string" ? <StartDraft id={extensions.requestId} /> : null;
 }
 
-/** Says of a draft which parts of the query it does not cover yet. */
+/** Lists the parts of the query that the draft does not cover yet. */
 function Incomplete({ uncovered, steps }: { uncovered: readonly string[]; steps: readonly Fields[] | null }) {
   const names = steps?.map((step) => String(step.name ?? step.toolName ?? ""));
   const left = uncovered.filter((part) => !names || names.includes(openName(part)));
