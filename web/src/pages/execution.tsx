@@ -1,4 +1,4 @@
-/** One execution: its graph, its times, its log, and each of its steps. */
+/** The page of an execution: its graph, its timeline, its log, and its steps. */
 
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 
@@ -35,7 +35,7 @@ export function ExecutionPage({ id }: { id: string }) {
   const [story, setStory] = useState<Story | null | undefined>(undefined);
   const [error, setError] = useState<ApiError | null>(null);
   const epoch = useCell(returns);
-  // A story that is there goes on by itself when the server comes back.
+  // An execution that is loaded subscribes again by itself when the server is back.
   const isMissing = !story || story.about.executionId !== id;
   useEffect(() => {
     if (!isMissing) return;
@@ -56,10 +56,10 @@ export function ExecutionPage({ id }: { id: string }) {
 
 const VIEWS = ["graph", "timeline", "steps", "events", "results"] as const;
 
-/** What the history says of a step that covers everything. */
+/** The history state while a step's panel covers the whole page. */
 const SHEET = "sheet";
 
-/** What is drawn: the plan, and in it what is open. What was drawn stays until the next is there. */
+/** Returns the graph of the plan with its open nodes. The old graph stays until the new one is ready. */
 function useScene(groups: Groups, drawn: Drawn | null, open: readonly string[], pages: Pages): Scene | null {
   const [scene, setScene] = useState<Scene | null>(null);
   const epoch = useCell(returns);
@@ -71,7 +71,7 @@ function useScene(groups: Groups, drawn: Drawn | null, open: readonly string[], 
     groups
       .draw(drawn.direction)
       .then((it) => isGone || setScene(it))
-      // What a server that is gone did not draw is drawn when it is back.
+      // If the server was unreachable, the graph is drawn when the server is back.
       .catch((error: ApiError) => isGone || error.code === "UNREACHABLE" || groups.failure.set(error));
     return () => {
       isGone = true;
@@ -111,7 +111,7 @@ function Told({ story }: { story: Story }) {
   const time = scrub === null ? now : fold.at;
   useTitle(`${WORD[live.state]} – ${plain(story.about.request?.query ?? story.about.executionId)}`);
   const steps = story.about.plan.tools;
-  // Times of running steps need not be drawn anew at every frame.
+  // Durations of running steps are drawn five times a second, not at every frame.
   const second = Math.floor(time / 200);
   const past = scrub === null ? null : fold.at;
   const spots = useMemo(() => scene?.nodes.map((it) => groups.find(it.name)) ?? [], [scene]);
@@ -121,11 +121,11 @@ function Told({ story }: { story: Story }) {
     const now = new URLSearchParams(location.search);
     const wasOpen = now.get("step") !== null;
     if (name !== null) {
-      // What stands for other items shows them instead.
+      // A node that stands for another page of items shows that page.
       const step = name.replace(/-\]$/, "]");
       const next = { step, items: pagesText(readPages(now.get("items") ?? "", step)) };
       if (!wasOpen) opener.current = document.activeElement as HTMLElement | null;
-      // On a phone a step covers everything: the way back from it is the way back.
+      // On a phone, the panel covers the page, so the Back button closes it.
       if (!wasOpen && isNarrow()) setParams(next, "push", SHEET);
       else setParams(next);
       return;
@@ -135,7 +135,7 @@ function Told({ story }: { story: Story }) {
     back(opener.current);
   }, []);
   const moveTo = useCallback((seq: number | null) => story.scrub.set(seq), [story]);
-  // The moment is in the address, once the slider rests: browsers do not let it change at every step.
+  // The URL gets the position after the slider has stopped, because browsers limit how often the URL may change.
   const isMoved = useRef(false);
   useEffect(() => {
     if (!isMoved.current && scrub === null) return;
@@ -144,7 +144,7 @@ function Told({ story }: { story: Story }) {
     return () => clearTimeout(timer);
   }, [scrub]);
   const spot = selected === "" ? null : groups.find(selected);
-  // Lists know the steps of the whole only.
+  // Lists contain only the steps of the outermost plan.
   const row = /^[^/[]*/.exec(selected)![0];
   const turn = useCallback((name: string) => {
     if (name.endsWith("-]")) return select(name);
@@ -220,7 +220,7 @@ function Told({ story }: { story: Story }) {
   );
 }
 
-/** What is in something that can be opened, in words. */
+/** Returns in words what a node contains. */
 function holds(groups: Groups, spot: Spot, past: number | null): string {
   if (groups.kindOf(spot) === "plan") return "a sub-plan";
   const items = groups.viewOf(spot, past)?.items;
@@ -230,7 +230,7 @@ function holds(groups: Groups, spot: Spot, past: number | null): string {
 interface BesideProps {
   groups: Groups;
   spot: Spot;
-  /** Those of the execution that the spot is in, where they are known already. */
+  /** The findings about the execution that contains the node, if they are loaded. */
   findings: readonly Finding[] | null;
   past: number | null;
   now: number;
@@ -239,13 +239,13 @@ interface BesideProps {
   onSelect: (name: string | null) => void;
 }
 
-/** All about what is selected, wherever in the picture it is. */
+/** The panel about the selected node. */
 function Beside({ groups, spot, findings: known, past, now, opening, onAsk, onSelect }: BesideProps) {
   const { scope, step, index } = spot;
   const own = useFindings(known ? null : scope.story);
   const findings = about(known ?? own, step.stepId, index);
   const view = groups.viewOf(spot, past);
-  // An item is in its loop, and a step in the step or the item whose plan it is of.
+  // An item is inside its loop. A step is inside the step or item that executes its plan.
   const parent = index === null ? scope.prefix.slice(0, -1) : scope.prefix + step.stepId;
   const around = parent === "" ? null : { name: parent, onGo: () => onSelect(parent) };
   const common = { step, opening, around, onClose: () => onSelect(null) };

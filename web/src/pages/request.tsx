@@ -1,4 +1,4 @@
-/** One request: what was asked for, how the plan came to be, its versions, and what became of them. */
+/** The page of a request: its query, how it was planned, the versions of its plan, and its executions. */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 
@@ -51,7 +51,7 @@ function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
   const hasParts = shownParts !== "";
   const roots = useRuns(request, false, true);
   const all = useRuns(request, true, hasParts);
-  // What happens under it is only a reason to ask again, and not too often.
+  // An event only causes another query, and many events cause one.
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const stop = follow(RequestHappening, () => ({ id }), {
@@ -125,10 +125,10 @@ function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
   );
 }
 
-/** How many executions come at once. */
+/** Number of executions in one query. */
 const PART = 50;
 
-/** What an execution is called under its request. */
+/** Returns the name of an execution within its request. */
 function nameOf(run: RequestRun, versions: ReadonlyMap<string, number>): string {
   if (run.parentStepId !== null) return `${stepOf(run)}, a sub-execution`;
   const words = [`Version ${versions.get(run.planId) ?? "?"}`, run.mode.toLowerCase()];
@@ -137,7 +137,7 @@ function nameOf(run: RequestRun, versions: ReadonlyMap<string, number>): string 
   return words.join(", ");
 }
 
-/** The executions of a request, the newest first: those that somebody asked for, or with them those that their steps began. */
+/** Returns the executions of a request, newest first. With `hasParts`, the executions of sub-plans are included. */
 function useRuns(request: Asked, hasParts: boolean, isWanted: boolean) {
   const filter: ExecutionFilter = { requestId: request.requestId, parts: hasParts };
   const asked = useAsk(RequestRuns, isWanted ? { filter, first: PART } : null);
@@ -153,7 +153,7 @@ function useRuns(request: Asked, hasParts: boolean, isWanted: boolean) {
 
 type Runs = ReturnType<typeof useRuns>;
 
-/** How many executions somebody asked for, as far as they are known. */
+/** Returns the number of loaded executions, with a `+` if there are more. */
 function count({ list }: Runs): string {
   return list ? `${list.rows.length.toLocaleString("en")}${list.hasMore ? "+" : ""}` : "…";
 }
@@ -226,7 +226,7 @@ function Transcript({ request }: { request: Asked }) {
 
 interface Candidate {
   tool: string;
-  /** As it was written: `1.0` is no number of the page's own. */
+  /** Keeps the text of the number, because JavaScript would write `1.0` as `1`. */
   score: Json;
   kept?: boolean;
   why?: string;
@@ -285,7 +285,7 @@ function Entry({ kind, content }: { kind: string; content: Json }) {
   return <JsonView value={content} label={kind} open={kind === "draft" ? 3 : 1} />;
 }
 
-/** Candidates that are shown at first. */
+/** Number of candidates that are shown at first. */
 const FEW = 8;
 
 function Candidates({ candidates }: { candidates: Candidate[] }) {

@@ -1,4 +1,4 @@
-/** Everything that was asked for, the newest first, as it happens. */
+/** The lists of requests and executions, newest first. */
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
@@ -15,7 +15,7 @@ import { serverNow } from "../ui/time";
 import { useListing } from "./listing";
 import { rowOf, Rows, stepOf, type Row, type RunOf } from "./rows";
 
-/** How many rows come at once, and how often the first of them are asked for again. */
+/** Number of rows in one query, and the poll interval of the first rows in milliseconds. */
 const PART = 50;
 const EVERY = 1_500;
 
@@ -32,14 +32,14 @@ const SINCE: readonly (readonly [string, string])[] = [
   ["7d", "Last week"],
   ["30d", "Last month"],
 ];
-/** Whether executions that steps of others began are listed. */
+/** The filter that includes or excludes executions of sub-plans. */
 const PARTS: readonly (readonly [string, string])[] = [
   ["", "Top level only"],
   ["all", "Include sub-executions"],
 ];
 const HOURS: Record<string, number> = { "1h": 1, "24h": 24, "7d": 168, "30d": 720 };
 
-/** The moment that a span of time began. */
+/** Returns the start of a period that ends now. */
 function since(span: string): string | undefined {
   const hours = HOURS[span];
   return hours ? new Date(serverNow() - hours * 3_600_000).toISOString() : undefined;
@@ -104,12 +104,12 @@ export function RequestsPage({ kind }: { kind: "requests" | "executions" }) {
   );
 }
 
-/** How often it is looked at what needs a person, in milliseconds. */
+/** Poll interval of the executions that need a person, in milliseconds. */
 const NEEDY_EVERY = 3_000;
 
-/** What needs a person: the ids, and how many there are. */
+/** Returns the ids of the rows that need a person, and their number. */
 function useNeedy(kind: "requests" | "executions", hasParts: boolean): { needy: ReadonlySet<string>; count: string } {
-  // A request needs a person where any execution of it does.
+  // A request needs a person if any of its executions does, also one of a sub-plan.
   const asked = useAsk(NeedPerson, { parts: kind === "requests" || hasParts ? null : false }, NEEDY_EVERY);
   const found = asked.data?.executions;
   return useMemo(() => {
@@ -121,15 +121,18 @@ function useNeedy(kind: "requests" | "executions", hasParts: boolean): { needy: 
 interface ListProps {
   state: string;
   span: string;
-  /** Whether only what needs a person is listed. */
+  /** True if the list shows only rows that need a person. */
   isNeedy: boolean;
   needy: ReadonlySet<string>;
 }
 
-/** Text that is asked for once the typing rests. An id leads to what it names. */
+/** A search field. It searches after a pause in typing. An id opens the page of the object. */
 export function SearchBox({ label, value, onSearch, placeholder }: { label: string; value: string; onSearch: (it: string) => void; placeholder: string }) {
   const [text, setText] = useState(value);
-  /** What was asked for here last. It comes back as the value when more may have been typed. */
+  /**
+   * The last searched text. When it comes back as `value`, the user may already have typed more, so it does not
+   * replace the text.
+   */
   const told = useRef(value);
   useLayoutEffect(() => {
     if (value === told.current) return;
@@ -156,7 +159,8 @@ export function SearchBox({ label, value, onSearch, placeholder }: { label: stri
 }
 
 function RequestList({ search, state, span, isNeedy, needy }: ListProps & { search: string }) {
-  // It begins when it is chosen: a list whose beginning moves would begin anew each time.
+  // Computed only when the user chooses the period. Otherwise the filter would change all the time, and the list would
+  // load again.
   const from = useMemo(() => since(span) ?? null, [span]);
   const filter: RequestFilter = { search: search || null, state: (state || null) as ExecutionState | null, needsPerson: isNeedy || null, from };
   const asked = useAsk(Requests, { filter, first: PART }, EVERY);

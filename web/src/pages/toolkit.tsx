@@ -1,4 +1,4 @@
-/** The toolkit: which tools serve which action, which action comes next, and what would be recommended. */
+/** The page of the toolkit: its graph, and the recommendations for chosen actions. */
 
 import { useMemo } from "preact/hooks";
 
@@ -11,11 +11,11 @@ import { Refused, RefusedPage } from "../ui/fault";
 import { Empty, Loading, useTitle } from "../ui/page";
 import { counted } from "../ui/words";
 
-/** How often it is looked at whether somebody has changed it, in milliseconds. */
+/** Poll interval of the toolkit, in milliseconds. */
 const AGAIN = 3_000;
-/** The most steps that a recommendation goes. */
+/** Maximum number of hops that the user can choose. */
 const FAR = 6;
-/** What stands between names in the address: no name has one. */
+/** Separates names in the URL. Names cannot contain a line feed. */
 const BETWEEN = "\n";
 
 export function ToolkitPage() {
@@ -33,7 +33,7 @@ export function ToolkitPage() {
   const toolkit = asked.data?.toolkit;
   const scene = useMemo(() => (toolkit ? flat(toolkit.layout) : null), [toolkit]);
   const looks = useMemo(() => (toolkit ? looksOf(toolkit, found ?? null, actions) : []), [toolkit, found, chosen]);
-  // Calls are dashed, as in the pictures of the server.
+  // Edges to tools are dashed, as in the drawings of the server.
   const edgeLooks = useMemo(
     () => new Map(toolkit?.edges.map((it) => [edgeKey(it), { note: it.score.toFixed(2), isDashed: it.kind === "call" }])),
     [toolkit],

@@ -1,4 +1,4 @@
-/** What plans can call: toolsets with their switches, every tool, and which of them a query finds. */
+/** The page of the tools: toolsets with their switches, all tools, and a search that selects tools for a query. */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 
@@ -201,7 +201,7 @@ function Selection() {
   );
 }
 
-/** The most pairs that are shown. */
+/** Maximum number of pairs that are shown. */
 const MOST = 500;
 
 function Collided() {

@@ -1,4 +1,4 @@
-/** What somebody typed and has not kept yet: it waits in the tab until they come back to its address. */
+/** Unsaved text. It stays in the tab's storage until the user opens the same URL again. */
 
 export interface Kept {
   query: string;
@@ -6,7 +6,7 @@ export interface Kept {
 }
 
 const KEY = "faber.draft:";
-/** The longest text that waits: tabs have room for about five million letters in all. */
+/** Maximum length of a text that is stored. A tab has space for about five million characters. */
 const MOST = 1_500_000;
 
 export function keptAt(path: string): Kept | null {
@@ -18,12 +18,12 @@ export function keptAt(path: string): Kept | null {
   }
 }
 
-/** Keeps it for an address, or with null lets it go. */
+/** Stores unsaved text for a URL. With null, removes it. */
 export function keepAt(path: string, kept: Kept | null): void {
   try {
     if (kept && kept.text.length + kept.query.length <= MOST) sessionStorage.setItem(KEY + path, JSON.stringify(kept));
     else sessionStorage.removeItem(KEY + path);
   } catch {
-    // Where there is no room it is as before: it is lost with the page.
+    // If the storage is full, the text is lost when the page is closed.
   }
 }

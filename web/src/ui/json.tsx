@@ -1,4 +1,4 @@
-/** Values that came from elsewhere, as text and never as anything else. */
+/** Shows values from tools and users. They are always shown as text, never as HTML. */
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
@@ -8,12 +8,12 @@ import { isFields, Num, print } from "../api/json";
 import { Icon } from "./icons";
 import { Plain } from "./plain";
 
-/** The most letters of a text that are shown at first. */
+/** Number of characters of a text that are shown at first. */
 const TEXT = 400;
-/** The most entries of a list that are shown at first, and more each time somebody asks. */
+/** Number of entries of a list that are shown at first, and that each click adds. */
 const ENTRIES = 100;
 
-/** A value as a tree that can be folded. */
+/** A value as a tree whose nodes can be closed. */
 export function JsonView({ value, label, open = 2 }: { value: Json | undefined; label: string; open?: number }) {
   if (value === undefined) return <p class="faint">nothing</p>;
   return (
@@ -24,7 +24,7 @@ export function JsonView({ value, label, open = 2 }: { value: Json | undefined; 
   );
 }
 
-/** How large a value is that the server left out of an event. */
+/** Returns the size in bytes of a value that the server left out of an event, or null. */
 export function omitted(value: Json | undefined): number | null {
   if (!isFields(value)) return null;
   const bytes = value.$omitted;
@@ -79,7 +79,7 @@ function Group({ entries, begin, end, open }: { entries: [string | null, Json][]
   );
 }
 
-/** A text between quotes, so that `"1"` is not taken for `1`. */
+/** A text in quotes, so that `"1"` differs from `1`. */
 function Text({ text }: { text: string }) {
   const [isWhole, setWhole] = useState(false);
   const isLong = text.length > TEXT;
