@@ -8,9 +8,9 @@ import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 
 const dist = fileURLToPath(new URL("../dist", import.meta.url));
 /** Bytes of a file that fits into one network packet without compression. */
-const SMALL = 1_400;
+const MIN_BYTES = 1_400;
 /** Maximum compressed size of the first view, in bytes. */
-const FIRST_VIEW = 150_000;
+const MAX_FIRST_VIEW_BYTES = 150_000;
 
 const files = readdirSync(dist, { recursive: true }).filter((it) => statSync(join(dist, it)).isFile());
 const sizes = new Map();
@@ -18,8 +18,8 @@ for (const name of files.sort()) {
   const bytes = readFileSync(join(dist, name));
   const brotli = brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length } });
   const gzip = gzipSync(bytes, { level: 9 });
-  if (bytes.length > SMALL) writeFileSync(join(dist, `${name}.br`), brotli);
-  if (bytes.length > SMALL) writeFileSync(join(dist, `${name}.gz`), gzip);
+  if (bytes.length > MIN_BYTES) writeFileSync(join(dist, `${name}.br`), brotli);
+  if (bytes.length > MIN_BYTES) writeFileSync(join(dist, `${name}.gz`), gzip);
   sizes.set(name, [bytes.length, Math.min(brotli.length, bytes.length), Math.min(gzip.length, bytes.length)]);
 }
 
@@ -29,5 +29,5 @@ for (const [name, [plain, brotli, gzip]] of sizes) {
 const index = readFileSync(join(dist, "index.html"), "utf8");
 const first = [...sizes].filter(([name]) => name === "index.html" || index.includes(`/${name}`));
 const total = first.reduce((sum, [, [, , gzip]]) => sum + gzip, 0);
-console.log(`first view: ${total} bytes with gzip (at most ${FIRST_VIEW})`);
-if (total > FIRST_VIEW) process.exit(1);
+console.log(`first view: ${total} bytes with gzip (at most ${MAX_FIRST_VIEW_BYTES})`);
+if (total > MAX_FIRST_VIEW_BYTES) process.exit(1);

@@ -53,11 +53,11 @@ function Page({ path }: { path: string }) {
   if (match("/executions", path)) return <RequestsPage kind="executions" />;
   if (request) return <RequestPage id={request.id!} />;
   if (execution) return <ExecutionPage id={execution.id!} />;
-  if (match("/new", path)) return <Later load={composing} from={null} />;
-  if (plan) return <Later load={composing} from={plan.id!} />;
-  if (match("/tools", path)) return <Later load={tools} name={null} />;
-  if (tool) return <Later load={tools} name={tool.name!} />;
-  if (match("/toolkit", path)) return <Later load={toolkit} />;
+  if (match("/new", path)) return <LazyPage load={composing} from={null} />;
+  if (plan) return <LazyPage load={composing} from={plan.id!} />;
+  if (match("/tools", path)) return <LazyPage load={tools} name={null} />;
+  if (tool) return <LazyPage load={tools} name={tool.name!} />;
+  if (match("/toolkit", path)) return <LazyPage load={toolkit} />;
   return (
     <Empty isPage title="Nothing is here">
       <a href="/">To the requests</a>
@@ -72,7 +72,7 @@ const toolkit = () => import("./pages/toolkit").then((it) => it.ToolkitPage);
 const loaded = new Map<unknown, ComponentType<never>>();
 
 /** A page whose code is loaded at the first visit. */
-function Later<P extends object>({ load, ...rest }: { load: () => Promise<ComponentType<P>> } & P) {
+function LazyPage<P extends object>({ load, ...rest }: { load: () => Promise<ComponentType<P>> } & P) {
   const [, redraw] = useState({});
   const [error, setError] = useState<string | null>(null);
   const Found = loaded.get(load) as ComponentType<object> | undefined;

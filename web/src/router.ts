@@ -58,7 +58,7 @@ export function useOneOf<T extends string>(name: string, values: readonly [T, ..
 }
 
 /** Reads a number of the URL. A number outside the range becomes the closest valid one. */
-export function numberWithin(text: string, [least, most]: readonly [number, number], standard: number): number {
+export function clampNumber(text: string, [least, most]: readonly [number, number], standard: number): number {
   const number = text.trim() === "" ? NaN : Number(text);
   return Number.isNaN(number) ? standard : Math.min(most, Math.max(least, number));
 }

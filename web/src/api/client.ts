@@ -71,9 +71,9 @@ export interface Asked<R> {
 }
 
 /** Answers with more characters than this are large. The larger an answer is, the less often it is polled. */
-const LARGE = 200_000;
+const LARGE_ANSWER_CHARS = 200_000;
 /** Maximum factor by which the poll interval of a large answer grows. */
-const MOST_PAUSES = 10;
+const MAX_POLL_FACTOR = 10;
 
 /**
  * Runs a query while a component is shown. Runs it again when the variables change, when the server is back, and every
@@ -108,7 +108,7 @@ export function useAsk<R, V>(operation: Operation<R, V>, variables: V | null, po
         const text = poll ? key + print(data) : "";
         if (!poll || text !== shown.current) setState({ key, data, error: null, isLoading: false });
         shown.current = text;
-        if (poll) pause = poll * Math.min(MOST_PAUSES, Math.max(1, text.length / LARGE));
+        if (poll) pause = poll * Math.min(MAX_POLL_FACTOR, Math.max(1, text.length / LARGE_ANSWER_CHARS));
       } catch (error) {
         if (gone.signal.aborted) return;
         shown.current = "";
@@ -173,7 +173,7 @@ function heartbeat() {
 }
 
 /** Callbacks of a subscription. */
-export interface Ear<R> {
+export interface SubscriptionHandlers<R> {
   next: (data: R) => void;
   /** The server rejected the subscription. */
   refused?: (error: ApiError) => void;
@@ -190,7 +190,7 @@ export interface Ear<R> {
  * Subscribes until the returned function is called. After a lost connection, it subscribes again with new
  * `variables()`. Let the variables name the last known position, so that no event is missed.
  */
-export function follow<R, V>(operation: Operation<R, V>, variables: () => V, ear: Ear<R>): () => void {
+export function follow<R, V>(operation: Operation<R, V>, variables: () => V, ear: SubscriptionHandlers<R>): () => void {
   let hasEnded = false;
   let leave: (() => void) | undefined;
   let stopListening: (() => void) | undefined;

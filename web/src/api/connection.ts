@@ -2,7 +2,7 @@
 
 import { Cell } from "./cell";
 
-const KEY = "faber.token";
+const TOKEN_KEY = "faber.token";
 /** Delay before the first attempt to reach the server again, in milliseconds. */
 const FIRST_WAIT = 250;
 const LONGEST_WAIT = 4_000;
@@ -16,13 +16,13 @@ export const wantsToken = new Cell<string | null>(null);
 
 /** Returns the access token, which the browser keeps until the tab is closed. */
 export function token(): string | null {
-  return sessionStorage.getItem(KEY);
+  return sessionStorage.getItem(TOKEN_KEY);
 }
 
 /** Stores a token, and runs all queries again. */
 export function setToken(value: string | null): void {
-  if (value) sessionStorage.setItem(KEY, value);
-  else sessionStorage.removeItem(KEY);
+  if (value) sessionStorage.setItem(TOKEN_KEY, value);
+  else sessionStorage.removeItem(TOKEN_KEY);
   wantsToken.set(null);
   returns.set(returns.value + 1);
 }

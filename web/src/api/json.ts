@@ -23,7 +23,7 @@ export function isNumber(it: Json | undefined): it is number | Num {
 }
 
 /** Maximum nesting of values. The server accepts less. */
-const DEPTH = 512;
+const MAX_DEPTH = 512;
 /**
  * Matches text with a number that JavaScript might change: many digits, a trailing zero in a fraction, an exponent, or
  * a negative zero.
@@ -115,7 +115,7 @@ class Parser {
 
   #nested(read: () => Json): Json {
     this.#depth += 1;
-    if (this.#depth > DEPTH) throw new RangeError();
+    if (this.#depth > MAX_DEPTH) throw new RangeError();
     this.#at += 1;
     const value = read();
     this.#depth -= 1;

@@ -23,12 +23,12 @@ import {
 import { isFields, parse } from "../api/json";
 import { go } from "../router";
 import { Dialog } from "../ui/dialog";
-import { asRefusal, Refused } from "../ui/fault";
+import { toApiError, Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
-import { counted } from "../ui/words";
+import { countText } from "../ui/words";
 import { Call } from "./call";
 import { askedCall, placeOf } from "./findings";
-import { againFrom, failedSteps, hasUnknown } from "./paths";
+import { stepsToRepeatFrom, stepsToRepeatAfterFailure, hasUnknown } from "./paths";
 import { RepeatedList } from "./repeated";
 import type { Story } from "./story";
 import { UndoList } from "./undo";
@@ -58,7 +58,7 @@ export function Actions({ story, onAsk, onFail }: BarProps) {
     try {
       await doing;
     } catch (error) {
-      onFail(asRefusal(error));
+      onFail(toApiError(error));
     } finally {
       setBusy(false);
     }
@@ -227,7 +227,7 @@ function optionsOf(story: Story): ExecutionOptions {
 }
 
 /** Maximum number of steps that are listed by name. */
-const NAMED = 30;
+const MAX_NAMED_STEPS = 30;
 
 interface RetryProps {
   story: Story;
@@ -241,11 +241,11 @@ const RETRY_TITLES: Record<RetryMode, string> = { FAILED: "Retry the failed step
 
 function Retry({ story, mode, step, onClose }: RetryProps) {
   const id = story.about.executionId;
-  const [chosen, setChosen] = useState(() => step ?? failedSteps(story.live)[0] ?? story.ids[0] ?? "");
+  const [chosen, setChosen] = useState(() => step ?? stepsToRepeatAfterFailure(story.live)[0] ?? story.ids[0] ?? "");
   const fromStep = mode === "FROM_STEP" ? chosen : null;
   const repeated = useRepeated(story, mode, fromStep);
   const settled = useSettled(story, mode);
-  const again = mode === "ALL" ? story.ids : fromStep === null ? failedSteps(story.live, settled.steps) : againFrom(story.live, story.dependsOn, fromStep);
+  const again = mode === "ALL" ? story.ids : fromStep === null ? stepsToRepeatAfterFailure(story.live, settled.steps) : stepsToRepeatFrom(story.live, story.dependsOn, fromStep);
   return (
     <Dialog
       title={step ? `Retry from “${step}”?` : RETRY_TITLES[mode]}
@@ -267,7 +267,7 @@ function Retry({ story, mode, step, onClose }: RetryProps) {
           </select>
         </label>
       )}
-      <Again again={again} total={story.ids.length} />
+      <RepeatedSteps again={again} total={story.ids.length} />
       {repeated.list}
     </Dialog>
   );
@@ -287,7 +287,7 @@ function RunAgain({ story, onClose }: { story: Story; onClose: () => void }) {
         openExecution((await ask(ExecutePlan, { id: story.about.planId, options })).executePlan.executionId);
       }}
     >
-      <p>A new execution of {story.ids.length === 1 ? "its step" : `all ${counted(story.ids.length, "step")}`}, with the same input.</p>
+      <p>A new execution of {story.ids.length === 1 ? "its step" : `all ${countText(story.ids.length, "step")}`}, with the same input.</p>
       {repeated.list}
     </Dialog>
   );
@@ -337,22 +337,22 @@ function TryAgain({ story, name }: { story: Story; name: string }) {
 }
 
 /** Lists the steps that run again. */
-function Again({ again, total }: { again: readonly string[]; total: number }) {
+function RepeatedSteps({ again, total }: { again: readonly string[]; total: number }) {
   const kept = total - again.length;
-  if (again.length === 0) return <p>No step runs again: a new execution reuses the outputs of {total === 1 ? "its step" : `all ${counted(total, "step")}`}.</p>;
+  if (again.length === 0) return <p>No step runs again: a new execution reuses the outputs of {total === 1 ? "its step" : `all ${countText(total, "step")}`}.</p>;
   return (
     <>
       <p>
-        {kept > 0 && `The outputs of ${counted(kept, "step")} are reused. `}
+        {kept > 0 && `The outputs of ${countText(kept, "step")} are reused. `}
         {kept === 0 ? "All steps run again, in a new execution:" : `${again.length === 1 ? "1 step runs" : `${again.length.toLocaleString("en")} steps run`} again, in a new execution:`}
       </p>
       <ul class="names" aria-label="What is done again">
-        {again.slice(0, NAMED).map((name) => (
+        {again.slice(0, MAX_NAMED_STEPS).map((name) => (
           <li key={name} class="mono">
             {name}
           </li>
         ))}
-        {again.length > NAMED && <li>and {again.length - NAMED} more</li>}
+        {again.length > MAX_NAMED_STEPS && <li>and {again.length - MAX_NAMED_STEPS} more</li>}
       </ul>
     </>
   );

@@ -10,17 +10,17 @@ import type { Fold } from "./fold";
 import type { Story } from "./story";
 
 /** Poll interval of findings while time or other executions may change them, in milliseconds. */
-const EVERY = 2_000;
+const POLL_INTERVAL = 2_000;
 /**
  * Time without a move of the slider before findings are queried, in milliseconds. Also the time for which new events
  * are collected.
  */
-const REST = 250;
+const REFRESH_DELAY = 250;
 
 const NONE: readonly Finding[] = [];
 /** Cells for a component without an execution. */
-const NEVER = new Cell(0);
-const NOWHERE = new Cell<number | null>(null);
+const NO_CHANGES = new Cell(0);
+const NO_POSITION = new Cell<number | null>(null);
 
 /** Returns the name of the step or item that a finding is about, such as `send[3]`. */
 export function placeOf({ stepId, index }: { stepId: string | null; index: number | null }): string {
@@ -43,51 +43,51 @@ export function isFailure({ kind, severity }: Finding): boolean {
 
 /** Returns whether the execution waits for a person. */
 export function needsPerson(finding: Finding): boolean {
-  return finding.kind === "WAIT" && finding.remedies.some(({ mutation }) => mutation !== null && PERSONAL.has(mutation));
+  return finding.kind === "WAIT" && finding.remedies.some(({ mutation }) => mutation !== null && PERSON_MUTATIONS.has(mutation));
 }
 
-const PERSONAL: ReadonlySet<string> = new Set(["approveStep", "settleStep", "signalExecution", "resumeExecution"]);
+const PERSON_MUTATIONS: ReadonlySet<string> = new Set(["approveStep", "settleStep", "signalExecution", "resumeExecution"]);
 
 /** Returns the findings at the shown time. The old findings stay until the new ones have arrived. */
 export function useFindings(story: Story | null): readonly Finding[] {
-  useCell(story?.version ?? NEVER);
-  const scrub = useCell(story?.scrub ?? NOWHERE);
-  const settled = useCell(story?.settled ?? NEVER);
-  const atSeq = useRested(scrub);
+  useCell(story?.version ?? NO_CHANGES);
+  const scrub = useCell(story?.scrub ?? NO_POSITION);
+  const settled = useCell(story?.settled ?? NO_CHANGES);
+  const atSeq = useRestedPosition(scrub);
   const isLive = story !== null && !story.live.isOver && atSeq === null;
-  const asked = useAsk(ExecutionFindings, story === null ? null : { id: story.about.executionId, atSeq }, isLive ? EVERY : undefined);
-  const mark = story === null ? "" : `${settled} ${markOf(story.live)}`;
+  const asked = useAsk(ExecutionFindings, story === null ? null : { id: story.about.executionId, atSeq }, isLive ? POLL_INTERVAL : undefined);
+  const mark = story === null ? "" : `${settled} ${findingsKey(story.live)}`;
   const shown = useRef(mark);
   useEffect(() => {
     if (mark === shown.current) return;
     const timer = setTimeout(() => {
       shown.current = mark;
       asked.refresh();
-    }, REST);
+    }, REFRESH_DELAY);
     return () => clearTimeout(timer);
   }, [mark]);
   return asked.data?.execution?.findings ?? NONE;
 }
 
 /** Returns the position of the slider after it has stopped moving. */
-function useRested(at: number | null): number | null {
+function useRestedPosition(at: number | null): number | null {
   const [rested, setRested] = useState(at);
   useEffect(() => {
     if (at === null) return setRested(null);
-    const timer = setTimeout(() => setRested(at), REST);
+    const timer = setTimeout(() => setRested(at), REFRESH_DELAY);
     return () => clearTimeout(timer);
   }, [at]);
   return at === null ? null : rested;
 }
 
 /** Returns a text that changes when an event may have changed the findings. */
-function markOf(fold: Fold): string {
+function findingsKey(fold: Fold): string {
   const counts = (["FAILED", "WAITING", "RETRYING", "SKIPPED", "COMPENSATED", "CANCELLED"] as const).map((state) => fold.count(state));
   return [fold.state, ...counts, fold.waiting, fold.counts.notUndone].join(" ");
 }
 
 /** Returns the whole error message from the log. A finding contains only its most telling line. */
-export function traceOf(story: Story, { causeSeq, causeExecutionId }: Finding): string | null {
+export function errorMessageOf(story: Story, { causeSeq, causeExecutionId }: Finding): string | null {
   if (causeSeq === null || (causeExecutionId !== null && causeExecutionId !== story.about.executionId)) return null;
   const data = story.events[causeSeq - 1]?.data;
   const error = isFields(data) ? data.error : null;
@@ -95,7 +95,7 @@ export function traceOf(story: Story, { causeSeq, causeExecutionId }: Finding): 
 }
 
 /** Types of events that contain the parameters of a step's call. */
-const CALLS: ReadonlySet<string> = new Set(["step_waiting", "step_started", "step_checked"]);
+const CALL_EVENTS: ReadonlySet<string> = new Set(["step_waiting", "step_started", "step_checked"]);
 
 /** A call that needs a person's approval or decision. */
 export interface AskedCall {
@@ -112,7 +112,7 @@ export function askedCall(story: Story, name: string): AskedCall | null {
   if (!step || step.plan !== null) return null;
   const event = story.events.findLast(
     ({ type, stepId: id, data }) =>
-      id === stepId && CALLS.has(type) && isFields(data) && data.parameters !== undefined && (item === undefined || data.index === Number(item)),
+      id === stepId && CALL_EVENTS.has(type) && isFields(data) && data.parameters !== undefined && (item === undefined || data.index === Number(item)),
   );
   const parameters = isFields(event?.data) ? event.data.parameters : undefined;
   const forEach = item === undefined ? step.forEach : null;

@@ -4,7 +4,7 @@
  */
 
 import type { ExecutionState, Happened, Json, StepState } from "../api/generated";
-import { itemOf, itemsIn, itemsOver, loop, type Items } from "./items";
+import { itemOf, itemsIn, countFinishedItems, loop, type Items } from "./items";
 import { spentText } from "../ui/time";
 import { Lines } from "./lines";
 
@@ -337,7 +337,7 @@ export class Fold {
     if (isOver(step)) return;
     // A loop whose unfinished items all wait is waiting, too.
     const waiting = itemsIn(items, "WAITING");
-    const isWaiting = waiting > 0 && waiting + itemsOver(items) === items.total;
+    const isWaiting = waiting > 0 && waiting + countFinishedItems(items) === items.total;
     if (isWaiting && step.state !== "WAITING") step.pauses.push({ from: at, to: null, kind: item.waitsFor ?? "" });
     if (!isWaiting) goOn(step, at);
     step.state = isWaiting ? "WAITING" : "RUNNING";
@@ -443,7 +443,7 @@ export function spentBy(step: StepView, now: number): { worked: number; waited: 
 }
 
 /** Returns the duration of a step as text. Empty if the step has not started. */
-export function spentIn(step: StepView, now: number): string {
+export function durationText(step: StepView, now: number): string {
   return step.from === null ? "" : spentText(spentBy(step, now));
 }
 

@@ -10,7 +10,7 @@ import { returns } from "../api/connection";
 import { PlanSteps, type LayoutDirection } from "../api/generated";
 import type { Look } from "../graph/canvas";
 import { drawn } from "../graph/drawn";
-import { nest, roomFor, rows, type Scene } from "../graph/scene";
+import { nest, openNodeSize, rows, type Scene } from "../graph/scene";
 import type { Fold, StepView } from "./fold";
 import type { Item } from "./items";
 import { itemLook, lookOf } from "./looks";
@@ -20,9 +20,9 @@ import { Story, type Step } from "./story";
  * Maximum number of open nodes. The page subscribes to the executions in them, and the server allows 100 subscriptions
  * for each connection.
  */
-export const MOST = 90;
+export const MAX_OPEN_NODES = 90;
 /** Maximum number of items of one loop in the graph. */
-const DRAWN = 2_000;
+const MAX_DRAWN_ITEMS = 2_000;
 
 /** A plan in the graph, and its execution if that has started. */
 export interface Scope {
@@ -47,7 +47,7 @@ export interface Spot {
 }
 
 /** The look of a node whose step is unknown. */
-const NOTHING: Look = { tone: "idle", title: "", subtitle: "", note: "", isStack: false, isDimmed: true };
+const UNKNOWN_LOOK: Look = { tone: "idle", title: "", subtitle: "", note: "", isStack: false, isDimmed: true };
 
 interface Held {
   scope: Scope | null;
@@ -58,26 +58,26 @@ interface Held {
 }
 
 /** Polls for a child execution that a step is about to start: how many, and the delay between them in milliseconds. */
-const LOOKS = { times: 100, pause: 100 };
+const CHILD_POLLS = { times: 100, pause: 100 };
 
 /** Opens a child execution. The parent's event may arrive before the child exists. */
 async function begun(id: string, signal: AbortSignal): Promise<Story | null> {
-  for (let n = 0; n < LOOKS.times && !signal.aborted; n += 1) {
+  for (let n = 0; n < CHILD_POLLS.times && !signal.aborted; n += 1) {
     const story = await Story.within(id, signal);
     if (story) return story;
-    await new Promise((resolve) => setTimeout(resolve, LOOKS.pause));
+    await new Promise((resolve) => setTimeout(resolve, CHILD_POLLS.pause));
   }
   return null;
 }
 
 /** Reads the names of open nodes from the URL. */
 export function read(text: string): string[] {
-  return text === "" ? [] : [...new Set(text.split(","))].slice(0, MOST);
+  return text === "" ? [] : [...new Set(text.split(","))].slice(0, MAX_OPEN_NODES);
 }
 
 /** Opens or closes a node. Closing also closes the nodes inside. Returns null if too many nodes are open. */
 export function toggled(open: readonly string[], name: string): string[] | null {
-  if (!open.includes(name)) return open.length < MOST ? [...open, name] : null;
+  if (!open.includes(name)) return open.length < MAX_OPEN_NODES ? [...open, name] : null;
   return open.filter((it) => it !== name && !it.startsWith(`${name}/`) && !it.startsWith(`${name}[`));
 }
 
@@ -86,7 +86,7 @@ export type Pages = ReadonlyMap<string, number>;
 
 export function readPages(text: string, selected: string): Pages {
   const pages = new Map<string, number>();
-  const add = (name: string, at: number) => Number.isSafeInteger(at) && at >= 0 && pages.set(name, at - (at % DRAWN));
+  const add = (name: string, at: number) => Number.isSafeInteger(at) && at >= 0 && pages.set(name, at - (at % MAX_DRAWN_ITEMS));
   for (const it of text === "" ? [] : text.split(",")) add(it.slice(0, it.lastIndexOf(":")), Number(it.slice(it.lastIndexOf(":") + 1)));
   for (const it of selected.matchAll(/\[(\d+)\]/g)) add(selected.slice(0, it.index), Number(it[1]));
   return pages;
@@ -146,8 +146,8 @@ export class Groups {
   looks(spots: readonly (Spot | null)[], past: number | null, now: number): Look[] {
     const folds = new Map<Scope, Fold | null>();
     return spots.map((spot) => {
-      if (!spot) return NOTHING;
-      if (spot.turnsTo !== null) return { ...NOTHING, title: this.rangeOf(spot).join("–"), isStack: true, isDimmed: false };
+      if (!spot) return UNKNOWN_LOOK;
+      if (spot.turnsTo !== null) return { ...UNKNOWN_LOOK, title: this.rangeOf(spot).join("–"), isStack: true, isDimmed: false };
       let fold = folds.get(spot.scope);
       if (fold === undefined) folds.set(spot.scope, (fold = this.foldOf(spot.scope, past)));
       const view = fold?.step(spot.step.stepId);
@@ -158,7 +158,7 @@ export class Groups {
   /** Returns the first and the last index of the items that a node leads to. */
   rangeOf(spot: Spot): [number, number] {
     const first = spot.turnsTo ?? 0;
-    return [first, Math.min(first + DRAWN, this.#total(spot)) - 1];
+    return [first, Math.min(first + MAX_DRAWN_ITEMS, this.#total(spot)) - 1];
   }
 
   /** Sets the open nodes. Unsubscribes from the executions of closed ones. */
@@ -193,7 +193,7 @@ export class Groups {
 
   async #draw(scope: Scope, direction: LayoutDirection): Promise<Scene> {
     const inside = await this.#insides(direction, (it) => it.scope === scope && it.index === null);
-    const sizes = [...inside].map(([name, scene]) => ({ name: name.slice(scope.prefix.length), ...roomFor(scene) }));
+    const sizes = [...inside].map(([name, scene]) => ({ name: name.slice(scope.prefix.length), ...openNodeSize(scene) }));
     const { drawing } = await drawn(scope.plan, direction, sizes);
     return nest(drawing, scope.prefix, inside);
   }
@@ -213,17 +213,17 @@ export class Groups {
   async #items(name: string, spot: Spot, direction: LayoutDirection): Promise<Scene> {
     const inside = await this.#insides(direction, (it) => it.scope === spot.scope && it.step.stepId === spot.step.stepId && it.index !== null);
     const [total, first] = [this.#total(spot), this.#first(name, spot)];
-    const names = Array.from({ length: Math.min(DRAWN, total - first) }, (_, at) => `${name}[${first + at}]`);
-    if (first > 0) names.unshift(`${name}[${first - DRAWN}-]`);
-    if (first + DRAWN < total) names.push(`${name}[${first + DRAWN}-]`);
+    const names = Array.from({ length: Math.min(MAX_DRAWN_ITEMS, total - first) }, (_, at) => `${name}[${first + at}]`);
+    if (first > 0) names.unshift(`${name}[${first - MAX_DRAWN_ITEMS}-]`);
+    if (first + MAX_DRAWN_ITEMS < total) names.push(`${name}[${first + MAX_DRAWN_ITEMS}-]`);
     const drawn = new Set(names);
-    return rows(names, spot.step.plan !== null || total > DRAWN, new Map([...inside].filter(([it]) => drawn.has(it))));
+    return rows(names, spot.step.plan !== null || total > MAX_DRAWN_ITEMS, new Map([...inside].filter(([it]) => drawn.has(it))));
   }
 
   /** Returns the index of the first drawn item of a loop. */
   #first(name: string, spot: Spot): number {
     const last = Math.max(0, this.#total(spot) - 1);
-    return Math.min(this.#pages.get(name) ?? 0, last - (last % DRAWN));
+    return Math.min(this.#pages.get(name) ?? 0, last - (last % MAX_DRAWN_ITEMS));
   }
 
   #total({ scope, step }: Spot): number {

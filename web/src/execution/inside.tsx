@@ -5,7 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { useAsk } from "../api/client";
 import { useCell } from "../api/cell";
 import { ItemDetail, type Finding } from "../api/generated";
-import { Fault, hasSomething } from "../ui/fault";
+import { Fault, isNotEmpty } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Pill, WORD } from "../ui/state";
 import { spentText } from "../ui/time";
@@ -97,7 +97,7 @@ export function ItemPanel({ story, step, findings, index, view, item, isPast, op
         </Section>
       )}
       <Parameters written={step.parameters} resolved={detail?.resolvedParameters ?? undefined} />
-      {detail && !detail.error && (state === "SUCCEEDED" || hasSomething(detail.output)) && (
+      {detail && !detail.error && (state === "SUCCEEDED" || isNotEmpty(detail.output)) && (
         <Section title="Output">
           <Whole value={detail.output} label={`output of ${name}`} />
         </Section>

@@ -7,19 +7,19 @@ import { useAsk } from "../api/client";
 import { useCell } from "../api/cell";
 import { StepDetail, type Finding, type Json, type SettledOutcome, type StepDetailResult, type StepState } from "../api/generated";
 import { print } from "../api/json";
-import { Fault, hasSomething } from "../ui/fault";
+import { Fault, isNotEmpty } from "../ui/fault";
 import { Icon } from "../ui/icons";
-import { JsonView, omitted } from "../ui/json";
+import { JsonView, omittedBytes } from "../ui/json";
 import { Plain } from "../ui/plain";
 import { Pill, WORD } from "../ui/state";
 import { clock, span } from "../ui/time";
 import { Words } from "../ui/words";
 import type { Asking } from "./actions";
 import { Call } from "./call";
-import { isFailure, traceOf } from "./findings";
-import { spentIn, type StepView } from "./fold";
-import { ItemList, TOGETHER } from "./item-list";
-import { itemsIn, itemsSaid } from "./items";
+import { isFailure, errorMessageOf } from "./findings";
+import { durationText, type StepView } from "./fold";
+import { ItemList, MAX_ITEMS } from "./item-list";
+import { itemsIn, finishedItemsText } from "./items";
 import { Logs } from "./logs";
 import { Panel, Section, type Around, type Opening } from "./panel";
 import { RemedyCommands } from "./remedies";
@@ -28,9 +28,9 @@ import type { Step, Story } from "./story";
 export type Detail = NonNullable<NonNullable<StepDetailResult["execution"]>["step"]>;
 
 /** Number of items that are shown at first, and that each click adds. */
-const ITEMS = 100;
+const ITEMS_PER_PAGE = 100;
 /** Minimum time between two queries about a running loop, in milliseconds. */
-const PAUSE = 500;
+const QUERY_INTERVAL = 500;
 
 interface Props {
   story: Story;
@@ -51,7 +51,7 @@ export function Inspector({ story, step, findings, view, isPast, now, opening, a
   const id = story.about.executionId;
   // Only the server has whole values. Events in the log contain shortened ones.
   const wantsDetail = !isPast && view.state !== "PENDING";
-  const [items, setItems] = useState<{ first: number; from: number; states: StepState[] | null }>({ first: ITEMS, from: 0, states: null });
+  const [items, setItems] = useState<{ first: number; from: number; states: StepState[] | null }>({ first: ITEMS_PER_PAGE, from: 0, states: null });
   const asked = useAsk(StepDetail, wantsDetail ? { id, stepId: step.stepId, items: items.first, after: items.from > 0 ? items.from - 1 : null, states: items.states } : null);
   const settled = useCell(story.settled);
   const mark = `${view.state} ${view.attempts} ${view.items ? Object.values(view.items.counts).join(" ") : ""} ${view.tries.filter((it) => it.isUndo).length} ${view.isNotUndone} ${settled}`;
@@ -66,14 +66,14 @@ export function Inspector({ story, step, findings, view, isPast, now, opening, a
       now.asked = now.mark;
       asked.refresh();
     };
-    now.timer = setTimeout(ask, view.items ? PAUSE : 0) as unknown as number;
+    now.timer = setTimeout(ask, view.items ? QUERY_INTERVAL : 0) as unknown as number;
   }, [mark]);
   useEffect(() => () => clearTimeout(latest.current.timer), []);
   const found = asked.data?.execution?.step;
   const detail = wantsDetail && found?.stepId === step.stepId ? found : null;
   const resolved = detail ? (detail.resolvedParameters ?? undefined) : view.parameters;
-  const output = detail ? (detail.state === "SUCCEEDED" || hasSomething(detail.output) ? detail.output : undefined) : view.output;
-  const running = itemsSaid([view]);
+  const output = detail ? (detail.state === "SUCCEEDED" || isNotEmpty(detail.output) ? detail.output : undefined) : view.output;
+  const running = finishedItemsText([view]);
   return (
     <Panel
       name={step.stepId}
@@ -87,7 +87,7 @@ export function Inspector({ story, step, findings, view, isPast, now, opening, a
           {detail?.settled && <span class="tag">settled: {WORD[detail.settled].toLowerCase()}</span>}
           <ToolName step={step} />
           {running && <span>{running}</span>}
-          {view.from !== null && <span>{spentIn(view, now)}</span>}
+          {view.from !== null && <span>{durationText(view, now)}</span>}
           {view.attempts > 1 && <span>{view.attempts} attempts</span>}
           {(detail?.reused ?? view.isReused) && <span>output taken over</span>}
         </>
@@ -115,9 +115,9 @@ export function Inspector({ story, step, findings, view, isPast, now, opening, a
           states={items.states}
           from={items.from}
           asked={items.first}
-          onStates={(states) => setItems({ first: ITEMS, from: 0, states })}
-          onFrom={(from) => setItems((old) => ({ ...old, first: ITEMS, from }))}
-          onMore={() => setItems((old) => ({ ...old, first: Math.min(TOGETHER, old.first + 5 * ITEMS) }))}
+          onStates={(states) => setItems({ first: ITEMS_PER_PAGE, from: 0, states })}
+          onFrom={(from) => setItems((old) => ({ ...old, first: ITEMS_PER_PAGE, from }))}
+          onMore={() => setItems((old) => ({ ...old, first: Math.min(MAX_ITEMS, old.first + 5 * ITEMS_PER_PAGE) }))}
           onSelect={(index) => onSelect(`${step.stepId}[${index}]`)}
           onAsk={isPast || story.live.isOver ? null : onAsk}
         />
@@ -152,7 +152,7 @@ export function ToolName({ step }: { step: Step }) {
 
 /** Shows a value, or its size if an event does not contain it. */
 export function Whole({ value, label }: { value: Json | undefined; label: string }) {
-  const bytes = omitted(value);
+  const bytes = omittedBytes(value);
   if (bytes !== null) return <p class="faint">{bytes.toLocaleString("en")} bytes; go back to now to see them.</p>;
   return <JsonView value={value} label={label} />;
 }
@@ -161,7 +161,7 @@ export function Whole({ value, label }: { value: Json | undefined; label: string
 export function Parameters({ written, resolved }: { written: Json; resolved: Json | undefined }) {
   const isSame = resolved === undefined || print(written) === print(resolved);
   const [isResolved, setResolved] = useState(true);
-  if (!hasSomething(written) && !hasSomething(resolved)) return null;
+  if (!isNotEmpty(written) && !isNotEmpty(resolved)) return null;
   return (
     <Section title="Parameters">
       {!isSame && (
@@ -190,7 +190,7 @@ export function EditPlan({ planId, isBest }: { planId: string; isBest?: boolean 
 }
 
 /** Maximum number of failures that are shown for one step. */
-const FAILURES = 3;
+const MAX_FAILURES = 3;
 
 interface ReasonsProps {
   story: Story;
@@ -206,14 +206,14 @@ export function Reasons({ story, findings, error }: ReasonsProps) {
   const note = error?.retryable ? "retryable" : "";
   return (
     <>
-      {failures.slice(0, FAILURES).map((finding) => {
+      {failures.slice(0, MAX_FAILURES).map((finding) => {
         const isLast = error !== null && finding.index === null && error.code === finding.code;
         return (
           <Section title="Error" key={`${finding.code} ${finding.index} ${finding.causeSeq}`}>
             <Fault
               code={finding.code}
               cause={finding.message}
-              message={(isLast ? error.message : traceOf(story, finding)) ?? finding.message}
+              message={(isLast ? error.message : errorMessageOf(story, finding)) ?? finding.message}
               note={isLast ? note : ""}
               actions={<EditPlan planId={planId} />}
             >
@@ -222,7 +222,7 @@ export function Reasons({ story, findings, error }: ReasonsProps) {
           </Section>
         );
       })}
-      {failures.length > FAILURES && <p class="faint">and {failures.length - FAILURES} more</p>}
+      {failures.length > MAX_FAILURES && <p class="faint">and {failures.length - MAX_FAILURES} more</p>}
       {failures.length === 0 && error && (
         <Section title="Error">
           <Fault code={error.code} message={error.message} note={note} actions={<EditPlan planId={planId} />} />
@@ -230,7 +230,7 @@ export function Reasons({ story, findings, error }: ReasonsProps) {
       )}
       {findings
         .filter((finding) => !isFailure(finding))
-        .slice(0, REASONS)
+        .slice(0, MAX_OTHER_FINDINGS)
         .map((finding) => (
           <p key={`${finding.code} ${finding.index} ${finding.message}`} class={finding.kind === "WARNING" ? "warning" : "why"}>
             <Words text={finding.message} />
@@ -241,7 +241,7 @@ export function Reasons({ story, findings, error }: ReasonsProps) {
 }
 
 /** Maximum number of other findings that are shown for one step. */
-const REASONS = 8;
+const MAX_OTHER_FINDINGS = 8;
 
 /** Returns whether a call has an unknown outcome that no person has settled. */
 export function isUnknown(detail: { error: { code: string } | null; settled: SettledOutcome | null } | null | undefined): boolean {
@@ -249,7 +249,7 @@ export function isUnknown(detail: { error: { code: string } | null; settled: Set
 }
 
 /** Returns what a step waits for from a person. For a loop, returns this for its first waiting item. */
-function asksOf(view: StepView): { kind: string; name: string | null } | null {
+function findQuestion(view: StepView): { kind: string; name: string | null } | null {
   if (view.waitsFor) return { kind: view.waitsFor, name: view.waitName };
   if (!view.items || itemsIn(view.items, "WAITING") === 0) return null;
   for (const it of view.items.each.values()) if (it.state === "WAITING") return { kind: it.waitsFor ?? "", name: it.waitName };
@@ -267,7 +267,7 @@ interface ActionsProps {
 function StepActions({ story, view, isUnknown, isPast, onAsk }: ActionsProps) {
   if (isPast) return null;
   const isOver = story.live.isOver;
-  const asked = isOver ? null : asksOf(view);
+  const asked = isOver ? null : findQuestion(view);
   const all = asked && view.items ? " all that wait" : "";
   const canSettle = isUnknown && !view.items;
   return (
@@ -342,11 +342,11 @@ export function SettleButton({ step, item, onAsk }: { step: string; item: number
 }
 
 /** Maximum number of attempts that are listed. */
-const ATTEMPTS = 50;
+const MAX_ATTEMPTS = 50;
 
 function Attempts({ view, now, node }: { view: StepView; now: number; node: string | null }) {
   const words: Record<string, string> = { running: WORD.RUNNING, succeeded: WORD.SUCCEEDED, failed: WORD.FAILED, interrupted: "Interrupted", cancelled: WORD.CANCELLED };
-  const tries = view.tries.filter((it) => it.index === null).slice(-ATTEMPTS);
+  const tries = view.tries.filter((it) => it.index === null).slice(-MAX_ATTEMPTS);
   if (tries.length === 0) return null;
   return (
     <Section title="Attempts">

@@ -29,28 +29,28 @@ export function itemsIn(items: Items, ...states: StepState[]): number {
 }
 
 /** Returns the number of finished items. */
-export function itemsOver(items: Items): number {
+export function countFinishedItems(items: Items): number {
   return itemsIn(items, "SUCCEEDED", "FAILED", "SKIPPED", "CANCELLED");
 }
 
 /** Returns the number of finished items in short form, such as `3 / 10`. */
-export function itemsText(items: Items): string {
-  return `${itemsOver(items).toLocaleString("en")} / ${items.total.toLocaleString("en")}`;
+export function finishedItemsShort(items: Items): string {
+  return `${countFinishedItems(items).toLocaleString("en")} / ${items.total.toLocaleString("en")}`;
 }
 
 /** Returns the finished part of all running loops. A whole loop counts as 1. */
-export function partlyOver(steps: Iterable<{ items: Items | null; to: number | null }>): number {
+export function finishedLoopParts(steps: Iterable<{ items: Items | null; to: number | null }>): number {
   let sum = 0;
-  for (const { items, to } of steps) if (items && to === null && items.total > 0) sum += itemsOver(items) / items.total;
+  for (const { items, to } of steps) if (items && to === null && items.total > 0) sum += countFinishedItems(items) / items.total;
   return sum;
 }
 
 /** Returns the number of finished items of all running loops, in words. Empty if no loop runs. */
-export function itemsSaid(steps: Iterable<{ items: Items | null; to: number | null }>): string {
+export function finishedItemsText(steps: Iterable<{ items: Items | null; to: number | null }>): string {
   let [over, total] = [0, 0];
   for (const { items, to } of steps) {
     if (!items || to !== null) continue;
-    over += itemsOver(items);
+    over += countFinishedItems(items);
     total += items.total;
   }
   return total === 0 ? "" : `${over.toLocaleString("en")} of ${total.toLocaleString("en")} items`;

@@ -11,7 +11,7 @@ export interface Line {
 }
 
 /** Number of the newest texts that are kept for a step. */
-const KEPT = 1_000;
+const MAX_LINES = 1_000;
 /** The texts of a step, oldest first. */
 export class Lines {
   readonly all: Line[] = [];
@@ -21,8 +21,8 @@ export class Lines {
   add(line: Line): void {
     this.all.push(line);
     // Old texts are dropped in large groups, which costs little for each text.
-    if (this.all.length < 2 * KEPT) return;
-    this.all.splice(0, KEPT);
-    this.before += KEPT;
+    if (this.all.length < 2 * MAX_LINES) return;
+    this.all.splice(0, MAX_LINES);
+    this.before += MAX_LINES;
   }
 }

@@ -8,13 +8,13 @@ import type { Lines } from "./lines";
 import { Section } from "./panel";
 
 /** Number of lines that are shown at first. */
-const SHOWN = 100;
+const FIRST_LINES = 100;
 
 export function Logs({ lines, index }: { lines: Lines; index: number | null }) {
   const [isWhole, setWhole] = useState(false);
   const all = index === null ? lines.all : lines.all.filter((it) => it.index === index);
   if (all.length === 0) return null;
-  const shown = isWhole ? all : all.slice(-SHOWN);
+  const shown = isWhole ? all : all.slice(-FIRST_LINES);
   const left = all.length - shown.length;
   const isTried = all.some((it) => it.attempt > 1);
   return (

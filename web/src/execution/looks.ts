@@ -5,7 +5,7 @@ import { span, spentText } from "../ui/time";
 import { plain } from "../ui/plain";
 import { TONE, WORD } from "../ui/state";
 import { spentBy, type StepView } from "./fold";
-import { itemsIn, itemsText, type Item } from "./items";
+import { itemsIn, finishedItemsShort, type Item } from "./items";
 import type { Step } from "./story";
 
 export function lookOf(step: Step, view: StepView | undefined, now: number): Look {
@@ -59,7 +59,7 @@ function noteOf(step: Step, view: StepView | undefined, now: number): string {
   if (view.isNotUndone) return "not undone";
   if (view.items && view.to === null) {
     const waiting = itemsIn(view.items, "WAITING");
-    return `${itemsText(view.items)}${waiting > 0 ? `, ${waiting} wait` : ""}`;
+    return `${finishedItemsShort(view.items)}${waiting > 0 ? `, ${waiting} wait` : ""}`;
   }
   if (view.state === "WAITING") return view.waitName ?? view.waitsFor ?? "";
   if (view.state === "SKIPPED") return "";

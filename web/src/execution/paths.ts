@@ -26,7 +26,7 @@ function latest(steps: readonly StepView[]): StepView | undefined {
  * steps in execution order. Of the earlier steps, it runs those again that did not succeed, were compensated, or
  * depend on such a step.
  */
-export function againFrom(fold: Fold, dependsOn: ReadonlyMap<string, readonly string[]>, from: string): string[] {
+export function stepsToRepeatFrom(fold: Fold, dependsOn: ReadonlyMap<string, readonly string[]>, from: string): string[] {
   const stays = new Set<string>();
   for (const step of fold.steps) {
     if (step.id === from) break;
@@ -41,7 +41,7 @@ export function againFrom(fold: Fold, dependsOn: ReadonlyMap<string, readonly st
  * Returns the steps that a retry of the failed steps runs again: those that did not succeed, and those that were
  * compensated. Outputs of `settled` steps are reused, because a person knows that their calls succeeded.
  */
-export function failedSteps(fold: Fold, settled: ReadonlySet<string> = NONE): string[] {
+export function stepsToRepeatAfterFailure(fold: Fold, settled: ReadonlySet<string> = NONE): string[] {
   return fold.steps.filter((step) => ((step.state !== "SUCCEEDED" && step.state !== "COMPENSATED") || isUndone(step)) && !settled.has(step.id)).map((step) => step.id);
 }
 

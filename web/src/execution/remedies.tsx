@@ -9,7 +9,7 @@ import { placeOf } from "./findings";
 
 type Remedy = Finding["remedies"][number];
 
-interface Doing {
+interface RemedyAction {
   asking: Asking;
   icon: IconName;
   label: string;
@@ -22,7 +22,7 @@ const RETRY_LABELS: Record<RetryMode, string> = { FAILED: "Retry", FROM_STEP: "R
  * Returns the action of the page that carries out a remedy. Returns null if there is none, or if the remedy is for
  * another execution.
  */
-function doingOf(remedy: Remedy, finding: Finding, executionId: string): Doing | null {
+function actionFor(remedy: Remedy, finding: Finding, executionId: string): RemedyAction | null {
   const given: Record<string, Json> = isFields(remedy.variables) ? remedy.variables : {};
   if (typeof given.executionId === "string" && given.executionId !== executionId) return null;
   const step = placeOf(finding) || text(given.stepId);
@@ -62,7 +62,7 @@ export function RemedyButtons({ finding, executionId, onAsk }: Props) {
   if (!onAsk) return null;
   return (
     <>
-      {doingsOf(finding, executionId).map((doing) => (
+      {actionsFor(finding, executionId).map((doing) => (
         <button
           key={doing.label}
           type="button"
@@ -89,15 +89,15 @@ function isRevision({ command }: Remedy): boolean {
 }
 
 /** Returns whether the page offers a remedy elsewhere: a button in its header, or a link to the other execution. */
-function isElsewhere({ command, mutation }: Remedy): boolean {
+function isShownElsewhere({ command, mutation }: Remedy): boolean {
   return mutation === "resumeExecution" || (command?.startsWith("faber debug ") ?? false);
 }
 
 /** Returns the actions of the page for a finding's remedies, without duplicates. */
-function doingsOf(finding: Finding, executionId: string): (Doing & { about: string; isBest: boolean })[] {
-  const doings = new Map<string, Doing & { about: string; isBest: boolean }>();
+function actionsFor(finding: Finding, executionId: string): (RemedyAction & { about: string; isBest: boolean })[] {
+  const doings = new Map<string, RemedyAction & { about: string; isBest: boolean }>();
   for (const [at, remedy] of finding.remedies.entries()) {
-    const doing = doingOf(remedy, finding, executionId);
+    const doing = actionFor(remedy, finding, executionId);
     if (doing && !doings.has(doing.label)) doings.set(doing.label, { ...doing, about: remedy.label, isBest: at === 0 });
   }
   return [...doings.values()];
@@ -105,7 +105,7 @@ function doingsOf(finding: Finding, executionId: string): (Doing & { about: stri
 
 /** Shows the other remedies as commands to copy. */
 export function RemedyCommands({ finding, executionId }: Omit<Props, "onAsk">) {
-  const commands = finding.remedies.filter((remedy) => remedy.command !== null && !isRevision(remedy) && !isElsewhere(remedy) && !doingOf(remedy, finding, executionId));
+  const commands = finding.remedies.filter((remedy) => remedy.command !== null && !isRevision(remedy) && !isShownElsewhere(remedy) && !actionFor(remedy, finding, executionId));
   if (commands.length === 0) return null;
   return (
     <ul class="remedies">

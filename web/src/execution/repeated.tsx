@@ -1,12 +1,12 @@
 /** The calls with effects that another run would repeat. */
 
 import type { RepeatedCallsResult } from "../api/generated";
-import { counted } from "../ui/words";
+import { countText } from "../ui/words";
 
 export type RepeatedCall = NonNullable<RepeatedCallsResult["execution"]>["repeatedCalls"][number];
 
 /** Maximum number of calls that are listed. */
-const LISTED = 30;
+const MAX_LISTED = 30;
 
 /** A list of the calls. A call of another execution has a link to that execution. */
 export function RepeatedList({ calls, executionId }: { calls: readonly RepeatedCall[]; executionId?: string }) {
@@ -29,13 +29,13 @@ export function RepeatedList({ calls, executionId }: { calls: readonly RepeatedC
         </strong>
       </p>
       <ul>
-        {calls.slice(0, LISTED).map((call) => (
+        {calls.slice(0, MAX_LISTED).map((call) => (
           <li key={`${call.stepId} ${call.toolName} ${call.outcomeUnknown}`}>
-            <code>{call.stepId}</code>: {counted(call.calls, "call")} of <code>{call.toolName}</code>
+            <code>{call.stepId}</code>: {countText(call.calls, "call")} of <code>{call.toolName}</code>
             {call.outcomeUnknown && ", of which nobody knows if they took effect"}
           </li>
         ))}
-        {calls.length > LISTED && <li>and {calls.length - LISTED} more</li>}
+        {calls.length > MAX_LISTED && <li>and {calls.length - MAX_LISTED} more</li>}
       </ul>
     </section>
   );

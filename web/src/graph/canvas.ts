@@ -3,7 +3,7 @@
  * parts are drawn, and without texts if the zoom is low.
  */
 
-import { edgeKey, HEAD, type EdgeLook, type Gate, type Look, type Scene, type SceneNode, type View } from "./scene";
+import { edgeKey, HEAD_HEIGHT, type EdgeLook, type Gate, type Look, type Scene, type SceneNode, type View } from "./scene";
 import { arrow, box, curved, gateSign, mark, MARKS, straight } from "./strokes";
 
 export type { Look, View };
@@ -20,21 +20,21 @@ interface Edge {
   isDashed: boolean;
 }
 
-const LEAST_ZOOM = 0.02;
-const MOST_ZOOM = 2.5;
-/** Zoom from which nodes have titles. From `DETAILS` on, they have all texts. */
-const TITLES = 0.34;
-const DETAILS = 0.55;
+const MIN_ZOOM = 0.02;
+const MAX_ZOOM = 2.5;
+/** Zoom from which nodes have titles. From `DETAIL_ZOOM` on, they have all texts. */
+const TITLE_ZOOM = 0.34;
+const DETAIL_ZOOM = 0.55;
 /** First zoom of a large graph. */
-const START = 0.7;
+const START_ZOOM = 0.7;
 /** Zoom from which nodes without texts have the shape of their state. */
-const SHAPED = 0.12;
+const SHAPE_ZOOM = 0.12;
 /** Maximum number of characters in an item of a loop. The number of the item matters more than its duration. */
-const CELL_TEXT = 11;
+const MAX_CELL_CHARS = 11;
 /** Width of the area that opens or closes a node, in pixels. */
-const HANDLE = 24;
+const HANDLE_WIDTH = 24;
 /** Height of a gate, and the gap beside it, in pixels. */
-const GATE = 17;
+const GATE_HEIGHT = 17;
 const GATE_GAP = 5;
 /** Distance between the middle of a gate and the border below it, in pixels. */
 const GATE_RISE = 4;
@@ -144,7 +144,7 @@ export class GraphCanvas {
   }
 
   move(view: View): void {
-    const zoom = Math.min(MOST_ZOOM, Math.max(LEAST_ZOOM, view.zoom));
+    const zoom = Math.min(MAX_ZOOM, Math.max(MIN_ZOOM, view.zoom));
     this.view = { ...view, zoom };
     this.redraw(true);
     this.onView();
@@ -153,14 +153,14 @@ export class GraphCanvas {
   /** Zooms around a point of the screen. */
   zoomAt(x: number, y: number, factor: number): void {
     const { view } = this;
-    const zoom = Math.min(MOST_ZOOM, Math.max(LEAST_ZOOM, view.zoom * factor));
+    const zoom = Math.min(MAX_ZOOM, Math.max(MIN_ZOOM, view.zoom * factor));
     const scale = zoom / view.zoom;
     this.move({ x: x - (x - view.x) * scale, y: y - (y - view.y) * scale, zoom });
   }
 
   /** Returns whether texts are readable if the whole graph is shown. */
   get couldBeRead(): boolean {
-    return this.#wholeZoom >= DETAILS;
+    return this.#wholeZoom >= DETAIL_ZOOM;
   }
 
   get #wholeZoom(): number {
@@ -182,12 +182,12 @@ export class GraphCanvas {
    */
   begin(at: number): void {
     this.fit();
-    if (this.view.zoom >= DETAILS || this.#size.width === 0) return;
+    if (this.view.zoom >= DETAIL_ZOOM || this.#size.width === 0) return;
     const root = this.nodes.findIndex((_, it) => !this.edges.some((edge) => edge.to === it));
     const node = this.nodes[at] ?? this.nodes[Math.max(0, root)];
     if (!node) return;
     const { width, height } = this.#size;
-    const zoom = Math.max(START, Math.min(0.9, (this.leadsRight ? height / this.height : width / this.width) * 0.96));
+    const zoom = Math.max(START_ZOOM, Math.min(0.9, (this.leadsRight ? height / this.height : width / this.width) * 0.96));
     const middle = { x: width / 2 - (node.x + node.width / 2) * zoom, y: height / 2 - (node.y + node.height / 2) * zoom };
     const room = 24;
     const start = this.leadsRight ? { ...middle, x: room - node.x * zoom } : { ...middle, y: room - node.y * zoom };
@@ -202,7 +202,7 @@ export class GraphCanvas {
     const node = this.nodes[at];
     if (!node) return;
     const { width, height } = this.#size;
-    const zoom = this.view.zoom < TITLES ? 0.8 : this.view.zoom;
+    const zoom = this.view.zoom < TITLE_ZOOM ? 0.8 : this.view.zoom;
     const [x, y] = [node.x * zoom + this.view.x, node.y * zoom + this.view.y];
     const isSeen = zoom === this.view.zoom && x > 8 && y > 8 && x + node.width * zoom < width - 8 && y + node.height * zoom < height - 8;
     if (isSeen) return;
@@ -220,10 +220,10 @@ export class GraphCanvas {
   /** Returns whether a point of the screen is on the area that opens or closes the node. */
   hitsHandle(at: number, x: number, y: number): boolean {
     const node = this.nodes[at];
-    if (!node || !this.opens(at) || this.view.zoom < TITLES) return false;
+    if (!node || !this.opens(at) || this.view.zoom < TITLE_ZOOM) return false;
     const { view } = this;
     const [gx, gy] = [(x - view.x) / view.zoom, (y - view.y) / view.zoom];
-    return gx >= node.x + node.width - HANDLE - 4 && gy <= node.y + headOf(node);
+    return gx >= node.x + node.width - HANDLE_WIDTH - 4 && gy <= node.y + headHeight(node);
   }
 
   /** Returns whether a node can be opened or closed. */
@@ -270,11 +270,11 @@ export class GraphCanvas {
     const seen = this.seen;
     this.#drawGrounds(context);
     context.strokeStyle = this.colour("--edge");
-    context.globalAlpha = zoom < 0.15 ? 0.4 : zoom < TITLES ? 0.6 : 1;
+    context.globalAlpha = zoom < 0.15 ? 0.4 : zoom < TITLE_ZOOM ? 0.6 : 1;
     context.lineWidth = Math.max(1.2, 0.6 / zoom);
     const visible = this.edges.filter((it) => it.right >= seen.left && it.left <= seen.right && it.bottom >= seen.top && it.top <= seen.bottom);
     this.#strokeEdges(context, visible);
-    if (zoom >= TITLES) {
+    if (zoom >= TITLE_ZOOM) {
       context.fillStyle = this.colour("--edge");
       for (const edge of visible) {
         arrow(context, this.#pointsOf(edge), this.leadsRight);
@@ -292,7 +292,7 @@ export class GraphCanvas {
       if (some.length === 0) continue;
       context.beginPath();
       for (const edge of some) {
-        if (zoom < TITLES) straight(context, edge.points);
+        if (zoom < TITLE_ZOOM) straight(context, edge.points);
         else curved(context, this.#pointsOf(edge), this.leadsRight);
       }
       // At a low zoom, dashes keep their length on the screen.
@@ -305,7 +305,7 @@ export class GraphCanvas {
   /** Returns the points of an edge. An edge from above ends at the gates of its node. */
   #pointsOf({ to, points }: Edge): number[] {
     if (this.leadsRight || !hasGates(this.#looks[to])) return points;
-    return points.with(-1, points.at(-1)! - GATE / 2 - GATE_RISE);
+    return points.with(-1, points.at(-1)! - GATE_HEIGHT / 2 - GATE_RISE);
   }
 
   /** Draws the backgrounds of open nodes, below the edges inside. */
@@ -350,10 +350,10 @@ export class GraphCanvas {
       if (!look) continue;
       isMoving ||= look.tone === "running" || look.tone === "retrying";
       if (node.isOpen) this.#drawFrame(context, node, look, at, time);
-      else if (this.view.zoom < TITLES) this.#drawBlock(context, node, look, at);
+      else if (this.view.zoom < TITLE_ZOOM) this.#drawBlock(context, node, look, at);
       else this.#drawCard(context, node, look, at, time);
     }
-    if (isMoving && !this.#isStill && this.view.zoom >= TITLES) this.redraw(false);
+    if (isMoving && !this.#isStill && this.view.zoom >= TITLE_ZOOM) this.redraw(false);
   }
 
   #drawNeighbours(context: CanvasRenderingContext2D): void {
@@ -364,7 +364,7 @@ export class GraphCanvas {
     context.fillStyle = this.colour("--accent");
     for (const edge of near) {
       arrow(context, this.#pointsOf(edge), this.leadsRight);
-      if (edge.note && this.view.zoom >= TITLES) {
+      if (edge.note && this.view.zoom >= TITLE_ZOOM) {
         this.#drawNote(context, edge);
         context.fillStyle = this.colour("--accent");
       }
@@ -376,7 +376,7 @@ export class GraphCanvas {
     context.fillStyle = this.colour(look.tone);
     context.fillRect(node.x, node.y, node.width, node.height);
     const shape = look.tone === "idle" ? undefined : MARKS.get(look.tone);
-    if (shape && this.view.zoom >= SHAPED) {
+    if (shape && this.view.zoom >= SHAPE_ZOOM) {
       // Shapes tell the states of steps apart for people who cannot see the colours.
       const scale = (node.height / 16) * 0.9;
       context.save();
@@ -396,9 +396,9 @@ export class GraphCanvas {
   /** Draws an open node: its border, and its name at the top. */
   #drawFrame(context: CanvasRenderingContext2D, node: SceneNode, look: Look, at: number, time: number): void {
     const { x, y, width, height } = node;
-    const head = headOf(node);
+    const head = headHeight(node);
     context.globalAlpha = look.isDimmed ? 0.35 : 1;
-    if (this.view.zoom >= TITLES) {
+    if (this.view.zoom >= TITLE_ZOOM) {
       context.save();
       box(context, x, y, width, height, 10);
       context.clip();
@@ -411,7 +411,7 @@ export class GraphCanvas {
     context.lineWidth = Math.max(1.25, 1 / this.view.zoom);
     context.stroke();
     if (at === this.selected) this.#ring(context, node);
-    if (this.view.zoom >= TITLES) {
+    if (this.view.zoom >= TITLE_ZOOM) {
       const bar = { ...node, height: head };
       mark(context, look.tone, x + 12, y + head / 2 - 8, this.#ink(look.tone, time));
       this.#drawWords(context, bar, { ...look, subtitle: "" }, true);
@@ -423,7 +423,7 @@ export class GraphCanvas {
   /** Draws the arrow that opens or closes a node. */
   #drawHandle(context: CanvasRenderingContext2D, { x, y, width, height, isOpen }: SceneNode): void {
     context.save();
-    context.translate(x + width - HANDLE / 2 - 4, y + height / 2);
+    context.translate(x + width - HANDLE_WIDTH / 2 - 4, y + height / 2);
     if (isOpen) context.rotate(Math.PI / 2);
     context.beginPath();
     context.moveTo(-2.5, -4.5);
@@ -480,7 +480,7 @@ export class GraphCanvas {
   #drawGates(context: CanvasRenderingContext2D, { x, y: top, width }: SceneNode, gates: readonly Gate[]): void {
     if (gates.length === 0) return;
     const y = top - GATE_RISE;
-    const hasWords = this.view.zoom >= DETAILS;
+    const hasWords = this.view.zoom >= DETAIL_ZOOM;
     context.font = `500 10.5px ${this.#colours.font}`;
     let room = width - 16;
     const pills = gates.toReversed().map((gate) => {
@@ -495,7 +495,7 @@ export class GraphCanvas {
     let left = this.leadsRight ? x + 10 : x + (width - whole) / 2;
     for (const { kind, text, wide } of pills.reverse()) {
       const tone = kind === "approval" ? "waiting" : "";
-      box(context, left, y - GATE / 2, wide, GATE, GATE / 2);
+      box(context, left, y - GATE_HEIGHT / 2, wide, GATE_HEIGHT, GATE_HEIGHT / 2);
       context.fillStyle = this.colour("--surface");
       context.fill();
       if (tone) {
@@ -522,14 +522,14 @@ export class GraphCanvas {
 
   #drawWords(context: CanvasRenderingContext2D, node: SceneNode, look: Look, hasHandle: boolean): void {
     const { x, y, height } = node;
-    const width = node.width - (hasHandle ? HANDLE - 4 : 0);
+    const width = node.width - (hasHandle ? HANDLE_WIDTH - 4 : 0);
     if (hasHandle) this.#drawHandle(context, node);
     const font = this.#colours.font;
-    const hasDetails = this.view.zoom >= DETAILS && look.subtitle !== "";
+    const hasDetails = this.view.zoom >= DETAIL_ZOOM && look.subtitle !== "";
     const middle = y + height / 2;
     let room = width - 48;
     context.textBaseline = "middle";
-    const hasNote = look.note !== "" && this.view.zoom >= DETAILS && !(node.isCell && look.title.length + look.note.length > CELL_TEXT);
+    const hasNote = look.note !== "" && this.view.zoom >= DETAIL_ZOOM && !(node.isCell && look.title.length + look.note.length > MAX_CELL_CHARS);
     if (hasNote) {
       context.font = `11px ${font}`;
       context.fillStyle = this.colour("--muted");
@@ -569,6 +569,6 @@ function hasGates(look: Look | undefined): boolean {
 }
 
 /** Returns the height of the part of a node that contains its name. */
-function headOf(node: SceneNode): number {
-  return node.isOpen ? Math.min(HEAD - 6, node.height) : node.height;
+function headHeight(node: SceneNode): number {
+  return node.isOpen ? Math.min(HEAD_HEIGHT - 6, node.height) : node.height;
 }

@@ -7,12 +7,12 @@ import { PlanLayout, type Drawing, type LayoutDirection, type NodeSizeInput } fr
 const ALONG = { RIGHT: 256, DOWN: 110 };
 const ACROSS = { RIGHT: 74, DOWN: 220 };
 /** Screens that are narrower than this, in pixels, are phones. */
-const NARROW = 600;
+const PHONE_WIDTH = 600;
 /**
  * Number of layouts in the cache. It exceeds the number of nodes that can be open, so opening one more node queries
  * one layout.
  */
-const KEPT = 120;
+const MAX_CACHED = 120;
 
 export interface Drawn {
   drawing: Drawing;
@@ -40,7 +40,7 @@ export function directionOf(steps: readonly Step[], width: number, height: numbe
   const right = Math.min(width / (sizes.length * ALONG.RIGHT), height / (widest * ACROSS.RIGHT));
   const down = Math.min(width / (widest * ACROSS.DOWN), height / (sizes.length * ALONG.DOWN));
   // Phones scroll downwards with one thumb.
-  if (width < NARROW) return right >= 1 ? "RIGHT" : "DOWN";
+  if (width < PHONE_WIDTH) return right >= 1 ? "RIGHT" : "DOWN";
   return right >= down || right >= 1 ? "RIGHT" : "DOWN";
 }
 
@@ -62,7 +62,7 @@ export async function drawn(plan: Plan, way?: LayoutDirection, sizes: readonly N
   const asked = ask(PlanLayout, { id: plan.planId, direction, sizes: [...sizes] }).then(
     ({ plan }): Drawn => ({ drawing: plan?.layout ?? { width: 1, height: 1, nodes: [], edges: [] }, direction }),
   );
-  if (known.size >= KEPT) known.clear();
+  if (known.size >= MAX_CACHED) known.clear();
   known.set(key, asked);
   asked.catch(() => known.delete(key));
   return asked;

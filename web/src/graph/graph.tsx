@@ -24,9 +24,9 @@ interface Props {
 }
 
 /** Size of the overview map, in pixels. */
-const MAP = { width: 176, height: 112 };
+const MAP_SIZE = { width: 176, height: 112 };
 /** Number of nodes up to which no map is needed. */
-const SMALL = 24;
+const MAX_NODES_WITHOUT_MAP = 24;
 
 export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle, edgeLooks, label, describe }: Props) {
   const frame = useRef<HTMLDivElement>(null);
@@ -42,7 +42,7 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle
   select.current = onSelect;
   toggle.current = onToggle;
   const canOpen = onToggle !== undefined;
-  const hasMap = drawing.nodes.length > SMALL;
+  const hasMap = drawing.nodes.length > MAX_NODES_WITHOUT_MAP;
 
   useLayoutEffect(() => {
     const element = frame.current!;
@@ -56,7 +56,7 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle
     /** The first view. Null after the user has moved the graph. */
     let first: View | null = null;
     const begin = () => {
-      canvas.begin(ofInterest(canvas.looks));
+      canvas.begin(findInterestingNode(canvas.looks));
       first = canvas.view;
     };
     if (before.current && (canOpen || edgeLooks)) goOn(canvas, before.current, toggledLast.current);
@@ -168,8 +168,8 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle
         <canvas
           ref={map}
           class="graph-map"
-          width={MAP.width * 2}
-          height={MAP.height * 2}
+          width={MAP_SIZE.width * 2}
+          height={MAP_SIZE.height * 2}
           aria-hidden="true"
           onPointerDown={(event) => graph.current && goTo(event, graph.current)}
           onPointerMove={(event) => event.buttons === 1 && graph.current && goTo(event, graph.current)}
@@ -215,7 +215,7 @@ function goOn(canvas: GraphCanvas, { canvas: old, view, wasFitting }: Before, to
 }
 
 /** Returns the node that is most interesting at first: one that runs, else one that waits, else one that failed. */
-function ofInterest(looks: readonly Look[]): number {
+function findInterestingNode(looks: readonly Look[]): number {
   for (const tones of [["running", "retrying"], ["waiting"], ["bad"]]) {
     const at = looks.findIndex((it) => tones.includes(it.tone));
     if (at >= 0) return at;
@@ -236,7 +236,7 @@ interface Clicks {
 }
 
 /** Maximum time in milliseconds, and maximum distance in pixels, between the two clicks of a double click. */
-const TWICE = { time: 400, distance: 8 };
+const DOUBLE_CLICK = { time: 400, distance: 8 };
 
 /** Handles mouse, touch and wheel events on the graph. The returned function removes the handlers. */
 function handle(element: HTMLElement, canvas: GraphCanvas, { click, doubleClick }: Clicks): () => void {
@@ -298,7 +298,7 @@ function handle(element: HTMLElement, canvas: GraphCanvas, { click, doubleClick 
     if (!wasDown || moved > 4 || event.type !== "pointerup") return;
     const { x, y } = place(event);
     const time = event.timeStamp;
-    if (time - first.time < TWICE.time && Math.hypot(x - first.x, y - first.y) < TWICE.distance) {
+    if (time - first.time < DOUBLE_CLICK.time && Math.hypot(x - first.x, y - first.y) < DOUBLE_CLICK.distance) {
       first.time = -Infinity;
       if (!doubleClick(first.at)) canvas.zoomAt(x, y, 1.6);
       return;
@@ -313,7 +313,7 @@ function handle(element: HTMLElement, canvas: GraphCanvas, { click, doubleClick 
 }
 
 function mapScale(canvas: GraphCanvas): { scale: number; x: number; y: number } {
-  const [width, height] = [MAP.width * 2, MAP.height * 2];
+  const [width, height] = [MAP_SIZE.width * 2, MAP_SIZE.height * 2];
   const scale = Math.min((width - 16) / canvas.width, (height - 16) / canvas.height);
   return { scale, x: (width - canvas.width * scale) / 2, y: (height - canvas.height * scale) / 2 };
 }

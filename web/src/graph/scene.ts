@@ -72,24 +72,24 @@ export function edgeKey({ from, to }: { from: string; to: string }): string {
   return `${from}\n${to}`;
 }
 
-/** Space between the top border of an open node and its content, for the name. `EDGE` is the space at the other borders. */
-export const HEAD = 40;
-const EDGE = 16;
+/** Space between the top border of an open node and its content, for the name. `BORDER` is the space at the other borders. */
+export const HEAD_HEIGHT = 40;
+const BORDER = 16;
 /** Minimum size of an open node, so that its name is readable. */
-const LEAST = { width: 236, height: 52 };
+const MIN_SIZE = { width: 236, height: 52 };
 
 /** Size of an item of a loop, and the gap between items, in pixels. */
-const CELL = { width: 118, height: 38 };
+const CELL_SIZE = { width: 118, height: 38 };
 const WIDE_CELL = 148;
-const GAP = 10;
+const CELL_GAP = 10;
 /** Ratio of width to height of the grid of items. */
 const ASPECT = 1.8;
 
 /** Returns the size of an open node with this content. */
-export function roomFor(inside: Scene): { width: number; height: number } {
+export function openNodeSize(inside: Scene): { width: number; height: number } {
   return {
-    width: Math.max(LEAST.width, inside.width + 2 * EDGE),
-    height: Math.max(LEAST.height, inside.nodes.length > 0 ? inside.height + HEAD + EDGE : 0),
+    width: Math.max(MIN_SIZE.width, inside.width + 2 * BORDER),
+    height: Math.max(MIN_SIZE.height, inside.nodes.length > 0 ? inside.height + HEAD_HEIGHT + BORDER : 0),
   };
 }
 
@@ -105,20 +105,20 @@ export function nest(drawing: Drawing, prefix: string, inside: ReadonlyMap<strin
 
 /** Puts the items of a loop into rows. Items that can be opened are wider. */
 export function rows(names: readonly string[], isWide: boolean, inside: ReadonlyMap<string, Scene>): Scene {
-  const cell = { width: isWide ? WIDE_CELL : CELL.width, height: CELL.height };
-  const columns = Math.max(1, Math.min(names.length, Math.ceil(Math.sqrt((names.length * ASPECT * (cell.height + GAP)) / (cell.width + GAP)))));
-  const opened = [...inside.values()].map(roomFor);
-  const width = Math.max(columns * (cell.width + GAP) - GAP, ...opened.map((it) => it.width));
+  const cell = { width: isWide ? WIDE_CELL : CELL_SIZE.width, height: CELL_SIZE.height };
+  const columns = Math.max(1, Math.min(names.length, Math.ceil(Math.sqrt((names.length * ASPECT * (cell.height + CELL_GAP)) / (cell.width + CELL_GAP)))));
+  const opened = [...inside.values()].map(openNodeSize);
+  const width = Math.max(columns * (cell.width + CELL_GAP) - CELL_GAP, ...opened.map((it) => it.width));
   let [x, y, height] = [0, 0, 0];
   const nodes = names.map((name) => {
     const scene = inside.get(name);
-    const size = scene ? roomFor(scene) : cell;
+    const size = scene ? openNodeSize(scene) : cell;
     if (x > 0 && x + size.width > width) {
-      y += height + GAP;
+      y += height + CELL_GAP;
       [x, height] = [0, 0];
     }
     const node: SceneNode = { name, x, y, ...size, parent: -1, isOpen: scene !== undefined, isCell: true };
-    x += size.width + GAP;
+    x += size.width + CELL_GAP;
     height = Math.max(height, size.height);
     return node;
   });
@@ -132,7 +132,7 @@ function filled(scene: Scene, inside: ReadonlyMap<string, Scene>): Scene {
   for (const [at, around] of scene.nodes.entries()) {
     const inner = inside.get(around.name);
     if (!inner) continue;
-    const [left, top] = [around.x + EDGE, around.y + HEAD];
+    const [left, top] = [around.x + BORDER, around.y + HEAD_HEIGHT];
     const first = nodes.length;
     for (const it of inner.nodes) nodes.push({ ...it, x: it.x + left, y: it.y + top, parent: it.parent < 0 ? at : it.parent + first });
     for (const it of inner.edges) edges.push({ ...it, points: it.points.map((value, n) => value + (n % 2 === 0 ? left : top)) });

@@ -24,12 +24,12 @@ import {
 import type { Fields } from "../api/json";
 import { Graph } from "../graph/graph";
 import { gatesText } from "../graph/scene";
-import { MOST, read, toggled } from "../execution/groups";
+import { MAX_OPEN_NODES, read, toggled } from "../execution/groups";
 import { idsOf, planText, readDraft } from "../plan/draft";
 import { Editor, type Goal } from "../plan/editor";
 import { find, holds, looksOf, stepOf, useInsides, type Source } from "../plan/insides";
-import { keepAt, keptAt } from "../plan/kept";
-import { openName, proposal } from "../plan/proposal";
+import { storeUnsaved, readUnsaved } from "../plan/kept";
+import { placeholderName, proposal } from "../plan/proposal";
 import { lastRun, type LastRun } from "../plan/last-run";
 import { inputsOf, RunAgainDialog, RunBar, RunDialog, type Wanted } from "../plan/run";
 import { StepForm, emptyStep } from "../plan/step-form";
@@ -39,7 +39,7 @@ import { Problems, Refused, RefusedPage } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Crumbs, Empty, Loading, useTitle } from "../ui/page";
 import { Plain, plain } from "../ui/plain";
-import { counted, plannerText } from "../ui/words";
+import { countText, plannerText } from "../ui/words";
 
 const EXAMPLE = `{
   "query": "Say hello",
@@ -50,7 +50,7 @@ const EXAMPLE = `{
 }`;
 
 /** Time without typing before the server checks the text, in milliseconds. */
-const REST = 250;
+const CHECK_DELAY = 250;
 
 /**
  * The page that creates and changes plans. After a plan is stored, its URL replaces the present one, and the rest of
@@ -70,7 +70,7 @@ export function ComposePage({ from }: { from: string | null }) {
     const search = query.toString();
     go(`/plans/${id}${search === "" ? "" : `?${search}`}`, "replace");
   };
-  if (loads === null && wanted !== "") return <Proposed key={`${number} ${wanted}`} id={wanted} onBecome={become} />;
+  if (loads === null && wanted !== "") return <ProposedDraft key={`${number} ${wanted}`} id={wanted} onBecome={become} />;
   if (loads === null) return <Compose key={number} known={null} start={null} onBecome={become} />;
   if (asked.error && !asked.data) return <RefusedPage title="Plan" error={asked.error} />;
   if (asked.data?.plan === null) return <Empty isPage title="There is no such plan">Nothing is known by the id {loads}.</Empty>;
@@ -79,7 +79,7 @@ export function ComposePage({ from }: { from: string | null }) {
 }
 
 /** Loads a draft for a request whose planning failed. */
-function Proposed({ id, onBecome }: { id: string; onBecome: (id: string) => void }) {
+function ProposedDraft({ id, onBecome }: { id: string; onBecome: (id: string) => void }) {
   const asked = useAsk(RequestPage, { id });
   const tools = useAsk(ToolNames, {});
   const error = asked.error ?? tools.error;
@@ -116,7 +116,7 @@ interface ComposeProps {
 function Compose({ known, start, onBecome }: ComposeProps) {
   const [stored, setStored] = useState<Stored | null>(() => known && { about: known.plan, text: known.text, plan: known.plan, source: { id: known.plan.planId }, problems: known.plan.diagnostics });
   const address = stored ? `/plans/${stored.about.planId}` : start ? `/new?request=${start.id}` : "/new";
-  const [kept] = useState(() => keptAt(address));
+  const [kept] = useState(() => readUnsaved(address));
   const [query, setQuery] = useState(kept?.query ?? start?.query ?? "");
   const [text, setText] = useState(kept?.text ?? known?.text ?? start?.text ?? "");
   const [isBack, setBack] = useState(kept !== null && known !== null && kept.text !== known.text);
@@ -156,9 +156,9 @@ function Compose({ known, start, onBecome }: ComposeProps) {
     const keep = () => {
       clearTimeout(timer);
       waits.current = null;
-      keepAt(address, isChanged || (!stored && query !== "") ? { query, text } : null);
+      storeUnsaved(address, isChanged || (!stored && query !== "") ? { query, text } : null);
     };
-    const timer = setTimeout(keep, REST);
+    const timer = setTimeout(keep, CHECK_DELAY);
     waits.current = keep;
     return () => clearTimeout(timer);
   }, [address, query, text, isChanged, stored]);
@@ -197,7 +197,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
           else setChecked({ text, problems: [{ severity: "ERROR", code: error.code, path: "", message: error.message, help: null }] });
         },
       );
-    }, REST);
+    }, CHECK_DELAY);
     return () => {
       gone.abort();
       clearTimeout(timer);
@@ -217,7 +217,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
   };
   /** Notes that the text is stored, and shows the URL of the plan. */
   const take = (it: Stored) => {
-    keepAt(address, null);
+    storeUnsaved(address, null);
     waits.current = null;
     setStored(it);
     setText(it.text);
@@ -279,7 +279,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
   const turn = (name: string) => {
     const next = toggled(read(new URLSearchParams(location.search).get("open") ?? ""), name);
     if (next) setOpened(next.join(","));
-    else setError(new ApiError(`${MOST} loops and plans are open, which is the most at once: close one first`, "LIMIT_EXCEEDED"));
+    else setError(new ApiError(`at most ${MAX_OPEN_NODES} loops and plans can be open: close one first`, "LIMIT_EXCEEDED"));
   };
   const describe = (node: string) => {
     const found = insides?.steps.get(node);
@@ -309,7 +309,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
         {stored ? (
           <p class="facts">
             <span>version {stored.about.version}</span>
-            <span>{counted(steps?.length ?? plan?.tools.length ?? 0, "step")}</span>
+            <span>{countText(steps?.length ?? plan?.tools.length ?? 0, "step")}</span>
             <span>{plannerText(stored.about.planner)}</span>
             {isChanged && <span class="tag">changed: it will be the next version</span>}
             {isBack && isChanged && (
@@ -356,7 +356,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
         )}
       </header>
       {error && <Refused error={error} actions={draftOf(error)} />}
-      {start && !stored && <Incomplete uncovered={start.uncovered} steps={steps} />}
+      {start && !stored && <UncoveredParts uncovered={start.uncovered} steps={steps} />}
       {!isBegun ? (
         <Empty title="Say it, or write it">
           <p>
@@ -374,7 +374,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
                 selected={selected}
                 onSelect={pick}
                 onToggle={turn}
-                label={`The plan: ${counted(plan.tools.length, "step")}`}
+                label={`The plan: ${countText(plan.tools.length, "step")}`}
                 describe={describe}
               />
             )}
@@ -464,9 +464,9 @@ function draftOf({ code, extensions }: ApiError) {
 }
 
 /** Lists the parts of the query that the draft does not cover yet. */
-function Incomplete({ uncovered, steps }: { uncovered: readonly string[]; steps: readonly Fields[] | null }) {
+function UncoveredParts({ uncovered, steps }: { uncovered: readonly string[]; steps: readonly Fields[] | null }) {
   const names = steps?.map((step) => String(step.name ?? step.toolName ?? ""));
-  const left = uncovered.filter((part) => !names || names.includes(openName(part)));
+  const left = uncovered.filter((part) => !names || names.includes(placeholderName(part)));
   return (
     <section class="waits" aria-label="What the draft does not cover">
       {left.length > 0 && (

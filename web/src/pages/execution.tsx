@@ -10,10 +10,10 @@ import { Failures, Notes, Onward, Waits } from "../execution/account";
 import { Actions, Question, type Asking } from "../execution/actions";
 import { Events } from "../execution/events";
 import { about, useFindings } from "../execution/findings";
-import { Groups, MOST, pagesText, read, readPages, toggled, type Pages, type Spot } from "../execution/groups";
+import { Groups, MAX_OPEN_NODES, pagesText, read, readPages, toggled, type Pages, type Spot } from "../execution/groups";
 import { Inspector } from "../execution/inspector";
 import { ItemPanel, PlannedPanel } from "../execution/inside";
-import { itemsOver, itemsSaid, partlyOver } from "../execution/items";
+import { countFinishedItems, finishedItemsText, finishedLoopParts } from "../execution/items";
 import type { Opening } from "../execution/panel";
 import { Scrubber } from "../execution/scrubber";
 import { Steps } from "../execution/steps";
@@ -29,7 +29,7 @@ import { back } from "../ui/dialog";
 import { Crumbs, Empty, isNarrow, Loading, Tabs, useTitle } from "../ui/page";
 import { Plain, plain } from "../ui/plain";
 import { Meter, Pill, WORD } from "../ui/state";
-import { ago, moment, startsText, took, useNow } from "../ui/time";
+import { ago, moment, startsText, elapsedText, useNow } from "../ui/time";
 
 export function ExecutionPage({ id }: { id: string }) {
   const [story, setStory] = useState<Story | null | undefined>(undefined);
@@ -51,13 +51,13 @@ export function ExecutionPage({ id }: { id: string }) {
   if (error) return <RefusedPage title="Execution" error={error} />;
   if (story === null) return <Empty isPage title="There is no such execution">Nothing is known by the id {id}.</Empty>;
   if (!story || isMissing) return <Loading isPage />;
-  return <Told key={id} story={story} />;
+  return <ExecutionView key={id} story={story} />;
 }
 
 const VIEWS = ["graph", "timeline", "steps", "events", "results"] as const;
 
 /** The history state while a step's panel covers the whole page. */
-const SHEET = "sheet";
+const PANEL_STATE = "sheet";
 
 /** Returns the graph of the plan with its open nodes. The old graph stays until the new one is ready. */
 function useScene(groups: Groups, drawn: Drawn | null, open: readonly string[], pages: Pages): Scene | null {
@@ -80,7 +80,7 @@ function useScene(groups: Groups, drawn: Drawn | null, open: readonly string[], 
   return scene;
 }
 
-function Told({ story }: { story: Story }) {
+function ExecutionView({ story }: { story: Story }) {
   useState(() => {
     const at = Number(new URLSearchParams(location.search).get("at"));
     if (Number.isInteger(at) && at > 0 && at < story.lastSeq) story.scrub.set(at);
@@ -126,11 +126,11 @@ function Told({ story }: { story: Story }) {
       const next = { step, items: pagesText(readPages(now.get("items") ?? "", step)) };
       if (!wasOpen) opener.current = document.activeElement as HTMLElement | null;
       // On a phone, the panel covers the page, so the Back button closes it.
-      if (!wasOpen && isNarrow()) setParams(next, "push", SHEET);
+      if (!wasOpen && isNarrow()) setParams(next, "push", PANEL_STATE);
       else setParams(next);
       return;
     }
-    if (history.state === SHEET) history.back();
+    if (history.state === PANEL_STATE) history.back();
     else setParams({ step: "" });
     back(opener.current);
   }, []);
@@ -150,7 +150,7 @@ function Told({ story }: { story: Story }) {
     if (name.endsWith("-]")) return select(name);
     const next = toggled(read(new URLSearchParams(location.search).get("open") ?? ""), name);
     if (next) setOpened(next.join(","));
-    else setProblem(`${MOST} loops and plans are open, which is the most at once: close one first.`);
+    else setProblem(`At most ${MAX_OPEN_NODES} loops and plans can be open: close one first.`);
   }, []);
   const describe = (name: string) => {
     const it = groups.find(name);
@@ -201,7 +201,7 @@ function Told({ story }: { story: Story }) {
           {view === "results" && <Results story={story} onSelect={select} />}
         </div>
         {spot && (
-          <Beside
+          <SelectedPanel
             key={selected}
             groups={groups}
             spot={spot}
@@ -224,10 +224,10 @@ function Told({ story }: { story: Story }) {
 function holds(groups: Groups, spot: Spot, past: number | null): string {
   if (groups.kindOf(spot) === "plan") return "a sub-plan";
   const items = groups.viewOf(spot, past)?.items;
-  return items ? `${itemsOver(items)} of ${items.total} items over` : "a loop";
+  return items ? `${countFinishedItems(items)} of ${items.total} items over` : "a loop";
 }
 
-interface BesideProps {
+interface SelectedPanelProps {
   groups: Groups;
   spot: Spot;
   /** The findings about the execution that contains the node, if they are loaded. */
@@ -240,7 +240,7 @@ interface BesideProps {
 }
 
 /** The panel about the selected node. */
-function Beside({ groups, spot, findings: known, past, now, opening, onAsk, onSelect }: BesideProps) {
+function SelectedPanel({ groups, spot, findings: known, past, now, opening, onAsk, onSelect }: SelectedPanelProps) {
   const { scope, step, index } = spot;
   const own = useFindings(known ? null : scope.story);
   const findings = about(known ?? own, step.stepId, index);
@@ -269,7 +269,7 @@ function Head({ story, now, onAsk, onFail }: HeadProps) {
   const begin = live.startedAt ?? created;
   const iso = (at: number | null) => (at === null ? null : new Date(at).toISOString());
   const end = story.scrub.value === null ? live.finishedAt : fold.at;
-  const items = itemsSaid(fold.steps);
+  const items = finishedItemsText(fold.steps);
   const start = fold.state === "PENDING" && about.startAt !== null && Date.parse(about.startAt) > now ? about.startAt : null;
   return (
     <header class="head">
@@ -284,10 +284,10 @@ function Head({ story, now, onAsk, onFail }: HeadProps) {
         <span role="status">
           <Pill state={fold.state} />
         </span>
-        <Meter {...fold.counts} partly={partlyOver(fold.steps)} />
+        <Meter {...fold.counts} partly={finishedLoopParts(fold.steps)} />
         {items && <span>{items}</span>}
         <span title={moment(iso(created)!)}>created {ago(iso(created)!, now)}</span>
-        {start ? <span>{startsText(start, now)}</span> : <span>{took(iso(begin), iso(end), now)}</span>}
+        {start ? <span>{startsText(start, now)}</span> : <span>{elapsedText(iso(begin), iso(end), now)}</span>}
         <span>{about.mode.toLowerCase()}</span>
         {fold.node && <span>Node {fold.node}</span>}
         <a href={`/plans/${about.planId}`}>plan, version {about.plan.version}</a>

@@ -5,10 +5,10 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { place } from "../router";
 
 /** Poll interval of unfinished rows after the first ones, in milliseconds. */
-const EVERY = 5_000;
+const POLL_INTERVAL = 5_000;
 /** Number of rows of one later query, and the maximum number of such queries in a row. */
-const PART = 200;
-const ASKS = 5;
+const QUERY_ROWS = 200;
+const MAX_QUERIES = 5;
 
 /** A row of a list. */
 export interface Entry {
@@ -69,7 +69,7 @@ interface Known<T extends Entry> {
 }
 
 /** Maximum number of lists that are kept for the Back button. */
-const LISTS = 10;
+const MAX_LISTS = 10;
 /** Lists that were shown, by key, newest last. */
 const left = new Map<string, Known<never>>();
 
@@ -80,7 +80,7 @@ function open<T extends Entry>(key: string): Known<T> {
   left.delete(key);
   left.set(key, known as unknown as Known<never>);
   const [oldest] = left.keys();
-  if (left.size > LISTS) left.delete(oldest!);
+  if (left.size > MAX_LISTS) left.delete(oldest!);
   return known;
 }
 
@@ -105,7 +105,7 @@ export function useListing<T extends Entry>(key: string, first: Part<T> | null, 
 
   /** Loads the rows after a row. Returns the row after which others may still be missing. */
   const fill = async (behind: T): Promise<T | null> => {
-    const part = await fetch.current(behind.cursor, PART);
+    const part = await fetch.current(behind.cursor, QUERY_ROWS);
     if (kept.current.listing !== listing) return null;
     const isMissing = listing.take(part, behind);
     redraw({});
@@ -114,7 +114,7 @@ export function useListing<T extends Entry>(key: string, first: Part<T> | null, 
   /** Loads rows after a gap, until they reach known ones. */
   const close = async (gap: T) => {
     let from: T | null = gap;
-    for (let n = 0; n < ASKS && from; n += 1) {
+    for (let n = 0; n < MAX_QUERIES && from; n += 1) {
       const next: T | null = await fill(from);
       listing.gaps.delete(from);
       if (next) listing.gaps.add(next);
@@ -151,7 +151,7 @@ export function useListing<T extends Entry>(key: string, first: Part<T> | null, 
       const shown = kept.current.seen?.rows.length ?? 0;
       const at = rows.findIndex((it, n) => n >= shown && n > 0 && it.isOpen);
       if (at > 0) fill(rows[at - 1]!).catch(() => {});
-    }, EVERY);
+    }, POLL_INTERVAL);
     return () => clearInterval(timer);
   }, [listing]);
   return { rows: listing.rows, hasMore: listing.hasMore, isLoading, more: () => void more(), scroll: kept.current.scroll };

@@ -25,7 +25,7 @@ import { Choice, Crumbs, Empty, Loading, Tabs, useTitle } from "../ui/page";
 import { Plain, plain } from "../ui/plain";
 import { Score } from "../ui/score";
 import { ago, clock, moment, serverNow, span, useNow } from "../ui/time";
-import { counted, plannerText } from "../ui/words";
+import { countText, plannerText } from "../ui/words";
 import { useListing } from "./listing";
 import { rowOf, Rows, stepOf } from "./rows";
 
@@ -126,7 +126,7 @@ function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
 }
 
 /** Number of executions in one query. */
-const PART = 50;
+const QUERY_ROWS = 50;
 
 /** Returns the name of an execution within its request. */
 function nameOf(run: RequestRun, versions: ReadonlyMap<string, number>): string {
@@ -140,7 +140,7 @@ function nameOf(run: RequestRun, versions: ReadonlyMap<string, number>): string 
 /** Returns the executions of a request, newest first. With `hasParts`, the executions of sub-plans are included. */
 function useRuns(request: Asked, hasParts: boolean, isWanted: boolean) {
   const filter: ExecutionFilter = { requestId: request.requestId, parts: hasParts };
-  const asked = useAsk(RequestRuns, isWanted ? { filter, first: PART } : null);
+  const asked = useAsk(RequestRuns, isWanted ? { filter, first: QUERY_ROWS } : null);
   const versions = useMemo(() => new Map(request.plans.map((it) => [it.planId, it.version])), [request]);
   const read = ({ executions }: RequestRunsResult) => ({
     rows: executions.edges.map(({ cursor, node }) => rowOf(cursor, node, nameOf(node, versions), "")),
@@ -286,7 +286,7 @@ function Entry({ kind, content }: { kind: string; content: Json }) {
 }
 
 /** Number of candidates that are shown at first. */
-const FEW = 8;
+const FIRST_CANDIDATES = 8;
 
 function Candidates({ candidates }: { candidates: Candidate[] }) {
   const [isWhole, setWhole] = useState(false);
@@ -302,7 +302,7 @@ function Candidates({ candidates }: { candidates: Candidate[] }) {
           </tr>
         </thead>
         <tbody>
-          {candidates.slice(0, isWhole ? 1_000 : FEW).map((it, at) => (
+          {candidates.slice(0, isWhole ? 1_000 : FIRST_CANDIDATES).map((it, at) => (
             <tr key={at} class={it.kept === false ? "faint" : ""}>
               <td class="mono">{it.tool}</td>
               <td>
@@ -313,7 +313,7 @@ function Candidates({ candidates }: { candidates: Candidate[] }) {
           ))}
         </tbody>
       </table>
-      {candidates.length > FEW && (
+      {candidates.length > FIRST_CANDIDATES && (
         <button type="button" class="link" onClick={() => setWhole(!isWhole)}>
           {isWhole ? "Fewer" : `All ${candidates.length}`}
         </button>
@@ -336,7 +336,7 @@ function Versions({ request }: { request: Asked }) {
             <a class="card" href={`/plans/${it.planId}`}>
               <strong>Version {it.version}</strong>
               <span class="mono faint">{it.planId}</span>
-              <span>{counted(it.executionOrder.length, "step")}</span>
+              <span>{countText(it.executionOrder.length, "step")}</span>
               <span class="faint">{plannerText(it.planner)}</span>
               <span class="grow" />
               <span class="faint">{ago(it.createdAt, now)}</span>

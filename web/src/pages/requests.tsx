@@ -16,8 +16,8 @@ import { useListing } from "./listing";
 import { rowOf, Rows, stepOf, type Row, type RunOf } from "./rows";
 
 /** Number of rows in one query, and the poll interval of the first rows in milliseconds. */
-const PART = 50;
-const EVERY = 1_500;
+const QUERY_ROWS = 50;
+const POLL_INTERVAL = 1_500;
 
 const STATES: readonly (readonly [string, string])[] = [
   ["", "Any state"],
@@ -25,7 +25,7 @@ const STATES: readonly (readonly [string, string])[] = [
     (it) => [it, WORD[it]] as const,
   ),
 ];
-const SINCE: readonly (readonly [string, string])[] = [
+const PERIODS: readonly (readonly [string, string])[] = [
   ["", "Any time"],
   ["1h", "Last hour"],
   ["24h", "Last day"],
@@ -33,7 +33,7 @@ const SINCE: readonly (readonly [string, string])[] = [
   ["30d", "Last month"],
 ];
 /** The filter that includes or excludes executions of sub-plans. */
-const PARTS: readonly (readonly [string, string])[] = [
+const SUB_EXECUTION_FILTER: readonly (readonly [string, string])[] = [
   ["", "Top level only"],
   ["all", "Include sub-executions"],
 ];
@@ -64,7 +64,7 @@ export function RequestsPage({ kind }: { kind: "requests" | "executions" }) {
   const [span, setSpan] = useParam("since");
   const [needs, setNeeds] = useParam("needs");
   const hasParts = kind === "executions" && parts !== "";
-  const { needy, count } = useNeedy(kind, hasParts);
+  const { needy, count } = useNeedsPerson(kind, hasParts);
   return (
     <div class="page list-page">
       <header class="head">
@@ -95,8 +95,8 @@ export function RequestsPage({ kind }: { kind: "requests" | "executions" }) {
             Needs a person
             {count !== "0" && <span class="count">{count}</span>}
           </button>
-          <Choice label="Since" value={span} options={SINCE} onChange={setSpan} />
-          {kind === "executions" && <Choice label="Sub-executions" value={parts} options={PARTS} onChange={setParts} />}
+          <Choice label="Since" value={span} options={PERIODS} onChange={setSpan} />
+          {kind === "executions" && <Choice label="Sub-executions" value={parts} options={SUB_EXECUTION_FILTER} onChange={setParts} />}
         </div>
       </header>
       {kind === "requests" ? <RequestList search={search} state={state} span={span} isNeedy={needs !== ""} needy={needy} /> : <ExecutionList tool={tool} state={state} span={span} isNeedy={needs !== ""} needy={needy} hasParts={hasParts} />}
@@ -105,12 +105,12 @@ export function RequestsPage({ kind }: { kind: "requests" | "executions" }) {
 }
 
 /** Poll interval of the executions that need a person, in milliseconds. */
-const NEEDY_EVERY = 3_000;
+const NEEDY_POLL_INTERVAL = 3_000;
 
 /** Returns the ids of the rows that need a person, and their number. */
-function useNeedy(kind: "requests" | "executions", hasParts: boolean): { needy: ReadonlySet<string>; count: string } {
+function useNeedsPerson(kind: "requests" | "executions", hasParts: boolean): { needy: ReadonlySet<string>; count: string } {
   // A request needs a person if any of its executions does, also one of a sub-plan.
-  const asked = useAsk(NeedPerson, { parts: kind === "requests" || hasParts ? null : false }, NEEDY_EVERY);
+  const asked = useAsk(NeedPerson, { parts: kind === "requests" || hasParts ? null : false }, NEEDY_POLL_INTERVAL);
   const found = asked.data?.executions;
   return useMemo(() => {
     const needy = new Set(found?.nodes.map((run) => (kind === "requests" ? run.requestId : run.executionId)));
@@ -163,7 +163,7 @@ function RequestList({ search, state, span, isNeedy, needy }: ListProps & { sear
   // load again.
   const from = useMemo(() => since(span) ?? null, [span]);
   const filter: RequestFilter = { search: search || null, state: (state || null) as ExecutionState | null, needsPerson: isNeedy || null, from };
-  const asked = useAsk(Requests, { filter, first: PART }, EVERY);
+  const asked = useAsk(Requests, { filter, first: QUERY_ROWS }, POLL_INTERVAL);
   const part = asked.data?.requests;
   const first = useMemo(() => part && { rows: part.edges.map(requestRow), hasMore: part.pageInfo.hasNextPage }, [part]);
   const list = useListing(print(["requests", search, state, span, isNeedy]), asked.isCurrent ? (first ?? null) : null, async (after, count) => {
@@ -178,7 +178,7 @@ function RequestList({ search, state, span, isNeedy, needy }: ListProps & { sear
 function ExecutionList({ tool, state, span, isNeedy, needy, hasParts }: ListProps & { tool: string; hasParts: boolean }) {
   const from = useMemo(() => since(span) ?? null, [span]);
   const filter = { toolName: tool || null, state: state ? [state as ExecutionState] : null, parts: hasParts, needsPerson: isNeedy || null, from };
-  const asked = useAsk(Executions, { filter, first: PART }, EVERY);
+  const asked = useAsk(Executions, { filter, first: QUERY_ROWS }, POLL_INTERVAL);
   const part = asked.data?.executions;
   const first = useMemo(() => part && { rows: part.edges.map(runRow), hasMore: part.pageInfo.hasNextPage }, [part]);
   const list = useListing(print(["executions", tool, state, span, hasParts, isNeedy]), asked.isCurrent ? (first ?? null) : null, async (after, count) => {

@@ -6,11 +6,11 @@ import type { Reason, RunPart, RunRow } from "../api/generated";
 import { Dot, Meter, OVER, WORD } from "../ui/state";
 import { Icon } from "../ui/icons";
 import { Plain, plain } from "../ui/plain";
-import { ago, moment, startsText, took, useNow } from "../ui/time";
+import { ago, moment, startsText, elapsedText, useNow } from "../ui/time";
 import { Virtual } from "../ui/virtual";
 import type { Entry } from "./listing";
 
-const ROW = 52;
+const ROW_HEIGHT = 52;
 
 export interface Row extends Entry {
   href: string;
@@ -65,7 +65,7 @@ export function Rows({ label, rows, needy, hasMore, isLoading, more, scroll, emp
         <span class="right">Duration</span>
         <span class="right">Created</span>
       </div>
-      <Virtual items={rows} rowHeight={ROW} label={label} scroll={scroll} row={(it) => <Line key={it.key} row={it} isNeedy={needy?.has(it.id) ?? false} now={now} />} />
+      <Virtual items={rows} rowHeight={ROW_HEIGHT} label={label} scroll={scroll} row={(it) => <Line key={it.key} row={it} isNeedy={needy?.has(it.id) ?? false} now={now} />} />
       <p class="list-foot faint">
         {rows.length.toLocaleString("en")} shown
         {hasMore && (
@@ -116,7 +116,7 @@ function Line({ row, isNeedy, now }: { row: Row; isNeedy: boolean; now: number }
           </span>
         </span>
         <span class="row-meter">{run ? <Meter {...run} /> : <span class={row.planningError ? "text-bad" : "faint"}>{row.planningError ? "planning failed" : "not executed"}</span>}</span>
-        <span class="row-time right">{run && !start && took(run.startedAt, isRunning ? null : run.finishedAt, now)}</span>
+        <span class="row-time right">{run && !start && elapsedText(run.startedAt, isRunning ? null : run.finishedAt, now)}</span>
         <span class="row-age right faint" title={moment(row.createdAt)}>
           {ago(row.createdAt, now)}
         </span>

@@ -27,7 +27,7 @@ export interface Offers {
 }
 
 /** Maximum number of suggestions. */
-const MOST = 50;
+const MAX_OFFERS = 50;
 
 interface Place {
   path: (string | number)[];
@@ -87,7 +87,7 @@ export function complete(text: string, cursor: number, steps: readonly Fields[],
     const word = written.toLowerCase();
     const found = offers.filter((it) => it.text.toLowerCase().includes(word) && it.text !== text.slice(place.begin, to));
     found.sort((a, b) => Number(b.text.toLowerCase().startsWith(word)) - Number(a.text.toLowerCase().startsWith(word)));
-    return found.length > 0 ? { from: place.begin, to, offers: found.slice(0, MOST) } : null;
+    return found.length > 0 ? { from: place.begin, to, offers: found.slice(0, MAX_OFFERS) } : null;
   };
   return fits(place.isKey ? keysAt(place, steps, tools) : valuesAt(place, steps, tools));
 }
@@ -149,7 +149,7 @@ function inHole(text: string, cursor: number, begin: number, place: Place, steps
     offers.push({ text: "input", about: "what the plan is given" });
   }
   const word = named === undefined ? written.toLowerCase() : prefix;
-  const found = offers.filter((it) => it.text.toLowerCase().startsWith(word) && it.text.toLowerCase() !== word).slice(0, MOST);
+  const found = offers.filter((it) => it.text.toLowerCase().startsWith(word) && it.text.toLowerCase() !== word).slice(0, MAX_OFFERS);
   const rest = /^[\w-]*/.exec(text.slice(cursor))![0].length;
   return found.length > 0 ? { from: named === undefined ? from : cursor - prefix.length, to: cursor + rest, offers: found } : null;
 }

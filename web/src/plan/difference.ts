@@ -16,7 +16,7 @@ export interface StepDifference {
 }
 
 /** Maximum number of lines of a step that are compared one by one. */
-const LINES = 600;
+const MAX_COMPARED_LINES = 600;
 
 /** Returns the lines of each step of a plan. */
 function linesOf(plan: Json): Map<string, string[]> {
@@ -44,7 +44,7 @@ export function difference(before: Json, after: Json): StepDifference[] {
 export function compare(before: readonly string[], after: readonly string[]): Line[] {
   const gone = (it: string): Line => ({ kind: "gone", text: it });
   const fresh = (it: string): Line => ({ kind: "new", text: it });
-  if (before.length > LINES || after.length > LINES) return [...before.map(gone), ...after.map(fresh)];
+  if (before.length > MAX_COMPARED_LINES || after.length > MAX_COMPARED_LINES) return [...before.map(gone), ...after.map(fresh)];
   const width = after.length + 1;
   const longest = new Uint16Array((before.length + 1) * width);
   for (let a = before.length - 1; a >= 0; a -= 1) {

@@ -7,11 +7,11 @@ import { isFields, parse, print, type Fields } from "../api/json";
  * Number of steps above which each step is written in one line. Browsers are slow in text fields with tens of
  * thousands of lines.
  */
-const LONG = 300;
+const MAX_INDENTED_STEPS = 300;
 
 /** Writes a plan as text. */
 export function planText(plan: Json): string {
-  if (!isFields(plan) || !Array.isArray(plan.tools) || plan.tools.length <= LONG) return print(plan, 2);
+  if (!isFields(plan) || !Array.isArray(plan.tools) || plan.tools.length <= MAX_INDENTED_STEPS) return print(plan, 2);
   const parts = Object.entries(plan).map(([name, it]) => {
     if (name !== "tools" || !Array.isArray(it)) return `  ${print(name)}: ${print(it)}`;
     return `  "tools": [\n${it.map((step) => `    ${print(step)}`).join(",\n")}\n  ]`;

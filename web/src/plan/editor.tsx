@@ -27,10 +27,10 @@ interface Props {
 }
 
 /** Height of a line, and the space above the first line, in pixels. */
-const LINE = 19;
-const TOP = 10;
+const LINE_HEIGHT = 19;
+const TOP_SPACE = 10;
 /** Maximum number of diagnostics whose lines are marked. */
-const MARKS = 100;
+const MAX_MARKS = 100;
 
 export function Editor({ text, onText, problems, goal, steps, tools }: Props) {
   const area = useRef<HTMLTextAreaElement>(null);
@@ -45,7 +45,7 @@ export function Editor({ text, onText, problems, goal, steps, tools }: Props) {
     if (!place) return;
     if (goal.isWanted) element.focus();
     element.setSelectionRange(...place);
-    element.scrollTop = Math.max(0, (linesOf(element.value.slice(0, place[0])) - 4) * LINE);
+    element.scrollTop = Math.max(0, (linesOf(element.value.slice(0, place[0])) - 4) * LINE_HEIGHT);
   }, [goal]);
   const list = useId();
   const [offered, setOffered] = useState<(Offers & { chosen: number; line: number; column: number }) | null>(null);
@@ -103,7 +103,7 @@ export function Editor({ text, onText, problems, goal, steps, tools }: Props) {
       <pre class="editor-lines" ref={gutter} aria-hidden="true">
         {numbers}
         {[...marked].map(([line, kind]) => (
-          <span key={line} class={kind} style={{ top: `${TOP + (line - 1) * LINE}px` }}>
+          <span key={line} class={kind} style={{ top: `${TOP_SPACE + (line - 1) * LINE_HEIGHT}px` }}>
             {line}
           </span>
         ))}
@@ -155,7 +155,7 @@ function linesOf(text: string): number {
 /** Returns the lines with diagnostics. */
 function marks(text: string, problems: readonly Problem[]): Map<number, string> {
   const lines = new Map<number, string>();
-  const told = problems.filter((it) => it.path !== "").slice(0, MARKS);
+  const told = problems.filter((it) => it.path !== "").slice(0, MAX_MARKS);
   if (told.length === 0) return lines;
   const places = findAll(
     text,

@@ -11,7 +11,7 @@ import { DraftLayout, PlanSteps, type Drawing, type Json, type LayoutDirection, 
 import { isFields, print, type Fields } from "../api/json";
 import { lookOf } from "../execution/looks";
 import { drawn } from "../graph/drawn";
-import { flat, nest, roomFor, rows, type Look, type Scene } from "../graph/scene";
+import { flat, nest, openNodeSize, rows, type Look, type Scene } from "../graph/scene";
 import { idsOf } from "./draft";
 
 /** The source of a drawn plan: a stored plan by its id, or a draft. */
@@ -35,20 +35,20 @@ interface Plan {
   layout: Drawing;
 }
 
-const WAY: LayoutDirection = "DOWN";
+const DIRECTION: LayoutDirection = "DOWN";
 /** The suffix of the node that stands for any item of a loop. */
-const ANY = "[]";
+const ANY_ITEM = "[]";
 
 /** Layouts of drafts by query. Opening a node needs them again. */
 const known = new Map<string, Promise<Plan | null>>();
-const KEPT = 50;
+const MAX_CACHED = 50;
 
 async function draft(input: PlanInput, sizes: readonly NodeSizeInput[]): Promise<Plan | null> {
   const key = print([input as unknown as Json, sizes as unknown as Json]);
   const found = known.get(key);
   if (found) return found;
-  if (known.size >= KEPT) known.clear();
-  const asked = ask(DraftLayout, { input, direction: WAY, sizes: [...sizes] }).then((it) => it.validatePlan.plan);
+  if (known.size >= MAX_CACHED) known.clear();
+  const asked = ask(DraftLayout, { input, direction: DIRECTION, sizes: [...sizes] }).then((it) => it.validatePlan.plan);
   known.set(key, asked);
   asked.catch(() => known.delete(key));
   return asked;
@@ -56,7 +56,7 @@ async function draft(input: PlanInput, sizes: readonly NodeSizeInput[]): Promise
 
 async function stored(planId: string, sizes: readonly NodeSizeInput[]): Promise<Plan | null> {
   const { plan } = await ask(PlanSteps, { id: planId });
-  return plan && { tools: plan.tools, layout: (await drawn(plan, WAY, sizes)).drawing };
+  return plan && { tools: plan.tools, layout: (await drawn(plan, DIRECTION, sizes)).drawing };
 }
 
 const planOf = (source: Source, sizes: readonly NodeSizeInput[] = []) => ("id" in source ? stored(source.id, sizes) : draft(source.input, sizes));
@@ -79,7 +79,7 @@ async function draw(plan: Plan, source: Source, prefix: string, open: ReadonlySe
     steps.set(name, inner);
     if (!open.has(name)) return;
     if (step.plan === null) {
-      if (step.forEach !== null) inside.set(name, rows([name + ANY], true, new Map()));
+      if (step.forEach !== null) inside.set(name, rows([name + ANY_ITEM], true, new Map()));
       return;
     }
     const from = within(inner);
@@ -91,7 +91,7 @@ async function draw(plan: Plan, source: Source, prefix: string, open: ReadonlySe
   });
   await Promise.all(opened);
   if (inside.size === 0) return { scene: nest(plan.layout, prefix, inside), steps };
-  const sizes = [...inside].map(([name, scene]) => ({ name: name.slice(prefix.length), ...roomFor(scene) }));
+  const sizes = [...inside].map(([name, scene]) => ({ name: name.slice(prefix.length), ...openNodeSize(scene) }));
   const larger = await planOf(source, sizes);
   return { scene: nest(larger?.layout ?? plan.layout, prefix, inside), steps };
 }
@@ -135,7 +135,7 @@ export function holds({ step }: Inner): string {
 
 /** Returns the name of the step that a node stands for. */
 export function stepOf(name: string): string {
-  return name.endsWith(ANY) ? name.slice(0, -ANY.length) : name;
+  return name.endsWith(ANY_ITEM) ? name.slice(0, -ANY_ITEM.length) : name;
 }
 
 /** A step within a draft. The step may be in an inline plan. */

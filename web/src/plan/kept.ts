@@ -5,13 +5,13 @@ export interface Kept {
   text: string;
 }
 
-const KEY = "faber.draft:";
+const KEY_PREFIX = "faber.draft:";
 /** Maximum length of a text that is stored. A tab has space for about five million characters. */
-const MOST = 1_500_000;
+const MAX_CHARS = 1_500_000;
 
-export function keptAt(path: string): Kept | null {
+export function readUnsaved(path: string): Kept | null {
   try {
-    const found = JSON.parse(sessionStorage.getItem(KEY + path) ?? "null") as Partial<Kept> | null;
+    const found = JSON.parse(sessionStorage.getItem(KEY_PREFIX + path) ?? "null") as Partial<Kept> | null;
     return found && typeof found.text === "string" ? { query: String(found.query ?? ""), text: found.text } : null;
   } catch {
     return null;
@@ -19,10 +19,10 @@ export function keptAt(path: string): Kept | null {
 }
 
 /** Stores unsaved text for a URL. With null, removes it. */
-export function keepAt(path: string, kept: Kept | null): void {
+export function storeUnsaved(path: string, kept: Kept | null): void {
   try {
-    if (kept && kept.text.length + kept.query.length <= MOST) sessionStorage.setItem(KEY + path, JSON.stringify(kept));
-    else sessionStorage.removeItem(KEY + path);
+    if (kept && kept.text.length + kept.query.length <= MAX_CHARS) sessionStorage.setItem(KEY_PREFIX + path, JSON.stringify(kept));
+    else sessionStorage.removeItem(KEY_PREFIX + path);
   } catch {
     // If the storage is full, the text is lost when the page is closed.
   }

@@ -21,12 +21,12 @@ export async function lastRun(requestId: string, steps: readonly Fields[], signa
   const last = executions.nodes.find((run) => !run.dryRun);
   if (!last) return null;
   const { execution } = await ask(RepeatedCalls, { id: last.executionId, mode: "ALL", fromStep: null }, signal);
-  const calls = (execution?.repeatedCalls ?? []).filter(isMadeBy(steps));
+  const calls = (execution?.repeatedCalls ?? []).filter(makesCall(steps));
   return calls.length === 0 ? null : { executionId: last.executionId, calls };
 }
 
 /** Returns a function that tells whether one of the steps makes a call. Such a step has the same name, or calls the same tool. */
-function isMadeBy(steps: readonly Fields[]): (call: RepeatedCall) => boolean {
+function makesCall(steps: readonly Fields[]): (call: RepeatedCall) => boolean {
   const ids = new Set(idsOf(steps));
   const tools = new Set(steps.map((step) => String(step.name ?? step.toolName ?? "")));
   return ({ stepId, toolName }) => ids.has(stepId) || tools.has(toolName) || tools.has(toolName.slice(toolName.indexOf(".") + 1));

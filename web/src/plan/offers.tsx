@@ -18,10 +18,10 @@ interface Props {
 }
 
 /** Position of the first character, height of a line, and width of the list, in pixels. The style sheet has the same values. */
-const TOP = 10;
-const LEFT = 52;
-const LINE = 19;
-const WIDTH = 320;
+const TOP_SPACE = 10;
+const LEFT_SPACE = 52;
+const LINE_HEIGHT = 19;
+const LIST_WIDTH = 320;
 
 export function OfferList({ id, offers, chosen, line, column, scroll, height, onChoose }: Props) {
   const list = useRef<HTMLUListElement>(null);
@@ -34,10 +34,10 @@ export function OfferList({ id, offers, chosen, line, column, scroll, height, on
     if (top < box.scrollTop) box.scrollTop = top;
     else if (bottom > box.scrollTop + box.clientHeight) box.scrollTop = bottom - box.clientHeight;
   }, [chosen, offers]);
-  const above = TOP + line * LINE - scroll.top;
-  const isBelow = above + LINE < height / 2;
-  const left = `max(8px, min(${LEFT - scroll.left}px + ${column}ch, 100% - ${WIDTH + 8}px))`;
-  const place: Record<string, string> = isBelow ? { left, top: `${above + LINE}px` } : { left, bottom: `calc(100% - ${above}px)` };
+  const above = TOP_SPACE + line * LINE_HEIGHT - scroll.top;
+  const isBelow = above + LINE_HEIGHT < height / 2;
+  const left = `max(8px, min(${LEFT_SPACE - scroll.left}px + ${column}ch, 100% - ${LIST_WIDTH + 8}px))`;
+  const place: Record<string, string> = isBelow ? { left, top: `${above + LINE_HEIGHT}px` } : { left, bottom: `calc(100% - ${above}px)` };
   return (
     <ul
       ref={list}

@@ -34,7 +34,7 @@ export function proposal(request: Asked, tools: readonly ToolName[]): Proposal {
   };
   const leave = (text: string) => {
     uncovered.push(text);
-    add(openStep(text, uncovered.length));
+    add(placeholderStep(text, uncovered.length));
   };
   for (const { clause, tools: chosen } of partsOf(request)) {
     const found = chosen.map((name) => toolOf(name, tools)).filter((tool) => tool !== undefined);
@@ -45,30 +45,30 @@ export function proposal(request: Asked, tools: readonly ToolName[]): Proposal {
       add(step);
     }
   }
-  // The planner did not confirm that these steps are enough. The placeholder prevents that they run unchanged.
+  // The planner did not confirm that these steps are enough. The placeholder keeps them from running unchanged.
   if (isComplete && uncovered.length === 0) leave(request.query);
   return { text: print({ requestId: request.requestId, query: request.query, tools: steps }, 2), uncovered };
 }
 
 /** Returns a step with a placeholder for the tool. */
-function openStep(text: string, number: number): Fields {
-  return { id: `todo_${number}`, name: openName(text), parameters: {} };
+function placeholderStep(text: string, number: number): Fields {
+  return { id: `todo_${number}`, name: placeholderName(text), parameters: {} };
 }
 
 /** Returns the placeholder for the tool of a part of the query. */
-export function openName(text: string): string {
+export function placeholderName(text: string): string {
   return `TODO: ${text}`;
 }
 
 /** Returns the parts of the query that the transcript has, or the whole query if it has none. */
 function partsOf({ query, transcript }: Asked): Part[] {
   const noted = transcript.findLast((entry) => entry.kind === "candidates")?.content;
-  const parts = (Array.isArray(noted) ? noted : []).filter(isFields).map((part) => ({ clause: String(part.clause ?? query), tools: chosenIn(part) }));
+  const parts = (Array.isArray(noted) ? noted : []).filter(isFields).map((part) => ({ clause: String(part.clause ?? query), tools: chosenTools(part) }));
   return parts.length > 0 ? parts : [{ clause: query, tools: [] }];
 }
 
 /** Returns the tools of the steps that the planner made for a part. Other candidates are left out. */
-function chosenIn({ tools, steps }: Fields): string[] {
+function chosenTools({ tools, steps }: Fields): string[] {
   const names = listIn(tools).map((candidate) => String(candidate.tool));
   return listIn(steps).flatMap((step) => {
     const id = String(step.step);

@@ -8,7 +8,7 @@ import { isFields, isNumber, parse, print, type Fields as JsonFields } from "../
 import { RepeatedList } from "../execution/repeated";
 import { Fields, type Schema } from "../tools/form";
 import { Dialog } from "../ui/dialog";
-import { asRefusal, Refused } from "../ui/fault";
+import { toApiError, Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Choice } from "../ui/page";
 import type { LastRun } from "./last-run";
@@ -237,7 +237,7 @@ function useLast(read: (signal: AbortSignal) => Promise<LastRun | null>) {
     const gone = new AbortController();
     read(gone.signal).then(
       (run) => gone.signal.aborted || setState({ run, error: null, isKnown: true }),
-      (error: unknown) => gone.signal.aborted || setState({ run: null, error: asRefusal(error), isKnown: true }),
+      (error: unknown) => gone.signal.aborted || setState({ run: null, error: toApiError(error), isKnown: true }),
     );
     return () => gone.abort();
   }, []);

@@ -8,7 +8,7 @@ import { isFields, isNumber, parse, print, readNumber, type Fields as JsonFields
 export type Schema = JsonFields;
 
 /** Maximum nesting of forms. Deeper values get a text field for JSON. */
-const DEPTH = 4;
+const MAX_FORM_DEPTH = 4;
 
 export const isSchema = isFields;
 
@@ -92,7 +92,7 @@ function One({ name, schema, root, isRequired, value, onValue, depth = 0, takesT
       {isRequired && <span class="required"> required</span>}
     </>
   );
-  if (type === "object" && isSchema(schema.properties) && depth < DEPTH && !isTemplate(value)) {
+  if (type === "object" && isSchema(schema.properties) && depth < MAX_FORM_DEPTH && !isTemplate(value)) {
     return (
       <fieldset>
         <legend>{label}</legend>
@@ -191,7 +191,7 @@ function NumberField({ id, isWhole, value, onValue, isRequired, takesTemplates }
   const read = (typed: string) => {
     const it = typed.trim();
     if (it === "") onValue(undefined);
-    else onValue((isWhole ? WHOLE : NUMBER).test(it) ? readNumber(it) : typed);
+    else onValue((isWhole ? WHOLE_NUMBER : NUMBER).test(it) ? readNumber(it) : typed);
   };
   return (
     <>
@@ -201,7 +201,7 @@ function NumberField({ id, isWhole, value, onValue, isRequired, takesTemplates }
   );
 }
 
-const WHOLE = /^-?(?:0|[1-9]\d*)$/;
+const WHOLE_NUMBER = /^-?(?:0|[1-9]\d*)$/;
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
 interface JsonFieldProps {

@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import type { ApiError } from "../api/client";
-import { asRefusal, Refused } from "./fault";
+import { toApiError, Refused } from "./fault";
 
 interface Props {
   title: string;
@@ -39,7 +39,7 @@ export function Dialog({ title, children, action, tone, isWide, isReady = true, 
       await onDo();
       onClose();
     } catch (error) {
-      setError(asRefusal(error));
+      setError(toApiError(error));
       setBusy(false);
     }
   };

@@ -12,13 +12,13 @@ import { Plain } from "./plain";
 import { Words } from "./words";
 
 /** Maximum number of characters of a cause. The trace contains the rest. */
-const CAUSE = 300;
+const MAX_CAUSE_CHARS = 300;
 
-/** Splits a message into the line with the cause and the whole text. The trace is null if the message has one line. */
+/** Splits a message into the line with the cause and the whole text. The trace is null if it would only repeat the cause. */
 export function partsOf(message: string): { cause: string; trace: string | null } {
   const text = message.trimEnd();
   const line = causeIn(text.split("\n").filter((line) => line.trim() !== ""));
-  const cause = line.length > CAUSE ? `${line.slice(0, CAUSE)}…` : line;
+  const cause = line.length > MAX_CAUSE_CHARS ? `${line.slice(0, MAX_CAUSE_CHARS)}…` : line;
   return { cause, trace: cause === text.trim() ? null : text };
 }
 
@@ -136,7 +136,7 @@ export function Refused({ error, actions }: { error: ApiError; actions?: Compone
 }
 
 /** Converts anything that was thrown into an `ApiError`. */
-export function asRefusal(error: unknown): ApiError {
+export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   return new ApiError(error instanceof Error ? error.message : String(error), "");
 }
@@ -162,13 +162,13 @@ export interface Problem {
 }
 
 /** Maximum number of diagnostics that are shown. */
-const MOST = 200;
+const MAX_DIAGNOSTICS = 200;
 
 /** Diagnostics of a plan. A click on a path calls `onGo`. */
 export function Problems({ problems, onGo }: { problems: readonly Problem[]; onGo?: (path: string) => void }) {
   return (
     <ul class="problems" aria-label="Diagnostics">
-      {problems.slice(0, MOST).map((it, at) => (
+      {problems.slice(0, MAX_DIAGNOSTICS).map((it, at) => (
         <li key={at} class={`problem-row tone-${it.severity === "ERROR" ? "bad" : "waiting"}`}>
           <p>
             <code class="problem-code">{it.code}</code>
@@ -191,13 +191,13 @@ export function Problems({ problems, onGo }: { problems: readonly Problem[]; onG
           )}
         </li>
       ))}
-      {problems.length > MOST && <li class="faint">and {problems.length - MOST} more</li>}
+      {problems.length > MAX_DIAGNOSTICS && <li class="faint">and {problems.length - MAX_DIAGNOSTICS} more</li>}
     </ul>
   );
 }
 
 /** Returns whether a value is not empty. */
-export function hasSomething(value: Json | undefined): boolean {
+export function isNotEmpty(value: Json | undefined): boolean {
   if (value === null || value === undefined) return false;
   return typeof value !== "object" || value instanceof Num || Object.keys(value).length > 0;
 }

@@ -9,9 +9,9 @@ import { Icon } from "./icons";
 import { Plain } from "./plain";
 
 /** Number of characters of a text that are shown at first. */
-const TEXT = 400;
+const FIRST_CHARS = 400;
 /** Number of entries of a list that are shown at first, and that each click adds. */
-const ENTRIES = 100;
+const ENTRIES_PER_PAGE = 100;
 
 /** A value as a tree whose nodes can be closed. */
 export function JsonView({ value, label, open = 2 }: { value: Json | undefined; label: string; open?: number }) {
@@ -25,7 +25,7 @@ export function JsonView({ value, label, open = 2 }: { value: Json | undefined; 
 }
 
 /** Returns the size in bytes of a value that the server left out of an event, or null. */
-export function omitted(value: Json | undefined): number | null {
+export function omittedBytes(value: Json | undefined): number | null {
   if (!isFields(value)) return null;
   const bytes = value.$omitted;
   return typeof bytes === "number" && Object.keys(value).length === 1 ? bytes : null;
@@ -43,7 +43,7 @@ function Value({ value, open }: { value: Json; open: number }) {
 
 function Group({ entries, begin, end, open }: { entries: [string | null, Json][]; begin: string; end: string; open: number }) {
   const [isOpen, setOpen] = useState(open > 0);
-  const [count, setCount] = useState(ENTRIES);
+  const [count, setCount] = useState(ENTRIES_PER_PAGE);
   const about = `${entries.length} ${entries.length === 1 ? "entry" : "entries"}`;
   if (!isOpen) {
     return (
@@ -69,7 +69,7 @@ function Group({ entries, begin, end, open }: { entries: [string | null, Json][]
           </div>
         ))}
         {entries.length > count && (
-          <button type="button" class="link" onClick={() => setCount(count + 10 * ENTRIES)}>
+          <button type="button" class="link" onClick={() => setCount(count + 10 * ENTRIES_PER_PAGE)}>
             {entries.length - count} more
           </button>
         )}
@@ -82,11 +82,11 @@ function Group({ entries, begin, end, open }: { entries: [string | null, Json][]
 /** A text in quotes, so that `"1"` differs from `1`. */
 function Text({ text }: { text: string }) {
   const [isWhole, setWhole] = useState(false);
-  const isLong = text.length > TEXT;
+  const isLong = text.length > FIRST_CHARS;
   return (
     <span class="json-string">
       <Quote />
-      <Plain text={isLong && !isWhole ? `${text.slice(0, TEXT)}…` : text} />
+      <Plain text={isLong && !isWhole ? `${text.slice(0, FIRST_CHARS)}…` : text} />
       <Quote />
       {isLong && (
         <button type="button" class="link" onClick={() => setWhole(!isWhole)}>

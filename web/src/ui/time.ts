@@ -8,16 +8,16 @@ let ahead = 0;
  * Differences below this are ignored, in milliseconds. The server's time has a precision of one second, and the answer
  * takes some time.
  */
-const SLACK = 2_000;
+const IGNORED_DIFFERENCE = 2_000;
 
 /** Compares the server's time with this clock. */
 export function noteClock(date: string | null): void {
   const there = date === null ? NaN : Date.parse(date);
   if (Number.isNaN(there)) return;
   const difference = there + 500 - Date.now();
-  if (Math.abs(difference) < SLACK) ahead = 0;
+  if (Math.abs(difference) < IGNORED_DIFFERENCE) ahead = 0;
   // A small change comes from the network, not from a clock.
-  else if (Math.abs(difference - ahead) > SLACK) ahead = difference;
+  else if (Math.abs(difference - ahead) > IGNORED_DIFFERENCE) ahead = difference;
 }
 
 /** Returns the present time by the server's clock, for comparisons with the times of events. */
@@ -66,11 +66,11 @@ export function moment(at: string): string {
 /** Formats the start of a scheduled execution: `Starts 24 Nov 2026, 04:06:00 (in 23 h)`. */
 export function startsText(at: string, now: number): string {
   const left = Date.parse(at) - now;
-  return left > 0 ? `Starts ${moment(at)} (in ${coarse(left)})` : `Starts ${moment(at)}`;
+  return left > 0 ? `Starts ${moment(at)} (in ${oneUnitSpan(left)})` : `Starts ${moment(at)}`;
 }
 
 /** Formats a duration in one unit. */
-function coarse(milliseconds: number): string {
+function oneUnitSpan(milliseconds: number): string {
   const seconds = Math.ceil(milliseconds / 1_000);
   if (seconds < 60) return `${seconds} s`;
   if (seconds < 3_600) return `${Math.floor(seconds / 60)} min`;
@@ -97,7 +97,7 @@ export function spentText({ worked, waited }: { worked: number; waited: number }
 }
 
 /** Formats the duration between two times. Without an end, it lasts until now. */
-export function took(from: string | null | undefined, to: string | null | undefined, now: number): string {
+export function elapsedText(from: string | null | undefined, to: string | null | undefined, now: number): string {
   if (!from) return "";
   return span((to ? Date.parse(to) : now) - Date.parse(from));
 }

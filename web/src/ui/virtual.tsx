@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 /** Number of rows above and below the visible ones that are drawn, too. */
-const SPARE = 8;
+const EXTRA_ROWS = 8;
 
 interface Props<T> {
   items: readonly T[];
@@ -57,8 +57,8 @@ export function Virtual<T>(props: Props<T>) {
     // A user who has scrolled up keeps the position.
     if (element.scrollTop + element.clientHeight > end - rowHeight) element.scrollTop = items.length * rowHeight;
   }, [sticksToEnd, items.length, rowHeight]);
-  const first = Math.max(0, Math.floor(view.top / rowHeight) - SPARE);
-  const last = Math.min(items.length, Math.ceil((view.top + view.height) / rowHeight) + SPARE);
+  const first = Math.max(0, Math.floor(view.top / rowHeight) - EXTRA_ROWS);
+  const last = Math.min(items.length, Math.ceil((view.top + view.height) / rowHeight) + EXTRA_ROWS);
   return (
     <div ref={box} class="virtual" role="list" aria-label={label} tabIndex={0}>
       <div class="virtual-room" role="presentation" style={{ height: `${items.length * rowHeight}px` }}>
@@ -78,13 +78,13 @@ interface WindowedProps<T> {
 }
 
 /** Lists with at most this many rows are drawn as a whole. */
-const WHOLE = 100;
+const MAX_WHOLE_LIST = 100;
 
 /** A part of a scrolled page with rows of the same height. A long list draws only the rows near the window. */
 export function Windowed<T>({ class: name, items, row }: WindowedProps<T>) {
   const list = useRef<HTMLUListElement>(null);
-  const isLong = items.length > WHOLE;
-  const [{ first, last, height }, setView] = useState({ first: 0, last: WHOLE / 2, height: 32 });
+  const isLong = items.length > MAX_WHOLE_LIST;
+  const [{ first, last, height }, setView] = useState({ first: 0, last: MAX_WHOLE_LIST / 2, height: 32 });
   useLayoutEffect(() => {
     if (!isLong) return;
     const look = () => {
@@ -94,8 +94,8 @@ export function Windowed<T>({ class: name, items, row }: WindowedProps<T>) {
       const top = element.getBoundingClientRect().top;
       const within = (it: number) => Math.min(items.length, Math.max(0, it));
       // At least one row is drawn, because its height is measured.
-      const first = Math.min(items.length - 1, within(Math.floor(-top / height) - SPARE));
-      const last = Math.max(first + 1, within(Math.ceil((innerHeight - top) / height) + SPARE));
+      const first = Math.min(items.length - 1, within(Math.floor(-top / height) - EXTRA_ROWS));
+      const last = Math.max(first + 1, within(Math.ceil((innerHeight - top) / height) + EXTRA_ROWS));
       setView((old) => (old.first === first && old.last === last && old.height === height ? old : { first, last, height }));
     };
     look();

@@ -3,7 +3,7 @@
 import { Plain } from "./plain";
 
 /** Returns a number and a noun, in the plural if needed. */
-export function counted(n: number, one: string): string {
+export function countText(n: number, one: string): string {
   return `${n.toLocaleString("en")} ${one}${n === 1 ? "" : "s"}`;
 }
 
