@@ -216,11 +216,12 @@ impl Worker {
                 self.context.store.hints().wake_inbox();
             }
             Err(DriveError::ClaimedElsewhere(epoch)) => {
-                // Or only its head lags behind.
+                // Another possible reason is that only the head of the execution lags behind.
                 self.backlog.given_up.insert(id, epoch);
             }
             Err(DriveError::Fenced) => {
-                // Or an append of this worker succeeded late, and no worker owns the execution.
+                // Another possible reason is that a late append of this worker succeeded. Then no
+                // worker owns the execution.
                 info!(execution = %id, "another worker owns the execution");
                 self.backlog.give_up(id);
             }
@@ -374,7 +375,7 @@ async fn renew_lease(context: &WorkerContext) {
     }
     let asked = Instant::now();
     if let Ok(time) = context.store.shared_time().await {
-        // The answer took about half of that.
+        // The store read its time about halfway between request and answer.
         let since = TimeDelta::from_std(asked.elapsed() / 2).unwrap_or_default();
         context.clock.approach(time + since);
     }

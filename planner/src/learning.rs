@@ -17,9 +17,9 @@ const BLAMELESS: [&str; 4] =
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lessons {
-    /// Executions that finished until then are included.
+    /// All executions that finished up to this time are included.
     pub until: Option<Timestamp>,
-    /// Queries until then are included. Earlier than `until` if the embedder failed.
+    /// All queries up to this time are included. Earlier than `until` if the embedder failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_until: Option<Timestamp>,
     pub learned: Learned,

@@ -32,7 +32,7 @@ use crate::{
 };
 
 pub const REPAIRS: u32 = 3;
-/// The most repairs. Each is a question, and models do not improve after a few.
+/// Maximum number of repairs. Each is a question, and models do not improve after a few.
 pub const MOST_REPAIRS: u32 = 10;
 /// Bytes of an answer that are sent back to its model.
 const REPEATED: usize = 64 << 10;
@@ -52,7 +52,7 @@ struct Rounds<'a> {
     earlier: Option<&'a EarlierPlan>,
     form: AnswerForm,
     messages: Vec<Message>,
-    /// Messages that the notes have.
+    /// Number of messages that the notes contain already.
     noted: usize,
     notes: Vec<Note>,
     tokens: Tokens,

@@ -210,8 +210,8 @@ pub enum Event {
     DeadlinePassed,
     /// A worker found that the waits were recorded by a clock that was ahead, and shortened them.
     ///
-    /// Each wait that began after the time of this event ends after its own length from now on. So
-    /// does the deadline. A planned start stays, because it is a wish.
+    /// Each wait that began after the time of this event starts again now, with its full length. So
+    /// does the deadline. A planned start does not change.
     WaitsShortened {
         /// The milliseconds by which that clock was ahead, at least.
         ahead_ms: u64,

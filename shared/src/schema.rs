@@ -43,13 +43,15 @@ const QUICK_EVALUATIONS: u64 = 20_000;
 const QUICK_STACK: usize = 256 << 10;
 /// Backtracking steps that a pattern match may take.
 const MAX_BACKTRACKS: usize = 20_000;
-/// Limit on schemas for a check without a meter. With [`PLAIN_PARTS`] it keeps such a check short.
+/// Maximum number of subschemas of a schema that is checked without a meter. With [`PLAIN_PARTS`]
+/// it keeps such a check short.
 const PLAIN_SCHEMAS: usize = 256;
-/// Limit on the bytes of such a schema. Messages may quote much of it.
+/// Maximum size in bytes of such a schema. Messages may quote much of it.
 const PLAIN_BYTES: usize = 64 << 10;
-/// Limit on the parts of a value for a check without a meter.
+/// Maximum number of parts of a value that is checked without a meter.
 const PLAIN_PARTS: u64 = 5_000;
-/// Limit on nesting for a check without a meter. Each level is evaluated again to collect errors.
+/// Maximum nesting of a schema that is checked without a meter. Each level is evaluated again to
+/// collect errors.
 const PLAIN_NESTING: usize = 3;
 const QUICK_SCHEMAS: usize = 1_000;
 const QUICK_PATTERNS: usize = 32;

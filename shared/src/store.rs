@@ -51,7 +51,8 @@ pub mod backend {
 
     use super::ExecutionHead;
 
-    /// Returns how many of the places for what is due go to the longest due.
+    /// Returns the number of places in a list of due executions that are reserved for the longest
+    /// due.
     pub fn aged_places(most: usize) -> usize {
         if most < 2 { 0 } else { (most / 8).max(1) }
     }
@@ -103,7 +104,7 @@ use crate::{
     request::{Request, TranscriptEntry},
 };
 
-/// A store: its parts, and what concerns all of them.
+/// A store, with the traits of its parts and the operations that concern all of them.
 #[async_trait]
 pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors {
     /// Removes finished data that is older than `before`, at most `most` of each kind.

@@ -26,7 +26,7 @@ pub const SET: &str = "web_tools";
 pub struct WebConfig {
     pub allow_private: bool,
     pub timeout_seconds: u64,
-    /// Most bytes that are read of a decompressed response.
+    /// Maximum number of bytes that are read of a decompressed response.
     pub max_bytes: usize,
     /// Web search: a page like `DuckDuckGo`'s version without scripts.
     pub duckduckgo: String,

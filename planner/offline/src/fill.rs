@@ -38,7 +38,7 @@ pub(super) struct Scene<'a> {
     pub(super) lexicon: &'a Lexicon,
     pub(super) tools: &'a [Tool],
     pub(super) memory: &'a Memory,
-    /// The last clause made several calls, so that `it` is none of them.
+    /// The last clause made several calls, so `it` cannot mean one of them.
     pub(super) is_several: bool,
     pub(super) nouns: &'a BTreeSet<String>,
     pub(super) weights: &'a Weights,
@@ -155,7 +155,7 @@ impl Filler<'_> {
         self.tokens.get(at).is_some_and(|token| token.is_any(words))
     }
 
-    /// Returns the parameter that the verb names: `rename` the title.
+    /// Returns the parameter that the verb names: `rename` names the title.
     fn target(&self) -> Option<&String> {
         self.verb.first().and_then(|at| self.lexicon.states.get(&self.tokens[*at].lower))
     }

@@ -48,13 +48,13 @@ use self::{
     tool::Tool,
 };
 
-/// The time that planning may take, with the wait for its turn.
+/// Time limit for planning, including the wait for a free slot.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// Queries that are planned at the same time.
+/// Number of queries that are planned at the same time.
 const AT_ONCE: usize = 4;
-/// Catalogs whose tools stay read.
+/// Number of catalogs whose parsed tools are kept.
 const CATALOGS: usize = 4;
-/// Words and marks that a query may have.
+/// Maximum number of words and marks in a query.
 const TOKENS: usize = 2_000;
 
 const EMPTY: &str =
@@ -78,7 +78,7 @@ impl Offline {
 
     /// Proposes a draft for `query` that uses tools of `catalog`.
     ///
-    /// The work runs beside the runtime, because it takes milliseconds of a core.
+    /// The work runs on a thread for blocking work, because it keeps a core busy for milliseconds.
     pub async fn propose(&self, query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
         static PERMITS: LazyLock<Arc<Semaphore>> =
             LazyLock::new(|| Arc::new(Semaphore::new(AT_ONCE)));

@@ -1,4 +1,4 @@
-//! The steps so far, and the values of theirs that later clauses can mean.
+//! The steps so far, and those of their values that later clauses can refer to.
 
 use serde_json::{Map, Value};
 
@@ -104,7 +104,7 @@ impl Wanted<'_> {
     fn value_of(&self, step: &Done, own: &Tool) -> Option<Value> {
         let slot = self.slot;
         let field = |path: String| template(&step.id, &path);
-        // What the step was given is known before it runs.
+        // The parameters of a step are known before it runs.
         let is_copy = slot.is_list && slot.kind == SlotKind::Email;
         if let Some(value) = step.parameters.get(&slot.parameter).filter(|_| !is_copy) {
             return Some(value.clone());
@@ -141,8 +141,8 @@ impl Wanted<'_> {
         Some(format!("{}[0].{item}", list.path))
     }
 
-    /// Returns a parameter of the step: any path for a path, and what the description of a name
-    /// speaks of (`a pull request from it` needs the branch).
+    /// Returns a parameter of the step that fits the slot. Any path fits a path. A name fits if its
+    /// description mentions the parameter: `a pull request from it` needs the branch.
     fn parameter_of(&self, step: &Done, own: &Tool) -> Option<Value> {
         let is_path = |other: &&Slot| other.kind == SlotKind::Path;
         match self.slot.kind {
@@ -241,7 +241,7 @@ pub(super) fn item_field(list: &Output, slot: &Slot) -> Option<String> {
     })
 }
 
-/// Returns the name of an item for what a call needs a name of: `lock each of the doors`.
+/// Returns the path of an item's name, if the call needs a name: `lock each of the doors`.
 fn name_of(list: &Output, slot: &Slot) -> Option<String> {
     let is_name = slot.kind == SlotKind::Word && slot.is_required && !slot.is_slashed;
     let item = list.items.iter().find(|item| item.is_called(&["name"]))?;

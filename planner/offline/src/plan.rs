@@ -28,7 +28,7 @@ use super::{
     weights::Weights,
 };
 
-/// The most words and marks of a clause. A quotation is one.
+/// Maximum number of words and marks in a clause. A quotation counts as one.
 const CLAUSE_TOKENS: usize = 256;
 const STEPS: usize = 64;
 const NOTED: usize = 5;
@@ -75,8 +75,8 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// Plans the clauses of a query one after another. What was planned before a refusal stays, so that
-    /// a person can complete it.
+    /// Plans the clauses of a query one after another. The steps before a refusal stay, so that a
+    /// person can complete the plan.
     pub(super) fn plan(&mut self, tokens: &[Token]) -> Result<(), Refusal> {
         let mut passed: Vec<Refusal> = Vec::new();
         let reader = Reader { lexicon: self.lexicon, tools: self.tools };
@@ -142,7 +142,7 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// Returns whether what a clause tells contains an order: `before you create an issue, …`.
+    /// Returns whether a statement contains the words of an order: `before you create an issue, …`.
     fn names_order(&self, clause: &Clause) -> bool {
         let reader = Reader { lexicon: self.lexicon, tools: self.tools };
         let acts =
@@ -206,7 +206,7 @@ impl<'a> Planning<'a> {
     }
 
     fn plan_clause(&mut self, clause: &Clause) -> Result<(), Refusal> {
-        // The candidates of a clause grow faster than its words.
+        // The number of candidates grows faster than the number of words.
         if clause.tokens.len() > CLAUSE_TOKENS {
             let count = clause.tokens.len();
             return Err(Refusal::too_many_words(count, CLAUSE_TOKENS));
@@ -230,7 +230,7 @@ impl<'a> Planning<'a> {
         if let Some(action) = self.loop_action(&clause, &best) {
             return self.plan_loop(&clause, action);
         }
-        // `every` names items that no list gives.
+        // `every` means several items, and no step lists them.
         let is_each =
             |(at, token): (usize, &Token)| token.is_any(&["every", "each"]) && !best.claimed[at];
         if self.tools[best.tool].acts && clause.tokens.iter().enumerate().any(is_each) {
@@ -303,7 +303,7 @@ impl<'a> Planning<'a> {
         if clause.mood == Mood::Fragment && clause.verb.is_none() {
             self.inherit_verb(clause);
         }
-        // `show me what is still open`, `create one`: the noun is that of the step before.
+        // In `show me what is still open` and `create one`, the noun is that of the step before.
         let one = clause.tokens.iter().position(|token| token.is("one"));
         let has_pronoun = clause.tokens.iter().any(|token| self.lexicon.is_pronoun(token));
         if has_noun || one.is_none() && (has_pronoun || clause.has_value()) {

@@ -1,4 +1,4 @@
-//! How a query speaks of a call: for checks of plans that another planner wrote.
+//! Decides whether a query orders a call, for checks of plans that another planner wrote.
 //!
 //! The clauses and their moods are those of the planner in this crate, so one reader of English
 //! decides in both places.
@@ -20,7 +20,7 @@ use super::{
     weights::Weights,
 };
 
-/// How a query speaks of a call.
+/// The relation of a query to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     Ordered,

@@ -21,8 +21,8 @@ use super::{
 };
 use crate::suggest::did_you_mean;
 
-/// The most dependencies of a plan. `{{vars.x}}` depends on every step that sets `x`, so a short
-/// draft can have a very large number.
+/// Maximum number of dependencies of a plan. `{{vars.x}}` depends on every step that sets `x`, so a
+/// short draft can have a very large number.
 const DEPENDENCIES: usize = 16_000_000;
 
 #[derive(Default)]

@@ -4,7 +4,7 @@ use shared::{diagnostic::Diagnostic, limits};
 
 use super::place;
 
-/// The most errors, and the most warnings, that are formatted.
+/// Maximum number of errors, and of warnings, that are formatted.
 const SHOWN: usize = 100;
 /// The place of diagnostics that concern no single step: after those of all steps.
 pub(super) const WHOLE: usize = usize::MAX;

@@ -11,7 +11,8 @@ use shared::store::{TextHash, Vectors};
 
 use super::{EmbedError, Embedder};
 
-/// Texts that are embedded before their vectors are stored, so a crash loses no more.
+/// Number of texts that are embedded before their vectors are stored. A crash loses at most these
+/// vectors.
 const CHUNK_TEXTS: usize = 256;
 const MAX_RECENT_TEXTS: usize = 512;
 const MAX_RECENT_BYTES: usize = 4 << 10;

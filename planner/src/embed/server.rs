@@ -104,7 +104,7 @@ impl Server {
             value.set_sensitive(true);
             Ok(value)
         });
-        // Another installed provider is as good.
+        // This fails if the process has a provider of cryptography already, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().user_agent(AGENT).connect_timeout(CONNECT_TIMEOUT);
         let client = client.redirect(reqwest::redirect::Policy::none()).build();

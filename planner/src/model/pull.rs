@@ -141,7 +141,7 @@ pub async fn pull(
     fs::write(&part, serde_json::to_vec(&new).unwrap_or_default()).map_err(disk)?;
     fs::rename(&part, folder.join(NOTE)).map_err(disk)?;
     if let Some(old) = old.filter(|old| old.file != new.file) {
-        // The new model works without the removal.
+        // A failed removal only wastes disk space.
         let _ = fs::remove_file(folder.join(old.file));
     }
     Ok(true)

@@ -21,7 +21,7 @@ pub struct Settings {
     pub key: Key,
     pub timeout: Duration,
     pub retries: u32,
-    /// The most tokens of an answer. Without one the provider decides.
+    /// Maximum number of tokens of an answer. Without a value, the provider decides.
     pub max_tokens: Option<u32>,
     /// The temperature. Without one the provider decides.
     pub temperature: Option<f64>,

@@ -5,7 +5,7 @@ use super::{rows::Rows, vector};
 /// Vectors of a block. A block fits into the processor's first cache and is read once for many
 /// comparisons.
 const BLOCK: usize = 32;
-/// The most pairs that are reported. A threshold near 0 would return all pairs.
+/// Maximum number of pairs that are reported. A threshold near 0 would return all pairs.
 pub const COLLISIONS: usize = 100_000;
 
 #[derive(Clone, Copy, Debug, PartialEq)]

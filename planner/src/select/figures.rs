@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// The first tools that count for recall.
+/// Number of the first tools that count for recall.
 const RECALL: usize = 5;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

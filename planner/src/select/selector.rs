@@ -25,7 +25,7 @@ pub const MARGIN: f64 = 0.01;
 pub struct Selector {
     embedders: Option<Pair>,
     index: Mutex<Index>,
-    /// The kinds of queries of the last question.
+    /// The kinds of queries at the last selection, with their vectors.
     kinds: Mutex<Kinds>,
     /// The last error of learned outcomes, so that it is logged once.
     pub(super) told_of_learned: Told,

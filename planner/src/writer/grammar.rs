@@ -42,7 +42,8 @@ const COMPOSED: [&str; 16] = [
     "text",
     "title",
 ];
-/// Words of a description whose parameter has a form of its own, so that the query cannot be copied.
+/// If one of these words is in its description, a parameter needs a certain form, so its value
+/// cannot be copied from the query.
 const FORMED: [&str; 6] = ["iso", "date", "time", "format", "timestamp", "e.g."];
 const NUMBER_WORDS: [&str; 13] = [
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",

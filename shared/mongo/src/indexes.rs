@@ -41,7 +41,8 @@ pub(super) async fn prepare_database(database: &Database) -> Result<bool, StoreE
         _ => return Err(StoreError::corrupt("meta", format!("schema version {found}"))),
     }
     if found < 2 {
-        // Before the new version is stored, because then other processes read these fields.
+        // This runs before the new version is stored, because from then on other processes read
+        // these fields.
         upgrade_to_2(database).await?;
     }
     for (collection, indexes) in index_models() {

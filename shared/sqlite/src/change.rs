@@ -21,7 +21,7 @@ use super::{
     vectors::VectorRows,
 };
 
-/// More logs than grow at the same time.
+/// Exceeds the number of logs that grow at the same time.
 const MAX_CACHED_LOGS: usize = 65_536;
 /// Time for which expired leases and cached outputs are kept.
 const KEEP_EXPIRED_MICROS: i64 = 60_000_000;

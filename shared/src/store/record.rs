@@ -58,7 +58,7 @@ pub enum RecordKind {
     ///
     /// Only [`limits::OUTPUT_CACHE_ENTRIES`] are kept: those that expire last.
     Output,
-    /// The usage of a tool. Any text is a name, and the time is the number of calls in
+    /// The usage of a tool. Any text is a name. The time field holds the number of calls, in
     /// microseconds.
     Usage,
     /// The decision of a person about a call whose outcome is unknown. Retention removes it with

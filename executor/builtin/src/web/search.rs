@@ -21,7 +21,7 @@ pub(super) const WEB: &str = "Search the web using DuckDuckGo (privacy-focused).
 pub(super) const WIKI: &str = "Look up a topic on Wikipedia.";
 
 const MAX_RESULTS: usize = 20;
-/// Most bytes read of a title or a snippet.
+/// Maximum number of bytes that are read of a title or a snippet.
 const FIELD_BYTES: usize = 4 << 10;
 const DOCS_RESULTS: usize = 5;
 const SUMMARY_BYTES: usize = 3_000;

@@ -51,7 +51,7 @@ pub(super) struct Connection {
     headers: HeaderMap,
     bearer: Option<Bearer>,
     pub(super) host: String,
-    /// The most bytes of a message.
+    /// Maximum size of a message in bytes.
     pub(super) most: usize,
     /// Notified when the session is initialized, so that the server may send requests.
     pub(super) initialized: Notify,

@@ -1,4 +1,4 @@
-//! Values of which the schema or the description tells: choices, flags, examples and patterns.
+//! Values that the schema or the description names: choices, flags, examples and patterns.
 
 use std::{cmp::Reverse, ops::Range};
 
@@ -57,13 +57,14 @@ impl Filler<'_> {
         })
     }
 
-    /// Adds values that a description shows, and words before the slot's noun: `the front door`.
+    /// Adds values that are examples in the description, and words before the slot's noun: `the
+    /// front door`.
     pub(super) fn add_examples(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         if slot.kind != SlotKind::Word {
             return;
         }
         let shown = self.shown_examples(slot);
-        // `the kitchen, the bedroom and the hallway`
+        // Reads a list such as `the kitchen, the bedroom and the hallway`.
         let read = |next: usize| {
             let other = shown.iter().find(|(tokens, _)| tokens.start == next);
             let end = other.map_or(next + 1, |(tokens, _)| tokens.end);
@@ -82,7 +83,7 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns the examples of a slot that the query has, the longest at each place.
+    /// Returns the examples of a slot that the query contains, the longest at each place.
     fn shown_examples(&self, slot: &Slot) -> Vec<(Range<usize>, &String)> {
         let slots = self.scene.tools.iter().flat_map(|tool| &tool.slots);
         let same = slots.filter(|other| other.words == slot.words);

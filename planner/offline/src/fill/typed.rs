@@ -9,7 +9,7 @@ use crate::{
     tool::{Slot, SlotKind, has_form},
 };
 
-/// The most tokens between a day and its time that become one value with them.
+/// Maximum number of tokens between a day and its time if both become one value.
 const NEAR: usize = 6;
 
 impl Filler<'_> {
@@ -22,7 +22,7 @@ impl Filler<'_> {
                 let has_unit = self.has_unit(place, slot);
                 end += usize::from(has_unit);
                 fit += if has_unit { weights.preposition } else { 0.0 };
-                // `the last 10 lines`: the description has the word, too.
+                // In `the last 10 lines`, the word before the number is in the description, too.
                 let before = place.checked_sub(1).map(|before| &self.tokens[before]);
                 let is_counted = before.is_some_and(|token| {
                     slot.about.contains(&token.stem) && !self.lexicon.is_preposition(token)
@@ -109,7 +109,7 @@ impl Filler<'_> {
             let small = self.lexicon.small_number(&token.lower)?;
             return (small != 1).then(|| (json!(small), -self.weights.unusual));
         }
-        // `by 5` is a difference.
+        // `by 5` is a difference, not a new value.
         let is_difference = self.tool.acts && at > 0 && self.is_at(at - 1, &["by"]);
         let value = Value::Number(number(&token.value).filter(|_| !is_difference)?);
         Some((value, 0.0))

@@ -39,7 +39,7 @@ impl Planning<'_> {
         let slots = || reading.fillings.keys().map(|slot| &tool.slots[*slot]);
         let is_vague =
             self.lexicon.means(&tool.verb, "creat") || self.lexicon.means(&tool.verb, "updat");
-        // `put on` plays, and only one tool does.
+        // `put on` means `play`, and only one tool plays.
         let is_only = |verb: &str| {
             let has_verb = |other: &&Tool| self.lexicon.means(verb, &other.verb);
             has_verb(&tool) && self.tools.iter().filter(has_verb).count() == 1

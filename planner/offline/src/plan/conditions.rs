@@ -1,4 +1,5 @@
-//! Conditions in words: the step that knows the fact, and an expression about it.
+//! Conditions in words. Finds the step whose output has the fact, and writes an expression about
+//! it.
 
 use serde_json::{Map, Value};
 
@@ -14,7 +15,7 @@ use crate::{
     tool::{Output, OutputKind, SlotKind, Tool},
 };
 
-/// A fact that a step knows: an earlier one, or a call that reads it.
+/// A fact in the output of a step: of an earlier one, or of a new call that reads it.
 struct Fact {
     step: Option<usize>,
     reading: Reading,
@@ -85,7 +86,7 @@ impl Planning<'_> {
             let is_empty_word = |token: &Token| self.lexicon.is_filler(token) || token.is("are");
             let listed =
                 self.memory.steps.iter().rposition(|step| self.tools[step.tool].list().is_some());
-            // `there are none`: of what the step before lists.
+            // `there are none` refers to the items that the step before lists.
             let step = listed.filter(|_| clause.tokens.iter().all(is_empty_word));
             let reading = if step.is_some() {
                 Reading::default()
@@ -106,7 +107,7 @@ impl Planning<'_> {
         let is_pronoun = |token: &Token| self.lexicon.is_pronoun(token) || token.is("it's");
         let has_pronoun = clause.tokens.iter().any(is_pronoun);
         if !clause.has_value() {
-            // `it is zero`: an earlier step knows it.
+            // `it is zero` refers to the output of an earlier step.
             let has_noun = |tool: &Tool| {
                 let mut words = clause.tokens.iter().filter(|token| token.kind == Kind::Word);
                 words.any(|token| tool.has_noun(&token.stem, self.lexicon))
@@ -124,7 +125,7 @@ impl Planning<'_> {
             if known.is_some() {
                 return known;
             }
-            // `it is already closed`: what the action is about.
+            // `it is already closed` refers to the object of the action.
             if has_pronoun {
                 clause.tokens.extend(topic.iter().cloned());
             }
@@ -159,7 +160,7 @@ impl Planning<'_> {
                 at = behind;
             }
             statement.has_none |= key == "none";
-            // `warmer` of `warmer than 22` tells what is measured.
+            // In `warmer than 22`, the word `warmer` tells which number is compared.
             if key != "none" && !is_not(token) {
                 statement.tokens.push(token.clone());
             }

@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl Planning<'_> {
-    /// Reads the action of a clause such as `delete all emails from X`. Filters of the list are left
-    /// to the list.
+    /// Reads the action of a clause such as `delete all emails from X`. The words that filter the
+    /// items stay for the list.
     pub(super) fn loop_action(&self, clause: &Clause, best: &Reading) -> Option<Reading> {
         let tool = &self.tools[best.tool];
         let has_word = clause.tokens.iter().enumerate().any(|(at, token)| {
@@ -85,7 +85,8 @@ impl Planning<'_> {
             Refusal::no_list(&self.tools[action.tool], &self.words(&clause.tokens))
         })?;
         if let Some(at) = list.unplaced.first() {
-            // A word that is left over would have left out items.
+            // A word without a place may be a filter. Without it, the loop would include wrong
+            // items.
             let own = &self.tools[list.tool];
             let word = &rest.tokens[*at].value;
             return Err(Refusal::unplaced(own, word, &self.words(&clause.tokens)));
@@ -140,7 +141,7 @@ impl Planning<'_> {
         if !action.missing.is_empty() {
             return Err(self.missing(clause, &action, &action.missing));
         }
-        // The words of the list have their place there.
+        // Words of the list have a place in the call that lists the items.
         let in_list =
             |at: &usize| rest.tokens.iter().any(|token| token.start == clause.tokens[*at].start);
         action.unplaced.retain(|at| !in_list(at));
@@ -174,8 +175,8 @@ impl Planning<'_> {
         clause.tokens.iter().find(is_rank).filter(|_| !is_many)
     }
 
-    /// Fills the missing slots of an action with the fields of an item, or with what the list was
-    /// asked for.
+    /// Fills the missing slots of an action with the fields of an item, or with the parameters of
+    /// the list.
     fn fill_from_item(&self, action: &mut Reading, step: usize, is_first: bool) {
         let list = &self.memory.steps[step];
         let output = self.tools[list.tool].list();
@@ -205,7 +206,7 @@ impl Planning<'_> {
         let items = format!("{{{{{}.{path}}}}}", list.id);
         let whole = format!("{{{{{}}}}}", list.id);
         let text = Value::Object(call.clone()).to_string().replace(&first, "{{item.");
-        // The whole list is no value for one item.
+        // The whole list is not a value for one item.
         let has_list = text.contains(&items) || text.contains(&whole);
         let is_each = text.contains("{{item.") && !has_list;
         let parameters = serde_json::from_str(&text).ok().filter(|_| is_each)?;

@@ -55,7 +55,7 @@ impl Planning<'_> {
         self.add_doubts(clause, &reading);
         let calls = reading.calls(tool);
         let is_them = clause.tokens.iter().any(|token| token.is_any(&["them", "these", "those"]));
-        // `archive them`: each item of the list that the step before gives.
+        // `archive them` means each item of the list from the step before.
         let list = match (calls.as_slice(), self.last.as_slice()) {
             ([only], [last]) if is_them && tool.acts => self.over_items(*last, only),
             _ => None,

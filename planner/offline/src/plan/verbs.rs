@@ -1,4 +1,4 @@
-//! How well the verb of a clause asks for a tool.
+//! Scores how well the verb of a clause fits a tool.
 
 use super::Planning;
 use crate::{
@@ -7,7 +7,8 @@ use crate::{
     tool::Tool,
 };
 
-/// Returns whether a concept only reads: a verb of one asks for tools of the others, too.
+/// Returns whether a concept only reads. A verb of such a concept fits tools of every other such
+/// concept, too.
 fn is_read(concept: &str) -> bool {
     matches!(concept, "get" | "list" | "search" | "tree")
 }

@@ -45,7 +45,7 @@ pub(crate) enum Fetched {
 }
 
 pub(crate) fn build_client(place: &str) -> Result<Client, PullError> {
-    // Another installed provider is as good.
+    // This fails if the process has a provider of cryptography already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // The hub sends the metadata with its redirect, so this module follows redirects itself.
     let client = Client::builder().user_agent(AGENT).connect_timeout(CONNECT_TIMEOUT);
