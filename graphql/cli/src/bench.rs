@@ -30,39 +30,39 @@ use toolbox::{Toolbox, flow};
 
 use self::report::Report;
 
-/// What to measure, and how much of it.
+/// Arguments of `faber bench`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BenchArgs {
-    /// What to measure.
+    /// The workload to measure.
     pub(crate) workload: Workload,
-    /// Steps of a plan; for `select`, registered tools.
+    /// Number of steps in a plan; for `select`, number of registered tools.
     #[arg(long)]
     pub(crate) steps: Option<usize>,
-    /// Executions in all; for `select`, queries by each criterion.
+    /// Number of executions; for `select`, number of queries by each criterion.
     #[arg(long)]
     pub(crate) runs: Option<usize>,
-    /// Executions at once; for `dag`, steps at once.
+    /// Number of executions at the same time; for `dag`, number of steps at the same time.
     #[arg(long)]
     pub(crate) concurrency: Option<usize>,
-    /// What the steps' tool says a second call does.
+    /// The declared effect of the tool that the steps call.
     #[arg(long, value_enum, default_value_t = BenchEffect::Once)]
     pub(crate) effect: BenchEffect,
-    /// Seconds to go on for, instead of a number of runs.
+    /// Duration of the measurement in seconds, instead of a number of runs.
     #[arg(long)]
     pub(crate) seconds: Option<f64>,
-    /// For `dag`: the file, `{"steps":[{"id","after":[…],"ms"}]}`.
+    /// The file of `dag`: `{"steps":[{"id","after":[…],"ms"}]}`.
     #[arg(long)]
     pub(crate) file: Option<PathBuf>,
 }
 
-/// What can be measured.
+/// The workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Workload {
     /// Steps one after another.
     Chain,
     /// Steps side by side, and one that waits for all.
     Fanout,
-    /// Sleeping steps that depend on each other as a file says.
+    /// Sleeping steps with the dependencies in a file.
     Dag,
     /// The compiler alone: a large plan, and a cycle in a large graph.
     Plan,
@@ -72,12 +72,12 @@ pub(crate) enum Workload {
     Subscribe,
 }
 
-/// What a tool says a second call does.
+/// The declared effect of a second call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BenchEffect {
     /// Nothing.
     Read,
-    /// Something new.
+    /// The tool repeats its effect.
     Once,
 }
 

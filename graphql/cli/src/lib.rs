@@ -101,8 +101,8 @@ impl App {
     }
 }
 
-/// How long an idle thread for blocking work stays. A thread keeps freed memory for itself, and the
-/// short reads of an idle server would keep all threads of a busy time alive for longer.
+/// Time after which an idle thread for blocking work ends. Each thread keeps freed memory, and the
+/// short reads of an idle server would keep all threads alive for longer.
 const BLOCKING_THREAD_REST: Duration = Duration::from_secs(1);
 
 /// Runs the command line of this process.
@@ -141,7 +141,8 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
         .build();
     let result = match runtime {
         Ok(runtime) => {
-            // Without its type: `block_on` would compile all commands once for each kind of runtime.
+            // The type is erased, because otherwise `block_on` would compile all commands once for
+            // each kind of runtime.
             let program: Pin<Box<dyn Future<Output = _>>> =
                 Box::pin(dispatch(cli, environment, screen.clone()));
             let result = runtime.block_on(program);

@@ -30,7 +30,7 @@ use super::screen::Screen;
 
 const REDRAW_INTERVAL: Duration = Duration::from_millis(80);
 const MAX_FINAL_LINES: usize = 60;
-/// The most steps of a plan that is drawn without folded layers.
+/// Maximum number of steps of a plan that is drawn without folded layers.
 const STEPS: usize = 20;
 const MAX_NAME_COLUMNS: usize = 40;
 /// The columns that a step's name keeps in the narrowest window.

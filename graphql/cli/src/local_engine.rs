@@ -157,7 +157,7 @@ impl LocalEngine {
 
     pub(crate) async fn close(mut self) {
         self.drain().await;
-        // After the worker, so that its last calls are counted, too.
+        // This comes after the end of the worker, so that its last calls are counted, too.
         self.stop.cancel();
         while self.upkeep.join_next().await.is_some() {}
         self.engine.tools.inventory.registry().sources().close().await;

@@ -11,7 +11,7 @@ use shared::{
 };
 use tokio::time;
 
-/// Poll interval, because the owner of an execution may die without a hint.
+/// Poll interval. Polling is needed because the owner of an execution may die without a hint.
 const POLL: Duration = Duration::from_millis(500);
 const ORPHANS: usize = 1_024;
 

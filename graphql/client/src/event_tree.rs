@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{Client, types::Event};
 
-/// The most executions with a subscription. Other children wait in a queue.
+/// Maximum number of executions with a subscription. Other children wait in a queue.
 const MAX_SUBSCRIPTIONS: usize = 64;
 /// Polls for a child that a step is about to start, and the delay between them.
 const CREATION_POLLS: usize = 200;

@@ -180,7 +180,7 @@ pub fn file_label(file: &Path) -> Value {
     if file == Path::new("-") {
         return json!("<stdin>");
     }
-    // Without `.` in the middle.
+    // The path has no `.` in the middle.
     json!(file.components().collect::<PathBuf>())
 }
 

@@ -15,7 +15,7 @@ use crate::{Secret, failure::Failure};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest silence in a stream: four times the interval of the server's comments.
 const MAX_SILENCE: Duration = Duration::from_mins(1);
-/// The most bytes of one event. The state of a large plan is far smaller.
+/// Maximum number of bytes of one event. The state of a large plan is far smaller.
 const MAX_EVENT_BYTES: usize = 256 << 20;
 
 const ANSWER: &str = "application/graphql-response+json, application/json;q=0.9";

@@ -12,7 +12,7 @@ use crate::{
 /// The newest executions of a request, as many as a report has.
 const MAX_EXECUTIONS: i32 = 50;
 const MAX_ENTRIES: usize = 10_000;
-/// The most pages of a timeline, because a server has no more.
+/// Maximum number of pages of a timeline. A server has no more.
 const PAGES: usize = 32;
 
 /// Loads the request that an id belongs to, with its newest executions and the one with this id.

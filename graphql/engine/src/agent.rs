@@ -28,7 +28,8 @@ pub(crate) use self::plan::draft;
 use crate::access::Access;
 
 pub(crate) const TURNS: u32 = 3;
-/// The most turns. Each turn gets the text of all earlier turns, so more would be expensive.
+/// Maximum number of turns. Each turn gets the text of all earlier turns, so more would be
+/// expensive.
 pub(crate) const MOST_TURNS: u32 = 32;
 /// Note below an answer if the model still wanted to call tools after its last turn.
 pub(crate) const STOPPED: &str = "(Note: Reached maximum tool execution limit)";

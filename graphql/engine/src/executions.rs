@@ -268,7 +268,7 @@ impl Executions {
         workers: &[WorkerId],
         most: usize,
     ) -> Result<Vec<Finding>, EngineError> {
-        // A list asks for one finding of each row, so a row reads few children.
+        // A list needs one finding for each row, so a row reads only a few children.
         let mut children_left = most.min(MAX_CHILDREN);
         self.findings_with_children(execution, workers, most, &mut children_left).await
     }

@@ -51,7 +51,7 @@ const MAX_ID_ATTEMPTS: usize = 8;
 /// Attempts to store a new version of a plan. An attempt fails if another caller stores a version
 /// at the same time.
 const MAX_VERSION_ATTEMPTS: usize = 64;
-/// The most bytes of a query that is derived from a draft, or is too long to be stored.
+/// Maximum number of bytes of a query that is derived from a draft, or is too long to be stored.
 const SHORT_QUERY: usize = 200;
 const MAX_TOOLS: usize = 1_000;
 /// The lifetime of a draft in the plan cache. A change of the tools makes it useless much sooner.
@@ -80,7 +80,7 @@ pub struct PlanningOptions {
     pub tool_sets: Vec<String>,
     /// Actions for which the toolkit recommends the tools. Empty means all tools.
     pub actions: Vec<String>,
-    /// The most tools that the planner is shown, 1 to 1000.
+    /// Maximum number of tools that the planner is shown, 1 to 1000.
     pub max_tools: Option<i32>,
     /// No replan is left, so the plan may not ask for one.
     pub is_last: bool,

@@ -32,7 +32,7 @@ const BURST: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConnectionLimits {
     pub(super) total: usize,
-    /// The most connections of one peer that have not sent a whole request.
+    /// Maximum number of connections of one peer that have not sent a whole request.
     pub(super) new_per_peer: usize,
     pub(super) header_timeout: Duration,
 }

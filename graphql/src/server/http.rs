@@ -142,7 +142,7 @@ async fn run(
     Ok(reply::reply(operation.execute(app, caller).await?, format))
 }
 
-/// Returns the response for a rejected request. Adds the allowed methods to status 405.
+/// Returns the response to a rejected request. Adds the allowed methods to status 405.
 fn turn_away(refusal: Refusal) -> Response {
     let mut response = refusal.into_response();
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
@@ -151,7 +151,7 @@ fn turn_away(refusal: Refusal) -> Response {
     response
 }
 
-/// Returns the response for a rejected caller, in the media type that the caller accepts.
+/// Returns the response to a rejected caller, in the media type that the caller accepts.
 fn stop_at_the_door(refusal: Refusal, headers: &HeaderMap) -> Response {
     let mut response = refusal.into_response();
     if matches!(choose_format(headers), Ok(Format::GraphqlResponse)) {

@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
-/// The most tasks that wait for the loop. The loop takes them at once.
+/// Maximum number of tasks that wait for the loop. The loop takes them at once.
 const MAX_WAITING: usize = 64;
 
 pub(super) type Work = BoxFuture<'static, ()>;

@@ -19,9 +19,9 @@ pub struct ServerOptions {
     pub access: Access,
     /// The largest request body and WebSocket message, in bytes.
     pub max_body_bytes: usize,
-    /// The most connections, WebSockets included. A reserve serves health checks.
+    /// Maximum number of connections, WebSockets included. A reserve serves health checks.
     pub max_connections: usize,
-    /// The most connections of one peer that have not sent a whole request.
+    /// Maximum number of connections of one peer that have not sent a whole request.
     pub max_new_connections: usize,
     pub max_operations: usize,
     /// Timeout for the head of a request and for idle connections.

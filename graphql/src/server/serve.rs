@@ -128,7 +128,7 @@ async fn serve_until(
     Ok(())
 }
 
-/// The tasks of a server and the parts that new tasks need.
+/// Owns the tasks of a server, and has the parts that new tasks need.
 struct House {
     tasks: JoinSet<()>,
     /// An event wakes all its subscribers at once, so they have their own threads and delay no

@@ -76,7 +76,7 @@ pub(crate) struct Since {
 
 #[derive(Args, Debug)]
 pub(crate) struct Part {
-    /// The most entries.
+    /// Maximum number of entries.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) first: i32,
     /// Continue after this cursor of another page.

@@ -67,7 +67,7 @@ pub(crate) enum Tools {
     History {
         /// Only calls of this tool.
         tool: Option<String>,
-        /// The most entries.
+        /// Maximum number of entries.
         #[arg(long, default_value_t = 100)]
         first: u32,
     },
@@ -80,7 +80,7 @@ pub(crate) struct SelectArgs {
     /// The criterion [default: centroid, or hybrid if no tool has examples].
     #[arg(long, value_enum, ignore_case = true)]
     pub(crate) by: Option<By>,
-    /// The most tools [default: 5, or 1 for each query from standard input].
+    /// Maximum number of tools [default: 5, or 1 for each query from standard input].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) limit: Option<i32>,
     /// Include inactive tools.

@@ -340,8 +340,8 @@ impl EventReader<'_> {
         self.view.tell(news, self.watcher.tree().root().steps_over);
     }
 
-    /// Says of a waiting step that it was answered, if the answer lies in the inbox. Otherwise a
-    /// watcher would read that the step waits, and then that it was approved.
+    /// Marks a waiting step as answered if the inbox contains its answer. Otherwise the user would
+    /// read that the step waits, and then that it was approved.
     async fn mark_answered(&self, id: &str, news: News) -> Result<News, Failure> {
         let (News::Step { name, view }, Ok(execution)) = (&news, id.parse()) else {
             return Ok(news);

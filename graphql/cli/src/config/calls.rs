@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use shared::store::Rate;
 
 const KEYS: [&str; 5] = ["tool", "toolset", "key", "concurrency", "rate"];
-/// The most rules, because each call is matched with each rule.
+/// Maximum number of rules. Each call is matched with each rule.
 const RULES: usize = 1_000;
 
 pub(super) fn read(value: &Value) -> Result<CallLimits, String> {

@@ -12,7 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Config, DEFAULT_PLANNER, environment::variable, show::mask_url};
 
-/// The most tokens of an answer of a local model. Small models may repeat themselves without end.
+/// Maximum number of tokens of an answer of a local model. Small models may repeat themselves
+/// without end.
 const LOCAL_TOKENS: u32 = 1_500;
 /// Repairs of a local model. Each takes long, and a small model seldom gains by a second one.
 const LOCAL_REPAIRS: u32 = 1;

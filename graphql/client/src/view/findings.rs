@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{format::clip, paint::Paint, plain};
 use crate::types::{Finding, FindingKind, Remedy, Severity};
 
-/// The most findings of one kind that are shown, and the most failures at the end of a command.
+/// Maximum number of findings of one kind that are shown, and of failures at the end of a command.
 const SHOWN: usize = 5;
 const SHOWN_FAILURES: usize = 20;
 const MAX_MESSAGE_CHARS: usize = 900;

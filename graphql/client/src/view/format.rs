@@ -7,7 +7,7 @@ use shared::clock::Timestamp;
 
 use super::plain;
 
-/// The most characters of a query or a description in a table.
+/// Maximum number of characters of a query or a description in a table.
 const TABLE_TEXT: usize = 300;
 
 pub fn format_duration(ms: f64) -> String {

@@ -18,9 +18,9 @@ use super::{
 };
 use crate::types::{Event, EventData, ShownState};
 
-/// The most reused steps that are named.
+/// Maximum number of reused steps that are named.
 const KEPT: usize = 6;
-/// The most failed and waiting items of one list that have their own news.
+/// Maximum number of failed and waiting items of one list that have their own news.
 const TOLD: usize = 5;
 
 #[derive(Clone, Debug, PartialEq)]

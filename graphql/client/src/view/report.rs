@@ -25,7 +25,7 @@ use crate::types::{
 
 const QUERY: usize = 400;
 const PARAMETERS: usize = 20;
-/// The most other executions and the most children in a report.
+/// Maximum number of other executions, and of children, in a report.
 const OTHERS: usize = 10;
 const MAX_COMMANDS: usize = 10;
 const MAX_ITEMS: usize = 10;

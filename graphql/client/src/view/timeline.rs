@@ -16,7 +16,7 @@ use super::{
 };
 use crate::types::{ExecutionStatus, ItemTally, ShownState, StepStatus};
 
-/// The most steps of a timeline without folded lines.
+/// Maximum number of steps of a timeline without folded lines.
 const STEPS: usize = 20;
 const MAX_LINES: usize = 40;
 const MAX_ITEMS: usize = 5;

@@ -17,7 +17,8 @@ use super::{
 };
 use crate::types::Text;
 
-/// The most kept candidates, and the most dropped candidates, that are listed.
+/// Maximum number of candidates that are listed: of those that are kept, and of those that are
+/// dropped.
 const CANDIDATES: usize = 10;
 const MAX_LINES: usize = 40;
 const MAX_COLUMNS: usize = 400;

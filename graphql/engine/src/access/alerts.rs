@@ -16,8 +16,8 @@ const BAD_TOKENS: u32 = 5;
 const ATTEMPT_WINDOW: Duration = Duration::from_mins(1);
 /// The log has at most one line for each kind and caller in this time.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
-/// The most peers, and the most callers of each kind, that are remembered. The limit bounds memory
-/// only.
+/// Maximum number of peers, and of callers for each kind, that are remembered. The limit bounds
+/// memory only.
 const MAX_CALLERS: usize = 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

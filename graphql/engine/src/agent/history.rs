@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use shared::{id::ToolName, json};
 
-/// The most bytes of results in the messages to a model. Newer results come first.
+/// Maximum number of bytes of results in the messages to a model. Newer results come first.
 const MAX_RESULT_BYTES: usize = 256 << 10;
 const LEFT_OUT: &str = "(left out because it is old: call the tool again if you need it)";
 
@@ -44,7 +44,7 @@ pub(super) struct Wanted {
     pub(super) n: usize,
     pub(super) tool: String,
     pub(super) args: Map<String, Value>,
-    /// The most bytes of the result.
+    /// Maximum number of bytes of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) most: Option<usize>,
     /// Id of a call in the provider's format. A call that the model wrote as text has none.

@@ -33,8 +33,8 @@ const MAX_CALLS: usize = 32;
 const MAX_TEXT_BYTES: usize = 64 << 10;
 const MAX_ARGS_BYTES: usize = 16 << 10;
 const MAX_NAME_CHARS: usize = 128;
-/// The most bytes of all turns together, because templates pass at most one megabyte and each turn
-/// gets all earlier ones.
+/// Maximum number of bytes of all turns together, because templates pass at most one megabyte and
+/// each turn gets all earlier ones.
 const MAX_HISTORY_BYTES: usize = 512 << 10;
 const MAX_REFUSED_BYTES: usize = 1 << 10;
 /// Lower bound for the size limits of a text, of arguments and of a result. The limits shrink as the

@@ -14,7 +14,8 @@ use shared::{
 
 use crate::error::EngineError;
 
-/// The most steps of a plan and of all plans inside it. A plan that two steps execute counts twice.
+/// Maximum number of steps of a plan and of all plans inside it. A plan that two steps execute
+/// counts twice.
 pub(super) const MAX_STEPS: usize = 100_000;
 
 /// Returns the draft of a plan with the plans that it executes inside. `room` is the number of steps

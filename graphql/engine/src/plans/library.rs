@@ -22,7 +22,7 @@ use super::{export, inputs};
 use crate::error::EngineError;
 
 const MAX_NAME: usize = 128;
-/// The most saved plans that are compared with a misspelt name.
+/// Maximum number of saved plans that are compared with a misspelt name.
 const MAX_COMPARED: usize = 1_000;
 const MAX_SUB_PLANS: usize = 1_000;
 

@@ -35,7 +35,7 @@ use super::{
     session::{Effect, Output, Session},
 };
 
-/// The most messages in the outbox. Messages that are ready together leave in one write.
+/// Maximum number of messages in the outbox. Messages that are ready together leave in one write.
 const OUTBOX_LEN: usize = 32;
 
 /// Keep-alive intervals after which a silent client is disconnected.

@@ -18,7 +18,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 const PATH: &str = "/callback";
-/// The most browsers that wait for a page.
+/// Maximum number of browsers that wait for a page.
 const MAX_WAITING: usize = 8;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The page is not cached, loads nothing, and sends no referrer.

@@ -22,7 +22,7 @@ use super::{
     view::{Attendance, Surroundings, View, describe_time, describe_worker, list_names},
 };
 
-/// The most tasks that are looked at, because further ones wait for the same reasons.
+/// Maximum number of tasks that are examined, because further ones wait for the same reasons.
 const MAX_TASKS: usize = 1_000;
 
 /// Adds the reasons why an unfinished execution waits.
