@@ -13,7 +13,7 @@ const MAX_NESTING: usize = 128;
 const MAX_TOKENS: usize = 30_000;
 
 /// The longest name, because the executor compares an unknown name with all known names.
-const NAME: usize = 128;
+const MAX_NAME_LEN: usize = 128;
 
 const MAX_ERRORS: usize = 20;
 
@@ -38,7 +38,7 @@ impl fmt::Display for TooMuch {
                 "the document has more than {MAX_TOKENS} words and signs: give values as variables, \
                  and ask for less in one operation"
             ),
-            Self::Name => write!(f, "a name in the document has more than {NAME} letters"),
+            Self::Name => write!(f, "a name in the document has more than {MAX_NAME_LEN} letters"),
         }
     }
 }
@@ -61,7 +61,7 @@ pub(crate) fn check(text: &str) -> Result<(), TooMuch> {
             b'"' => behind_string(tail),
             _ if is_in_name(*first) => {
                 let end = tail.iter().position(|byte| !is_in_name(*byte)).unwrap_or(tail.len());
-                if end >= NAME {
+                if end >= MAX_NAME_LEN {
                     return Err(TooMuch::Name);
                 }
                 &tail[end..]
@@ -173,8 +173,8 @@ mod tests {
         assert_eq!(check(&format!("{{ {} }}", "a ".repeat(MAX_TOKENS))), Err(TooMuch::Tokens));
         assert_eq!(check(&format!("{{ {} }}", "a ".repeat(MAX_TOKENS - 2))), Ok(()));
         assert_eq!(check(&format!("{{ a(b: \"{}\") }}", "x ".repeat(100_000))), Ok(()));
-        assert_eq!(check(&format!("{{ {} }}", "x".repeat(NAME + 1))), Err(TooMuch::Name));
-        assert_eq!(check(&format!("{{ {} }}", "x".repeat(NAME))), Ok(()));
+        assert_eq!(check(&format!("{{ {} }}", "x".repeat(MAX_NAME_LEN + 1))), Err(TooMuch::Name));
+        assert_eq!(check(&format!("{{ {} }}", "x".repeat(MAX_NAME_LEN))), Ok(()));
     }
 
     #[test]

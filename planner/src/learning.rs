@@ -11,7 +11,7 @@ use shared::{
 use crate::{EXPLICIT, select::Outcomes, toolkit::learned::Learned};
 
 /// Error codes of failures that are not the tool's.
-const BLAMELESS: [&str; 4] =
+const BLAMELESS_CODES: [&str; 4] =
     ["tool.cancelled", "tool.inactive", "tool.outcome_unknown", "tool.unavailable"];
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -105,5 +105,5 @@ impl QueryOutcome {
 }
 
 fn is_tool_failure(code: &str) -> bool {
-    code.starts_with("tool.") && !BLAMELESS.contains(&code)
+    code.starts_with("tool.") && !BLAMELESS_CODES.contains(&code)
 }

@@ -35,11 +35,11 @@ pub const REPAIRS: u32 = 3;
 /// Maximum number of repairs. Each is a question, and models do not improve after a few.
 pub const MOST_REPAIRS: u32 = 10;
 /// Bytes of an answer that are sent back to its model.
-const REPEATED: usize = 64 << 10;
+const MAX_REPEATED_BYTES: usize = 64 << 10;
 const MAX_QUERY_QUOTE: usize = 200;
 const MAX_ANSWER_QUOTE: usize = 500;
 /// Bytes of a message in a note. Notes are stored with their request.
-const NOTED: usize = 256 << 10;
+const MAX_NOTED_BYTES: usize = 256 << 10;
 
 #[derive(Debug)]
 pub struct ModelPlanner {
@@ -270,7 +270,7 @@ impl<'a> Rounds<'a> {
 
     fn ask_for_better(&mut self, reply: Reply, complaint: String) {
         let mut text = reply.text;
-        let end = text.floor_char_boundary(REPEATED);
+        let end = text.floor_char_boundary(MAX_REPEATED_BYTES);
         text.truncate(end);
         self.messages.push(Message::Assistant { text, calls: Vec::new() });
         // The notes have this message already.
@@ -304,10 +304,10 @@ fn note_of_message(message: &Message) -> Value {
 }
 
 fn clip_note(text: &str) -> Cow<'_, str> {
-    if text.len() <= NOTED {
+    if text.len() <= MAX_NOTED_BYTES {
         return text.into();
     }
-    let end = text.floor_char_boundary(NOTED);
+    let end = text.floor_char_boundary(MAX_NOTED_BYTES);
     format!("{}… (cut: {end} of {} bytes)", &text[..end], text.len()).into()
 }
 

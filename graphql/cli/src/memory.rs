@@ -10,10 +10,10 @@ use mimalloc as _;
 use nix::unistd::{SysconfVar, sysconf};
 
 /// Time between two checks of the size of the process.
-const INTERVAL: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Minimum growth in bytes since the last release that causes another release.
-const GROWTH: u64 = 16 << 20;
+const MIN_GROWTH: u64 = 16 << 20;
 
 /// Starts the thread that releases free memory while the process is larger than its smallest size.
 pub(crate) fn start_release() {
@@ -23,9 +23,9 @@ pub(crate) fn start_release() {
         // Memory that is in use now may be free later, so a release does not raise this size.
         let mut smallest = 0;
         loop {
-            std::thread::sleep(INTERVAL);
+            std::thread::sleep(CHECK_INTERVAL);
             let Some(size) = resident_size() else { return };
-            if size <= smallest + GROWTH {
+            if size <= smallest + MIN_GROWTH {
                 continue;
             }
             release();

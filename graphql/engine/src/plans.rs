@@ -52,7 +52,7 @@ const MAX_ID_ATTEMPTS: usize = 8;
 /// at the same time.
 const MAX_VERSION_ATTEMPTS: usize = 64;
 /// Maximum number of bytes of a query that is derived from a draft, or is too long to be stored.
-const SHORT_QUERY: usize = 200;
+const SHORT_QUERY_BYTES: usize = 200;
 const MAX_TOOLS: usize = 1_000;
 /// The lifetime of a draft in the plan cache. A change of the tools makes it useless much sooner.
 const CACHE_TIME: TimeDelta = TimeDelta::days(30);
@@ -459,7 +459,7 @@ fn error_json(error: &EngineError) -> Value {
 
 /// Returns the start of a query that is too long to be stored.
 fn clip_query(query: &str) -> String {
-    let end = query.floor_char_boundary(SHORT_QUERY);
+    let end = query.floor_char_boundary(SHORT_QUERY_BYTES);
     format!("{}…", &query[..end])
 }
 

@@ -192,7 +192,7 @@ fn with_codes(mut response: Response) -> Response {
     for error in &mut response.errors {
         let extensions = error.extensions.get_or_insert_default();
         if extensions.get("code").is_none() {
-            let is_limit = LIMITS.iter().any(|limit| error.message.starts_with(limit));
+            let is_limit = LIMIT_MESSAGES.iter().any(|limit| error.message.starts_with(limit));
             extensions.set("code", if is_limit { "LIMIT_EXCEEDED" } else { "INVALID_ARGUMENT" });
         }
     }
@@ -200,7 +200,7 @@ fn with_codes(mut response: Response) -> Response {
 }
 
 /// Beginnings of the library's messages for exceeded limits.
-const LIMITS: [&str; 4] = [
+const LIMIT_MESSAGES: [&str; 4] = [
     "Query is nested too deep",
     "The recursion depth of the query",
     "The number of directives",

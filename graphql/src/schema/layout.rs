@@ -11,7 +11,7 @@ use super::error::{ApiResult, invalid};
 /// Allowed width and height of all nodes.
 const SIDE_RANGE: std::ops::RangeInclusive<f64> = 1.0..=2_000.0;
 /// Allowed width and height of a single node. A whole drawing may be nested in it.
-const OWN_SIDE: std::ops::RangeInclusive<f64> = 1.0..=10_000_000.0;
+const NODE_SIDE_RANGE: std::ops::RangeInclusive<f64> = 1.0..=10_000_000.0;
 
 /// Direction of the edges in a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
@@ -115,7 +115,7 @@ fn sizes(graph: &Graph, wish: &Wish) -> ApiResult<Vec<Size>> {
     let places: BTreeMap<&str, usize> =
         graph.names.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
     for NodeSizeInput { name, width, height } in &wish.sizes {
-        if !OWN_SIDE.contains(width) || !OWN_SIDE.contains(height) {
+        if !NODE_SIDE_RANGE.contains(width) || !NODE_SIDE_RANGE.contains(height) {
             let what = format!("the size of `{name}` is {width} by {height}");
             return Err(invalid(format!("{what}: each must be from 1 to 10000000")));
         }

@@ -15,10 +15,10 @@ use super::{
 };
 
 /// Paths of health checks, which need no token.
-const HEALTH: &str = "/health/";
+const HEALTH_PATH: &str = "/health/";
 
 /// Fields of the payload of `connection_init` that may contain the token.
-const FIELDS: [&str; 3] = ["Authorization", "authorization", "token"];
+const TOKEN_FIELDS: [&str; 3] = ["Authorization", "authorization", "token"];
 
 impl From<Denied> for Refusal {
     fn from(denied: Denied) -> Self {
@@ -27,7 +27,7 @@ impl From<Denied> for Refusal {
 }
 
 pub(super) fn is_health(path: &str) -> bool {
-    path.starts_with(HEALTH)
+    path.starts_with(HEALTH_PATH)
 }
 
 /// Rejects other machines if no tokens are configured.
@@ -117,7 +117,7 @@ fn without_token(headers: &HeaderMap) -> HeaderMap {
 
 fn take_token(init: Option<&mut Value>) -> Option<String> {
     let fields: &mut Map<String, Value> = init?.as_object_mut()?;
-    let taken = FIELDS.map(|name| fields.shift_remove(name));
+    let taken = TOKEN_FIELDS.map(|name| fields.shift_remove(name));
     taken.into_iter().flatten().find_map(|field| match field {
         Value::String(secret) if !secret.trim().is_empty() => Some(secret),
         _ => None,

@@ -25,7 +25,7 @@ use super::{
 
 /// The server reads and drops this multiple of the limit from a body that is too large. Clients
 /// that write first would otherwise see a broken connection instead of the response.
-const DRAIN: usize = 8;
+const DRAIN_FACTOR: usize = 8;
 
 /// Larger bodies are read and executed on their own threads, because megabytes of JSON take seconds
 /// and would delay other requests.
@@ -244,7 +244,7 @@ async fn collect_body(body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(|_| Refusal::malformed("the body is incomplete"))?;
         length = length.saturating_add(chunk.len());
-        if length > limit.saturating_mul(DRAIN) {
+        if length > limit.saturating_mul(DRAIN_FACTOR) {
             break;
         }
         if length <= limit {

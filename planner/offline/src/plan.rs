@@ -29,9 +29,9 @@ use super::{
 };
 
 /// Maximum number of words and marks in a clause. A quotation counts as one.
-const CLAUSE_TOKENS: usize = 256;
-const STEPS: usize = 64;
-const NOTED: usize = 5;
+const MAX_CLAUSE_TOKENS: usize = 256;
+const MAX_STEPS: usize = 64;
+const MAX_NOTED_TOOLS: usize = 5;
 
 #[derive(Debug, Default)]
 pub(super) struct Planned {
@@ -110,7 +110,7 @@ impl<'a> Planning<'a> {
         if let Some(last) = self.planned.candidates[notes..].last_mut() {
             last["steps"] = ids.collect();
         }
-        if self.planned.steps.len() > STEPS {
+        if self.planned.steps.len() > MAX_STEPS {
             return Err(Refusal::new("the plan has too many steps: split the query"));
         }
         passed
@@ -200,16 +200,16 @@ impl<'a> Planning<'a> {
             let score = f64::from((reading.score * 100.0).round()) / 100.0;
             json!({ "tool": self.tools[reading.tool].name, "score": score })
         };
-        let tools: Vec<Value> = readings.iter().take(NOTED).map(show).collect();
+        let tools: Vec<Value> = readings.iter().take(MAX_NOTED_TOOLS).map(show).collect();
         let said = self.words(&clause.tokens);
         self.planned.candidates.push(json!({ "clause": said, "tools": tools }));
     }
 
     fn plan_clause(&mut self, clause: &Clause) -> Result<(), Refusal> {
         // The number of candidates grows faster than the number of words.
-        if clause.tokens.len() > CLAUSE_TOKENS {
+        if clause.tokens.len() > MAX_CLAUSE_TOKENS {
             let count = clause.tokens.len();
-            return Err(Refusal::too_many_words(count, CLAUSE_TOKENS));
+            return Err(Refusal::too_many_words(count, MAX_CLAUSE_TOKENS));
         }
         if let Some(condition) = &clause.condition {
             return self.plan_condition(clause, condition);

@@ -9,7 +9,7 @@ use planner::catalog::Catalog;
 use shared::tool::ToolDefinition;
 
 use super::{
-    TOKENS,
+    MAX_TOKENS,
     clause::{Clause, Mood, Reader, read_verb},
     lexicon::{Lexicon, english},
     moment::find_moments,
@@ -52,7 +52,7 @@ impl<'a> Wording<'a> {
         let lexicon = english();
         let tools = read_tools(catalog);
         let said = tokens(query);
-        let mut corrected = if said.len() > TOKENS { Vec::new() } else { said.clone() };
+        let mut corrected = if said.len() > MAX_TOKENS { Vec::new() } else { said.clone() };
         let known = tools.iter().flat_map(Tool::words).cloned().collect();
         lexicon.correct(&mut corrected, &known);
         let clauses = Reader { lexicon, tools: &tools }.read(&corrected);

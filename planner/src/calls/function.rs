@@ -11,12 +11,12 @@ use super::{
 };
 
 /// Words before a name that make it a definition and not a call.
-const DEFINES: [&str; 3] = ["def", "fn", "func"];
+const DEFINITION_WORDS: [&str; 3] = ["def", "fn", "func"];
 /// Words that do so only before a body, because people also use them with calls.
-const MAY_DEFINE: [&str; 2] = ["function", "class"];
+const POSSIBLE_DEFINITION_WORDS: [&str; 2] = ["function", "class"];
 
 /// Words after the brackets that add arguments.
-const CONTINUES: [&str; 6] = ["with", "using", "passing", "where", "given", "except"];
+const CONTINUATION_WORDS: [&str; 6] = ["with", "using", "passing", "where", "given", "except"];
 
 enum Misfit {
     /// The text contains no arguments. Reading continues at this place.
@@ -29,12 +29,14 @@ pub(super) fn read(reading: &Reading<'_>, start: usize, open: usize) -> Attempt 
     let Some(tool) = reading.tool(source.slice(start..open)) else {
         return Attempt::Passed(open + 1);
     };
-    if follows_word(source, start, &DEFINES) {
+    if follows_word(source, start, &DEFINITION_WORDS) {
         return Attempt::Passed(open + 1);
     }
     let arguments = Arguments { source, tool: &tool, args: Args::new(), given: Vec::new() };
     match arguments.read(open + 1) {
-        Ok((_, end)) if follows_word(source, start, &MAY_DEFINE) && has_body(source, end) => {
+        Ok((_, end))
+            if follows_word(source, start, &POSSIBLE_DEFINITION_WORDS) && has_body(source, end) =>
+        {
             Attempt::Passed(open + 1)
         }
         Ok((args, end)) if is_continued(source, end, &tool, args.is_empty()) => {
@@ -58,7 +60,7 @@ fn is_continued(source: &Source<'_>, end: usize, tool: &KnownTool, is_empty: boo
     }
     let at = source.skip_marks(source.skip(source.skip_marks(end), |byte| byte == b','));
     let is_object = |at: usize| source.byte(at) == Some(b'{');
-    let with = CONTINUES.iter().find_map(|word| source.word_at(at, word));
+    let with = CONTINUATION_WORDS.iter().find_map(|word| source.word_at(at, word));
     let is_with = with.is_some_and(|word| {
         let next = source.skip_markup(word);
         next > word && (is_empty || argument::is_key(source, next, tool) || is_object(next))

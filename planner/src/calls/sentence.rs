@@ -20,7 +20,7 @@ const DENIALS: [&str; 13] = [
     "invoked", "executed", "tried",
 ];
 /// Words between a denial and a call: `not to use the function set.name()`.
-const LINKS: [&str; 6] = ["to", "ever", "the", "a", "function", "tool"];
+const LINK_WORDS: [&str; 6] = ["to", "ever", "the", "a", "function", "tool"];
 /// Words before a call that are searched for a denial, and the length of the longest.
 const WORDS_BEFORE: usize = 6;
 const WORD_BYTES: usize = 10;
@@ -136,7 +136,7 @@ pub(super) fn is_denied(source: &Source<'_>, at: usize) -> bool {
         if DENIALS.contains(&word) || word.ends_with("n't") {
             return true;
         }
-        if !is_verb(word) && !LINKS.contains(&word) {
+        if !is_verb(word) && !LINK_WORDS.contains(&word) {
             return false;
         }
         at = start;

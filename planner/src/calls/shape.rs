@@ -14,16 +14,16 @@ use super::{
 };
 
 /// Fields that hold only the name of a tool.
-const TOOL: [&str; 2] = ["tool", "tool_name"];
+const TOOL_FIELDS: [&str; 2] = ["tool", "tool_name"];
 /// Fields that hold the name of a tool if arguments stand next to them.
-const NAME: [&str; 4] = ["name", "function", "action", "recipient_name"];
-const ARGS: [&str; 8] =
+const NAME_FIELDS: [&str; 4] = ["name", "function", "action", "recipient_name"];
+const ARGUMENT_FIELDS: [&str; 8] =
     ["args", "arguments", "parameters", "params", "input", "tool_input", "action_input", "kwargs"];
 /// Fields that hold arguments if the object can only be a call.
-const LOOSE_ARGS: [&str; 8] =
+const LOOSE_ARGUMENT_FIELDS: [&str; 8] =
     ["arg", "argument", "param", "parameter", "inputs", "data", "payload", "options"];
 /// Fields next to a call that are no arguments.
-const ASIDE: [&str; 24] = [
+const OTHER_FIELDS: [&str; 24] = [
     "type",
     "id",
     "call_id",
@@ -95,9 +95,9 @@ pub(super) fn read(reading: &Reading<'_>, at: usize) -> Attempt {
 }
 
 pub(super) fn is_call(reading: &Reading<'_>, object: &Object) -> bool {
-    let name = object.get(&TOOL).or_else(|| object.get(&NAME));
+    let name = object.get(&TOOL_FIELDS).or_else(|| object.get(&NAME_FIELDS));
     let named = name.and_then(Tree::as_str).is_some_and(|name| reading.tool(name).is_some());
-    named && (object.get(&TOOL).is_some() || object.get(&ARGS).is_some())
+    named && (object.get(&TOOL_FIELDS).is_some() || object.get(&ARGUMENT_FIELDS).is_some())
 }
 
 pub(super) fn in_tags(
@@ -182,7 +182,7 @@ fn open_call(reading: &Reading<'_>, object: &Object, key: Option<&str>) -> Optio
         object.get(names).is_some()
             || key.is_some_and(|key| names.iter().any(|name| name.eq_ignore_ascii_case(key)))
     };
-    let names = [object.get(&TOOL), object.get(&NAME)].into_iter().flatten();
+    let names = [object.get(&TOOL_FIELDS), object.get(&NAME_FIELDS)].into_iter().flatten();
     let mut names = names.filter_map(|tree| match tree {
         Tree::Object(function) => function.get(&["name"]).and_then(Tree::as_str),
         other => other.as_str(),
@@ -190,9 +190,9 @@ fn open_call(reading: &Reading<'_>, object: &Object, key: Option<&str>) -> Optio
     let first = names.clone().next();
     let known = names.find(|name| reading.tool(name).is_some());
     let name = known.or(first).unwrap_or_default().to_owned();
-    let is_sure = known.is_some() || object.get(&TOOL).is_some();
+    let is_sure = known.is_some() || object.get(&TOOL_FIELDS).is_some();
     let wanted = Wanted { name, is_known: known.is_some(), is_sure };
-    (is_sure || is_there(&ARGS)).then_some(wanted)
+    (is_sure || is_there(&ARGUMENT_FIELDS)).then_some(wanted)
 }
 
 /// Returns whether an object contains no calls: a result, a definition of a tool, or a message of
@@ -213,7 +213,7 @@ fn is_definition(object: &Object) -> bool {
     let has = |object: &Object, key: &str| object.get(&[key]).is_some();
     let is_described = has(object, "description") || has(object, "summary");
     // `tool` marks a call unless a description stands next to it.
-    if text_field(object, &TOOL).is_some() && !is_described {
+    if text_field(object, &TOOL_FIELDS).is_some() && !is_described {
         return false;
     }
     if has(object, "input_schema") || has(object, "inputSchema") {
@@ -242,20 +242,20 @@ fn take_shape(mut object: Object, place: Place) -> Result<Shape, Object> {
         && let Some(Tree::Object(mut function)) = take_field(&mut object, &["function"])
     {
         let name = take_text(&mut function, &["name"]).unwrap_or_default();
-        let args = take_field(&mut function, &ARGS);
+        let args = take_field(&mut function, &ARGUMENT_FIELDS);
         let format = CallFormat::Openai;
         let beside = function.fields;
         return Ok(Shape { name, format, args, beside, span, is_sure: true });
     }
-    let is_sure = text_field(&object, &TOOL).is_some();
+    let is_sure = text_field(&object, &TOOL_FIELDS).is_some();
     let is_marked = format != CallFormat::Json || place == Place::Tags;
-    let is_named = text_field(&object, &NAME).is_some();
-    if !is_sure && !(is_named && (is_marked || object.get(&ARGS).is_some())) {
+    let is_named = text_field(&object, &NAME_FIELDS).is_some();
+    if !is_sure && !(is_named && (is_marked || object.get(&ARGUMENT_FIELDS).is_some())) {
         return Err(object);
     }
-    let names: &[&str] = if is_sure { &TOOL } else { &NAME };
+    let names: &[&str] = if is_sure { &TOOL_FIELDS } else { &NAME_FIELDS };
     let name = take_text(&mut object, names).unwrap_or_default();
-    let args = take_field(&mut object, &ARGS);
+    let args = take_field(&mut object, &ARGUMENT_FIELDS);
     let is_sure = is_marked || is_sure && args.is_some();
     Ok(Shape { name, format, args, beside: object.fields, span, is_sure })
 }
@@ -341,7 +341,7 @@ fn merge_beside(
 fn beside_arguments(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Option<Args> {
     let mut fields = drop_empty(fields, tool);
     let is_all = |(key, tree): &(String, Tree)| {
-        !tool.has(key) && is_one_of(&LOOSE_ARGS, key) && matches!(tree, Tree::Object(_))
+        !tool.has(key) && is_one_of(&LOOSE_ARGUMENT_FIELDS, key) && matches!(tree, Tree::Object(_))
     };
     if fields.len() == 1
         && let Some((_, Tree::Object(object))) = fields.pop_if(|field| is_all(field))
@@ -360,7 +360,7 @@ fn drop_empty(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Vec<(String, Tre
         Tree::Object(object) => object.fields.is_empty(),
     };
     let is_meant = |(key, tree): &(String, Tree)| {
-        tool.has(key) || !ASIDE.contains(&&**key) && !is_nothing(tree)
+        tool.has(key) || !OTHER_FIELDS.contains(&&**key) && !is_nothing(tree)
     };
     fields.into_iter().filter(is_meant).collect()
 }

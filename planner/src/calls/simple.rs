@@ -13,12 +13,12 @@ use super::{
 };
 
 /// Labels after a tool's name in the report of a result.
-const RESULTS: [&str; 5] = ["result:", "error:", "output:", "observation:", "status:"];
+const RESULT_LABELS: [&str; 5] = ["result:", "error:", "output:", "observation:", "status:"];
 
 /// Ways to write that there are no arguments.
-const NONE: [&str; 2] = ["none", "()"];
+const NO_ARGUMENTS: [&str; 2] = ["none", "()"];
 /// Labels of a line that begins something new. Any other label may begin arguments.
-const NEW_LINES: [&str; 5] = ["thought", "action", "observation", "result", "answer"];
+const NEW_LINE_LABELS: [&str; 5] = ["thought", "action", "observation", "result", "answer"];
 const LABEL_BYTES: usize = 32;
 
 pub(super) fn read(reading: &Reading<'_>, start: usize) -> Option<Attempt> {
@@ -93,7 +93,7 @@ impl Call<'_, '_> {
             self.reading.miss(source.slice(self.name), Why::Unknown);
             return Attempt::Passed(marked);
         };
-        let none = NONE.iter().find_map(|none| source.word_at(at, none));
+        let none = NO_ARGUMENTS.iter().find_map(|none| source.word_at(at, none));
         let is_none =
             |end| matches!(source.byte(source.skip_marks(end)), None | Some(b'\n' | b'.'));
         if let Some(end) = none.filter(|end| is_none(*end)) {
@@ -123,7 +123,7 @@ impl Call<'_, '_> {
             matches!(byte, b'.' | b'`' | b'*' | b'"' | b'\'' | b' ' | b'\t' | b'\r')
         });
         let is_alone = matches!(source.byte(rest), None | Some(b'\n'));
-        if !is_alone || RESULTS.iter().any(|word| source.word_at(after, word).is_some()) {
+        if !is_alone || RESULT_LABELS.iter().any(|word| source.word_at(after, word).is_some()) {
             return Attempt::Passed(self.name.start);
         }
         let line = marker::skip_layout(source, rest);
@@ -171,7 +171,7 @@ fn may_be_argument(source: &Source<'_>, at: usize, tool: Option<&KnownTool>) -> 
     let sign = source.skip(end, |byte| matches!(byte, b'*' | b'`'));
     let label = source.slice(at..end);
     let is_label = end > at && matches!(source.byte(sign), Some(b':' | b'='));
-    let is_new = NEW_LINES.iter().any(|new| new.eq_ignore_ascii_case(label));
+    let is_new = NEW_LINE_LABELS.iter().any(|new| new.eq_ignore_ascii_case(label));
     let is_parameter = tool.is_some_and(|tool| argument::is_key(source, at, tool));
     is_parameter || is_label && !is_new && marker::tool_marker_end(source, at).is_none()
 }

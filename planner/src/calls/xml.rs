@@ -16,12 +16,13 @@ use super::{
 };
 
 /// Children with the tool's name.
-const NAMES: [&str; 5] = ["tool", "name", "tool_name", "function", "function_name"];
+const NAME_TAGS: [&str; 5] = ["tool", "name", "tool_name", "function", "function_name"];
 /// Children with the arguments.
-const ARGS: [&str; 6] = ["args", "arguments", "parameters", "params", "input", "tool_input"];
+const ARGUMENT_TAGS: [&str; 6] =
+    ["args", "arguments", "parameters", "params", "input", "tool_input"];
 
 /// Attributes that are no arguments.
-const ASIDE: [&str; 6] = ["name", "id", "type", "string", "format", "xmlns"];
+const OTHER_ATTRIBUTES: [&str; 6] = ["name", "id", "type", "string", "format", "xmlns"];
 
 /// Reads the element that begins at `at`, if it is a call, a result or a thought.
 pub(super) fn read(reading: &Reading<'_>, tags: &Tags, at: usize) -> Attempt {
@@ -189,7 +190,7 @@ impl<'a> Element<'_, 'a> {
             }
             return Ok(end);
         }
-        if is_one_of(&NAMES, child.name) {
+        if is_one_of(&NAME_TAGS, child.name) {
             if has_more(child) {
                 return Err(Misfit);
             }
@@ -208,7 +209,7 @@ impl<'a> Element<'_, 'a> {
     fn read_arguments(&self, child: &Tag<'a>) -> Result<(Given, usize), Misfit> {
         let source = &self.reading.source;
         let attributes = child.attributes().ok_or(Misfit)?;
-        let attributes = attributes.into_iter().filter(|(key, _)| !ASIDE.contains(key));
+        let attributes = attributes.into_iter().filter(|(key, _)| !OTHER_ATTRIBUTES.contains(key));
         let attributes: Vec<_> = attributes
             .map(|(key, text)| (key.to_owned(), Text { text, is_exact: false }))
             .collect();
@@ -299,7 +300,7 @@ impl<'a> Element<'_, 'a> {
 /// Returns whether a tag has attributes that are not allowed there.
 fn has_more(tag: &Tag<'_>) -> bool {
     let attributes = tag.attributes().unwrap_or_default();
-    attributes.iter().any(|(key, _)| !ASIDE.contains(key))
+    attributes.iter().any(|(key, _)| !OTHER_ATTRIBUTES.contains(key))
 }
 
 fn is_one_of(names: &[&str], name: &str) -> bool {
@@ -309,7 +310,7 @@ fn is_one_of(names: &[&str], name: &str) -> bool {
 fn is_part(tag: &Tag<'_>) -> bool {
     match tag.attribute {
         Some(_) => tag.name.eq_ignore_ascii_case("parameter"),
-        None => is_one_of(&NAMES, tag.name) || is_one_of(&ARGS, tag.name),
+        None => is_one_of(&NAME_TAGS, tag.name) || is_one_of(&ARGUMENT_TAGS, tag.name),
     }
 }
 

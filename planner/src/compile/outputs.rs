@@ -10,13 +10,13 @@ use super::{Step, names::clip, place, report::Report, site::Site};
 use crate::suggest::{did_you_mean, nearest};
 
 /// Fields that a message lists if none has a similar name.
-const LISTED: usize = 8;
+const MAX_LISTED_FIELDS: usize = 8;
 /// Keywords that may declare fields outside of `properties`.
-const OTHER_WORDS: [&str; 7] =
+const OTHER_FIELD_KEYWORDS: [&str; 7] =
     ["$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies"];
 
 /// The field for content of an MCP server beside the schema.
-const BESIDE: &str = "$content";
+const CONTENT_FIELD: &str = "$content";
 
 /// The known shape of an output, or of a part of one.
 #[derive(Clone, Copy)]
@@ -132,7 +132,7 @@ impl<'a> Shape<'a> {
             (Self::Of(schema), path) => (schema, path),
         };
         let Some(schema) = schema else { return End::Found(Self::Of(None)) };
-        if path.first().is_some_and(|segment| segment_key(segment) == BESIDE) {
+        if path.first().is_some_and(|segment| segment_key(segment) == CONTENT_FIELD) {
             return End::Found(Self::Of(None));
         }
         walk_schema(schema, path)
@@ -145,12 +145,17 @@ impl<'a> Shape<'a> {
                 .to_owned();
         };
         did_you_mean(missing, declared_fields(schema)).unwrap_or_else(|| {
-            let listed: Vec<_> =
-                declared_fields(schema).take(LISTED).map(|name| format!("`{name}`")).collect();
+            let listed: Vec<_> = declared_fields(schema)
+                .take(MAX_LISTED_FIELDS)
+                .map(|name| format!("`{name}`"))
+                .collect();
             match plain_type(schema).unwrap_or("value") {
                 "object" if !listed.is_empty() => {
-                    let more =
-                        if declared_fields(schema).nth(LISTED).is_some() { ", …" } else { "" };
+                    let more = if declared_fields(schema).nth(MAX_LISTED_FIELDS).is_some() {
+                        ", …"
+                    } else {
+                        ""
+                    };
                     format!("it declares {}{more}", listed.join(", "))
                 }
                 kind => format!("there, it is of type `{kind}`"),
@@ -219,7 +224,7 @@ fn is_index(segment: &Segment) -> bool {
 /// may announce further fields in its description; then only a misspelt name counts.
 fn is_undeclared(segment: &Segment, schema: &Value) -> bool {
     if declared_fields(schema).next().is_none()
-        || OTHER_WORDS.iter().any(|word| schema.get(word).is_some())
+        || OTHER_FIELD_KEYWORDS.iter().any(|word| schema.get(word).is_some())
     {
         return false;
     }

@@ -23,7 +23,7 @@ use crate::suggest::did_you_mean;
 
 /// Maximum number of dependencies of a plan. `{{vars.x}}` depends on every step that sets `x`, so a
 /// short draft can have a very large number.
-const DEPENDENCIES: usize = 16_000_000;
+const MAX_DEPENDENCIES: usize = 16_000_000;
 
 #[derive(Default)]
 pub(super) struct Links {
@@ -44,7 +44,7 @@ pub(super) fn collect_links<'a>(
     naming: &Naming<'a>,
     report: &mut Report,
 ) -> Links {
-    let mut room = DEPENDENCIES;
+    let mut room = MAX_DEPENDENCIES;
     let mut links = Links::default();
     links.edges.reserve(steps.len());
     links.looks.reserve(steps.len());
@@ -70,7 +70,7 @@ pub(super) fn collect_links<'a>(
 }
 
 fn too_many() -> Diagnostic {
-    let message = format!("the steps have more than {DEPENDENCIES} dependencies");
+    let message = format!("the steps have more than {MAX_DEPENDENCIES} dependencies");
     Diagnostic::error("plan.too_large", "tools", message)
         .with_help("let one step collect the outputs that the others need, and depend on that step")
 }
@@ -339,8 +339,8 @@ fn parse_without_errors(
     names: &StepNames,
 ) -> Option<Template> {
     /// Errors of one string that are removed. The next repair reports the others.
-    const MOST: usize = 20;
-    let wrong = errors.iter().take(MOST).map(|error| match &error.kind {
+    const MAX_REMOVED_ERRORS: usize = 20;
+    let wrong = errors.iter().take(MAX_REMOVED_ERRORS).map(|error| match &error.kind {
         TemplateErrorKind::Invalid { text, .. } | TemplateErrorKind::Unknown { text, .. } => text,
     });
     let text = wrong.fold(text.to_owned(), |text, wrong| text.replace(wrong.as_str(), " "));

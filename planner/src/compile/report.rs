@@ -5,7 +5,7 @@ use shared::{diagnostic::Diagnostic, limits};
 use super::place;
 
 /// Maximum number of errors, and of warnings, that are formatted.
-const SHOWN: usize = 100;
+const MAX_FORMATTED: usize = 100;
 /// The place of diagnostics that concern no single step: after those of all steps.
 pub(super) const WHOLE: usize = usize::MAX;
 
@@ -73,7 +73,7 @@ impl Report {
 
 impl Kept {
     fn add_diagnostic(&mut self, step: usize, write: impl FnOnce() -> Diagnostic) {
-        if self.shown.len() < SHOWN {
+        if self.shown.len() < MAX_FORMATTED {
             self.shown.push((step, write()));
         } else {
             self.more += 1;

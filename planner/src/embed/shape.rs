@@ -8,7 +8,7 @@ use super::{math::Activation, weights::Broken};
 
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// The default number of tokens of a text: BERT's.
-const TOKENS: usize = 512;
+const DEFAULT_TOKENS: usize = 512;
 
 /// The only supported architecture: `model_type` in `config.json`.
 const ARCHITECTURE: &str = "bert";
@@ -200,7 +200,7 @@ pub(super) fn read_pooling(directory: &Path) -> Result<Pooling, Broken> {
 pub(super) fn read_limits(directory: &Path, shape: &Shape) -> Result<Reading, Broken> {
     let module: TransformerModule =
         read_optional(directory, "sentence_bert_config.json")?.unwrap_or_default();
-    let tokens = module.max_seq_length.unwrap_or(TOKENS).min(shape.max_position_embeddings);
+    let tokens = module.max_seq_length.unwrap_or(DEFAULT_TOKENS).min(shape.max_position_embeddings);
     if tokens < 3 {
         return Err(Broken(format!("it reads {tokens} tokens of a text, which is not enough")));
     }

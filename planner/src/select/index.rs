@@ -16,7 +16,7 @@ use super::{
 use crate::embed::{EmbedError, Embedder};
 
 /// Texts in one batch. Keeps a model busy without holding all texts in memory.
-const TEXTS: usize = 4_096;
+const BATCH_TEXTS: usize = 4_096;
 
 /// The index of the last tools. Each part keeps the tools that it was made for.
 #[derive(Debug, Default)]
@@ -166,7 +166,7 @@ async fn text_rows(
         vectors.push(known.map(<[f32]>::to_vec));
     }
     wanted.retain(|(_, text)| !text.trim().is_empty());
-    for some in wanted.chunks(TEXTS) {
+    for some in wanted.chunks(BATCH_TEXTS) {
         let texts: Vec<&str> = some.iter().map(|entry| entry.1.as_str()).collect();
         for ((at, _), vector) in some.iter().zip(embedded(embedder, &texts).await?) {
             vectors[*at] = Some(vector);
@@ -274,12 +274,12 @@ pub(super) fn examples(tool: &ToolDefinition) -> impl Iterator<Item = &str> {
     tool.examples.iter().map(String::as_str).filter(|example| !example.trim().is_empty())
 }
 
-/// Splits places into batches of about [`TEXTS`] texts.
+/// Splits places into batches of about [`BATCH_TEXTS`] texts.
 fn text_batches(places: &[usize], texts: impl Fn(usize) -> usize) -> Vec<&[usize]> {
     let (mut batches, mut start, mut count) = (Vec::new(), 0, 0);
     for (end, at) in places.iter().enumerate() {
         count += texts(*at);
-        if count >= TEXTS {
+        if count >= BATCH_TEXTS {
             batches.push(&places[start..=end]);
             (start, count) = (end + 1, 0);
         }

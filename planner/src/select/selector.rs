@@ -11,7 +11,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use super::{
     Criterion, TooManyPairs, best,
     index::{Centroids, Index, Tools, embedded, examples},
-    outcomes::{self, KINDS, Outcomes},
+    outcomes::{self, MAX_KINDS, Outcomes},
     rows::Rows,
     vector::Compared,
 };
@@ -59,7 +59,7 @@ impl Kinds {
             self.vectors.extend(missing.iter().map(|query| (*query).to_owned()).zip(made));
         }
         self.texts = outcomes.queries().map(str::to_owned).collect();
-        if self.vectors.len() > 2 * KINDS {
+        if self.vectors.len() > 2 * MAX_KINDS {
             self.vectors.retain(|text, _| self.texts.contains(text));
         }
         let vectors = self.texts.iter().filter_map(|text| self.vectors.get(text));

@@ -19,9 +19,9 @@ use crate::{
 const STEP_LIST_NAMES: [&str; 8] =
     ["tools", "steps", "tool_calls", "toolCalls", "calls", "selectedTools", "tasks", "actions"];
 /// Names of a plan inside an answer.
-const PLANS: [&str; 5] = ["plan", "answer", "result", "response", "output"];
+const PLAN_FIELDS: [&str; 5] = ["plan", "answer", "result", "response", "output"];
 /// Names of the reason why there are no steps.
-const REASONS: [&str; 5] = ["reason", "refusal", "error", "message", "explanation"];
+const REASON_FIELDS: [&str; 5] = ["reason", "refusal", "error", "message", "explanation"];
 /// Fields of a step, and other names for them.
 const FIELDS: [(&str, &[&str]); 9] = [
     ("id", &["stepId", "step_id", "step", "key"]),
@@ -113,7 +113,7 @@ fn plan_likeness(value: &Value) -> u8 {
         Value::Object(fields) if steps_of(fields).is_some() => 4,
         Value::Object(fields) if fields.contains_key("impossible") => 3,
         Value::Object(fields)
-            if PLANS.iter().any(|name| fields.get(*name).is_some_and(is_nested)) =>
+            if PLAN_FIELDS.iter().any(|name| fields.get(*name).is_some_and(is_nested)) =>
         {
             3
         }
@@ -141,7 +141,7 @@ fn impossible_reason(found: &Value) -> Option<String> {
         steps_of(fields).is_none_or(|steps| fields[steps].as_array().is_some_and(Vec::is_empty))
     })?;
     // `{"tools": [], "reason": "…"}` declines too.
-    let reason = || REASONS.into_iter().find_map(|name| fields.get(name));
+    let reason = || REASON_FIELDS.into_iter().find_map(|name| fields.get(name));
     let why = match fields.get("impossible") {
         Some(why) => why,
         None => reason().filter(|why| why.is_string() && steps_of(fields).is_some())?,
@@ -191,11 +191,11 @@ fn is_order(order: &Value) -> bool {
 }
 
 fn unwrap_plan(mut fields: Map<String, Value>) -> Map<String, Value> {
-    for _ in 0..PLANS.len() {
+    for _ in 0..PLAN_FIELDS.len() {
         if steps_of(&fields).is_some() {
             break;
         }
-        let inside = PLANS.iter().find(|name| fields.get(**name).is_some_and(is_nested));
+        let inside = PLAN_FIELDS.iter().find(|name| fields.get(**name).is_some_and(is_nested));
         match inside.and_then(|name| fields.shift_remove(*name)) {
             Some(Value::Object(inner)) => fields = inner,
             Some(steps) => {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::{clock::Timestamp, id::WorkerId, limits};
 
 /// The longest period of a rate, about thirty years. Longer ones are cut to it.
-const LONGEST_MS: u64 = 1_000_000_000_000;
+const MAX_PERIOD_MS: u64 = 1_000_000_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermitAsk {
@@ -75,7 +75,7 @@ impl CallLimit {
 impl Rate {
     /// Returns the microseconds between two calls at even intervals.
     pub fn call_interval(self) -> i64 {
-        let period = self.per_ms.min(LONGEST_MS) * 1_000;
+        let period = self.per_ms.min(MAX_PERIOD_MS) * 1_000;
         i64::try_from(period / u64::from(self.calls.max(1))).unwrap_or(i64::MAX).max(1)
     }
 

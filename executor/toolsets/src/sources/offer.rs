@@ -29,9 +29,9 @@ use super::CONNECT_TIMEOUT;
 const FIRST_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// Retry interval for a failed source that no call needs.
 const RETRY_INTERVAL: Duration = Duration::from_mins(1);
-pub(super) const TOOLS: usize = 20_000;
+pub(super) const MAX_TOOLS: usize = 20_000;
 /// Bytes of a tool's name. Leaves space for the name of the set and a number.
-const ID: usize = 180;
+const MAX_NAME_BYTES: usize = 180;
 const MAX_DESCRIPTION_BYTES: usize = 1_000;
 
 #[async_trait]
@@ -187,7 +187,8 @@ impl<'a> Names<'a> {
 /// Makes a tool's name from an identifier of a document. Keeps the identifier if it is a valid
 /// name.
 pub(super) fn tool_id(called: &str) -> Option<ToolName> {
-    let name = if called.len() <= ID && is_word(called) { called.parse().ok() } else { None };
+    let name =
+        if called.len() <= MAX_NAME_BYTES && is_word(called) { called.parse().ok() } else { None };
     name.or_else(|| tool_name(called))
 }
 
@@ -196,7 +197,7 @@ pub(super) fn tool_name(called: &str) -> Option<ToolName> {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
     let name: String = called.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
     let name = name.trim_matches('_');
-    name[..name.floor_char_boundary(ID)].parse().ok()
+    name[..name.floor_char_boundary(MAX_NAME_BYTES)].parse().ok()
 }
 
 pub(super) fn described(text: &str) -> String {

@@ -26,7 +26,7 @@ use crate::{
 
 const MAX_TOOLS: i32 = 5;
 /// The ranks that the measurement of quality examines.
-const DEPTH: i32 = 100;
+const MAX_RANK: i32 = 100;
 const MAX_WRONG_NAMES: usize = 5;
 
 #[derive(Clone, Copy)]
@@ -196,7 +196,7 @@ pub(crate) async fn measure_quality(
     let criteria = [By::Centroid, By::Description, By::Lexical, By::Hybrid];
     let mut qualities = Vec::new();
     for criterion in criteria.into_iter().filter(|criterion| by.is_none_or(|by| by == *criterion)) {
-        let criteria = Criteria { by: criterion, limit: DEPTH, all };
+        let criteria = Criteria { by: criterion, limit: MAX_RANK, all };
         match measure_criterion(&session.client, &known, criteria).await {
             Ok(figures) => qualities.push(Quality {
                 by: api_name(&criterion),

@@ -40,7 +40,7 @@ const KEYS: [&str; 12] = [
     "access",
 ];
 /// The toolset of `tools_files`.
-const DESCRIBED: &str = "tools";
+const TOOLS_FILES_SET: &str = "tools";
 /// A shorter retention could remove an execution whose worker is only frozen for a while.
 const MIN_RETENTION: Duration = Duration::from_mins(1);
 
@@ -245,7 +245,7 @@ fn read_tools_files(
         tools.extend(read);
     }
     let set = json!({
-        "name": DESCRIBED,
+        "name": TOOLS_FILES_SET,
         "description": "Tools that are described in files.",
         "source": { "tools": tools },
     });

@@ -20,7 +20,7 @@ const LOCAL_REPAIRS: u32 = 1;
 const MIN_TIMEOUT_MS: u64 = 100;
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
 /// The highest price of a million tokens, so large because some currencies have large numbers.
-const MOST_PRICE: f64 = 1e9;
+const MAX_PRICE: f64 = 1e9;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum PlannerConfig {
@@ -184,8 +184,8 @@ impl Written {
             ));
         }
         if let Some(price) = self.price {
-            check_range(&format!("{place}.price"), "input", price.input, 0.0, MOST_PRICE)?;
-            check_range(&format!("{place}.price"), "output", price.output, 0.0, MOST_PRICE)?;
+            check_range(&format!("{place}.price"), "input", price.input, 0.0, MAX_PRICE)?;
+            check_range(&format!("{place}.price"), "output", price.output, 0.0, MAX_PRICE)?;
         }
         if is_fallback && self.fallback.is_some() {
             return Err(format!(

@@ -11,7 +11,7 @@ use toolsets::sources::SetConfig;
 use super::{Config, DEFAULT_FILE};
 
 /// Suffixes of the files and folders of a SQLite store.
-const BESIDE: [&str; 5] = ["", "-wal", "-shm", "-journal", WORKERS];
+const STORE_SUFFIXES: [&str; 5] = ["", "-wal", "-shm", "-journal", WORKERS];
 const WORKERS: &str = "-workers";
 
 impl Config {
@@ -25,7 +25,7 @@ impl Config {
         // The document says where calls go, and calls carry secrets of the toolset.
         let documents = self.toolsets.value.iter().filter_map(SetConfig::document);
         own.extend(documents.map(|path| absolute(&path)));
-        own.extend(BESIDE.iter().filter_map(|suffix| self.beside_store(suffix)));
+        own.extend(STORE_SUFFIXES.iter().filter_map(|suffix| self.beside_store(suffix)));
         own
     }
 

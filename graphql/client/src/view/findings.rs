@@ -6,8 +6,8 @@ use super::{format::clip, paint::Paint, plain};
 use crate::types::{Finding, FindingKind, Remedy, Severity};
 
 /// Maximum number of findings of one kind that are shown, and of failures at the end of a command.
-const SHOWN: usize = 5;
-const SHOWN_FAILURES: usize = 20;
+const MAX_FINDINGS: usize = 5;
+const MAX_FAILURES: usize = 20;
 const MAX_MESSAGE_CHARS: usize = 900;
 const MAX_REMEDIES: usize = 4;
 
@@ -35,7 +35,7 @@ pub fn choose_findings<'a>(
         let n = counts.entry((finding.kind, finding.severity)).or_default();
         *n += 1;
         let is_failure = finding.kind == FindingKind::Failure;
-        if *n <= if is_failure { SHOWN_FAILURES } else { SHOWN } {
+        if *n <= if is_failure { MAX_FAILURES } else { MAX_FINDINGS } {
             shown.push(finding);
         } else {
             left_out += 1;

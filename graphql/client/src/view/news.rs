@@ -19,9 +19,9 @@ use super::{
 use crate::types::{Event, EventData, ShownState};
 
 /// Maximum number of reused steps that are named.
-const KEPT: usize = 6;
+const MAX_KEPT_NAMES: usize = 6;
 /// Maximum number of failed and waiting items of one list that have their own news.
-const TOLD: usize = 5;
+const MAX_TOLD_ITEMS: usize = 5;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum News {
@@ -60,7 +60,9 @@ impl News {
 pub fn news_line(news: &News, width: usize, paint: Paint) -> Option<String> {
     match news {
         News::Progress { .. } | News::Allowed { .. } => None,
-        News::Kept(steps) => Some(paint.dim(format!("· kept: {}", list_names(steps, KEPT)))),
+        News::Kept(steps) => {
+            Some(paint.dim(format!("· kept: {}", list_names(steps, MAX_KEPT_NAMES))))
+        }
         News::Note(note) => Some(paint.dim(format!("· {}", plain::safe_line(note)))),
         News::Step { name, view } => view.line(name, width, paint),
     }
@@ -267,7 +269,7 @@ impl ExecutionView {
             list.over += 1;
             list.failed += u64::from(is_failed);
         }
-        if (is_failed || view.state == ShownState::Waiting) && list.told < TOLD {
+        if (is_failed || view.state == ShownState::Waiting) && list.told < MAX_TOLD_ITEMS {
             list.told += 1;
             return Some(News::Step { name, view });
         }

@@ -22,7 +22,7 @@ use super::Selection;
 use crate::{error::EngineError, tools::inventory::to_tool_name};
 
 /// Distance from the actions of a query at which planning still finds tools.
-const HOPS: usize = 1;
+const PLANNING_HOPS: usize = 1;
 
 /// The other end of a new edge, and the score.
 pub type Link = (NodeName, f64);
@@ -102,7 +102,8 @@ impl Selection {
         if actions.is_empty() {
             return Ok(None);
         }
-        let found = self.recommend(actions, Reach { hops: HOPS, ..Reach::default() }).await?;
+        let found =
+            self.recommend(actions, Reach { hops: PLANNING_HOPS, ..Reach::default() }).await?;
         let tools = found.tools_and_actions().tools;
         if tools.is_empty() {
             let names = actions.join("`, `");

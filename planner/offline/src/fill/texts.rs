@@ -10,7 +10,7 @@ use crate::{
     tool::{Slot, SlotKind},
 };
 
-const EXTENTS: usize = 8;
+const MAX_EXTENTS: usize = 8;
 
 struct Opening {
     /// Where the cue begins, with the words that belong to it.
@@ -146,7 +146,7 @@ impl Filler<'_> {
         let is_bare = announced_by == Announcer::Verb;
         let is_name = matches!(slot.kind, SlotKind::Word | SlotKind::Title);
         let mut ends = self.extents(value, slot);
-        ends.truncate(if is_bare && is_name { 1 } else { EXTENTS });
+        ends.truncate(if is_bare && is_name { 1 } else { MAX_EXTENTS });
         for end in ends {
             let count = end - value;
             if !self.is_text(value..end, slot) {
@@ -222,7 +222,7 @@ impl Filler<'_> {
     /// Returns where a text that begins at a place may end: before marks, cues and prepositions.
     fn extents(&self, start: usize, slot: &Slot) -> Vec<usize> {
         let stops = (start + 1..self.tokens.len()).filter(|place| self.is_stop(*place, slot));
-        let mut ends: Vec<usize> = stops.take(EXTENTS - 1).collect();
+        let mut ends: Vec<usize> = stops.take(MAX_EXTENTS - 1).collect();
         ends.push(self.tokens.len());
         for end in &mut ends {
             let is_loose = |token: &Token| {

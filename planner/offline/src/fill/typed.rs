@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Maximum number of tokens between a day and its time if both become one value.
-const NEAR: usize = 6;
+const MAX_MOMENT_GAP: usize = 6;
 
 impl Filler<'_> {
     pub(super) fn add_typed(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
@@ -178,7 +178,7 @@ impl Filler<'_> {
         let last = parts().map(|moment| moment.tokens.end).max();
         let (Some(mut first), Some(last)) = (first, last) else { return };
         // A time apart from its day claims only itself, because values may stand between them.
-        if last - first > NEAR {
+        if last - first > MAX_MOMENT_GAP {
             first = time.map_or(first, |moment| moment.tokens.start);
         }
         let context = self.context(first, slot);

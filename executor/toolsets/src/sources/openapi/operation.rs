@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     http::Verb,
-    sources::offer::{Names, TOOLS, described, tool_id, tool_name},
+    sources::offer::{MAX_TOOLS, Names, described, tool_id, tool_name},
 };
 
 /// Nodes of all schemas of a document. A node has some hundred bytes.
@@ -92,9 +92,9 @@ pub(super) fn operations(
                     tracing::warn!(name = %called, %error, "an operation is left out");
                 }
             }
-            if operations.len() > TOOLS {
+            if operations.len() > MAX_TOOLS {
                 return Err(format!(
-                    "the document has more than {TOOLS} operations: choose some by `tags`"
+                    "the document has more than {MAX_TOOLS} operations: choose some by `tags`"
                 ));
             }
         }
