@@ -40,7 +40,7 @@ use crate::{
     },
     lease::LeaseClock,
     options::Options,
-    orders::{MAX_ORDERS, Order},
+    orders::{MAX_ORDERS, WorkerRequest},
     permits::Permits,
     replan::Replanner,
 };
@@ -60,7 +60,7 @@ pub struct Worker {
     scope: WorkerScope,
     slots: Arc<Semaphore>,
     local: Arc<LocalDrivers>,
-    orders: mpsc::Receiver<Order>,
+    orders: mpsc::Receiver<WorkerRequest>,
     drivers: JoinSet<DriverResult>,
     backlog: Backlog,
     replan_queue: ReplanQueue,
@@ -236,9 +236,9 @@ impl Worker {
         }
     }
 
-    fn handle_order(&mut self, order: Order) {
+    fn handle_order(&mut self, order: WorkerRequest) {
         match order {
-            Order::Start { execution, created, stored, finished, permit } => {
+            WorkerRequest::Start { execution, created, stored, finished, permit } => {
                 let id = execution.id();
                 if self.local.contains(id) {
                     // A second start with the same key arrived before the first was answered.
@@ -263,7 +263,7 @@ impl Worker {
                     (id, result)
                 });
             }
-            Order::Claim(id) => {
+            WorkerRequest::Claim(id) => {
                 // The order names this worker, so the newest known claim does not matter.
                 if !self.claim_execution(id, Epoch(u64::MAX)) {
                     self.backlog.give_up(id);

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use shared::{diagnostic::Diagnostic, limits};
 use tokio::time::Instant;
 
-use self::reading::Written;
+use self::reading::ParsedAnswer;
 use crate::{
     Note, PlanCompiler, Planner, PlanningError, Proposal, ProposedPlan, Rejection,
     catalog::Catalog,
@@ -48,7 +48,7 @@ pub struct ModelPlanner {
     repairs: u32,
 }
 
-struct Rounds<'a> {
+struct WriterRounds<'a> {
     earlier: Option<&'a EarlierPlan>,
     form: AnswerForm,
     messages: Vec<Message>,
@@ -81,7 +81,7 @@ impl ModelPlanner {
         query: &str,
         catalog: &Catalog,
         compiler: &dyn PlanCompiler,
-        mut rounds: Rounds<'_>,
+        mut rounds: WriterRounds<'_>,
     ) -> Result<ProposedPlan, PlanningError> {
         let written = self.write(query, catalog, compiler, &mut rounds).await;
         rounds.note_usage();
@@ -100,7 +100,7 @@ impl ModelPlanner {
         query: &str,
         catalog: &Catalog,
         compiler: &dyn PlanCompiler,
-        rounds: &mut Rounds<'_>,
+        rounds: &mut WriterRounds<'_>,
     ) -> Result<(Draft, Compiled), PlanningError> {
         let known = rounds.earlier.map(|earlier| named_plans(&earlier.draft)).unwrap_or_default();
         let mut wrong = Vec::new();
@@ -108,19 +108,19 @@ impl ModelPlanner {
         for round in 0..=self.repairs {
             let reply = self.ask_model(rounds, round).await?;
             let draft = match reading::read(&reply.text, catalog, &known) {
-                Ok(Written::Impossible(why)) => return Err(impossible_plan(query, &why)),
+                Ok(ParsedAnswer::Impossible(why)) => return Err(impossible_plan(query, &why)),
                 // Some models talk before they plan. Only a second answer in words declines.
-                Ok(Written::Words(words))
+                Ok(ParsedAnswer::Words(words))
                     if reply.stop != Stop::Length && (has_declined || round == self.repairs) =>
                 {
                     return Err(declined_plan(query, &words));
                 }
-                Ok(Written::Words(_)) => {
+                Ok(ParsedAnswer::Words(_)) => {
                     has_declined = true;
                     wrong = vec![reading::no_json()];
                     None
                 }
-                Ok(Written::Draft(draft)) => {
+                Ok(ParsedAnswer::Draft(draft)) => {
                     has_declined = false;
                     match compiler.compile(&draft, &reply.model).await {
                         Ok(plans) => return Ok((*draft, plans)),
@@ -148,7 +148,11 @@ impl ModelPlanner {
         Err(PlanningError::Invalid { diagnostics: wrong, notes: Vec::new() })
     }
 
-    async fn ask_model(&self, rounds: &mut Rounds<'_>, round: u32) -> Result<Reply, PlanningError> {
+    async fn ask_model(
+        &self,
+        rounds: &mut WriterRounds<'_>,
+        round: u32,
+    ) -> Result<Reply, PlanningError> {
         let answer = Some(rounds.form.clone());
         let question = Question { messages: rounds.messages.clone(), tools: Vec::new(), answer };
         rounds.note_prompt(round, self.model.name());
@@ -186,7 +190,7 @@ impl Planner for ModelPlanner {
             prompt::first_messages(query, hint, catalog),
             prompt::answer_form(grammar::typed_form(query, catalog)),
         );
-        let rounds = Rounds::new(messages, form, None);
+        let rounds = WriterRounds::new(messages, form, None);
         self.finish_plan(query, catalog, compiler, rounds).await
     }
 
@@ -199,7 +203,7 @@ impl Planner for ModelPlanner {
     ) -> Result<ProposedPlan, PlanningError> {
         check_query(query, catalog)?;
         let messages = prompt::replan_messages(query, earlier, catalog);
-        let rounds = Rounds::new(messages, prompt::replan_form(), Some(earlier));
+        let rounds = WriterRounds::new(messages, prompt::replan_form(), Some(earlier));
         self.finish_plan(query, catalog, compiler, rounds).await
     }
 }
@@ -218,7 +222,7 @@ fn check_query(query: &str, catalog: &Catalog) -> Result<(), PlanningError> {
     Ok(())
 }
 
-impl<'a> Rounds<'a> {
+impl<'a> WriterRounds<'a> {
     fn new(messages: Vec<Message>, form: AnswerForm, earlier: Option<&'a EarlierPlan>) -> Self {
         Self {
             earlier,

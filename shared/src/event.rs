@@ -516,7 +516,7 @@ fn deserialize_nullable<'de, D: serde::Deserializer<'de>>(
 
 /// An event as a store keeps it. Its position follows from its append.
 #[derive(Deserialize)]
-struct Restored {
+struct StoredEvent {
     #[serde(with = "chrono::serde::ts_microseconds")]
     at: Timestamp,
     #[serde(flatten)]
@@ -541,9 +541,9 @@ pub fn encode_events(events: &[RecordedEvent]) -> String {
 
 /// Parses the JSON array that stores keep. `first` is the position of its first event.
 pub fn decode_events(first: Seq, text: &str) -> Result<Vec<RecordedEvent>, serde_json::Error> {
-    let restored: Vec<Restored> = serde_json::from_str(text)?;
+    let restored: Vec<StoredEvent> = serde_json::from_str(text)?;
     let numbered = restored.into_iter().enumerate();
     Ok(numbered
-        .map(|(n, Restored { at, event })| RecordedEvent { seq: first.advance_by(n), at, event })
+        .map(|(n, StoredEvent { at, event })| RecordedEvent { seq: first.advance_by(n), at, event })
         .collect())
 }

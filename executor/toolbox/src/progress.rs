@@ -43,16 +43,16 @@ use tokio::{sync::Notify, time::Instant};
 
 /// The sender of a call's reports. The default drops them.
 #[derive(Clone, Debug, Default)]
-pub struct Reporter(Option<Weak<Newest>>);
+pub struct Reporter(Option<Weak<LatestReport>>);
 
 /// Receives the newest report of one call.
 #[derive(Debug)]
-pub struct Listener(Arc<Newest>);
+pub struct Listener(Arc<LatestReport>);
 
 /// The newest report of one call. Every call makes one and most calls report nothing, so it is
 /// small.
 #[derive(Debug, Default)]
-struct Newest {
+struct LatestReport {
     report: Mutex<Option<Report>>,
     news: Notify,
 }
@@ -67,7 +67,7 @@ pub struct Report {
 
 /// Makes the two ends of one call's channel.
 pub fn pipe() -> (Reporter, Listener) {
-    let newest = Arc::new(Newest::default());
+    let newest = Arc::new(LatestReport::default());
     (Reporter(Some(Arc::downgrade(&newest))), Listener(newest))
 }
 
@@ -97,7 +97,7 @@ impl Listener {
     }
 }
 
-impl Newest {
+impl LatestReport {
     fn report(&self) -> MutexGuard<'_, Option<Report>> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }

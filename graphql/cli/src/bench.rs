@@ -101,7 +101,7 @@ impl From<BenchError> for Failure {
     }
 }
 
-struct Rig {
+struct BenchNode {
     store: Arc<dyn Store>,
     control: Control,
     toolbox: Toolbox,
@@ -114,7 +114,7 @@ pub(crate) async fn run(args: &BenchArgs, url: &str) -> Result<Value, BenchError
     if args.workload == Workload::Plan {
         return Ok(workload::plan(args.steps.unwrap_or(100_000)));
     }
-    let mut rig = Rig::new(url).await?;
+    let mut rig = BenchNode::new(url).await?;
     let mut report = Report::new(args, url);
     report.probe_commits(&*rig.store).await?;
     match args.workload {
@@ -132,7 +132,7 @@ pub(crate) async fn run(args: &BenchArgs, url: &str) -> Result<Value, BenchError
 
 const FOREVER: Duration = Duration::from_hours(24 * 365);
 
-impl Rig {
+impl BenchNode {
     async fn new(url: &str) -> Result<Self, BenchError> {
         let store = engine::store::open_store(url).await?;
         let clock: Arc<dyn Clock> = Arc::new(store::shared_clock(&*store).await?);

@@ -152,7 +152,7 @@ impl Config {
         let Some(named) = &path else {
             return Ok((Self::load(flags, environment)?, Faults::default()));
         };
-        let file::Partly { file, mut wrong, lost } = file::read_what_works(named);
+        let file::PartialFile { file, mut wrong, lost } = file::read_what_works(named);
         let mut is_read = file.is_some();
         let config = match Self::of(path.clone(), file.unwrap_or_default(), flags, environment) {
             Ok(config) => config,

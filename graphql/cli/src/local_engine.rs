@@ -14,7 +14,7 @@ use executor::{
 };
 use graphql::schema::{self, Limits, Schema};
 use offline::Offline;
-use planner::model::{Settings, local::Starter};
+use planner::model::{Settings, local::SharedStarter};
 use sandbox::Launcher;
 use shared::{
     clock::{Clock, WallClock, describe_difference},
@@ -208,10 +208,10 @@ pub(crate) fn model_settings(config: &Config, model: &ModelConfig) -> Settings {
     };
     let mut settings = model.settings();
     if settings.provider.is_local() {
-        settings.starter = Some(Starter(server()));
+        settings.starter = Some(SharedStarter(server()));
     }
     if let Some(fallback) = settings.fallback.as_mut().filter(|model| model.provider.is_local()) {
-        fallback.starter = Some(Starter(server()));
+        fallback.starter = Some(SharedStarter(server()));
     }
     settings
 }

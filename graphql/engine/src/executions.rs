@@ -29,8 +29,8 @@ use toolbox::{Toolbox, flow, tool_names};
 
 use self::{
     findings::{
-        Finding, MAX_FINDINGS, Surroundings, children_with_unknown_call, find_findings,
-        find_reason, find_unknown_call,
+        Finding, MAX_FINDINGS, NodeFacts, children_with_unknown_call, find_findings, find_reason,
+        find_unknown_call,
     },
     reader::{ExecutionReader, load_execution_until},
 };
@@ -289,7 +289,7 @@ impl Executions {
             if is_finished { Vec::new() } else { self.store.list_commands(Some(id)).await? };
         let mut children = self.reasons_of_children(execution, workers, children_left).await?;
         children.extend(self.unknown_calls_in_children(execution, workers, children_left).await?);
-        let around = Surroundings {
+        let around = NodeFacts {
             head: head.as_ref(),
             inbox: &inbox,
             workers,

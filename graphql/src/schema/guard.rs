@@ -28,13 +28,13 @@ use super::{
     answer_size::{AnswerSize, Counted},
     cost::Costs,
     loaders::Loaders,
-    nulls::Nulls,
+    nulls::FieldErrors,
 };
 use crate::document;
 
 pub(super) struct Guard {
     settings: Arc<Settings>,
-    nulls: Nulls,
+    nulls: FieldErrors,
     size: AnswerSize,
 }
 
@@ -52,7 +52,7 @@ impl Guard {
 
     fn with(settings: Arc<Settings>) -> Self {
         let size = AnswerSize::new(settings.limits.answer_bytes);
-        Self { settings, nulls: Nulls::default(), size }
+        Self { settings, nulls: FieldErrors::default(), size }
     }
 }
 
@@ -110,7 +110,7 @@ impl Extension for Guard {
         info: ResolveInfo<'_>,
         next: NextResolve<'_>,
     ) -> ServerResult<Option<Value>> {
-        // These errors replace the whole answer, so `Nulls` does not handle them.
+        // These errors replace the whole answer, so `FieldErrors` does not handle them.
         self.size.check()?;
         let (of, at, counted) = (info.return_type, info.path_node, Counted::of(&info));
         let outcome = match check(ctx, &info) {

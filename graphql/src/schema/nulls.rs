@@ -13,7 +13,7 @@ use async_graphql::{
 
 /// Errors of one operation, until its answer is complete.
 #[derive(Default)]
-pub(super) struct Nulls(Mutex<Found>);
+pub(super) struct FieldErrors(Mutex<Found>);
 
 #[derive(Default)]
 struct Found {
@@ -25,7 +25,7 @@ struct Found {
     failed: Vec<(Vec<PathSegment>, Vec<Pos>)>,
 }
 
-impl Nulls {
+impl FieldErrors {
     /// Returns the value of a field in the answer. If the field is non-null and failed, returns the
     /// error for its parent.
     pub(super) fn settle(

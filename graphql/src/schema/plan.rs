@@ -18,7 +18,7 @@ use super::{
     connection::{LAST, MOST, count},
     drawing,
     execution::ApiExecution,
-    layout::{self, Layout, LayoutDirection, NodeSizeInput, Wish},
+    layout::{self, DrawingOptions, Layout, LayoutDirection, NodeSizeInput},
     loaders::Loaders,
     request::Request,
     scalar::{DateTime, int},
@@ -204,7 +204,7 @@ impl Plan {
         sizes: Option<Vec<NodeSizeInput>>,
     ) -> Result<Layout> {
         let sizes = sizes.unwrap_or_default();
-        let wish = Wish { direction, width: node_width, height: node_height, sizes };
+        let wish = DrawingOptions { direction, width: node_width, height: node_height, sizes };
         Ok(layout::draw(drawing::graph(&self.0), wish).await?)
     }
 }

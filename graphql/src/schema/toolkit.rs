@@ -10,7 +10,7 @@ use tokio::task;
 
 use super::{
     error::{ApiError, ApiResult},
-    layout::{self, Graph, Layout, LayoutDirection, Wish},
+    layout::{self, DrawingOptions, Graph, Layout, LayoutDirection},
     tool::Tool,
 };
 
@@ -331,7 +331,7 @@ impl Toolkit {
         let (names, edges) = self.0.numbered();
         let graph = Graph { names: names.into_iter().map(ToString::to_string).collect(), edges };
         let (width, height) = (node_width, node_height);
-        let wish = Wish { direction, width, height, sizes: Vec::new() };
+        let wish = DrawingOptions { direction, width, height, sizes: Vec::new() };
         Ok(layout::draw(graph, wish).await?)
     }
 

@@ -53,7 +53,7 @@ pub(super) fn caller(access: &Access, parts: &Parts) -> Result<Caller, Refusal> 
 
 /// The caller's data from the handshake of a WebSocket.
 #[derive(Debug)]
-pub(super) struct Opening {
+pub(super) struct Handshake {
     headers: HeaderMap,
     peer: Peer,
     grant: Option<Grant>,
@@ -61,17 +61,17 @@ pub(super) struct Opening {
 
 /// Reads the handshake of a WebSocket. Browsers cannot add headers to it, so the token may follow
 /// later. A wrong token is rejected.
-pub(super) fn opening(access: &Access, parts: &Parts) -> Result<Opening, Refusal> {
+pub(super) fn opening(access: &Access, parts: &Parts) -> Result<Handshake, Refusal> {
     let peer = find_peer(parts)?;
     let grant = match access.enter(bearer_token(&parts.headers), peer.0) {
         Ok(grant) => Some(grant),
         Err(Denied::NoToken) => None,
         Err(denied) => return Err(denied.into()),
     };
-    Ok(Opening { headers: without_token(&parts.headers), peer, grant })
+    Ok(Handshake { headers: without_token(&parts.headers), peer, grant })
 }
 
-impl Opening {
+impl Handshake {
     /// Identifies the client by the payload of `connection_init`, or else by the handshake.
     pub(super) fn greet(
         &self,

@@ -61,7 +61,7 @@ pub type Readiness = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Se
 pub type Figures = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
 
 /// Handles unknown paths. `None` means the server's own 404.
-pub type Elsewhere = fn(&Uri, &HeaderMap) -> Option<Response>;
+pub type UnknownPathHandler = fn(&Uri, &HeaderMap) -> Option<Response>;
 
 #[derive(Clone)]
 pub struct Hooks {
@@ -70,7 +70,7 @@ pub struct Hooks {
     pub figures: Figures,
     /// Routes that need no token. The host check applies.
     pub pages: Router,
-    pub elsewhere: Elsewhere,
+    pub elsewhere: UnknownPathHandler,
     /// Routes for callers with a token. Their requests carry a [`Grant`](engine::access::Grant) as
     /// extension and no token.
     pub members: Router,

@@ -33,7 +33,7 @@ use super::{
     weights::Weights,
 };
 
-pub(super) struct Scene<'a> {
+pub(super) struct FillContext<'a> {
     pub(super) query: &'a str,
     pub(super) lexicon: &'a Lexicon,
     pub(super) tools: &'a [Tool],
@@ -52,7 +52,7 @@ pub(super) struct VerbFit<'a> {
 }
 
 struct Filler<'a> {
-    scene: &'a Scene<'a>,
+    scene: &'a FillContext<'a>,
     lexicon: &'a Lexicon,
     weights: &'a Weights,
     tokens: &'a [Token],
@@ -63,7 +63,7 @@ struct Filler<'a> {
 
 /// Reads a clause as a call of a tool. Slots in `blocked` are filled elsewhere.
 pub(super) fn fill(
-    scene: &Scene<'_>,
+    scene: &FillContext<'_>,
     clause: &Clause,
     tool: usize,
     blocked: &[usize],

@@ -187,9 +187,9 @@ fn check_limits(query: &str, tools: &[Tool]) -> Result<Vec<Token>, Refusal> {
 
 /// The tools of recent catalogs, read once for all queries over the same catalog.
 #[derive(Clone, Debug, Default)]
-struct Readings(Arc<Mutex<VecDeque<Reading>>>);
+struct Readings(Arc<Mutex<VecDeque<ReadCatalog>>>);
 
-type Reading = (Catalog, Arc<Vec<Tool>>);
+type ReadCatalog = (Catalog, Arc<Vec<Tool>>);
 
 impl Readings {
     fn of(&self, catalog: &Catalog) -> Arc<Vec<Tool>> {

@@ -9,7 +9,7 @@ use super::{
 };
 
 #[derive(Clone, Debug)]
-pub(super) struct Done {
+pub(super) struct PlannedStep {
     pub(super) id: String,
     pub(super) tool: usize,
     pub(super) parameters: Map<String, Value>,
@@ -18,7 +18,7 @@ pub(super) struct Done {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
-    pub(super) steps: Vec<Done>,
+    pub(super) steps: Vec<PlannedStep>,
 }
 
 #[derive(Clone, Copy)]
@@ -78,7 +78,7 @@ impl Memory {
         })
     }
 
-    fn find(&self, value: impl Fn(&Done) -> Option<Value>) -> Option<Recalled> {
+    fn find(&self, value: impl Fn(&PlannedStep) -> Option<Value>) -> Option<Recalled> {
         let mut steps = self.steps.iter().enumerate().rev().filter(|(_, step)| !step.is_loop);
         steps.find_map(|(at, step)| Some(Recalled { value: value(step)?, step: at }))
     }
@@ -101,7 +101,7 @@ impl Wanted<'_> {
         words.iter().any(is_same)
     }
 
-    fn value_of(&self, step: &Done, own: &Tool) -> Option<Value> {
+    fn value_of(&self, step: &PlannedStep, own: &Tool) -> Option<Value> {
         let slot = self.slot;
         let field = |path: String| template(&step.id, &path);
         // The parameters of a step are known before it runs.
@@ -143,7 +143,7 @@ impl Wanted<'_> {
 
     /// Returns a parameter of the step that fits the slot. Any path fits a path. A name fits if its
     /// description mentions the parameter: `a pull request from it` needs the branch.
-    fn parameter_of(&self, step: &Done, own: &Tool) -> Option<Value> {
+    fn parameter_of(&self, step: &PlannedStep, own: &Tool) -> Option<Value> {
         let is_path = |other: &&Slot| other.kind == SlotKind::Path;
         match self.slot.kind {
             SlotKind::Path => {

@@ -19,7 +19,7 @@ use shared::diagnostic::Diagnostic;
 
 use super::{
     clause::{Clause, Mood, Reader, Verb},
-    fill::{Filling, Reading, Scene, fill},
+    fill::{FillContext, Filling, Reading, fill},
     lexicon::Lexicon,
     memory::Memory,
     refusal::Refusal,
@@ -166,8 +166,8 @@ impl<'a> Planning<'a> {
         self.has_tool_noun(clause) || clause.tokens.iter().any(Token::is_typed)
     }
 
-    fn scene(&self) -> Scene<'_> {
-        Scene {
+    fn scene(&self) -> FillContext<'_> {
+        FillContext {
             query: self.query,
             lexicon: self.lexicon,
             tools: self.tools,

@@ -4,12 +4,12 @@ use shared::limits;
 
 use super::{
     TooMuch, ToolCall, function, sentence, shape, simple,
-    source::{Attempt, Reading, is_name_byte},
+    source::{Attempt, CallReader, is_name_byte},
     tags::{self, Tags},
     xml,
 };
 
-pub(super) fn scan_calls(reading: &Reading<'_>) -> Result<Vec<ToolCall>, TooMuch> {
+pub(super) fn scan_calls(reading: &CallReader<'_>) -> Result<Vec<ToolCall>, TooMuch> {
     let mut scan = Scan {
         reading,
         at: 0,
@@ -28,7 +28,7 @@ pub(super) fn scan_calls(reading: &Reading<'_>) -> Result<Vec<ToolCall>, TooMuch
 }
 
 struct Scan<'r, 'a> {
-    reading: &'r Reading<'a>,
+    reading: &'r CallReader<'a>,
     at: usize,
     /// All tags of the text. Computed when the scan reaches the first `<`.
     tags: Option<Tags>,

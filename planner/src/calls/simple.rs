@@ -9,7 +9,7 @@ use super::{
     marker,
     pairs::{self, Pairs},
     prompt,
-    source::{Attempt, Broken, Reading, Source, Why},
+    source::{Attempt, BrokenCall, CallReader, Source, Why},
 };
 
 /// Labels after a tool's name in the report of a result.
@@ -21,7 +21,7 @@ const NO_ARGUMENTS: [&str; 2] = ["none", "()"];
 const NEW_LINE_LABELS: [&str; 5] = ["thought", "action", "observation", "result", "answer"];
 const LABEL_BYTES: usize = 32;
 
-pub(super) fn read(reading: &Reading<'_>, start: usize) -> Option<Attempt> {
+pub(super) fn read(reading: &CallReader<'_>, start: usize) -> Option<Attempt> {
     let source = &reading.source;
     let marked = marker::tool_marker_end(source, start)?;
     let name_at = skip_quotes(source, source.skip_markup(marked));
@@ -50,7 +50,7 @@ pub(super) fn read(reading: &Reading<'_>, start: usize) -> Option<Attempt> {
 
 /// The name fills the text from `at` to the argument marker or the end of the line. It may contain
 /// spaces and letters of any script.
-fn whole_name(reading: &Reading<'_>, at: usize) -> Option<(Arc<KnownTool>, usize)> {
+fn whole_name(reading: &CallReader<'_>, at: usize) -> Option<(Arc<KnownTool>, usize)> {
     let source = &reading.source;
     // Every marker ends with a colon, like the next `TOOL:`, so no byte is read twice.
     let stop = source.skip(at, |byte| byte != b'\n' && byte != b':');
@@ -69,7 +69,7 @@ fn skip_quotes(source: &Source<'_>, at: usize) -> usize {
 }
 
 struct Call<'r, 'a> {
-    reading: &'r Reading<'a>,
+    reading: &'r CallReader<'a>,
     tool: Option<Arc<KnownTool>>,
     start: usize,
     name: Range<usize>,
@@ -150,7 +150,7 @@ impl Call<'_, '_> {
         let is_known = self.tool.is_some();
         let name = self.reading.source.slice(self.name);
         self.reading.miss(name, Why::from_flags(is_known, is_cut));
-        Attempt::Broken(Broken { calls: Vec::new(), at, is_cut: is_cut && is_known, is_known })
+        Attempt::Broken(BrokenCall { calls: Vec::new(), at, is_cut: is_cut && is_known, is_known })
     }
 }
 

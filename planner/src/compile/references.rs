@@ -29,11 +29,11 @@ const MAX_DEPENDENCIES: usize = 16_000_000;
 pub(super) struct Links {
     /// The dependencies of each step, as sorted draft numbers without repetition.
     pub(super) edges: Vec<Vec<StepNumber>>,
-    pub(super) looks: Vec<Looks>,
+    pub(super) looks: Vec<StepTemplates>,
 }
 
 /// The templates and references of a step. Complete only for a valid draft.
-pub(super) struct Looks {
+pub(super) struct StepTemplates {
     pub(super) template: Template,
     pub(super) list: Option<Reference>,
     pub(super) undo: Option<Template>,
@@ -50,9 +50,9 @@ pub(super) fn collect_links<'a>(
     links.looks.reserve(steps.len());
     for at in 0..steps.len() {
         let (on, variables) = (Vec::new(), BTreeSet::new());
-        let mut looking = Looking { at, steps, naming, on, variables, list: None, report };
+        let mut looking = TemplateReader { at, steps, naming, on, variables, list: None, report };
         let (template, undo) = looking.all();
-        let looks = Looks { template, list: looking.list, undo };
+        let looks = StepTemplates { template, list: looking.list, undo };
         let mut on = looking.on;
         on.sort_unstable();
         on.dedup();
@@ -75,7 +75,7 @@ fn too_many() -> Diagnostic {
         .with_help("let one step collect the outputs that the others need, and depend on that step")
 }
 
-struct Looking<'a, 'r> {
+struct TemplateReader<'a, 'r> {
     at: usize,
     steps: &'a [Step<'a>],
     naming: &'r Naming<'a>,
@@ -86,7 +86,7 @@ struct Looking<'a, 'r> {
     report: &'r mut Report,
 }
 
-impl<'a> Looking<'a, '_> {
+impl<'a> TemplateReader<'a, '_> {
     fn current_step(&self) -> &'a Step<'a> {
         &self.steps[self.at]
     }

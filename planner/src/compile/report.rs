@@ -15,14 +15,14 @@ pub(super) const WHOLE: usize = usize::MAX;
 /// costs no more than one with a hundred.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    errors: Kept,
-    warnings: Kept,
+    errors: DiagnosticList,
+    warnings: DiagnosticList,
     /// The cost of compiling the regular expressions of conditions so far.
     patterns: usize,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct DiagnosticList {
     shown: Vec<(usize, Diagnostic)>,
     more: usize,
 }
@@ -71,7 +71,7 @@ impl Report {
     }
 }
 
-impl Kept {
+impl DiagnosticList {
     fn add_diagnostic(&mut self, step: usize, write: impl FnOnce() -> Diagnostic) {
         if self.shown.len() < MAX_FORMATTED {
             self.shown.push((step, write()));

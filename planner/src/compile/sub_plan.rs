@@ -8,7 +8,7 @@ use shared::{
     plan::{Plan, PlanInfo},
 };
 
-use super::{World, names::clip, place, report::Report};
+use super::{CompileContext, names::clip, place, report::Report};
 use crate::{
     catalog::Catalog,
     draft::{Draft, SubDraft},
@@ -42,7 +42,7 @@ impl Tree<'_> {
                 inline.insert(at, self.compile_inner(at, inner, level));
             }
         }
-        let world = World { catalog: self.catalog, plans: self.plans, inline: &inline };
+        let world = CompileContext { catalog: self.catalog, plans: self.plans, inline: &inline };
         let plan = super::compile_one(draft, about, &world)?;
         let below = draft.tools.iter().enumerate().filter_map(|(at, step)| {
             let found = match step.plan.as_ref()? {
@@ -88,7 +88,7 @@ pub(super) struct FoundPlan<'a> {
 pub(super) fn find_plan<'a>(
     at: usize,
     written: &SubDraft,
-    world: &World<'a>,
+    world: &CompileContext<'a>,
     report: &mut Report,
 ) -> FoundPlan<'a> {
     let (name, plan) = match written {

@@ -14,7 +14,7 @@ use super::{
     EmbedError, Embedder,
     encoder::Encoder,
     fingerprint,
-    shape::{Pooling, Reading, Shape, Way},
+    shape::{Pooling, PoolingMethod, Shape, TokenizerSettings},
     transformer::Transformer,
     weights::{Broken, Weights},
 };
@@ -88,10 +88,10 @@ fn broken_off(model: &str, err: &JoinError) -> EmbedError {
 
 fn open_builtin() -> Result<Encoder, Broken> {
     let tokenizer = Tokenizer::from_bytes(TOKENIZER).map_err(|err| Broken(err.to_string()))?;
-    let reading = Reading { tokens: BUILTIN_TOKENS, is_lowered: false };
+    let reading = TokenizerSettings { tokens: BUILTIN_TOKENS, is_lowered: false };
     let transformer =
         Transformer::load(&Shape::read(BUILTIN_CONFIG)?, &Weights::included(WEIGHTS)?)?;
-    let pooling = Pooling { ways: vec![Way::Mean], is_normalized: true };
+    let pooling = Pooling { ways: vec![PoolingMethod::Mean], is_normalized: true };
     Encoder::new(tokenizer, reading, transformer, pooling)
 }
 

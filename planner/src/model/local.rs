@@ -46,9 +46,9 @@ pub trait ServerStarter: Debug + Send + Sync {
 
 /// A starter that settings share.
 #[derive(Clone, Debug)]
-pub struct Starter(pub Arc<dyn ServerStarter>);
+pub struct SharedStarter(pub Arc<dyn ServerStarter>);
 
-impl PartialEq for Starter {
+impl PartialEq for SharedStarter {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -118,7 +118,7 @@ impl LocalModel {
     fn starter(&self) -> Option<&dyn ServerStarter> {
         let Settings { base_url, model, starter, .. } = &self.settings;
         let is_wanted = base_url.is_none() && ["", STARTED_MODEL].contains(&model.as_str());
-        starter.as_ref().filter(|_| is_wanted).map(|Starter(starter)| &**starter)
+        starter.as_ref().filter(|_| is_wanted).map(|SharedStarter(starter)| &**starter)
     }
 
     /// Returns the wanted model of a server, or `None` if it has not, or does not answer.
@@ -241,7 +241,7 @@ mod tests {
         (url, tasks)
     }
 
-    fn model(name: &str, urls: &[&str], starter: Option<Starter>) -> LocalModel {
+    fn model(name: &str, urls: &[&str], starter: Option<SharedStarter>) -> LocalModel {
         let settings = Settings {
             provider: ProviderKind::named("local").unwrap(),
             base_url: None,
@@ -303,7 +303,7 @@ mod tests {
         let (running, _running_task) = serve(&["running"]).await;
         let (url, _started_task) = serve(&["faber-planner"]).await;
         let server = StartedServer { url, key: Key::None };
-        let starter = || Some(Starter(Arc::new(Starts(Ok(server.clone())))));
+        let starter = || Some(SharedStarter(Arc::new(Starts(Ok(server.clone())))));
         assert_eq!(ask(&model("", &[&running], starter())).await.unwrap(), "local/running");
         for name in ["", STARTED_MODEL] {
             let asked = ask(&model(name, &[NOWHERE], starter())).await.unwrap();
@@ -314,7 +314,7 @@ mod tests {
             why.contains("the model `other`") && why.contains("remove `planner.model`"),
             "{why}"
         );
-        let fails = Starter(Arc::new(Starts(Err("install `llama-server`".to_owned()))));
+        let fails = SharedStarter(Arc::new(Starts(Err("install `llama-server`".to_owned()))));
         let why = ask(&model("", &[NOWHERE], Some(fails))).await.unwrap_err();
         assert!(why.ends_with("install `llama-server`"), "{why}");
     }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::embed::pull::{
     Progress, PullError,
-    download::{self, Fetched, Wanted},
+    download::{self, DownloadRequest, Fetched},
 };
 
 /// The name of the model in `faber models pull`, and of its folder.
@@ -133,7 +133,7 @@ pub async fn pull(
     }
     let client = download::build_client(offer.url.as_str())?;
     let sha256 = offer.sha256.as_deref();
-    let wanted = Wanted { url: offer.url.clone(), name: &offer.file, sha256 };
+    let wanted = DownloadRequest { url: offer.url.clone(), name: &offer.file, sha256 };
     download::fetch_file(&client, &wanted, &path, progress).await?;
     if !begins_with_magic(&path) {
         fs::remove_file(&path).map_err(disk)?;

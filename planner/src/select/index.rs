@@ -184,8 +184,10 @@ impl<T> Part<T> {
     fn current_or_earlier<'a>(
         part: Option<&'a Self>,
         tools: &Tools,
-    ) -> Result<Arc<T>, Earlier<'a, T>> {
-        let Some(part) = part else { return Err(Earlier { known: None, places: Vec::new() }) };
+    ) -> Result<Arc<T>, EarlierEntries<'a, T>> {
+        let Some(part) = part else {
+            return Err(EarlierEntries { known: None, places: Vec::new() });
+        };
         let has_same = || {
             part.tools.len() == tools.len()
                 && part.tools.iter().zip(&**tools).all(|(a, b)| Arc::ptr_eq(a, b))
@@ -199,7 +201,7 @@ impl<T> Part<T> {
             let at = *names.get(&tool_key(tool))?;
             is_same(&part.tools[at], tool).then_some(at)
         };
-        Err(Earlier { known: Some(&part.known), places: tools.iter().map(place).collect() })
+        Err(EarlierEntries { known: Some(&part.known), places: tools.iter().map(place).collect() })
     }
 
     fn keep_part(part: &mut Option<Self>, tools: &Tools, known: T) -> Arc<T> {
@@ -210,12 +212,12 @@ impl<T> Part<T> {
 }
 
 /// The earlier entries, and the earlier place of each present tool.
-struct Earlier<'a, T> {
+struct EarlierEntries<'a, T> {
     known: Option<&'a T>,
     places: Vec<Option<usize>>,
 }
 
-impl<'a, T> Earlier<'a, T> {
+impl<'a, T> EarlierEntries<'a, T> {
     fn find(&self, at: usize) -> Option<(&'a T, usize)> {
         Some((self.known?, (*self.places.get(at)?)?))
     }

@@ -28,7 +28,7 @@ pub struct Selector {
     /// The kinds of queries at the last selection, with their vectors.
     kinds: Mutex<Kinds>,
     /// The last error of learned outcomes, so that it is logged once.
-    pub(super) told_of_learned: Told,
+    pub(super) told_of_learned: LastLoggedError,
 }
 
 /// The first queries of all kinds, and their vectors.
@@ -69,9 +69,9 @@ impl Kinds {
 }
 
 #[derive(Debug, Default)]
-pub struct Told(Plain<Option<EmbedError>>);
+pub struct LastLoggedError(Plain<Option<EmbedError>>);
 
-impl Told {
+impl LastLoggedError {
     /// Logs an error and its consequence, unless the last entry says the same.
     pub fn tell(&self, err: Option<&EmbedError>, what: &str) {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,7 +153,7 @@ impl Selector {
 
     fn with_embedders(embedders: Option<Pair>) -> Self {
         let (index, kinds) = (Mutex::default(), Mutex::default());
-        Self { embedders, index, kinds, told_of_learned: Told::default() }
+        Self { embedders, index, kinds, told_of_learned: LastLoggedError::default() }
     }
 
     pub(super) fn embedders(&self) -> Option<&Pair> {

@@ -35,12 +35,12 @@ pub(crate) const AGES: f64 = 30.0;
 pub struct Learned {
     /// The reference time: the time of the first observation.
     since: Option<Timestamp>,
-    tools: BTreeMap<ToolName, Seen>,
+    tools: BTreeMap<ToolName, ToolCounts>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Seen {
+struct ToolCounts {
     calls: f64,
     /// Calls that were followed by another one.
     left: f64,

@@ -41,7 +41,7 @@ pub(super) struct Allowance {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Left {
+struct RemainingBudget {
     evaluations: u64,
     deadline: Instant,
     /// The stack's address when the check began.
@@ -51,7 +51,7 @@ struct Left {
 }
 
 thread_local! {
-    static LEFT: Cell<Option<Left>> = const { Cell::new(None) };
+    static LEFT: Cell<Option<RemainingBudget>> = const { Cell::new(None) };
     static STOP: RefCell<Option<CheckStop>> = const { RefCell::new(None) };
 }
 
@@ -61,7 +61,7 @@ pub(super) fn run_within<T>(
     check: impl FnOnce() -> T,
 ) -> (Result<T, Exhausted>, u64) {
     let marker = 0_u8;
-    let left = Left {
+    let left = RemainingBudget {
         evaluations: allowance.evaluations,
         deadline: Instant::now() + allowance.time,
         bottom: std::ptr::from_ref(&marker).addr(),

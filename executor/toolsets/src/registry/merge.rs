@@ -14,7 +14,7 @@ use shared::{
 };
 use toolbox::effect_rules::EffectRules;
 
-use super::condition::{Asked, Contexts};
+use super::condition::{ConditionEvaluator, Contexts};
 use crate::{
     command::CommandTool,
     sources::{Documents, SetConfig, Source, root},
@@ -22,8 +22,8 @@ use crate::{
 
 /// The records that decide which sets exist.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known {
-    pub(super) sets: Vec<Added>,
+pub(super) struct KnownRecords {
+    pub(super) sets: Vec<AddedSet>,
     pub(super) tools: Vec<Registered>,
     /// `true` for sets that were activated, `false` for sets that were deactivated.
     pub(super) switches: BTreeMap<String, bool>,
@@ -34,7 +34,7 @@ pub(super) struct Known {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Added {
+pub(super) struct AddedSet {
     pub(super) name: String,
     pub(super) written: Value,
     pub(super) at: Timestamp,
@@ -66,7 +66,7 @@ impl Registered {
 pub(super) type Read = BTreeMap<String, Arc<Documents>>;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Wanted {
+pub(super) struct WantedSet {
     pub(super) config: SetConfig,
     /// `true` if the set is active now, whatever its configuration says.
     pub(super) is_active: bool,
@@ -74,7 +74,7 @@ pub(super) struct Wanted {
 
 #[derive(Debug, Default)]
 pub(super) struct Merged {
-    pub(super) wanted: Vec<Wanted>,
+    pub(super) wanted: Vec<WantedSet>,
     pub(super) hidden: Vec<SetConfig>,
     pub(super) complaints: Vec<Complaint>,
     pub(super) read: Read,
@@ -84,7 +84,7 @@ pub(super) struct Merged {
 pub(super) type Complaint = (String, String);
 
 /// A set, and when it was added. Configured sets have no time.
-type Dated = (SetConfig, Option<Timestamp>);
+type DatedSet = (SetConfig, Option<Timestamp>);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Merge<'a> {
@@ -92,7 +92,7 @@ pub(super) struct Merge<'a> {
     pub(super) base: &'a Path,
     /// The variables that added sets and tools may use. `None` allows all.
     pub(super) secrets: Option<&'a BTreeSet<String>>,
-    pub(super) known_before: &'a Known,
+    pub(super) known_before: &'a KnownRecords,
     /// The documents of the last merge. Unchanged documents are not parsed again.
     pub(super) read_before: &'a Read,
 }
@@ -100,7 +100,7 @@ pub(super) struct Merge<'a> {
 impl Merge<'_> {
     /// Returns the sets in their order: configured sets first. Added sets, and sets that registered
     /// tools created, follow in the order of their creation.
-    pub(super) fn merge(&self, known: &Known) -> Merged {
+    pub(super) fn merge(&self, known: &KnownRecords) -> Merged {
         let mut merged = Merged::default();
         let sets = self.all_sets(known, &mut merged.complaints);
         Self::check_conditions(sets, known, &mut merged);
@@ -108,9 +108,10 @@ impl Merge<'_> {
         merged
     }
 
-    fn all_sets(&self, known: &Known, complaints: &mut Vec<Complaint>) -> Vec<Dated> {
-        let mut sets: Vec<Dated> = self.configured.iter().map(|set| (set.clone(), None)).collect();
-        for Added { name, written, at } in &known.sets {
+    fn all_sets(&self, known: &KnownRecords, complaints: &mut Vec<Complaint>) -> Vec<DatedSet> {
+        let mut sets: Vec<DatedSet> =
+            self.configured.iter().map(|set| (set.clone(), None)).collect();
+        for AddedSet { name, written, at } in &known.sets {
             match serde_json::from_value::<SetConfig>(written.clone()) {
                 Ok(_) if sets.iter().any(|(set, _)| set.name.as_str() == name) => {
                     complaints.push((name.clone(), "the configuration has one, too".to_owned()));
@@ -135,7 +136,7 @@ impl Merge<'_> {
 
     fn add_tool(
         &self,
-        sets: &mut Vec<Dated>,
+        sets: &mut Vec<DatedSet>,
         names: &mut BTreeSet<ToolName>,
         registered: &Registered,
     ) -> Result<(), String> {
@@ -166,8 +167,8 @@ impl Merge<'_> {
         Ok(())
     }
 
-    fn check_conditions(sets: Vec<Dated>, known: &Known, merged: &mut Merged) {
-        let asked = Asked::new(&known.contexts);
+    fn check_conditions(sets: Vec<DatedSet>, known: &KnownRecords, merged: &mut Merged) {
+        let asked = ConditionEvaluator::new(&known.contexts);
         for (config, _) in sets {
             let name = config.name.as_str();
             let is_there = config.condition.as_ref().is_none_or(|condition| {
@@ -177,14 +178,14 @@ impl Merge<'_> {
                 })
             });
             if is_there {
-                merged.wanted.push(Wanted::new(config, known));
+                merged.wanted.push(WantedSet::new(config, known));
             } else {
                 merged.hidden.push(config);
             }
         }
     }
 
-    fn add_documents(&self, known: &Known, merged: &mut Merged) {
+    fn add_documents(&self, known: &KnownRecords, merged: &mut Merged) {
         for (context, written) in &known.documents {
             let is_same = self.known_before.documents.get(context) == Some(written);
             let documents = match self.read_before.get(context).filter(|_| is_same) {
@@ -197,7 +198,7 @@ impl Merge<'_> {
             });
             match offered {
                 Ok(config) => {
-                    merged.wanted.extend(config.map(|config| Wanted::new(config, known)));
+                    merged.wanted.extend(config.map(|config| WantedSet::new(config, known)));
                 }
                 Err(why) => merged.complaints.push((context.clone(), why)),
             }
@@ -205,8 +206,8 @@ impl Merge<'_> {
     }
 }
 
-impl Wanted {
-    fn new(config: SetConfig, known: &Known) -> Self {
+impl WantedSet {
+    fn new(config: SetConfig, known: &KnownRecords) -> Self {
         let is_active = known.switches.get(config.name.as_str()).copied();
         Self { is_active: is_active.unwrap_or(config.active), config }
     }
@@ -215,7 +216,7 @@ impl Wanted {
 fn document_set(
     context: &str,
     documents: Arc<Documents>,
-    wanted: &[Wanted],
+    wanted: &[WantedSet],
 ) -> Result<Option<SetConfig>, String> {
     if documents.is_empty() {
         return Ok(None);
@@ -236,7 +237,7 @@ fn document_set(
 }
 
 /// Returns the qualified names of all tools, because searching thousands of them takes long.
-fn names_of(sets: &[Dated]) -> BTreeSet<ToolName> {
+fn names_of(sets: &[DatedSet]) -> BTreeSet<ToolName> {
     let mut names = BTreeSet::new();
     for (set, _) in sets {
         if let Source::Tools(tools) = &set.source {
@@ -282,9 +283,9 @@ mod tests {
         serde_json::from_value(written(name, more)).unwrap()
     }
 
-    fn added(name: &str, at: i64, written: Value) -> Added {
+    fn added(name: &str, at: i64, written: Value) -> AddedSet {
         let at = Timestamp::from_timestamp(at, 0).unwrap();
-        Added { name: name.to_owned(), written, at }
+        AddedSet { name: name.to_owned(), written, at }
     }
 
     fn registered(set: &str, at: i64, written: Value) -> Registered {
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check(known: Known, expected: Expect) {
+    fn check(known: KnownRecords, expected: Expect) {
         let configured = [
             set("a", &json!({})),
             set("b", &json!({ "active": false })),
@@ -315,12 +316,12 @@ mod tests {
             configured: &configured,
             base: Path::new("/"),
             secrets: Some(&secrets),
-            known_before: &Known::default(),
+            known_before: &KnownRecords::default(),
             read_before: &Read::new(),
         };
         let Merged { wanted, complaints, .. } = merge.merge(&known);
         let mut lines: Vec<String> = Vec::new();
-        for Wanted { config, is_active } in wanted {
+        for WantedSet { config, is_active } in wanted {
             let tools = match config.source {
                 Source::Tools(tools) => tools.iter().map(|tool| tool.name.to_string()).collect(),
                 _ => vec!["…".to_owned()],
@@ -335,7 +336,7 @@ mod tests {
     #[test]
     fn sets_keep_their_order_and_configured_state() {
         check(
-            Known::default(),
+            KnownRecords::default(),
             expect![[r"
                 a on: a_1
                 b off: b_1
@@ -350,7 +351,7 @@ mod tests {
             let env = json!({ "A": { "secret": secret } });
             json!({ "name": name, "run": { "command": ["date"], "env": env } })
         };
-        let known = Known {
+        let known = KnownRecords {
             sets: vec![
                 added("c", 1, written("c", &json!({ "active": false }))),
                 added("a", 2, written("a", &json!({}))),
@@ -371,7 +372,7 @@ mod tests {
                 registered("local", 11, telling("w", "HIDDEN")),
                 registered("local", 12, tool("local.u")),
             ],
-            ..Known::default()
+            ..KnownRecords::default()
         };
         check(
             known,
@@ -395,7 +396,7 @@ mod tests {
     #[test]
     fn a_set_is_as_old_as_its_oldest_registered_tool() {
         let tool = |name: &str| json!({ "name": name });
-        let known = Known {
+        let known = KnownRecords {
             sets: vec![
                 added("c", 2, written("c", &json!({}))),
                 added("d", 4, written("d", &json!({}))),
@@ -405,7 +406,7 @@ mod tests {
                 registered("mid", 3, tool("t")),
                 registered("first", 5, tool("u")),
             ],
-            ..Known::default()
+            ..KnownRecords::default()
         };
         check(
             known,
@@ -422,7 +423,7 @@ mod tests {
 
     #[test]
     fn unchanged_documents_are_not_read_again() {
-        fn merged(known: &Known, known_before: &Known, read_before: &Read) -> Merged {
+        fn merged(known: &KnownRecords, known_before: &KnownRecords, read_before: &Read) -> Merged {
             let base = Path::new("/");
             Merge { configured: &[], base, secrets: None, known_before, read_before }.merge(known)
         }
@@ -430,10 +431,10 @@ mod tests {
             let rag = |text: &str| json!({ "r": [{ "content": text }] });
             let documents =
                 Contexts::from([("f".to_owned(), rag(content)), ("g".to_owned(), rag("tea"))]);
-            Known { documents, ..Known::default() }
+            KnownRecords { documents, ..KnownRecords::default() }
         };
         let (old, new) = (known("one"), known("two"));
-        let first = merged(&old, &Known::default(), &Read::new());
+        let first = merged(&old, &KnownRecords::default(), &Read::new());
         let then = merged(&new, &old, &first.read);
         let is_same = |context: &str| Arc::ptr_eq(&first.read[context], &then.read[context]);
         assert_eq!(["f", "g"].map(is_same), [false, true]);
@@ -445,7 +446,7 @@ mod tests {
         let admin = |mode| Contexts::from([("shop".to_owned(), json!({ "adminMode": mode }))]);
         let switches = BTreeMap::from([("a".to_owned(), false), ("b".to_owned(), true)]);
         check(
-            Known { switches, contexts: admin(json!(true)), ..Known::default() },
+            KnownRecords { switches, contexts: admin(json!(true)), ..KnownRecords::default() },
             expect![[r"
                 a off: a_1
                 b on: b_1
@@ -453,7 +454,7 @@ mod tests {
                 m on: …"]],
         );
         check(
-            Known { contexts: admin(json!(false)), ..Known::default() },
+            KnownRecords { contexts: admin(json!(false)), ..KnownRecords::default() },
             expect![[r"
                 a on: a_1
                 b off: b_1

@@ -9,7 +9,7 @@ use shared::{
     store::{Record, RecordKind, RecordPage, Store, StoreError},
 };
 
-use super::merge::{Added, Known, Registered};
+use super::merge::{AddedSet, KnownRecords, Registered};
 use crate::sources::{SetConfig, documents::FIELD};
 
 const PAGE_SIZE: usize = 500;
@@ -18,7 +18,7 @@ const PAGE_SIZE: usize = 500;
 pub(super) async fn read_records(
     store: &dyn Store,
     configured: &BTreeMap<String, Value>,
-) -> Result<Known, StoreError> {
+) -> Result<KnownRecords, StoreError> {
     let sets = oldest_first(list_all(store, RecordKind::ToolSet).await?);
     let tools = oldest_first(list_all(store, RecordKind::Tool).await?);
     let switches = list_all(store, RecordKind::Switch).await?;
@@ -32,7 +32,7 @@ pub(super) async fn read_records(
             documents.insert(name.clone(), written);
         }
     }
-    Ok(Known {
+    Ok(KnownRecords {
         sets: sets.into_iter().map(read_added).collect(),
         tools: tools.into_iter().filter_map(tool).collect(),
         switches: switches
@@ -52,8 +52,8 @@ pub async fn added_set(
     Ok(record.and_then(|record| serde_json::from_value(Arc::unwrap_or_clone(record.value)).ok()))
 }
 
-fn read_added(Record { name, value, at, .. }: Record) -> Added {
-    Added { name, written: Arc::unwrap_or_clone(value), at }
+fn read_added(Record { name, value, at, .. }: Record) -> AddedSet {
+    AddedSet { name, written: Arc::unwrap_or_clone(value), at }
 }
 
 fn tool(Record { name, value, at, .. }: Record) -> Option<Registered> {

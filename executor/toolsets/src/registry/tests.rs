@@ -281,8 +281,11 @@ async fn a_switch_applies_to_every_node_and_names_unknown_sets() {
     assert_eq!(sets(&one).await, ["a+", "b-"]);
     let names = strings(&["b", "nope", "a", "nope", "b"]);
     let switched = one.switch(&names, true).await.unwrap();
-    let expected =
-        Switched { changed: strings(&["b"]), not_found: strings(&["nope"]), refused: Vec::new() };
+    let expected = SwitchResult {
+        changed: strings(&["b"]),
+        not_found: strings(&["nope"]),
+        refused: Vec::new(),
+    };
     assert_eq!(switched, expected);
     assert_eq!(sets(&other).await, ["a+", "b+"]);
     let names = strings(&["ToolSet", "a", "flow"]);

@@ -68,7 +68,7 @@ pub struct BuiltinSet {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Needs {
+pub(super) struct Dependencies {
     pub(super) launcher: Launcher,
     pub(super) store: Option<(Arc<dyn Store>, Arc<dyn Clock>)>,
 }
@@ -120,7 +120,7 @@ impl BuiltinSet {
     pub(super) fn tools(
         self,
         set: &ToolSetName,
-        needs: &Needs,
+        needs: &Dependencies,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
         let base = self.base.unwrap_or_else(|| PathBuf::from("."));
         if self.root.is_none() && self.builtin.acts_here() && is_of_the_system(&base) {
@@ -260,7 +260,7 @@ mod tests {
         ] {
             assert_eq!(is_of_the_system(Path::new(folder)), expected, "{folder}");
         }
-        let needs = Needs { launcher: Launcher::unconfined(), store: None };
+        let needs = Dependencies { launcher: Launcher::unconfined(), store: None };
         let tools = |written: Value| {
             let set: BuiltinSet = serde_json::from_value(written).unwrap();
             set.rooted(Path::new("/etc")).tools(&"s".parse().unwrap(), &needs)

@@ -48,7 +48,7 @@ pub(super) trait Offers: fmt::Debug + Send + Sync {
 }
 
 #[derive(Debug)]
-pub(super) struct Asker {
+pub(super) struct OfferPoller {
     set: ToolSetName,
     source: Box<dyn Offers>,
     effects: EffectRules,
@@ -83,7 +83,7 @@ impl Turn {
     }
 }
 
-impl Asker {
+impl OfferPoller {
     pub(super) fn new(
         set: ToolSetName,
         source: Box<dyn Offers>,

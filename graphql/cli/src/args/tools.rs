@@ -56,7 +56,7 @@ pub(crate) enum Tools {
         queries: PathBuf,
         /// Measure only this criterion.
         #[arg(long, value_enum, ignore_case = true)]
-        by: Option<By>,
+        by: Option<RankMethod>,
         /// Include inactive tools.
         #[arg(long)]
         all: bool,
@@ -79,7 +79,7 @@ pub(crate) struct SelectArgs {
     pub(crate) query: Option<String>,
     /// The criterion [default: centroid, or hybrid if no tool has examples].
     #[arg(long, value_enum, ignore_case = true)]
-    pub(crate) by: Option<By>,
+    pub(crate) by: Option<RankMethod>,
     /// Maximum number of tools [default: 5, or 1 for each query from standard input].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) limit: Option<i32>,
@@ -89,7 +89,7 @@ pub(crate) struct SelectArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum By {
+pub(crate) enum RankMethod {
     /// Similarity to the centroid of a tool's examples.
     Centroid,
     /// Similarity to a tool's description.

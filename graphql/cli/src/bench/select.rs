@@ -32,7 +32,7 @@ use toolsets::{
 
 use self::corpus::{Corpus, EXAMPLES_PER_TOOL, Words};
 use super::{
-    BenchArgs, BenchError, Rig,
+    BenchArgs, BenchError, BenchNode,
     report::{Report, percentile, round},
 };
 
@@ -43,7 +43,7 @@ const COLLISION_THRESHOLD: f64 = 0.3;
 const ENCODED_QUERIES: usize = 20;
 
 pub(crate) async fn select(
-    rig: &Rig,
+    rig: &BenchNode,
     args: &BenchArgs,
     report: &mut Report,
 ) -> Result<(), BenchError> {
@@ -56,12 +56,12 @@ pub(crate) async fn select(
     report.begin(&*rig.store);
 
     let begun = Instant::now();
-    let first = Seat::new(&rig.store, &corpus, tools).await?;
+    let first = SelectionBench::new(&rig.store, &corpus, tools).await?;
     first.ask("anything", Criterion::Centroid).await?;
     report.set("vectors_made_and_kept_s", seconds(begun.elapsed()));
 
     // Simulates another process that finds all vectors in the store.
-    let again = Seat::new(&rig.store, &corpus, tools).await?;
+    let again = SelectionBench::new(&rig.store, &corpus, tools).await?;
     let begun = Instant::now();
     again.ask("anything", Criterion::Centroid).await?;
     report.set("vectors_loaded_s", seconds(begun.elapsed()));
@@ -93,12 +93,12 @@ pub(crate) async fn select(
     Ok(())
 }
 
-struct Seat {
+struct SelectionBench {
     engine: Engine,
     words: Arc<Words>,
 }
 
-impl Seat {
+impl SelectionBench {
     async fn new(
         store: &Arc<dyn Store>,
         corpus: &Corpus,
@@ -167,7 +167,7 @@ async fn one_more(
     tools: usize,
     report: &mut Report,
 ) -> Result<(), BenchError> {
-    let seat = Seat::new(store, corpus, tools).await?;
+    let seat = SelectionBench::new(store, corpus, tools).await?;
     for by in Criterion::ALL {
         seat.ask("anything", by).await?;
     }

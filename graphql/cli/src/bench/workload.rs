@@ -29,13 +29,13 @@ use tokio::task::JoinSet;
 use toolbox::{Toolbox, flow};
 
 use super::{
-    BenchArgs, BenchEffect, BenchError, Rig,
-    load::{self, Until},
+    BenchArgs, BenchEffect, BenchError, BenchNode,
+    load::{self, StopCondition},
     report::{Report, round},
 };
 
 pub(crate) async fn chain(
-    rig: &Rig,
+    rig: &BenchNode,
     args: &BenchArgs,
     report: &mut Report,
 ) -> Result<(), BenchError> {
@@ -53,7 +53,7 @@ pub(crate) async fn chain(
 
 /// Runs steps in parallel, and one step that depends on all.
 pub(crate) async fn fanout(
-    rig: &Rig,
+    rig: &BenchNode,
     args: &BenchArgs,
     report: &mut Report,
 ) -> Result<(), BenchError> {
@@ -80,7 +80,7 @@ struct Load {
 }
 
 async fn run_executions(
-    rig: &Rig,
+    rig: &BenchNode,
     args: &BenchArgs,
     report: &mut Report,
     plan: &Arc<Plan>,
@@ -90,10 +90,12 @@ async fn run_executions(
     let options =
         ExecutionOptions { max_parallel: u32::try_from(steps).ok(), ..ExecutionOptions::default() };
     let until = match args.seconds {
-        Some(seconds) => Until::Time(Duration::try_from_secs_f64(seconds).unwrap_or_default()),
-        None => Until::Runs(args.runs.unwrap_or(runs)),
+        Some(seconds) => {
+            StopCondition::Time(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+        }
+        None => StopCondition::Runs(args.runs.unwrap_or(runs)),
     };
-    let warm_up = Until::Runs(concurrency * 2);
+    let warm_up = StopCondition::Runs(concurrency * 2);
     load::drive(&rig.control, plan, &options, concurrency, warm_up).await?;
     report.begin(&*rig.store);
     let mut runs = load::drive(&rig.control, plan, &options, concurrency, until).await?;
@@ -118,7 +120,7 @@ struct DagStep {
 
 /// Runs sleeping steps with the dependencies of a file.
 pub(crate) async fn dag(
-    rig: &Rig,
+    rig: &BenchNode,
     args: &BenchArgs,
     report: &mut Report,
 ) -> Result<(), BenchError> {
@@ -154,7 +156,7 @@ pub(crate) async fn dag(
     Ok(())
 }
 
-async fn makespan(rig: &Rig, id: ExecutionId) -> Result<f64, BenchError> {
+async fn makespan(rig: &BenchNode, id: ExecutionId) -> Result<f64, BenchError> {
     let mut events =
         Box::pin(store::follow_log(Arc::clone(&rig.store), id, Seq::START, Duration::MAX));
     let (mut first, mut last): (Option<Timestamp>, Option<Timestamp>) = (None, None);
@@ -184,7 +186,7 @@ fn lengths(plan: &Plan, dag: &Dag) -> (f64, f64) {
 }
 
 pub(crate) async fn subscribe(
-    rig: &Rig,
+    rig: &BenchNode,
     args: &BenchArgs,
     report: &mut Report,
 ) -> Result<(), BenchError> {
@@ -312,7 +314,7 @@ fn about() -> PlanInfo {
     }
 }
 
-async fn keep(rig: &Rig, tools: Vec<DraftStep>) -> Result<Arc<Plan>, BenchError> {
+async fn keep(rig: &BenchNode, tools: Vec<DraftStep>) -> Result<Arc<Plan>, BenchError> {
     let about = about();
     let created_at = rig.clock.now();
     let request = Request { id: about.request, query: about.query.clone(), created_at };

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use shared::{execution::ExecutionState, id::ExecutionId, store::Command};
 use tokio::time;
 
-use super::standstill::{self, Quiet};
+use super::standstill::{self, QuietTimer};
 use crate::{ExitStatus, live_view::LiveView, session::Session};
 
 const OWNER_POLL: Duration = Duration::from_secs(1);
@@ -289,13 +289,13 @@ impl EventReader<'_> {
         mut unowned: Pin<&mut impl Future<Output = ()>>,
         is_told: &mut bool,
     ) -> Result<Option<Stopped>, Failure> {
-        let (drives, mut quiet) = (self.of.purpose == Purpose::Drive, Quiet::new());
+        let (drives, mut quiet) = (self.of.purpose == Purpose::Drive, QuietTimer::new());
         loop {
             tokio::select! {
                 update = self.watcher.next() => {
                     let update = update?;
                     if !matches!(update, Update::Poll) {
-                        quiet = Quiet::new();
+                        quiet = QuietTimer::new();
                     }
                     match update {
                         Update::News { execution, news } => {

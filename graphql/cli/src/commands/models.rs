@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use client::{failure::Failure, view::plain};
 use console::Term;
 use planner::{
-    embed::pull::{self, HUB, Places, Progress, PullError, Pulled, Request},
+    embed::pull::{self, HUB, Progress, PullError, PullLocations, Pulled, Request},
     model::pull::{self as planning, Offer, PLANNER},
 };
 use serde_json::json;
@@ -54,7 +54,7 @@ fn list_models(app: &App) -> Result<ExitStatus, Failure> {
 
 async fn pull_model(app: &App, request: Request<'_>) -> Result<ExitStatus, Failure> {
     let (screen, environment) = (&app.screen, &app.environment);
-    let places = Places {
+    let places = PullLocations {
         hub: environment.hub.clone().unwrap_or_else(|| HUB.to_owned()),
         models: app.config.models(),
     };

@@ -431,11 +431,11 @@ pub(crate) async fn may_execute_again(
 ) -> Result<bool, Failure> {
     #[derive(Deserialize)]
     struct Found {
-        executions: Vec<Earlier>,
+        executions: Vec<EarlierExecution>,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Earlier {
+    struct EarlierExecution {
         execution_id: ExecutionId,
         dry_run: bool,
     }

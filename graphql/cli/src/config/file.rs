@@ -72,20 +72,20 @@ pub(super) fn read(path: &Path) -> Result<File, ConfigError> {
     parse(&text, &base).map_err(named)
 }
 
-pub(super) struct Partly {
+pub(super) struct PartialFile {
     pub(super) file: Option<File>,
     pub(super) wrong: Vec<String>,
     pub(super) lost: Vec<String>,
 }
 
 /// Like [`read`], but omits wrong settings.
-pub(super) fn read_what_works(path: &Path) -> Partly {
+pub(super) fn read_what_works(path: &Path) -> PartialFile {
     let named = |why: String| format!("`{}`: {why}", path.display());
     let read =
         read_text(path).and_then(|text| Ok((parse_fields(&text)?, base_folder(path)?, text)));
     let (fields, base, text) = match read {
         Ok(read) => read,
-        Err(why) => return Partly { file: None, wrong: vec![named(why)], lost: Vec::new() },
+        Err(why) => return PartialFile { file: None, wrong: vec![named(why)], lost: Vec::new() },
     };
     let (mut works, mut wrong, mut lost) = (Map::new(), Vec::new(), Vec::new());
     for (key, value) in fields {
@@ -99,7 +99,7 @@ pub(super) fn read_what_works(path: &Path) -> Partly {
         }
     }
     let file = of_fields(works, &base).map_err(|why| wrong.push(named(why))).ok();
-    Partly { file, wrong, lost }
+    PartialFile { file, wrong, lost }
 }
 
 fn read_text(path: &Path) -> Result<String, String> {

@@ -23,7 +23,7 @@ use toolbox::{ReadyTool, Tool, ToolContext, Toolbox, dispatch::Reach};
 
 use super::{
     ANSWER, Mind, STOPPED, TURN,
-    history::{self, Past, Refused, Turn, Wanted},
+    history::{self, PastTurn, Refused, Turn, WantedCall},
     quoted::{QuotedCalls, has_only_calls},
 };
 use crate::access::Grant;
@@ -64,7 +64,7 @@ struct TurnParameters {
     #[serde(default)]
     of: u32,
     #[serde(default)]
-    history: Vec<Past>,
+    history: Vec<PastTurn>,
     #[serde(default)]
     reach: Reach,
 }
@@ -445,7 +445,7 @@ impl Turn {
             (Value::Object(args), _) => args,
             _ => Map::new(),
         };
-        let wanted = Wanted { n, tool, args, most: None, id, signatures };
+        let wanted = WantedCall { n, tool, args, most: None, id, signatures };
         match (found.map(|tool| tool.effect), error) {
             (Some(Effect::Read), None) => self.read.push(wanted),
             (Some(Effect::Idempotent), None) => self.repeat.push(wanted),
@@ -468,17 +468,18 @@ impl Turn {
             Why::Cut => format!("the call is cut off and was not made: {CALL_FORM}"),
         };
         let tool = missed.tool.chars().take(MAX_NAME_CHARS).collect();
-        self.refused.push(Refused { wanted: Wanted { n, tool, ..Wanted::default() }, error });
+        self.refused
+            .push(Refused { wanted: WantedCall { n, tool, ..WantedCall::default() }, error });
     }
 
     /// Adds one error for a text that cannot be read at all.
     fn refuse_all(&mut self, error: String) {
         self.more = true;
-        let wanted = Wanted { tool: "?".to_owned(), ..Wanted::default() };
+        let wanted = WantedCall { tool: "?".to_owned(), ..WantedCall::default() };
         self.refused.push(Refused { wanted, error });
     }
 
-    fn accepted_calls(&mut self) -> impl Iterator<Item = &mut Wanted> {
+    fn accepted_calls(&mut self) -> impl Iterator<Item = &mut WantedCall> {
         self.read.iter_mut().chain(&mut self.repeat).chain(&mut self.call)
     }
 

@@ -4,7 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use planner::{
     embed::{ConfiguredEmbedder, EmbedError, Embedding},
-    select::{Ask, Centroids, Criterion, Outcomes, SelectError, Selection, Selector, Told, Tools},
+    select::{
+        Ask, Centroids, Criterion, LastLoggedError, Outcomes, SelectError, Selection, Selector,
+        Tools,
+    },
 };
 
 #[derive(Debug)]
@@ -15,7 +18,7 @@ pub(super) struct Selectors {
     /// Uses the embedder and keeps the vectors of the tools.
     embedded: OnceLock<SelectorPair>,
     /// The last reason why words alone decided, so that it is logged once.
-    fallback: Told,
+    fallback: LastLoggedError,
 }
 
 /// Selectors from all tools and from the plannable ones. Each keeps vectors of its own list.
@@ -48,7 +51,7 @@ impl SelectorPair {
 impl Selectors {
     pub(super) fn new(embedder: ConfiguredEmbedder) -> Self {
         let lexical = SelectorPair::new(None);
-        Self { embedder, lexical, embedded: OnceLock::new(), fallback: Told::default() }
+        Self { embedder, lexical, embedded: OnceLock::new(), fallback: LastLoggedError::default() }
     }
 
     pub(super) fn embedder(&self) -> &ConfiguredEmbedder {

@@ -10,7 +10,7 @@ use std::{
 
 use planner::{
     suggest::did_you_mean,
-    toolkit::{Node, NodeKind, Reach, Toolkit, ToolkitError, Warning, written::Written},
+    toolkit::{Node, NodeKind, Reach, Toolkit, ToolkitError, Warning, written::ReadToolkit},
 };
 use shared::{
     id::{NodeName, ToolName},
@@ -151,8 +151,8 @@ impl Selection {
         Ok(self.with_suggestions(change, [name]).await)
     }
 
-    pub async fn update_toolkit(&self, file: Written) -> Result<ToolkitChange, EngineError> {
-        let Written { toolkit: other, warnings } = file;
+    pub async fn update_toolkit(&self, file: ReadToolkit) -> Result<ToolkitChange, EngineError> {
+        let ReadToolkit { toolkit: other, warnings } = file;
         for (_, node) in other.nodes() {
             check_description(&node.description)?;
         }

@@ -9,7 +9,7 @@ use shared::{
     tool::{ToolDefinition, set_prefix},
 };
 use toolbox::{Found, SetStatus, ToolSet, Toolbox};
-use toolsets::registry::{Registry, Switched};
+use toolsets::registry::{Registry, SwitchResult};
 
 use crate::error::EngineError;
 
@@ -104,7 +104,7 @@ impl Inventory {
         Catalog::of(tools, self.toolbox().set_names()).with_failed_sets(failed.collect())
     }
 
-    pub async fn switch(&self, names: &[String], on: bool) -> Result<Switched, EngineError> {
+    pub async fn switch(&self, names: &[String], on: bool) -> Result<SwitchResult, EngineError> {
         if names.len() > limits::TOOL_SETS {
             let why = format!("{} names at once; the most is {}", names.len(), limits::TOOL_SETS);
             return Err(EngineError::LimitExceeded(why));

@@ -12,7 +12,7 @@ use crate::{
 
 const MAX_EXTENTS: usize = 8;
 
-struct Opening {
+struct ValueStart {
     /// Where the cue begins, with the words that belong to it.
     start: usize,
     value: usize,
@@ -46,7 +46,7 @@ impl Filler<'_> {
         }
     }
 
-    fn opening(&self, place: usize, slot: &Slot) -> Option<Opening> {
+    fn opening(&self, place: usize, slot: &Slot) -> Option<ValueStart> {
         let token = &self.tokens[place];
         let is_text = slot.kind == SlotKind::Text;
         let is_about = is_text && token.is("about");
@@ -76,7 +76,7 @@ impl Filler<'_> {
             (_, true) => Announcer::Cue,
             (_, false) => Announcer::Preposition,
         };
-        Some(Opening { start: place - usize::from(has_link), value, score, announced_by })
+        Some(ValueStart { start: place - usize::from(has_link), value, score, announced_by })
     }
 
     /// Returns whether a colon announces the text that a tool needs: `comment on issue 3: thanks`.
@@ -87,21 +87,27 @@ impl Filler<'_> {
     }
 
     /// Finds the value behind `to`: `change the phone of C-1 to X`.
-    fn opening_behind_to(&self, name: &Opening) -> Option<Opening> {
+    fn opening_behind_to(&self, name: &ValueStart) -> Option<ValueStart> {
         let is_name = name.announced_by == Announcer::Cue
             && self.tool.acts
             && self.is_at(name.value, &["of", "for"]);
         let mut places = name.value + 2..self.tokens.len().saturating_sub(1);
         let start = places.find(|place| is_name && self.is_at(*place, &["to"]))?;
         let score = name.score + self.weights.preposition;
-        Some(Opening { start, value: start + 1, score, announced_by: Announcer::Cue })
+        Some(ValueStart { start, value: start + 1, score, announced_by: Announcer::Cue })
     }
 
     /// Adds the text that an opening announces: a quotation, a list, or words with each end that
     /// they may have.
-    fn add_text(&self, at: usize, slot: &Slot, opening: &Opening, candidates: &mut Vec<Candidate>) {
+    fn add_text(
+        &self,
+        at: usize,
+        slot: &Slot,
+        opening: &ValueStart,
+        candidates: &mut Vec<Candidate>,
+    ) {
         let weights = self.weights;
-        let Opening { start, value, .. } = *opening;
+        let ValueStart { start, value, .. } = *opening;
         let Some(first) = self.tokens.get(value) else { return };
         if first.kind == Kind::Quoted {
             let score = opening.score + weights.typed + weights.quoted;
@@ -119,7 +125,7 @@ impl Filler<'_> {
         }
     }
 
-    fn begins_text(&self, opening: &Opening, slot: &Slot) -> bool {
+    fn begins_text(&self, opening: &ValueStart, slot: &Slot) -> bool {
         let first = &self.tokens[opening.value];
         let is_preposition = opening.announced_by == Announcer::Preposition;
         let next = self.tokens.get(opening.value + 1);
@@ -138,10 +144,10 @@ impl Filler<'_> {
         &self,
         at: usize,
         slot: &Slot,
-        opening: &Opening,
+        opening: &ValueStart,
         candidates: &mut Vec<Candidate>,
     ) {
-        let Opening { start, value, announced_by, .. } = *opening;
+        let ValueStart { start, value, announced_by, .. } = *opening;
         let is_text = slot.kind == SlotKind::Text;
         let is_bare = announced_by == Announcer::Verb;
         let is_name = matches!(slot.kind, SlotKind::Word | SlotKind::Title);
@@ -261,13 +267,13 @@ impl Filler<'_> {
     }
 
     /// Finds the words behind the verb and its noun: `play Miles Davis`, `search for red lamps`.
-    fn bare_opening(&self, slot: &Slot) -> Option<Opening> {
+    fn bare_opening(&self, slot: &Slot) -> Option<ValueStart> {
         let is_wanted = slot.is_required || slot.kind == SlotKind::Query && !self.tool.acts;
         let can_be = is_wanted && slot.kind != SlotKind::Id && !slot.is_list;
         let start = self.bare_start().filter(|start| can_be && self.is_bare(*start, slot))?;
         let is_name = self.tokens[start].is_capitalised();
         let score = self.weights.bare * if is_name { 2.0 } else { 1.0 };
-        Some(Opening { start, value: start, score, announced_by: Announcer::Verb })
+        Some(ValueStart { start, value: start, score, announced_by: Announcer::Verb })
     }
 
     fn bare_start(&self) -> Option<usize> {

@@ -8,7 +8,7 @@ use super::Planning;
 use crate::{
     clause::Clause,
     fill::Reading,
-    memory::Done,
+    memory::PlannedStep,
     refusal::Refusal,
     tool::{Slot, SlotKind, Tool},
 };
@@ -93,7 +93,7 @@ impl Planning<'_> {
         let own = &self.tools[call.tool];
         let id = self.free_id(&own.name);
         let depends_on = self.waits_for(&call, own);
-        self.memory.steps.push(Done {
+        self.memory.steps.push(PlannedStep {
             id: id.clone(),
             tool: call.tool,
             parameters: call.parameters.clone(),

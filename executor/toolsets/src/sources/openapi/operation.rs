@@ -273,8 +273,8 @@ impl<'a> Input<'a> {
     }
 
     /// Adds a body: its properties as parameters if no name conflicts, otherwise one parameter.
-    fn add_body(&mut self, document: &'a Document, written: body::Written<'a>) -> Body {
-        let body::Written { kind, schema, is_required, description } = written;
+    fn add_body(&mut self, document: &'a Document, written: body::DeclaredBody<'a>) -> Body {
+        let body::DeclaredBody { kind, schema, is_required, description } = written;
         let known = schema.and_then(|schema| document.resolve(schema).ok());
         if let Some(schema) = known.filter(|schema| self.is_mergeable(schema)) {
             let made = self.schemas.schema(schema);

@@ -30,13 +30,13 @@ const HEADERS: [(HeaderName, &str); 3] = [
 
 pub(crate) struct Callback {
     address: String,
-    came: mpsc::Receiver<Came>,
+    came: mpsc::Receiver<BrowserReturn>,
     stop: CancellationToken,
     tasks: JoinSet<()>,
 }
 
 /// The address with which a browser returned, and the reply to it.
-type Came = (String, Reply);
+type BrowserReturn = (String, Reply);
 
 pub(crate) struct Reply(oneshot::Sender<String>);
 
@@ -93,7 +93,7 @@ impl Callback {
         &self.address
     }
 
-    pub(crate) async fn next(&mut self) -> Option<Came> {
+    pub(crate) async fn next(&mut self) -> Option<BrowserReturn> {
         self.came.recv().await
     }
 
@@ -104,7 +104,10 @@ impl Callback {
     }
 }
 
-async fn back(State((origin, come)): State<(String, mpsc::Sender<Came>)>, uri: Uri) -> Response {
+async fn back(
+    State((origin, come)): State<(String, mpsc::Sender<BrowserReturn>)>,
+    uri: Uri,
+) -> Response {
     let (reply, page) = oneshot::channel();
     let is_heard = come.try_send((format!("{origin}{uri}"), Reply(reply))).is_ok();
     let page = if is_heard { page.await.ok() } else { None };
