@@ -249,7 +249,7 @@ impl Driver {
         let (calls, tools) = (&context.options.calls, execution.plan().called_tools());
         let mut limited: BTreeSet<ToolName> = calls.limited_tools(tools).cloned().collect();
         if !calls.is_empty() {
-            // The tool of a dispatched call, and so its limits, are known later.
+            // A dispatched call chooses its tool later, so each dispatch tool counts as limited.
             let tools = execution.plan().called_tools();
             let dispatched =
                 tools.filter(|tool| dispatch::is_dispatch_tool(&context.toolbox, tool));

@@ -216,12 +216,12 @@ impl Worker {
                 self.context.store.hints().wake_inbox();
             }
             Err(DriveError::ClaimedElsewhere(epoch)) => {
-                // Another possible reason is that only the head of the execution lags behind.
+                // Another worker owns the execution, or the head of the execution is out of date.
                 self.backlog.given_up.insert(id, epoch);
             }
             Err(DriveError::Fenced) => {
-                // Another possible reason is that a late append of this worker succeeded. Then no
-                // worker owns the execution.
+                // The log rejects this worker's appends: another worker owns the execution, or a late
+                // append of this worker succeeded and no worker owns it.
                 info!(execution = %id, "another worker owns the execution");
                 self.backlog.give_up(id);
             }

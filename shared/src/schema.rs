@@ -223,7 +223,7 @@ impl Schema {
     }
 
     fn check_value(&self, value: &Value, budget: &mut Budget) -> Result<bool, String> {
-        if let Some(plain) = self.plain_for(value) {
+        if let Some(plain) = self.unmetered_validator(value) {
             return Ok(plain.is_valid(value));
         }
         let limit = Limit { fixed: MAX_EVALUATIONS, per_part: PER_PART };
@@ -241,7 +241,7 @@ impl Schema {
             let misfits = errors.map(|err| SchemaViolation::new(&err)).filter(keep);
             misfits.take(MAX_MISFITS).collect::<Vec<_>>()
         };
-        if let Some(plain) = self.plain_for(value) {
+        if let Some(plain) = self.unmetered_validator(value) {
             return find(plain);
         }
         let limit = Limit { fixed: ERROR_EVALUATIONS, per_part: ERRORS_PER_PART };
@@ -253,7 +253,7 @@ impl Schema {
     }
 
     /// Returns the validator without a meter, if a check of the value takes a moment at most.
-    fn plain_for(&self, value: &Value) -> Option<&Validator> {
+    fn unmetered_validator(&self, value: &Value) -> Option<&Validator> {
         let plain = self.0.plain.as_ref()?;
         is_small(value, &mut { PLAIN_PARTS }).then_some(plain)
     }

@@ -163,14 +163,14 @@ pub trait Log: fmt::Debug + Send + Sync {
 pub trait Inbox: fmt::Debug + Send + Sync {
     /// Keeps a command until the execution's owner has recorded it.
     ///
-    /// At most [`limits::INBOX`] commands wait for one execution. Further ones are refused as
+    /// At most [`limits::INBOX_COMMANDS`] commands wait for one execution. Further ones are refused as
     /// [full](StoreError::Full).
     async fn send_command(&self, command: SentCommand) -> Result<(), StoreError>;
 
     /// Returns waiting commands, oldest first, of one execution or of all.
     ///
-    /// For all executions it returns at most [`limits::INBOX_LOOK`] commands and about
-    /// [`limits::INBOX_BYTES`].
+    /// For all executions it returns at most [`limits::INBOX_POLL_COMMANDS`] commands and about
+    /// [`limits::INBOX_POLL_BYTES`].
     async fn list_commands(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError>;
 
     async fn remove_commands(&self, commands: Vec<CommandId>) -> Result<(), StoreError>;

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The call reads at most one report every
-//! [`limits::PROGRESS_EVERY`](shared::limits::PROGRESS_EVERY), so a tool that floods does not wake
+//! [`limits::PROGRESS_INTERVAL`](shared::limits::PROGRESS_INTERVAL), so a tool that floods does not wake
 //! the driver more often. Tools and calls never wait for a reader. A newer report replaces an
 //! unread one, and the end of a call drops its unread report.
 //!

@@ -39,7 +39,7 @@ pub struct ToolSet {
     /// The kind of the source for people: `mcp`, `local`, `builtin`.
     pub source: String,
     /// `true` for a built-in set that reads or changes this machine, under any name.
-    pub acts_here: bool,
+    pub acts_on_this_machine: bool,
     /// `true` if plans may use it.
     pub is_active: bool,
     pub status: SetStatus,
@@ -210,7 +210,7 @@ impl ToolSet {
             name,
             description: description.to_owned(),
             source: source.to_owned(),
-            acts_here: false,
+            acts_on_this_machine: false,
             is_active: true,
             status: SetStatus::Ready,
             tools: tools.into_iter().map(ReadyTool::new).collect(),
@@ -233,7 +233,7 @@ impl ToolSet {
             name: self.name.clone(),
             description: self.description.clone(),
             source: self.source.clone(),
-            acts_here: self.acts_here,
+            acts_on_this_machine: self.acts_on_this_machine,
             is_active: self.is_active,
             status: self.status.clone(),
             tools: Vec::new(),

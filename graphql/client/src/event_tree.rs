@@ -135,7 +135,7 @@ impl EventTree {
     fn waits_below(&self, id: &str, depth: u32) -> bool {
         // Queued executions have no events here. The caller checks their states.
         let Some(node) = self.nodes.get(id) else { return self.queued.contains(id) };
-        depth <= shared::limits::DEPTH
+        depth <= shared::limits::ANCESTORS
             && node.board.waits_for_person(|child| self.waits_below(child, depth + 1))
     }
 

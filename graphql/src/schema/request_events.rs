@@ -33,7 +33,7 @@ use super::{
 
 /// Interval between two polls for planning and new executions, because no hint announces these.
 /// Events of executions that are known arrive at once.
-const POLL_INTERVAL: Duration = limits::POLL;
+const POLL_INTERVAL: Duration = limits::POLL_INTERVAL;
 /// Shortest interval between two polls for new executions after a hint. Hints are also sent for
 /// work of other requests.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(25);

@@ -88,7 +88,7 @@ impl Filler<'_> {
         let mut candidates = self.candidates(verb.state);
         candidates
             .retain(|candidate| candidate.fills.iter().all(|(slot, _)| !blocked.contains(slot)));
-        let costs: Vec<f32> = (0..self.tokens.len()).map(|at| self.cost(at)).collect();
+        let costs: Vec<f32> = (0..self.tokens.len()).map(|at| self.unplaced_cost(at)).collect();
         let chosen = self.choose(&candidates, &costs);
         let mut reading = Reading { claimed: vec![false; self.tokens.len()], ..Reading::default() };
         let mut values: BTreeSet<usize> = BTreeSet::new();

@@ -178,7 +178,7 @@ impl Reader<'_> {
     fn sub_draft(&mut self, place: &str, value: Value) -> Option<SubDraft> {
         match value {
             Value::String(name) => Some(SubDraft::Named(name)),
-            Value::Object(_) if self.level >= limits::DEPTH => {
+            Value::Object(_) if self.level >= limits::ANCESTORS => {
                 let at = self.step;
                 self.report.error(at, || sub_plan::too_deep(at));
                 None

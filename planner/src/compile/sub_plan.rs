@@ -61,7 +61,7 @@ impl Tree<'_> {
         draft: &Draft,
         level: u32,
     ) -> Result<SubPlan, Vec<Diagnostic>> {
-        if level >= limits::DEPTH {
+        if level >= limits::ANCESTORS {
             return Err(vec![too_deep(at)]);
         }
         let about = (self.about)(draft);
@@ -134,7 +134,7 @@ fn not_here(at: usize) -> Diagnostic {
 }
 
 pub(super) fn too_deep(at: usize) -> Diagnostic {
-    let message = format!("more than {} plans are nested", limits::DEPTH);
+    let message = format!("more than {} plans are nested", limits::ANCESTORS);
     Diagnostic::error("plan.too_deep", place::field_path(at, "plan"), message)
         .with_help("nest fewer plans, or copy the steps of one into another")
 }

@@ -187,7 +187,7 @@ fn send_command(connection: &Connection, command: &SentCommand) -> rusqlite::Res
         WHERE (SELECT count(*) FROM (SELECT 1 FROM inbox WHERE execution = ?2 LIMIT ?4)) < ?4";
     let json = serde_json::to_string(command).expect("commands are JSON");
     let (id, execution) = (command.id.to_string(), command.execution.to_string());
-    let row = params![id, execution, json, limits::INBOX.cast_signed()];
+    let row = params![id, execution, json, limits::INBOX_COMMANDS.cast_signed()];
     if connection.prepare_cached(sql)?.execute(row)? == 1 {
         return Ok(Answer::Done);
     }

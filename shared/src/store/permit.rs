@@ -68,7 +68,7 @@ impl PermitAsk {
 
 impl CallLimit {
     pub fn places(&self) -> Option<usize> {
-        self.concurrency.map(|concurrency| concurrency.min(limits::HOLDERS) as usize)
+        self.concurrency.map(|concurrency| concurrency.min(limits::LIMIT_HOLDERS) as usize)
     }
 }
 

@@ -72,8 +72,9 @@ async fn a_reopened_store_has_everything_that_was_written() {
 async fn a_follower_that_stops_reading_holds_no_connection() {
     let url = format!("{}&maxPoolSize=4", Mongod::shared().await.fresh_url());
     let store = open_store(&url).await.unwrap();
-    let follow =
-        |number| Box::pin(follow_log(Arc::clone(&store), execution(number), Seq(0), limits::POLL));
+    let follow = |number| {
+        Box::pin(follow_log(Arc::clone(&store), execution(number), Seq(0), limits::POLL_INTERVAL))
+    };
     for number in 1..=9 {
         store.append(some_events(execution(number), 0, 3)).await.unwrap();
     }

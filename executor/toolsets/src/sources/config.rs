@@ -273,7 +273,7 @@ impl SetConfig {
             name: self.name.clone(),
             description: self.default_description(),
             source: self.kind(),
-            acts_here: matches!(&self.source, Source::Builtin(set) if set.builtin.acts_here()),
+            acts_on_this_machine: matches!(&self.source, Source::Builtin(set) if set.builtin.acts_on_this_machine()),
             is_active: self.active,
             status,
             tools: Vec::new(),

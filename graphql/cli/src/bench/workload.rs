@@ -206,7 +206,7 @@ pub(crate) async fn subscribe(
     for _ in 0..followers {
         let store = Arc::clone(&rig.store);
         tasks.spawn(async move {
-            let poll = shared::limits::POLL;
+            let poll = shared::limits::POLL_INTERVAL;
             store::follow_log(store, id, Seq::START, poll)
                 .filter(|answer| std::future::ready(answer.is_ok()))
                 .count()

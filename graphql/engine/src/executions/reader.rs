@@ -143,7 +143,7 @@ impl ExecutionReader {
         id: ExecutionId,
         after: Seq,
     ) -> impl Stream<Item = Result<RecordedEvent, StoreError>> + Send + use<> {
-        store::follow_log(Arc::clone(&self.store), id, after, limits::POLL)
+        store::follow_log(Arc::clone(&self.store), id, after, limits::POLL_INTERVAL)
     }
 
     /// Returns an execution at once, and again after each change of its state or of a step's state.

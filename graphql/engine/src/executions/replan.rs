@@ -177,7 +177,7 @@ impl AutoReplanner {
             );
             return Err(EngineError::LimitExceeded(why));
         }
-        if started >= limits::REPLAN_TRIES {
+        if started >= limits::REPLAN_ATTEMPTS {
             let why = format!(
                 "{started} replans of it were lost with their processes: `faber replan {}` tries \
                  again",

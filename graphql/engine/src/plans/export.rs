@@ -31,7 +31,7 @@ pub(super) fn to_draft<'a>(
         let mut draft = Draft::exported(&plan);
         for (written, step) in draft.tools.iter_mut().zip(plan.steps()) {
             let StepKind::Plan(id) = step.kind else { continue };
-            if level >= limits::DEPTH {
+            if level >= limits::ANCESTORS {
                 return Err(too_large());
             }
             let inner = store.plan(id).await?;

@@ -114,7 +114,9 @@ impl Inventory {
 
     /// Returns the deactivated sets that act on this machine, without those in `named`.
     pub(crate) fn inactive_machine_sets(&self, named: &[ToolSetName]) -> Vec<ToolSetName> {
-        let is_off = |set: &ToolSet| set.acts_here && !set.is_active && !named.contains(&set.name);
+        let is_off = |set: &ToolSet| {
+            set.acts_on_this_machine && !set.is_active && !named.contains(&set.name)
+        };
         self.toolbox().sets().into_iter().filter(is_off).map(|set| set.name).collect()
     }
 

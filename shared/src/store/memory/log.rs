@@ -66,7 +66,9 @@ impl Logs {
             return Ok(());
         }
         let of = envelope.execution;
-        if self.inbox.values().filter(|waiting| waiting.execution == of).count() >= limits::INBOX {
+        if self.inbox.values().filter(|waiting| waiting.execution == of).count()
+            >= limits::INBOX_COMMANDS
+        {
             return Err(inbox_full_error(of));
         }
         self.arrived += 1;
@@ -83,10 +85,10 @@ impl Logs {
         let read = |WaitingCommand { id, json, .. }: &WaitingCommand| {
             serde_json::from_str(json).map_err(|err| StoreError::corrupt(id, err))
         };
-        let most = if of.is_some() { usize::MAX } else { limits::INBOX_LOOK };
+        let most = if of.is_some() { usize::MAX } else { limits::INBOX_POLL_COMMANDS };
         let mut bytes = 0;
         let fits = |waiting: &&WaitingCommand| {
-            let fits = of.is_some() || bytes < limits::INBOX_BYTES;
+            let fits = of.is_some() || bytes < limits::INBOX_POLL_BYTES;
             bytes += waiting.json.len();
             fits
         };

@@ -314,7 +314,7 @@ async fn a_failed_model_fails_its_turn() {
 async fn an_agent_cannot_activate_a_set_out_of_reach() {
     let ops = |toolbox: &Toolbox| {
         let ops = ToolSet::ready("ops".parse().unwrap(), "builtin", "", []);
-        toolbox.put_set(ToolSet { acts_here: true, is_active: false, ..ops });
+        toolbox.put_set(ToolSet { acts_on_this_machine: true, is_active: false, ..ops });
     };
     let names = json!({ "toolSetNames": ["blog", "ops"] });
     for (reach, expected) in [

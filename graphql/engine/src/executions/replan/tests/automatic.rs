@@ -213,7 +213,7 @@ async fn a_replan_is_given_up_after_repeated_crashes() {
     let first = run(&faber, steps(&[fail("x")]), Order::default()).await;
     let engine = faber.engine();
     let told = json!({ "executionId": first.id(), "automatic": true });
-    let tries = vec![engine.plans.new_entry(ATTEMPT, told); limits::REPLAN_TRIES];
+    let tries = vec![engine.plans.new_entry(ATTEMPT, told); limits::REPLAN_ATTEMPTS];
     engine.store().add_transcript(first.request(), &tries).await.unwrap();
     engine.executions.replanner().replan(&first).await.unwrap();
     let transcript = engine.store().transcript(first.request()).await.unwrap();
