@@ -188,7 +188,7 @@ impl Worker {
                 () = drain.cancelled() => return,
                 Some(ended) = self.drivers.join_next(), if !self.drivers.is_empty() => {
                     let (id, result) = ended.expect("drivers do not panic");
-                    self.driver_ended(id, result);
+                    self.handle_driver_end(id, result);
                 }
                 Some((id, result)) = self.replan_queue.next() => self.replan_ended(id, result),
                 Some(order) = self.orders.recv() => self.handle_order(order),
@@ -204,7 +204,7 @@ impl Worker {
     }
 
     /// Handles the end of a driver. Does not trigger a scan, because many drivers end.
-    fn driver_ended(&mut self, id: ExecutionId, result: Result<DriverStop, DriveError>) {
+    fn handle_driver_end(&mut self, id: ExecutionId, result: Result<DriverStop, DriveError>) {
         self.local.remove(id);
         match result {
             Ok(DriverStop::Finished) => (),

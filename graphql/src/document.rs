@@ -54,11 +54,11 @@ pub(crate) fn check(text: &str) -> Result<(), TooMuch> {
                 continue;
             }
             b'#' => {
-                rest = behind_line(tail);
+                rest = skip_line(tail);
                 continue;
             }
-            b'"' if tail.starts_with(b"\"\"") => behind_block_string(&tail[2..]),
-            b'"' => behind_string(tail),
+            b'"' if tail.starts_with(b"\"\"") => skip_block_string(&tail[2..]),
+            b'"' => skip_string(tail),
             _ if is_in_name(*first) => {
                 let end = tail.iter().position(|byte| !is_in_name(*byte)).unwrap_or(tail.len());
                 if end >= MAX_NAME_LEN {
@@ -88,13 +88,13 @@ fn is_in_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-fn behind_line(bytes: &[u8]) -> &[u8] {
+fn skip_line(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
     end.map_or(&[], |end| &bytes[end + 1..])
 }
 
 /// Skips a string. An unclosed string ends with its line, as for the parser.
-fn behind_string(mut bytes: &[u8]) -> &[u8] {
+fn skip_string(mut bytes: &[u8]) -> &[u8] {
     loop {
         match bytes {
             [] => return bytes,
@@ -104,7 +104,7 @@ fn behind_string(mut bytes: &[u8]) -> &[u8] {
     }
 }
 
-fn behind_block_string(mut bytes: &[u8]) -> &[u8] {
+fn skip_block_string(mut bytes: &[u8]) -> &[u8] {
     loop {
         match bytes {
             [] => return bytes,

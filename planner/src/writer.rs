@@ -108,16 +108,18 @@ impl ModelPlanner {
         for round in 0..=self.repairs {
             let reply = self.ask_model(rounds, round).await?;
             let draft = match reading::read(&reply.text, catalog, &known) {
-                Ok(ParsedAnswer::Impossible(why)) => return Err(impossible_plan(query, &why)),
+                Ok(ParsedAnswer::Impossible(why)) => {
+                    return Err(impossible_plan_error(query, &why));
+                }
                 // Some models talk before they plan. Only a second answer in words declines.
                 Ok(ParsedAnswer::Words(words))
                     if reply.stop != Stop::Length && (has_declined || round == self.repairs) =>
                 {
-                    return Err(declined_plan(query, &words));
+                    return Err(declined_plan_error(query, &words));
                 }
                 Ok(ParsedAnswer::Words(_)) => {
                     has_declined = true;
-                    wrong = vec![reading::no_json()];
+                    wrong = vec![reading::no_json_error()];
                     None
                 }
                 Ok(ParsedAnswer::Draft(draft)) => {
@@ -213,11 +215,11 @@ fn check_query(query: &str, catalog: &Catalog) -> Result<(), PlanningError> {
     if query.len() > limits::QUERY_BYTES {
         let most = limits::QUERY_BYTES;
         let why = format!("the query has {} bytes, and {most} is the most", query.len());
-        return Err(no_plan(why));
+        return Err(no_plan_error(why));
     }
     if catalog.plannable().next().is_none() {
         let why = "there are no tools to plan with: register a toolset, or switch one on";
-        return Err(no_plan(why.to_owned()));
+        return Err(no_plan_error(why.to_owned()));
     }
     Ok(())
 }
@@ -323,19 +325,19 @@ fn named_plans(draft: &Draft) -> BTreeSet<&str> {
     named.collect()
 }
 
-fn no_plan(message: String) -> PlanningError {
+fn no_plan_error(message: String) -> PlanningError {
     PlanningError::NoPlan { message, nearest: Vec::new(), notes: Vec::new() }
 }
 
-fn impossible_plan(query: &str, why: &str) -> PlanningError {
-    no_plan(format!("no plan for `{}`: {why}", clip_text(query, MAX_QUERY_QUOTE)))
+fn impossible_plan_error(query: &str, why: &str) -> PlanningError {
+    no_plan_error(format!("no plan for `{}`: {why}", clip_text(query, MAX_QUERY_QUOTE)))
 }
 
-fn declined_plan(query: &str, words: &str) -> PlanningError {
+fn declined_plan_error(query: &str, words: &str) -> PlanningError {
     let said = words.rsplit("</think>").next().unwrap_or(words);
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
     let (query, words) = (clip_text(query, MAX_QUERY_QUOTE), clip_text(&words, MAX_ANSWER_QUOTE));
-    no_plan(format!("no plan for `{query}`: the model answers in words: `{words}`"))
+    no_plan_error(format!("no plan for `{query}`: the model answers in words: `{words}`"))
 }
 
 /// Returns the beginning of a text, with `…` at a cut.

@@ -69,14 +69,14 @@ impl EncodedSecret {
         let mut at = 0;
         if let Self::Escaped(secret) = self {
             for char in secret.chars() {
-                at += in_json(text.get(at..)?, char)?;
+                at += match_json_escaped(text.get(at..)?, char)?;
             }
             return (at > 0).then_some(at);
         }
         for byte in self.text().bytes() {
             let rest = text.get(at..)?;
             at += match self {
-                Self::Percent(_) => in_percent(rest, byte)?,
+                Self::Percent(_) => match_percent_encoded(rest, byte)?,
                 Self::Escaped(_) | Self::Lines(_) => {
                     let between = if at == 0 { 0 } else { break_length(rest) };
                     (rest.get(between) == Some(&byte)).then_some(between + 1)?
@@ -88,7 +88,7 @@ impl EncodedSecret {
 }
 
 /// Returns the length of a byte, encoded or not, at the start of a text.
-fn in_percent(text: &[u8], byte: u8) -> Option<usize> {
+fn match_percent_encoded(text: &[u8], byte: u8) -> Option<usize> {
     if let [b'%', high, low, ..] = text {
         let digit = |letter: u8| char::from(letter).to_digit(16);
         let code = digit(*high).zip(digit(*low)).map(|(high, low)| high * 16 + low);
@@ -101,7 +101,7 @@ fn in_percent(text: &[u8], byte: u8) -> Option<usize> {
 }
 
 /// Returns the length of a character, escaped or not, at the start of a text.
-fn in_json(text: &[u8], char: char) -> Option<usize> {
+fn match_json_escaped(text: &[u8], char: char) -> Option<usize> {
     let mut units = [0; 2];
     let units = char.encode_utf16(&mut units);
     let mut escaped = text.chunks(UNIT_BYTES).map(read_unit);

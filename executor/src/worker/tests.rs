@@ -451,7 +451,7 @@ async fn a_damaged_execution_is_not_claimed_at_every_poll() {
     worker.deliver_commands().await;
     let (_, result) = worker.drivers.join_next().await.unwrap().unwrap();
     assert!(result.as_ref().is_err_and(DriveError::is_damage));
-    worker.driver_ended(id, result);
+    worker.handle_driver_end(id, result);
     for _ in 0..3 {
         worker.deliver_commands().await;
         assert_eq!(worker.drivers.len(), 0);

@@ -299,7 +299,7 @@ impl Tool for CommandRunner {
     }
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
-        let run = self.run.as_ref().ok_or_else(|| self.not_callable())?;
+        let run = self.run.as_ref().ok_or_else(|| self.not_callable_error())?;
         let mut redaction = Redaction::default();
         let env = variables(&run.env, &mut redaction)?;
         self.launcher.note_passed_secrets(&run.pass, &mut redaction);
@@ -337,7 +337,7 @@ fn stopped_error(program: &str, status: Option<ExitStatus>) -> ToolError {
 }
 
 impl CommandRunner {
-    fn not_callable(&self) -> ToolError {
+    fn not_callable_error(&self) -> ToolError {
         let name = &self.definition.name;
         let message = format!("`{name}` has no `run`: add it");
         ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry()

@@ -182,13 +182,13 @@ impl Registry {
 
     /// Returns the patterns of `effects` that fit no tool, with their toolsets. Omits toolsets
     /// whose tools are unknown.
-    pub async fn idle_effects(&self) -> Result<Vec<String>, StoreError> {
+    pub async fn unmatched_effects(&self) -> Result<Vec<String>, StoreError> {
         let applied = self.lock_latest().await?;
         let mut idle = Vec::new();
         for WantedSet { config, .. } in &applied.wanted {
             let set = self.toolbox().whole_set(&config.name);
             let Some(set) = set.filter(|set| set.status == SetStatus::Ready) else { continue };
-            let patterns = config.effects.idle_patterns(&set).into_iter();
+            let patterns = config.effects.unmatched_patterns(&set).into_iter();
             idle.extend(patterns.map(|pattern| format!("`{pattern}` of `{}`", config.name)));
         }
         Ok(idle)

@@ -172,8 +172,8 @@ impl Config {
         environment: &Environment,
     ) -> Result<Self, ConfigError> {
         let data = environment.data_directory()?;
-        let server = by_flag("--server", flags.server.as_ref())
-            .or_else(|| by_variable("FABER_SERVER", environment.server.as_ref()));
+        let server = setting_from_flag("--server", flags.server.as_ref())
+            .or_else(|| setting_from_variable("FABER_SERVER", environment.server.as_ref()));
         let (mut toolsets, written) = match file.toolsets {
             Some((sets, written)) => (Setting { value: sets, origin: Origin::File }, written),
             None => toolsets::demo(),
@@ -227,8 +227,8 @@ fn store(
     file: Option<String>,
     data: &Path,
 ) -> Setting<String> {
-    let said = by_flag("--store", flags.store.as_ref())
-        .or_else(|| by_variable("FABER_STORE", environment.store.as_ref()))
+    let said = setting_from_flag("--store", flags.store.as_ref())
+        .or_else(|| setting_from_variable("FABER_STORE", environment.store.as_ref()))
         .or_else(|| file.map(|value| Setting { value, origin: Origin::File }));
     said.unwrap_or_else(|| {
         let path = data.join("faber.db");
@@ -237,8 +237,8 @@ fn store(
 }
 
 fn listen(flags: &Flags, environment: &Environment) -> Result<Setting<SocketAddr>, ConfigError> {
-    let said = by_flag("--listen", flags.listen.as_ref())
-        .or_else(|| by_variable("FABER_LISTEN", environment.listen.as_ref()));
+    let said = setting_from_flag("--listen", flags.listen.as_ref())
+        .or_else(|| setting_from_variable("FABER_LISTEN", environment.listen.as_ref()));
     let Setting { value, origin } = or_default_setting(said, || DEFAULT_LISTEN.to_owned());
     let complaint = |_| {
         ConfigError(format!(
@@ -251,11 +251,11 @@ fn listen(flags: &Flags, environment: &Environment) -> Result<Setting<SocketAddr
     Ok(Setting { value, origin })
 }
 
-fn by_flag(name: &'static str, value: Option<&String>) -> Option<Setting<String>> {
+fn setting_from_flag(name: &'static str, value: Option<&String>) -> Option<Setting<String>> {
     value.cloned().map(|value| Setting { value, origin: Origin::Flag(name) })
 }
 
-fn by_variable(name: &'static str, value: Option<&String>) -> Option<Setting<String>> {
+fn setting_from_variable(name: &'static str, value: Option<&String>) -> Option<Setting<String>> {
     value.cloned().map(|value| Setting { value, origin: Origin::Environment(name) })
 }
 

@@ -73,10 +73,10 @@ struct Work {
 
 impl LocalEngine {
     pub(crate) async fn open(setup: Setup<'_>, need: Need) -> Result<Self, Failure> {
-        Self::over(setup, need, open_store(setup).await?).await
+        Self::open_over(setup, need, open_store(setup).await?).await
     }
 
-    pub(crate) async fn over(
+    pub(crate) async fn open_over(
         setup: Setup<'_>,
         need: Need,
         store: Arc<dyn Store>,

@@ -59,7 +59,7 @@ impl<'a> Session<'a> {
             app.screen.hint(&format!("there is no store at `{path}` yet: `faber run` creates it"));
         }
         let store = Arc::new(Memory::new());
-        Ok(Self::from_local(app, LocalEngine::over(app.setup(), need, store).await?))
+        Ok(Self::from_local(app, LocalEngine::open_over(app.setup(), need, store).await?))
     }
 
     fn connect(app: &'a App) -> Result<Option<Self>, Failure> {

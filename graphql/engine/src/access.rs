@@ -85,7 +85,7 @@ impl Access {
                 },
             );
         found.cloned().ok_or_else(|| {
-            self.0.alerts.bad_token(peer.to_canonical(), Instant::now());
+            self.0.alerts.report_bad_token(peer.to_canonical(), Instant::now());
             Denied::UnknownToken
         })
     }

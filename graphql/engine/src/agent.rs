@@ -39,7 +39,7 @@ const TURN: &str = "faber_agent.turn";
 const ANSWER: &str = "faber_agent.answer";
 
 #[derive(Debug)]
-pub(crate) struct Mind {
+pub(crate) struct AgentContext {
     pub(crate) model: Arc<dyn Model>,
     /// Available tools. The toolbox holds the steps, so the steps hold it weakly.
     pub(crate) toolbox: WeakToolbox,
@@ -49,9 +49,9 @@ pub(crate) struct Mind {
     pub(crate) has_native_tools: bool,
 }
 
-pub(crate) fn tools(mind: &Arc<Mind>) -> Vec<Arc<dyn Tool>> {
+pub(crate) fn tools(agent_context: &Arc<AgentContext>) -> Vec<Arc<dyn Tool>> {
     let mut tools = dispatch::dispatch_tools();
-    tools.extend(turn::model_steps(mind));
+    tools.extend(turn::model_steps(agent_context));
     tools
 }
 

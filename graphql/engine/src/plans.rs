@@ -167,7 +167,8 @@ impl Plans {
         let query = request.query.as_str();
         check_query(query)?;
         let scope = self.check_options(options).await?;
-        let Offer { catalog, candidates } = self.offer(query, &scope, options.is_last).await?;
+        let Offer { catalog, candidates } =
+            self.collect_offer(query, &scope, options.is_last).await?;
         let compiler =
             RequestCompiler { plans: self, request: request.id, query, catalog: &catalog };
         let is_offline = self.planners.is_offline(&*scope.planner);
@@ -236,16 +237,16 @@ impl Plans {
         })
     }
 
-    async fn offer(
+    async fn collect_offer(
         &self,
         query: &str,
         scope: &PlanningScope<'_>,
         is_last: bool,
     ) -> Result<Offer, EngineError> {
         let recommended = self.selection.recommended_tools(scope.actions).await?;
-        let mut catalog = self.tools.catalog().await.only(&scope.sets);
+        let mut catalog = self.tools.catalog().await.only_sets(&scope.sets);
         if let Some(tools) = recommended {
-            catalog = catalog.among(&tools);
+            catalog = catalog.only_tools(&tools);
         }
         let is_offered = |name: &ToolName| !is_last || name.as_str() != REPLAN;
         let offered = catalog.filtered(|tool| is_offered(&tool.definition.qualified_name()));

@@ -47,7 +47,7 @@ impl ToolQuery {
     ) -> Result<Option<Tool>> {
         let engine = ctx.data::<Engine>()?;
         if let Ok(name) = name.parse() {
-            engine.tools.inventory.certain(&[name]).await;
+            engine.tools.inventory.wait_for_tools(&[name]).await;
         }
         Ok(find(engine.tools.inventory.toolbox(), &name)
             .filter(|tool| engine.grant().allows(&tool.qualified())))

@@ -92,7 +92,7 @@ async fn answer_request(app: &Arc<App>, parts: &Parts, body: Body) -> (RequestKi
         Ok(caller) => Arc::new(caller),
         Err(refusal) => {
             discard_body(app, body).await;
-            return (RequestKind::Forbidden, stop_at_the_door(refusal, &parts.headers));
+            return (RequestKind::Forbidden, caller_rejection_response(refusal, &parts.headers));
         }
     };
     let is_large = is_large(&body);
@@ -102,7 +102,7 @@ async fn answer_request(app: &Arc<App>, parts: &Parts, body: Body) -> (RequestKi
     };
     let (format, request) = match read.await {
         Ok(read) => read,
-        Err(refusal) => return (RequestKind::Invalid, turn_away(refusal)),
+        Err(refusal) => return (RequestKind::Invalid, rejection_response(refusal)),
     };
     match operation::prepare(request) {
         Err(response) if format == Format::EventStream => {
@@ -113,7 +113,7 @@ async fn answer_request(app: &Arc<App>, parts: &Parts, body: Body) -> (RequestKi
             operation.is_large = is_large;
             let kind = operation::request_kind(operation.kind());
             let response = run(app, parts, operation, format, &caller).await;
-            (kind, response.unwrap_or_else(turn_away))
+            (kind, response.unwrap_or_else(rejection_response))
         }
     }
 }
@@ -143,7 +143,7 @@ async fn run(
 }
 
 /// Returns the response to a rejected request. Adds the allowed methods to status 405.
-fn turn_away(refusal: Refusal) -> Response {
+fn rejection_response(refusal: Refusal) -> Response {
     let mut response = refusal.into_response();
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, POST"));
@@ -152,7 +152,7 @@ fn turn_away(refusal: Refusal) -> Response {
 }
 
 /// Returns the response to a rejected caller, in the media type that the caller accepts.
-fn stop_at_the_door(refusal: Refusal, headers: &HeaderMap) -> Response {
+fn caller_rejection_response(refusal: Refusal, headers: &HeaderMap) -> Response {
     let mut response = refusal.into_response();
     if matches!(choose_format(headers), Ok(Format::GraphqlResponse)) {
         let kind = HeaderValue::from_static(reply::GRAPHQL_RESPONSE);

@@ -47,7 +47,7 @@ pub(super) fn router(app: Arc<App>, gate: GuardState) -> Router {
         .route("/metrics", get(metrics))
         .layer(compression())
         .with_state(app)
-        .fallback(async move |request: Request| nothing_here(elsewhere, &request))
+        .fallback(async move |request: Request| not_found_response(elsewhere, &request))
         .merge(pages)
         .merge(members)
         .layer(middleware::from_fn_with_state(Arc::new(gate), guard))
@@ -96,7 +96,7 @@ async fn metrics(
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text))
 }
 
-fn nothing_here(elsewhere: UnknownPathHandler, request: &Request) -> Response {
+fn not_found_response(elsewhere: UnknownPathHandler, request: &Request) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let answer = if reads { elsewhere(request.uri(), request.headers()) } else { None };
     answer.unwrap_or_else(|| {

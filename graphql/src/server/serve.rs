@@ -310,7 +310,7 @@ impl AcceptedConnection {
         async move {
             let response = match router {
                 Some(router) => router.call(request).await?,
-                None => no_room(),
+                None => no_room_response(),
             };
             if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                 return Ok(response);
@@ -321,7 +321,7 @@ impl AcceptedConnection {
 }
 
 /// Returns the response of a reserve connection for anything but a health check.
-fn no_room() -> Response {
+fn no_room_response() -> Response {
     let refusal = Refusal::limit(
         StatusCode::SERVICE_UNAVAILABLE,
         "this server has as many connections as `limits.connections` allows: try again shortly",

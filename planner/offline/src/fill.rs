@@ -145,7 +145,13 @@ impl Filler<'_> {
         candidates
     }
 
-    fn one(&self, slot: usize, value: Value, tokens: Range<usize>, score: f32) -> Candidate {
+    fn single_value_candidate(
+        &self,
+        slot: usize,
+        value: Value,
+        tokens: Range<usize>,
+        score: f32,
+    ) -> Candidate {
         let is_single = self.tool.slots[slot].is_list && !value.is_array();
         let filling = Filling::One(if is_single { json!([value]) } else { value });
         Candidate::new(vec![(slot, filling)], tokens, score)

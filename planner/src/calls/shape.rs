@@ -100,7 +100,7 @@ pub(super) fn is_call(reading: &CallReader<'_>, object: &Object) -> bool {
     named && (object.get(&TOOL_FIELDS).is_some() || object.get(&ARGUMENT_FIELDS).is_some())
 }
 
-pub(super) fn in_tags(
+pub(super) fn read_tagged_call(
     reading: &CallReader<'_>,
     object: Object,
     span: Range<usize>,
@@ -300,7 +300,7 @@ fn call(reading: &CallReader<'_>, shape: Shape) -> Option<ToolCall> {
     let args = match shape.args {
         Some(args) => read_arguments(reading, args, &tool)
             .and_then(|own| merge_beside(own, shape.beside, &tool, is_own)),
-        None => beside_arguments(shape.beside, &tool),
+        None => read_sibling_arguments(shape.beside, &tool),
     };
     let Some(args) = args else {
         reading.miss(&shape.name, Why::Unreadable);
@@ -347,7 +347,7 @@ fn merge_beside(
 }
 
 /// Returns the arguments next to a name. Each must be a parameter, or one must be an object of all.
-fn beside_arguments(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Option<Args> {
+fn read_sibling_arguments(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Option<Args> {
     let mut fields = drop_empty(fields, tool);
     let is_all = |(key, tree): &(String, Tree)| {
         !tool.has(key) && is_one_of(&LOOSE_ARGUMENT_FIELDS, key) && matches!(tree, Tree::Object(_))

@@ -157,14 +157,14 @@ impl<'a> Element<'_, 'a> {
                 let close = source.skip_markup(end);
                 let is_closed = close == self.body.end;
                 let end = if is_closed { self.end.max(end) } else { end };
-                let call = shape::in_tags(self.reading, object, self.start..end);
+                let call = shape::read_tagged_call(self.reading, object, self.start..end);
                 Attempt::Read { calls: call.into_iter().collect(), end }
             }
             Ok((Tree::List(items), end)) => {
                 let calls = items.into_iter().filter_map(|tree| match tree {
                     Tree::Object(object) => {
                         let span = object.span.clone();
-                        shape::in_tags(self.reading, object, span)
+                        shape::read_tagged_call(self.reading, object, span)
                     }
                     _ => None,
                 });

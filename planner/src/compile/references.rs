@@ -125,7 +125,7 @@ impl<'a> TemplateReader<'a, '_> {
                     self.report.error(self.at, || template_diagnostic(site, &error, self.naming));
                 }
                 let naming = self.naming;
-                each_good(site.value, &naming.names, &mut |reference| {
+                visit_valid_references(site.value, &naming.names, &mut |reference| {
                     self.add_reference(site, reference);
                 });
                 None
@@ -163,9 +163,9 @@ impl<'a> TemplateReader<'a, '_> {
                     let is_list = site.field == FOR_EACH;
                     self.report.error(self.at, || {
                         if is_list {
-                            looping::no_item_yet(place(), text)
+                            looping::no_item_yet_error(place(), text)
                         } else {
-                            looping::no_item(place(), text)
+                            looping::no_item_error(place(), text)
                         }
                     });
                     return;
@@ -178,7 +178,7 @@ impl<'a> TemplateReader<'a, '_> {
     fn check_list(&mut self, template: Template) -> Option<Reference> {
         let Template::Whole(list) = template else {
             let written = self.current_step().written.for_each.as_deref().unwrap_or_default();
-            self.report.error(self.at, || looping::not_whole(self.at, written));
+            self.report.error(self.at, || looping::not_whole_error(self.at, written));
             return None;
         };
         outputs::check_list(self.steps, self.at, &list, self.report);
@@ -321,8 +321,8 @@ fn template_diagnostic(site: &Site<'_>, error: &TemplateError, naming: &Naming<'
 }
 
 /// Visits the valid references of every string in a value.
-fn each_good(value: &Value, names: &StepNames, visit: &mut dyn FnMut(&Reference)) {
-    each_string(value, &mut |text| {
+fn visit_valid_references(value: &Value, names: &StepNames, visit: &mut dyn FnMut(&Reference)) {
+    visit_strings(value, &mut |text| {
         let template = Template::parse(text, names);
         let mended = || parse_without_errors(text.as_str()?, template.as_ref().err()?, names);
         match &template {
@@ -347,11 +347,11 @@ fn parse_without_errors(
     Template::parse(&Value::String(text), names).ok()
 }
 
-fn each_string(value: &Value, visit: &mut dyn FnMut(&Value)) {
+fn visit_strings(value: &Value, visit: &mut dyn FnMut(&Value)) {
     match value {
         Value::String(_) => visit(value),
-        Value::Array(items) => items.iter().for_each(|item| each_string(item, visit)),
-        Value::Object(fields) => fields.values().for_each(|field| each_string(field, visit)),
+        Value::Array(items) => items.iter().for_each(|item| visit_strings(item, visit)),
+        Value::Object(fields) => fields.values().for_each(|field| visit_strings(field, visit)),
         _ => (),
     }
 }
@@ -382,7 +382,7 @@ pub(super) fn explain_dependency(
     };
     for site in Site::all(from.get(), step) {
         let mut looking = None;
-        each_good(site.value, &naming.names, &mut |reference| {
+        visit_valid_references(site.value, &naming.names, &mut |reference| {
             if is_it(&reference.target) && looking.is_none() {
                 looking = Some(Arc::clone(&reference.text));
             }

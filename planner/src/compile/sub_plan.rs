@@ -108,7 +108,7 @@ pub(super) fn find_plan<'a>(
                 ("plan".to_owned(), None)
             }
             None => {
-                report.error(at, || not_here(at));
+                report.error(at, || inline_plan_error(at));
                 ("plan".to_owned(), None)
             }
         },
@@ -127,7 +127,7 @@ fn unknown_plan(at: usize, name: &str, plans: &SubPlans) -> Diagnostic {
     Diagnostic::error("plan.unknown_plan", place::field_path(at, "plan"), message).with_help(help)
 }
 
-fn not_here(at: usize) -> Diagnostic {
+fn inline_plan_error(at: usize) -> Diagnostic {
     let message = "a plan inside a plan cannot be compiled here";
     Diagnostic::error("plan.unknown_plan", place::field_path(at, "plan"), message)
         .with_help("create that plan first, and write its id")

@@ -58,7 +58,7 @@ impl Transformer {
         self.norm.apply(&mut rows);
         for layer in &self.layers {
             let mixed = layer.attend_tokens(&rows, texts, self.heads);
-            layer.go_on(&mut rows, &mixed);
+            layer.apply_feed_forward(&mut rows, &mixed);
         }
         Ok(rows)
     }
@@ -168,7 +168,7 @@ impl Layer {
     }
 
     /// Updates each token with the result of the attention.
-    fn go_on(&self, rows: &mut Array2<f32>, mixed: &Array2<f32>) {
+    fn apply_feed_forward(&self, rows: &mut Array2<f32>, mixed: &Array2<f32>) {
         self.mix.add_to(rows, mixed);
         self.mix_norm.apply(rows);
         let mut wide = self.widen.apply(rows);

@@ -32,7 +32,7 @@ struct Meaning {
 }
 
 impl Selector {
-    pub(super) async fn by_both(
+    pub(super) async fn select_by_words_and_meaning(
         &self,
         tools: &Tools,
         ask: &Ask<'_>,

@@ -170,15 +170,15 @@ impl Selector {
         may: impl Fn(usize) -> bool,
     ) -> Result<Selection, SelectError> {
         let matches = match ask.by {
-            Criterion::Centroid => self.by_centroid(tools, ask, may).await?,
-            Criterion::Description => self.by_description(tools, ask, may).await?,
-            Criterion::Lexical => self.by_words(tools, ask, may).await,
-            Criterion::Hybrid => return self.by_both(tools, ask, may).await,
+            Criterion::Centroid => self.select_by_centroid(tools, ask, may).await?,
+            Criterion::Description => self.select_by_description(tools, ask, may).await?,
+            Criterion::Lexical => self.select_by_words(tools, ask, may).await,
+            Criterion::Hybrid => return self.select_by_words_and_meaning(tools, ask, may).await,
         };
         Ok(Selection { matches, without_meaning: None })
     }
 
-    async fn by_centroid(
+    async fn select_by_centroid(
         &self,
         tools: &Tools,
         ask: &Ask<'_>,
@@ -195,7 +195,7 @@ impl Selector {
             .collect())
     }
 
-    async fn by_description(
+    async fn select_by_description(
         &self,
         tools: &Tools,
         ask: &Ask<'_>,
@@ -212,7 +212,7 @@ impl Selector {
             .collect())
     }
 
-    async fn by_words(
+    async fn select_by_words(
         &self,
         tools: &Tools,
         ask: &Ask<'_>,

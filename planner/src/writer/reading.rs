@@ -71,7 +71,7 @@ pub(super) fn read(
         if is_words(text) {
             return Ok(ParsedAnswer::Words(text.trim().to_owned()));
         }
-        return Err(vec![no_json()]);
+        return Err(vec![no_json_error()]);
     };
     if let Some(why) = impossible_reason(&found) {
         return Ok(ParsedAnswer::Impossible(why));
@@ -83,7 +83,7 @@ pub(super) fn read(
     Ok(ParsedAnswer::Draft(Box::new(Draft { notices, ..draft })))
 }
 
-pub(super) fn no_json() -> Diagnostic {
+pub(super) fn no_json_error() -> Diagnostic {
     let message = "there is no JSON object in the answer";
     let help = "answer with `{\"tools\": [{\"name\": …, \"parameters\": {…}}]}` and nothing else";
     Diagnostic::error("plan.invalid_json", "", message).with_help(help)

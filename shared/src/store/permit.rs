@@ -95,7 +95,7 @@ pub struct LimitState {
 }
 
 impl LimitState {
-    pub fn not_before(&self, rate: Rate) -> Timestamp {
+    pub fn next_call_at(&self, rate: Rate) -> Timestamp {
         let at = self.next.saturating_sub(rate.burst_tolerance());
         Timestamp::from_timestamp_micros(at).unwrap_or(Timestamp::MAX_UTC)
     }
@@ -110,7 +110,7 @@ impl LimitState {
         }
         if let Some(rate) = limit.rate {
             if self.next - rate.burst_tolerance() > now {
-                return Permission::NotBefore(self.not_before(rate));
+                return Permission::NotBefore(self.next_call_at(rate));
             }
             self.next = self.next.max(now) + rate.call_interval();
         }

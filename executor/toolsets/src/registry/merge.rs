@@ -117,7 +117,9 @@ impl Merge<'_> {
                     complaints.push((name.clone(), "the configuration has one, too".to_owned()));
                 }
                 Ok(set) => match find_denied(set.variables(), self.secrets) {
-                    Some(variable) => complaints.push((name.clone(), not_told(variable))),
+                    Some(variable) => {
+                        complaints.push((name.clone(), forbidden_variable_reason(variable)))
+                    }
                     None => sets.push((set.rooted(self.base), Some(*at))),
                 },
                 Err(err) => complaints.push((name.clone(), err.to_string())),
@@ -145,7 +147,7 @@ impl Merge<'_> {
             serde_json::from_value(written.clone()).map_err(|err| err.to_string())?;
         let variables = tool.secrets().into_iter().chain(tool.passed());
         if let Some(variable) = find_denied(variables, self.secrets) {
-            return Err(format!("`{}`: {}", tool.name, not_told(variable)));
+            return Err(format!("`{}`: {}", tool.name, forbidden_variable_reason(variable)));
         }
         root(&mut tool, self.base);
         let name: ToolSetName = set.parse().map_err(|err| format!("{err}"))?;
@@ -256,7 +258,7 @@ pub(super) fn find_denied<'a>(
     variables.into_iter().find(|name| !secrets.contains(*name))
 }
 
-fn not_told(variable: &str) -> String {
+fn forbidden_variable_reason(variable: &str) -> String {
     format!("it uses the variable `{variable}`, which is not in `access.secrets`")
 }
 

@@ -112,7 +112,7 @@ async fn effect_rules_apply_to_added_sets_and_registered_tools() {
             ("send", Effect::Once),
         ];
         assert_eq!(found, expected.map(|(name, effect)| (name.to_owned(), effect)));
-        assert_eq!(node.idle_effects().await.unwrap(), ["`nothing` of `b`"]);
+        assert_eq!(node.unmatched_effects().await.unwrap(), ["`nothing` of `b`"]);
     }
     for (wrong, expected) in [
         (json!({ "*": "often" }), "write `read`, `idempotent` or `once`"),

@@ -41,7 +41,7 @@ fn read_rule(item: &Value) -> Result<LimitRule, String> {
         },
         concurrency: read_concurrency(fields.get("concurrency"))?,
         rate: match read_text(fields, "rate")? {
-            Some(text) => Some(rate(text).ok_or_else(|| no_rate(text))?),
+            Some(text) => Some(rate(text).ok_or_else(|| invalid_rate_message(text))?),
             None => None,
         },
     };
@@ -98,7 +98,7 @@ pub(super) fn rate(text: &str) -> Option<Rate> {
     Some(Rate { calls, per_ms })
 }
 
-fn no_rate(text: &str) -> String {
+fn invalid_rate_message(text: &str) -> String {
     format!("`rate` is `{text}`; write a rate, such as `5/s`, `100/min`, `1000/h` or `1/day`")
 }
 

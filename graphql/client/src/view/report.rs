@@ -37,7 +37,7 @@ pub fn draw_report(request: &Request, id: Option<&str>, is_full: bool, paint: Pa
     let roots = all().filter(|execution| execution.parent_execution_id.is_none());
     let newest = roots.max_by_key(|execution| execution.created_at);
     let named = id.and_then(|id| all().find(|execution| execution.execution_id == *id));
-    let Some(main) = named.or(newest) else { return never_executed(request, is_full, paint) };
+    let Some(main) = named.or(newest) else { return describe_unexecuted(request, is_full, paint) };
 
     let mut report = draw_head(request, main, paint);
     report.push_str(&draw_body(main, is_full, paint));
@@ -360,7 +360,7 @@ fn other_executions(request: &Request, main: &ExecutionStatus, paint: Paint) -> 
     draw_section("Other executions of the request", &lines, paint)
 }
 
-fn never_executed(request: &Request, is_full: bool, paint: Paint) -> String {
+fn describe_unexecuted(request: &Request, is_full: bool, paint: Paint) -> String {
     let (id, plans) = (&request.request_id, &request.plans);
     let verdict = if !plans.is_empty() {
         paint.yellow("NOT EXECUTED")

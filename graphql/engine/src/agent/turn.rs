@@ -22,7 +22,7 @@ use shared::{
 use toolbox::{ReadyTool, Tool, ToolContext, Toolbox, dispatch::Reach};
 
 use super::{
-    ANSWER, Mind, STOPPED, TURN,
+    ANSWER, AgentContext, STOPPED, TURN,
     history::{self, PastTurn, Refused, Turn, WantedCall},
     quoted::{QuotedCalls, has_only_calls},
 };
@@ -69,7 +69,7 @@ struct TurnParameters {
     reach: Reach,
 }
 
-pub(super) fn model_steps(mind: &Arc<Mind>) -> Vec<Arc<dyn Tool>> {
+pub(super) fn model_steps(agent_context: &Arc<AgentContext>) -> Vec<Arc<dyn Tool>> {
     let schema = json!({
         "type": "object",
         "properties": { "query": { "type": "string" }, "history": { "type": "array" } },
@@ -91,12 +91,12 @@ pub(super) fn model_steps(mind: &Arc<Mind>) -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(AskStep {
             definition: definition(TURN, "Asks the model what to do next."),
-            mind: Arc::clone(mind),
+            agent_context: Arc::clone(agent_context),
             selector: Selector::new(None),
         }),
         Arc::new(AnswerStep {
             definition: definition(ANSWER, "Returns the model's answer."),
-            mind: Arc::clone(mind),
+            agent_context: Arc::clone(agent_context),
         }),
     ]
 }
@@ -104,14 +104,14 @@ pub(super) fn model_steps(mind: &Arc<Mind>) -> Vec<Arc<dyn Tool>> {
 #[derive(Debug)]
 struct AskStep {
     definition: Arc<ToolDefinition>,
-    mind: Arc<Mind>,
+    agent_context: Arc<AgentContext>,
     selector: Selector,
 }
 
 #[derive(Debug)]
 struct AnswerStep {
     definition: Arc<ToolDefinition>,
-    mind: Arc<Mind>,
+    agent_context: Arc<AgentContext>,
 }
 
 #[async_trait]
@@ -122,18 +122,18 @@ impl Tool for AskStep {
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         let given = TurnParameters::parse(&parameters)?;
-        let toolbox = self.mind.upgrade_toolbox()?;
+        let toolbox = self.agent_context.upgrade_toolbox()?;
         let catalog = active_catalog(&toolbox, &given.reach);
         let offered = self.choose_tools(&given.query, &catalog).await;
         let turns_left = format!("This is turn {} of {} with tools.", given.turn, given.of);
-        let reply = self.mind.ask_model(&given, &turns_left, &offered, &cx).await?;
+        let reply = self.agent_context.ask_model(&given, &turns_left, &offered, &cx).await?;
         let room = MAX_HISTORY_BYTES.saturating_sub(json::json_size(&parameters));
         let reader = ReplyReader {
             toolbox: &toolbox,
             catalog: &catalog,
             given: &given,
-            is_native: self.mind.has_native_tools,
-            grant: self.mind.find_grant(&given.reach),
+            is_native: self.agent_context.has_native_tools,
+            grant: self.agent_context.find_grant(&given.reach),
             room,
         };
         let turn = reader.read_turn(reply);
@@ -160,12 +160,13 @@ impl Tool for AnswerStep {
                 // Some providers require the definitions of earlier calls. Further calls are
                 // ignored.
                 let is_stopped = last.is_some();
-                let catalog = active_catalog(&self.mind.upgrade_toolbox()?, &Reach::default());
+                let catalog =
+                    active_catalog(&self.agent_context.upgrade_toolbox()?, &Reach::default());
                 let called =
                     |tool: &&Arc<ToolDefinition>| used.contains(&tool.qualified_name().as_str());
                 let tools: Vec<_> = catalog.plannable().filter(called).cloned().collect();
                 let turns_left = "You can call no more tools: answer now, with what you know.";
-                let reply = self.mind.ask_model(&given, turns_left, &tools, &cx).await?;
+                let reply = self.agent_context.ask_model(&given, turns_left, &tools, &cx).await?;
                 tokens += reply.tokens;
                 costs.push(reply.cost);
                 let note = if is_stopped { format!("\n\n{STOPPED}") } else { String::new() };
@@ -173,7 +174,7 @@ impl Tool for AnswerStep {
                 (format!("{text}{note}"), is_stopped)
             }
         };
-        let toolbox = self.mind.upgrade_toolbox()?;
+        let toolbox = self.agent_context.upgrade_toolbox()?;
         let shown =
             |name: &&str| name.parse().map(|name| toolbox.display_name_of(&name).to_string());
         let shown: Vec<_> = used.iter().filter_map(|name| shown(name).ok()).collect();
@@ -223,7 +224,7 @@ impl AskStep {
     }
 }
 
-impl Mind {
+impl AgentContext {
     fn find_grant(&self, reach: &Reach) -> Option<Grant> {
         self.holders.get()?.holder(reach.token.as_deref()?)
     }

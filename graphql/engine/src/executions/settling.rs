@@ -208,7 +208,7 @@ impl Executions {
             return Err(EngineError::InvalidArgument(why));
         }
         let inventory = &self.tools.inventory;
-        inventory.certain(std::slice::from_ref(tool)).await;
+        inventory.wait_for_tools(std::slice::from_ref(tool)).await;
         let (Found::Tool(found) | Found::Inactive(found)) = inventory.toolbox().find_planned(tool)
         else {
             return Ok(());

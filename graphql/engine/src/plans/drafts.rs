@@ -34,7 +34,7 @@ impl Plans {
         let request = RequestId::draw(self.clock.now());
         let info = self.new_info(request, query_of(draft), EXPLICIT);
         let names = tool_names(draft);
-        self.tools.inventory.certain(&names).await;
+        self.tools.inventory.wait_for_tools(&names).await;
         let catalog = self.tools.catalog_now();
         let compiled = self.compile(draft, info.clone(), &catalog).await;
         if matches!(compiled, Err(EngineError::InvalidPlan { .. }))

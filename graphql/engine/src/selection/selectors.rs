@@ -40,7 +40,7 @@ impl SelectorPair {
         Self { every: new(), plannable: new() }
     }
 
-    fn in_scope(&self, scope: ToolScope) -> &Selector {
+    fn selector_for(&self, scope: ToolScope) -> &Selector {
         match scope {
             ToolScope::Every => &self.every,
             ToolScope::Plannable => &self.plannable,
@@ -64,7 +64,7 @@ impl Selectors {
             Some(embedding) => self.embedded.get_or_init(|| SelectorPair::new(Some(&embedding))),
             None => &self.lexical,
         };
-        Ok(selectors.in_scope(scope))
+        Ok(selectors.selector_for(scope))
     }
 
     /// Selects tools for which `is_allowed` is true. Without an embedder that works, `HYBRID`
@@ -76,7 +76,7 @@ impl Selectors {
         ask: &Ask<'_>,
         is_allowed: impl Fn(usize) -> bool,
     ) -> Result<Selection, SelectError> {
-        let lexical = self.lexical.in_scope(scope);
+        let lexical = self.lexical.selector_for(scope);
         match ask.by {
             Criterion::Lexical => lexical.select(tools, ask, is_allowed).await,
             Criterion::Centroid | Criterion::Description => {

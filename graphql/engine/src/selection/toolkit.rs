@@ -302,7 +302,7 @@ impl Selection {
         if tools.is_empty() {
             return change;
         }
-        self.tools.inventory.certain(&tools).await;
+        self.tools.inventory.wait_for_tools(&tools).await;
         let sets = self.tools.sets();
         let known = sets.iter().flat_map(|set| set.tools.iter().map(ReadyTool::definition));
         let names: Vec<_> = known.clone().map(|tool| tool.qualified_name()).collect();

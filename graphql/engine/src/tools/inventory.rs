@@ -57,7 +57,7 @@ impl Inventory {
 
     /// Waits until the sets that may have tools of these names are known, or until the timeout.
     /// Failed sets among these connect again.
-    pub async fn certain(&self, names: &[ToolName]) {
+    pub async fn wait_for_tools(&self, names: &[ToolName]) {
         self.catch_up().await;
         for name in names {
             let Found::Failed { set, .. } = self.toolbox().find(name) else { continue };
@@ -74,7 +74,7 @@ impl Inventory {
     /// deactivated toolset is not missing.
     pub async fn missing_tools(&self, tools: BTreeSet<ToolName>) -> Vec<MissingTool> {
         let names: Vec<ToolName> = tools.into_iter().collect();
-        self.certain(&names).await;
+        self.wait_for_tools(&names).await;
         let missing = names.into_iter().filter(|name| !self.toolbox().has_all([name]));
         missing
             .map(|tool| match self.toolbox().find(&tool) {

@@ -178,7 +178,7 @@ impl Connection {
             match effect {
                 Effect::Greet(init) => match self.opening.greet(&self.app.options.access, init) {
                     Ok(caller) => self.caller = Arc::new(caller),
-                    Err(refusal) => return self.turn_away(refusal),
+                    Err(refusal) => return self.reject_caller(refusal),
                 },
                 Effect::Send(text) => self.send(Message::Text(text.into())),
                 Effect::Start { id, operation, abort } => {
@@ -195,7 +195,7 @@ impl Connection {
         ControlFlow::Continue(())
     }
 
-    fn turn_away(&mut self, refusal: Refusal) -> ControlFlow<ConnectionEnd> {
+    fn reject_caller(&mut self, refusal: Refusal) -> ControlFlow<ConnectionEnd> {
         if let Some(text) = self.session.refusal(&refusal.message) {
             self.send(Message::Text(text.into()));
         }

@@ -22,7 +22,12 @@ impl Filler<'_> {
         for choice in &slot.choices {
             if let Some(place) = self.verb.first().filter(|_| state == Some(choice)) {
                 let tokens = *place..place + 1;
-                candidates.push(self.one(at, json!(choice), tokens, weights.choice + weights.cue));
+                candidates.push(self.single_value_candidate(
+                    at,
+                    json!(choice),
+                    tokens,
+                    weights.choice + weights.cue,
+                ));
             }
             let words: Vec<String> =
                 choice.split(['_', '-', ' ']).map(|word| stem(&word.to_lowercase())).collect();
@@ -33,7 +38,7 @@ impl Filler<'_> {
                     let context = self.context(place, slot);
                     let tokens = context.start..place + words.len();
                     let score = weights.choice + context.score.max(0.0);
-                    candidates.push(self.one(at, json!(choice), tokens, score));
+                    candidates.push(self.single_value_candidate(at, json!(choice), tokens, score));
                 }
             }
         }
@@ -44,7 +49,12 @@ impl Filler<'_> {
             if self.is_said_at(place, &slot.words) && !self.verb.contains(&place) {
                 let is_negated = place > 0 && self.is_at(place - 1, &["not", "no"]);
                 let tokens = place - usize::from(is_negated)..place + slot.words.len();
-                candidates.push(self.one(at, json!(!is_negated), tokens, self.weights.choice));
+                candidates.push(self.single_value_candidate(
+                    at,
+                    json!(!is_negated),
+                    tokens,
+                    self.weights.choice,
+                ));
             }
         }
     }

@@ -131,7 +131,7 @@ impl Filler<'_> {
             return Some(self.linked(at, found, &(context.start..phrase.end), score));
         }
         let found = self.scene.memory.text(&wanted)?;
-        let cued = self.cue_behind(phrase.end, slot);
+        let cued = self.cue_after(phrase.end, slot);
         let is_own = phrase
             .noun
             .is_some_and(|noun| slot.words.iter().any(|own| self.lexicon.is_same_noun(own, noun)));
@@ -150,12 +150,13 @@ impl Filler<'_> {
     /// all of them are cues.
     fn linked(&self, slot: usize, found: Recalled, tokens: &Range<usize>, score: f32) -> Candidate {
         let none = tokens.start..tokens.start;
-        let candidate = self.one(slot, found.value, tokens.clone(), score).valued(none);
+        let candidate =
+            self.single_value_candidate(slot, found.value, tokens.clone(), score).valued(none);
         Candidate { link: Some(found.step), ..candidate }
     }
 
     /// Returns where `as the body` ends, if these words follow.
-    fn cue_behind(&self, end: usize, slot: &Slot) -> Option<usize> {
+    fn cue_after(&self, end: usize, slot: &Slot) -> Option<usize> {
         if !self.is_at(end, &["as", "in"]) {
             return None;
         }

@@ -35,13 +35,13 @@ impl Filler<'_> {
     pub(super) fn add_texts(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         for place in 0..self.tokens.len() {
             let Some(opening) = self.opening(place, slot) else { continue };
-            let set = self.opening_behind_to(&opening).filter(|_| slot.kind != SlotKind::Id);
+            let set = self.value_start_after_to(&opening).filter(|_| slot.kind != SlotKind::Id);
             self.add_text(at, slot, &opening, candidates);
             if let Some(set) = set {
                 self.add_text(at, slot, &set, candidates);
             }
         }
-        if let Some(opening) = self.bare_opening(slot) {
+        if let Some(opening) = self.bare_value_start(slot) {
             self.add_extents(at, slot, &opening, candidates);
         }
     }
@@ -87,7 +87,7 @@ impl Filler<'_> {
     }
 
     /// Finds the value behind `to`: `change the phone of C-1 to X`.
-    fn opening_behind_to(&self, name: &ValueStart) -> Option<ValueStart> {
+    fn value_start_after_to(&self, name: &ValueStart) -> Option<ValueStart> {
         let is_name = name.announced_by == Announcer::Cue
             && self.tool.acts
             && self.is_at(name.value, &["of", "for"]);
@@ -111,14 +111,22 @@ impl Filler<'_> {
         let Some(first) = self.tokens.get(value) else { return };
         if first.kind == Kind::Quoted {
             let score = opening.score + weights.typed + weights.quoted;
-            candidates.push(self.one(at, json!(first.value), start..value + 1, score));
+            candidates.push(self.single_value_candidate(
+                at,
+                json!(first.value),
+                start..value + 1,
+                score,
+            ));
         } else if slot.kind == SlotKind::Id || !self.begins_text(opening, slot) {
         } else if slot.is_list && slot.kind == SlotKind::Word {
             let (values, end) = self.words_of_list(value);
             if end > value && !self.lexicon.is_pronoun(first) {
                 let more = weights.unplaced * count_f32(values.len() - 1);
                 let score = opening.score + weights.typed + more;
-                candidates.push(self.one(at, json!(values), start..end, score).valued(value..end));
+                candidates.push(
+                    self.single_value_candidate(at, json!(values), start..end, score)
+                        .valued(value..end),
+                );
             }
         } else {
             self.add_extents(at, slot, opening, candidates);
@@ -174,7 +182,9 @@ impl Filler<'_> {
                     .get(end)
                     .is_some_and(|token| token.kind == Kind::Word && slot.mentions(&token.stem));
             let tokens = start..end + usize::from(is_closed);
-            let candidate = self.one(at, as_value(text, slot), tokens, score).valued(value..end);
+            let candidate = self
+                .single_value_candidate(at, as_value(text, slot), tokens, score)
+                .valued(value..end);
             let is_guess = match announced_by {
                 // In `send a mail about lunch`, the words name a topic and are no finished text.
                 Announcer::About => self.tool.verb == "send",
@@ -267,7 +277,7 @@ impl Filler<'_> {
     }
 
     /// Finds the words behind the verb and its noun: `play Miles Davis`, `search for red lamps`.
-    fn bare_opening(&self, slot: &Slot) -> Option<ValueStart> {
+    fn bare_value_start(&self, slot: &Slot) -> Option<ValueStart> {
         let is_wanted = slot.is_required || slot.kind == SlotKind::Query && !self.tool.acts;
         let can_be = is_wanted && slot.kind != SlotKind::Id && !slot.is_list;
         let start = self.bare_start().filter(|start| can_be && self.is_bare(*start, slot))?;

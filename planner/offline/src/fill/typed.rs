@@ -186,7 +186,7 @@ impl Filler<'_> {
         let score = weights.typed + weights.form + context.score.max(floor);
         let time = time.and_then(|moment| moment.time);
         let value = json!(write_moment(day, time));
-        candidates.push(self.one(at, value, context.start..last, score));
+        candidates.push(self.single_value_candidate(at, value, context.start..last, score));
     }
 
     /// Returns the day of an earlier step: `at 11:00 that day`.

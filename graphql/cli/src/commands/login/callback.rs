@@ -77,7 +77,8 @@ impl Callback {
     pub(crate) fn serve(listener: TcpListener) -> io::Result<Self> {
         let origin = format!("http://{}", listener.local_addr()?);
         let (sender, came) = mpsc::channel(MAX_WAITING);
-        let routes = Router::new().route(PATH, get(back)).with_state((origin.clone(), sender));
+        let routes =
+            Router::new().route(PATH, get(handle_redirect)).with_state((origin.clone(), sender));
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
         let mut tasks = JoinSet::new();
@@ -104,7 +105,7 @@ impl Callback {
     }
 }
 
-async fn back(
+async fn handle_redirect(
     State((origin, come)): State<(String, mpsc::Sender<BrowserReturn>)>,
     uri: Uri,
 ) -> Response {
