@@ -211,7 +211,7 @@ impl Child {
         let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
             return Err(format!("the streams of `{}` are not piped", spec.command));
         };
-        // A server that has closed its output cannot be called.
+        // A server that has closed its output cannot answer, so its session ends.
         ends.closing = ends.closed.clone();
         ends.secrets = Arc::new(Secrets::new(redaction));
         let tokens = Arc::clone(&ends.tokens);

@@ -455,7 +455,7 @@ impl Registry {
         let is_hidden = applied.hidden.iter().any(|hidden| hidden.name == set);
         let is_there = self.toolbox().set(&set).is_some() && !offers_documents(applied, &set);
         if !checked.is_empty() && (is_hidden || is_there) {
-            // The documents would have no toolset.
+            // Another toolset has the name that the toolset of these documents needs.
             return Err(RegistryError::Exists { what: "a toolset", name: set.to_string() });
         }
         Ok(())

@@ -151,7 +151,7 @@ impl<'a> Session<'a> {
             }
             _ if head.owner.is_some() => true,
             Some(due) if due <= now => true,
-            // It sleeps, and no worker exists to wake it.
+            // The execution sleeps. If no worker exists to wake it, this process must.
             Some(_) => engine.store().list_workers(now).await?.is_empty(),
             None => false,
         };

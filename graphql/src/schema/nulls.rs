@@ -110,7 +110,7 @@ fn put_null(mut value: &mut Value, path: &[PathSegment]) {
             (Value::List(items), PathSegment::Index(at)) => items.get_mut(*at),
             _ => None,
         };
-        // A parent is null already.
+        // A parent of the field is null already, so there is no value to replace.
         let Some(part) = part else { return };
         value = part;
     }

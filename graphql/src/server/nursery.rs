@@ -50,7 +50,7 @@ impl TaskSender {
     ) -> Option<T> {
         let (answer, result) = oneshot::channel();
         let task = async move {
-            // The caller may have left.
+            // The client may have closed its connection.
             let _ = answer.send(future.await);
         };
         let task: TaskFuture = Box::pin(task);

@@ -71,7 +71,7 @@ pub fn read(file: &Value) -> Result<ReadToolkit, String> {
         warnings.push(format!("action `{name}` is in no chain of `toolkit` and was left out"));
     }
     arrange_nodes(&mut toolkit, list_field(file, "order")?, &mut warnings)?;
-    // An action in two chains gives one warning.
+    // An action that is in two chains causes only one warning.
     let mut told = BTreeSet::new();
     warnings.retain(|warning| told.insert(warning.clone()));
     Ok(ReadToolkit { toolkit, warnings })

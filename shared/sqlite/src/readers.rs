@@ -141,8 +141,7 @@ impl Readers {
             return Ok(idle);
         }
         let opened = open_reader(&self.path);
-        // This check comes after opening, because the path may lead to another file than the one
-        // that is open.
+        // This check comes after opening, because the path may lead to another file by now.
         self.identity.check_now()?;
         opened
     }

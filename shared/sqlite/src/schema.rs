@@ -222,7 +222,7 @@ fn upgrade(connection: &Connection) -> rusqlite::Result<()> {
     let upgraded = find_version(connection).and_then(|found| {
         let version = found.map_or(Some(0), |version| version.parse().ok());
         match version.and_then(|version: usize| UPGRADES.get(version..)) {
-            // Another process was faster.
+            // Another process did the upgrade at the same time.
             None | Some([]) => Ok(()),
             Some(missing) => run_upgrades(connection, missing),
         }

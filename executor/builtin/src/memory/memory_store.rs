@@ -109,7 +109,7 @@ impl MemoryStore {
     ) -> Result<usize, ToolError> {
         let (mut pages, mut cleared) = (RecordPages::in_scope(self, scope), 0);
         while let Some(page) = pages.next(cancel).await? {
-            // Concurrent removals share commits.
+            // Removals that run at the same time share commits of the store.
             let removals = page
                 .iter()
                 .map(|record| self.store.remove_record(RecordKind::Memory, &record.name));
@@ -169,7 +169,7 @@ impl MemoryStore {
         let mut is_whole = true;
         while let Some(page) = pages.next(cancel).await? {
             let wanted = Arc::clone(&wanted);
-            // A page has megabytes of text.
+            // A page has megabytes of text, so it is searched on a blocking thread.
             let looked = spawn_blocking(move || {
                 for (key, memory) in page.iter().filter_map(|record| parse_record(scope, record)) {
                     bytes += memory.value.len();

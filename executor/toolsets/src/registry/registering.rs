@@ -147,7 +147,8 @@ impl Registry {
             Some(wanted) => matches!(wanted.config.source, Source::Tools(_)),
             None => self.toolbox().set(set).is_none() && set.as_str() != dispatch::SET,
         };
-        // A failed set of configured tools takes a tool, because only its other tools are wrong.
+        // A failed set of configured tools accepts a new tool, because only other tools of the set
+        // are wrong.
         if is_open {
             return Ok(());
         }

@@ -66,7 +66,7 @@ pub(crate) async fn fanout(
     let plan = keep(rig, draft).await?;
     let load = Load { steps: steps + 1, concurrency, runs: 1_000 };
     run_executions(rig, args, report, &plan, load).await?;
-    // The results count the join, but the option does not.
+    // The result counts the join step, but the option `--steps` does not.
     report.set("steps", steps);
     Ok(())
 }

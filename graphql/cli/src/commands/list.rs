@@ -35,7 +35,7 @@ pub(crate) async fn list(session: &Session<'_>, what: List) -> Result<ExitStatus
             });
             let mut fields = Request::VALUES.to_owned();
             if !is_json {
-                // Without `parts: false`, the newest executions may all be children.
+                // `parts: false` leaves out child executions. The newest execution may be one.
                 let row = Finding::ROW;
                 let _ = write!(
                     fields,

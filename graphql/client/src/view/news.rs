@@ -121,7 +121,7 @@ impl ExecutionView {
     /// answers this for a child.
     pub fn waits_for_person(&self, child_waits: impl Fn(&str) -> bool) -> bool {
         let only_waits = |step: &String| {
-            // The items of a list are in the same map and decide about it.
+            // A list does no work itself. Its items are in `running`, too, so they are checked.
             self.lists.contains_key(step)
                 || self.children.get(step).is_some_and(|child| child_waits(child))
         };
@@ -256,7 +256,8 @@ impl ExecutionView {
         for (name, part) in self.running.iter_mut().filter(|(_, part)| !part.is_detached) {
             let worked = part.since.zip(self.last_at).filter(|(from, last)| last > from);
             let since = worked.map(|(from, last)| claimed_at - (last - from));
-            // A loop continues. A lost call does not, and the log does not tell how long it ran.
+            // Without a known start, a loop counts from the claim. A lost call does not continue,
+            // and the log does not say how long it ran.
             part.since = since.or_else(|| self.lists.contains_key(name).then_some(claimed_at));
         }
     }

@@ -92,7 +92,7 @@ impl ExecutionReader {
         while let Some(id) = earlier.filter(|_| left > 0) {
             left -= 1;
             let found = self.load(id).await?;
-            // It may have been pruned.
+            // The earlier execution may have been pruned.
             earlier = found.as_ref().and_then(Execution::retry_of);
             if let Some(found) = found {
                 guard.add_earlier(&found, last.as_ref().unwrap_or(finished));

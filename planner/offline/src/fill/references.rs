@@ -106,7 +106,7 @@ impl Filler<'_> {
         let token = &self.tokens[place];
         let is_person = token.is_any(&["him", "her", "his", "them"]);
         let is_place = token.is("there");
-        // `it` cannot mean several results.
+        // After several results, `it` means none of them.
         if self.scene.is_several && slot.kind != SlotKind::Path {
             return false;
         }
@@ -135,7 +135,7 @@ impl Filler<'_> {
         let is_own = phrase
             .noun
             .is_some_and(|noun| slot.words.iter().any(|own| self.lexicon.is_same_noun(own, noun)));
-        // `its author` names no title.
+        // `its author` does not mean a title.
         if slot.kind == SlotKind::Title && phrase.noun.is_some() && !is_own && cued.is_none() {
             return None;
         }

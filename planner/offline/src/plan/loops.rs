@@ -141,7 +141,7 @@ impl Planning<'_> {
         if !action.missing.is_empty() {
             return Err(self.missing(clause, &action, &action.missing));
         }
-        // Words of the list have a place in the call that lists the items.
+        // The call that lists the items already uses the words about the list.
         let in_list =
             |at: &usize| rest.tokens.iter().any(|token| token.start == clause.tokens[*at].start);
         action.unplaced.retain(|at| !in_list(at));
