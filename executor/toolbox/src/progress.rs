@@ -151,7 +151,7 @@ impl<K: Copy + Ord> Reports<K> {
     }
 
     fn take(&mut self) -> Option<(K, Progress)> {
-        let mut unread = self.board.unread();
+        let mut unread = self.board.lock_unread();
         let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
         let next = unread.range((after, Bound::Unbounded)).next().or(unread.iter().next());
         let key = *next?.0;
@@ -163,19 +163,19 @@ impl<K: Copy + Ord> Reports<K> {
 impl<K: Copy + Ord> ProgressSink<K> {
     /// Replaces a report that has not been read.
     pub fn send(&self, progress: Progress) {
-        self.board.unread().insert(self.key, progress);
+        self.board.lock_unread().insert(self.key, progress);
         self.board.news.notify_one();
     }
 }
 
 impl<K: Copy + Ord> Drop for ProgressSink<K> {
     fn drop(&mut self) {
-        self.board.unread().remove(&self.key);
+        self.board.lock_unread().remove(&self.key);
     }
 }
 
 impl<K> Board<K> {
-    fn unread(&self) -> MutexGuard<'_, BTreeMap<K, Progress>> {
+    fn lock_unread(&self) -> MutexGuard<'_, BTreeMap<K, Progress>> {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -81,7 +81,7 @@ struct MadeTools {
 
 impl MadeTools {
     /// Puts the tools into a set. The set has failed if tools were configured and none is left.
-    fn within(self, set: ToolSet) -> ToolSet {
+    fn into_tool_set(self, set: ToolSet) -> ToolSet {
         let Self { tools, left_out } = self;
         for why in &left_out {
             tracing::warn!(target: LOG_TARGET, set = %set.name, %why, "a tool is left out");
@@ -149,7 +149,7 @@ impl Sources {
         if let Source::Tools(tools) = &config.source {
             let made =
                 self.build_commands(&config.name, config.with_effects(tools), &BTreeMap::new());
-            self.toolbox.put_set(made.within(set));
+            self.toolbox.put_set(made.into_tool_set(set));
             return;
         }
         let SetConfig { name, source, effects, .. } = config;
@@ -203,7 +203,7 @@ impl Sources {
             .rev()
             .filter_map(|tool| Some((&tool.name, (tool, *by_name.get(&tool.name)?))));
         let made = self.build_commands(&config.name, config.with_effects(tools), &kept.collect());
-        self.toolbox.put_set(made.within(config.empty_set(SetStatus::Ready)));
+        self.toolbox.put_set(made.into_tool_set(config.empty_set(SetStatus::Ready)));
     }
 
     fn ask_for_tools(&self, set: ToolSet, source: Box<dyn Offers>, effects: EffectRules) {

@@ -85,7 +85,7 @@ impl LocalEngine {
         let toolbox = Toolbox::default();
         let clock: Arc<dyn Clock> = Arc::new(store::shared_clock(&*store).await?);
         let has_tools = !matches!(need, Need::Store | Need::Stopping);
-        let registry = registry(setup, &toolbox, &store, &clock, has_tools)?;
+        let registry = build_registry(setup, &toolbox, &store, &clock, has_tools)?;
         if has_tools {
             // This starts the servers of sets that were added.
             registry.sync().await?;
@@ -107,7 +107,7 @@ impl LocalEngine {
         });
         let handle = work.as_ref().map(|(_, work)| work.handle.clone());
         let control = Control::new(Arc::clone(&store), Arc::clone(&clock), handle);
-        let engine = engine(config, control, registry, Arc::clone(&clock))?;
+        let engine = build_engine(config, control, registry, Arc::clone(&clock))?;
         for warning in config.toolkit.value.warnings.iter().filter(|_| has_tools) {
             tracing::warn!("the toolkit: {warning}");
         }
@@ -178,7 +178,7 @@ pub(crate) fn unlimited() -> Limits {
     Limits { complexity: usize::MAX, answer_bytes: usize::MAX, ..Limits::default() }
 }
 
-fn engine(
+fn build_engine(
     config: &Config,
     control: Control,
     registry: Registry,
@@ -269,7 +269,7 @@ pub(crate) async fn open_store(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failu
 }
 
 /// Makes the registry of toolsets. Without tools it knows no sets.
-fn registry(
+fn build_registry(
     setup: Setup<'_>,
     toolbox: &Toolbox,
     store: &Arc<dyn Store>,

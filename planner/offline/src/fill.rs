@@ -137,7 +137,8 @@ impl Filler<'_> {
         }
         self.add_slugs(&mut candidates);
         // `rename X to Y` sets the title.
-        let is_target = |slot: usize| self.target() == Some(&self.tool.slots[slot].parameter);
+        let is_target =
+            |slot: usize| self.target_parameter() == Some(&self.tool.slots[slot].parameter);
         for candidate in &mut candidates {
             let is_meant = candidate.fills.iter().any(|(slot, _)| is_target(*slot));
             candidate.score += if is_meant { self.weights.cue } else { 0.0 };
@@ -162,7 +163,7 @@ impl Filler<'_> {
     }
 
     /// Returns the parameter that the verb names: `rename` names the title.
-    fn target(&self) -> Option<&String> {
+    fn target_parameter(&self) -> Option<&String> {
         self.verb.first().and_then(|at| self.lexicon.states.get(&self.tokens[*at].lower))
     }
 

@@ -85,7 +85,7 @@ impl<'a> Planning<'a> {
             match self.plan_part(&clause) {
                 Ok(refusal) => passed.extend(refusal),
                 Err(refusal) => {
-                    clauses.for_each(|clause| self.note(&clause, &[]));
+                    clauses.for_each(|clause| self.note_clause(&clause, &[]));
                     return Err(refusal);
                 }
             }
@@ -104,7 +104,7 @@ impl<'a> Planning<'a> {
         let (steps, notes) = (self.memory.steps.len(), self.planned.candidates.len());
         let passed = self.plan_or_pass(clause);
         if self.planned.candidates.len() == notes && passed.is_err() {
-            self.note(clause, &[]);
+            self.note_clause(clause, &[]);
         }
         let ids = self.memory.steps[steps..].iter().map(|step| json!({ "step": step.id }));
         if let Some(last) = self.planned.candidates[notes..].last_mut() {
@@ -166,7 +166,7 @@ impl<'a> Planning<'a> {
         self.has_tool_noun(clause) || clause.tokens.iter().any(Token::is_typed)
     }
 
-    fn scene(&self) -> FillContext<'_> {
+    fn fill_context(&self) -> FillContext<'_> {
         FillContext {
             query: self.query,
             lexicon: self.lexicon,
@@ -180,7 +180,7 @@ impl<'a> Planning<'a> {
 
     /// Returns the readings of a clause by the tools that `accept` takes, best first.
     fn readings(&self, clause: &Clause, accept: &dyn Fn(&Tool) -> bool) -> Vec<Reading> {
-        let scene = self.scene();
+        let scene = self.fill_context();
         let mut readings: Vec<Reading> = Vec::new();
         for (at, tool) in self.tools.iter().enumerate().filter(|(_, tool)| accept(tool)) {
             let verb = self.verb_fit(clause, tool);
@@ -195,7 +195,7 @@ impl<'a> Planning<'a> {
         readings
     }
 
-    fn note(&mut self, clause: &Clause, readings: &[Reading]) {
+    fn note_clause(&mut self, clause: &Clause, readings: &[Reading]) {
         let show = |reading: &Reading| {
             let score = f64::from((reading.score * 100.0).round()) / 100.0;
             json!({ "tool": self.tools[reading.tool].name, "score": score })
@@ -222,7 +222,7 @@ impl<'a> Planning<'a> {
         self.inherit_words(&mut clause);
         let is_inherited = !has_verb && clause.verb.is_some();
         let readings = self.readings(&clause, &|_| true);
-        self.note(&clause, &readings);
+        self.note_clause(&clause, &readings);
         let said = || self.words(&clause.tokens);
         let Some(best) = self.best_reading(readings) else {
             return Err(Refusal::nothing_fits(&said()));

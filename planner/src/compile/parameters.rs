@@ -214,11 +214,11 @@ impl<'a> CallChecker<'a> {
         match &misfit.kind {
             ViolationKind::Missing { property } if self.has_default(misfit, property) => (),
             ViolationKind::Missing { property } => {
-                report.error(self.at, || self.missing(misfit, property));
+                report.error(self.at, || self.missing_error(misfit, property));
             }
             ViolationKind::Unexpected { properties } => {
                 for property in properties {
-                    report.error(self.at, || self.unexpected(misfit, property));
+                    report.error(self.at, || self.unexpected_error(misfit, property));
                 }
             }
             ViolationKind::Type | ViolationKind::Unchecked | ViolationKind::Other => {
@@ -243,7 +243,7 @@ impl<'a> CallChecker<'a> {
         self.choice.plan.is_some() && schema.is_some_and(|schema| schema.get("default").is_some())
     }
 
-    fn missing(&self, misfit: &SchemaViolation, property: &str) -> Diagnostic {
+    fn missing_error(&self, misfit: &SchemaViolation, property: &str) -> Diagnostic {
         let place = format!("{}{}", self.place(&misfit.at), place::key_path(property));
         let message = format!("`{}` needs `{property}`", self.choice.tool);
         let diagnostic = Diagnostic::error("plan.missing_parameter", place, message);
@@ -255,7 +255,7 @@ impl<'a> CallChecker<'a> {
         }
     }
 
-    fn unexpected(&self, misfit: &SchemaViolation, property: &str) -> Diagnostic {
+    fn unexpected_error(&self, misfit: &SchemaViolation, property: &str) -> Diagnostic {
         let place = format!("{}{}", self.place(&misfit.at), place::key_path(property));
         let message = format!("`{}` has no parameter `{}`", self.choice.tool, clip(property));
         let known = schema_at(self.schema, &misfit.at)

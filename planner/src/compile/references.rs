@@ -51,7 +51,7 @@ pub(super) fn collect_links<'a>(
     for at in 0..steps.len() {
         let (on, variables) = (Vec::new(), BTreeSet::new());
         let mut looking = TemplateReader { at, steps, naming, on, variables, list: None, report };
-        let (template, undo) = looking.all();
+        let (template, undo) = looking.read_templates();
         let looks = StepTemplates { template, list: looking.list, undo };
         let mut on = looking.on;
         on.sort_unstable();
@@ -91,7 +91,7 @@ impl<'a> TemplateReader<'a, '_> {
         &self.steps[self.at]
     }
 
-    fn all(&mut self) -> (Template, Option<Template>) {
+    fn read_templates(&mut self) -> (Template, Option<Template>) {
         let step = self.current_step();
         add_named(self.at, step, self.naming, &mut self.on, self.report);
         let (mut own, mut undo) = (Template::default(), None);

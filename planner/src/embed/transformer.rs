@@ -131,7 +131,7 @@ impl Layer {
             return Err(Broken(format!("its tensor `{narrow}` has not {size} rows")));
         }
         Ok(Self {
-            attention: beside(&[query, key, value])?,
+            attention: join_layers(&[query, key, value])?,
             mix: square("attention.output.dense")?,
             mix_norm: norm("attention.output.LayerNorm")?,
             widen,
@@ -178,7 +178,7 @@ impl Layer {
     }
 }
 
-fn beside(layers: &[Linear; 3]) -> Result<Linear, Broken> {
+fn join_layers(layers: &[Linear; 3]) -> Result<Linear, Broken> {
     let weights: Vec<ArrayView2<'_, f32>> =
         layers.iter().map(|layer| layer.weight.view()).collect();
     let weight = ndarray::concatenate(Axis(1), &weights).map_err(|err| Broken(err.to_string()))?;

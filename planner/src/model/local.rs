@@ -108,8 +108,9 @@ impl LocalModel {
     }
 
     async fn start(&self) -> Result<Provider, ModelError> {
-        let Some(starter) = self.starter() else { return Err(self.missing("")) };
-        let StartedServer { url, key } = starter.start().await.map_err(|why| self.missing(&why))?;
+        let Some(starter) = self.starter() else { return Err(self.missing_error("")) };
+        let StartedServer { url, key } =
+            starter.start().await.map_err(|why| self.missing_error(&why))?;
         // The starter has checked that the server offers this model.
         self.provider_at(&url, STARTED_MODEL, key)
     }
@@ -143,7 +144,7 @@ impl LocalModel {
     }
 
     async fn list_models(&self, url: &str) -> Result<Vec<String>, ModelError> {
-        let client = http::build_client(true).map_err(|err| self.refused(err.to_string()))?;
+        let client = http::build_client(true).map_err(|err| self.refused_error(err.to_string()))?;
         let request = client.get(format!("{url}/models"));
         let answer = timeout(PROBE_TIMEOUT, http::send_request(request)).await;
         let Ok(Ok(answer)) = answer else { return Ok(Vec::new()) };
@@ -167,12 +168,12 @@ impl LocalModel {
             return Ok(format!("`{}` at {place}", provider.name()));
         }
         match self.starter() {
-            Some(starter) => starter.describe().map_err(|why| self.missing(&why)),
-            None => Err(self.missing("")),
+            Some(starter) => starter.describe().map_err(|why| self.missing_error(&why)),
+            None => Err(self.missing_error("")),
         }
     }
 
-    fn missing(&self, why: &str) -> ModelError {
+    fn missing_error(&self, why: &str) -> ModelError {
         let wanted = match self.settings.model.as_str() {
             "" => "a model".to_owned(),
             name => format!("the model `{name}`"),
@@ -190,13 +191,13 @@ impl LocalModel {
                 format!("start a server that has it, or remove `planner.model` and run `{PULL}`")
             }
         };
-        self.refused(format!(
+        self.refused_error(format!(
             "no server on this machine has {wanted} ({}): {why}",
             tried.join(", ")
         ))
     }
 
-    fn refused(&self, why: String) -> ModelError {
+    fn refused_error(&self, why: String) -> ModelError {
         ModelError::Refused { model: self.name.clone(), why }
     }
 }

@@ -34,7 +34,7 @@ pub(super) async fn read_records(
     }
     Ok(KnownRecords {
         sets: sets.into_iter().map(read_added).collect(),
-        tools: tools.into_iter().filter_map(tool).collect(),
+        tools: tools.into_iter().filter_map(read_registered).collect(),
         switches: switches
             .into_iter()
             .filter_map(|record| Some((record.name, record.value.as_bool()?)))
@@ -56,7 +56,7 @@ fn read_added(Record { name, value, at, .. }: Record) -> AddedSet {
     AddedSet { name, written: Arc::unwrap_or_clone(value), at }
 }
 
-fn tool(Record { name, value, at, .. }: Record) -> Option<Registered> {
+fn read_registered(Record { name, value, at, .. }: Record) -> Option<Registered> {
     let set = value.get("set")?.as_str()?.to_owned();
     let since = value.get("since").and_then(|since| serde_json::from_value(since.clone()).ok());
     Some(Registered { record: name, set, written: value.get("tool")?.clone(), at, since })

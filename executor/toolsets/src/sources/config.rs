@@ -42,7 +42,7 @@ struct WrittenSet {
     name: ToolSetName,
     #[serde(default)]
     description: String,
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     active: bool,
     source: WrittenSource,
     #[serde(default)]
@@ -59,7 +59,7 @@ impl From<WrittenSet> for SetConfig {
     }
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 

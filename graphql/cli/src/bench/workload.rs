@@ -44,9 +44,9 @@ pub(crate) async fn chain(
     let tool = tool_of(args.effect);
     let draft = (0..steps).map(|n| {
         let before = n.checked_sub(1).map(|n| json!(format!("s{n}")));
-        step(&format!("s{n}"), tool, None, before)
+        make_step(&format!("s{n}"), tool, None, before)
     });
-    let plan = keep(rig, draft.collect()).await?;
+    let plan = store_plan(rig, draft.collect()).await?;
     let load = Load { steps, concurrency, runs: 20_000 };
     run_executions(rig, args, report, &plan, load).await
 }
@@ -61,9 +61,10 @@ pub(crate) async fn fanout(
     let concurrency = args.concurrency.unwrap_or(1);
     let tool = tool_of(args.effect);
     let names: Vec<String> = (0..steps).map(|n| format!("s{n}")).collect();
-    let mut draft: Vec<DraftStep> = names.iter().map(|name| step(name, tool, None, None)).collect();
-    draft.push(step("join", tool, None, Some(json!(names))));
-    let plan = keep(rig, draft).await?;
+    let mut draft: Vec<DraftStep> =
+        names.iter().map(|name| make_step(name, tool, None, None)).collect();
+    draft.push(make_step("join", tool, None, Some(json!(names))));
+    let plan = store_plan(rig, draft).await?;
     let load = Load { steps: steps + 1, concurrency, runs: 1_000 };
     run_executions(rig, args, report, &plan, load).await?;
     // The result counts the join step, but the option `--steps` does not.
@@ -131,9 +132,9 @@ pub(crate) async fn dag(
     let dag: Dag = serde_json::from_str(&text)
         .map_err(|err| usage(format!("`{}` is not a graph: {err}", file.display())))?;
     let draft = dag.steps.iter().map(|node| {
-        step(&node.id, "flow.sleep", Some(json!({ "ms": node.ms })), Some(json!(node.after)))
+        make_step(&node.id, "flow.sleep", Some(json!({ "ms": node.ms })), Some(json!(node.after)))
     });
-    let plan = keep(rig, draft.collect()).await?;
+    let plan = store_plan(rig, draft.collect()).await?;
     let width = args.concurrency.unwrap_or(256).max(1);
     let max_parallel = Some(u32::try_from(width).unwrap_or(u32::MAX));
     let options = ExecutionOptions { max_parallel, ..ExecutionOptions::default() };
@@ -145,7 +146,7 @@ pub(crate) async fn dag(
     report.set("steps", dag.steps.len());
     report.set("concurrency", width);
     report.finish(&*rig.store, dag.steps.len(), wall, &mut [wall]);
-    let (work, critical) = lengths(&plan, &dag);
+    let (work, critical) = path_lengths(&plan, &dag);
     #[expect(clippy::cast_precision_loss, reason = "far fewer than 2⁵²")]
     let share = work / width as f64;
     report.set("makespan_s", round(makespan(rig, id).await?));
@@ -173,7 +174,7 @@ async fn makespan(rig: &BenchNode, id: ExecutionId) -> Result<f64, BenchError> {
 }
 
 /// Returns the seconds of all steps together, and of the longest path.
-fn lengths(plan: &Plan, dag: &Dag) -> (f64, f64) {
+fn path_lengths(plan: &Plan, dag: &Dag) -> (f64, f64) {
     let times: BTreeMap<&str, u64> =
         dag.steps.iter().map(|step| (step.id.as_str(), step.ms)).collect();
     let mut ends: Vec<u64> = Vec::new();
@@ -195,9 +196,9 @@ pub(crate) async fn subscribe(
     let tool = tool_of(args.effect);
     let draft = (0..steps).map(|n| {
         let before = n.checked_sub(1).map(|n| json!(format!("s{n}")));
-        step(&format!("s{n}"), tool, None, before)
+        make_step(&format!("s{n}"), tool, None, before)
     });
-    let plan = keep(rig, draft.collect()).await?;
+    let plan = store_plan(rig, draft.collect()).await?;
     report.begin(&*rig.store);
     let begun = Instant::now();
     let started = rig.control.start(Start::new(&plan, ExecutionOptions::default())).await;
@@ -233,16 +234,16 @@ pub(crate) fn plan(steps: usize) -> Value {
         let before = [n.checked_sub(1), n.checked_sub(7)].into_iter().flatten();
         let before: Vec<String> = before.map(|n| format!("s{n}")).collect();
         let text = before.first().map_or("none".to_owned(), |name| format!("{{{{{name}.text}}}}"));
-        step(&format!("s{n}"), "flow.echo", Some(json!({ "text": text })), Some(json!(before)))
+        make_step(&format!("s{n}"), "flow.echo", Some(json!({ "text": text })), Some(json!(before)))
     });
     let draft = Draft { tools: drafts.collect(), ..Draft::default() };
     let begun = Instant::now();
-    let compiled = compile(&draft, about(), &catalog(&flow_tools()));
+    let compiled = compile(&draft, plan_info(), &catalog(&flow_tools()));
     let wall = begun.elapsed();
     let (nodes, edges) = (60_000_usize, 245_000_usize);
-    let draft = cyclic(nodes, edges);
+    let draft = cyclic_draft(nodes, edges);
     let begun = Instant::now();
-    let refused = compile(&draft, about(), &catalog(&flow_tools()));
+    let refused = compile(&draft, plan_info(), &catalog(&flow_tools()));
     let cycle = begun.elapsed();
     let named = refused.err().unwrap_or_default();
     let mut report = Report::compiler(wall, steps);
@@ -257,7 +258,7 @@ pub(crate) fn plan(steps: usize) -> Value {
 }
 
 /// Returns a graph in which only one edge closes a cycle.
-fn cyclic(nodes: usize, edges: usize) -> Draft {
+fn cyclic_draft(nodes: usize, edges: usize) -> Draft {
     let mut before: Vec<Vec<String>> = vec![Vec::new(); nodes];
     let mut seed = 1_u64;
     for edge in 0..edges {
@@ -268,8 +269,8 @@ fn cyclic(nodes: usize, edges: usize) -> Draft {
     }
     before[0].push(format!("s{}", nodes - 1));
     let steps = before.into_iter().enumerate();
-    let steps =
-        steps.map(|(n, before)| step(&format!("s{n}"), "flow.noop", None, Some(json!(before))));
+    let steps = steps
+        .map(|(n, before)| make_step(&format!("s{n}"), "flow.noop", None, Some(json!(before))));
     Draft { tools: steps.collect(), ..Draft::default() }
 }
 
@@ -280,7 +281,7 @@ fn tool_of(effect: BenchEffect) -> &'static str {
     }
 }
 
-fn step(id: &str, tool: &str, parameters: Option<Value>, before: Option<Value>) -> DraftStep {
+fn make_step(id: &str, tool: &str, parameters: Option<Value>, before: Option<Value>) -> DraftStep {
     DraftStep {
         id: Some(id.to_owned()),
         name: Some(tool.to_owned()),
@@ -302,7 +303,7 @@ fn catalog(toolbox: &Toolbox) -> Catalog {
     Catalog::new(tools)
 }
 
-fn about() -> PlanInfo {
+fn plan_info() -> PlanInfo {
     let created_at = WallClock.now();
     PlanInfo {
         id: PlanId::draw(created_at),
@@ -314,8 +315,8 @@ fn about() -> PlanInfo {
     }
 }
 
-async fn keep(rig: &BenchNode, tools: Vec<DraftStep>) -> Result<Arc<Plan>, BenchError> {
-    let about = about();
+async fn store_plan(rig: &BenchNode, tools: Vec<DraftStep>) -> Result<Arc<Plan>, BenchError> {
+    let about = plan_info();
     let created_at = rig.clock.now();
     let request = Request { id: about.request, query: about.query.clone(), created_at };
     rig.store.put_request(&request).await?;

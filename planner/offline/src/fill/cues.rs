@@ -102,7 +102,7 @@ impl Filler<'_> {
         if preposition.is_any(&["to", "as"]) {
             let mut near = self.tokens[place.saturating_sub(2)..place].iter();
             let near = near.find_map(|token| states.get(&token.lower));
-            if self.target().or(near) == Some(&slot.parameter) {
+            if self.target_parameter().or(near) == Some(&slot.parameter) {
                 return true;
             }
         }

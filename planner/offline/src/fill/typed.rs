@@ -52,8 +52,9 @@ impl Filler<'_> {
         let is_object = place > 0
             && self.verb.contains(&(place - 1))
             && self.tokens[place].kind == Kind::Number;
-        let is_copied =
-            slot.kind == SlotKind::Email && slot.is_list && self.target() != Some(&slot.parameter);
+        let is_copied = slot.kind == SlotKind::Email
+            && slot.is_list
+            && self.target_parameter() != Some(&slot.parameter);
         !slot.is_required
             && (slot.kind == SlotKind::Number && !is_object
                 || slot.kind == SlotKind::Word

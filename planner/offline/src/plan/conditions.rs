@@ -63,7 +63,7 @@ impl Planning<'_> {
         self.inherit_words(&mut main);
         let when = fact.expression.replace("{}", &self.memory.steps[step].id);
         let readings = self.readings(&main, &|_| true);
-        self.note(&main, &readings);
+        self.note_clause(&main, &readings);
         let mut best = readings
             .into_iter()
             .next()
@@ -190,7 +190,8 @@ impl Planning<'_> {
         let scalars: Vec<&Output> = tool.outputs.iter().filter(is_scalar).collect();
         let is_negated = statement.is_negated;
         if let Some(Comparison { sign, value }) = &statement.comparison {
-            let text = format!("{{}}.{} {sign} {value}", self.measured(statement, &scalars)?);
+            let text =
+                format!("{{}}.{} {sign} {value}", self.compared_output(statement, &scalars)?);
             return Some(if is_negated { format!("!({text})") } else { text });
         }
         let predicate = self.predicate(statement)?;
@@ -217,7 +218,11 @@ impl Planning<'_> {
     }
 
     /// Returns the path of the number that a comparison names, or of the only number.
-    fn measured<'t>(&self, statement: &Statement, scalars: &[&'t Output]) -> Option<&'t str> {
+    fn compared_output<'t>(
+        &self,
+        statement: &Statement,
+        scalars: &[&'t Output],
+    ) -> Option<&'t str> {
         let is_number = |output: &&&Output| output.kind == OutputKind::Number;
         let numbers: Vec<&&Output> = scalars.iter().filter(is_number).collect();
         let said = |word: &String| {

@@ -36,7 +36,7 @@ impl Planning<'_> {
         };
         let is_blocked = |at: &usize| is_filter(&tool.slots[*at]) && !is_set(&tool.slots[*at]);
         let blocked: Vec<usize> = (0..tool.slots.len()).filter(is_blocked).collect();
-        let action = fill(&self.scene(), clause, best.tool, &blocked, verb);
+        let action = fill(&self.fill_context(), clause, best.tool, &blocked, verb);
         (!action.missing.is_empty()).then_some(action)
     }
 
@@ -68,7 +68,7 @@ impl Planning<'_> {
 
     fn best_action(&mut self, clause: &Clause) -> Result<Reading, Refusal> {
         let readings = self.readings(clause, &|tool| tool.acts);
-        self.note(clause, &readings);
+        self.note_clause(clause, &readings);
         readings
             .into_iter()
             .next()

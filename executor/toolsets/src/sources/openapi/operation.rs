@@ -81,7 +81,7 @@ pub(super) fn operations(
             if !has_tag(written, tags) {
                 continue;
             }
-            let called = name(method, path, written);
+            let called = operation_name(method, path, written);
             let reader = Reader { document, servers, auth, item, written, nodes };
             match reader.read(verb, path) {
                 Ok(operation) => {
@@ -127,7 +127,7 @@ fn has_tag(written: &Value, tags: &[String]) -> bool {
 }
 
 /// Returns the identifier of the operation, or a name made of its method and path.
-fn name(method: &str, path: &str, written: &Value) -> String {
+fn operation_name(method: &str, path: &str, written: &Value) -> String {
     let id = written.get("operationId").and_then(Value::as_str).and_then(tool_id);
     if let Some(id) = id {
         return id.to_string();

@@ -63,7 +63,7 @@ impl Corpus {
     }
 
     fn topic(&self, n: u64) -> String {
-        name(VOCABULARY + n / VERBS.len() as u64 % self.topics)
+        name_of_number(VOCABULARY + n / VERBS.len() as u64 % self.topics)
     }
 
     pub(crate) fn queries(&self, count: usize, parts: usize) -> Vec<String> {
@@ -144,12 +144,12 @@ impl SeededRandom {
     fn word(&mut self) -> String {
         let drawn = self.next();
         let room = VOCABULARY >> (drawn % 12);
-        name((drawn >> 8) % room.max(1))
+        name_of_number((drawn >> 8) % room.max(1))
     }
 }
 
 /// Returns the word of a number, made of syllables.
-fn name(mut number: u64) -> String {
+fn name_of_number(mut number: u64) -> String {
     const SYLLABLES: [&str; 16] = [
         "ba", "ce", "di", "fo", "gu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti", "vo", "zu",
         "xa",
