@@ -50,7 +50,7 @@ pub fn hooks(engine: &Engine, worker: Option<WorkerHandle>, retention: &Arc<Rete
             let probe = Arc::clone(&probe);
             async move { probe.check().await }.boxed()
         }),
-        figures: Arc::new(move || {
+        leading_metrics: Arc::new(move || {
             let waiting = worker.as_ref().map_or(0, WorkerHandle::waiting_call_count);
             let figures = [
                 engine_metrics(counted.hints().commits(), &toolbox),

@@ -211,7 +211,7 @@ impl Sources {
         self.toolbox.put_set(set);
         let asker = OfferPoller::new(name.clone(), source, self.toolbox.clone(), self.output_bytes)
             .with_effects(effects);
-        let turn = asker.turn();
+        let turn = asker.retry_time();
         self.keep_connected(name, move || turn.wake(), |stop| asker.run(stop));
     }
 

@@ -111,7 +111,7 @@ pub(crate) enum Command {
     Signal(SignalArgs),
     /// Create the next version of a plan.
     Revise {
-        /// `plan_…`, any version.
+        /// The id of any version of the plan, `plan_…`.
         plan: String,
         /// The new plan as JSON or YAML; `-` is standard input.
         file: PathBuf,

@@ -111,21 +111,23 @@ impl From<ConfigError> for Failure {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
+    /// Messages about wrong settings.
     pub wrong: Vec<String>,
     /// The rest of the file is used. It is not if the file cannot be parsed.
     pub is_read: bool,
-    pub lost: Vec<String>,
+    /// Names of the settings that were omitted because they are wrong.
+    pub omitted: Vec<String>,
 }
 
 impl Faults {
     pub fn knows(&self, key: &str) -> bool {
-        self.is_read && !self.lost.iter().any(|lost| lost == key)
+        self.is_read && !self.omitted.iter().any(|omitted| omitted == key)
     }
 }
 
 impl Default for Faults {
     fn default() -> Self {
-        Self { wrong: Vec::new(), is_read: true, lost: Vec::new() }
+        Self { wrong: Vec::new(), is_read: true, omitted: Vec::new() }
     }
 }
 
@@ -152,7 +154,7 @@ impl Config {
         let Some(named) = &path else {
             return Ok((Self::load(flags, environment)?, Faults::default()));
         };
-        let file::PartialFile { file, mut wrong, lost } = file::read_what_works(named);
+        let file::PartialFile { file, mut wrong, omitted } = file::read_what_works(named);
         let mut is_read = file.is_some();
         let config = match Self::of(path.clone(), file.unwrap_or_default(), flags, environment) {
             Ok(config) => config,
@@ -162,7 +164,7 @@ impl Config {
                 Self::of(path, file::File::default(), flags, environment)?
             }
         };
-        Ok((config, Faults { wrong, is_read, lost }))
+        Ok((config, Faults { wrong, is_read, omitted }))
     }
 
     fn of(

@@ -28,11 +28,11 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "tool::Effect")]
 pub(super) enum Effect {
-    /// Changes nothing, like the first call.
+    /// A call only reads, so a second call changes nothing.
     Read,
-    /// Leaves the same result as the first call.
+    /// A second call leaves the same result as the first one.
     Idempotent,
-    /// May do harm. If the outcome of a call is unknown, Faber does not repeat the call.
+    /// A second call may do harm. If the outcome of a call is unknown, Faber does not repeat it.
     Once,
 }
 

@@ -91,7 +91,8 @@ impl ToolkitQuery {
     ) -> Result<Vec<ToolFollower>> {
         let first = first.unwrap_or(5);
         let most = usize::try_from(first).ok().filter(|first| (1..=100).contains(first));
-        let most = most.ok_or_else(|| unfit(format!("`first` is {first}; it is 1 to 100")))?;
+        let most =
+            most.ok_or_else(|| unfit(format!("`first` is {first}; write a number from 1 to 100")))?;
         let Ok(name) = name.parse() else { return Ok(Vec::new()) };
         let engine = ctx.data::<Engine>()?;
         engine.tools.inventory.settled().await;

@@ -58,7 +58,7 @@ impl Default for ServerOptions {
 pub type Readiness = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 /// Returns metrics in the text format of `/metrics`.
-pub type Figures = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
+pub type MetricsSource = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
 
 /// Handles unknown paths. `None` means the server's own 404.
 pub type UnknownPathHandler = fn(&Uri, &HeaderMap) -> Option<Response>;
@@ -67,7 +67,7 @@ pub type UnknownPathHandler = fn(&Uri, &HeaderMap) -> Option<Response>;
 pub struct Hooks {
     pub ready: Readiness,
     /// Metrics that precede the server's own.
-    pub figures: Figures,
+    pub leading_metrics: MetricsSource,
     /// Routes that need no token. The host check applies.
     pub pages: Router,
     pub elsewhere: UnknownPathHandler,
@@ -80,7 +80,7 @@ impl Default for Hooks {
     fn default() -> Self {
         Self {
             ready: Arc::new(|| Box::pin(async { Ok(()) })),
-            figures: Arc::new(|| Box::pin(async { String::new() })),
+            leading_metrics: Arc::new(|| Box::pin(async { String::new() })),
             pages: Router::new(),
             elsewhere: |_, _| None,
             members: Router::new(),

@@ -86,7 +86,7 @@ async fn metrics(
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, Refusal> {
     entry::enter(&app.options.access, &headers, peer)?;
-    let mut text = (app.hooks.figures)().await;
+    let mut text = (app.hooks.leading_metrics)().await;
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }

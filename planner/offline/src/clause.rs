@@ -107,7 +107,7 @@ impl Reader<'_> {
     fn join_bare_verbs(&self, clauses: Vec<Clause>) -> Vec<Clause> {
         let is_told = |last: &mut Clause| matches!(last.mood, Mood::Reported | Mood::Fragment);
         let mut joined: Vec<Clause> = Vec::new();
-        for mut clause in self.attach_told(clauses) {
+        for mut clause in self.attach_statements(clauses) {
             if self.is_bare_verb(&clause)
                 && let Some(told) = joined.pop_if(is_told)
             {
@@ -132,7 +132,7 @@ impl Reader<'_> {
 
     /// Adds the earlier statement or denial to an order that refers to it: `don't close issue 4,
     /// just show it`.
-    fn attach_told(&self, clauses: Vec<Clause>) -> Vec<Clause> {
+    fn attach_statements(&self, clauses: Vec<Clause>) -> Vec<Clause> {
         let is_value = |token: &Token| token.is_value() && token.kind != Kind::Quoted;
         let is_it = |token: &Token| token.is_any(&["it", "them"]);
         let is_known = |pair: &[Token]| pair[0].is("the") && self.is_tool_noun(&pair[1].stem);

@@ -58,7 +58,7 @@ impl Memory {
             let own = &wanted.tools[step.tool];
             let path = match wanted.noun {
                 Some(noun) => text_field(own, noun, wanted.lexicon),
-                None => (!own.acts).then(|| main_text(&own.outputs)),
+                None => (!own.has_effect).then(|| main_text(&own.outputs)),
             };
             path.map(|path| template(&step.id, &path))
         })
@@ -211,7 +211,7 @@ fn text_field(tool: &Tool, noun: &str, lexicon: &Lexicon) -> Option<String> {
     };
     let is_whole = || {
         let is_result = matches!(noun, "list" | "result" | "output" | "answer");
-        !tool.acts && (is_result || tool.has_noun(noun, lexicon))
+        !tool.has_effect && (is_result || tool.has_noun(noun, lexicon))
     };
     found
         .map(|output| output.path.clone())

@@ -145,8 +145,9 @@ impl<'a> Planning<'a> {
     /// Returns whether a statement contains the words of an order: `before you create an issue, …`.
     fn names_order(&self, clause: &Clause) -> bool {
         let reader = Reader { lexicon: self.lexicon, tools: self.tools };
-        let acts =
-            |token: &Token| self.tools.iter().any(|tool| tool.acts && tool.verb == token.stem);
+        let acts = |token: &Token| {
+            self.tools.iter().any(|tool| tool.has_effect && tool.verb == token.stem)
+        };
         let tokens = &clause.tokens;
         (1..tokens.len()).any(|at| acts(&tokens[at]) && reader.begins_order(tokens, at, true))
     }
@@ -233,7 +234,7 @@ impl<'a> Planning<'a> {
         // `every` means several items, and no step lists them.
         let is_each =
             |(at, token): (usize, &Token)| token.is_any(&["every", "each"]) && !best.claimed[at];
-        if self.tools[best.tool].acts && clause.tokens.iter().enumerate().any(is_each) {
+        if self.tools[best.tool].has_effect && clause.tokens.iter().enumerate().any(is_each) {
             return Err(Refusal::no_list(&self.tools[best.tool], &said()));
         }
         if is_inherited && self.has_unknown_verb(&clause, &best) {
@@ -255,11 +256,11 @@ impl<'a> Planning<'a> {
     fn best_reading(&self, readings: Vec<Reading>) -> Option<Reading> {
         let is_answer = |reading: &Reading| {
             let tool = &self.tools[reading.tool];
-            let lists = !tool.acts && tool.list().is_some() && reading.has_noun;
+            let lists = !tool.has_effect && tool.list().is_some() && reading.has_noun;
             lists && reading.missing.is_empty() && !reading.fillings.is_empty()
         };
         let best = readings.first()?;
-        let is_open = !self.tools[best.tool].acts && !best.missing.is_empty();
+        let is_open = !self.tools[best.tool].has_effect && !best.missing.is_empty();
         let list = readings.iter().position(is_answer).filter(|_| is_open);
         readings.into_iter().nth(list.unwrap_or_default())
     }

@@ -79,7 +79,7 @@ pub(super) struct Tool {
     pub(super) name: String,
     /// The words of the tool's name, in the form of an order.
     pub(super) order: String,
-    pub(super) acts: bool,
+    pub(super) has_effect: bool,
     /// The stem of the verb, with its particle: `turn on`.
     pub(super) verb: String,
     pub(super) nouns: Vec<String>,
@@ -104,8 +104,8 @@ impl Tool {
         let output = definition.output_schema.as_ref();
         let outputs = output.map(|schema| read_outputs(schema, schema, "", OUTPUT_LEVELS));
         let outputs = outputs.unwrap_or_default();
-        let acts = definition.effect != Effect::Read;
-        Self { name, order: words.join(" "), acts, verb, nouns, about, slots, outputs }
+        let has_effect = definition.effect != Effect::Read;
+        Self { name, order: words.join(" "), has_effect, verb, nouns, about, slots, outputs }
     }
 
     pub(super) fn has_noun(&self, noun: &str, lexicon: &Lexicon) -> bool {

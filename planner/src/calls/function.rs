@@ -12,7 +12,8 @@ use super::{
 
 /// Words before a name that make it a definition and not a call.
 const DEFINITION_WORDS: [&str; 3] = ["def", "fn", "func"];
-/// Words that do so only before a body, because people also use them with calls.
+/// Words before a name that make it a definition only if a body follows, because people also write
+/// them before calls.
 const POSSIBLE_DEFINITION_WORDS: [&str; 2] = ["function", "class"];
 
 /// Words after the brackets that add arguments.

@@ -10,7 +10,7 @@ import { returns } from "../api/connection";
 import { PlanSteps, type LayoutDirection } from "../api/generated";
 import type { Look } from "../graph/canvas";
 import { drawn } from "../graph/drawn";
-import { nest, openNodeSize, rows, type Scene } from "../graph/scene";
+import { nest, openNodeSize, layoutRows, type Scene } from "../graph/scene";
 import type { Fold, StepView } from "./fold";
 import type { Item } from "./items";
 import { itemLook, lookOf } from "./looks";
@@ -217,7 +217,7 @@ export class Groups {
     if (first > 0) names.unshift(`${name}[${first - MAX_DRAWN_ITEMS}-]`);
     if (first + MAX_DRAWN_ITEMS < total) names.push(`${name}[${first + MAX_DRAWN_ITEMS}-]`);
     const drawn = new Set(names);
-    return rows(names, spot.step.plan !== null || total > MAX_DRAWN_ITEMS, new Map([...inside].filter(([it]) => drawn.has(it))));
+    return layoutRows(names, spot.step.plan !== null || total > MAX_DRAWN_ITEMS, new Map([...inside].filter(([it]) => drawn.has(it))));
   }
 
   /** Returns the index of the first drawn item of a loop. */

@@ -104,7 +104,7 @@ export function nest(drawing: Drawing, prefix: string, inside: ReadonlyMap<strin
 }
 
 /** Puts the items of a loop into rows. Items that can be opened are wider. */
-export function rows(names: readonly string[], isWide: boolean, inside: ReadonlyMap<string, Scene>): Scene {
+export function layoutRows(names: readonly string[], isWide: boolean, inside: ReadonlyMap<string, Scene>): Scene {
   const cell = { width: isWide ? WIDE_CELL : CELL_SIZE.width, height: CELL_SIZE.height };
   const columns = Math.max(1, Math.min(names.length, Math.ceil(Math.sqrt((names.length * ASPECT * (cell.height + CELL_GAP)) / (cell.width + CELL_GAP)))));
   const opened = [...inside.values()].map(openNodeSize);

@@ -11,7 +11,7 @@ import { DraftLayout, PlanSteps, type Drawing, type Json, type LayoutDirection, 
 import { isFields, print, type Fields } from "../api/json";
 import { lookOf } from "../execution/looks";
 import { drawn } from "../graph/drawn";
-import { flat, nest, openNodeSize, rows, type Look, type Scene } from "../graph/scene";
+import { flat, nest, openNodeSize, layoutRows, type Look, type Scene } from "../graph/scene";
 import { idsOf } from "./draft";
 
 /** The source of a drawn plan: a stored plan by its id, or a draft. */
@@ -79,7 +79,7 @@ async function draw(plan: Plan, source: Source, prefix: string, open: ReadonlySe
     steps.set(name, inner);
     if (!open.has(name)) return;
     if (step.plan === null) {
-      if (step.forEach !== null) inside.set(name, rows([name + ANY_ITEM], true, new Map()));
+      if (step.forEach !== null) inside.set(name, layoutRows([name + ANY_ITEM], true, new Map()));
       return;
     }
     const from = within(inner);

@@ -54,17 +54,17 @@ pub(super) struct OfferPoller {
     effects: EffectRules,
     toolbox: Toolbox,
     output_bytes: usize,
-    turn: Arc<Turn>,
+    retry_time: Arc<RetryTime>,
 }
 
 /// The earliest time of the next attempt after a failure.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+pub(super) struct RetryTime {
     due: Mutex<Option<Instant>>,
     wanted: Notify,
 }
 
-impl Turn {
+impl RetryTime {
     /// Starts the next attempt if it is due. Returns `false` if the set has not failed or failed a
     /// moment ago.
     pub(super) fn wake(&self) -> bool {
@@ -90,16 +90,16 @@ impl OfferPoller {
         toolbox: Toolbox,
         output_bytes: usize,
     ) -> Self {
-        let (effects, turn) = (EffectRules::default(), Arc::default());
-        Self { set, source, effects, toolbox, output_bytes, turn }
+        let (effects, retry_time) = (EffectRules::default(), Arc::default());
+        Self { set, source, effects, toolbox, output_bytes, retry_time }
     }
 
     pub(super) fn with_effects(self, effects: EffectRules) -> Self {
         Self { effects, ..self }
     }
 
-    pub(super) fn turn(&self) -> Arc<Turn> {
-        Arc::clone(&self.turn)
+    pub(super) fn retry_time(&self) -> Arc<RetryTime> {
+        Arc::clone(&self.retry_time)
     }
 
     pub(super) async fn run(self, stop: CancellationToken) {
@@ -124,11 +124,11 @@ impl OfferPoller {
                 Err(_) => format!("it did not list its tools within {seconds} s"),
             };
             tracing::warn!(target: LOG_TARGET, set = %self.set, %error, "the tools of a set are not known");
-            self.turn.put_off(wait);
+            self.retry_time.put_off(wait);
             self.toolbox.update_set_unless(stop, &self.set, SourceTools::failed(error));
             wait = (wait * 2).clamp(FIRST_RETRY_DELAY, RETRY_INTERVAL);
             tokio::select! {
-                () = self.turn.wanted.notified() => {}
+                () = self.retry_time.wanted.notified() => {}
                 () = sleep(RETRY_INTERVAL) => {}
             }
         }

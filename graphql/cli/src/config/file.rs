@@ -75,7 +75,7 @@ pub(super) fn read(path: &Path) -> Result<File, ConfigError> {
 pub(super) struct PartialFile {
     pub(super) file: Option<File>,
     pub(super) wrong: Vec<String>,
-    pub(super) lost: Vec<String>,
+    pub(super) omitted: Vec<String>,
 }
 
 /// Like [`read`], but omits wrong settings.
@@ -85,21 +85,23 @@ pub(super) fn read_what_works(path: &Path) -> PartialFile {
         read_text(path).and_then(|text| Ok((parse_fields(&text)?, base_folder(path)?, text)));
     let (fields, base, text) = match read {
         Ok(read) => read,
-        Err(why) => return PartialFile { file: None, wrong: vec![named(why)], lost: Vec::new() },
+        Err(why) => {
+            return PartialFile { file: None, wrong: vec![named(why)], omitted: Vec::new() };
+        }
     };
-    let (mut works, mut wrong, mut lost) = (Map::new(), Vec::new(), Vec::new());
+    let (mut works, mut wrong, mut omitted) = (Map::new(), Vec::new(), Vec::new());
     for (key, value) in fields {
         let alone = Map::from_iter([(key.clone(), value.clone())]);
         match of_fields(alone, &base) {
             Ok(_) => drop(works.insert(key, value)),
             Err(why) => {
                 wrong.push(named(with_line(&text, &why)));
-                lost.push(key);
+                omitted.push(key);
             }
         }
     }
     let file = of_fields(works, &base).map_err(|why| wrong.push(named(why))).ok();
-    PartialFile { file, wrong, lost }
+    PartialFile { file, wrong, omitted }
 }
 
 fn read_text(path: &Path) -> Result<String, String> {

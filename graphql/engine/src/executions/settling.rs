@@ -97,8 +97,8 @@ impl Executions {
         self.reader.expect(id).await
     }
 
-    /// Checks the output of a decision against the schema of the step's tool. For a process whose
-    /// other sessions have no tools.
+    /// Checks the output of a decision against the schema of the step's tool, and records nothing. A
+    /// process calls this while its tools are open, because it may record the decision without them.
     pub async fn check_settlement(
         &self,
         id: ExecutionId,

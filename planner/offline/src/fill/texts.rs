@@ -89,7 +89,7 @@ impl Filler<'_> {
     /// Finds the value behind `to`: `change the phone of C-1 to X`.
     fn value_start_after_to(&self, name: &ValueStart) -> Option<ValueStart> {
         let is_name = name.announced_by == Announcer::Cue
-            && self.tool.acts
+            && self.tool.has_effect
             && self.is_at(name.value, &["of", "for"]);
         let mut places = name.value + 2..self.tokens.len().saturating_sub(1);
         let start = places.find(|place| is_name && self.is_at(*place, &["to"]))?;
@@ -278,7 +278,7 @@ impl Filler<'_> {
 
     /// Finds the words behind the verb and its noun: `play Miles Davis`, `search for red lamps`.
     fn bare_value_start(&self, slot: &Slot) -> Option<ValueStart> {
-        let is_wanted = slot.is_required || slot.kind == SlotKind::Query && !self.tool.acts;
+        let is_wanted = slot.is_required || slot.kind == SlotKind::Query && !self.tool.has_effect;
         let can_be = is_wanted && slot.kind != SlotKind::Id && !slot.is_list;
         let start = self.bare_start().filter(|start| can_be && self.is_bare(*start, slot))?;
         let is_name = self.tokens[start].is_capitalised();
@@ -310,10 +310,10 @@ impl Filler<'_> {
         let is_known_noun = self.scene.nouns.contains(&first.stem)
             || slot.kind == SlotKind::Word && self.lexicon.is_noun(&first.stem);
         let is_name = matches!(slot.kind, SlotKind::Title | SlotKind::Word);
-        let is_other = is_known_noun && (self.tool.acts || slot.kind == SlotKind::Word)
+        let is_other = is_known_noun && (self.tool.has_effect || slot.kind == SlotKind::Word)
             || is_order && self.verb.is_empty()
             || is_name
-                && self.tool.acts
+                && self.tool.has_effect
                 && (is_order || self.lexicon.states.contains_key(&first.lower));
         let before = start.checked_sub(1).map(|place| &self.tokens[place]);
         let is_definite =

@@ -111,7 +111,7 @@ impl Filler<'_> {
             return (small != 1).then(|| (json!(small), -self.weights.unusual));
         }
         // `by 5` is a difference, not a new value.
-        let is_difference = self.tool.acts && at > 0 && self.is_at(at - 1, &["by"]);
+        let is_difference = self.tool.has_effect && at > 0 && self.is_at(at - 1, &["by"]);
         let value = Value::Number(number(&token.value).filter(|_| !is_difference)?);
         Some((value, 0.0))
     }

@@ -91,7 +91,7 @@ impl Planning<'_> {
             let reading = if step.is_some() {
                 Reading::default()
             } else {
-                let lists = |tool: &Tool| !tool.acts && tool.list().is_some();
+                let lists = |tool: &Tool| !tool.has_effect && tool.list().is_some();
                 self.known_fact(self.readings(&clause, &lists), shared)?
             };
             let tool = step.map_or(reading.tool, |step| self.memory.steps[step].tool);
@@ -130,8 +130,9 @@ impl Planning<'_> {
                 clause.tokens.extend(topic.iter().cloned());
             }
         }
-        let readings =
-            self.readings(&clause, &|tool| !tool.acts && self.express(&statement, tool).is_some());
+        let readings = self.readings(&clause, &|tool| {
+            !tool.has_effect && self.express(&statement, tool).is_some()
+        });
         let best = self.known_fact(readings, shared)?;
         let expression = self.express(&statement, &self.tools[best.tool])?;
         Some(Fact { step: None, reading: best, expression })

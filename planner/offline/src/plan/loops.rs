@@ -22,11 +22,11 @@ impl Planning<'_> {
                 self.lexicon.loops.has(&token.lower) || self.lexicon.ranks.has(&token.lower);
             token.kind == Kind::Word && is_word && !best.claimed[at]
         });
-        if !tool.acts || !has_word {
+        if !tool.has_effect || !has_word {
             return None;
         }
         let verb = self.verb_fit(clause, tool);
-        let lists = self.tools.iter().filter(|list| !list.acts && list.list().is_some());
+        let lists = self.tools.iter().filter(|list| !list.has_effect && list.list().is_some());
         let filters: Vec<&Slot> = lists.flat_map(|list| &list.slots).collect();
         let is_filter = |slot: &Slot| {
             !slot.is_required && filters.iter().any(|filter| filter.parameter == slot.parameter)
@@ -67,7 +67,7 @@ impl Planning<'_> {
     }
 
     fn best_action(&mut self, clause: &Clause) -> Result<Reading, Refusal> {
-        let readings = self.readings(clause, &|tool| tool.acts);
+        let readings = self.readings(clause, &|tool| tool.has_effect);
         self.note_clause(clause, &readings);
         readings
             .into_iter()
@@ -108,7 +108,7 @@ impl Planning<'_> {
                 missing.all(|slot| can_give(output, slot, &shared))
             })
         };
-        let mut readings = self.readings(rest, &|list| !list.acts && gives(list));
+        let mut readings = self.readings(rest, &|list| !list.has_effect && gives(list));
         for reading in &mut readings {
             let before = reading.missing.len();
             self.inherit_values(reading, Some(&shared));
