@@ -1,10 +1,10 @@
 import { defineConfig, type Plugin } from "vite";
 
-/** Where `faber serve` listens while the page is developed: `FABER_SERVER=http://… npm run dev`. */
+/** URL of `faber serve` during development of the page: `FABER_SERVER=http://… npm run dev`. */
 const server = process.env.FABER_SERVER ?? "http://127.0.0.1:8080";
 const proxied = { target: server, ws: true, changeOrigin: true };
 
-/** GraphiQL's style holds two fonts as text, which are three times as long as all the rest of it. */
+/** GraphiQL's style sheet contains two fonts as text. They are three times as long as the rest, so they are removed. */
 const withoutFonts: Plugin = {
   name: "without-fonts",
   enforce: "pre",
@@ -18,13 +18,13 @@ export default defineConfig({
   server: { proxy: { "/graphql": proxied, "/graphiql": proxied, "/health": proxied } },
   build: {
     target: "es2022",
-    // What is loaded must be a file: the policy of the page allows no `data:` but images.
+    // Assets must be files, because the page's security policy allows `data:` URLs only for images.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
     rolldownOptions: {
       input: ["index.html", "graphiql.html"],
-      // Libraries say `use client` to frameworks that render on servers.
+      // Libraries contain the directive `use client` for frameworks that render on servers. The warning about it is dropped.
       onLog: (level, log, next) => log.code !== "MODULE_LEVEL_DIRECTIVE" && next(level, log),
     },
     chunkSizeWarningLimit: 1_500,

@@ -264,7 +264,7 @@ async fn forward_reports(
         };
         heard = report.at;
         sink.send(report.progress);
-        time::sleep(limits::PROGRESS_EVERY).await;
+        time::sleep(limits::PROGRESS_INTERVAL).await;
     }
 }
 

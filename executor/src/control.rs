@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 use crate::{machine, orders::WorkerHandle};
 
 /// Attempts to generate an unused identifier.
-const MAX_DRAWS: usize = 8;
+const MAX_ID_ATTEMPTS: usize = 8;
 
 #[derive(Clone, Debug)]
 pub struct Control {
@@ -147,7 +147,7 @@ impl Control {
     pub async fn start(&self, start: Start) -> Result<Started, ControlError> {
         let Start { plan, created, id: fixed, key, mut finished } = start;
         validate_start(&created.options, key.as_ref())?;
-        for _ in 0..MAX_DRAWS {
+        for _ in 0..MAX_ID_ATTEMPTS {
             let now = self.clock.now();
             let id = match fixed {
                 Some(id) => id,

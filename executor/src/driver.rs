@@ -82,7 +82,7 @@ pub(crate) struct WorkerContext {
 pub(crate) struct Driver {
     context: Arc<WorkerContext>,
     execution: Execution,
-    intake: Intake,
+    intake: ControlInputs,
     claim: Claim,
     pending: PendingEvents,
     /// Calls and children that wait until their start is durable.
@@ -102,7 +102,7 @@ pub(crate) struct Driver {
 }
 
 /// Commands and the drain signal.
-struct Intake {
+struct ControlInputs {
     commands: mpsc::Receiver<SentCommand>,
     /// Commands that were applied. The inbox may bring them again.
     applied: BTreeSet<CommandId>,
@@ -249,7 +249,7 @@ impl Driver {
         let (calls, tools) = (&context.options.calls, execution.plan().called_tools());
         let mut limited: BTreeSet<ToolName> = calls.limited_tools(tools).cloned().collect();
         if !calls.is_empty() {
-            // The tool of a dispatched call, and so its limits, are known later.
+            // A dispatched call chooses its tool later, so each dispatch tool counts as limited.
             let tools = execution.plan().called_tools();
             let dispatched =
                 tools.filter(|tool| dispatch::is_dispatch_tool(&context.toolbox, tool));
@@ -263,7 +263,7 @@ impl Driver {
             .any(|step| step.policy.effect != Effect::Read || step.compensate.is_some());
         Self {
             tool_presence: ToolPresence::default(),
-            intake: Intake { commands, applied: BTreeSet::new(), is_draining: false },
+            intake: ControlInputs { commands, applied: BTreeSet::new(), is_draining: false },
             claim: Claim { term, renewal: None, needs_safe_lease, must_decide_again: false },
             context,
             execution,

@@ -30,8 +30,8 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            lease: limits::LEASE,
-            poll: limits::POLL,
+            lease: limits::LEASE_TIME,
+            poll: limits::POLL_INTERVAL,
             park_after: limits::PARK_AFTER,
             executions: limits::EXECUTIONS,
             cancel_grace: limits::CANCEL_GRACE,

@@ -20,7 +20,7 @@ pub(crate) const MAX_ORDERS: usize = 1_024;
 
 #[derive(Clone, Debug)]
 pub struct WorkerHandle {
-    pub(crate) orders: mpsc::Sender<Order>,
+    pub(crate) orders: mpsc::Sender<WorkerRequest>,
     pub(crate) slots: Arc<Semaphore>,
     pub(crate) toolbox: Toolbox,
     pub(crate) permits: Arc<Permits>,
@@ -34,7 +34,7 @@ pub struct CallPermit {
 }
 
 #[derive(Debug)]
-pub(crate) enum Order {
+pub(crate) enum WorkerRequest {
     Start {
         execution: Box<Execution>,
         created: Box<RecordedEvent>,
@@ -88,9 +88,9 @@ impl WorkerHandle {
         }
         let (stored, answer) = oneshot::channel();
         let (execution, created) = (Box::new(execution), Box::new(created));
-        let order = Order::Start { execution, created, stored, finished, permit };
+        let order = WorkerRequest::Start { execution, created, stored, finished, permit };
         if let Err(mpsc::error::SendError(order)) = self.orders.send(order).await {
-            let Order::Start { execution, created, .. } = order else {
+            let WorkerRequest::Start { execution, created, .. } = order else {
                 unreachable!("the channel returns the order")
             };
             return Err((execution, created));
@@ -101,6 +101,6 @@ impl WorkerHandle {
 
     pub async fn claim_execution(&self, id: ExecutionId) {
         // If the worker has ended, another one finds the execution.
-        let _ = self.orders.send(Order::Claim(id)).await;
+        let _ = self.orders.send(WorkerRequest::Claim(id)).await;
     }
 }

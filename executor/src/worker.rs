@@ -40,7 +40,7 @@ use crate::{
     },
     lease::LeaseClock,
     options::Options,
-    orders::{MAX_ORDERS, Order},
+    orders::{MAX_ORDERS, WorkerRequest},
     permits::Permits,
     replan::Replanner,
 };
@@ -60,7 +60,7 @@ pub struct Worker {
     scope: WorkerScope,
     slots: Arc<Semaphore>,
     local: Arc<LocalDrivers>,
-    orders: mpsc::Receiver<Order>,
+    orders: mpsc::Receiver<WorkerRequest>,
     drivers: JoinSet<DriverResult>,
     backlog: Backlog,
     replan_queue: ReplanQueue,
@@ -188,7 +188,7 @@ impl Worker {
                 () = drain.cancelled() => return,
                 Some(ended) = self.drivers.join_next(), if !self.drivers.is_empty() => {
                     let (id, result) = ended.expect("drivers do not panic");
-                    self.driver_ended(id, result);
+                    self.handle_driver_end(id, result);
                 }
                 Some((id, result)) = self.replan_queue.next() => self.replan_ended(id, result),
                 Some(order) = self.orders.recv() => self.handle_order(order),
@@ -204,7 +204,7 @@ impl Worker {
     }
 
     /// Handles the end of a driver. Does not trigger a scan, because many drivers end.
-    fn driver_ended(&mut self, id: ExecutionId, result: Result<DriverStop, DriveError>) {
+    fn handle_driver_end(&mut self, id: ExecutionId, result: Result<DriverStop, DriveError>) {
         self.local.remove(id);
         match result {
             Ok(DriverStop::Finished) => (),
@@ -216,11 +216,12 @@ impl Worker {
                 self.context.store.hints().wake_inbox();
             }
             Err(DriveError::ClaimedElsewhere(epoch)) => {
-                // Or only its head lags behind.
+                // Another worker owns the execution, or the head of the execution is out of date.
                 self.backlog.given_up.insert(id, epoch);
             }
             Err(DriveError::Fenced) => {
-                // Or an append of this worker succeeded late, and no worker owns the execution.
+                // The log rejects this worker's appends: another worker owns the execution, or a late
+                // append of this worker succeeded and no worker owns it.
                 info!(execution = %id, "another worker owns the execution");
                 self.backlog.give_up(id);
             }
@@ -235,9 +236,9 @@ impl Worker {
         }
     }
 
-    fn handle_order(&mut self, order: Order) {
+    fn handle_order(&mut self, order: WorkerRequest) {
         match order {
-            Order::Start { execution, created, stored, finished, permit } => {
+            WorkerRequest::Start { execution, created, stored, finished, permit } => {
                 let id = execution.id();
                 if self.local.contains(id) {
                     // A second start with the same key arrived before the first was answered.
@@ -262,7 +263,7 @@ impl Worker {
                     (id, result)
                 });
             }
-            Order::Claim(id) => {
+            WorkerRequest::Claim(id) => {
                 // The order names this worker, so the newest known claim does not matter.
                 if !self.claim_execution(id, Epoch(u64::MAX)) {
                     self.backlog.give_up(id);
@@ -374,7 +375,7 @@ async fn renew_lease(context: &WorkerContext) {
     }
     let asked = Instant::now();
     if let Ok(time) = context.store.shared_time().await {
-        // The answer took about half of that.
+        // The store read its time about halfway between request and answer.
         let since = TimeDelta::from_std(asked.elapsed() / 2).unwrap_or_default();
         context.clock.approach(time + since);
     }

@@ -13,7 +13,7 @@ const MAX_NESTING: usize = 128;
 const MAX_TOKENS: usize = 30_000;
 
 /// The longest name, because the executor compares an unknown name with all known names.
-const NAME: usize = 128;
+const MAX_NAME_LEN: usize = 128;
 
 const MAX_ERRORS: usize = 20;
 
@@ -38,7 +38,7 @@ impl fmt::Display for TooMuch {
                 "the document has more than {MAX_TOKENS} words and signs: give values as variables, \
                  and ask for less in one operation"
             ),
-            Self::Name => write!(f, "a name in the document has more than {NAME} letters"),
+            Self::Name => write!(f, "a name in the document has more than {MAX_NAME_LEN} letters"),
         }
     }
 }
@@ -54,14 +54,14 @@ pub(crate) fn check(text: &str) -> Result<(), TooMuch> {
                 continue;
             }
             b'#' => {
-                rest = behind_line(tail);
+                rest = skip_line(tail);
                 continue;
             }
-            b'"' if tail.starts_with(b"\"\"") => behind_block_string(&tail[2..]),
-            b'"' => behind_string(tail),
+            b'"' if tail.starts_with(b"\"\"") => skip_block_string(&tail[2..]),
+            b'"' => skip_string(tail),
             _ if is_in_name(*first) => {
                 let end = tail.iter().position(|byte| !is_in_name(*byte)).unwrap_or(tail.len());
-                if end >= NAME {
+                if end >= MAX_NAME_LEN {
                     return Err(TooMuch::Name);
                 }
                 &tail[end..]
@@ -88,13 +88,13 @@ fn is_in_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-fn behind_line(bytes: &[u8]) -> &[u8] {
+fn skip_line(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
     end.map_or(&[], |end| &bytes[end + 1..])
 }
 
 /// Skips a string. An unclosed string ends with its line, as for the parser.
-fn behind_string(mut bytes: &[u8]) -> &[u8] {
+fn skip_string(mut bytes: &[u8]) -> &[u8] {
     loop {
         match bytes {
             [] => return bytes,
@@ -104,7 +104,7 @@ fn behind_string(mut bytes: &[u8]) -> &[u8] {
     }
 }
 
-fn behind_block_string(mut bytes: &[u8]) -> &[u8] {
+fn skip_block_string(mut bytes: &[u8]) -> &[u8] {
     loop {
         match bytes {
             [] => return bytes,
@@ -173,8 +173,8 @@ mod tests {
         assert_eq!(check(&format!("{{ {} }}", "a ".repeat(MAX_TOKENS))), Err(TooMuch::Tokens));
         assert_eq!(check(&format!("{{ {} }}", "a ".repeat(MAX_TOKENS - 2))), Ok(()));
         assert_eq!(check(&format!("{{ a(b: \"{}\") }}", "x ".repeat(100_000))), Ok(()));
-        assert_eq!(check(&format!("{{ {} }}", "x".repeat(NAME + 1))), Err(TooMuch::Name));
-        assert_eq!(check(&format!("{{ {} }}", "x".repeat(NAME))), Ok(()));
+        assert_eq!(check(&format!("{{ {} }}", "x".repeat(MAX_NAME_LEN + 1))), Err(TooMuch::Name));
+        assert_eq!(check(&format!("{{ {} }}", "x".repeat(MAX_NAME_LEN))), Ok(()));
     }
 
     #[test]

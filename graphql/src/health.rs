@@ -11,10 +11,10 @@ use toolbox::{SetStatus, Toolbox};
 
 use crate::{server::Hooks, web};
 
-const PROBE_EVERY: Duration = Duration::from_secs(1);
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Checks that the store accepts writes. Anyone may request `/health/ready`, so each result is
-/// reused for [`PROBE_EVERY`].
+/// reused for [`PROBE_INTERVAL`].
 struct WriteProbe {
     store: Arc<dyn Store>,
     last: Mutex<Option<(Instant, Result<(), String>)>>,
@@ -29,7 +29,7 @@ impl WriteProbe {
         // The lock is held during the check, so that concurrent requests share one check.
         let mut last = self.last.lock().await;
         if let Some((at, outcome)) = &*last
-            && at.elapsed() < PROBE_EVERY
+            && at.elapsed() < PROBE_INTERVAL
         {
             return outcome.clone();
         }
@@ -50,7 +50,7 @@ pub fn hooks(engine: &Engine, worker: Option<WorkerHandle>, retention: &Arc<Rete
             let probe = Arc::clone(&probe);
             async move { probe.check().await }.boxed()
         }),
-        figures: Arc::new(move || {
+        leading_metrics: Arc::new(move || {
             let waiting = worker.as_ref().map_or(0, WorkerHandle::waiting_call_count);
             let figures = [
                 engine_metrics(counted.hints().commits(), &toolbox),

@@ -122,13 +122,13 @@ impl Default for Limits {
 pub struct ClientGone(pub CancellationToken);
 
 /// Levels of selections that validation follows, including fragments.
-const SELECTIONS: usize = 32;
+const MAX_SELECTIONS: usize = 32;
 
 /// Builds the schema for an engine.
 pub fn build(engine: Engine, limits: Limits) -> Schema {
     let schema = described()
         .limit_depth(limits.depth)
-        .limit_recursive_depth(SELECTIONS)
+        .limit_recursive_depth(MAX_SELECTIONS)
         .limit_directives(limits.directives)
         .extension(Guard::new(engine.clone(), limits))
         .data(engine)

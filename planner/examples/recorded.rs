@@ -22,7 +22,7 @@ use std::{
 
 use async_trait::async_trait;
 use planner::{
-    embed::{EmbedError, Embedder, Kept, Local},
+    embed::{CachingEmbedder, EmbedError, Embedder, Local},
     select::{Ask, Criterion, Figures, MARGIN, Selector, Similarity, Tools},
 };
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ async fn embedder(model: &str) -> Result<Arc<dyn Embedder>, Box<dyn Error>> {
         "builtin" => Local::builtin().await?,
         directory => Local::open(Path::new(directory)).await?,
     };
-    Ok(Arc::new(Kept::new(Arc::new(local), Arc::new(Memory::new()))))
+    Ok(Arc::new(CachingEmbedder::new(Arc::new(local), Arc::new(Memory::new()))))
 }
 
 fn tools(file: &str) -> Result<Tools, Box<dyn Error>> {

@@ -143,7 +143,7 @@ pub fn read_tool_calls(
     if text.len() > limits::REPLY_BYTES {
         return Err(TooMuch::Text { bytes: text.len() });
     }
-    let reading = source::Reading::new(text, known);
+    let reading = source::CallReader::new(text, known);
     let calls = without_announcements(scan::scan_calls(&reading)?);
     Ok(Calls { calls, missed: reading.into_missed() })
 }

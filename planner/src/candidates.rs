@@ -87,9 +87,13 @@ fn list_candidates(
 ) -> Vec<Value> {
     let has_room = tools.len() <= max_tools;
     let why = |rank: usize, candidate: &Candidate| match (candidate.is_kept, candidate.score) {
-        (true, _) if has_room => "there is room for every tool".to_owned(),
+        (true, _) if has_room => {
+            format!("all tools are kept, because there are at most {max_tools}")
+        }
         (true, Some(_)) => format!("number {} of the {max_tools} that fit best", rank + 1),
-        (true, None) => "there is room left".to_owned(),
+        (true, None) => {
+            format!("nothing in the query fits it, but fewer than {max_tools} tools fit better")
+        }
         (false, Some(_)) if max_tools == 1 => "1 tool fits better".to_owned(),
         (false, Some(_)) => format!("{max_tools} tools fit better"),
         (false, None) => "nothing in the query fits it".to_owned(),

@@ -109,14 +109,14 @@ impl Catalog {
 
     /// Returns the catalog of these tools, given by qualified names.
     #[must_use]
-    pub fn among(&self, tools: &BTreeSet<ToolName>) -> Self {
+    pub fn only_tools(&self, tools: &BTreeSet<ToolName>) -> Self {
         let is_there = |tool: &&CatalogTool| tools.contains(&tool.definition.qualified_name());
         self.filtered(is_there)
     }
 
     /// Returns the catalog of these sets. Without sets, returns the whole catalog.
     #[must_use]
-    pub fn only(&self, sets: &[ToolSetName]) -> Self {
+    pub fn only_sets(&self, sets: &[ToolSetName]) -> Self {
         if sets.is_empty() {
             return self.clone();
         }
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(meant(&alone, "m.b").as_deref(), Some("m2.m.b"));
         let beside = Catalog::of(tools, ["m".parse().unwrap()]);
         assert_eq!(meant(&beside, "m.b"), None);
-        let only = beside.only(&["m2".parse().unwrap()]);
+        let only = beside.only_sets(&["m2".parse().unwrap()]);
         assert_eq!(meant(&only, "m.b"), None, "a part of it means the same");
         assert_eq!(meant(&only, "c").as_deref(), Some("m2.c"));
     }

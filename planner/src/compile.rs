@@ -35,7 +35,7 @@ use shared::{
 pub(crate) use self::place::key_path;
 use self::{
     names::{Naming, clip},
-    parameters::{Given, Room},
+    parameters::{CheckedParameters, Room},
     report::Report,
     sub_plan::{Inline, Tree},
     tools::Choice,
@@ -65,7 +65,7 @@ pub fn compile_with(
     catalog: &Catalog,
     plans: &SubPlans,
 ) -> Result<Plan, Vec<Diagnostic>> {
-    compile_one(draft, about, &World { catalog, plans, inline: &Inline::new() })
+    compile_one(draft, about, &CompileContext { catalog, plans, inline: &Inline::new() })
 }
 
 #[derive(Clone, Debug)]
@@ -92,13 +92,17 @@ pub fn compile_all(
     Ok(Compiled { plan, inner: tree.done })
 }
 
-struct World<'a> {
+struct CompileContext<'a> {
     catalog: &'a Catalog,
     plans: &'a SubPlans,
     inline: &'a Inline,
 }
 
-fn compile_one(draft: &Draft, about: PlanInfo, world: &World<'_>) -> Result<Plan, Vec<Diagnostic>> {
+fn compile_one(
+    draft: &Draft,
+    about: PlanInfo,
+    world: &CompileContext<'_>,
+) -> Result<Plan, Vec<Diagnostic>> {
     let mut report = Report::new(&draft.notices);
     if let Some(check_size) = check_size(draft) {
         report.error(report::WHOLE, || check_size);
@@ -129,7 +133,7 @@ struct Step<'a> {
     written: &'a DraftStep,
     id: StepId,
     choice: Choice<'a>,
-    given: Given,
+    given: CheckedParameters,
     mapping: Vec<OutputMapping>,
     policy: StepPolicy,
     for_each: Option<Arc<Value>>,
@@ -138,7 +142,7 @@ struct Step<'a> {
 
 struct Undo<'a> {
     choice: Choice<'a>,
-    given: Given,
+    given: CheckedParameters,
     policy: StepPolicy,
 }
 
@@ -179,7 +183,7 @@ fn check_size(draft: &Draft) -> Option<Diagnostic> {
     }
 }
 
-fn read<'a>(draft: &'a Draft, world: &World<'a>, report: &mut Report) -> Vec<Step<'a>> {
+fn read<'a>(draft: &'a Draft, world: &CompileContext<'a>, report: &mut Report) -> Vec<Step<'a>> {
     let choices = tools::choose_tools(draft, world, report);
     let ids = names::assign_ids(draft, report);
     let mut room = Room::default();

@@ -1,7 +1,7 @@
 //! Embeddings: texts as vectors, so that tools can be selected by meaning.
 //!
 //! [`ConfiguredEmbedder`] opens the configured source: a model in a directory or the built-in one
-//! ([`Local`]), or a server ([`Server`]). [`Kept`] keeps vectors in the store, so that no text is
+//! ([`Local`]), or a server ([`Server`]). [`CachingEmbedder`] keeps vectors in the store, so that no text is
 //! embedded twice.
 
 mod configured;
@@ -22,7 +22,7 @@ use async_trait::async_trait;
 
 pub use self::{
     configured::{ConfiguredEmbedder, Embedding, Source},
-    kept::{Kept, Recent},
+    kept::{CachingEmbedder, Recent},
     local::Local,
     server::{Server, ServerConfig},
 };

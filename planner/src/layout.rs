@@ -15,7 +15,7 @@ mod placement;
 use self::layers::Layered;
 
 /// The wanted ratio of width to height.
-const ASPECT: f64 = 1.6;
+const ASPECT_RATIO: f64 = 1.6;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Size {
@@ -147,7 +147,7 @@ fn pack_parts(mut drawn: Vec<(Part, Drawing)>, nodes: usize, edges: usize, gap: 
     let area: f64 =
         drawn.iter().map(|(_, drawing)| (drawing.width + gap) * (drawing.height + gap)).sum();
     let widest = drawn.iter().map(|(_, drawing)| drawing.width).fold(0.0, f64::max);
-    let row_width = widest.max((area * ASPECT).sqrt());
+    let row_width = widest.max((area * ASPECT_RATIO).sqrt());
     drawn.sort_by(|(_, a), (_, b)| b.height.total_cmp(&a.height));
     let mut whole = Drawing {
         nodes: vec![Point::default(); nodes],

@@ -11,15 +11,15 @@ use shared::{
 use crate::{EXPLICIT, select::Outcomes, toolkit::learned::Learned};
 
 /// Error codes of failures that are not the tool's.
-const BLAMELESS: [&str; 4] =
+const BLAMELESS_CODES: [&str; 4] =
     ["tool.cancelled", "tool.inactive", "tool.outcome_unknown", "tool.unavailable"];
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lessons {
-    /// Executions that finished until then are included.
+    /// All executions that finished up to this time are included.
     pub until: Option<Timestamp>,
-    /// Queries until then are included. Earlier than `until` if the embedder failed.
+    /// All queries up to this time are included. Earlier than `until` if the embedder failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_until: Option<Timestamp>,
     pub learned: Learned,
@@ -105,5 +105,5 @@ impl QueryOutcome {
 }
 
 fn is_tool_failure(code: &str) -> bool {
-    code.starts_with("tool.") && !BLAMELESS.contains(&code)
+    code.starts_with("tool.") && !BLAMELESS_CODES.contains(&code)
 }

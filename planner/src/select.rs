@@ -24,7 +24,7 @@ pub use self::{
     figures::Figures,
     index::{Centroid, Centroids, Tools},
     outcomes::{NEAR, Outcomes},
-    selector::{Ask, MARGIN, Match, SelectError, Selection, Selector, Told},
+    selector::{Ask, LastLoggedError, MARGIN, Match, SelectError, Selection, Selector},
     vector::cosine,
 };
 

@@ -56,9 +56,9 @@ impl SubPlans {
 }
 
 impl SubPlan {
-    /// Returns the depth of a plan that executes this one. Returns none above [`limits::DEPTH`].
+    /// Returns the depth of a plan that executes this one. Returns none above [`limits::ANCESTORS`].
     pub fn depth_around(&self) -> Option<u32> {
-        self.depth.checked_add(1).filter(|depth| *depth <= limits::DEPTH)
+        self.depth.checked_add(1).filter(|depth| *depth <= limits::ANCESTORS)
     }
 }
 
@@ -74,7 +74,7 @@ pub fn names(draft: &Draft) -> Vec<&str> {
 
 fn collect_names<'a>(draft: &'a Draft, level: u32, names: &mut Vec<&'a str>) {
     // Deeper drafts are rejected anyway.
-    if level > limits::DEPTH {
+    if level > limits::ANCESTORS {
         return;
     }
     for step in &draft.tools {

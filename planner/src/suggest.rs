@@ -1,6 +1,6 @@
 //! Suggestions of known names.
 
-/// Names that are compared. Limits the time.
+/// Maximum number of names that are compared, to limit the time.
 pub(crate) const CANDIDATES: usize = 4_096;
 const MAX_LENGTH: usize = 64;
 const MIN_CONTAINED: usize = 3;

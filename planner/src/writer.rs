@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use shared::{diagnostic::Diagnostic, limits};
 use tokio::time::Instant;
 
-use self::reading::Written;
+use self::reading::ParsedAnswer;
 use crate::{
     Note, PlanCompiler, Planner, PlanningError, Proposal, ProposedPlan, Rejection,
     catalog::Catalog,
@@ -32,14 +32,14 @@ use crate::{
 };
 
 pub const REPAIRS: u32 = 3;
-/// The most repairs. Each is a question, and models do not improve after a few.
+/// Maximum number of repairs. Each is a question, and models do not improve after a few.
 pub const MOST_REPAIRS: u32 = 10;
 /// Bytes of an answer that are sent back to its model.
-const REPEATED: usize = 64 << 10;
+const MAX_REPEATED_BYTES: usize = 64 << 10;
 const MAX_QUERY_QUOTE: usize = 200;
 const MAX_ANSWER_QUOTE: usize = 500;
 /// Bytes of a message in a note. Notes are stored with their request.
-const NOTED: usize = 256 << 10;
+const MAX_NOTED_BYTES: usize = 256 << 10;
 
 #[derive(Debug)]
 pub struct ModelPlanner {
@@ -48,11 +48,11 @@ pub struct ModelPlanner {
     repairs: u32,
 }
 
-struct Rounds<'a> {
+struct WriterRounds<'a> {
     earlier: Option<&'a EarlierPlan>,
     form: AnswerForm,
     messages: Vec<Message>,
-    /// Messages that the notes have.
+    /// Number of messages that the notes contain already.
     noted: usize,
     notes: Vec<Note>,
     tokens: Tokens,
@@ -81,7 +81,7 @@ impl ModelPlanner {
         query: &str,
         catalog: &Catalog,
         compiler: &dyn PlanCompiler,
-        mut rounds: Rounds<'_>,
+        mut rounds: WriterRounds<'_>,
     ) -> Result<ProposedPlan, PlanningError> {
         let written = self.write(query, catalog, compiler, &mut rounds).await;
         rounds.note_usage();
@@ -100,7 +100,7 @@ impl ModelPlanner {
         query: &str,
         catalog: &Catalog,
         compiler: &dyn PlanCompiler,
-        rounds: &mut Rounds<'_>,
+        rounds: &mut WriterRounds<'_>,
     ) -> Result<(Draft, Compiled), PlanningError> {
         let known = rounds.earlier.map(|earlier| named_plans(&earlier.draft)).unwrap_or_default();
         let mut wrong = Vec::new();
@@ -108,19 +108,21 @@ impl ModelPlanner {
         for round in 0..=self.repairs {
             let reply = self.ask_model(rounds, round).await?;
             let draft = match reading::read(&reply.text, catalog, &known) {
-                Ok(Written::Impossible(why)) => return Err(impossible_plan(query, &why)),
+                Ok(ParsedAnswer::Impossible(why)) => {
+                    return Err(impossible_plan_error(query, &why));
+                }
                 // Some models talk before they plan. Only a second answer in words declines.
-                Ok(Written::Words(words))
+                Ok(ParsedAnswer::Words(words))
                     if reply.stop != Stop::Length && (has_declined || round == self.repairs) =>
                 {
-                    return Err(declined_plan(query, &words));
+                    return Err(declined_plan_error(query, &words));
                 }
-                Ok(Written::Words(_)) => {
+                Ok(ParsedAnswer::Words(_)) => {
                     has_declined = true;
-                    wrong = vec![reading::no_json()];
+                    wrong = vec![reading::no_json_error()];
                     None
                 }
-                Ok(Written::Draft(draft)) => {
+                Ok(ParsedAnswer::Draft(draft)) => {
                     has_declined = false;
                     match compiler.compile(&draft, &reply.model).await {
                         Ok(plans) => return Ok((*draft, plans)),
@@ -148,7 +150,11 @@ impl ModelPlanner {
         Err(PlanningError::Invalid { diagnostics: wrong, notes: Vec::new() })
     }
 
-    async fn ask_model(&self, rounds: &mut Rounds<'_>, round: u32) -> Result<Reply, PlanningError> {
+    async fn ask_model(
+        &self,
+        rounds: &mut WriterRounds<'_>,
+        round: u32,
+    ) -> Result<Reply, PlanningError> {
         let answer = Some(rounds.form.clone());
         let question = Question { messages: rounds.messages.clone(), tools: Vec::new(), answer };
         rounds.note_prompt(round, self.model.name());
@@ -186,7 +192,7 @@ impl Planner for ModelPlanner {
             prompt::first_messages(query, hint, catalog),
             prompt::answer_form(grammar::typed_form(query, catalog)),
         );
-        let rounds = Rounds::new(messages, form, None);
+        let rounds = WriterRounds::new(messages, form, None);
         self.finish_plan(query, catalog, compiler, rounds).await
     }
 
@@ -199,7 +205,7 @@ impl Planner for ModelPlanner {
     ) -> Result<ProposedPlan, PlanningError> {
         check_query(query, catalog)?;
         let messages = prompt::replan_messages(query, earlier, catalog);
-        let rounds = Rounds::new(messages, prompt::replan_form(), Some(earlier));
+        let rounds = WriterRounds::new(messages, prompt::replan_form(), Some(earlier));
         self.finish_plan(query, catalog, compiler, rounds).await
     }
 }
@@ -209,16 +215,16 @@ fn check_query(query: &str, catalog: &Catalog) -> Result<(), PlanningError> {
     if query.len() > limits::QUERY_BYTES {
         let most = limits::QUERY_BYTES;
         let why = format!("the query has {} bytes, and {most} is the most", query.len());
-        return Err(no_plan(why));
+        return Err(no_plan_error(why));
     }
     if catalog.plannable().next().is_none() {
         let why = "there are no tools to plan with: register a toolset, or switch one on";
-        return Err(no_plan(why.to_owned()));
+        return Err(no_plan_error(why.to_owned()));
     }
     Ok(())
 }
 
-impl<'a> Rounds<'a> {
+impl<'a> WriterRounds<'a> {
     fn new(messages: Vec<Message>, form: AnswerForm, earlier: Option<&'a EarlierPlan>) -> Self {
         Self {
             earlier,
@@ -270,7 +276,7 @@ impl<'a> Rounds<'a> {
 
     fn ask_for_better(&mut self, reply: Reply, complaint: String) {
         let mut text = reply.text;
-        let end = text.floor_char_boundary(REPEATED);
+        let end = text.floor_char_boundary(MAX_REPEATED_BYTES);
         text.truncate(end);
         self.messages.push(Message::Assistant { text, calls: Vec::new() });
         // The notes have this message already.
@@ -304,10 +310,10 @@ fn note_of_message(message: &Message) -> Value {
 }
 
 fn clip_note(text: &str) -> Cow<'_, str> {
-    if text.len() <= NOTED {
+    if text.len() <= MAX_NOTED_BYTES {
         return text.into();
     }
-    let end = text.floor_char_boundary(NOTED);
+    let end = text.floor_char_boundary(MAX_NOTED_BYTES);
     format!("{}… (cut: {end} of {} bytes)", &text[..end], text.len()).into()
 }
 
@@ -319,19 +325,19 @@ fn named_plans(draft: &Draft) -> BTreeSet<&str> {
     named.collect()
 }
 
-fn no_plan(message: String) -> PlanningError {
+fn no_plan_error(message: String) -> PlanningError {
     PlanningError::NoPlan { message, nearest: Vec::new(), notes: Vec::new() }
 }
 
-fn impossible_plan(query: &str, why: &str) -> PlanningError {
-    no_plan(format!("no plan for `{}`: {why}", clip_text(query, MAX_QUERY_QUOTE)))
+fn impossible_plan_error(query: &str, why: &str) -> PlanningError {
+    no_plan_error(format!("no plan for `{}`: {why}", clip_text(query, MAX_QUERY_QUOTE)))
 }
 
-fn declined_plan(query: &str, words: &str) -> PlanningError {
+fn declined_plan_error(query: &str, words: &str) -> PlanningError {
     let said = words.rsplit("</think>").next().unwrap_or(words);
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
     let (query, words) = (clip_text(query, MAX_QUERY_QUOTE), clip_text(&words, MAX_ANSWER_QUOTE));
-    no_plan(format!("no plan for `{query}`: the model answers in words: `{words}`"))
+    no_plan_error(format!("no plan for `{query}`: the model answers in words: `{words}`"))
 }
 
 /// Returns the beginning of a text, with `…` at a cut.

@@ -16,7 +16,8 @@ pub trait Clock: fmt::Debug + Send + Sync {
     /// Returns the current time, cut to microseconds, the precision that stores keep.
     fn now(&self) -> Timestamp;
 
-    /// Moves slowly towards a reference, so that no lease is affected. Most clocks do nothing.
+    /// Moves this clock towards a reference in small corrections, so that no lease is affected. By
+    /// default it does nothing.
     fn approach(&self, _reference: Timestamp) {}
 }
 
@@ -40,7 +41,7 @@ struct SteadyState {
     approached: i64,
 }
 
-/// A steady clock corrects at most one part in this many of the elapsed time.
+/// A steady clock corrects its time by at most one hundredth of the elapsed time.
 const CORRECTION_DIVISOR: i64 = 100;
 
 impl SteadyClock {

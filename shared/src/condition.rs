@@ -64,7 +64,7 @@ pub enum ConditionError {
     /// A step whose id contains a dot. Only `steps[…]` can name it.
     #[error("`{name}` has a dot in its name; write `steps[\"{name}\"]`")]
     Dotted {
-        /// The step's id, or the name of the tool.
+        /// The step's id, or the name of its tool if it has no id.
         name: String,
     },
     #[error("there is no function `{name}`")]

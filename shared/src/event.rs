@@ -210,8 +210,8 @@ pub enum Event {
     DeadlinePassed,
     /// A worker found that the waits were recorded by a clock that was ahead, and shortened them.
     ///
-    /// Each wait that began after the time of this event ends after its own length from now on. So
-    /// does the deadline. A planned start stays, because it is a wish.
+    /// Each wait that began after the time of this event starts again now, with its full length. So
+    /// does the deadline. A planned start does not change.
     WaitsShortened {
         /// The milliseconds by which that clock was ahead, at least.
         ahead_ms: u64,
@@ -516,7 +516,7 @@ fn deserialize_nullable<'de, D: serde::Deserializer<'de>>(
 
 /// An event as a store keeps it. Its position follows from its append.
 #[derive(Deserialize)]
-struct Restored {
+struct StoredEvent {
     #[serde(with = "chrono::serde::ts_microseconds")]
     at: Timestamp,
     #[serde(flatten)]
@@ -541,9 +541,9 @@ pub fn encode_events(events: &[RecordedEvent]) -> String {
 
 /// Parses the JSON array that stores keep. `first` is the position of its first event.
 pub fn decode_events(first: Seq, text: &str) -> Result<Vec<RecordedEvent>, serde_json::Error> {
-    let restored: Vec<Restored> = serde_json::from_str(text)?;
+    let restored: Vec<StoredEvent> = serde_json::from_str(text)?;
     let numbered = restored.into_iter().enumerate();
     Ok(numbered
-        .map(|(n, Restored { at, event })| RecordedEvent { seq: first.advance_by(n), at, event })
+        .map(|(n, StoredEvent { at, event })| RecordedEvent { seq: first.advance_by(n), at, event })
         .collect())
 }

@@ -161,7 +161,7 @@ pub fn combine_patches(patch: &mut Value, later: &Value, target: Option<&Value>)
         match patch.get_mut(name) {
             Some(earlier) if !value.is_null() => combine_patches(earlier, value, there),
             _ => {
-                // A field that was removed last must be last.
+                // `prune_patch` drops the oldest removals first, so the newest one must be last.
                 patch.shift_remove(name);
                 patch.insert(name.clone(), value.clone());
             }

@@ -14,7 +14,7 @@ pub const RECORD_DEPTH: usize = JSON_DEPTH + 8;
 pub const OUTPUT_BYTES: usize = 1 << 20;
 /// Bytes of base64 that an output contains itself. Larger binaries are kept beside the log. A small
 /// icon still fits.
-pub const INLINE_BINARY: usize = 64 << 10;
+pub const INLINE_BINARY_BYTES: usize = 64 << 10;
 /// Bytes of base64 that replace references in one call. They are in memory.
 pub const RESTORED_BYTES: usize = 64 << 20;
 /// Bytes of the rendered parameters of one call. They are one event.
@@ -29,6 +29,7 @@ pub const APPEND_BYTES: usize = 8 << 20;
 /// `MongoDB` refuses documents above 16 MiB. The limit holds for every store, so that data can move
 /// between stores.
 pub const DOCUMENT_BYTES: usize = 15 << 20;
+/// Events that one read of a log returns, apart from the rest of the last document.
 pub const READ_EVENTS: usize = 4_096;
 /// Bytes of an event's error message. The middle of a longer message is dropped.
 pub const MESSAGE_BYTES: usize = 8 << 10;
@@ -37,54 +38,58 @@ pub const PROGRESS_BYTES: usize = 512;
 /// Minimum time between two progress reports of a call. Closer reports replace each other.
 ///
 /// People do not read faster, and each report is an event.
-pub const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// Progress reports of an attempt that are recorded at full rate. Later ones are recorded every
-/// [`PROGRESS_SELDOM`], to limit the log.
-pub const PROGRESS_EVENTS: u32 = 600;
+/// [`LATE_PROGRESS_INTERVAL`], to limit the log.
+pub const FULL_RATE_PROGRESS_EVENTS: u32 = 600;
 /// Time between two recorded reports of a long attempt.
-pub const PROGRESS_SELDOM: Duration = Duration::from_secs(30);
+pub const LATE_PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
 /// Attempts of a step, whatever its policy allows.
 pub const ATTEMPTS: u32 = 1_000;
 /// Times that a step may crash its worker before it fails.
 pub const INTERRUPTIONS: u32 = 100;
 /// Steps that run at the same time if `maxParallel` is not set.
-pub const MAX_PARALLEL: u32 = 256;
+pub const DEFAULT_MAX_PARALLEL: u32 = 256;
+/// Automatic replans in a row, whatever the plan or the caller asks for.
 pub const REPLANS: u32 = 16;
 /// Automatic replans in a row if the plan asks for them and the start set no limit.
-pub const REPLANS_ASKED: u32 = 4;
+pub const DEFAULT_REPLANS: u32 = 4;
 /// Attempts to replan one execution that may stop without a known result, as after a crash.
-pub const REPLAN_TRIES: usize = 5;
+pub const REPLAN_ATTEMPTS: usize = 5;
 pub const STEP_TIMEOUT: Duration = Duration::from_mins(5);
 pub const CANCEL_GRACE: Duration = Duration::from_secs(5);
 /// Time without a heartbeat after which others take over a worker's executions.
-pub const LEASE: Duration = Duration::from_secs(5);
+pub const LEASE_TIME: Duration = Duration::from_secs(5);
 /// Poll interval of a waiting reader that gets no wake-up.
-pub const POLL: Duration = Duration::from_millis(250);
+pub const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// Executions that one worker drives at the same time.
 pub const EXECUTIONS: usize = 4_096;
 /// An execution that only waits leaves memory if the wait is longer than this.
 pub const PARK_AFTER: Duration = Duration::from_secs(2);
 /// Items of a list that a step repeats for. Each is a line in the log.
 pub const ITEMS: usize = 100_000;
 /// Ancestors of an execution. A plan cannot contain itself, but many plans can be nested.
-pub const DEPTH: u32 = 16;
+pub const ANCESTORS: u32 = 16;
 /// Signals that an execution keeps for later steps.
-pub const SIGNALS: usize = 1_000;
+pub const KEPT_SIGNALS: usize = 1_000;
 /// Bytes of the outputs that an execution reuses from another one.
 pub const REUSED_BYTES: usize = 8 << 20;
 /// Idempotency keys of calls with an unknown outcome that a retry takes over.
 pub const CALL_KEYS: usize = 10_000;
 /// Commands that wait for one execution. A client that exceeds it does not wait for answers.
-pub const INBOX: usize = 1_000;
+pub const INBOX_COMMANDS: usize = 1_000;
 /// Commands that one poll of all inboxes returns. Polls repeat.
-pub const INBOX_LOOK: usize = 4_096;
+pub const INBOX_POLL_COMMANDS: usize = 4_096;
 /// Approximate bytes of commands that one poll of all inboxes returns.
-pub const INBOX_BYTES: usize = 16 << 20;
-pub const CACHE_ENTRIES: usize = 100_000;
+pub const INBOX_POLL_BYTES: usize = 16 << 20;
+/// Outputs in the output cache. The ones that expire first are dropped.
+pub const OUTPUT_CACHE_ENTRIES: usize = 100_000;
 /// Bytes of a record's name. Keys of indexes stay small.
 pub const NAME_BYTES: usize = 512;
+/// Calls outside plans whose records are kept.
 pub const CALL_HISTORY: usize = 10_000;
 /// Simultaneous calls that one limit can count. All holders are in one document.
-pub const HOLDERS: u32 = 10_000;
+pub const LIMIT_HOLDERS: u32 = 10_000;
 /// Bytes of a condition. More is unreadable.
 pub const CONDITION_BYTES: usize = 4 << 10;
 /// Nesting of brackets in a condition. The parser recurses about ten calls per level.

@@ -43,13 +43,15 @@ const QUICK_EVALUATIONS: u64 = 20_000;
 const QUICK_STACK: usize = 256 << 10;
 /// Backtracking steps that a pattern match may take.
 const MAX_BACKTRACKS: usize = 20_000;
-/// Limit on schemas for a check without a meter. With [`PLAIN_PARTS`] it keeps such a check short.
+/// Maximum number of subschemas of a schema that is checked without a meter. With [`PLAIN_PARTS`]
+/// it keeps such a check short.
 const PLAIN_SCHEMAS: usize = 256;
-/// Limit on the bytes of such a schema. Messages may quote much of it.
+/// Maximum size in bytes of such a schema. Messages may quote much of it.
 const PLAIN_BYTES: usize = 64 << 10;
-/// Limit on the parts of a value for a check without a meter.
+/// Maximum number of parts of a value that is checked without a meter.
 const PLAIN_PARTS: u64 = 5_000;
-/// Limit on nesting for a check without a meter. Each level is evaluated again to collect errors.
+/// Maximum nesting of a schema that is checked without a meter. Each level is evaluated again to
+/// collect errors.
 const PLAIN_NESTING: usize = 3;
 const QUICK_SCHEMAS: usize = 1_000;
 const QUICK_PATTERNS: usize = 32;
@@ -221,7 +223,7 @@ impl Schema {
     }
 
     fn check_value(&self, value: &Value, budget: &mut Budget) -> Result<bool, String> {
-        if let Some(plain) = self.plain_for(value) {
+        if let Some(plain) = self.unmetered_validator(value) {
             return Ok(plain.is_valid(value));
         }
         let limit = Limit { fixed: MAX_EVALUATIONS, per_part: PER_PART };
@@ -239,7 +241,7 @@ impl Schema {
             let misfits = errors.map(|err| SchemaViolation::new(&err)).filter(keep);
             misfits.take(MAX_MISFITS).collect::<Vec<_>>()
         };
-        if let Some(plain) = self.plain_for(value) {
+        if let Some(plain) = self.unmetered_validator(value) {
             return find(plain);
         }
         let limit = Limit { fixed: ERROR_EVALUATIONS, per_part: ERRORS_PER_PART };
@@ -251,7 +253,7 @@ impl Schema {
     }
 
     /// Returns the validator without a meter, if a check of the value takes a moment at most.
-    fn plain_for(&self, value: &Value) -> Option<&Validator> {
+    fn unmetered_validator(&self, value: &Value) -> Option<&Validator> {
         let plain = self.0.plain.as_ref()?;
         is_small(value, &mut { PLAIN_PARTS }).then_some(plain)
     }

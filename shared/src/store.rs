@@ -51,7 +51,8 @@ pub mod backend {
 
     use super::ExecutionHead;
 
-    /// Returns how many of the places for what is due go to the longest due.
+    /// Returns the number of places in a list of due executions that are reserved for the longest
+    /// due.
     pub fn aged_places(most: usize) -> usize {
         if most < 2 { 0 } else { (most / 8).max(1) }
     }
@@ -103,7 +104,7 @@ use crate::{
     request::{Request, TranscriptEntry},
 };
 
-/// A store: its parts, and what concerns all of them.
+/// A store, with the traits of its parts and the operations that concern all of them.
 #[async_trait]
 pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors {
     /// Removes finished data that is older than `before`, at most `most` of each kind.
@@ -162,14 +163,14 @@ pub trait Log: fmt::Debug + Send + Sync {
 pub trait Inbox: fmt::Debug + Send + Sync {
     /// Keeps a command until the execution's owner has recorded it.
     ///
-    /// At most [`limits::INBOX`] commands wait for one execution. Further ones are refused as
+    /// At most [`limits::INBOX_COMMANDS`] commands wait for one execution. Further ones are refused as
     /// [full](StoreError::Full).
     async fn send_command(&self, command: SentCommand) -> Result<(), StoreError>;
 
     /// Returns waiting commands, oldest first, of one execution or of all.
     ///
-    /// For all executions it returns at most [`limits::INBOX_LOOK`] commands and about
-    /// [`limits::INBOX_BYTES`].
+    /// For all executions it returns at most [`limits::INBOX_POLL_COMMANDS`] commands and about
+    /// [`limits::INBOX_POLL_BYTES`].
     async fn list_commands(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError>;
 
     async fn remove_commands(&self, commands: Vec<CommandId>) -> Result<(), StoreError>;

@@ -5,7 +5,9 @@ pub(crate) mod server;
 
 use std::{path::PathBuf, sync::Arc};
 
-use planner::embed::{ConfiguredEmbedder, EmbedError, Embedder, Kept, Local, ServerConfig, Source};
+use planner::embed::{
+    CachingEmbedder, ConfiguredEmbedder, EmbedError, Embedder, Local, ServerConfig, Source,
+};
 use serde::Deserialize;
 use shared::store::memory::Memory;
 use sqlite::Sqlite;
@@ -96,10 +98,10 @@ async fn stored_vectors_are_used_after_a_restart() {
     let local = Arc::new(Local::builtin().await.unwrap());
     let made = {
         let store = Arc::new(Sqlite::open(&path).unwrap());
-        Kept::new(local.clone(), store).embed(&["one", "two"]).await.unwrap()
+        CachingEmbedder::new(local.clone(), store).embed(&["one", "two"]).await.unwrap()
     };
     let failing = Arc::new(FailingEmbedder(local.model().to_owned()));
-    let kept = Kept::new(failing, Arc::new(Sqlite::open(&path).unwrap()));
+    let kept = CachingEmbedder::new(failing, Arc::new(Sqlite::open(&path).unwrap()));
     assert_eq!(
         kept.embed(&["two", "one", "two"]).await.unwrap(),
         [1, 0, 1].map(|at: usize| made[at].clone())

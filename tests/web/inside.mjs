@@ -203,7 +203,7 @@ test('nothing that is open is closed for what would be one too many', async () =
   const page = await open(server, `/executions/${executionId}?open=${all.join(',')}&step=each[95]`);
   await shows(page, 191, 90);
   await page.getByRole('button', { name: 'Open in the graph' }).click();
-  await page.getByRole('alert').getByText('90 loops and plans are open, which is the most at once: close one first.').waitFor();
+  await page.getByRole('alert').getByText('At most 90 loops and plans can be open: close one first.').waitFor();
   await shows(page, 191, 90);
   await close(page);
 });

@@ -1,5 +1,5 @@
-// Puts a Brotli and a gzip copy beside every built file that gets smaller by it, so that the server
-// has nothing to compress; and says how large the first view is, which has a limit.
+// Writes a Brotli and a gzip copy beside each built file that compression makes smaller, so that the server never
+// compresses. Also prints the compressed size of the first view, and fails if it exceeds the limit.
 
 import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -7,10 +7,10 @@ import { fileURLToPath } from "node:url";
 import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 
 const dist = fileURLToPath(new URL("../dist", import.meta.url));
-/** What is smaller than this fits into one packet as it is. */
-const SMALL = 1_400;
-/** The most that the first view may take, compressed, in bytes. */
-const FIRST_VIEW = 150_000;
+/** Bytes of a file that fits into one network packet without compression. */
+const MIN_BYTES = 1_400;
+/** Maximum compressed size of the first view, in bytes. */
+const MAX_FIRST_VIEW_BYTES = 150_000;
 
 const files = readdirSync(dist, { recursive: true }).filter((it) => statSync(join(dist, it)).isFile());
 const sizes = new Map();
@@ -18,8 +18,8 @@ for (const name of files.sort()) {
   const bytes = readFileSync(join(dist, name));
   const brotli = brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length } });
   const gzip = gzipSync(bytes, { level: 9 });
-  if (bytes.length > SMALL) writeFileSync(join(dist, `${name}.br`), brotli);
-  if (bytes.length > SMALL) writeFileSync(join(dist, `${name}.gz`), gzip);
+  if (bytes.length > MIN_BYTES) writeFileSync(join(dist, `${name}.br`), brotli);
+  if (bytes.length > MIN_BYTES) writeFileSync(join(dist, `${name}.gz`), gzip);
   sizes.set(name, [bytes.length, Math.min(brotli.length, bytes.length), Math.min(gzip.length, bytes.length)]);
 }
 
@@ -29,5 +29,5 @@ for (const [name, [plain, brotli, gzip]] of sizes) {
 const index = readFileSync(join(dist, "index.html"), "utf8");
 const first = [...sizes].filter(([name]) => name === "index.html" || index.includes(`/${name}`));
 const total = first.reduce((sum, [, [, , gzip]]) => sum + gzip, 0);
-console.log(`first view: ${total} bytes with gzip (at most ${FIRST_VIEW})`);
-if (total > FIRST_VIEW) process.exit(1);
+console.log(`first view: ${total} bytes with gzip (at most ${MAX_FIRST_VIEW_BYTES})`);
+if (total > MAX_FIRST_VIEW_BYTES) process.exit(1);

@@ -1,6 +1,5 @@
-// Writes `src/api/generated.ts` from the server's schema and the operations of the page: the text of
-// each operation, and the types of its variables and of what it returns. Fails where an operation
-// asks for what the schema does not have.
+// Writes `src/api/generated.ts` from the server's schema and the page's operations: the text of each operation, and
+// the types of its variables and its answer. Fails if an operation uses a field that the schema lacks.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import {
@@ -55,7 +54,7 @@ function leaf(type) {
   return type.name;
 }
 
-/** The fields that a selection gives, fragments included, by their names in the answer. */
+/** Returns the fields of a selection and of its fragments, by their names in the answer. */
 function fieldsOf(selection, parent, found = new Map()) {
   for (const it of selection.selections) {
     if (it.kind === Kind.FRAGMENT_SPREAD) {
@@ -70,7 +69,7 @@ function fieldsOf(selection, parent, found = new Map()) {
   return found;
 }
 
-/** The names under which answers hold any JSON: there numbers stay as they were written. */
+/** Names of answer fields that hold any JSON. Their numbers keep all digits. */
 const exact = new Map();
 
 function note(name, isJson) {
@@ -170,7 +169,7 @@ const text = [
 ].join("\n");
 writeFileSync(at("../src/api/generated.ts"), text);
 
-// What the codes mean is said once, in the documentation.
+// `docs/errors.md` is the only place that explains the codes, so the page's table is made from it.
 const plain = (text) => text.replace(/\[([^\]]*)\]\([^)]*\)/g, "$1").replaceAll("`", "").trim();
 const errors = readFileSync(at("../../docs/errors.md"), "utf8");
 const codes = {};

@@ -1,4 +1,4 @@
-/** The frame of the page: the way to everything, and what is wrong with the connection. */
+/** The frame of every page: navigation, and problems of the connection. */
 
 import type { ComponentType } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -26,7 +26,7 @@ export function App() {
   const main = useRef<HTMLElement>(null);
   const isFirst = useRef(true);
   useEffect(() => {
-    // Whoever goes on by keyboard begins at the new page, not behind the old link.
+    // Keyboard users continue at the start of the new page, not behind the link that they followed.
     if (!isFirst.current && !isSame) main.current?.focus();
     isFirst.current = false;
   }, [path]);
@@ -53,11 +53,11 @@ function Page({ path }: { path: string }) {
   if (match("/executions", path)) return <RequestsPage kind="executions" />;
   if (request) return <RequestPage id={request.id!} />;
   if (execution) return <ExecutionPage id={execution.id!} />;
-  if (match("/new", path)) return <Later load={composing} from={null} />;
-  if (plan) return <Later load={composing} from={plan.id!} />;
-  if (match("/tools", path)) return <Later load={tools} name={null} />;
-  if (tool) return <Later load={tools} name={tool.name!} />;
-  if (match("/toolkit", path)) return <Later load={toolkit} />;
+  if (match("/new", path)) return <LazyPage load={composing} from={null} />;
+  if (plan) return <LazyPage load={composing} from={plan.id!} />;
+  if (match("/tools", path)) return <LazyPage load={tools} name={null} />;
+  if (tool) return <LazyPage load={tools} name={tool.name!} />;
+  if (match("/toolkit", path)) return <LazyPage load={toolkit} />;
   return (
     <Empty isPage title="Nothing is here">
       <a href="/">To the requests</a>
@@ -71,8 +71,8 @@ const toolkit = () => import("./pages/toolkit").then((it) => it.ToolkitPage);
 
 const loaded = new Map<unknown, ComponentType<never>>();
 
-/** A page that is loaded when somebody first goes there. */
-function Later<P extends object>({ load, ...rest }: { load: () => Promise<ComponentType<P>> } & P) {
+/** A page whose code is loaded at the first visit. */
+function LazyPage<P extends object>({ load, ...rest }: { load: () => Promise<ComponentType<P>> } & P) {
   const [, redraw] = useState({});
   const [error, setError] = useState<string | null>(null);
   const Found = loaded.get(load) as ComponentType<object> | undefined;

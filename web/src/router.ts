@@ -1,13 +1,13 @@
-/** Where in the page we are: the address is the only state that navigation has. */
+/** The router of the page. The URL is the only state of navigation. */
 
 import { Cell, useCell } from "./api/cell";
 
 export interface Place {
   path: string;
   query: URLSearchParams;
-  /** Whether it is shown in the stead of where we were, and not behind it. */
+  /** True if the last navigation replaced the history entry. */
   isSame: boolean;
-  /** Whether the browser's Back or Forward led here. */
+  /** True if the Back or Forward button of the browser led here. */
   isBack: boolean;
 }
 
@@ -22,7 +22,7 @@ export const place = new Cell<Place>(here());
 
 addEventListener("popstate", () => place.set(here({ isBack: true })));
 
-/** Goes somewhere. A change of what is shown at a place takes the place of the entry before. */
+/** Navigates to a URL of the page, with a new history entry or in place of the present one. */
 export function go(to: string, how: "push" | "replace" = "push", state: unknown = null): void {
   if (to === location.pathname + location.search) return;
   if (how === "push") history.pushState(state, "", to);
@@ -30,7 +30,7 @@ export function go(to: string, how: "push" | "replace" = "push", state: unknown 
   place.set(here({ isSame: how === "replace" }));
 }
 
-/** Lets links within the page be followed without loading it anew. */
+/** Handles clicks on links within the page, so that the browser does not load the page again. */
 export function followLinks(): void {
   document.addEventListener("click", (event) => {
     const link = (event.target as Element | null)?.closest?.("a");
@@ -44,26 +44,26 @@ export function followLinks(): void {
   });
 }
 
-/** A parameter of the address, and how to change it. Setting the default, or nothing, removes it. */
+/** Returns a parameter of the URL, and a function that sets it. The default value removes it from the URL. */
 export function useParam(name: string, standard = ""): [string, (value: string, how?: "push" | "replace") => void] {
   const { query } = useCell(place);
   const set = (value: string, how: "push" | "replace" = "replace") => setParams({ [name]: value === standard ? "" : value }, how);
   return [query.get(name) ?? standard, set];
 }
 
-/** A parameter of the address that is one of several values: the first, where it is none of them. */
+/** Returns a parameter of the URL that must be one of these values. Any other value counts as the first one. */
 export function useOneOf<T extends string>(name: string, values: readonly [T, ...T[]]): [T, (value: string) => void] {
   const [value, set] = useParam(name, values[0]);
   return [values.find((it) => it === value) ?? values[0], set];
 }
 
-/** Reads a number of the address, which people may write: as near to it as is possible. */
-export function numberWithin(text: string, [least, most]: readonly [number, number], standard: number): number {
+/** Reads a number of the URL. A number outside the range becomes the closest valid one. */
+export function clampNumber(text: string, [least, most]: readonly [number, number], standard: number): number {
   const number = text.trim() === "" ? NaN : Number(text);
   return Number.isNaN(number) ? standard : Math.min(most, Math.max(least, number));
 }
 
-/** Changes several parameters of the address at once. */
+/** Changes several parameters of the URL at once. */
 export function setParams(values: Record<string, string>, how: "push" | "replace" = "replace", state: unknown = null): void {
   const query = new URLSearchParams(location.search);
   for (const [name, value] of Object.entries(values)) {
@@ -74,7 +74,7 @@ export function setParams(values: Record<string, string>, how: "push" | "replace
   go(location.pathname + (text ? `?${text}` : ""), how, state);
 }
 
-/** Reads a path against a pattern such as `/requests/:id`. */
+/** Matches a path with a pattern such as `/requests/:id`, and returns the parameters. Returns null if it does not match. */
 export function match(pattern: string, path: string): Record<string, string> | null {
   const [want, have] = [pattern.split("/"), path.replace(/(.)\/$/, "$1").split("/")];
   if (want.length !== have.length) return null;

@@ -42,35 +42,35 @@ struct Memory {
 pub fn tools(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Vec<Arc<dyn Tool>> {
     let memory_store = Arc::new(MemoryStore::new(store, clock));
     vec![
-        tool(
+        make_tool(
             &memory_store,
             "clear_memory",
             "Forget one memory. Without a key, forget all memories of the scope.",
             Effect::Idempotent,
             clear_memory,
         ),
-        tool(
+        make_tool(
             &memory_store,
             "get_snippet",
             "Get a code snippet that was saved under a name, with its language and description.",
             Effect::Read,
             get_snippet,
         ),
-        tool(
+        make_tool(
             &memory_store,
             "list_memories",
             "List the keys of all memories of a scope, each with the start of its text.",
             Effect::Read,
             list_memories,
         ),
-        tool(
+        make_tool(
             &memory_store,
             "recall_context",
             "Get the text that was saved under a key, exactly as it was saved.",
             Effect::Read,
             recall_context,
         ),
-        tool(
+        make_tool(
             &memory_store,
             "save_context",
             "Remember a text under a key, for later calls, plans and sessions. Replaces the old \
@@ -78,7 +78,7 @@ pub fn tools(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Vec<Arc<dyn Tool>>
             Effect::Idempotent,
             save_context,
         ),
-        tool(
+        make_tool(
             &memory_store,
             "save_snippet",
             "Remember a piece of code under a name, to use it again. Replaces the old snippet of \
@@ -86,7 +86,7 @@ pub fn tools(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Vec<Arc<dyn Tool>>
             Effect::Idempotent,
             save_snippet,
         ),
-        tool(
+        make_tool(
             &memory_store,
             "search_memory",
             "Find memories of a scope whose key, text or tags contain a text, ignoring case.",
@@ -96,7 +96,7 @@ pub fn tools(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Vec<Arc<dyn Tool>>
     ]
 }
 
-fn tool<Args, Fut, F>(
+fn make_tool<Args, Fut, F>(
     memory_store: &Arc<MemoryStore>,
     name: &'static str,
     description: &'static str,

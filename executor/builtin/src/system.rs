@@ -53,18 +53,24 @@ pub fn tools(
     let system = Arc::new(System::new(root, config, launcher)?);
     let shared = &system;
     Ok(vec![
-        tool(shared, "bash", bash::DESCRIPTION, Effect::Once, bash::run_bash),
-        tool(shared, "bash_background", background::DESCRIPTION, Effect::Once, background::start),
+        make_tool(shared, "bash", bash::DESCRIPTION, Effect::Once, bash::run_bash),
+        make_tool(
+            shared,
+            "bash_background",
+            background::DESCRIPTION,
+            Effect::Once,
+            background::start,
+        ),
         // The system may have given the process id to another process since.
-        tool(shared, "process_kill", kill::DESCRIPTION, Effect::Once, kill::kill_processes),
-        tool(shared, "process_list", list::DESCRIPTION, Effect::Read, list::list_processes),
-        tool(shared, "read_logs", logs::DESCRIPTION, Effect::Read, logs::read_logs),
-        tool(shared, "system_info", info::DESCRIPTION, Effect::Read, info::describe_system),
-        tool(shared, "todo_write", todo::DESCRIPTION, Effect::Idempotent, todo::write_todos),
+        make_tool(shared, "process_kill", kill::DESCRIPTION, Effect::Once, kill::kill_processes),
+        make_tool(shared, "process_list", list::DESCRIPTION, Effect::Read, list::list_processes),
+        make_tool(shared, "read_logs", logs::DESCRIPTION, Effect::Read, logs::read_logs),
+        make_tool(shared, "system_info", info::DESCRIPTION, Effect::Read, info::describe_system),
+        make_tool(shared, "todo_write", todo::DESCRIPTION, Effect::Idempotent, todo::write_todos),
     ])
 }
 
-fn tool<Args, Fut>(
+fn make_tool<Args, Fut>(
     system: &Arc<System>,
     name: &'static str,
     description: &'static str,

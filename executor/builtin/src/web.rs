@@ -26,7 +26,7 @@ pub const SET: &str = "web_tools";
 pub struct WebConfig {
     pub allow_private: bool,
     pub timeout_seconds: u64,
-    /// Most bytes that are read of a decompressed response.
+    /// Maximum number of bytes that are read of a decompressed response.
     pub max_bytes: usize,
     /// Web search: a page like `DuckDuckGo`'s version without scripts.
     pub duckduckgo: String,
@@ -70,21 +70,21 @@ pub fn tools(config: &WebConfig) -> Result<Vec<Arc<dyn Tool>>, WebConfigError> {
     let services = Arc::new(WebServices::new(config, &web)?);
     let shared = &services;
     Ok(vec![
-        tool(shared, "docs_search", search::DOCS, search::search_docs),
-        tool(shared, "fetch_url", page::DESCRIPTION, page::fetch_url),
-        tool(shared, "github_search", search::GITHUB, search::search_github),
-        tool(
+        make_tool(shared, "docs_search", search::DOCS, search::search_docs),
+        make_tool(shared, "fetch_url", page::DESCRIPTION, page::fetch_url),
+        make_tool(shared, "github_search", search::GITHUB, search::search_github),
+        make_tool(
             shared,
             "stack_overflow_search",
             search::STACK_OVERFLOW,
             search::search_stack_overflow,
         ),
-        tool(shared, "web_search", search::WEB, search::search_web),
-        tool(shared, "wiki_lookup", search::WIKI, search::look_up_topic),
+        make_tool(shared, "web_search", search::WEB, search::search_web),
+        make_tool(shared, "wiki_lookup", search::WIKI, search::look_up_topic),
     ])
 }
 
-fn tool<Args, Fut>(
+fn make_tool<Args, Fut>(
     services: &Arc<WebServices>,
     name: &'static str,
     description: &'static str,

@@ -129,7 +129,7 @@ pub fn check(url: &Url, allow_private: bool) -> Result<(), Refused> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err(Refused::Credentials(host.to_owned()));
     }
-    match address(url) {
+    match literal_address(url) {
         Some(address) if !allow_private && !is_public(address) => {
             Err(Refused::Private(host.to_owned()))
         }
@@ -140,7 +140,7 @@ pub fn check(url: &Url, allow_private: bool) -> Result<(), Refused> {
 
 /// Rejects redirects to link-local addresses. Checks literal addresses only.
 pub fn check_led(url: &Url) -> Result<(), Refused> {
-    match address(url) {
+    match literal_address(url) {
         Some(address) if is_link_local(address) => {
             Err(Refused::LinkLocal(url.host_str().unwrap_or_default().to_owned()))
         }
@@ -149,7 +149,7 @@ pub fn check_led(url: &Url) -> Result<(), Refused> {
 }
 
 /// Returns the literal address in a URL. The parser has converted decimal and hexadecimal forms.
-fn address(url: &Url) -> Option<IpAddr> {
+fn literal_address(url: &Url) -> Option<IpAddr> {
     url.host_str()?.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 

@@ -226,7 +226,7 @@ mod tests {
             let Output { value, binaries } = read_output(result, None, 1_000).unwrap();
             (value, binaries.into_iter().map(|binary| binary.at).collect::<Vec<_>>())
         };
-        let large = "A".repeat(shared::limits::INLINE_BINARY + 4);
+        let large = "A".repeat(shared::limits::INLINE_BINARY_BYTES + 4);
         let (value, places) =
             read(json!({ "n": 1 }), json!([text("{}"), image("AA=="), image(&large)]));
         assert_eq!(value, json!({ "n": 1, "$content": [image("AA=="), image("")] }));
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn large_binaries_are_moved_to_blobs() {
-        let data = "A".repeat(shared::limits::INLINE_BINARY + 4);
+        let data = "A".repeat(shared::limits::INLINE_BINARY_BYTES + 4);
         let image = json!({ "type": "image", "data": data, "mimeType": "image/png" });
         let blob = json!({ "uri": "a:b", "blob": data });
         let contents = [text("x"), json!({ "type": "resource", "resource": blob }), image];

@@ -314,7 +314,8 @@ impl ClientHandler for Handler {
         let Some(Elicitation::Defaults) = self.elicitation else {
             return Ok(ElicitResult::new(ElicitationAction::Decline));
         };
-        // The other kind asks a person to open a URL, and a plan runs without a person.
+        // Only forms are answered. The other kind asks a person to open a URL, and a plan runs
+        // without a person.
         let ElicitRequestParams::FormElicitationParams { requested_schema, .. } = asked else {
             return Ok(ElicitResult::new(ElicitationAction::Decline));
         };

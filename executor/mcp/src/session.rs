@@ -26,7 +26,7 @@ use super::{
 pub(super) struct Session {
     peer: Peer<RoleClient>,
     ends: SessionState,
-    /// The most bytes of an output.
+    /// Maximum size of an output in bytes.
     most: usize,
     is_remote: bool,
 }

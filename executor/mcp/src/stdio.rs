@@ -173,7 +173,7 @@ impl LineBuffer {
 }
 
 /// Bytes of one line on standard error that go into the log.
-const LOG_LINE: u64 = 4 << 10;
+const LOG_LINE_BYTES: u64 = 4 << 10;
 /// Time limit for a server's exit after it closed its output.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -211,7 +211,7 @@ impl Child {
         let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
             return Err(format!("the streams of `{}` are not piped", spec.command));
         };
-        // A server that has closed its output cannot be called.
+        // A server that has closed its output cannot answer, so its session ends.
         ends.closing = ends.closed.clone();
         ends.secrets = Arc::new(Secrets::new(redaction));
         let tokens = Arc::clone(&ends.tokens);
@@ -271,7 +271,7 @@ async fn forward_stderr(
     let mut is_rest = false;
     loop {
         line.clear();
-        let read = (&mut stderr).take(LOG_LINE).read_until(b'\n', &mut line).await;
+        let read = (&mut stderr).take(LOG_LINE_BYTES).read_until(b'\n', &mut line).await;
         if !matches!(read, Ok(1..)) {
             return;
         }

@@ -114,7 +114,7 @@ impl Supervisor {
 
     async fn wait_for_restart(&self, retry_at: Instant) {
         if self.known_tools().is_empty() {
-            // No call can request a server whose tools are unknown.
+            // The server's tools are unknown, so no call waits for it and a timer retries.
             let _ = timeout(RETRY_INTERVAL, self.availability.wait_for_demand()).await;
         } else {
             self.availability.wait_for_demand().await;

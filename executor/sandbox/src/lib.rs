@@ -399,6 +399,7 @@ fn matches_name(listed: &str, name: &str) -> bool {
     listed.strip_suffix('*').map_or(listed == name, |prefix| name.starts_with(prefix))
 }
 
+/// The accesses of a command that this kernel can restrict, with the first Linux version that can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub struct Support {

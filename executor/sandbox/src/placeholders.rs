@@ -193,7 +193,7 @@ fn is_unused(meta: &Metadata) -> bool {
 
 pub(super) fn unprotected_error(path: &Path, err: &io::Error) -> io::Error {
     io::Error::other(format!(
-        "`{}` is Faber's own, is not there yet, and cannot be kept from commands ({err}): give \
+        "commands could create Faber's own file `{}`, and this cannot be prevented ({err}): give \
          them a separate folder, such as `root: ./work`",
         path.display()
     ))
@@ -305,7 +305,7 @@ mod tests {
         let world = World::new();
         fs::write(world.root().join("file"), "").unwrap();
         let err = world.take(&Placeholders::default(), &["file/run.sh"]).unwrap_err().to_string();
-        assert!(err.contains("file/run.sh` is Faber's own, is not there yet"), "{err}");
+        assert!(err.contains("file/run.sh`, and this cannot be prevented"), "{err}");
         assert!(err.contains("root: ./work"), "{err}");
     }
 }

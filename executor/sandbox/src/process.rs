@@ -177,7 +177,8 @@ impl ProcessGroup {
         self.child().wait().await
     }
 
-    /// Kills the remaining group at once. A reaper must have ended, or had its time.
+    /// Kills the remaining group at once. A reaper must have ended before, or its time limit must
+    /// have passed.
     pub fn kill(&self) {
         self.send_signal(Signal::SIGKILL);
     }

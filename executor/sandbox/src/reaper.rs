@@ -38,14 +38,15 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 pub(super) const KILL_NOW: Signal = Signal::SIGHUP;
 /// Interval of the checks for the engine and for the number of processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Counting may take this part of the time.
+/// The pause after a count, as a multiple of its duration. So counting takes less than a twentieth
+/// of the time.
 const REST_FACTOR: u32 = 20;
-/// Most rounds of killing. In each round, children of killed processes become children of the
-/// reaper. Where processes cannot be killed all at once, a fast fork bomb survives.
+/// Maximum number of kill rounds. In each round, children of killed processes become children of
+/// the reaper. Where processes cannot be killed all at once, a fast fork bomb survives.
 const KILL_ROUNDS: u32 = 100;
 /// Time limit for the kill rounds. The engine waits for them.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time limit for the death of killed processes.
+/// Pause after each round, in which killed processes can end.
 const ROUND_PAUSE: Duration = Duration::from_millis(5);
 
 pub(super) fn run_command(command: &mut Command, order: &LaunchOrder) -> io::Result<ExitCode> {

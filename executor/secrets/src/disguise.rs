@@ -9,7 +9,7 @@ const BREAK_BYTES: usize = 64;
 const UNIT_BYTES: usize = 6;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Disguise {
+pub(super) enum EncodedSecret {
     /// Any byte may be percent-encoded, because languages differ. A space may be `+`.
     Percent(String),
     /// Any character may be escaped as in JSON, because languages differ.
@@ -18,7 +18,7 @@ pub(super) enum Disguise {
     Lines(String),
 }
 
-impl Disguise {
+impl EncodedSecret {
     pub(super) fn text(&self) -> &str {
         match self {
             Self::Percent(text) | Self::Escaped(text) | Self::Lines(text) => text,
@@ -69,14 +69,14 @@ impl Disguise {
         let mut at = 0;
         if let Self::Escaped(secret) = self {
             for char in secret.chars() {
-                at += in_json(text.get(at..)?, char)?;
+                at += match_json_escaped(text.get(at..)?, char)?;
             }
             return (at > 0).then_some(at);
         }
         for byte in self.text().bytes() {
             let rest = text.get(at..)?;
             at += match self {
-                Self::Percent(_) => in_percent(rest, byte)?,
+                Self::Percent(_) => match_percent_encoded(rest, byte)?,
                 Self::Escaped(_) | Self::Lines(_) => {
                     let between = if at == 0 { 0 } else { break_length(rest) };
                     (rest.get(between) == Some(&byte)).then_some(between + 1)?
@@ -88,7 +88,7 @@ impl Disguise {
 }
 
 /// Returns the length of a byte, encoded or not, at the start of a text.
-fn in_percent(text: &[u8], byte: u8) -> Option<usize> {
+fn match_percent_encoded(text: &[u8], byte: u8) -> Option<usize> {
     if let [b'%', high, low, ..] = text {
         let digit = |letter: u8| char::from(letter).to_digit(16);
         let code = digit(*high).zip(digit(*low)).map(|(high, low)| high * 16 + low);
@@ -101,7 +101,7 @@ fn in_percent(text: &[u8], byte: u8) -> Option<usize> {
 }
 
 /// Returns the length of a character, escaped or not, at the start of a text.
-fn in_json(text: &[u8], char: char) -> Option<usize> {
+fn match_json_escaped(text: &[u8], char: char) -> Option<usize> {
     let mut units = [0; 2];
     let units = char.encode_utf16(&mut units);
     let mut escaped = text.chunks(UNIT_BYTES).map(read_unit);
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_found_with_any_characters_percent_encoded() {
-        let disguise = Disguise::Percent("p%ss ä!".to_owned());
+        let disguise = EncodedSecret::Percent("p%ss ä!".to_owned());
         for (text, expected) in [
             ("a p%25ss%20%C3%A4! b", "a X b"),
             ("p%25ss+ä%21p%25ss%20%c3%a4!", "XX"),
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_found_with_any_characters_escaped() {
-        let disguise = Disguise::Escaped("g/A&<\\Ü😀\n\"x".to_owned());
+        let disguise = EncodedSecret::Escaped("g/A&<\\Ü😀\n\"x".to_owned());
         for (text, expected) in [
             (r#"a g/A\u0026\u003c\\\u00dc\ud83d\uDE00\n\"x b"#, "a X b"),
             (r"g\/A&\u003C\u005cÜ😀\u000a\u0022\u0078", "X"),
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn an_encoded_secret_is_found_across_line_breaks() {
-        let disguise = Disguise::Lines("QUJDREVG".to_owned());
+        let disguise = EncodedSecret::Lines("QUJDREVG".to_owned());
         for (text, expected) in [
             ("QUJD\nREVG", "X"),
             ("xQUJ\r\n  DRE\r\n  VGx\n", "xXx\n"),

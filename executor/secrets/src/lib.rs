@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Number, Value};
 use shared::tool::{ErrorCode, ToolError};
 
-use self::disguise::Disguise;
+use self::disguise::EncodedSecret;
 
 /// The shortest secret that is redacted. A shorter one would match everywhere.
 const MIN_SECRET_BYTES: usize = 4;
@@ -104,7 +104,7 @@ fn read_variable(name: &str) -> Option<String> {
 
 /// The secrets of a call, with their names. Removes them from texts.
 #[derive(Clone, Default)]
-pub struct Redaction(Vec<(String, String)>, Vec<(String, Disguise)>);
+pub struct Redaction(Vec<(String, String)>, Vec<(String, EncodedSecret)>);
 
 impl Redaction {
     pub fn note(&mut self, name: &str, value: &str) {
@@ -116,11 +116,11 @@ impl Redaction {
         };
         common_forms(value).into_iter().for_each(&mut add);
         let parts = base64_parts(value);
-        let parts = parts.into_iter().inspect(|part| add(part.clone())).map(Disguise::Lines);
+        let parts = parts.into_iter().inspect(|part| add(part.clone())).map(EncodedSecret::Lines);
         let parts: Vec<_> = parts.collect();
         let whole = [value.trim(), value].into_iter();
         let whole = whole.flat_map(|text| {
-            [Disguise::Percent(text.to_owned()), Disguise::Escaped(text.to_owned())]
+            [EncodedSecret::Percent(text.to_owned()), EncodedSecret::Escaped(text.to_owned())]
         });
         for disguise in whole.chain(parts) {
             let is_known = self.1.iter().any(|(_, known)| *known == disguise);

@@ -5,7 +5,7 @@ use shared::{
     store::{Append, AppendError, ExecutionHead, StoreError},
 };
 
-use super::{Control, ControlError, MAX_DRAWS, ReservedId, Start, validate_start};
+use super::{Control, ControlError, MAX_ID_ATTEMPTS, ReservedId, Start, validate_start};
 use crate::machine::{self, CheckedStep};
 
 impl Control {
@@ -18,7 +18,7 @@ impl Control {
     ) -> Result<ExecutionId, ControlError> {
         let Start { plan, created, key, .. } = start;
         validate_start(&created.options, key.as_ref())?;
-        for _ in 0..MAX_DRAWS {
+        for _ in 0..MAX_ID_ATTEMPTS {
             let now = self.clock.now();
             let id = match self.reserve_id(key.as_ref(), &created.options, now).await? {
                 ReservedId::Taken(id) => return Ok(id),

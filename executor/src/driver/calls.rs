@@ -149,7 +149,7 @@ impl Driver {
     pub(super) fn record_progress(&mut self, (task, attempt): AttemptKey, progress: Progress) {
         let now = Instant::now();
         let (n, last) = self.progress_counts.entry(task).or_insert((0, now));
-        if *n >= limits::PROGRESS_EVENTS && now - *last < limits::PROGRESS_SELDOM {
+        if *n >= limits::FULL_RATE_PROGRESS_EVENTS && now - *last < limits::LATE_PROGRESS_INTERVAL {
             return;
         }
         (*n, *last) = (n.saturating_add(1), now);

@@ -79,7 +79,7 @@ impl Driver {
             return;
         };
         if *is_alone {
-            // A command says so itself, or goes on without the tool.
+            // The command line reports a missing tool itself, so this is only a log entry.
             warn!(target: toolbox::LOG_TARGET, %execution, %tool, "the execution waits: its tool is missing");
         } else {
             info!(%execution, %tool, "released to other nodes: its tool is missing here");

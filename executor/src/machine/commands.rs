@@ -151,7 +151,7 @@ impl Decision<'_> {
     /// Stores a signal, or gives it to the first step that waits for it.
     fn receive_signal(&mut self, command: CommandId, name: &str, payload: Arc<Value>) {
         let taker = self.execution.agenda().first_awaiting(name);
-        if taker.is_none() && self.execution.signals().len() >= limits::SIGNALS {
+        if taker.is_none() && self.execution.signals().len() >= limits::KEPT_SIGNALS {
             return self.record_event(Event::SignalRefused { name: name.to_owned(), command });
         }
         let event = Event::SignalReceived { name: name.to_owned(), payload, command };

@@ -160,8 +160,8 @@ impl Decision<'_> {
             Err(error) => return self.fail_unstarted(task, attempt, error),
         };
         let kind = self.execution.plan().step(task.step).call_of_part(task.part).kind;
-        if matches!(kind, StepKind::Plan(_)) && self.nesting_depth() >= limits::DEPTH {
-            let most = limits::DEPTH;
+        if matches!(kind, StepKind::Plan(_)) && self.nesting_depth() >= limits::ANCESTORS {
+            let most = limits::ANCESTORS;
             let why = format!("plans are nested more than {most} levels deep");
             let error = ToolError::new(ErrorCode::INVALID_PARAMETERS, why);
             return self.fail_unstarted(task, attempt, error);

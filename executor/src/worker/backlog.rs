@@ -21,7 +21,7 @@ pub(super) struct Backlog {
     pub(super) given_up: BTreeMap<ExecutionId, Epoch>,
     /// Number of due executions at the last scan that need a tool which this node lacks.
     pub(super) missing_tools: usize,
-    /// The tools that started executions among these still need.
+    /// For each due execution of that scan that has started, the tools that it still needs.
     pub(super) required_tools: BTreeMap<ExecutionId, RequiredTools>,
     /// Position at which the next scan continues, if many due executions lack their tools.
     pub(super) cursor: Option<QueuePosition>,

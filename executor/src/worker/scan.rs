@@ -135,7 +135,8 @@ impl Worker {
                 continue;
             }
             if self.backlog.is_damaged(id) {
-                // Postponing it has failed before. Another claim would only lengthen its log.
+                // Postponing the damaged execution has failed before. Another claim would only
+                // lengthen its log.
                 if let Err(err) = postpone_damaged(&self.context, id).await {
                     warn!(execution = %id, %err, "cannot postpone a damaged execution");
                 }

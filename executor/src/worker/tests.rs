@@ -250,7 +250,7 @@ async fn a_finished_sleep_releases_its_permit() {
 #[tokio::test(start_paused = true)]
 async fn commands_for_executions_without_tools_hide_no_others() {
     let scene = Scene::new();
-    for _ in 0..=shared::limits::INBOX_LOOK / 900 {
+    for _ in 0..=shared::limits::INBOX_POLL_COMMANDS / 900 {
         let id = scene.start(vec![step("a", "other.tool", json!({}))]).await;
         for n in 0..900 {
             scene.control.signal(id, "go".to_owned(), json!(n)).await.unwrap();
@@ -451,7 +451,7 @@ async fn a_damaged_execution_is_not_claimed_at_every_poll() {
     worker.deliver_commands().await;
     let (_, result) = worker.drivers.join_next().await.unwrap().unwrap();
     assert!(result.as_ref().is_err_and(DriveError::is_damage));
-    worker.driver_ended(id, result);
+    worker.handle_driver_end(id, result);
     for _ in 0..3 {
         worker.deliver_commands().await;
         assert_eq!(worker.drivers.len(), 0);

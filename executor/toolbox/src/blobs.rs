@@ -35,7 +35,7 @@ impl Binary {
     /// Extracts a binary from a value, if the place has a large one.
     pub fn extract(value: &mut Value, at: String, mime_type: &str) -> Option<Self> {
         let Some(Value::String(text)) = value.pointer_mut(&at) else { return None };
-        let is_large = text.len() > limits::INLINE_BINARY;
+        let is_large = text.len() > limits::INLINE_BINARY_BYTES;
         let mime_type = mime_type.to_owned();
         is_large.then(|| Self { at, base64: std::mem::take(text), mime_type })
     }
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn only_large_binaries_become_blobs() {
-        let large = "A".repeat(limits::INLINE_BINARY + 4);
+        let large = "A".repeat(limits::INLINE_BINARY_BYTES + 4);
         let mut value = json!({ "data": large, "small": large[8..], "n": 1 });
         assert_eq!(Binary::extract(&mut value, "/small".to_owned(), ""), None);
         assert_eq!(Binary::extract(&mut value, "/n".to_owned(), ""), None);

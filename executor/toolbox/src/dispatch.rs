@@ -143,7 +143,7 @@ impl Reach {
     fn objection_to_set(&self, toolbox: &Toolbox, name: &str) -> Option<String> {
         // An unknown name is harmless, because it is removed before the call.
         let set = name.parse().ok().and_then(|name| toolbox.set(&name))?;
-        if set.acts_here && !self.sets.contains(&set.name) {
+        if set.acts_on_this_machine && !self.sets.contains(&set.name) {
             return Some(format!("`{name}` acts on this machine: only a person can activate it"));
         }
         let all = format!("{name}.*");
@@ -377,9 +377,9 @@ mod tests {
     #[test]
     fn an_agent_cannot_activate_sets_that_act_on_this_machine() {
         let toolbox = toolbox();
-        let set = |name: &str, acts_here, is_active| {
+        let set = |name: &str, acts_on_this_machine, is_active| {
             let set = ToolSet::ready(name.parse().unwrap(), "builtin", "", []);
-            toolbox.put_set(ToolSet { acts_here, is_active, ..set });
+            toolbox.put_set(ToolSet { acts_on_this_machine, is_active, ..set });
         };
         set("ops", true, false);
         set("files", true, true);

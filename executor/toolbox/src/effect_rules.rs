@@ -85,7 +85,7 @@ impl EffectRules {
     }
 
     /// Returns the patterns that fit no tool of a set.
-    pub fn idle_patterns(&self, set: &ToolSet) -> Vec<String> {
+    pub fn unmatched_patterns(&self, set: &ToolSet) -> Vec<String> {
         let is_idle = |rule: &&EffectRule| {
             !set.tools.iter().any(|tool| rule.fits(&set.name, &tool.definition().name))
         };

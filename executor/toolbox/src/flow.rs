@@ -73,19 +73,19 @@ const TABLE: &[Entry] = &[
         kind: Kind::Echo,
         name: "flow.echo",
         description: "Returns its parameters.",
-        schema: anything,
+        schema: any_value_schema,
     },
     Entry {
         kind: Kind::Noop,
         name: "flow.noop",
         description: "Does nothing and returns null. Ignores parameters.",
-        schema: anything,
+        schema: any_value_schema,
     },
     Entry {
         kind: Kind::Effect,
         name: "flow.effect",
         description: "Does nothing and returns null, but counts as a call that must not be repeated.",
-        schema: anything,
+        schema: any_value_schema,
     },
     Entry {
         kind: Kind::Sleep,
@@ -165,7 +165,7 @@ const TABLE: &[Entry] = &[
     },
 ];
 
-fn anything() -> Value {
+fn any_value_schema() -> Value {
     json!({ "type": "object" })
 }
 

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The call reads at most one report every
-//! [`limits::PROGRESS_EVERY`](shared::limits::PROGRESS_EVERY), so a tool that floods does not wake
+//! [`limits::PROGRESS_INTERVAL`](shared::limits::PROGRESS_INTERVAL), so a tool that floods does not wake
 //! the driver more often. Tools and calls never wait for a reader. A newer report replaces an
 //! unread one, and the end of a call drops its unread report.
 //!
@@ -43,16 +43,16 @@ use tokio::{sync::Notify, time::Instant};
 
 /// The sender of a call's reports. The default drops them.
 #[derive(Clone, Debug, Default)]
-pub struct Reporter(Option<Weak<Newest>>);
+pub struct Reporter(Option<Weak<LatestReport>>);
 
 /// Receives the newest report of one call.
 #[derive(Debug)]
-pub struct Listener(Arc<Newest>);
+pub struct Listener(Arc<LatestReport>);
 
 /// The newest report of one call. Every call makes one and most calls report nothing, so it is
 /// small.
 #[derive(Debug, Default)]
-struct Newest {
+struct LatestReport {
     report: Mutex<Option<Report>>,
     news: Notify,
 }
@@ -67,7 +67,7 @@ pub struct Report {
 
 /// Makes the two ends of one call's channel.
 pub fn pipe() -> (Reporter, Listener) {
-    let newest = Arc::new(Newest::default());
+    let newest = Arc::new(LatestReport::default());
     (Reporter(Some(Arc::downgrade(&newest))), Listener(newest))
 }
 
@@ -97,7 +97,7 @@ impl Listener {
     }
 }
 
-impl Newest {
+impl LatestReport {
     fn report(&self) -> MutexGuard<'_, Option<Report>> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -151,7 +151,7 @@ impl<K: Copy + Ord> Reports<K> {
     }
 
     fn take(&mut self) -> Option<(K, Progress)> {
-        let mut unread = self.board.unread();
+        let mut unread = self.board.lock_unread();
         let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
         let next = unread.range((after, Bound::Unbounded)).next().or(unread.iter().next());
         let key = *next?.0;
@@ -163,19 +163,19 @@ impl<K: Copy + Ord> Reports<K> {
 impl<K: Copy + Ord> ProgressSink<K> {
     /// Replaces a report that has not been read.
     pub fn send(&self, progress: Progress) {
-        self.board.unread().insert(self.key, progress);
+        self.board.lock_unread().insert(self.key, progress);
         self.board.news.notify_one();
     }
 }
 
 impl<K: Copy + Ord> Drop for ProgressSink<K> {
     fn drop(&mut self) {
-        self.board.unread().remove(&self.key);
+        self.board.lock_unread().remove(&self.key);
     }
 }
 
 impl<K> Board<K> {
-    fn unread(&self) -> MutexGuard<'_, BTreeMap<K, Progress>> {
+    fn lock_unread(&self) -> MutexGuard<'_, BTreeMap<K, Progress>> {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

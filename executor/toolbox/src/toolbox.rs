@@ -39,7 +39,7 @@ pub struct ToolSet {
     /// The kind of the source for people: `mcp`, `local`, `builtin`.
     pub source: String,
     /// `true` for a built-in set that reads or changes this machine, under any name.
-    pub acts_here: bool,
+    pub acts_on_this_machine: bool,
     /// `true` if plans may use it.
     pub is_active: bool,
     pub status: SetStatus,
@@ -93,8 +93,8 @@ pub struct ReadyTool {
     tool: Arc<dyn Tool>,
     /// `None` if the schema is invalid. The source must then check the parameters itself.
     schema: Arc<OnceLock<Option<Schema>>>,
-    /// Patterns of the schema that are not enforced, and that the log has named already.
-    reported: Arc<[String]>,
+    /// Unenforced patterns of the schema about which a warning was logged already.
+    logged_patterns: Arc<[String]>,
 }
 
 /// The result of a look-up by name.
@@ -158,7 +158,7 @@ pub struct SetExists(pub ToolSetName);
 #[expect(missing_docs, reason = "the other names need no comment")]
 impl ReadyTool {
     pub fn new(tool: Arc<dyn Tool>) -> Self {
-        Self { tool, schema: Arc::default(), reported: Arc::default() }
+        Self { tool, schema: Arc::default(), logged_patterns: Arc::default() }
     }
 
     pub fn definition(&self) -> &Arc<ToolDefinition> {
@@ -174,9 +174,9 @@ impl ReadyTool {
         self.schema.get_or_init(|| self.compile()).as_ref()?.complaint(parameters)
     }
 
-    /// Returns the patterns that the log has not named yet.
+    /// Returns the patterns about which no warning was logged yet.
     fn unreported(&self, mut patterns: Vec<String>) -> Vec<String> {
-        patterns.retain(|pattern| !self.reported.contains(pattern));
+        patterns.retain(|pattern| !self.logged_patterns.contains(pattern));
         patterns
     }
 
@@ -210,7 +210,7 @@ impl ToolSet {
             name,
             description: description.to_owned(),
             source: source.to_owned(),
-            acts_here: false,
+            acts_on_this_machine: false,
             is_active: true,
             status: SetStatus::Ready,
             tools: tools.into_iter().map(ReadyTool::new).collect(),
@@ -233,7 +233,7 @@ impl ToolSet {
             name: self.name.clone(),
             description: self.description.clone(),
             source: self.source.clone(),
-            acts_here: self.acts_here,
+            acts_on_this_machine: self.acts_on_this_machine,
             is_active: self.is_active,
             status: self.status.clone(),
             tools: Vec::new(),

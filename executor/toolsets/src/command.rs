@@ -299,14 +299,14 @@ impl Tool for CommandRunner {
     }
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
-        let run = self.run.as_ref().ok_or_else(|| self.not_callable())?;
+        let run = self.run.as_ref().ok_or_else(|| self.not_callable_error())?;
         let mut redaction = Redaction::default();
         let env = variables(&run.env, &mut redaction)?;
         self.launcher.note_passed_secrets(&run.pass, &mut redaction);
         if let Some(confinement) = &run.confine {
             self.launcher.note_passed_secrets(&confinement.pass, &mut redaction);
         }
-        let mut running = Running::start(run, &env, &self.launcher, &parameters, &cx)?;
+        let mut running = RunningProcess::start(run, &env, &self.launcher, &parameters, &cx)?;
         let ended = tokio::select! {
             biased;
             // A command that has exited has a result, even if the call is cancelled at the same
@@ -337,20 +337,20 @@ fn stopped_error(program: &str, status: Option<ExitStatus>) -> ToolError {
 }
 
 impl CommandRunner {
-    fn not_callable(&self) -> ToolError {
+    fn not_callable_error(&self) -> ToolError {
         let name = &self.definition.name;
         let message = format!("`{name}` has no `run`: add it");
         ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry()
     }
 }
 
-struct Running {
+struct RunningProcess {
     group: ProcessGroup,
     output: Vec<u8>,
     stderr: Tail,
 }
 
-enum Ended {
+enum ProcessEnd {
     Exited(std::process::ExitStatus),
     PrintedTooMuch,
     Lost(io::Error),
@@ -358,7 +358,7 @@ enum Ended {
 
 struct TooMuch;
 
-impl Running {
+impl RunningProcess {
     fn start(
         run: &Run,
         env: &BTreeMap<String, String>,
@@ -390,11 +390,11 @@ impl Running {
         Ok(Self { group, output: Vec::new(), stderr: Tail::default() })
     }
 
-    async fn wait_for_end(&mut self, most: usize) -> Ended {
+    async fn wait_for_end(&mut self, most: usize) -> ProcessEnd {
         let Self { group, output, stderr: tail } = self;
         let child = group.child();
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
-            return Ended::Lost(io::Error::other("its streams are not piped"));
+            return ProcessEnd::Lost(io::Error::other("its streams are not piped"));
         };
         let mut streams = pin!(async {
             tokio::try_join!(
@@ -408,38 +408,38 @@ impl Running {
         let status = tokio::select! {
             read = &mut streams => match read {
                 Ok(_) => group.wait().await,
-                Err(TooMuch) => return Ended::PrintedTooMuch,
+                Err(TooMuch) => return ProcessEnd::PrintedTooMuch,
             },
             status = group.wait() => {
                 // The processes that the command started must not outlive it or keep its pipes
                 // open.
                 group.kill();
                 if let Ok(Err(TooMuch)) = timeout(DRAIN_TIMEOUT, streams).await {
-                    return Ended::PrintedTooMuch;
+                    return ProcessEnd::PrintedTooMuch;
                 }
                 status
             }
         };
-        status.map_or_else(Ended::Lost, Ended::Exited)
+        status.map_or_else(ProcessEnd::Lost, ProcessEnd::Exited)
     }
 
     fn read_answer(
         self,
         program: &str,
-        ended: Ended,
+        ended: ProcessEnd,
         most: usize,
         redaction: &Redaction,
     ) -> Result<Value, ToolError> {
         let status = match ended {
-            Ended::Exited(status) => status,
-            Ended::PrintedTooMuch => {
+            ProcessEnd::Exited(status) => status,
+            ProcessEnd::PrintedTooMuch => {
                 let message = format!(
                     "`{program}` printed more than {most} bytes and was stopped: \
                      let it write a file and print the file's name"
                 );
                 return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
             }
-            Ended::Lost(err) => {
+            ProcessEnd::Lost(err) => {
                 let message = format!("it is unknown how `{program}` ended: {err}");
                 return Err(ToolError::failed(message).with_unknown_outcome());
             }
@@ -525,7 +525,7 @@ mod tests {
         let (env, cx) = (BTreeMap::new(), ToolContext::detached());
         // From here on, no task reads or writes for the command.
         let running =
-            Running::start(&run, &env, &Launcher::unconfined(), &parameters, &cx).unwrap();
+            RunningProcess::start(&run, &env, &Launcher::unconfined(), &parameters, &cx).unwrap();
         let until = std::time::Instant::now() + Duration::from_secs(30);
         while !done.exists() {
             assert!(std::time::Instant::now() < until, "the command waits for its parameters");

@@ -36,8 +36,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use toolbox::{LOG_TARGET, SetStatus, ToolSet, Toolbox, dispatch, flow, tool_names::TOOL_SET};
 
-use self::merge::{Complaint, Known, Merge, Merged, Read, Wanted};
-pub use self::{activation::Switched, records::added_set};
+use self::merge::{Complaint, KnownRecords, Merge, Merged, Read, WantedSet};
+pub use self::{activation::SwitchResult, records::added_set};
 use crate::sources::{Documents, SetConfig, Source, Sources, documents::FIELD};
 
 /// Poll interval for changes by other nodes. A hint arrives earlier.
@@ -85,8 +85,8 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Applied {
     revision: Option<u64>,
-    known: Known,
-    wanted: Vec<Wanted>,
+    known: KnownRecords,
+    wanted: Vec<WantedSet>,
     hidden: Vec<SetConfig>,
     read: Read,
     /// Complaints that are already logged.
@@ -182,13 +182,13 @@ impl Registry {
 
     /// Returns the patterns of `effects` that fit no tool, with their toolsets. Omits toolsets
     /// whose tools are unknown.
-    pub async fn idle_effects(&self) -> Result<Vec<String>, StoreError> {
+    pub async fn unmatched_effects(&self) -> Result<Vec<String>, StoreError> {
         let applied = self.lock_latest().await?;
         let mut idle = Vec::new();
-        for Wanted { config, .. } in &applied.wanted {
+        for WantedSet { config, .. } in &applied.wanted {
             let set = self.toolbox().whole_set(&config.name);
             let Some(set) = set.filter(|set| set.status == SetStatus::Ready) else { continue };
-            let patterns = config.effects.idle_patterns(&set).into_iter();
+            let patterns = config.effects.unmatched_patterns(&set).into_iter();
             idle.extend(patterns.map(|pattern| format!("`{pattern}` of `{}`", config.name)));
         }
         Ok(idle)
@@ -388,7 +388,7 @@ impl Registry {
     }
 
     /// Updates the toolbox. Does not touch unchanged sets.
-    fn update_toolbox(&self, applied: &mut Applied, known: Known) {
+    fn update_toolbox(&self, applied: &mut Applied, known: KnownRecords) {
         let Parts { sources, toolbox, configured, base, secrets, .. } = &self.0.parts;
         let merge = Merge {
             configured,
@@ -406,7 +406,7 @@ impl Registry {
         for gone in applied.wanted.iter().filter(|set| !contains_set(&wanted, &set.config.name)) {
             sources.remove(&gone.config.name);
         }
-        for Wanted { config, is_active } in &wanted {
+        for WantedSet { config, is_active } in &wanted {
             let before = applied.wanted.iter().find(|set| set.config.name == config.name);
             // An inactive set must never be active, not even between two updates.
             let now = || SetConfig { active: *is_active, ..config.clone() };
@@ -455,7 +455,7 @@ impl Registry {
         let is_hidden = applied.hidden.iter().any(|hidden| hidden.name == set);
         let is_there = self.toolbox().set(&set).is_some() && !offers_documents(applied, &set);
         if !checked.is_empty() && (is_hidden || is_there) {
-            // The documents would have no toolset.
+            // Another toolset has the name that the toolset of these documents needs.
             return Err(RegistryError::Exists { what: "a toolset", name: set.to_string() });
         }
         Ok(())
@@ -463,7 +463,7 @@ impl Registry {
 }
 
 fn offers_documents(applied: &Applied, name: &ToolSetName) -> bool {
-    let is_it = |set: &Wanted| matches!(set.config.source, Source::Documents(_));
+    let is_it = |set: &WantedSet| matches!(set.config.source, Source::Documents(_));
     applied.wanted.iter().any(|set| set.config.name == *name && is_it(set))
 }
 
@@ -482,7 +482,7 @@ fn describe_origin(applied: &Applied, name: &ToolSetName) -> String {
     }
 }
 
-fn contains_set(wanted: &[Wanted], name: &ToolSetName) -> bool {
+fn contains_set(wanted: &[WantedSet], name: &ToolSetName) -> bool {
     wanted.iter().any(|set| set.config.name == *name)
 }
 

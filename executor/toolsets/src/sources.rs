@@ -30,9 +30,9 @@ use toolbox::{
     tool_names::complaint,
 };
 
-use self::builtin::Needs;
+use self::builtin::Dependencies;
 pub(crate) use self::config::root;
-use self::offer::{Asker, Offers};
+use self::offer::{OfferPoller, Offers};
 pub use self::{
     builtin::{BuiltinKind, BuiltinSet, renamed, with_builtin},
     config::{SetConfig, Source},
@@ -49,7 +49,7 @@ pub const CONNECT_TIMEOUT: Duration = mcp::CONNECT;
 pub struct Sources {
     toolbox: Toolbox,
     output_bytes: usize,
-    needs: Needs,
+    needs: Dependencies,
     logins: Option<Logins>,
     live: Arc<Mutex<Live>>,
     stop: CancellationToken,
@@ -74,14 +74,14 @@ impl fmt::Debug for Connection {
 }
 
 #[derive(Debug, Default)]
-struct Made {
+struct MadeTools {
     tools: Vec<ReadyTool>,
     left_out: Vec<String>,
 }
 
-impl Made {
+impl MadeTools {
     /// Puts the tools into a set. The set has failed if tools were configured and none is left.
-    fn within(self, set: ToolSet) -> ToolSet {
+    fn into_tool_set(self, set: ToolSet) -> ToolSet {
         let Self { tools, left_out } = self;
         for why in &left_out {
             tracing::warn!(target: LOG_TARGET, set = %set.name, %why, "a tool is left out");
@@ -106,7 +106,7 @@ impl Sources {
         Self {
             toolbox: toolbox.clone(),
             output_bytes,
-            needs: Needs { launcher: Launcher::unconfined(), store: None },
+            needs: Dependencies { launcher: Launcher::unconfined(), store: None },
             logins: None,
             live,
             stop: CancellationToken::new(),
@@ -149,7 +149,7 @@ impl Sources {
         if let Source::Tools(tools) = &config.source {
             let made =
                 self.build_commands(&config.name, config.with_effects(tools), &BTreeMap::new());
-            self.toolbox.put_set(made.within(set));
+            self.toolbox.put_set(made.into_tool_set(set));
             return;
         }
         let SetConfig { name, source, effects, .. } = config;
@@ -203,15 +203,15 @@ impl Sources {
             .rev()
             .filter_map(|tool| Some((&tool.name, (tool, *by_name.get(&tool.name)?))));
         let made = self.build_commands(&config.name, config.with_effects(tools), &kept.collect());
-        self.toolbox.put_set(made.within(config.empty_set(SetStatus::Ready)));
+        self.toolbox.put_set(made.into_tool_set(config.empty_set(SetStatus::Ready)));
     }
 
     fn ask_for_tools(&self, set: ToolSet, source: Box<dyn Offers>, effects: EffectRules) {
         let name = set.name.clone();
         self.toolbox.put_set(set);
-        let asker = Asker::new(name.clone(), source, self.toolbox.clone(), self.output_bytes)
+        let asker = OfferPoller::new(name.clone(), source, self.toolbox.clone(), self.output_bytes)
             .with_effects(effects);
-        let turn = asker.turn();
+        let turn = asker.retry_time();
         self.keep_connected(name, move || turn.wake(), |stop| asker.run(stop));
     }
 
@@ -265,9 +265,9 @@ impl Sources {
         set: &ToolSetName,
         tools: Vec<CommandTool>,
         kept: &BTreeMap<&ToolName, (&CommandTool, &ReadyTool)>,
-    ) -> Made {
+    ) -> MadeTools {
         let mut names = BTreeSet::new();
-        let mut made = Made::default();
+        let mut made = MadeTools::default();
         for tool in tools {
             if let Some(why) = complaint(set, &tool.name) {
                 made.left_out.push(why);

@@ -11,13 +11,13 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
-    looking::{DebugArgs, List, Since},
+    looking::{CreatedRange, DebugArgs, List},
     plans::{ExportArgs, ExportFormat, Format, PlanArgs, Planning, SaveArgs},
     running::{
         AgentArgs, ApproveArgs, ExecuteArgs, Options, RetryArgs, RunArgs, SettleArgs, SignalArgs,
     },
     toolkit::{ToolkitCommand, ToolkitFormat},
-    tools::{By, Models, SelectArgs, Tools, Toolsets},
+    tools::{Models, RankMethod, SelectArgs, Tools, Toolsets},
 };
 use crate::{bench::BenchArgs, config::Flags};
 
@@ -111,7 +111,7 @@ pub(crate) enum Command {
     Signal(SignalArgs),
     /// Create the next version of a plan.
     Revise {
-        /// `plan_…`, any version.
+        /// The id of any version of the plan, `plan_…`.
         plan: String,
         /// The new plan as JSON or YAML; `-` is standard input.
         file: PathBuf,

@@ -30,39 +30,39 @@ use toolbox::{Toolbox, flow};
 
 use self::report::Report;
 
-/// What to measure, and how much of it.
+/// Arguments of `faber bench`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BenchArgs {
-    /// What to measure.
+    /// The workload to measure.
     pub(crate) workload: Workload,
-    /// Steps of a plan; for `select`, registered tools.
+    /// Number of steps in a plan; for `select`, number of registered tools.
     #[arg(long)]
     pub(crate) steps: Option<usize>,
-    /// Executions in all; for `select`, queries by each criterion.
+    /// Number of executions; for `select`, number of queries by each criterion.
     #[arg(long)]
     pub(crate) runs: Option<usize>,
-    /// Executions at once; for `dag`, steps at once.
+    /// Number of executions at the same time; for `dag`, number of steps at the same time.
     #[arg(long)]
     pub(crate) concurrency: Option<usize>,
-    /// What the steps' tool says a second call does.
+    /// The declared effect of the tool that the steps call.
     #[arg(long, value_enum, default_value_t = BenchEffect::Once)]
     pub(crate) effect: BenchEffect,
-    /// Seconds to go on for, instead of a number of runs.
+    /// Duration of the measurement in seconds, instead of a number of runs.
     #[arg(long)]
     pub(crate) seconds: Option<f64>,
-    /// For `dag`: the file, `{"steps":[{"id","after":[…],"ms"}]}`.
+    /// The file of `dag`: `{"steps":[{"id","after":[…],"ms"}]}`.
     #[arg(long)]
     pub(crate) file: Option<PathBuf>,
 }
 
-/// What can be measured.
+/// The workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Workload {
     /// Steps one after another.
     Chain,
     /// Steps side by side, and one that waits for all.
     Fanout,
-    /// Sleeping steps that depend on each other as a file says.
+    /// Sleeping steps with the dependencies in a file.
     Dag,
     /// The compiler alone: a large plan, and a cycle in a large graph.
     Plan,
@@ -72,12 +72,12 @@ pub(crate) enum Workload {
     Subscribe,
 }
 
-/// What a tool says a second call does.
+/// The declared effect of a second call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BenchEffect {
     /// Nothing.
     Read,
-    /// Something new.
+    /// The tool repeats its effect.
     Once,
 }
 
@@ -101,7 +101,7 @@ impl From<BenchError> for Failure {
     }
 }
 
-struct Rig {
+struct BenchNode {
     store: Arc<dyn Store>,
     control: Control,
     toolbox: Toolbox,
@@ -114,7 +114,7 @@ pub(crate) async fn run(args: &BenchArgs, url: &str) -> Result<Value, BenchError
     if args.workload == Workload::Plan {
         return Ok(workload::plan(args.steps.unwrap_or(100_000)));
     }
-    let mut rig = Rig::new(url).await?;
+    let mut rig = BenchNode::new(url).await?;
     let mut report = Report::new(args, url);
     report.probe_commits(&*rig.store).await?;
     match args.workload {
@@ -132,7 +132,7 @@ pub(crate) async fn run(args: &BenchArgs, url: &str) -> Result<Value, BenchError
 
 const FOREVER: Duration = Duration::from_hours(24 * 365);
 
-impl Rig {
+impl BenchNode {
     async fn new(url: &str) -> Result<Self, BenchError> {
         let store = engine::store::open_store(url).await?;
         let clock: Arc<dyn Clock> = Arc::new(store::shared_clock(&*store).await?);

@@ -111,21 +111,23 @@ impl From<ConfigError> for Failure {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
+    /// Messages about wrong settings.
     pub wrong: Vec<String>,
     /// The rest of the file is used. It is not if the file cannot be parsed.
     pub is_read: bool,
-    pub lost: Vec<String>,
+    /// Names of the settings that were omitted because they are wrong.
+    pub omitted: Vec<String>,
 }
 
 impl Faults {
     pub fn knows(&self, key: &str) -> bool {
-        self.is_read && !self.lost.iter().any(|lost| lost == key)
+        self.is_read && !self.omitted.iter().any(|omitted| omitted == key)
     }
 }
 
 impl Default for Faults {
     fn default() -> Self {
-        Self { wrong: Vec::new(), is_read: true, lost: Vec::new() }
+        Self { wrong: Vec::new(), is_read: true, omitted: Vec::new() }
     }
 }
 
@@ -152,7 +154,7 @@ impl Config {
         let Some(named) = &path else {
             return Ok((Self::load(flags, environment)?, Faults::default()));
         };
-        let file::Partly { file, mut wrong, lost } = file::read_what_works(named);
+        let file::PartialFile { file, mut wrong, omitted } = file::read_what_works(named);
         let mut is_read = file.is_some();
         let config = match Self::of(path.clone(), file.unwrap_or_default(), flags, environment) {
             Ok(config) => config,
@@ -162,7 +164,7 @@ impl Config {
                 Self::of(path, file::File::default(), flags, environment)?
             }
         };
-        Ok((config, Faults { wrong, is_read, lost }))
+        Ok((config, Faults { wrong, is_read, omitted }))
     }
 
     fn of(
@@ -172,8 +174,8 @@ impl Config {
         environment: &Environment,
     ) -> Result<Self, ConfigError> {
         let data = environment.data_directory()?;
-        let server = by_flag("--server", flags.server.as_ref())
-            .or_else(|| by_variable("FABER_SERVER", environment.server.as_ref()));
+        let server = setting_from_flag("--server", flags.server.as_ref())
+            .or_else(|| setting_from_variable("FABER_SERVER", environment.server.as_ref()));
         let (mut toolsets, written) = match file.toolsets {
             Some((sets, written)) => (Setting { value: sets, origin: Origin::File }, written),
             None => toolsets::demo(),
@@ -227,8 +229,8 @@ fn store(
     file: Option<String>,
     data: &Path,
 ) -> Setting<String> {
-    let said = by_flag("--store", flags.store.as_ref())
-        .or_else(|| by_variable("FABER_STORE", environment.store.as_ref()))
+    let said = setting_from_flag("--store", flags.store.as_ref())
+        .or_else(|| setting_from_variable("FABER_STORE", environment.store.as_ref()))
         .or_else(|| file.map(|value| Setting { value, origin: Origin::File }));
     said.unwrap_or_else(|| {
         let path = data.join("faber.db");
@@ -237,8 +239,8 @@ fn store(
 }
 
 fn listen(flags: &Flags, environment: &Environment) -> Result<Setting<SocketAddr>, ConfigError> {
-    let said = by_flag("--listen", flags.listen.as_ref())
-        .or_else(|| by_variable("FABER_LISTEN", environment.listen.as_ref()));
+    let said = setting_from_flag("--listen", flags.listen.as_ref())
+        .or_else(|| setting_from_variable("FABER_LISTEN", environment.listen.as_ref()));
     let Setting { value, origin } = or_default_setting(said, || DEFAULT_LISTEN.to_owned());
     let complaint = |_| {
         ConfigError(format!(
@@ -251,11 +253,11 @@ fn listen(flags: &Flags, environment: &Environment) -> Result<Setting<SocketAddr
     Ok(Setting { value, origin })
 }
 
-fn by_flag(name: &'static str, value: Option<&String>) -> Option<Setting<String>> {
+fn setting_from_flag(name: &'static str, value: Option<&String>) -> Option<Setting<String>> {
     value.cloned().map(|value| Setting { value, origin: Origin::Flag(name) })
 }
 
-fn by_variable(name: &'static str, value: Option<&String>) -> Option<Setting<String>> {
+fn setting_from_variable(name: &'static str, value: Option<&String>) -> Option<Setting<String>> {
     value.cloned().map(|value| Setting { value, origin: Origin::Environment(name) })
 }
 

@@ -101,8 +101,8 @@ impl App {
     }
 }
 
-/// How long an idle thread for blocking work stays. A thread keeps freed memory for itself, and the
-/// short reads of an idle server would keep all threads of a busy time alive for longer.
+/// Time after which an idle thread for blocking work ends. Each thread keeps freed memory, and the
+/// short reads of an idle server would keep all threads alive for longer.
 const BLOCKING_THREAD_REST: Duration = Duration::from_secs(1);
 
 /// Runs the command line of this process.
@@ -141,7 +141,8 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
         .build();
     let result = match runtime {
         Ok(runtime) => {
-            // Without its type: `block_on` would compile all commands once for each kind of runtime.
+            // The type is erased, because otherwise `block_on` would compile all commands once for
+            // each kind of runtime.
             let program: Pin<Box<dyn Future<Output = _>>> =
                 Box::pin(dispatch(cli, environment, screen.clone()));
             let result = runtime.block_on(program);
@@ -173,9 +174,9 @@ fn report_usage(err: &clap::Error, arguments: &[OsString], environment: &Environ
 /// Prints a text of `clap` in its colours. The text repeats arguments, so it is escaped.
 fn print_clap_text(err: &clap::Error, environment: &Environment) {
     let is_coloured = if err.use_stderr() {
-        screen::err_has_colours(environment)
+        screen::stderr_has_colours(environment)
     } else {
-        screen::out_has_colours(environment)
+        screen::stdout_has_colours(environment)
     };
     let text = err.render();
     let text = if is_coloured { text.ansi().to_string() } else { text.to_string() };
@@ -203,7 +204,7 @@ fn start_log(environment: &Environment, default: String) -> Result<(), Failure> 
     let may_log = filter_fn(may_log);
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(|| screen::Log)
-        .with_ansi(screen::err_has_colours(environment))
+        .with_ansi(screen::stderr_has_colours(environment))
         .with_target(false);
     let logging = tracing_subscriber::registry().with(filter).with(may_log).with(lines);
     // A test may have installed a logger before.

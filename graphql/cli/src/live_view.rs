@@ -30,12 +30,12 @@ use super::screen::Screen;
 
 const REDRAW_INTERVAL: Duration = Duration::from_millis(80);
 const MAX_FINAL_LINES: usize = 60;
-/// The most steps of a plan that is drawn without folded layers.
-const STEPS: usize = 20;
+/// Maximum number of steps of a plan that is drawn without folded layers.
+const MAX_UNFOLDED_STEPS: usize = 20;
 const MAX_NAME_COLUMNS: usize = 40;
 /// The columns that a step's name keeps in the narrowest window.
-const LEAST_NAME: usize = 4;
-const BAR: usize = 24;
+const MIN_NAME_COLUMNS: usize = 4;
+const BAR_COLUMNS: usize = 24;
 
 pub(crate) struct LiveView {
     screen: Screen,
@@ -221,9 +221,9 @@ impl Drawing {
         let essential =
             self.steps.iter().map(|(name, step)| self.draw_outcome(name, step, frame).essential);
         // A number of five columns and a sign precede a name. Two spaces follow it.
-        let room = columns.saturating_sub(10 + essential.max().unwrap_or(0)).max(LEAST_NAME);
+        let room = columns.saturating_sub(10 + essential.max().unwrap_or(0)).max(MIN_NAME_COLUMNS);
         frame.names = self.width.min(room);
-        let mut lines = if self.own.len() <= STEPS {
+        let mut lines = if self.own.len() <= MAX_UNFOLDED_STEPS {
             self.draw_all_steps(frame)
         } else {
             self.draw_layers(frame)
@@ -331,7 +331,7 @@ impl Drawing {
         let behind = if essential > 0 { 2 + essential } else { 0 };
         let taken = paint::text_width(number) + paint::text_width(&mark) + 2 + behind;
         let shown =
-            paint::cut_to_width(&shown, frame.columns.saturating_sub(taken).max(LEAST_NAME));
+            paint::cut_to_width(&shown, frame.columns.saturating_sub(taken).max(MIN_NAME_COLUMNS));
         let padding = " ".repeat(frame.names.saturating_sub(paint::text_width(&shown)));
         let rank = match step.state {
             _ if step.is_quiet() => 3,
@@ -365,8 +365,12 @@ impl Drawing {
         if total < 2 || self.steps_over == 0 {
             return None;
         }
-        let full = self.steps_over.min(total) * BAR / total;
-        let bar = format!("{}{}", paint.green("█".repeat(full)), paint.dim("░".repeat(BAR - full)));
+        let full = self.steps_over.min(total) * BAR_COLUMNS / total;
+        let bar = format!(
+            "{}{}",
+            paint.green("█".repeat(full)),
+            paint.dim("░".repeat(BAR_COLUMNS - full))
+        );
         let elapsed = self.started_at.and_then(|from| ms_between(from, now)).map(format_duration);
         let elapsed = paint.dim(elapsed.unwrap_or_default());
         Some(format!("{bar} {}/{total} steps  {elapsed}", self.steps_over))

@@ -14,7 +14,7 @@ use executor::{
 };
 use graphql::schema::{self, Limits, Schema};
 use offline::Offline;
-use planner::model::{Settings, local::Starter};
+use planner::model::{Settings, local::SharedStarter};
 use sandbox::Launcher;
 use shared::{
     clock::{Clock, WallClock, describe_difference},
@@ -73,10 +73,10 @@ struct Work {
 
 impl LocalEngine {
     pub(crate) async fn open(setup: Setup<'_>, need: Need) -> Result<Self, Failure> {
-        Self::over(setup, need, open_store(setup).await?).await
+        Self::open_over(setup, need, open_store(setup).await?).await
     }
 
-    pub(crate) async fn over(
+    pub(crate) async fn open_over(
         setup: Setup<'_>,
         need: Need,
         store: Arc<dyn Store>,
@@ -85,7 +85,7 @@ impl LocalEngine {
         let toolbox = Toolbox::default();
         let clock: Arc<dyn Clock> = Arc::new(store::shared_clock(&*store).await?);
         let has_tools = !matches!(need, Need::Store | Need::Stopping);
-        let registry = registry(setup, &toolbox, &store, &clock, has_tools)?;
+        let registry = build_registry(setup, &toolbox, &store, &clock, has_tools)?;
         if has_tools {
             // This starts the servers of sets that were added.
             registry.sync().await?;
@@ -107,7 +107,7 @@ impl LocalEngine {
         });
         let handle = work.as_ref().map(|(_, work)| work.handle.clone());
         let control = Control::new(Arc::clone(&store), Arc::clone(&clock), handle);
-        let engine = engine(config, control, registry, Arc::clone(&clock))?;
+        let engine = build_engine(config, control, registry, Arc::clone(&clock))?;
         for warning in config.toolkit.value.warnings.iter().filter(|_| has_tools) {
             tracing::warn!("the toolkit: {warning}");
         }
@@ -157,7 +157,7 @@ impl LocalEngine {
 
     pub(crate) async fn close(mut self) {
         self.drain().await;
-        // After the worker, so that its last calls are counted, too.
+        // This comes after the end of the worker, so that its last calls are counted, too.
         self.stop.cancel();
         while self.upkeep.join_next().await.is_some() {}
         self.engine.tools.inventory.registry().sources().close().await;
@@ -178,7 +178,7 @@ pub(crate) fn unlimited() -> Limits {
     Limits { complexity: usize::MAX, answer_bytes: usize::MAX, ..Limits::default() }
 }
 
-fn engine(
+fn build_engine(
     config: &Config,
     control: Control,
     registry: Registry,
@@ -208,10 +208,10 @@ pub(crate) fn model_settings(config: &Config, model: &ModelConfig) -> Settings {
     };
     let mut settings = model.settings();
     if settings.provider.is_local() {
-        settings.starter = Some(Starter(server()));
+        settings.starter = Some(SharedStarter(server()));
     }
     if let Some(fallback) = settings.fallback.as_mut().filter(|model| model.provider.is_local()) {
-        fallback.starter = Some(Starter(server()));
+        fallback.starter = Some(SharedStarter(server()));
     }
     settings
 }
@@ -269,7 +269,7 @@ pub(crate) async fn open_store(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failu
 }
 
 /// Makes the registry of toolsets. Without tools it knows no sets.
-fn registry(
+fn build_registry(
     setup: Setup<'_>,
     toolbox: &Toolbox,
     store: &Arc<dyn Store>,

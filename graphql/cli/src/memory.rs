@@ -1,7 +1,7 @@
 //! Gives free memory back to the system.
 //!
-//! Both allocators of the process, that of Rust and that of the C library which SQLite uses, keep what was
-//! freed until a later call of the same thread. After a plan of 100,000 steps these calls do not come.
+//! The allocators of Rust and of the C library (which SQLite uses) keep freed memory until a later
+//! call of the same thread. After a plan of 100,000 steps, such calls may not come.
 
 use std::{
     ffi::{c_int, c_long},
@@ -12,11 +12,11 @@ use std::{
 use mimalloc as _;
 use nix::unistd::{SysconfVar, sysconf};
 
-/// Time between two looks at the size of the process.
-const INTERVAL: Duration = Duration::from_secs(5);
+/// Time between two checks of the size of the process.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Bytes by which the process must be larger than it has been after a release.
-const GROWTH: u64 = 16 << 20;
+/// Minimum growth in bytes since the last release that causes another release.
+const MIN_GROWTH: u64 = 16 << 20;
 
 /// Starts the thread that releases free memory while the process is larger than its smallest size.
 pub(crate) fn start_release() {
@@ -27,9 +27,9 @@ pub(crate) fn start_release() {
         // Memory that is in use now may be free later, so a release does not raise this size.
         let mut smallest = 0;
         loop {
-            std::thread::sleep(INTERVAL);
+            std::thread::sleep(CHECK_INTERVAL);
             let Some(size) = resident_size() else { return };
-            if size <= smallest + GROWTH {
+            if size <= smallest + MIN_GROWTH {
                 continue;
             }
             release();
@@ -39,7 +39,8 @@ pub(crate) fn start_release() {
     });
 }
 
-/// Returns the resident memory of this process in bytes, `None` where the system does not tell it.
+/// Returns the resident memory of this process in bytes. Returns `None` if the system does not
+/// report it.
 fn resident_size() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
@@ -47,8 +48,8 @@ fn resident_size() -> Option<u64> {
     Some(pages * page_size)
 }
 
-/// Lets the C library give each block of 256 KiB or more back when it is freed. By default it raises this size
-/// up to 32 MiB, the size of the largest block that was freed.
+/// Makes the C library return each block of 256 KiB or more when it is freed. By default, the limit
+/// grows up to 32 MiB, with the size of the largest freed block.
 #[cfg_attr(target_env = "gnu", expect(unsafe_code, reason = "there is no safe function for this"))]
 fn unmap_large_blocks() {
     #[cfg(target_env = "gnu")]
@@ -74,7 +75,7 @@ fn shorten_purge_delay() {
 #[expect(unsafe_code, reason = "there is no safe function for this")]
 fn release() {
     unsafe extern "C" {
-        /// A function of the global allocator.
+        /// Returns the free memory of the global allocator.
         fn mi_collect(force: bool);
     }
     // SAFETY: both functions take no pointer, touch free memory only, and may run beside all other calls of

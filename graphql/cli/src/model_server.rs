@@ -128,13 +128,13 @@ impl ModelServer {
             }
             Err(err) => return Err(program(LLAMA).start_error(&err)),
         };
-        let log = open_private(&self.log(), true)
-            .map_err(|err| format!("`{}` cannot be written: {err}", self.log().display()));
+        let log = open_private(&self.log_path(), true)
+            .map_err(|err| format!("`{}` cannot be written: {err}", self.log_path().display()));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log?);
         ProcessGroup::spawn(&mut command).map_err(|err| program(LLAMA).start_error(&err))
     }
 
-    fn log(&self) -> PathBuf {
+    fn log_path(&self) -> PathBuf {
         self.data.join(LOG)
     }
 
@@ -149,7 +149,7 @@ impl ModelServer {
             if is_ours(running).await {
                 return Ok(());
             }
-            let log = self.log().display().to_string();
+            let log = self.log_path().display().to_string();
             if let Ok(Some(status)) = server.child().try_wait() {
                 return Err(match status.code() {
                     Some(3) => INSTALL.to_owned(),

@@ -30,8 +30,8 @@ impl Screen {
         let is_live = io::stderr().is_terminal() && !environment.is_dumb;
         Self {
             json,
-            out: Paint::new(out_has_colours(environment)),
-            err: Paint::new(err_has_colours(environment)),
+            out: Paint::new(stdout_has_colours(environment)),
+            err: Paint::new(stderr_has_colours(environment)),
             is_terminal: io::stdout().is_terminal(),
             is_live,
         }
@@ -110,11 +110,11 @@ impl Screen {
     }
 }
 
-pub(crate) fn out_has_colours(environment: &Environment) -> bool {
+pub(crate) fn stdout_has_colours(environment: &Environment) -> bool {
     has_colours(console::colors_enabled(), io::stdout().is_terminal(), environment)
 }
 
-pub(crate) fn err_has_colours(environment: &Environment) -> bool {
+pub(crate) fn stderr_has_colours(environment: &Environment) -> bool {
     has_colours(console::colors_enabled_stderr(), io::stderr().is_terminal(), environment)
 }
 

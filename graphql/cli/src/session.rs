@@ -59,7 +59,7 @@ impl<'a> Session<'a> {
             app.screen.hint(&format!("there is no store at `{path}` yet: `faber run` creates it"));
         }
         let store = Arc::new(Memory::new());
-        Ok(Self::from_local(app, LocalEngine::over(app.setup(), need, store).await?))
+        Ok(Self::from_local(app, LocalEngine::open_over(app.setup(), need, store).await?))
     }
 
     fn connect(app: &'a App) -> Result<Option<Self>, Failure> {
@@ -151,7 +151,7 @@ impl<'a> Session<'a> {
             }
             _ if head.owner.is_some() => true,
             Some(due) if due <= now => true,
-            // It sleeps, and no worker exists to wake it.
+            // The execution sleeps. If no worker exists to wake it, this process must.
             Some(_) => engine.store().list_workers(now).await?.is_empty(),
             None => false,
         };

@@ -11,7 +11,7 @@ use planner::suggest::nearest;
 use super::args::Cli;
 
 /// Words of other programs, each with the command of Faber that does the same.
-const WORDS: [(&str, &str); 19] = [
+const FOREIGN_COMMANDS: [(&str, &str); 19] = [
     ("abort", "cancel"),
     ("continue", "resume"),
     ("describe", "debug"),
@@ -46,7 +46,7 @@ pub(crate) fn add_suggestion(mut err: clap::Error, arguments: &[OsString]) -> cl
     let is_inner = arguments
         .iter()
         .any(|argument| argument.to_str().is_some_and(|argument| names.contains(&argument)));
-    let known = WORDS.iter().find(|(other, _)| other == word).map(|(_, ours)| *ours);
+    let known = FOREIGN_COMMANDS.iter().find(|(other, _)| other == word).map(|(_, ours)| *ours);
     if let (false, Some(meant)) = (is_inner, known.or_else(|| nearest(word, names))) {
         let meant = ContextValue::Strings(vec![meant.to_owned()]);
         err.insert(ContextKind::SuggestedSubcommand, meant);
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn every_word_of_other_programs_suggests_a_command() {
         let command = Cli::command();
-        for (word, ours) in WORDS {
+        for (word, ours) in FOREIGN_COMMANDS {
             assert!(command.find_subcommand(ours).is_some(), "{ours}");
             assert!(command.find_subcommand(word).is_none(), "{word}");
         }

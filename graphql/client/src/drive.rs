@@ -11,9 +11,9 @@ use shared::{
 };
 use tokio::time;
 
-/// Poll interval, because the owner of an execution may die without a hint.
-const POLL: Duration = Duration::from_millis(500);
-const ORPHANS: usize = 1_024;
+/// Poll interval. Polling is needed because the owner of an execution may die without a hint.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+const MAX_ORPHANS: usize = 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Poll {
@@ -65,7 +65,7 @@ impl Drive {
             tokio::select! {
                 _ = work.changed() => (),
                 _ = inbox.changed() => (),
-                () = time::sleep(POLL) => (),
+                () = time::sleep(POLL_INTERVAL) => (),
             }
         }
     }
@@ -87,7 +87,7 @@ impl Drive {
             return Ok(false);
         }
         if head.owner.is_some() {
-            let orphans = self.store.find_heads(HeadQuery::Orphans { now }, ORPHANS).await?;
+            let orphans = self.store.find_heads(HeadQuery::Orphans { now }, MAX_ORPHANS).await?;
             return Ok(orphans.iter().any(|orphan| orphan.execution == id));
         }
         // A running execution that is never due waits for its children. Other workers drive these
@@ -117,7 +117,7 @@ pub async fn await_stop_command(store: &dyn Store, id: ExecutionId) {
         }
         tokio::select! {
             _ = inbox.changed() => (),
-            () = time::sleep(POLL) => (),
+            () = time::sleep(POLL_INTERVAL) => (),
         }
     }
 }

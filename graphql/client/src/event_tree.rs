@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{Client, types::Event};
 
-/// The most executions with a subscription. Other children wait in a queue.
+/// Maximum number of executions with a subscription. Other children wait in a queue.
 const MAX_SUBSCRIPTIONS: usize = 64;
 /// Polls for a child that a step is about to start, and the delay between them.
 const CREATION_POLLS: usize = 200;
@@ -135,7 +135,7 @@ impl EventTree {
     fn waits_below(&self, id: &str, depth: u32) -> bool {
         // Queued executions have no events here. The caller checks their states.
         let Some(node) = self.nodes.get(id) else { return self.queued.contains(id) };
-        depth <= shared::limits::DEPTH
+        depth <= shared::limits::ANCESTORS
             && node.board.waits_for_person(|child| self.waits_below(child, depth + 1))
     }
 

@@ -180,7 +180,7 @@ pub fn file_label(file: &Path) -> Value {
     if file == Path::new("-") {
         return json!("<stdin>");
     }
-    // Without `.` in the middle.
+    // This removes each `.` inside the path.
     json!(file.components().collect::<PathBuf>())
 }
 

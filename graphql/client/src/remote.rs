@@ -15,7 +15,7 @@ use crate::{Secret, failure::Failure};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest silence in a stream: four times the interval of the server's comments.
 const MAX_SILENCE: Duration = Duration::from_mins(1);
-/// The most bytes of one event. The state of a large plan is far smaller.
+/// Maximum number of bytes of one event. The state of a large plan is far smaller.
 const MAX_EVENT_BYTES: usize = 256 << 20;
 
 const ANSWER: &str = "application/graphql-response+json, application/json;q=0.9";
@@ -52,7 +52,7 @@ impl Remote {
         let answer: Value = serde_json::from_str(&text).map_err(|_| {
             let what =
                 if status.is_success() { "something that is not JSON" } else { status.as_str() };
-            self.not_faber(what)
+            self.not_faber_failure(what)
         })?;
         self.take_data(answer)
     }
@@ -77,8 +77,8 @@ impl Remote {
         if !is_stream(&response) {
             let text = response.text().await.map_err(|err| self.unreachable_failure(&err))?;
             let document = serde_json::from_str(&text);
-            self.take_data(document.map_err(|_| self.not_faber("no stream"))?)?;
-            return Err(self.not_faber("no stream"));
+            self.take_data(document.map_err(|_| self.not_faber_failure("no stream"))?)?;
+            return Err(self.not_faber_failure("no stream"));
         }
         let events = Events { server: self, response, rest: Vec::new(), searched: 0 };
         let read = stream::try_unfold(events, |mut events| async move {
@@ -101,7 +101,7 @@ impl Remote {
                 let reason = reason.unwrap_or("no reason given");
                 Err(Failure::unreachable(format!("`{}` is not ready: {reason}", self.url)))
             }
-            None => Err(self.not_faber(status.as_str())),
+            None => Err(self.not_faber_failure(status.as_str())),
         }
     }
 
@@ -135,7 +135,7 @@ impl Remote {
         }
         match answer.get_mut("data") {
             Some(data) => Ok(data.take()),
-            None => Err(self.not_faber("no GraphQL answer")),
+            None => Err(self.not_faber_failure("no GraphQL answer")),
         }
     }
 
@@ -152,7 +152,7 @@ impl Remote {
         ))
     }
 
-    fn not_faber(&self, what: &str) -> Failure {
+    fn not_faber_failure(&self, what: &str) -> Failure {
         let url = &self.url;
         Failure::unreachable(format!("`{url}` answers with {what}: is it a `faber serve`?"))
     }
@@ -180,7 +180,7 @@ impl Events {
             let chunk = self.server.wait_for_data(self.response.chunk()).await?;
             match chunk.map_err(|err| self.server.unreachable_failure(&err))? {
                 Some(chunk) if self.rest.len() + chunk.len() > MAX_EVENT_BYTES => {
-                    return Err(self.server.not_faber("an endless event"));
+                    return Err(self.server.not_faber_failure("an endless event"));
                 }
                 Some(chunk) => self.rest.extend_from_slice(&chunk),
                 None => {

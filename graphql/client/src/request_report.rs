@@ -12,8 +12,8 @@ use crate::{
 /// The newest executions of a request, as many as a report has.
 const MAX_EXECUTIONS: i32 = 50;
 const MAX_ENTRIES: usize = 10_000;
-/// The most pages of a timeline, because a server has no more.
-const PAGES: usize = 32;
+/// Maximum number of pages of a timeline. A server has no more.
+const MAX_PAGES: usize = 32;
 
 /// Loads the request that an id belongs to, with its newest executions and the one with this id.
 pub async fn load_request(client: &Client, id: &str) -> Result<Value, Failure> {
@@ -81,7 +81,7 @@ async fn load_timeline(
     document: &mut Value,
 ) -> Result<(), Failure> {
     let Some(timeline) = list_in(document, "timeline") else { return Ok(()) };
-    for page in 1..PAGES {
+    for page in 1..MAX_PAGES {
         let skip = timeline.len();
         if skip < page * MAX_ENTRIES {
             break;

@@ -29,10 +29,10 @@ pub use self::{
 
 /// The access tokens of a server. Clones share limits and alerts.
 #[derive(Clone, Debug, Default)]
-pub struct Access(Arc<Doors>);
+pub struct Access(Arc<AccessState>);
 
 #[derive(Debug, Default)]
-struct Doors {
+struct AccessState {
     holders: Vec<(Digest, Grant)>,
     alerts: Arc<Alerts>,
 }
@@ -58,7 +58,7 @@ impl Access {
             (digest, Grant::of(Rights::new(token, Arc::clone(&alerts))))
         };
         let holders = tokens.into_iter().map(holder).collect();
-        Self(Arc::new(Doors { holders, alerts }))
+        Self(Arc::new(AccessState { holders, alerts }))
     }
 
     pub fn wants_token(&self) -> bool {
@@ -85,7 +85,7 @@ impl Access {
                 },
             );
         found.cloned().ok_or_else(|| {
-            self.0.alerts.bad_token(peer.to_canonical(), Instant::now());
+            self.0.alerts.report_bad_token(peer.to_canonical(), Instant::now());
             Denied::UnknownToken
         })
     }

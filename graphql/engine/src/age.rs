@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The longest duration: a hundred years.
-const MOST_S: u64 = 100 * 366 * 86_400;
+const MAX_SECONDS: u64 = 100 * 366 * 86_400;
 
 pub fn parse(text: &str) -> Result<Duration, String> {
     let text = text.trim();
@@ -18,7 +18,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         _ => None,
     };
     let read = seconds.and_then(|unit_s| number.parse::<u64>().ok()?.checked_mul(unit_s));
-    read.filter(|seconds| *seconds <= MOST_S).map(Duration::from_secs).ok_or_else(|| {
+    read.filter(|seconds| *seconds <= MAX_SECONDS).map(Duration::from_secs).ok_or_else(|| {
         format!("`{text}` is not a duration: write one such as `30d`, `12h`, `90m` or `3600s`")
     })
 }

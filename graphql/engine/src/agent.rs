@@ -28,7 +28,8 @@ pub(crate) use self::plan::draft;
 use crate::access::Access;
 
 pub(crate) const TURNS: u32 = 3;
-/// The most turns. Each turn gets the text of all earlier turns, so more would be expensive.
+/// Maximum number of turns. Each turn gets the text of all earlier turns, so more would be
+/// expensive.
 pub(crate) const MOST_TURNS: u32 = 32;
 /// Note below an answer if the model still wanted to call tools after its last turn.
 pub(crate) const STOPPED: &str = "(Note: Reached maximum tool execution limit)";
@@ -38,7 +39,7 @@ const TURN: &str = "faber_agent.turn";
 const ANSWER: &str = "faber_agent.answer";
 
 #[derive(Debug)]
-pub(crate) struct Mind {
+pub(crate) struct AgentContext {
     pub(crate) model: Arc<dyn Model>,
     /// Available tools. The toolbox holds the steps, so the steps hold it weakly.
     pub(crate) toolbox: WeakToolbox,
@@ -48,9 +49,9 @@ pub(crate) struct Mind {
     pub(crate) has_native_tools: bool,
 }
 
-pub(crate) fn tools(mind: &Arc<Mind>) -> Vec<Arc<dyn Tool>> {
+pub(crate) fn tools(agent_context: &Arc<AgentContext>) -> Vec<Arc<dyn Tool>> {
     let mut tools = dispatch::dispatch_tools();
-    tools.extend(turn::model_steps(mind));
+    tools.extend(turn::model_steps(agent_context));
     tools
 }
 

@@ -47,11 +47,11 @@ impl Embedded {
         url: &str,
         sets: impl IntoIterator<Item = ToolSet>,
     ) -> Result<Self, EngineError> {
-        Self::over(open_store(url).await?, sets, Options::default()).await
+        Self::open_over(open_store(url).await?, sets, Options::default()).await
     }
 
     /// Starts a worker on an open store.
-    pub async fn over(
+    pub async fn open_over(
         store: Arc<dyn Store>,
         sets: impl IntoIterator<Item = ToolSet>,
         options: Options,
@@ -59,7 +59,7 @@ impl Embedded {
         Self::settled(store, sets, options, |engine| engine).await
     }
 
-    /// Like [`over`](Self::over). `settle` configures the engine before the
+    /// Like [`open_over`](Self::open_over). `settle` configures the engine before the
     /// worker starts.
     pub(crate) async fn settled(
         store: Arc<dyn Store>,

@@ -29,8 +29,8 @@ use toolbox::{Toolbox, flow, tool_names};
 
 use self::{
     findings::{
-        Finding, MAX_FINDINGS, Surroundings, children_with_unknown_call, find_findings,
-        find_reason, find_unknown_call,
+        Finding, MAX_FINDINGS, NodeFacts, children_with_unknown_call, find_findings, find_reason,
+        find_unknown_call,
     },
     reader::{ExecutionReader, load_execution_until},
 };
@@ -268,7 +268,7 @@ impl Executions {
         workers: &[WorkerId],
         most: usize,
     ) -> Result<Vec<Finding>, EngineError> {
-        // A list asks for one finding of each row, so a row reads few children.
+        // A list needs one finding for each row, so a row reads only a few children.
         let mut children_left = most.min(MAX_CHILDREN);
         self.findings_with_children(execution, workers, most, &mut children_left).await
     }
@@ -289,7 +289,7 @@ impl Executions {
             if is_finished { Vec::new() } else { self.store.list_commands(Some(id)).await? };
         let mut children = self.reasons_of_children(execution, workers, children_left).await?;
         children.extend(self.unknown_calls_in_children(execution, workers, children_left).await?);
-        let around = Surroundings {
+        let around = NodeFacts {
             head: head.as_ref(),
             inbox: &inbox,
             workers,

@@ -46,12 +46,13 @@ use self::{
 use super::{error::EngineError, named_locks::NamedLocks, selection::Selection, tools::Tools};
 use crate::agent;
 
-/// Attempts to draw an identifier of a request that is not taken.
-const MAX_DRAWS: usize = 8;
-/// Attempts to store a version that another caller has not stored meanwhile.
-const MAX_VERSIONS: usize = 64;
-/// The most bytes of a query that is derived from a draft, or is too long to be stored.
-const SHORT_QUERY: usize = 200;
+/// Attempts to find an id for a new request that no other request has.
+const MAX_ID_ATTEMPTS: usize = 8;
+/// Attempts to store a new version of a plan. An attempt fails if another caller stores a version
+/// at the same time.
+const MAX_VERSION_ATTEMPTS: usize = 64;
+/// Maximum number of bytes of a query that is derived from a draft, or is too long to be stored.
+const SHORT_QUERY_BYTES: usize = 200;
 const MAX_TOOLS: usize = 1_000;
 /// The lifetime of a draft in the plan cache. A change of the tools makes it useless much sooner.
 const CACHE_TIME: TimeDelta = TimeDelta::days(30);
@@ -79,7 +80,7 @@ pub struct PlanningOptions {
     pub tool_sets: Vec<String>,
     /// Actions for which the toolkit recommends the tools. Empty means all tools.
     pub actions: Vec<String>,
-    /// The most tools that the planner is shown, 1 to 1000.
+    /// Maximum number of tools that the planner is shown, 1 to 1000.
     pub max_tools: Option<i32>,
     /// No replan is left, so the plan may not ask for one.
     pub is_last: bool,
@@ -166,7 +167,8 @@ impl Plans {
         let query = request.query.as_str();
         check_query(query)?;
         let scope = self.check_options(options).await?;
-        let Offer { catalog, candidates } = self.offer(query, &scope, options.is_last).await?;
+        let Offer { catalog, candidates } =
+            self.collect_offer(query, &scope, options.is_last).await?;
         let compiler =
             RequestCompiler { plans: self, request: request.id, query, catalog: &catalog };
         let is_offline = self.planners.is_offline(&*scope.planner);
@@ -235,16 +237,16 @@ impl Plans {
         })
     }
 
-    async fn offer(
+    async fn collect_offer(
         &self,
         query: &str,
         scope: &PlanningScope<'_>,
         is_last: bool,
     ) -> Result<Offer, EngineError> {
         let recommended = self.selection.recommended_tools(scope.actions).await?;
-        let mut catalog = self.tools.catalog().await.only(&scope.sets);
+        let mut catalog = self.tools.catalog().await.only_sets(&scope.sets);
         if let Some(tools) = recommended {
-            catalog = catalog.among(&tools);
+            catalog = catalog.only_tools(&tools);
         }
         let is_offered = |name: &ToolName| !is_last || name.as_str() != REPLAN;
         let offered = catalog.filtered(|tool| is_offered(&tool.definition.qualified_name()));
@@ -353,7 +355,7 @@ impl Plans {
     }
 
     pub(super) async fn new_request(&self, query: &str) -> Result<Request, EngineError> {
-        for _ in 0..MAX_DRAWS {
+        for _ in 0..MAX_ID_ATTEMPTS {
             let created_at = self.clock.now();
             let id = RequestId::draw(created_at);
             let request = Request { id, query: query.to_owned(), created_at };
@@ -370,7 +372,7 @@ impl Plans {
     pub(super) async fn store_plan(&self, mut plan: Plan) -> Result<Arc<Plan>, EngineError> {
         let request = plan.info().request;
         let mut lock = None;
-        for _ in 0..MAX_VERSIONS {
+        for _ in 0..MAX_VERSION_ATTEMPTS {
             match self.store.put_plan(&plan).await {
                 Ok(()) => return Ok(Arc::new(plan)),
                 Err(StoreError::Taken) => {
@@ -458,7 +460,7 @@ fn error_json(error: &EngineError) -> Value {
 
 /// Returns the start of a query that is too long to be stored.
 fn clip_query(query: &str) -> String {
-    let end = query.floor_char_boundary(SHORT_QUERY);
+    let end = query.floor_char_boundary(SHORT_QUERY_BYTES);
     format!("{}…", &query[..end])
 }
 

@@ -127,7 +127,8 @@ impl Tools {
         if !self.grant.allows_every_tool() {
             return self.inventory.catalog_of(&self.sets());
         }
-        // Read before the sets. A catalog newer than its revision is only built again.
+        // The revision is read before the sets. If a set changes in between, the catalog is only
+        // built once more.
         let revision = self.toolbox().revision();
         if let Some((at, catalog)) = &*self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
             && *at == revision

@@ -7,12 +7,12 @@ use client::view::format::clip;
 use serde_json::{Value, json};
 use shared::json;
 
-/// The most bytes of the outputs of one result together.
+/// Maximum number of bytes of the outputs of one result together.
 const MAX_OUTPUTS_BYTES: usize = 256 << 10;
-/// The most bytes of one output if the outputs together are too large.
+/// Maximum number of bytes of one output if the outputs together are too large.
 const MAX_OUTPUT_BYTES: usize = 8 << 10;
 const MAX_REQUEST_BYTES: usize = 4 * MAX_OUTPUTS_BYTES;
-/// The most steps, errors or waits of an execution.
+/// Maximum number of steps, errors or waits of an execution.
 const MAX_ITEMS: usize = 1_000;
 
 /// Shortens outputs that are too large together. Returns `true` if they were.
@@ -151,7 +151,7 @@ pub(crate) fn keep_first(all: &mut Value, most: usize, bytes: usize) -> bool {
 }
 
 const MAX_DOCUMENT_BYTES: usize = 4 << 20;
-/// The most bytes of a number or an empty value in JSON.
+/// Maximum number of bytes of a number or an empty value in JSON.
 const MAX_SCALAR_BYTES: usize = 32;
 const MAX_CHAR_BYTES: usize = 6;
 

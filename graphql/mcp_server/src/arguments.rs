@@ -13,8 +13,8 @@ pub(crate) struct PlanArguments {
     pub(crate) query: String,
     /// Plan only with tools of these toolsets. Default: all active toolsets.
     pub(crate) tool_sets: Option<Vec<String>>,
-    /// The most tools that the planner sees, from 1 to 1,000. Those that fit the query best come
-    /// first. Default: 64, and 8 for a model.
+    /// Maximum number of tools that the planner sees, from 1 to 1,000. Those that fit the query
+    /// best come first. Default: 64, and 8 for a model.
     #[schemars(range(min = 1))]
     pub(crate) max_tools: Option<i32>,
     /// `offline`, `model`, or the name of the configured provider or model. Default: the configured
@@ -56,9 +56,9 @@ pub(crate) struct ExecuteArguments {
     /// finished by then fails. Default: no deadline.
     #[schemars(range(min = 1))]
     pub(crate) deadline_ms: Option<i32>,
-    /// How many times in a row a model may replan the execution, from 0 to 16: after a failure, or
-    /// when a `flow.replan` step asks for it. Needs a configured model. Default: never after a
-    /// failure, and up to 4 times for `flow.replan`.
+    /// Maximum number of times in a row that a model may replan the execution, from 0 to 16: after
+    /// a failure, or when a `flow.replan` step asks for it. Needs a configured model. Default:
+    /// never after a failure, and up to 4 times for `flow.replan`.
     #[schemars(range(min = 0))]
     pub(crate) replans: Option<i32>,
     /// Undoes the steps that succeeded if the execution fails or is cancelled, with the calls in
@@ -82,8 +82,8 @@ pub(crate) struct RunArguments {
     pub(crate) query: String,
     /// Plan only with tools of these toolsets. Default: all active toolsets.
     pub(crate) tool_sets: Option<Vec<String>>,
-    /// The most tools that the planner sees, from 1 to 1,000. Those that fit the query best come
-    /// first. Default: 64, and 8 for a model.
+    /// Maximum number of tools that the planner sees, from 1 to 1,000. Those that fit the query
+    /// best come first. Default: 64, and 8 for a model.
     #[schemars(range(min = 1))]
     pub(crate) max_tools: Option<i32>,
     /// `offline`, `model`, or the name of the configured provider or model. Default: the configured
@@ -105,9 +105,9 @@ pub(crate) struct RunArguments {
     /// finished by then fails. Default: no deadline.
     #[schemars(range(min = 1))]
     pub(crate) deadline_ms: Option<i32>,
-    /// How many times in a row a model may replan the execution, from 0 to 16: after a failure, or
-    /// when a `flow.replan` step asks for it. Needs a configured model. Default: never after a
-    /// failure, and up to 4 times for `flow.replan`.
+    /// Maximum number of times in a row that a model may replan the execution, from 0 to 16: after
+    /// a failure, or when a `flow.replan` step asks for it. Needs a configured model. Default:
+    /// never after a failure, and up to 4 times for `flow.replan`.
     #[schemars(range(min = 0))]
     pub(crate) replans: Option<i32>,
     /// Undoes the steps that succeeded if the execution fails or is cancelled, with the calls in
@@ -239,11 +239,11 @@ pub(crate) struct ListArguments {
 pub(crate) struct SelectArguments {
     /// The task in words.
     pub(crate) query: String,
-    /// The most tools to return, from 1 to 100.
+    /// Maximum number of tools to return, from 1 to 100.
     #[serde(default = "default_limit")]
     #[schemars(range(min = 1, max = 100))]
     pub(crate) limit: i32,
-    /// How tools are ranked. `HYBRID`: by meaning and words. `CENTROID`: by their examples.
+    /// Method to rank tools. `HYBRID`: by meaning and words. `CENTROID`: by their examples.
     /// `DESCRIPTION`: by their description. `LEXICAL`: by words only. Default: `HYBRID`.
     #[serde(default)]
     pub(crate) by: Criterion,

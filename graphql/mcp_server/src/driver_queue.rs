@@ -12,9 +12,9 @@ use tokio::{
     task::{Id, JoinSet},
 };
 
-/// The most executions that run at once. Others wait in the queue.
+/// Maximum number of executions that run at once. Others wait in the queue.
 const MAX_RUNNING: usize = 1_000;
-/// The most waiting executions. Any worker can claim more of them from the store.
+/// Maximum number of waiting executions. Any worker can claim more of them from the store.
 const MAX_WAITING: usize = 100_000;
 
 /// The sending end of the queue. Calls push executions.

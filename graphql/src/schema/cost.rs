@@ -51,7 +51,7 @@ const fn fraction(field: &'static str, base: usize, divisor: usize) -> Expensive
 
 /// Expensive fields.
 const TABLE: &[Expensive] = &[
-    // Reads from the store.
+    // These fields read from the store.
     field("Query.request", 5),
     field("Query.plan", 5),
     field("Query.execution", 5),
@@ -69,17 +69,17 @@ const TABLE: &[Expensive] = &[
     // Reads the 1000 newest executions of the plan.
     list("Execution.retries", 1_000, 5),
     list("Execution.repeatedCalls", 20, 5),
-    // Reads child executions.
+    // This field reads child executions.
     list("Execution.undoCalls", 20, 5),
     field("Request.planningError", 10),
-    // Reads the head and the inbox, or with `atSeq` the log.
+    // Findings need the head and the inbox, or the log if `atSeq` is given.
     field("Execution.findings", 20),
     field("Request.findings", 10),
     list("StepStatus.items", 1, 2),
     field("StepStatus.child", 5),
     fraction("Query.toolHistory", 5, 10),
     field("Query.toolUsage", 50),
-    // Compiles, draws or compares.
+    // These fields compile, draw or compare.
     field("Query.validatePlan", 500),
     field("Plan.mermaid", 20),
     field("Plan.dot", 20),
@@ -101,12 +101,12 @@ const TABLE: &[Expensive] = &[
     field("Query.recommendSubgraph", 100),
     field("Query.recommendToolsActions", 100),
     field("Query.toolFollowers", 20),
-    // Calls a model.
+    // These fields call a model.
     field("Mutation.createPlanWithRequestId", 5_000),
     field("Mutation.run", 5_000),
     field("Mutation.runAgent", 5_000),
     field("Mutation.replanExecution", 5_000),
-    // Compiles and writes.
+    // These fields compile and write.
     field("Mutation.createPlan", 500),
     field("Mutation.revisePlan", 500),
     field("Mutation.executePlan", 200),
@@ -137,7 +137,7 @@ const TABLE: &[Expensive] = &[
     field("Mutation.removeAction", 20),
     field("Mutation.disconnectTool", 20),
     field("Mutation.setScore", 20),
-    // Average numbers of this schema.
+    // The numbers of items are averages over this schema.
     field("Query.__schema", 20),
     field("Query.__type", 20),
     list("__Schema.types", 10, 100),

@@ -5,7 +5,7 @@ use engine::EngineError;
 use serde::Serialize;
 
 /// Alphabet of references, without letters that look like digits.
-const REFERENCE: [char; 32] = [
+const REFERENCE_ALPHABET: [char; 32] = [
     'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'j', 'k', 'm', 'n', 'p', 'q', 'r', 's', 't', 'u', 'v',
     'w', 'x', 'y', 'z', '2', '3', '4', '5', '6', '7', '8', '9', '1',
 ];
@@ -48,7 +48,7 @@ impl From<ApiError> for Error {
 /// Logs an internal error. The client gets only a reference to the log, because details may be
 /// secret.
 fn internal(err: &EngineError, mut extensions: ErrorExtensionValues) -> Error {
-    let reference = nanoid::nanoid!(REFERENCE_LEN, &REFERENCE);
+    let reference = nanoid::nanoid!(REFERENCE_LEN, &REFERENCE_ALPHABET);
     tracing::error!(%reference, %err, "internal error");
     let message = format!("something is wrong inside; look for `{reference}` in the log");
     extensions.set("reference", reference);

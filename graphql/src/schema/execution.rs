@@ -100,7 +100,7 @@ impl From<Execution> for ApiExecution {
 }
 
 impl ApiExecution {
-    async fn find(&self, ctx: &Context<'_>, most: usize) -> Result<Vec<engine::Finding>> {
+    async fn find_findings(&self, ctx: &Context<'_>, most: usize) -> Result<Vec<engine::Finding>> {
         let executions = &ctx.data::<Engine>()?.executions;
         let workers = ctx.data::<Loaders>()?.workers().await?;
         let found = executions.findings(&self.0, &workers, most).await;
@@ -295,7 +295,7 @@ impl ApiExecution {
     /// Reasons why the execution is not progressing now, such as an approval, a signal or a limit.
     /// Empty if it is progressing or has finished.
     async fn waits_for(&self, ctx: &Context<'_>) -> Result<Vec<Wait>> {
-        let found = self.find(ctx, MAX_FINDINGS).await?;
+        let found = self.find_findings(ctx, MAX_FINDINGS).await?;
         Ok(found.into_iter().filter_map(Wait::of).collect())
     }
 
@@ -316,7 +316,7 @@ impl ApiExecution {
     ) -> Result<Vec<Finding>> {
         let most = count("first", first.unwrap_or(DEFAULT_FINDINGS), MAX_FINDINGS)?;
         let Some(at) = at_seq else {
-            let found = self.find(ctx, most).await?;
+            let found = self.find_findings(ctx, most).await?;
             return Ok(found.into_iter().map(Finding::from).collect());
         };
         let at = u64::try_from(at).map(Seq);

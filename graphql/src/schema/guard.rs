@@ -28,13 +28,13 @@ use super::{
     answer_size::{AnswerSize, Counted},
     cost::Costs,
     loaders::Loaders,
-    nulls::Nulls,
+    nulls::FieldErrors,
 };
 use crate::document;
 
 pub(super) struct Guard {
     settings: Arc<Settings>,
-    nulls: Nulls,
+    nulls: FieldErrors,
     size: AnswerSize,
 }
 
@@ -52,7 +52,7 @@ impl Guard {
 
     fn with(settings: Arc<Settings>) -> Self {
         let size = AnswerSize::new(settings.limits.answer_bytes);
-        Self { settings, nulls: Nulls::default(), size }
+        Self { settings, nulls: FieldErrors::default(), size }
     }
 }
 
@@ -110,7 +110,7 @@ impl Extension for Guard {
         info: ResolveInfo<'_>,
         next: NextResolve<'_>,
     ) -> ServerResult<Option<Value>> {
-        // These errors replace the whole answer, so `Nulls` does not handle them.
+        // These errors replace the whole answer, so `FieldErrors` does not handle them.
         self.size.check()?;
         let (of, at, counted) = (info.return_type, info.path_node, Counted::of(&info));
         let outcome = match check(ctx, &info) {
@@ -192,7 +192,7 @@ fn with_codes(mut response: Response) -> Response {
     for error in &mut response.errors {
         let extensions = error.extensions.get_or_insert_default();
         if extensions.get("code").is_none() {
-            let is_limit = LIMITS.iter().any(|limit| error.message.starts_with(limit));
+            let is_limit = LIMIT_MESSAGES.iter().any(|limit| error.message.starts_with(limit));
             extensions.set("code", if is_limit { "LIMIT_EXCEEDED" } else { "INVALID_ARGUMENT" });
         }
     }
@@ -200,7 +200,7 @@ fn with_codes(mut response: Response) -> Response {
 }
 
 /// Beginnings of the library's messages for exceeded limits.
-const LIMITS: [&str; 4] = [
+const LIMIT_MESSAGES: [&str; 4] = [
     "Query is nested too deep",
     "The recursion depth of the query",
     "The number of directives",

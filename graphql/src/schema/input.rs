@@ -229,7 +229,7 @@ pub(super) enum PlanGuard {
     Strict,
     /// The steps need an approval.
     Approve,
-    /// The plan only has warnings.
+    /// The plan gets a warning for each such step, and needs no approval.
     Off,
 }
 

@@ -11,7 +11,7 @@ use super::error::{ApiResult, invalid};
 /// Allowed width and height of all nodes.
 const SIDE_RANGE: std::ops::RangeInclusive<f64> = 1.0..=2_000.0;
 /// Allowed width and height of a single node. A whole drawing may be nested in it.
-const OWN_SIDE: std::ops::RangeInclusive<f64> = 1.0..=10_000_000.0;
+const NODE_SIDE_RANGE: std::ops::RangeInclusive<f64> = 1.0..=10_000_000.0;
 
 /// Direction of the edges in a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
@@ -81,7 +81,7 @@ pub(super) struct NodeSizeInput {
 
 /// Options of a drawing.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wish {
+pub(super) struct DrawingOptions {
     pub(super) direction: Option<LayoutDirection>,
     pub(super) width: Option<f64>,
     pub(super) height: Option<f64>,
@@ -89,7 +89,7 @@ pub(super) struct Wish {
     pub(super) sizes: Vec<NodeSizeInput>,
 }
 
-pub(super) async fn draw(graph: Graph, wish: Wish) -> ApiResult<Layout> {
+pub(super) async fn draw(graph: Graph, wish: DrawingOptions) -> ApiResult<Layout> {
     let sizes = sizes(&graph, &wish)?;
     let direction = wish.direction.unwrap_or(LayoutDirection::Right).into();
     let style = Style { direction, ..Style::default() };
@@ -99,7 +99,7 @@ pub(super) async fn draw(graph: Graph, wish: Wish) -> ApiResult<Layout> {
 }
 
 /// Checks the sizes, and returns one for each node.
-fn sizes(graph: &Graph, wish: &Wish) -> ApiResult<Vec<Size>> {
+fn sizes(graph: &Graph, wish: &DrawingOptions) -> ApiResult<Vec<Size>> {
     let checked = |value: Option<f64>, usual, what| match value.unwrap_or(usual) {
         side if SIDE_RANGE.contains(&side) => Ok(side),
         side => Err(invalid(format!("`{what}` is {side}: it must be from 1 to 2000"))),
@@ -115,7 +115,7 @@ fn sizes(graph: &Graph, wish: &Wish) -> ApiResult<Vec<Size>> {
     let places: BTreeMap<&str, usize> =
         graph.names.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
     for NodeSizeInput { name, width, height } in &wish.sizes {
-        if !OWN_SIDE.contains(width) || !OWN_SIDE.contains(height) {
+        if !NODE_SIDE_RANGE.contains(width) || !NODE_SIDE_RANGE.contains(height) {
             let what = format!("the size of `{name}` is {width} by {height}");
             return Err(invalid(format!("{what}: each must be from 1 to 10000000")));
         }
@@ -169,7 +169,8 @@ mod tests {
     async fn nodes_do_not_overlap_and_edges_join_their_borders() {
         for direction in [LayoutDirection::Down, LayoutDirection::Right] {
             let (width, height) = (Some(100.0), Some(40.0));
-            let wish = Wish { direction: Some(direction), width, height, sizes: Vec::new() };
+            let wish =
+                DrawingOptions { direction: Some(direction), width, height, sizes: Vec::new() };
             let drawn = draw(graph(&[(0, 1), (0, 2)]), wish).await.unwrap();
             let [top, left, right] = drawn.nodes.as_slice() else { panic!("three nodes") };
             let (apart, below) = ((left.x - right.x).abs(), (left.y - right.y).abs());
@@ -186,12 +187,16 @@ mod tests {
     #[tokio::test]
     async fn sizes_out_of_range_are_rejected() {
         for width in [0.0, -1.0, 1e9, f64::NAN, f64::INFINITY] {
-            let wish = Wish { width: Some(width), ..Wish::default() };
+            let wish = DrawingOptions { width: Some(width), ..DrawingOptions::default() };
             assert!(draw(graph(&[]), wish).await.is_err(), "{width}");
-            let wish = Wish { sizes: vec![own("a", width * 100.0, 1.0)], ..Wish::default() };
+            let wish = DrawingOptions {
+                sizes: vec![own("a", width * 100.0, 1.0)],
+                ..DrawingOptions::default()
+            };
             assert!(draw(graph(&[]), wish).await.is_err(), "{width}");
         }
-        let wish = Wish { sizes: vec![own("d", 10.0, 10.0)], ..Wish::default() };
+        let wish =
+            DrawingOptions { sizes: vec![own("d", 10.0, 10.0)], ..DrawingOptions::default() };
         let error = draw(graph(&[]), wish).await.unwrap_err();
         let error = format!("{error:?}");
         assert!(error.contains("`sizes` names `d`, which is not a node"), "{error}");
@@ -204,10 +209,10 @@ mod tests {
     #[tokio::test]
     async fn a_node_with_its_own_size_gets_enough_room() {
         for direction in [LayoutDirection::Down, LayoutDirection::Right] {
-            let wish = Wish {
+            let wish = DrawingOptions {
                 direction: Some(direction),
                 sizes: vec![own("b", 900.0, 700.0)],
-                ..Wish::default()
+                ..DrawingOptions::default()
             };
             let drawn = draw(graph(&[(0, 1), (0, 2), (1, 2)]), wish).await.unwrap();
             assert_eq!((drawn.nodes[1].width, drawn.nodes[1].height), (900.0, 700.0));

@@ -13,7 +13,7 @@ use async_graphql::{
 
 /// Errors of one operation, until its answer is complete.
 #[derive(Default)]
-pub(super) struct Nulls(Mutex<Found>);
+pub(super) struct FieldErrors(Mutex<Found>);
 
 #[derive(Default)]
 struct Found {
@@ -25,7 +25,7 @@ struct Found {
     failed: Vec<(Vec<PathSegment>, Vec<Pos>)>,
 }
 
-impl Nulls {
+impl FieldErrors {
     /// Returns the value of a field in the answer. If the field is non-null and failed, returns the
     /// error for its parent.
     pub(super) fn settle(
@@ -110,7 +110,7 @@ fn put_null(mut value: &mut Value, path: &[PathSegment]) {
             (Value::List(items), PathSegment::Index(at)) => items.get_mut(*at),
             _ => None,
         };
-        // A parent is null already.
+        // A parent of the field is null already, so there is no value to replace.
         let Some(part) = part else { return };
         value = part;
     }

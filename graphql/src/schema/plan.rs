@@ -18,7 +18,7 @@ use super::{
     connection::{LAST, MOST, count},
     drawing,
     execution::ApiExecution,
-    layout::{self, Layout, LayoutDirection, NodeSizeInput, Wish},
+    layout::{self, DrawingOptions, Layout, LayoutDirection, NodeSizeInput},
     loaders::Loaders,
     request::Request,
     scalar::{DateTime, int},
@@ -28,11 +28,11 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "tool::Effect")]
 pub(super) enum Effect {
-    /// Changes nothing, like the first call.
+    /// A call only reads, so a second call changes nothing.
     Read,
-    /// Leaves the same result as the first call.
+    /// A second call leaves the same result as the first one.
     Idempotent,
-    /// May do harm. If the outcome of a call is unknown, Faber does not repeat the call.
+    /// A second call may do harm. If the outcome of a call is unknown, Faber does not repeat it.
     Once,
 }
 
@@ -204,7 +204,7 @@ impl Plan {
         sizes: Option<Vec<NodeSizeInput>>,
     ) -> Result<Layout> {
         let sizes = sizes.unwrap_or_default();
-        let wish = Wish { direction, width: node_width, height: node_height, sizes };
+        let wish = DrawingOptions { direction, width: node_width, height: node_height, sizes };
         Ok(layout::draw(drawing::graph(&self.0), wish).await?)
     }
 }

@@ -33,7 +33,7 @@ use super::{
 
 /// Interval between two polls for planning and new executions, because no hint announces these.
 /// Events of executions that are known arrive at once.
-const POLL_INTERVAL: Duration = limits::POLL;
+const POLL_INTERVAL: Duration = limits::POLL_INTERVAL;
 /// Shortest interval between two polls for new executions after a hint. Hints are also sent for
 /// work of other requests.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(25);
@@ -41,10 +41,10 @@ const MIN_POLL_INTERVAL: Duration = Duration::from_millis(25);
 pub(super) struct RequestEvent {
     request: RequestId,
     at: Timestamp,
-    what: What,
+    what: EventContent,
 }
 
-enum What {
+enum EventContent {
     Transcript { kind: String, content: Value },
     Plan { id: PlanId, about: Value },
     Execution { id: ExecutionId, plan: PlanId, recorded: Box<RecordedEvent> },
@@ -67,9 +67,9 @@ impl RequestEvent {
     /// the transcript.
     async fn plan_id(&self) -> Option<ID> {
         match &self.what {
-            What::Transcript { .. } => None,
-            What::Plan { id, .. } => Some(ID(id.to_string())),
-            What::Execution { plan, .. } => Some(ID(plan.to_string())),
+            EventContent::Transcript { .. } => None,
+            EventContent::Plan { id, .. } => Some(ID(id.to_string())),
+            EventContent::Execution { plan, .. } => Some(ID(plan.to_string())),
         }
     }
 
@@ -82,9 +82,9 @@ impl RequestEvent {
     #[graphql(name = "type")]
     async fn kind(&self) -> &'static str {
         match &self.what {
-            What::Transcript { .. } => "transcript",
-            What::Plan { .. } => "plan_created",
-            What::Execution { recorded, .. } => recorded.event.kind(),
+            EventContent::Transcript { .. } => "transcript",
+            EventContent::Plan { .. } => "plan_created",
+            EventContent::Execution { recorded, .. } => recorded.event.kind(),
         }
     }
 
@@ -107,9 +107,11 @@ impl RequestEvent {
     /// Content of the event. Its form depends on the type.
     async fn data(&self) -> Value {
         match &self.what {
-            What::Transcript { kind, content } => json!({ "kind": kind, "content": content }),
-            What::Plan { about, .. } => about.clone(),
-            What::Execution { recorded, .. } => data(&recorded.event),
+            EventContent::Transcript { kind, content } => {
+                json!({ "kind": kind, "content": content })
+            }
+            EventContent::Plan { about, .. } => about.clone(),
+            EventContent::Execution { recorded, .. } => data(&recorded.event),
         }
     }
 }
@@ -117,7 +119,7 @@ impl RequestEvent {
 impl RequestEvent {
     fn of_execution(&self) -> Option<(ExecutionId, &RecordedEvent)> {
         match &self.what {
-            What::Execution { id, recorded, .. } => Some((*id, recorded)),
+            EventContent::Execution { id, recorded, .. } => Some((*id, recorded)),
             _ => None,
         }
     }
@@ -178,7 +180,7 @@ impl Follower {
                 Some(next) = self.logs.next(), if !self.logs.is_empty() => {
                     let (id, plan, recorded) = next?;
                     let at = recorded.at;
-                    let what = What::Execution { id, plan, recorded: Box::new(recorded) };
+                    let what = EventContent::Execution { id, plan, recorded: Box::new(recorded) };
                     return Ok(RequestEvent { request: self.request, at, what });
                 }
                 Ok(()) = self.work.changed() => {
@@ -219,13 +221,13 @@ impl Follower {
         let mut found = Vec::new();
         self.entries += entries.len();
         for entry in entries {
-            let what = What::Transcript { kind: entry.kind, content: entry.content };
+            let what = EventContent::Transcript { kind: entry.kind, content: entry.content };
             found.push((entry.at, what));
         }
         for id in plans.iter().skip(self.plans) {
             if let Some(plan) = self.engine.plans.library.load(*id).await? {
                 let about = about_json(&plan);
-                found.push((plan.info().created_at, What::Plan { id: *id, about }));
+                found.push((plan.info().created_at, EventContent::Plan { id: *id, about }));
             }
         }
         self.plans = plans.len();

@@ -30,9 +30,9 @@ pub(super) fn scope(mode: Option<RetryMode>, from_step: Option<&str>) -> ApiResu
         (Some(RetryMode::FromStep), None) => {
             Err(invalid("`mode: FROM_STEP` needs `fromStep`: the step to begin with"))
         }
-        (Some(RetryMode::Failed | RetryMode::All), Some(_)) => {
-            Err(invalid("`fromStep` goes with `mode: FROM_STEP` only: leave one of them out"))
-        }
+        (Some(RetryMode::Failed | RetryMode::All), Some(_)) => Err(invalid(
+            "`fromStep` needs `mode: FROM_STEP`: change `mode`, or leave out `fromStep`",
+        )),
     }
 }
 

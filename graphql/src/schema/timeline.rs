@@ -138,7 +138,7 @@ pub(super) fn about_json(plan: &Plan) -> Value {
 /// Folds a log into entries. Keeps track of the owner, and of attempts and waits that have not
 /// ended.
 #[derive(Default)]
-struct Reading {
+struct TimelineReader {
     owner: Option<Claimed>,
     /// Last claim of the worker that owned the execution before.
     previous: Option<Claimed>,
@@ -146,12 +146,12 @@ struct Reading {
     /// Time of the previous event.
     last: Option<Timestamp>,
     /// Attempts and waits that have started and not ended.
-    open: BTreeMap<(StepId, Part), Begun>,
+    open: BTreeMap<(StepId, Part), OpenEntry>,
 }
 
 /// Start of an attempt or a wait.
 #[derive(Clone, Copy)]
-enum Begun {
+enum OpenEntry {
     Attempt(Timestamp),
     /// A sleep or a child execution, which needs no worker.
     Detached(Timestamp),
@@ -159,12 +159,12 @@ enum Begun {
 }
 
 fn of_log(id: ExecutionId, events: &[RecordedEvent]) -> Vec<TimelineEntry> {
-    let mut reading = Reading::default();
+    let mut reading = TimelineReader::default();
     let entries = events.iter().map(|recorded| reading.entry(id, recorded));
     entries.collect()
 }
 
-impl Reading {
+impl TimelineReader {
     fn entry(&mut self, id: ExecutionId, recorded: &RecordedEvent) -> TimelineEntry {
         let RecordedEvent { at, event, .. } = recorded;
         if let Event::Claimed(claimed) = event {
@@ -176,10 +176,10 @@ impl Reading {
             self.started.get_or_insert(*at);
         }
         let (duration_ms, waited_ms) = match self.end(event) {
-            Some(Begun::Attempt(from) | Begun::Detached(from)) => {
+            Some(OpenEntry::Attempt(from) | OpenEntry::Detached(from)) => {
                 (Some(milliseconds(from, (*at).max(from))), None)
             }
-            Some(Begun::Wait(from)) => (None, Some(milliseconds(from, *at))),
+            Some(OpenEntry::Wait(from)) => (None, Some(milliseconds(from, *at))),
             None => (None, None),
         };
         self.begin(event, *at);
@@ -199,11 +199,11 @@ impl Reading {
         let (step, part, begun) = match event {
             Event::StepStarted(StepStarted { step, part, until, child, .. }) => {
                 let is_call = until.is_none() && child.is_none();
-                let begun = if is_call { Begun::Attempt(at) } else { Begun::Detached(at) };
+                let begun = if is_call { OpenEntry::Attempt(at) } else { OpenEntry::Detached(at) };
                 (step, part, begun)
             }
             Event::StepWaiting { step, part, .. }
-            | Event::StepRetryScheduled { step, part, .. } => (step, part, Begun::Wait(at)),
+            | Event::StepRetryScheduled { step, part, .. } => (step, part, OpenEntry::Wait(at)),
             _ => return,
         };
         self.open.insert((step.clone(), *part), begun);
@@ -213,14 +213,14 @@ impl Reading {
     fn leave_out(&mut self, now: Timestamp) {
         let Some(last) = self.last else { return };
         for begun in self.open.values_mut() {
-            if let Begun::Attempt(from) = begun {
+            if let OpenEntry::Attempt(from) = begun {
                 *from = now - (last - *from).max(TimeDelta::zero());
             }
         }
     }
 
     /// Removes and returns the attempt or wait that the event ends.
-    fn end(&mut self, event: &Event) -> Option<Begun> {
+    fn end(&mut self, event: &Event) -> Option<OpenEntry> {
         match event {
             Event::StepSucceeded { step, part, .. }
             | Event::StepRetryScheduled { step, part, .. }
@@ -234,7 +234,7 @@ impl Reading {
             | Event::StepStarted(StepStarted { step, part, .. }) => {
                 self.open.remove(&(step.clone(), *part))
             }
-            Event::Finished { .. } => self.started.map(Begun::Attempt),
+            Event::Finished { .. } => self.started.map(OpenEntry::Attempt),
             _ => None,
         }
     }

@@ -8,7 +8,7 @@ use planner::{calls, rounded};
 use serde_json::{Value, json};
 use shared::{id::ToolName, store::Usage, tool::ToolDefinition};
 use toolbox::{Found, SetStatus, ToolSet as Set};
-use toolsets::registry::Switched;
+use toolsets::registry::SwitchResult;
 
 use super::{
     loaders::Loaders,
@@ -314,7 +314,7 @@ impl ToolCall {
 }
 
 pub(super) struct ToolSetChange {
-    pub(super) switched: Switched,
+    pub(super) switched: SwitchResult,
     pub(super) tool_sets: Vec<ToolSet>,
 }
 

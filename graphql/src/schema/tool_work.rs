@@ -47,7 +47,7 @@ impl ToolQuery {
     ) -> Result<Option<Tool>> {
         let engine = ctx.data::<Engine>()?;
         if let Ok(name) = name.parse() {
-            engine.tools.inventory.certain(&[name]).await;
+            engine.tools.inventory.wait_for_tools(&[name]).await;
         }
         Ok(find(engine.tools.inventory.toolbox(), &name)
             .filter(|tool| engine.grant().allows(&tool.qualified())))
@@ -82,7 +82,7 @@ impl ToolQuery {
         let first = first.unwrap_or(100);
         let most = usize::try_from(first).ok().filter(|first| (1..=1_000).contains(first));
         let most = most.ok_or_else(|| {
-            let why = format!("`first` is {first}; it is 1 to 1000");
+            let why = format!("`first` is {first}; write a number from 1 to 1000");
             ApiError::from(EngineError::InvalidArgument(why))
         })?;
         let calls = ctx.data::<Engine>()?.tools.list_calls(tool_name.as_deref(), most).await;

@@ -10,7 +10,7 @@ use tokio::task;
 
 use super::{
     error::{ApiError, ApiResult},
-    layout::{self, Graph, Layout, LayoutDirection, Wish},
+    layout::{self, DrawingOptions, Graph, Layout, LayoutDirection},
     tool::Tool,
 };
 
@@ -56,7 +56,7 @@ impl ToolkitQuery {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Names of the actions to start from. Unknown names are ignored.")] actions: Vec<String>,
-        #[graphql(desc = "Lowest score of an edge that counts.", default_with = "Some(0.5)")]
+        #[graphql(desc = "Lowest score of the edges to follow.", default_with = "Some(0.5)")]
         threshold: Option<f64>,
         #[graphql(desc = "Maximum number of `next` edges to follow.", default_with = "Some(0)")]
         hops: Option<i32>,
@@ -70,7 +70,7 @@ impl ToolkitQuery {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Names of the actions to start from. Unknown names are ignored.")] actions: Vec<String>,
-        #[graphql(desc = "Lowest score of an edge that counts.", default_with = "Some(0.5)")]
+        #[graphql(desc = "Lowest score of the edges to follow.", default_with = "Some(0.5)")]
         threshold: Option<f64>,
         #[graphql(desc = "Maximum number of `next` edges to follow.", default_with = "Some(0)")]
         hops: Option<i32>,
@@ -91,7 +91,8 @@ impl ToolkitQuery {
     ) -> Result<Vec<ToolFollower>> {
         let first = first.unwrap_or(5);
         let most = usize::try_from(first).ok().filter(|first| (1..=100).contains(first));
-        let most = most.ok_or_else(|| unfit(format!("`first` is {first}; it is 1 to 100")))?;
+        let most =
+            most.ok_or_else(|| unfit(format!("`first` is {first}; write a number from 1 to 100")))?;
         let Ok(name) = name.parse() else { return Ok(Vec::new()) };
         let engine = ctx.data::<Engine>()?;
         engine.tools.inventory.settled().await;
@@ -331,7 +332,7 @@ impl Toolkit {
         let (names, edges) = self.0.numbered();
         let graph = Graph { names: names.into_iter().map(ToString::to_string).collect(), edges };
         let (width, height) = (node_width, node_height);
-        let wish = Wish { direction, width, height, sizes: Vec::new() };
+        let wish = DrawingOptions { direction, width, height, sizes: Vec::new() };
         Ok(layout::draw(graph, wish).await?)
     }
 

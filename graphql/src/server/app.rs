@@ -10,7 +10,7 @@ use super::{
     connections::Connections,
     executor::OperationExecutor,
     metrics::Metrics,
-    nursery::Nursery,
+    nursery::TaskSender,
     options::{Hooks, ServerOptions},
 };
 
@@ -34,7 +34,7 @@ pub(super) struct App {
     pub(super) hooks: Hooks,
     pub(super) metrics: Arc<Metrics>,
     pub(super) connections: Arc<Connections>,
-    pub(super) nursery: Nursery,
+    pub(super) nursery: TaskSender,
     /// Cancelled when the server shuts down, so that endless streams end.
     pub(super) stopping: CancellationToken,
 }

@@ -11,7 +11,8 @@ use hyper::body::{Frame, Incoming, SizeHint};
 
 use super::connections::Connection;
 
-/// The body of a request. Its connection may be closed for others until the body has arrived.
+/// The body of a request. Until it has arrived, the server may close its connection to make room
+/// for new ones.
 pub(super) struct RequestBody {
     body: Incoming,
     connection: Arc<Connection>,
@@ -52,12 +53,12 @@ impl HttpBody for RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        // No handler reads the rest: the response is being made.
+        // A handler that drops the body does not wait for the rest of it.
         self.connection.request_arrived();
     }
 }
 
-/// The body of a response. When it is dropped, the connection has buffered all of it.
+/// The body of a response. The connection drops it after it has buffered all of it.
 pub(super) struct AnswerBody {
     body: Body,
     connection: Arc<Connection>,

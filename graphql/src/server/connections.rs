@@ -32,7 +32,7 @@ const BURST: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConnectionLimits {
     pub(super) total: usize,
-    /// The most connections of one peer that have not sent a whole request.
+    /// Maximum number of connections of one peer that have not sent a whole request.
     pub(super) new_per_peer: usize,
     pub(super) header_timeout: Duration,
 }
@@ -101,7 +101,7 @@ impl Connections {
     /// Accepts a connection. Returns `None` if even the reserve is full of requests in progress.
     pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Arc<Connection>> {
         let peer = peer_network(peer);
-        let mut table = self.table();
+        let mut table = self.lock_table();
         let total = self.limits.total;
         let is_reserve = table.ordinary.open >= total && !self.evict_from(&mut table, false);
         if is_reserve
@@ -126,13 +126,13 @@ impl Connections {
             answer: Mutex::default(),
         };
         let place = table.wait(&connection, true);
-        *connection.place() = Some(place);
+        *connection.lock_place() = Some(place);
         self.evict_of(&mut table, peer);
         Some(Arc::new(connection))
     }
 
     pub(super) fn has_room(&self) -> bool {
-        let table = self.table();
+        let table = self.lock_table();
         table.ordinary.open < self.limits.total
             || table.reserve.open < RESERVED_CONNECTIONS
             || !table.ordinary.waiting.is_empty()
@@ -153,7 +153,7 @@ impl Connections {
     }
 
     fn open(&self) -> usize {
-        let table = self.table();
+        let table = self.lock_table();
         table.ordinary.open + table.reserve.open
     }
 
@@ -190,7 +190,7 @@ impl Connections {
         true
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn lock_table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -238,7 +238,7 @@ impl Connection {
     }
 
     pub(super) fn is_answering(&self) -> bool {
-        self.place().is_none()
+        self.lock_place().is_none()
     }
 
     pub(super) fn request_arrived(&self) {
@@ -285,8 +285,8 @@ impl Connection {
     }
 
     fn wait(&self) {
-        let mut table = self.connections.table();
-        let mut place = self.place();
+        let mut table = self.connections.lock_table();
+        let mut place = self.lock_place();
         if place.is_none() {
             *place = Some(table.wait(self, false));
         }
@@ -295,8 +295,8 @@ impl Connection {
     }
 
     fn stop_waiting(&self) {
-        let mut table = self.connections.table();
-        if let Some(place) = self.place().take() {
+        let mut table = self.connections.lock_table();
+        if let Some(place) = self.lock_place().take() {
             table.stop_waiting(place, self.is_reserve);
         }
     }
@@ -305,15 +305,15 @@ impl Connection {
         self.answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn place(&self) -> MutexGuard<'_, Option<u64>> {
+    fn lock_place(&self) -> MutexGuard<'_, Option<u64>> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        let mut table = self.connections.table();
-        if let Some(place) = self.place().take() {
+        let mut table = self.connections.lock_table();
+        if let Some(place) = self.lock_place().take() {
             table.stop_waiting(place, self.is_reserve);
         }
         table.pool(self.is_reserve).open -= 1;

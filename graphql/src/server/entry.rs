@@ -15,10 +15,10 @@ use super::{
 };
 
 /// Paths of health checks, which need no token.
-const HEALTH: &str = "/health/";
+const HEALTH_PATH: &str = "/health/";
 
 /// Fields of the payload of `connection_init` that may contain the token.
-const FIELDS: [&str; 3] = ["Authorization", "authorization", "token"];
+const TOKEN_FIELDS: [&str; 3] = ["Authorization", "authorization", "token"];
 
 impl From<Denied> for Refusal {
     fn from(denied: Denied) -> Self {
@@ -27,7 +27,7 @@ impl From<Denied> for Refusal {
 }
 
 pub(super) fn is_health(path: &str) -> bool {
-    path.starts_with(HEALTH)
+    path.starts_with(HEALTH_PATH)
 }
 
 /// Rejects other machines if no tokens are configured.
@@ -53,7 +53,7 @@ pub(super) fn caller(access: &Access, parts: &Parts) -> Result<Caller, Refusal> 
 
 /// The caller's data from the handshake of a WebSocket.
 #[derive(Debug)]
-pub(super) struct Opening {
+pub(super) struct Handshake {
     headers: HeaderMap,
     peer: Peer,
     grant: Option<Grant>,
@@ -61,17 +61,17 @@ pub(super) struct Opening {
 
 /// Reads the handshake of a WebSocket. Browsers cannot add headers to it, so the token may follow
 /// later. A wrong token is rejected.
-pub(super) fn opening(access: &Access, parts: &Parts) -> Result<Opening, Refusal> {
+pub(super) fn opening(access: &Access, parts: &Parts) -> Result<Handshake, Refusal> {
     let peer = find_peer(parts)?;
     let grant = match access.enter(bearer_token(&parts.headers), peer.0) {
         Ok(grant) => Some(grant),
         Err(Denied::NoToken) => None,
         Err(denied) => return Err(denied.into()),
     };
-    Ok(Opening { headers: without_token(&parts.headers), peer, grant })
+    Ok(Handshake { headers: without_token(&parts.headers), peer, grant })
 }
 
-impl Opening {
+impl Handshake {
     /// Identifies the client by the payload of `connection_init`, or else by the handshake.
     pub(super) fn greet(
         &self,
@@ -117,7 +117,7 @@ fn without_token(headers: &HeaderMap) -> HeaderMap {
 
 fn take_token(init: Option<&mut Value>) -> Option<String> {
     let fields: &mut Map<String, Value> = init?.as_object_mut()?;
-    let taken = FIELDS.map(|name| fields.shift_remove(name));
+    let taken = TOKEN_FIELDS.map(|name| fields.shift_remove(name));
     taken.into_iter().flatten().find_map(|field| match field {
         Value::String(secret) if !secret.trim().is_empty() => Some(secret),
         _ => None,

@@ -21,13 +21,17 @@ use super::{
 const PREFLIGHT_MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct GuardState {
     pub(super) policy: HostPolicy,
     pub(super) access: Access,
     pub(super) metrics: Arc<Metrics>,
 }
 
-pub(super) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+pub(super) async fn guard(
+    State(gate): State<Arc<GuardState>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let admitted =
         entry::admit(&gate.access, &request).and_then(|()| check_origin(&gate.policy, &request));
     let origin = match admitted {

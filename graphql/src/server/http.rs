@@ -25,7 +25,7 @@ use super::{
 
 /// The server reads and drops this multiple of the limit from a body that is too large. Clients
 /// that write first would otherwise see a broken connection instead of the response.
-const DRAIN: usize = 8;
+const DRAIN_FACTOR: usize = 8;
 
 /// Larger bodies are read and executed on their own threads, because megabytes of JSON take seconds
 /// and would delay other requests.
@@ -92,7 +92,7 @@ async fn answer_request(app: &Arc<App>, parts: &Parts, body: Body) -> (RequestKi
         Ok(caller) => Arc::new(caller),
         Err(refusal) => {
             discard_body(app, body).await;
-            return (RequestKind::Forbidden, stop_at_the_door(refusal, &parts.headers));
+            return (RequestKind::Forbidden, caller_rejection_response(refusal, &parts.headers));
         }
     };
     let is_large = is_large(&body);
@@ -102,7 +102,7 @@ async fn answer_request(app: &Arc<App>, parts: &Parts, body: Body) -> (RequestKi
     };
     let (format, request) = match read.await {
         Ok(read) => read,
-        Err(refusal) => return (RequestKind::Invalid, turn_away(refusal)),
+        Err(refusal) => return (RequestKind::Invalid, rejection_response(refusal)),
     };
     match operation::prepare(request) {
         Err(response) if format == Format::EventStream => {
@@ -113,7 +113,7 @@ async fn answer_request(app: &Arc<App>, parts: &Parts, body: Body) -> (RequestKi
             operation.is_large = is_large;
             let kind = operation::request_kind(operation.kind());
             let response = run(app, parts, operation, format, &caller).await;
-            (kind, response.unwrap_or_else(turn_away))
+            (kind, response.unwrap_or_else(rejection_response))
         }
     }
 }
@@ -142,8 +142,8 @@ async fn run(
     Ok(reply::reply(operation.execute(app, caller).await?, format))
 }
 
-/// Returns the response for a rejected request. Adds the allowed methods to status 405.
-fn turn_away(refusal: Refusal) -> Response {
+/// Returns the response to a rejected request. Adds the allowed methods to status 405.
+fn rejection_response(refusal: Refusal) -> Response {
     let mut response = refusal.into_response();
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, POST"));
@@ -151,8 +151,8 @@ fn turn_away(refusal: Refusal) -> Response {
     response
 }
 
-/// Returns the response for a rejected caller, in the media type that the caller accepts.
-fn stop_at_the_door(refusal: Refusal, headers: &HeaderMap) -> Response {
+/// Returns the response to a rejected caller, in the media type that the caller accepts.
+fn caller_rejection_response(refusal: Refusal, headers: &HeaderMap) -> Response {
     let mut response = refusal.into_response();
     if matches!(choose_format(headers), Ok(Format::GraphqlResponse)) {
         let kind = HeaderValue::from_static(reply::GRAPHQL_RESPONSE);
@@ -244,7 +244,7 @@ async fn collect_body(body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(|_| Refusal::malformed("the body is incomplete"))?;
         length = length.saturating_add(chunk.len());
-        if length > limit.saturating_mul(DRAIN) {
+        if length > limit.saturating_mul(DRAIN_FACTOR) {
             break;
         }
         if length <= limit {

@@ -52,13 +52,13 @@ impl Metrics {
     }
 
     /// Counts a WebSocket as open until the result is dropped.
-    pub(super) fn websocket(self: &Arc<Self>) -> Open {
-        Open::new(Arc::clone(self), |metrics| &metrics.websockets)
+    pub(super) fn websocket(self: &Arc<Self>) -> GaugeGuard {
+        GaugeGuard::new(Arc::clone(self), |metrics| &metrics.websockets)
     }
 
     /// Counts a subscription as running until the result is dropped.
-    pub(super) fn subscription(self: &Arc<Self>) -> Open {
-        Open::new(Arc::clone(self), |metrics| &metrics.streams)
+    pub(super) fn subscription(self: &Arc<Self>) -> GaugeGuard {
+        GaugeGuard::new(Arc::clone(self), |metrics| &metrics.streams)
     }
 
     pub(super) fn render(&self) -> String {
@@ -88,19 +88,19 @@ impl Metrics {
 }
 
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct GaugeGuard {
     metrics: Arc<Metrics>,
     gauge: fn(&Metrics) -> &AtomicU64,
 }
 
-impl Open {
+impl GaugeGuard {
     fn new(metrics: Arc<Metrics>, gauge: fn(&Metrics) -> &AtomicU64) -> Self {
         gauge(&metrics).fetch_add(1, Ordering::Relaxed);
         Self { metrics, gauge }
     }
 }
 
-impl Drop for Open {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         (self.gauge)(&self.metrics).fetch_sub(1, Ordering::Relaxed);
     }

@@ -40,5 +40,5 @@ mod ws;
 
 pub use app::Caller;
 pub use hosts::{AllowedHost, InvalidAllowedHost};
-pub use options::{Elsewhere, Figures, Hooks, Readiness, ServerOptions};
+pub use options::{Hooks, MetricsSource, Readiness, ServerOptions, UnknownPathHandler};
 pub use serve::serve;

@@ -3,35 +3,35 @@
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
-/// The most tasks that wait for the loop. The loop takes them at once.
+/// Maximum number of tasks that wait for the loop. The loop takes them at once.
 const MAX_WAITING: usize = 64;
 
-pub(super) type Work = BoxFuture<'static, ()>;
+pub(super) type TaskFuture = BoxFuture<'static, ()>;
 
 /// A task and the threads that run it.
 pub(super) enum Task {
     /// Beside the requests.
-    Request(Work),
+    Request(TaskFuture),
     /// On the threads of large requests, so that it delays no other request.
-    Large(Work),
+    Large(TaskFuture),
     /// On the threads of subscriptions, so that thousands of them delay no request.
-    Subscription(Work),
+    Subscription(TaskFuture),
 }
 
 /// The sender of tasks to the loop.
 #[derive(Debug, Clone)]
-pub(super) struct Nursery {
+pub(super) struct TaskSender {
     tasks: mpsc::Sender<Task>,
 }
 
-pub(super) fn nursery() -> (Nursery, mpsc::Receiver<Task>) {
+pub(super) fn nursery() -> (TaskSender, mpsc::Receiver<Task>) {
     let (tasks, adoptions) = mpsc::channel(MAX_WAITING);
-    (Nursery { tasks }, adoptions)
+    (TaskSender { tasks }, adoptions)
 }
 
-impl Nursery {
+impl TaskSender {
     /// Runs a subscription. After shutdown, the future is dropped.
-    pub(super) async fn adopt_subscription(&self, work: Work) {
+    pub(super) async fn adopt_subscription(&self, work: TaskFuture) {
         self.adopt(Task::Subscription(work)).await;
     }
 
@@ -50,10 +50,10 @@ impl Nursery {
     ) -> Option<T> {
         let (answer, result) = oneshot::channel();
         let task = async move {
-            // The caller may have left.
+            // The client may have closed its connection.
             let _ = answer.send(future.await);
         };
-        let task: Work = Box::pin(task);
+        let task: TaskFuture = Box::pin(task);
         self.adopt(if is_large { Task::Large(task) } else { Task::Request(task) }).await;
         result.await.ok()
     }

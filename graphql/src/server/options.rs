@@ -19,9 +19,9 @@ pub struct ServerOptions {
     pub access: Access,
     /// The largest request body and WebSocket message, in bytes.
     pub max_body_bytes: usize,
-    /// The most connections, WebSockets included. A reserve serves health checks.
+    /// Maximum number of connections, WebSockets included. A reserve serves health checks.
     pub max_connections: usize,
-    /// The most connections of one peer that have not sent a whole request.
+    /// Maximum number of connections of one peer that have not sent a whole request.
     pub max_new_connections: usize,
     pub max_operations: usize,
     /// Timeout for the head of a request and for idle connections.
@@ -58,19 +58,19 @@ impl Default for ServerOptions {
 pub type Readiness = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 /// Returns metrics in the text format of `/metrics`.
-pub type Figures = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
+pub type MetricsSource = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
 
 /// Handles unknown paths. `None` means the server's own 404.
-pub type Elsewhere = fn(&Uri, &HeaderMap) -> Option<Response>;
+pub type UnknownPathHandler = fn(&Uri, &HeaderMap) -> Option<Response>;
 
 #[derive(Clone)]
 pub struct Hooks {
     pub ready: Readiness,
     /// Metrics that precede the server's own.
-    pub figures: Figures,
+    pub leading_metrics: MetricsSource,
     /// Routes that need no token. The host check applies.
     pub pages: Router,
-    pub elsewhere: Elsewhere,
+    pub elsewhere: UnknownPathHandler,
     /// Routes for callers with a token. Their requests carry a [`Grant`](engine::access::Grant) as
     /// extension and no token.
     pub members: Router,
@@ -80,7 +80,7 @@ impl Default for Hooks {
     fn default() -> Self {
         Self {
             ready: Arc::new(|| Box::pin(async { Ok(()) })),
-            figures: Arc::new(|| Box::pin(async { String::new() })),
+            leading_metrics: Arc::new(|| Box::pin(async { String::new() })),
             pages: Router::new(),
             elsewhere: |_, _| None,
             members: Router::new(),

@@ -22,9 +22,9 @@ use tower_http::{
 use super::{
     app::{App, Peer},
     entry,
-    guard::{Gate, guard},
+    guard::{GuardState, guard},
     http,
-    options::Elsewhere,
+    options::UnknownPathHandler,
     refusal::Refusal,
 };
 
@@ -35,7 +35,7 @@ const MIN_COMPRESSED_BYTES: u16 = 1_400;
 
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-pub(super) fn router(app: Arc<App>, gate: Gate) -> Router {
+pub(super) fn router(app: Arc<App>, gate: GuardState) -> Router {
     let pages = app.hooks.pages.clone();
     let elsewhere = app.hooks.elsewhere;
     let members = app.hooks.members.clone();
@@ -47,7 +47,7 @@ pub(super) fn router(app: Arc<App>, gate: Gate) -> Router {
         .route("/metrics", get(metrics))
         .layer(compression())
         .with_state(app)
-        .fallback(async move |request: Request| nothing_here(elsewhere, &request))
+        .fallback(async move |request: Request| not_found_response(elsewhere, &request))
         .merge(pages)
         .merge(members)
         .layer(middleware::from_fn_with_state(Arc::new(gate), guard))
@@ -86,7 +86,7 @@ async fn metrics(
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, Refusal> {
     entry::enter(&app.options.access, &headers, peer)?;
-    let mut text = (app.hooks.figures)().await;
+    let mut text = (app.hooks.leading_metrics)().await;
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
@@ -96,7 +96,7 @@ async fn metrics(
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text))
 }
 
-fn nothing_here(elsewhere: Elsewhere, request: &Request) -> Response {
+fn not_found_response(elsewhere: UnknownPathHandler, request: &Request) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let answer = if reads { elsewhere(request.uri(), request.headers()) } else { None };
     answer.unwrap_or_else(|| {

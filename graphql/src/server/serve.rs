@@ -37,7 +37,7 @@ use super::{
     connections::{Connection, ConnectionLimits, Connections},
     entry,
     executor::OperationExecutor,
-    guard::Gate,
+    guard::GuardState,
     hosts::HostPolicy,
     metrics::Metrics,
     nursery::{Task, nursery},
@@ -95,7 +95,7 @@ async fn serve_until(
     let stopping = CancellationToken::new();
     let metrics = Arc::new(Metrics::default());
     let policy = HostPolicy::new(listen, options.allowed_hosts.clone());
-    let gate = Gate { policy, access: options.access.clone(), metrics: Arc::clone(&metrics) };
+    let gate = GuardState { policy, access: options.access.clone(), metrics: Arc::clone(&metrics) };
     let grace = options.shutdown_grace;
     let connections = Connections::new(ConnectionLimits {
         total: options.max_connections,
@@ -112,7 +112,7 @@ async fn serve_until(
         stopping: stopping.clone(),
     };
     let router = pages::router(Arc::new(app), gate);
-    let mut house = House {
+    let mut house = ServerTasks {
         tasks: JoinSet::new(),
         subscriptions: Threads::start("subscriptions", None)?,
         large: Threads::start("large-requests", Some(LARGE_THREADS))?,
@@ -128,8 +128,8 @@ async fn serve_until(
     Ok(())
 }
 
-/// The tasks of a server and the parts that new tasks need.
-struct House {
+/// Owns the tasks of a server, and has the parts that new tasks need.
+struct ServerTasks {
     tasks: JoinSet<()>,
     /// An event wakes all its subscribers at once, so they have their own threads and delay no
     /// request.
@@ -171,7 +171,7 @@ enum Input {
     Shutdown,
 }
 
-impl House {
+impl ServerTasks {
     /// Accepts connections until `shutdown` resolves.
     async fn open(&mut self, listener: &TcpListener, shutdown: impl Future<Output = ()>) {
         let mut shutdown = pin!(shutdown);
@@ -200,7 +200,7 @@ impl House {
     fn admit(&mut self, stream: TcpStream, peer: Peer) {
         let Some(connection) = self.connections.admit(peer.0) else { return };
         let (router, stopping) = (self.router.clone(), self.stopping.clone());
-        let visit = Visit { peer, connection, router }.serve_http(stream, stopping);
+        let visit = AcceptedConnection { peer, connection, router }.serve_http(stream, stopping);
         self.tasks.spawn(self.checks.watch(visit));
     }
 
@@ -255,13 +255,13 @@ fn log_panic(ended: Result<(), tokio::task::JoinError>) -> Input {
     Input::Ended
 }
 
-struct Visit {
+struct AcceptedConnection {
     peer: Peer,
     connection: Arc<Connection>,
     router: Router,
 }
 
-impl Visit {
+impl AcceptedConnection {
     /// Serves HTTP until the connection ends. A WebSocket leaves it as a task of its own.
     async fn serve_http(self, stream: TcpStream, stopping: CancellationToken) {
         // Each response is one write, so delaying it gains nothing.
@@ -310,7 +310,7 @@ impl Visit {
         async move {
             let response = match router {
                 Some(router) => router.call(request).await?,
-                None => no_room(),
+                None => no_room_response(),
             };
             if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                 return Ok(response);
@@ -321,7 +321,7 @@ impl Visit {
 }
 
 /// Returns the response of a reserve connection for anything but a health check.
-fn no_room() -> Response {
+fn no_room_response() -> Response {
     let refusal = Refusal::limit(
         StatusCode::SERVICE_UNAVAILABLE,
         "this server has as many connections as `limits.connections` allows: try again shortly",

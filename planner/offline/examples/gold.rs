@@ -1,26 +1,29 @@
-//! Measures plans without a model over queries whose right calls are known.
+//! Measures plans without a model, over queries whose right calls are known.
 //!
 //! ```sh
 //! cargo run --release -p offline --example gold -- DIRECTORY [--errors SET] [--once]
 //! ```
 //!
-//! Every `*.jsonl` in `DIRECTORY` is a set; each of its lines is a query, the tools that it may use
-//! and the calls that are right:
+//! Every `*.jsonl` in `DIRECTORY` is a set. Each of its lines contains a query, the tools that the
+//! plan may use, and the right calls:
 //!
 //! ```json
 //! {"id": 0, "query": "…", "tools": [{"name": "…", "description": "…", "inputSchema": {}}],
 //!  "calls": [{"name": "…", "arguments": {"city": ["Paris", "Paris, France"], "unit": ["", "celsius"]}}]}
 //! ```
 //!
-//! An argument is right if it is one of those listed for it; it may be missing if `""` is among
-//! them. Texts are compared as the Berkeley Function-Calling Leaderboard does: without case, spaces
-//! and `,./-_*^`. Calls may come in any order. BFCL's files become such lines one to one (`question`,
-//! `function`, and `ground_truth` of `possible_answer`; its types `dict`, `float` and `tuple` are JSON
-//! Schema's `object`, `number` and `array`), those of Seal-Tools with the tools that its prompts list.
+//! An argument is right if its value is in the list of that argument. It may be missing if the list
+//! contains `""`. Texts are compared as the Berkeley Function-Calling Leaderboard (BFCL) does:
+//! without case, spaces and `,./-_*^`. Calls may come in any order.
 //!
-//! Even ids are the half on which the planner was developed, odd ids the half that nobody looked at.
-//! `--errors SET` prints what went wrong in the even half of a set. The sets do not say what their tools do: they are taken
-//! for tools that only look, and with `--once` for such as do something, which takes more to call.
+//! Files of BFCL are converted line by line, from `question`, `function`, and the `ground_truth` of
+//! `possible_answer`. Its types `dict`, `float` and `tuple` become JSON Schema's `object`, `number`
+//! and `array`. Lines of Seal-Tools get the tools that its prompts list.
+//!
+//! The planner was developed with the queries that have even ids. The others test it. `--errors SET`
+//! prints the errors in the even half of a set. The sets do not contain the effects of tools. By
+//! default all tools count as `read`. With `--once` they have effects, and then the planner needs
+//! more evidence for a call.
 
 #![expect(clippy::print_stdout, reason = "an example prints")]
 
@@ -140,7 +143,8 @@ async fn judge(
     Ok(())
 }
 
-/// Makes a catalog, and returns what its tools are called in the set: not every name is one here.
+/// Makes a catalog. Also returns the names of its tools in the set, because not every name is valid
+/// here.
 fn catalog(
     tools: &[Tool],
     effect: Effect,
@@ -206,7 +210,8 @@ fn fits_any(said: &Value, alternatives: &Value) -> bool {
 
 fn fits(said: &Value, wanted: &Value) -> bool {
     match (said, wanted) {
-        // What a call before gives: Seal-Tools writes `API_call_0`, a draft writes a template.
+        // The output of an earlier call. Seal-Tools writes `API_call_0`, and a draft writes a
+        // template.
         (Value::String(said), Value::String(wanted)) if wanted.starts_with("API_call_") => {
             said.starts_with("{{") && !said.starts_with("{{{{")
         }

@@ -6,20 +6,20 @@ use super::{
     tool::Tool,
 };
 
-/// How a clause speaks of its action.
+/// The relation of a clause to its action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mood {
     Order,
-    /// It asks for information. Only tools that read can answer.
+    /// The clause asks for information. Only tools that read can answer.
     Question,
-    /// It has no verb, such as `heating to 17`.
+    /// The clause has no verb, such as `heating to 17`.
     Fragment,
     Denied,
     Asked,
-    /// It speaks of an action that nobody ordered.
+    /// The clause mentions an action without ordering it.
     Hypothetical,
     Reported,
-    /// It is the condition of the next clause.
+    /// The clause is the condition of the next clause.
     Condition,
 }
 
@@ -81,12 +81,13 @@ impl Reader<'_> {
         let mut is_next = false;
         for piece in self.cut(tokens) {
             let Some(mut clause) = self.read_piece(&piece) else {
-                // `Once that is done,` stands alone.
+                // Words such as `Once that is done,` only order the next clause after the last
+                // ones.
                 is_next |= piece.len() > 3;
                 continue;
             };
             clause.is_next |= std::mem::take(&mut is_next);
-            // `If X, do Y`: the condition takes fragments until its order comes.
+            // In `If X, do Y`, fragments belong to the condition until the order begins.
             if let Some(last) = clauses.last_mut().filter(|last| last.mood == Mood::Condition) {
                 let is_fragment = clause.mood == Mood::Fragment && clause.condition.is_none();
                 if is_fragment && clause.verb.is_none() {
@@ -101,12 +102,12 @@ impl Reader<'_> {
         self.join_bare_verbs(clauses)
     }
 
-    /// Joins a clause that has only a verb with what was told before: `her new address is X. Please
-    /// update`.
+    /// Joins a clause that has only a verb with the statement before it: `her new address is X.
+    /// Please update`.
     fn join_bare_verbs(&self, clauses: Vec<Clause>) -> Vec<Clause> {
         let is_told = |last: &mut Clause| matches!(last.mood, Mood::Reported | Mood::Fragment);
         let mut joined: Vec<Clause> = Vec::new();
-        for mut clause in self.attach_told(clauses) {
+        for mut clause in self.attach_statements(clauses) {
             if self.is_bare_verb(&clause)
                 && let Some(told) = joined.pop_if(is_told)
             {
@@ -129,9 +130,9 @@ impl Reader<'_> {
             })
     }
 
-    /// Adds what was told or denied before to an order that refers to it: `don't close issue 4, just
-    /// show it`.
-    fn attach_told(&self, clauses: Vec<Clause>) -> Vec<Clause> {
+    /// Adds the earlier statement or denial to an order that refers to it: `don't close issue 4,
+    /// just show it`.
+    fn attach_statements(&self, clauses: Vec<Clause>) -> Vec<Clause> {
         let is_value = |token: &Token| token.is_value() && token.kind != Kind::Quoted;
         let is_it = |token: &Token| token.is_any(&["it", "them"]);
         let is_known = |pair: &[Token]| pair[0].is("the") && self.is_tool_noun(&pair[1].stem);
@@ -168,7 +169,8 @@ impl Reader<'_> {
             if self.is_boundary(tokens, start, at) {
                 pieces.push(tokens[start..at].to_vec());
                 start = at;
-                // The join stays: it says whether the piece waits for the one before.
+                // The joining word stays in the piece, because it tells whether the piece waits for
+                // the one before.
                 at += 1 + usize::from(tokens[at].is_mark(",") && at + 1 < tokens.len());
                 while self.lexicon.joins.find(tokens, at).is_some() {
                     at += 1;
@@ -187,7 +189,7 @@ impl Reader<'_> {
         (start + 1..at.max(2) - 1).any(|place| {
             let token = &tokens[place];
             let rest = &tokens[place + 1..at];
-            // `about X` is mostly a filter.
+            // After `about`, the words are mostly a filter and not a text.
             let is_cue = token.kind == Kind::Word
                 && self.lexicon.is_cue_of(token, "text")
                 && !token.is("about")
@@ -254,7 +256,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns whether a comma stands between `for each X` and what is done: they are one piece.
+    /// Returns whether the comma stands between `for each X` and its order. They are one piece.
     fn is_in_each(&self, tokens: &[Token], start: usize, at: usize) -> bool {
         let first = skip_marks(tokens, start).min(at);
         let found = self.lexicon.loops.find(tokens, first);
@@ -287,11 +289,11 @@ impl Reader<'_> {
             return false;
         }
         let is_noun = self.is_tool_noun(&token.stem) || self.lexicon.is_noun(&token.stem);
-        // `Order A-1 was cancelled` tells something.
+        // `Order A-1 was cancelled` is a statement.
         if is_noun && is_followed(tokens, at + 1, &["was", "is", "has", "were"]) {
             return false;
         }
-        // `label it X` behind `create …` sets a value of what is created.
+        // After `create …`, `label it X` sets a value of the new object.
         let state = self.lexicon.states.get(&token.lower);
         let is_behind_mark = at > 0 && tokens[at - 1].kind == Kind::Mark;
         let sets_value = state.is_some_and(|state| state.ends_with('s')) && is_behind_mark;
@@ -313,7 +315,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Returns whether a word begins what a verb is about: an article, a pronoun, `every`, `two`.
+    /// Returns whether a word begins the object of a verb: an article, a pronoun, `every`, `two`.
     pub(super) fn begins_object(&self, tokens: &[Token], at: usize) -> bool {
         let Some(token) = tokens.get(at) else { return false };
         let is_between = self.lexicon.is_preposition(token)
@@ -396,7 +398,7 @@ impl Reader<'_> {
                 && !self.is_in_text(&tokens, 0, at);
             is_condition.then_some((at, found))
         });
-        // `what would happen if` is no condition of an order.
+        // `what would happen if` is not the condition of an order.
         let is_possible = |at: &usize| *at == start || self.begins_order(&tokens, start, false);
         let Some((at, found)) = found.filter(|(at, _)| is_possible(at)) else {
             clause.tokens = tokens;
@@ -473,7 +475,7 @@ impl Reader<'_> {
         {
             return Mood::Order;
         }
-        // `it's cold`, `the draft is done`
+        // Statements such as `it's cold` and `the draft is done`.
         let is_told = (start..tokens.len()).any(|at| {
             let found = self.lexicon.moods.find(tokens, at);
             let base = tokens[at].lower.split_once('\'').map_or("", |(base, _)| base);

@@ -33,12 +33,12 @@ use super::{
     weights::Weights,
 };
 
-pub(super) struct Scene<'a> {
+pub(super) struct FillContext<'a> {
     pub(super) query: &'a str,
     pub(super) lexicon: &'a Lexicon,
     pub(super) tools: &'a [Tool],
     pub(super) memory: &'a Memory,
-    /// The last clause made several calls, so that `it` is none of them.
+    /// The last clause made several calls, so `it` cannot mean one of them.
     pub(super) is_several: bool,
     pub(super) nouns: &'a BTreeSet<String>,
     pub(super) weights: &'a Weights,
@@ -52,7 +52,7 @@ pub(super) struct VerbFit<'a> {
 }
 
 struct Filler<'a> {
-    scene: &'a Scene<'a>,
+    scene: &'a FillContext<'a>,
     lexicon: &'a Lexicon,
     weights: &'a Weights,
     tokens: &'a [Token],
@@ -63,7 +63,7 @@ struct Filler<'a> {
 
 /// Reads a clause as a call of a tool. Slots in `blocked` are filled elsewhere.
 pub(super) fn fill(
-    scene: &Scene<'_>,
+    scene: &FillContext<'_>,
     clause: &Clause,
     tool: usize,
     blocked: &[usize],
@@ -88,7 +88,7 @@ impl Filler<'_> {
         let mut candidates = self.candidates(verb.state);
         candidates
             .retain(|candidate| candidate.fills.iter().all(|(slot, _)| !blocked.contains(slot)));
-        let costs: Vec<f32> = (0..self.tokens.len()).map(|at| self.cost(at)).collect();
+        let costs: Vec<f32> = (0..self.tokens.len()).map(|at| self.unplaced_cost(at)).collect();
         let chosen = self.choose(&candidates, &costs);
         let mut reading = Reading { claimed: vec![false; self.tokens.len()], ..Reading::default() };
         let mut values: BTreeSet<usize> = BTreeSet::new();
@@ -137,7 +137,8 @@ impl Filler<'_> {
         }
         self.add_slugs(&mut candidates);
         // `rename X to Y` sets the title.
-        let is_target = |slot: usize| self.target() == Some(&self.tool.slots[slot].parameter);
+        let is_target =
+            |slot: usize| self.target_parameter() == Some(&self.tool.slots[slot].parameter);
         for candidate in &mut candidates {
             let is_meant = candidate.fills.iter().any(|(slot, _)| is_target(*slot));
             candidate.score += if is_meant { self.weights.cue } else { 0.0 };
@@ -145,7 +146,13 @@ impl Filler<'_> {
         candidates
     }
 
-    fn one(&self, slot: usize, value: Value, tokens: Range<usize>, score: f32) -> Candidate {
+    fn single_value_candidate(
+        &self,
+        slot: usize,
+        value: Value,
+        tokens: Range<usize>,
+        score: f32,
+    ) -> Candidate {
         let is_single = self.tool.slots[slot].is_list && !value.is_array();
         let filling = Filling::One(if is_single { json!([value]) } else { value });
         Candidate::new(vec![(slot, filling)], tokens, score)
@@ -155,8 +162,8 @@ impl Filler<'_> {
         self.tokens.get(at).is_some_and(|token| token.is_any(words))
     }
 
-    /// Returns the parameter that the verb names: `rename` the title.
-    fn target(&self) -> Option<&String> {
+    /// Returns the parameter that the verb names: `rename` names the title.
+    fn target_parameter(&self) -> Option<&String> {
         self.verb.first().and_then(|at| self.lexicon.states.get(&self.tokens[*at].lower))
     }
 

@@ -48,14 +48,14 @@ use self::{
     tool::Tool,
 };
 
-/// The time that planning may take, with the wait for its turn.
+/// Time limit for planning, including the wait for a free slot.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// Queries that are planned at the same time.
-const AT_ONCE: usize = 4;
-/// Catalogs whose tools stay read.
-const CATALOGS: usize = 4;
-/// Words and marks that a query may have.
-const TOKENS: usize = 2_000;
+/// Number of queries that are planned at the same time.
+const MAX_RUNNING: usize = 4;
+/// Number of catalogs whose parsed tools are kept.
+const MAX_CATALOGS: usize = 4;
+/// Maximum number of words and marks in a query.
+const MAX_TOKENS: usize = 2_000;
 
 const EMPTY: &str =
     "the query asks for nothing: say what to do, such as `list all …` or `create …`";
@@ -78,10 +78,10 @@ impl Offline {
 
     /// Proposes a draft for `query` that uses tools of `catalog`.
     ///
-    /// The work runs beside the runtime, because it takes milliseconds of a core.
+    /// The work runs on a thread for blocking work, because it keeps a core busy for milliseconds.
     pub async fn propose(&self, query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
         static PERMITS: LazyLock<Arc<Semaphore>> =
-            LazyLock::new(|| Arc::new(Semaphore::new(AT_ONCE)));
+            LazyLock::new(|| Arc::new(Semaphore::new(MAX_RUNNING)));
         let (query, catalog, planner) = (query.to_owned(), catalog.clone(), self.clone());
         let work = async {
             let permit = Arc::clone(&PERMITS).acquire_owned().await.ok();
@@ -175,16 +175,16 @@ fn check_limits(query: &str, tools: &[Tool]) -> Result<Vec<Token>, Refusal> {
     let tokens = token::tokens(query);
     match tokens.len() {
         0 => Err(Refusal::new(EMPTY)),
-        1..=TOKENS => Ok(tokens),
-        count => Err(Refusal::too_many_words(count, TOKENS)),
+        1..=MAX_TOKENS => Ok(tokens),
+        count => Err(Refusal::too_many_words(count, MAX_TOKENS)),
     }
 }
 
 /// The tools of recent catalogs, read once for all queries over the same catalog.
 #[derive(Clone, Debug, Default)]
-struct Readings(Arc<Mutex<VecDeque<Reading>>>);
+struct Readings(Arc<Mutex<VecDeque<ReadCatalog>>>);
 
-type Reading = (Catalog, Arc<Vec<Tool>>);
+type ReadCatalog = (Catalog, Arc<Vec<Tool>>);
 
 impl Readings {
     fn of(&self, catalog: &Catalog) -> Arc<Vec<Tool>> {
@@ -195,7 +195,7 @@ impl Readings {
         let tools = Arc::new(read_tools(catalog));
         let mut recent = recent();
         recent.push_front((catalog.clone(), Arc::clone(&tools)));
-        recent.truncate(CATALOGS);
+        recent.truncate(MAX_CATALOGS);
         tools
     }
 }

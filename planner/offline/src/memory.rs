@@ -1,4 +1,4 @@
-//! The steps so far, and the values of theirs that later clauses can mean.
+//! The steps so far, and those of their values that later clauses can refer to.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use super::{
 };
 
 #[derive(Clone, Debug)]
-pub(super) struct Done {
+pub(super) struct PlannedStep {
     pub(super) id: String,
     pub(super) tool: usize,
     pub(super) parameters: Map<String, Value>,
@@ -18,7 +18,7 @@ pub(super) struct Done {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
-    pub(super) steps: Vec<Done>,
+    pub(super) steps: Vec<PlannedStep>,
 }
 
 #[derive(Clone, Copy)]
@@ -58,7 +58,7 @@ impl Memory {
             let own = &wanted.tools[step.tool];
             let path = match wanted.noun {
                 Some(noun) => text_field(own, noun, wanted.lexicon),
-                None => (!own.acts).then(|| main_text(&own.outputs)),
+                None => (!own.has_effect).then(|| main_text(&own.outputs)),
             };
             path.map(|path| template(&step.id, &path))
         })
@@ -78,7 +78,7 @@ impl Memory {
         })
     }
 
-    fn find(&self, value: impl Fn(&Done) -> Option<Value>) -> Option<Recalled> {
+    fn find(&self, value: impl Fn(&PlannedStep) -> Option<Value>) -> Option<Recalled> {
         let mut steps = self.steps.iter().enumerate().rev().filter(|(_, step)| !step.is_loop);
         steps.find_map(|(at, step)| Some(Recalled { value: value(step)?, step: at }))
     }
@@ -101,10 +101,10 @@ impl Wanted<'_> {
         words.iter().any(is_same)
     }
 
-    fn value_of(&self, step: &Done, own: &Tool) -> Option<Value> {
+    fn value_of(&self, step: &PlannedStep, own: &Tool) -> Option<Value> {
         let slot = self.slot;
         let field = |path: String| template(&step.id, &path);
-        // What the step was given is known before it runs.
+        // The parameters of a step are known before it runs.
         let is_copy = slot.is_list && slot.kind == SlotKind::Email;
         if let Some(value) = step.parameters.get(&slot.parameter).filter(|_| !is_copy) {
             return Some(value.clone());
@@ -141,9 +141,9 @@ impl Wanted<'_> {
         Some(format!("{}[0].{item}", list.path))
     }
 
-    /// Returns a parameter of the step: any path for a path, and what the description of a name
-    /// speaks of (`a pull request from it` needs the branch).
-    fn parameter_of(&self, step: &Done, own: &Tool) -> Option<Value> {
+    /// Returns a parameter of the step that fits the slot. Any path fits a path. A name fits if its
+    /// description mentions the parameter: `a pull request from it` needs the branch.
+    fn parameter_of(&self, step: &PlannedStep, own: &Tool) -> Option<Value> {
         let is_path = |other: &&Slot| other.kind == SlotKind::Path;
         match self.slot.kind {
             SlotKind::Path => {
@@ -211,7 +211,7 @@ fn text_field(tool: &Tool, noun: &str, lexicon: &Lexicon) -> Option<String> {
     };
     let is_whole = || {
         let is_result = matches!(noun, "list" | "result" | "output" | "answer");
-        !tool.acts && (is_result || tool.has_noun(noun, lexicon))
+        !tool.has_effect && (is_result || tool.has_noun(noun, lexicon))
     };
     found
         .map(|output| output.path.clone())
@@ -241,7 +241,7 @@ pub(super) fn item_field(list: &Output, slot: &Slot) -> Option<String> {
     })
 }
 
-/// Returns the name of an item for what a call needs a name of: `lock each of the doors`.
+/// Returns the path of an item's name, if the call needs a name: `lock each of the doors`.
 fn name_of(list: &Output, slot: &Slot) -> Option<String> {
     let is_name = slot.kind == SlotKind::Word && slot.is_required && !slot.is_slashed;
     let item = list.items.iter().find(|item| item.is_called(&["name"]))?;

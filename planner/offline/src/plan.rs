@@ -19,7 +19,7 @@ use shared::diagnostic::Diagnostic;
 
 use super::{
     clause::{Clause, Mood, Reader, Verb},
-    fill::{Filling, Reading, Scene, fill},
+    fill::{FillContext, Filling, Reading, fill},
     lexicon::Lexicon,
     memory::Memory,
     refusal::Refusal,
@@ -28,10 +28,10 @@ use super::{
     weights::Weights,
 };
 
-/// The most words and marks of a clause. A quotation is one.
-const CLAUSE_TOKENS: usize = 256;
-const STEPS: usize = 64;
-const NOTED: usize = 5;
+/// Maximum number of words and marks in a clause. A quotation counts as one.
+const MAX_CLAUSE_TOKENS: usize = 256;
+const MAX_STEPS: usize = 64;
+const MAX_NOTED_TOOLS: usize = 5;
 
 #[derive(Debug, Default)]
 pub(super) struct Planned {
@@ -75,8 +75,8 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// Plans the clauses of a query one after another. What was planned before a refusal stays, so that
-    /// a person can complete it.
+    /// Plans the clauses of a query one after another. The steps before a refusal stay, so that a
+    /// person can complete the plan.
     pub(super) fn plan(&mut self, tokens: &[Token]) -> Result<(), Refusal> {
         let mut passed: Vec<Refusal> = Vec::new();
         let reader = Reader { lexicon: self.lexicon, tools: self.tools };
@@ -85,7 +85,7 @@ impl<'a> Planning<'a> {
             match self.plan_part(&clause) {
                 Ok(refusal) => passed.extend(refusal),
                 Err(refusal) => {
-                    clauses.for_each(|clause| self.note(&clause, &[]));
+                    clauses.for_each(|clause| self.note_clause(&clause, &[]));
                     return Err(refusal);
                 }
             }
@@ -104,13 +104,13 @@ impl<'a> Planning<'a> {
         let (steps, notes) = (self.memory.steps.len(), self.planned.candidates.len());
         let passed = self.plan_or_pass(clause);
         if self.planned.candidates.len() == notes && passed.is_err() {
-            self.note(clause, &[]);
+            self.note_clause(clause, &[]);
         }
         let ids = self.memory.steps[steps..].iter().map(|step| json!({ "step": step.id }));
         if let Some(last) = self.planned.candidates[notes..].last_mut() {
             last["steps"] = ids.collect();
         }
-        if self.planned.steps.len() > STEPS {
+        if self.planned.steps.len() > MAX_STEPS {
             return Err(Refusal::new("the plan has too many steps: split the query"));
         }
         passed
@@ -142,11 +142,12 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// Returns whether what a clause tells contains an order: `before you create an issue, …`.
+    /// Returns whether a statement contains the words of an order: `before you create an issue, …`.
     fn names_order(&self, clause: &Clause) -> bool {
         let reader = Reader { lexicon: self.lexicon, tools: self.tools };
-        let acts =
-            |token: &Token| self.tools.iter().any(|tool| tool.acts && tool.verb == token.stem);
+        let acts = |token: &Token| {
+            self.tools.iter().any(|tool| tool.has_effect && tool.verb == token.stem)
+        };
         let tokens = &clause.tokens;
         (1..tokens.len()).any(|at| acts(&tokens[at]) && reader.begins_order(tokens, at, true))
     }
@@ -166,8 +167,8 @@ impl<'a> Planning<'a> {
         self.has_tool_noun(clause) || clause.tokens.iter().any(Token::is_typed)
     }
 
-    fn scene(&self) -> Scene<'_> {
-        Scene {
+    fn fill_context(&self) -> FillContext<'_> {
+        FillContext {
             query: self.query,
             lexicon: self.lexicon,
             tools: self.tools,
@@ -180,7 +181,7 @@ impl<'a> Planning<'a> {
 
     /// Returns the readings of a clause by the tools that `accept` takes, best first.
     fn readings(&self, clause: &Clause, accept: &dyn Fn(&Tool) -> bool) -> Vec<Reading> {
-        let scene = self.scene();
+        let scene = self.fill_context();
         let mut readings: Vec<Reading> = Vec::new();
         for (at, tool) in self.tools.iter().enumerate().filter(|(_, tool)| accept(tool)) {
             let verb = self.verb_fit(clause, tool);
@@ -195,21 +196,21 @@ impl<'a> Planning<'a> {
         readings
     }
 
-    fn note(&mut self, clause: &Clause, readings: &[Reading]) {
+    fn note_clause(&mut self, clause: &Clause, readings: &[Reading]) {
         let show = |reading: &Reading| {
             let score = f64::from((reading.score * 100.0).round()) / 100.0;
             json!({ "tool": self.tools[reading.tool].name, "score": score })
         };
-        let tools: Vec<Value> = readings.iter().take(NOTED).map(show).collect();
+        let tools: Vec<Value> = readings.iter().take(MAX_NOTED_TOOLS).map(show).collect();
         let said = self.words(&clause.tokens);
         self.planned.candidates.push(json!({ "clause": said, "tools": tools }));
     }
 
     fn plan_clause(&mut self, clause: &Clause) -> Result<(), Refusal> {
-        // The candidates of a clause grow faster than its words.
-        if clause.tokens.len() > CLAUSE_TOKENS {
+        // The number of candidates grows faster than the number of words.
+        if clause.tokens.len() > MAX_CLAUSE_TOKENS {
             let count = clause.tokens.len();
-            return Err(Refusal::too_many_words(count, CLAUSE_TOKENS));
+            return Err(Refusal::too_many_words(count, MAX_CLAUSE_TOKENS));
         }
         if let Some(condition) = &clause.condition {
             return self.plan_condition(clause, condition);
@@ -222,7 +223,7 @@ impl<'a> Planning<'a> {
         self.inherit_words(&mut clause);
         let is_inherited = !has_verb && clause.verb.is_some();
         let readings = self.readings(&clause, &|_| true);
-        self.note(&clause, &readings);
+        self.note_clause(&clause, &readings);
         let said = || self.words(&clause.tokens);
         let Some(best) = self.best_reading(readings) else {
             return Err(Refusal::nothing_fits(&said()));
@@ -230,10 +231,10 @@ impl<'a> Planning<'a> {
         if let Some(action) = self.loop_action(&clause, &best) {
             return self.plan_loop(&clause, action);
         }
-        // `every` names items that no list gives.
+        // `every` means several items, and no step lists them.
         let is_each =
             |(at, token): (usize, &Token)| token.is_any(&["every", "each"]) && !best.claimed[at];
-        if self.tools[best.tool].acts && clause.tokens.iter().enumerate().any(is_each) {
+        if self.tools[best.tool].has_effect && clause.tokens.iter().enumerate().any(is_each) {
             return Err(Refusal::no_list(&self.tools[best.tool], &said()));
         }
         if is_inherited && self.has_unknown_verb(&clause, &best) {
@@ -255,11 +256,11 @@ impl<'a> Planning<'a> {
     fn best_reading(&self, readings: Vec<Reading>) -> Option<Reading> {
         let is_answer = |reading: &Reading| {
             let tool = &self.tools[reading.tool];
-            let lists = !tool.acts && tool.list().is_some() && reading.has_noun;
+            let lists = !tool.has_effect && tool.list().is_some() && reading.has_noun;
             lists && reading.missing.is_empty() && !reading.fillings.is_empty()
         };
         let best = readings.first()?;
-        let is_open = !self.tools[best.tool].acts && !best.missing.is_empty();
+        let is_open = !self.tools[best.tool].has_effect && !best.missing.is_empty();
         let list = readings.iter().position(is_answer).filter(|_| is_open);
         readings.into_iter().nth(list.unwrap_or_default())
     }
@@ -303,7 +304,7 @@ impl<'a> Planning<'a> {
         if clause.mood == Mood::Fragment && clause.verb.is_none() {
             self.inherit_verb(clause);
         }
-        // `show me what is still open`, `create one`: the noun is that of the step before.
+        // In `show me what is still open` and `create one`, the noun is that of the step before.
         let one = clause.tokens.iter().position(|token| token.is("one"));
         let has_pronoun = clause.tokens.iter().any(|token| self.lexicon.is_pronoun(token));
         if has_noun || one.is_none() && (has_pronoun || clause.has_value()) {

@@ -5,7 +5,7 @@ use super::{
     tool::{Slot, Tool},
 };
 
-const SHOWN: usize = 200;
+const MAX_SHOWN_CHARS: usize = 200;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Refusal {
@@ -97,7 +97,7 @@ impl Refusal {
 
 fn shorten(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match text.char_indices().nth(SHOWN) {
+    match text.char_indices().nth(MAX_SHOWN_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }

@@ -1,4 +1,4 @@
-//! Words, numbers, addresses and quotations: a query cut into pieces that nothing cuts further.
+//! Tokens of a query: words, numbers, addresses and quotations.
 
 use std::ops::Range;
 
@@ -63,7 +63,7 @@ impl Token {
         self.kind == Kind::Word && self.value.chars().next().is_some_and(char::is_uppercase)
     }
 
-    /// Returns whether it is neither a word nor a mark, so that it can only be a value.
+    /// Returns whether the token is neither a word nor a mark, so that it can only be a value.
     pub(super) fn is_value(&self) -> bool {
         !matches!(self.kind, Kind::Word | Kind::Mark)
     }
@@ -75,7 +75,8 @@ impl Token {
         )
     }
 
-    /// Returns the stem of what a path leads to: a file if it has an ending, else a directory.
+    /// Returns the noun for the target of a path: a file if the path has an ending, else a
+    /// directory.
     pub(super) fn path_noun(&self) -> Option<&'static str> {
         let is_path = self.kind == Kind::Path && !self.value.starts_with('.');
         let name = self.value.rsplit('/').next().filter(|_| is_path)?;
@@ -99,7 +100,7 @@ fn owner(word: &str) -> Option<&str> {
 pub(super) fn tokens(query: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut at = 0;
-    // Quotation marks that open and never close are looked for once.
+    // Opening marks without a closing one. The search for each of them runs once.
     let mut unclosed: Vec<char> = Vec::new();
     while let Some(char) = query[at..].chars().next() {
         let next = at + char.len_utf8();

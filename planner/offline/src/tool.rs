@@ -42,7 +42,7 @@ pub(super) struct Slot {
     pub(super) choices: Vec<String>,
     pub(super) is_required: bool,
     pub(super) is_list: bool,
-    /// The schema asks for a whole or decimal number, also where the slot is an id.
+    /// The schema asks for an integer or a number. An id may have such a type, too.
     pub(super) is_numeric: bool,
     pub(super) with_time: bool,
     /// The slot is a part of `owner/repo`.
@@ -77,9 +77,9 @@ pub(super) enum OutputKind {
 #[derive(Clone, Debug)]
 pub(super) struct Tool {
     pub(super) name: String,
-    /// The words of the name: an order that asks for the tool.
+    /// The words of the tool's name, in the form of an order.
     pub(super) order: String,
-    pub(super) acts: bool,
+    pub(super) has_effect: bool,
     /// The stem of the verb, with its particle: `turn on`.
     pub(super) verb: String,
     pub(super) nouns: Vec<String>,
@@ -104,8 +104,8 @@ impl Tool {
         let output = definition.output_schema.as_ref();
         let outputs = output.map(|schema| read_outputs(schema, schema, "", OUTPUT_LEVELS));
         let outputs = outputs.unwrap_or_default();
-        let acts = definition.effect != Effect::Read;
-        Self { name, order: words.join(" "), acts, verb, nouns, about, slots, outputs }
+        let has_effect = definition.effect != Effect::Read;
+        Self { name, order: words.join(" "), has_effect, verb, nouns, about, slots, outputs }
     }
 
     pub(super) fn has_noun(&self, noun: &str, lexicon: &Lexicon) -> bool {
@@ -223,7 +223,7 @@ impl Slot {
         self.about.iter().any(|word| matches!(word.as_str(), "email" | "sender" | "author"))
     }
 
-    /// Returns whether the slot is an id whose examples have no digit: a number is none.
+    /// Returns whether the slot is an id whose examples have no digit. A number is no value for it.
     pub(super) fn has_wordy_examples(&self) -> bool {
         let has_digit = |example: &String| example.bytes().any(|byte| byte.is_ascii_digit());
         !self.examples.is_empty() && !self.examples.iter().any(has_digit)

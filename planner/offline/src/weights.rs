@@ -32,15 +32,15 @@ macro_rules! weights {
 }
 
 weights! {
-    /// The clause's verb is the tool's.
+    /// The clause has the verb of the tool.
     verb: 3.0,
     /// The description begins with the verb, or the verb names what the tool makes or sets.
     described: 2.6,
     /// The verb means the same as the tool's.
     synonym: 2.4,
-    /// The verb means something near the tool's: both read.
+    /// The verb and the verb of the tool have related meanings: both only read.
     akin: 2.2,
-    /// The verb is elsewhere in the description, or there is none.
+    /// The verb is elsewhere in the description, or the clause has no verb.
     related: 1.0,
     /// A noun of the tool is in the clause.
     noun: 2.0,
@@ -79,6 +79,7 @@ weights! {
     /// Each word of a text without quotation marks.
     length: 0.02,
     least: 1.0,
-    /// The most words without a place for a call that acts. One that reads may have twice as many.
+    /// Maximum cost of words without a place for a call that acts. For a call that reads, it is
+    /// twice as high.
     most_unplaced: 1.5,
 }

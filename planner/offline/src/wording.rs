@@ -1,4 +1,4 @@
-//! How a query speaks of a call: for checks of plans that another planner wrote.
+//! Decides whether a query orders a call, for checks of plans that another planner wrote.
 //!
 //! The clauses and their moods are those of the planner in this crate, so one reader of English
 //! decides in both places.
@@ -9,7 +9,7 @@ use planner::catalog::Catalog;
 use shared::tool::ToolDefinition;
 
 use super::{
-    TOKENS,
+    MAX_TOKENS,
     clause::{Clause, Mood, Reader, read_verb},
     lexicon::{Lexicon, english},
     moment::find_moments,
@@ -20,7 +20,7 @@ use super::{
     weights::Weights,
 };
 
-/// How a query speaks of a call.
+/// The relation of a query to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     Ordered,
@@ -52,7 +52,7 @@ impl<'a> Wording<'a> {
         let lexicon = english();
         let tools = read_tools(catalog);
         let said = tokens(query);
-        let mut corrected = if said.len() > TOKENS { Vec::new() } else { said.clone() };
+        let mut corrected = if said.len() > MAX_TOKENS { Vec::new() } else { said.clone() };
         let known = tools.iter().flat_map(Tool::words).cloned().collect();
         lexicon.correct(&mut corrected, &known);
         let clauses = Reader { lexicon, tools: &tools }.read(&corrected);

@@ -6,28 +6,28 @@ use super::{KnownTool, lenient, source::Source, word};
 
 pub(super) type Args = Map<String, Value>;
 
-pub(super) enum Given {
+pub(super) enum ArgumentValue {
     Value(Value, usize),
     /// No value. Reading continues at this place.
     None(usize),
     Cut,
 }
 
-pub(super) fn read_quoted(source: &Source<'_>, at: usize) -> Option<Given> {
+pub(super) fn read_quoted(source: &Source<'_>, at: usize) -> Option<ArgumentValue> {
     if let Some((quote, is_raw)) = word::quote_at(source, at) {
         return Some(match word::read_string(source, quote, is_raw) {
-            Some((text, end)) if word::is_expression(source, at, &text) => Given::None(end),
-            Some((text, end)) => Given::Value(Value::String(text), end),
-            None => Given::Cut,
+            Some((text, end)) if word::is_expression(source, at, &text) => ArgumentValue::None(end),
+            Some((text, end)) => ArgumentValue::Value(Value::String(text), end),
+            None => ArgumentValue::Cut,
         });
     }
     if !matches!(source.byte(at), Some(b'{' | b'[')) {
         return None;
     }
     Some(match lenient::read(source, at) {
-        Ok((tree, end)) => Given::Value(tree.into_value(), end),
-        Err(stuck) if stuck.is_cut => Given::Cut,
-        Err(stuck) => Given::None(stuck.resume.max(at + 1)),
+        Ok((tree, end)) => ArgumentValue::Value(tree.into_value(), end),
+        Err(stuck) if stuck.is_cut => ArgumentValue::Cut,
+        Err(stuck) => ArgumentValue::None(stuck.resume.max(at + 1)),
     })
 }
 

@@ -4,37 +4,40 @@ use serde_json::Value;
 
 use super::{
     CallFormat, KnownTool,
-    argument::{self, Args, Given},
+    argument::{self, Args, ArgumentValue},
     marker, pairs,
-    source::{Attempt, Comments, Reading, Source, Why},
+    source::{Attempt, CallReader, Comments, Source, Why},
     word,
 };
 
 /// Words before a name that make it a definition and not a call.
-const DEFINES: [&str; 3] = ["def", "fn", "func"];
-/// Words that do so only before a body, because people also use them with calls.
-const MAY_DEFINE: [&str; 2] = ["function", "class"];
+const DEFINITION_WORDS: [&str; 3] = ["def", "fn", "func"];
+/// Words before a name that make it a definition only if a body follows, because people also write
+/// them before calls.
+const POSSIBLE_DEFINITION_WORDS: [&str; 2] = ["function", "class"];
 
 /// Words after the brackets that add arguments.
-const CONTINUES: [&str; 6] = ["with", "using", "passing", "where", "given", "except"];
+const CONTINUATION_WORDS: [&str; 6] = ["with", "using", "passing", "where", "given", "except"];
 
-enum Misfit {
+enum NoArguments {
     /// The text contains no arguments. Reading continues at this place.
     At(usize),
     Cut,
 }
 
-pub(super) fn read(reading: &Reading<'_>, start: usize, open: usize) -> Attempt {
+pub(super) fn read(reading: &CallReader<'_>, start: usize, open: usize) -> Attempt {
     let source = &reading.source;
     let Some(tool) = reading.tool(source.slice(start..open)) else {
         return Attempt::Passed(open + 1);
     };
-    if follows_word(source, start, &DEFINES) {
+    if follows_word(source, start, &DEFINITION_WORDS) {
         return Attempt::Passed(open + 1);
     }
     let arguments = Arguments { source, tool: &tool, args: Args::new(), given: Vec::new() };
     match arguments.read(open + 1) {
-        Ok((_, end)) if follows_word(source, start, &MAY_DEFINE) && has_body(source, end) => {
+        Ok((_, end))
+            if follows_word(source, start, &POSSIBLE_DEFINITION_WORDS) && has_body(source, end) =>
+        {
             Attempt::Passed(open + 1)
         }
         Ok((args, end)) if is_continued(source, end, &tool, args.is_empty()) => {
@@ -45,8 +48,8 @@ pub(super) fn read(reading: &Reading<'_>, start: usize, open: usize) -> Attempt 
             let call = reading.call(&tool, args, CallFormat::FunctionCall, start..end);
             Attempt::Read { calls: vec![call], end }
         }
-        Err(Misfit::At(at)) => Attempt::Passed(at.max(open + 1)),
-        Err(Misfit::Cut) => Attempt::cut(reading, &tool),
+        Err(NoArguments::At(at)) => Attempt::Passed(at.max(open + 1)),
+        Err(NoArguments::Cut) => Attempt::cut(reading, &tool),
     }
 }
 
@@ -58,7 +61,7 @@ fn is_continued(source: &Source<'_>, end: usize, tool: &KnownTool, is_empty: boo
     }
     let at = source.skip_marks(source.skip(source.skip_marks(end), |byte| byte == b','));
     let is_object = |at: usize| source.byte(at) == Some(b'{');
-    let with = CONTINUES.iter().find_map(|word| source.word_at(at, word));
+    let with = CONTINUATION_WORDS.iter().find_map(|word| source.word_at(at, word));
     let is_with = with.is_some_and(|word| {
         let next = source.skip_markup(word);
         next > word && (is_empty || argument::is_key(source, next, tool) || is_object(next))
@@ -93,7 +96,7 @@ struct Arguments<'s, 'a> {
 }
 
 impl<'a> Arguments<'_, 'a> {
-    fn read(mut self, mut at: usize) -> Result<(Args, usize), Misfit> {
+    fn read(mut self, mut at: usize) -> Result<(Args, usize), NoArguments> {
         loop {
             at = self.skip_space(at)?;
             if self.source.byte(at) == Some(b')') {
@@ -102,16 +105,16 @@ impl<'a> Arguments<'_, 'a> {
             at = self.read_argument(at)?;
         }
         let end = at + 1;
-        self.place_positional().map(|args| (args, end)).ok_or(Misfit::At(end))
+        self.place_positional().map(|args| (args, end)).ok_or(NoArguments::At(end))
     }
 
-    fn read_argument(&mut self, at: usize) -> Result<usize, Misfit> {
+    fn read_argument(&mut self, at: usize) -> Result<usize, NoArguments> {
         let name = self.name(at)?;
         let value_at = name.map_or(at, |name| name.2);
         let (value, end, is_bare) = match argument::read_quoted(self.source, value_at) {
-            Some(Given::Value(value, end)) => (value, end, false),
-            Some(Given::None(at)) => return Err(Misfit::At(at)),
-            Some(Given::Cut) => return Err(Misfit::Cut),
+            Some(ArgumentValue::Value(value, end)) => (value, end, false),
+            Some(ArgumentValue::None(at)) => return Err(NoArguments::At(at)),
+            Some(ArgumentValue::Cut) => return Err(NoArguments::Cut),
             None => self.read_unquoted(value_at, name.map(|name| name.0))?,
         };
         // After a forgotten quote, a string may contain other text.
@@ -119,8 +122,8 @@ impl<'a> Arguments<'_, 'a> {
         let word = value.as_str().filter(|_| is_bare);
         match name {
             // A signature has `name: type` and plain names.
-            Some((_, b':', _)) if word.is_some() => return Err(Misfit::At(end)),
-            None if word.is_some_and(is_identifier) => return Err(Misfit::At(end)),
+            Some((_, b':', _)) if word.is_some() => return Err(NoArguments::At(end)),
+            None if word.is_some_and(is_identifier) => return Err(NoArguments::At(end)),
             Some((key, ..)) => {
                 self.args.insert(key.to_owned(), value);
             }
@@ -130,13 +133,13 @@ impl<'a> Arguments<'_, 'a> {
         match self.source.byte(next) {
             Some(b',') => Ok(next + 1),
             Some(b')') => Ok(next),
-            Some(_) => Err(Misfit::At(quote.map_or(next, |(quote, _)| quote + 1))),
-            None => Err(Misfit::Cut),
+            Some(_) => Err(NoArguments::At(quote.map_or(next, |(quote, _)| quote + 1))),
+            None => Err(NoArguments::Cut),
         }
     }
 
     /// Returns the name of the argument at `at`, its sign, and the start of its value.
-    fn name(&self, at: usize) -> Result<Option<(&'a str, u8, usize)>, Misfit> {
+    fn name(&self, at: usize) -> Result<Option<(&'a str, u8, usize)>, NoArguments> {
         let Some(end) = self.source.key_end(at) else { return Ok(None) };
         let sign_at = self.source.skip_space(end);
         let Some(sign @ (b'=' | b':')) = self.source.byte(sign_at) else { return Ok(None) };
@@ -147,16 +150,20 @@ impl<'a> Arguments<'_, 'a> {
         let value = if self.source.begins_path(blank) {
             blank
         } else {
-            self.source.skip_comments(blank, Comments::Slashes).map_err(Misfit::At)?
+            self.source.skip_comments(blank, Comments::Slashes).map_err(NoArguments::At)?
         };
         Ok(Some((self.source.slice(at..end), sign, value)))
     }
 
-    fn read_unquoted(&self, at: usize, key: Option<&str>) -> Result<(Value, usize, bool), Misfit> {
-        let end = word::word_end(self.source, at, b",)").map_err(Misfit::At)?;
+    fn read_unquoted(
+        &self,
+        at: usize,
+        key: Option<&str>,
+    ) -> Result<(Value, usize, bool), NoArguments> {
+        let end = word::word_end(self.source, at, b",)").map_err(NoArguments::At)?;
         let text = self.source.slice(at..end).trim();
         if text.is_empty() || text.starts_with("...") || text.starts_with('…') {
-            return Err(Misfit::At(end));
+            return Err(NoArguments::At(end));
         }
         let key = key.or_else(|| {
             self.tool.parameters.get(self.given.len()).map(|parameter| &*parameter.name)
@@ -193,8 +200,8 @@ impl<'a> Arguments<'_, 'a> {
         self.tool.parameters.is_empty() || object.keys().all(|name| self.tool.has(name))
     }
 
-    fn skip_space(&self, at: usize) -> Result<usize, Misfit> {
-        self.source.skip_comments(at, Comments::All).map_err(Misfit::At)
+    fn skip_space(&self, at: usize) -> Result<usize, NoArguments> {
+        self.source.skip_comments(at, Comments::All).map_err(NoArguments::At)
     }
 }
 

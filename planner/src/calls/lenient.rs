@@ -28,16 +28,16 @@ pub(super) struct Object {
 
 /// A syntax error, and the values that were read before it.
 #[derive(Debug)]
-pub(super) struct Stuck {
+pub(super) struct SyntaxError {
     pub(super) at: usize,
     pub(super) resume: usize,
     pub(super) is_cut: bool,
     /// The open lists and objects, outermost first.
-    pub(super) open: Vec<Open>,
+    pub(super) open: Vec<OpenValue>,
 }
 
 #[derive(Debug)]
-pub(super) enum Open {
+pub(super) enum OpenValue {
     List(Vec<Tree>),
     Object { object: Object, key: Option<String> },
 }
@@ -71,7 +71,7 @@ impl Object {
     }
 }
 
-pub(super) fn read(source: &Source<'_>, at: usize) -> Result<(Tree, usize), Stuck> {
+pub(super) fn read(source: &Source<'_>, at: usize) -> Result<(Tree, usize), SyntaxError> {
     let mut reader = Reader { source, at, open: Vec::new(), last_string: None };
     match reader.read() {
         Ok(tree) => Ok((tree, reader.at)),
@@ -92,7 +92,7 @@ pub(super) fn whole_object(text: &str) -> (Option<Object>, usize) {
 }
 
 #[derive(Clone, Copy)]
-enum Misfit {
+enum ReadError {
     Here,
     At(usize),
     /// An endless string or comment begins there.
@@ -102,16 +102,16 @@ enum Misfit {
 struct Reader<'s, 'a> {
     source: &'s Source<'a>,
     at: usize,
-    open: Vec<Open>,
+    open: Vec<OpenValue>,
     last_string: Option<usize>,
 }
 
 impl Reader<'_, '_> {
-    fn read(&mut self) -> Result<Tree, Misfit> {
+    fn read(&mut self) -> Result<Tree, ReadError> {
         self.begin_value()?;
         loop {
             self.skip_comments(Comments::All)?;
-            let is_object = matches!(self.open.last(), Some(Open::Object { .. }));
+            let is_object = matches!(self.open.last(), Some(OpenValue::Object { .. }));
             let close = if is_object { b'}' } else { b']' };
             let next = self.source.byte(self.at);
             if next == Some(close) {
@@ -132,29 +132,29 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn begin_value(&mut self) -> Result<(), Misfit> {
+    fn begin_value(&mut self) -> Result<(), ReadError> {
         if self.open.len() >= limits::JSON_DEPTH {
-            return Err(Misfit::Here);
+            return Err(ReadError::Here);
         }
         self.open.push(match self.source.byte(self.at) {
-            Some(b'{') => Open::Object {
+            Some(b'{') => OpenValue::Object {
                 object: Object { span: self.at..self.at, fields: Vec::new() },
                 key: None,
             },
-            Some(b'[') => Open::List(Vec::new()),
-            _ => return Err(Misfit::Here),
+            Some(b'[') => OpenValue::List(Vec::new()),
+            _ => return Err(ReadError::Here),
         });
         self.skip_byte();
         Ok(())
     }
 
     /// Ends the innermost list or object. Returns it if it is the outermost.
-    fn end_value(&mut self) -> Result<Option<Tree>, Misfit> {
+    fn end_value(&mut self) -> Result<Option<Tree>, ReadError> {
         self.skip_byte();
-        let Some(ended) = self.open.pop() else { return Err(Misfit::Here) };
+        let Some(ended) = self.open.pop() else { return Err(ReadError::Here) };
         let tree = match ended {
-            Open::List(items) => Tree::List(items),
-            Open::Object { mut object, .. } => {
+            OpenValue::List(items) => Tree::List(items),
+            OpenValue::Object { mut object, .. } => {
                 object.span.end = self.at;
                 Tree::Object(object)
             }
@@ -167,37 +167,37 @@ impl Reader<'_, '_> {
     }
 
     /// Adds a value to the innermost open value, and reads the comma if one is required.
-    fn push(&mut self, tree: Tree) -> Result<(), Misfit> {
+    fn push(&mut self, tree: Tree) -> Result<(), ReadError> {
         let close = match self.open.last_mut() {
-            Some(Open::List(items)) => {
+            Some(OpenValue::List(items)) => {
                 items.push(tree);
                 b']'
             }
-            Some(Open::Object { object, key }) => {
+            Some(OpenValue::Object { object, key }) => {
                 object.fields.push((key.take().unwrap_or_default(), tree));
                 b'}'
             }
-            None => return Err(Misfit::Here),
+            None => return Err(ReadError::Here),
         };
         self.skip_comments(Comments::All)?;
         match self.source.byte(self.at) {
             Some(b',') => self.skip_byte(),
             Some(byte) if byte == close => {}
-            _ => return Err(Misfit::Here),
+            _ => return Err(ReadError::Here),
         }
         Ok(())
     }
 
-    fn read_key(&mut self) -> Result<(), Misfit> {
+    fn read_key(&mut self) -> Result<(), ReadError> {
         let name = if let Some(name) = self.read_string()? {
             name
         } else {
-            let end = self.source.key_end(self.at).ok_or(Misfit::Here)?;
+            let end = self.source.key_end(self.at).ok_or(ReadError::Here)?;
             let name = self.source.slice(self.at..end).to_owned();
             self.at = end;
             name
         };
-        if let Some(Open::Object { key, .. }) = self.open.last_mut() {
+        if let Some(OpenValue::Object { key, .. }) = self.open.last_mut() {
             *key = Some(name);
         }
         self.skip_comments(Comments::All)?;
@@ -205,7 +205,7 @@ impl Reader<'_, '_> {
             (Some(b'='), Some(b'>')) => self.at += 1,
             (Some(b':'), _) => {}
             (Some(b'='), next) if next != Some(b'=') => {}
-            _ => return Err(Misfit::Here),
+            _ => return Err(ReadError::Here),
         }
         self.skip_byte();
         let blank = self.source.skip_space(self.at);
@@ -216,25 +216,25 @@ impl Reader<'_, '_> {
         self.skip_comments(Comments::Slashes)
     }
 
-    fn read_leaf(&mut self) -> Result<Tree, Misfit> {
+    fn read_leaf(&mut self) -> Result<Tree, ReadError> {
         if let Some(text) = self.read_string()? {
             return Ok(Tree::Leaf(Value::String(text)));
         }
-        let end = word::word_end(self.source, self.at, b",}]").map_err(Misfit::At)?;
+        let end = word::word_end(self.source, self.at, b",}]").map_err(ReadError::At)?;
         let text = self.source.slice(self.at..end).trim();
         if text.is_empty() {
-            return Err(Misfit::Here);
+            return Err(ReadError::Here);
         }
         self.at = end;
         Ok(Tree::Leaf(word::word_value(text)))
     }
 
-    fn read_string(&mut self) -> Result<Option<String>, Misfit> {
+    fn read_string(&mut self) -> Result<Option<String>, ReadError> {
         let Some((quote, is_raw)) = word::quote_at(self.source, self.at) else { return Ok(None) };
         let (text, end) =
-            word::read_string(self.source, quote, is_raw).ok_or(Misfit::Endless(quote))?;
+            word::read_string(self.source, quote, is_raw).ok_or(ReadError::Endless(quote))?;
         if word::is_expression(self.source, self.at, &text) {
-            return Err(Misfit::Here);
+            return Err(ReadError::Here);
         }
         self.last_string = Some(quote);
         self.at = end;
@@ -246,18 +246,18 @@ impl Reader<'_, '_> {
         self.last_string = None;
     }
 
-    fn skip_comments(&mut self, comments: Comments) -> Result<(), Misfit> {
-        self.at = self.source.skip_comments(self.at, comments).map_err(Misfit::Endless)?;
+    fn skip_comments(&mut self, comments: Comments) -> Result<(), ReadError> {
+        self.at = self.source.skip_comments(self.at, comments).map_err(ReadError::Endless)?;
         Ok(())
     }
 
-    fn into_error(self, misfit: Misfit) -> Stuck {
+    fn into_error(self, misfit: ReadError) -> SyntaxError {
         let (at, resume) = match misfit {
-            Misfit::Here => (self.at, self.last_string.map_or(self.at, |start| start + 1)),
-            Misfit::At(at) => (at, at),
-            Misfit::Endless(at) => (self.source.len(), at + 1),
+            ReadError::Here => (self.at, self.last_string.map_or(self.at, |start| start + 1)),
+            ReadError::At(at) => (at, at),
+            ReadError::Endless(at) => (self.source.len(), at + 1),
         };
-        Stuck { at, resume, is_cut: at >= self.source.len(), open: self.open }
+        SyntaxError { at, resume, is_cut: at >= self.source.len(), open: self.open }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::source::Source;
 
 /// Words for arguments. A longer word comes before its prefix, so that it is found first.
-const NOUNS: [&str; 11] = [
+const ARGUMENT_NOUNS: [&str; 11] = [
     "arguments",
     "argument",
     "args",
@@ -17,7 +17,7 @@ const NOUNS: [&str; 11] = [
     "kwargs",
 ];
 /// Words that may precede them: `Tool Input`.
-const WHOSE: [&str; 4] = ["tool", "action", "function", "call"];
+const OWNER_WORDS: [&str; 4] = ["tool", "action", "function", "call"];
 
 /// Returns the end of `TOOL:` at `at`.
 pub(super) fn tool_marker_end(source: &Source<'_>, at: usize) -> Option<usize> {
@@ -28,13 +28,17 @@ pub(super) fn tool_marker_end(source: &Source<'_>, at: usize) -> Option<usize> {
 
 pub(super) fn argument_marker_end(source: &Source<'_>, at: usize) -> Option<usize> {
     let first = source.byte(at)?.to_ascii_lowercase();
-    if !NOUNS.iter().chain(&WHOSE).any(|word| word.as_bytes().first() == Some(&first)) {
+    if !ARGUMENT_NOUNS
+        .iter()
+        .chain(&OWNER_WORDS)
+        .any(|word| word.as_bytes().first() == Some(&first))
+    {
         return None;
     }
-    let whose = WHOSE.iter().find_map(|word| source.word_at(at, word));
+    let whose = OWNER_WORDS.iter().find_map(|word| source.word_at(at, word));
     let whose = whose.filter(|end| matches!(source.byte(*end), Some(b' ' | b'_')));
     let noun = whose.map_or(at, |end| end + 1);
-    let end = NOUNS.iter().find_map(|word| source.word_at(noun, word))?;
+    let end = ARGUMENT_NOUNS.iter().find_map(|word| source.word_at(noun, word))?;
     let sign =
         source.skip(end, |byte| matches!(byte, b' ' | b'\t' | b'*' | b'`' | b'_' | b'"' | b'\''));
     if source.byte(sign) == Some(b':') {
@@ -60,12 +64,12 @@ pub(super) fn before_arguments(line: &str) -> Option<&str> {
         })
     };
     let line = line.trim_end_matches(is_around);
-    let noun = &line[..before(line, &NOUNS)?];
+    let noun = &line[..before(line, &ARGUMENT_NOUNS)?];
     let rest = noun.trim_end_matches(is_around);
     if rest.len() == noun.len() {
         return None;
     }
-    Some(before(rest, &WHOSE).map_or(rest, |at| &rest[..at]))
+    Some(before(rest, &OWNER_WORDS).map_or(rest, |at| &rest[..at]))
 }
 
 /// Skips blanks, Markdown, bullets, list numbers, quotes, dashes and commas.

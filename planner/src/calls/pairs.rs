@@ -4,7 +4,7 @@
 
 use super::{
     KnownTool,
-    argument::{self, Args, Given},
+    argument::{self, Args, ArgumentValue},
     lenient, marker, sentence,
     source::{Comments, Source, is_name_byte},
 };
@@ -32,9 +32,9 @@ pub(super) fn read(source: &Source<'_>, at: usize, tool: &KnownTool) -> Pairs {
     loop {
         let given = argument::read_quoted(source, key.value);
         let (value, end) = match given.unwrap_or_else(|| read_word(source, key, tool)) {
-            Given::Value(value, end) => (value, end),
-            Given::None(end) => return Pairs::Unclear(end),
-            Given::Cut => return Pairs::Cut,
+            ArgumentValue::Value(value, end) => (value, end),
+            ArgumentValue::None(end) => return Pairs::Unclear(end),
+            ArgumentValue::Cut => return Pairs::Cut,
         };
         if args.insert(key.name.to_owned(), value).is_some() {
             return Pairs::Unclear(end);
@@ -70,7 +70,8 @@ fn whole_pairs(source: &Source<'_>, at: usize, tool: &KnownTool) -> Option<Args>
     let mut args = Args::new();
     loop {
         let given = argument::read_quoted(source, key.value);
-        let Given::Value(value, end) = given.unwrap_or_else(|| read_phrase(source, key, tool))
+        let ArgumentValue::Value(value, end) =
+            given.unwrap_or_else(|| read_phrase(source, key, tool))
         else {
             return None;
         };
@@ -107,7 +108,7 @@ fn next<'a>(source: &Source<'a>, end: usize) -> Option<Key<'a>> {
     (comma > start || and.is_some()).then(|| key_at(source, at)).flatten()
 }
 
-fn read_word(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> Given {
+fn read_word(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> ArgumentValue {
     let mut end = key.value;
     while let Some(byte) = source.byte(end) {
         let is_comma = || {
@@ -117,7 +118,7 @@ fn read_word(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> Given {
         };
         match byte {
             // A quote or a tag is not a part of a word.
-            b'"' | b'`' | b'<' => return Given::None(end),
+            b'"' | b'`' | b'<' => return ArgumentValue::None(end),
             b',' if is_comma() => break,
             byte if byte.is_ascii_whitespace() => break,
             _ => end += 1,
@@ -127,9 +128,9 @@ fn read_word(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> Given {
     let word = word.strip_suffix(';').or_else(|| without_full_stop(word)).unwrap_or(word);
     // These marks may belong to the value or to the sentence.
     if word.is_empty() || word.ends_with([':', '!', '?']) || !closes_brackets(word) {
-        return Given::None(end);
+        return ArgumentValue::None(end);
     }
-    Given::Value(argument::typed_word(tool, key.name, word), key.value + word.len())
+    ArgumentValue::Value(argument::typed_word(tool, key.name, word), key.value + word.len())
 }
 
 /// Removes the full stop of a sentence. In `..` and `/.` the last point belongs to the word.
@@ -143,11 +144,11 @@ fn closes_brackets(word: &str) -> bool {
         .all(|(open, close)| word.matches(*open).count() == word.matches(*close).count())
 }
 
-fn read_phrase(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> Given {
+fn read_phrase(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> ArgumentValue {
     let mut end = key.value;
     while let Some(byte) = source.byte(end) {
         match byte {
-            b'"' | b'`' | b'\n' => return Given::None(end),
+            b'"' | b'`' | b'\n' => return ArgumentValue::None(end),
             b',' | b' ' | b'\t' | b'\r' => {
                 if next(source, end).is_some() {
                     break;
@@ -155,7 +156,7 @@ fn read_phrase(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> Given {
                 let behind = source.skip_space(end + 1);
                 // A parameter without a comma before it may be a pair or a part of the value.
                 if argument::is_key(source, behind, tool) {
-                    return Given::None(end);
+                    return ArgumentValue::None(end);
                 }
                 end = behind;
             }
@@ -164,9 +165,9 @@ fn read_phrase(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> Given {
     }
     let text = source.slice(key.value..end).trim_end();
     if text.is_empty() || text.ends_with(',') {
-        return Given::None(end);
+        return ArgumentValue::None(end);
     }
-    Given::Value(argument::typed_word(tool, key.name, text), end)
+    ArgumentValue::Value(argument::typed_word(tool, key.name, text), end)
 }
 
 fn ends_sentence(source: &Source<'_>, end: usize, tool: &KnownTool) -> bool {

@@ -11,7 +11,7 @@ const MAX_PARTS: usize = 1_000;
 const PATTERN_COST: usize = 50;
 const MAX_ITEMS: u64 = 8;
 /// Texts that fit common patterns.
-const TEXTS: [&str; 12] = [
+const SAMPLE_TEXTS: [&str; 12] = [
     "a",
     "A",
     "1",
@@ -220,6 +220,7 @@ fn sample_text(schema: &Map<String, Value>, name: &str, may_try: impl Fn() -> bo
     let Some(pattern) = pattern else { return Value::from(fitted(formatted)) };
     let pattern = shared::schema::Schema::new(&json!({ "pattern": pattern }));
     let fits = |text: &Value| pattern.as_ref().is_ok_and(|pattern| pattern.is_valid(text));
-    let mut texts = std::iter::once(formatted).chain(TEXTS).map(|text| Value::from(fitted(text)));
+    let mut texts =
+        std::iter::once(formatted).chain(SAMPLE_TEXTS).map(|text| Value::from(fitted(text)));
     texts.find(fits).unwrap_or_else(|| Value::from(fitted(formatted)))
 }

@@ -4,12 +4,12 @@ use shared::limits;
 
 use super::{
     TooMuch, ToolCall, function, sentence, shape, simple,
-    source::{Attempt, Reading, is_name_byte},
+    source::{Attempt, CallReader, is_name_byte},
     tags::{self, Tags},
     xml,
 };
 
-pub(super) fn scan_calls(reading: &Reading<'_>) -> Result<Vec<ToolCall>, TooMuch> {
+pub(super) fn scan_calls(reading: &CallReader<'_>) -> Result<Vec<ToolCall>, TooMuch> {
     let mut scan = Scan {
         reading,
         at: 0,
@@ -28,15 +28,16 @@ pub(super) fn scan_calls(reading: &Reading<'_>) -> Result<Vec<ToolCall>, TooMuch
 }
 
 struct Scan<'r, 'a> {
-    reading: &'r Reading<'a>,
+    reading: &'r CallReader<'a>,
     at: usize,
-    /// The tags of the text, after the first one was met.
+    /// All tags of the text. Computed when the scan reaches the first `<`.
     tags: Option<Tags>,
     calls: Vec<ToolCall>,
-    /// An unreadable call of a registered tool was met, so later functions and sentences may be its
-    /// arguments.
+    /// The scan has passed an unreadable call of a registered tool. Later functions and sentences may
+    /// be its arguments, so they are not calls.
     has_broken: bool,
-    /// No later report of a result has the usual end.
+    /// The rest of the text contains no usual end of a reported result, so the scan does not search for
+    /// it again.
     echoes_are_endless: bool,
 }
 

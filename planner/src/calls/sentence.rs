@@ -8,7 +8,7 @@ use super::{
     lenient::{self, Tree},
     pairs::{self, Pairs},
     shape,
-    source::{Attempt, Reading, Source, Why, is_name_byte},
+    source::{Attempt, CallReader, Source, Why, is_name_byte},
 };
 
 const USE: &str = "use";
@@ -20,7 +20,7 @@ const DENIALS: [&str; 13] = [
     "invoked", "executed", "tried",
 ];
 /// Words between a denial and a call: `not to use the function set.name()`.
-const LINKS: [&str; 6] = ["to", "ever", "the", "a", "function", "tool"];
+const LINK_WORDS: [&str; 6] = ["to", "ever", "the", "a", "function", "tool"];
 /// Words before a call that are searched for a denial, and the length of the longest.
 const WORDS_BEFORE: usize = 6;
 const WORD_BYTES: usize = 10;
@@ -32,7 +32,7 @@ pub(super) fn is_verb(word: &str) -> bool {
 /// Reads the call whose verb is `start..end`.
 ///
 /// A sentence in another form that names a tool and has arguments is reported as missed.
-pub(super) fn read(reading: &Reading<'_>, verb: Range<usize>) -> Attempt {
+pub(super) fn read(reading: &CallReader<'_>, verb: Range<usize>) -> Attempt {
     let source = &reading.source;
     let mut is_strict = source.slice(verb.clone()).eq_ignore_ascii_case(USE);
     let mut at = source.skip_space(verb.end);
@@ -65,7 +65,7 @@ pub(super) fn read(reading: &Reading<'_>, verb: Range<usize>) -> Attempt {
     }
 }
 
-fn find_tool(reading: &Reading<'_>, at: usize) -> Option<(Arc<KnownTool>, usize)> {
+fn find_tool(reading: &CallReader<'_>, at: usize) -> Option<(Arc<KnownTool>, usize)> {
     let source = &reading.source;
     let plain = source.name_end(at);
     // Names may contain letters of any script. Punctuation of other scripts ends a name.
@@ -74,7 +74,7 @@ fn find_tool(reading: &Reading<'_>, at: usize) -> Option<(Arc<KnownTool>, usize)
     found(plain).or_else(|| (wide > plain).then(|| found(wide)).flatten())
 }
 
-fn read_arguments(reading: &Reading<'_>, tool: &KnownTool, start: usize, at: usize) -> Attempt {
+fn read_arguments(reading: &CallReader<'_>, tool: &KnownTool, start: usize, at: usize) -> Attempt {
     let source = &reading.source;
     if source.byte(at) == Some(b'{') {
         return match lenient::read(source, at) {
@@ -96,12 +96,12 @@ fn read_arguments(reading: &Reading<'_>, tool: &KnownTool, start: usize, at: usi
     }
 }
 
-fn missed_call(reading: &Reading<'_>, tool: &KnownTool, next: usize) -> Attempt {
+fn missed_call(reading: &CallReader<'_>, tool: &KnownTool, next: usize) -> Attempt {
     reading.miss(tool.name.as_str(), Why::Unreadable);
     Attempt::Passed(next)
 }
 
-fn call(reading: &Reading<'_>, tool: &KnownTool, args: Args, span: Range<usize>) -> Attempt {
+fn call(reading: &CallReader<'_>, tool: &KnownTool, args: Args, span: Range<usize>) -> Attempt {
     let end = span.end;
     let call = reading.call(tool, args, CallFormat::NaturalLanguage, span);
     Attempt::Read { calls: vec![call], end }
@@ -136,7 +136,7 @@ pub(super) fn is_denied(source: &Source<'_>, at: usize) -> bool {
         if DENIALS.contains(&word) || word.ends_with("n't") {
             return true;
         }
-        if !is_verb(word) && !LINKS.contains(&word) {
+        if !is_verb(word) && !LINK_WORDS.contains(&word) {
             return false;
         }
         at = start;

@@ -8,22 +8,22 @@ use serde_json::Value;
 use super::{
     CallFormat, KnownTool, ToolCall,
     argument::Args,
-    lenient::{self, Object, Open, Tree},
+    lenient::{self, Object, OpenValue, Tree},
     pairs,
-    source::{Attempt, Broken, Reading, Why},
+    source::{Attempt, BrokenCall, CallReader, Why},
 };
 
 /// Fields that hold only the name of a tool.
-const TOOL: [&str; 2] = ["tool", "tool_name"];
+const TOOL_FIELDS: [&str; 2] = ["tool", "tool_name"];
 /// Fields that hold the name of a tool if arguments stand next to them.
-const NAME: [&str; 4] = ["name", "function", "action", "recipient_name"];
-const ARGS: [&str; 8] =
+const NAME_FIELDS: [&str; 4] = ["name", "function", "action", "recipient_name"];
+const ARGUMENT_FIELDS: [&str; 8] =
     ["args", "arguments", "parameters", "params", "input", "tool_input", "action_input", "kwargs"];
 /// Fields that hold arguments if the object can only be a call.
-const LOOSE_ARGS: [&str; 8] =
+const LOOSE_ARGUMENT_FIELDS: [&str; 8] =
     ["arg", "argument", "param", "parameter", "inputs", "data", "payload", "options"];
 /// Fields next to a call that are no arguments.
-const ASIDE: [&str; 24] = [
+const OTHER_FIELDS: [&str; 24] = [
     "type",
     "id",
     "call_id",
@@ -52,7 +52,7 @@ const ASIDE: [&str; 24] = [
 
 /// The place of an object. It decides which fields a call needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ObjectPlace {
     Prose,
     /// In `tool_calls`, `tool_uses` or `function_call`.
     ToolCalls,
@@ -72,11 +72,11 @@ struct Shape {
     is_sure: bool,
 }
 
-pub(super) fn read(reading: &Reading<'_>, at: usize) -> Attempt {
+pub(super) fn read(reading: &CallReader<'_>, at: usize) -> Attempt {
     match lenient::read(&reading.source, at) {
         Ok((tree, end)) => {
             let mut calls = Vec::new();
-            collect_calls(reading, tree, Place::Prose, &mut calls);
+            collect_calls(reading, tree, ObjectPlace::Prose, &mut calls);
             Attempt::Read { calls, end }
         }
         Err(stuck) => {
@@ -89,32 +89,37 @@ pub(super) fn read(reading: &Reading<'_>, at: usize) -> Attempt {
                 reading.miss(&wanted.name, Why::from_flags(wanted.is_known, stuck.is_cut));
             }
             let at = if stuck.is_cut { stuck.resume } else { stuck.at };
-            Attempt::Broken(Broken { calls, at, is_cut, is_known: wanted.is_known })
+            Attempt::Broken(BrokenCall { calls, at, is_cut, is_known: wanted.is_known })
         }
     }
 }
 
-pub(super) fn is_call(reading: &Reading<'_>, object: &Object) -> bool {
-    let name = object.get(&TOOL).or_else(|| object.get(&NAME));
+pub(super) fn is_call(reading: &CallReader<'_>, object: &Object) -> bool {
+    let name = object.get(&TOOL_FIELDS).or_else(|| object.get(&NAME_FIELDS));
     let named = name.and_then(Tree::as_str).is_some_and(|name| reading.tool(name).is_some());
-    named && (object.get(&TOOL).is_some() || object.get(&ARGS).is_some())
+    named && (object.get(&TOOL_FIELDS).is_some() || object.get(&ARGUMENT_FIELDS).is_some())
 }
 
-pub(super) fn in_tags(
-    reading: &Reading<'_>,
+pub(super) fn read_tagged_call(
+    reading: &CallReader<'_>,
     object: Object,
     span: Range<usize>,
 ) -> Option<ToolCall> {
-    let shape = take_shape(object, Place::Tags).ok()?;
+    let shape = take_shape(object, ObjectPlace::Tags).ok()?;
     call(reading, Shape { format: CallFormat::Xml, span, ..shape })
 }
 
-pub(super) fn is_known_open(reading: &Reading<'_>, open: Vec<Open>) -> bool {
+pub(super) fn is_known_open(reading: &CallReader<'_>, open: Vec<OpenValue>) -> bool {
     collect_open(reading, open, &mut Vec::new()).is_some_and(|wanted| wanted.is_known)
 }
 
 /// Adds the calls in a value, outermost first. A call contains no other calls.
-fn collect_calls(reading: &Reading<'_>, tree: Tree, place: Place, calls: &mut Vec<ToolCall>) {
+fn collect_calls(
+    reading: &CallReader<'_>,
+    tree: Tree,
+    place: ObjectPlace,
+    calls: &mut Vec<ToolCall>,
+) {
     match tree {
         Tree::Leaf(_) => {}
         Tree::List(items) => {
@@ -134,15 +139,15 @@ fn collect_calls(reading: &Reading<'_>, tree: Tree, place: Place, calls: &mut Ve
     }
 }
 
-fn place_of(key: &str) -> Place {
+fn place_of(key: &str) -> ObjectPlace {
     if matches!(key, "tool_calls" | "function_call" | "tool_uses") {
-        Place::ToolCalls
+        ObjectPlace::ToolCalls
     } else {
-        Place::Prose
+        ObjectPlace::Prose
     }
 }
 
-struct Wanted {
+struct UnfinishedCall {
     name: String,
     is_known: bool,
     /// The object can only be a call.
@@ -151,38 +156,42 @@ struct Wanted {
 
 /// Adds the calls in the values that were read before an error, up to an unfinished call.
 fn collect_open(
-    reading: &Reading<'_>,
-    open: Vec<Open>,
+    reading: &CallReader<'_>,
+    open: Vec<OpenValue>,
     calls: &mut Vec<ToolCall>,
-) -> Option<Wanted> {
-    let mut place = Place::Prose;
+) -> Option<UnfinishedCall> {
+    let mut place = ObjectPlace::Prose;
     for open in open {
         match open {
-            Open::List(items) => {
+            OpenValue::List(items) => {
                 for item in items {
                     collect_calls(reading, item, place, calls);
                 }
             }
-            Open::Object { object, key } => {
+            OpenValue::Object { object, key } => {
                 if let Some(wanted) = open_call(reading, &object, key.as_deref()) {
                     return Some(wanted);
                 }
                 for (key, tree) in object.fields {
                     collect_calls(reading, tree, place_of(&key), calls);
                 }
-                place = key.as_deref().map_or(Place::Prose, place_of);
+                place = key.as_deref().map_or(ObjectPlace::Prose, place_of);
             }
         }
     }
     None
 }
 
-fn open_call(reading: &Reading<'_>, object: &Object, key: Option<&str>) -> Option<Wanted> {
+fn open_call(
+    reading: &CallReader<'_>,
+    object: &Object,
+    key: Option<&str>,
+) -> Option<UnfinishedCall> {
     let is_there = |names: &[&str]| {
         object.get(names).is_some()
             || key.is_some_and(|key| names.iter().any(|name| name.eq_ignore_ascii_case(key)))
     };
-    let names = [object.get(&TOOL), object.get(&NAME)].into_iter().flatten();
+    let names = [object.get(&TOOL_FIELDS), object.get(&NAME_FIELDS)].into_iter().flatten();
     let mut names = names.filter_map(|tree| match tree {
         Tree::Object(function) => function.get(&["name"]).and_then(Tree::as_str),
         other => other.as_str(),
@@ -190,9 +199,9 @@ fn open_call(reading: &Reading<'_>, object: &Object, key: Option<&str>) -> Optio
     let first = names.clone().next();
     let known = names.find(|name| reading.tool(name).is_some());
     let name = known.or(first).unwrap_or_default().to_owned();
-    let is_sure = known.is_some() || object.get(&TOOL).is_some();
-    let wanted = Wanted { name, is_known: known.is_some(), is_sure };
-    (is_sure || is_there(&ARGS)).then_some(wanted)
+    let is_sure = known.is_some() || object.get(&TOOL_FIELDS).is_some();
+    let wanted = UnfinishedCall { name, is_known: known.is_some(), is_sure };
+    (is_sure || is_there(&ARGUMENT_FIELDS)).then_some(wanted)
 }
 
 /// Returns whether an object contains no calls: a result, a definition of a tool, or a message of
@@ -213,7 +222,7 @@ fn is_definition(object: &Object) -> bool {
     let has = |object: &Object, key: &str| object.get(&[key]).is_some();
     let is_described = has(object, "description") || has(object, "summary");
     // `tool` marks a call unless a description stands next to it.
-    if text_field(object, &TOOL).is_some() && !is_described {
+    if text_field(object, &TOOL_FIELDS).is_some() && !is_described {
         return false;
     }
     if has(object, "input_schema") || has(object, "inputSchema") {
@@ -229,12 +238,12 @@ fn is_definition(object: &Object) -> bool {
         || is_described && (has_properties || fields.iter().all(|(_, tree)| is_schema(tree)))
 }
 
-fn take_shape(mut object: Object, place: Place) -> Result<Shape, Object> {
+fn take_shape(mut object: Object, place: ObjectPlace) -> Result<Shape, Object> {
     let span = object.span.clone();
     let kind = object.get(&["type"]).and_then(Tree::as_str).unwrap_or_default();
     let format = match (kind, place) {
         ("tool_use", _) => CallFormat::Anthropic,
-        ("function" | "function_call", _) | (_, Place::ToolCalls) => CallFormat::Openai,
+        ("function" | "function_call", _) | (_, ObjectPlace::ToolCalls) => CallFormat::Openai,
         _ => CallFormat::Json,
     };
     if let Some(Tree::Object(function)) = object.get(&["function"])
@@ -242,20 +251,20 @@ fn take_shape(mut object: Object, place: Place) -> Result<Shape, Object> {
         && let Some(Tree::Object(mut function)) = take_field(&mut object, &["function"])
     {
         let name = take_text(&mut function, &["name"]).unwrap_or_default();
-        let args = take_field(&mut function, &ARGS);
+        let args = take_field(&mut function, &ARGUMENT_FIELDS);
         let format = CallFormat::Openai;
         let beside = function.fields;
         return Ok(Shape { name, format, args, beside, span, is_sure: true });
     }
-    let is_sure = text_field(&object, &TOOL).is_some();
-    let is_marked = format != CallFormat::Json || place == Place::Tags;
-    let is_named = text_field(&object, &NAME).is_some();
-    if !is_sure && !(is_named && (is_marked || object.get(&ARGS).is_some())) {
+    let is_sure = text_field(&object, &TOOL_FIELDS).is_some();
+    let is_marked = format != CallFormat::Json || place == ObjectPlace::Tags;
+    let is_named = text_field(&object, &NAME_FIELDS).is_some();
+    if !is_sure && !(is_named && (is_marked || object.get(&ARGUMENT_FIELDS).is_some())) {
         return Err(object);
     }
-    let names: &[&str] = if is_sure { &TOOL } else { &NAME };
+    let names: &[&str] = if is_sure { &TOOL_FIELDS } else { &NAME_FIELDS };
     let name = take_text(&mut object, names).unwrap_or_default();
-    let args = take_field(&mut object, &ARGS);
+    let args = take_field(&mut object, &ARGUMENT_FIELDS);
     let is_sure = is_marked || is_sure && args.is_some();
     Ok(Shape { name, format, args, beside: object.fields, span, is_sure })
 }
@@ -280,7 +289,7 @@ fn take_text(object: &mut Object, names: &[&str]) -> Option<String> {
     }
 }
 
-fn call(reading: &Reading<'_>, shape: Shape) -> Option<ToolCall> {
+fn call(reading: &CallReader<'_>, shape: Shape) -> Option<ToolCall> {
     let Some(tool) = reading.tool(&shape.name) else {
         if shape.is_sure {
             reading.miss(&shape.name, Why::Unknown);
@@ -291,7 +300,7 @@ fn call(reading: &Reading<'_>, shape: Shape) -> Option<ToolCall> {
     let args = match shape.args {
         Some(args) => read_arguments(reading, args, &tool)
             .and_then(|own| merge_beside(own, shape.beside, &tool, is_own)),
-        None => beside_arguments(shape.beside, &tool),
+        None => read_sibling_arguments(shape.beside, &tool),
     };
     let Some(args) = args else {
         reading.miss(&shape.name, Why::Unreadable);
@@ -301,7 +310,7 @@ fn call(reading: &Reading<'_>, shape: Shape) -> Option<ToolCall> {
 }
 
 /// Returns the arguments of an argument field, which may be JSON in a string.
-fn read_arguments(reading: &Reading<'_>, args: Tree, tool: &KnownTool) -> Option<Args> {
+fn read_arguments(reading: &CallReader<'_>, args: Tree, tool: &KnownTool) -> Option<Args> {
     match args {
         Tree::Object(object) => Some(object.into_map()),
         Tree::Leaf(Value::Null) => Some(Args::new()),
@@ -338,10 +347,10 @@ fn merge_beside(
 }
 
 /// Returns the arguments next to a name. Each must be a parameter, or one must be an object of all.
-fn beside_arguments(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Option<Args> {
+fn read_sibling_arguments(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Option<Args> {
     let mut fields = drop_empty(fields, tool);
     let is_all = |(key, tree): &(String, Tree)| {
-        !tool.has(key) && is_one_of(&LOOSE_ARGS, key) && matches!(tree, Tree::Object(_))
+        !tool.has(key) && is_one_of(&LOOSE_ARGUMENT_FIELDS, key) && matches!(tree, Tree::Object(_))
     };
     if fields.len() == 1
         && let Some((_, Tree::Object(object))) = fields.pop_if(|field| is_all(field))
@@ -360,7 +369,7 @@ fn drop_empty(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Vec<(String, Tre
         Tree::Object(object) => object.fields.is_empty(),
     };
     let is_meant = |(key, tree): &(String, Tree)| {
-        tool.has(key) || !ASIDE.contains(&&**key) && !is_nothing(tree)
+        tool.has(key) || !OTHER_FIELDS.contains(&&**key) && !is_nothing(tree)
     };
     fields.into_iter().filter(is_meant).collect()
 }

@@ -9,19 +9,19 @@ use super::{
     marker,
     pairs::{self, Pairs},
     prompt,
-    source::{Attempt, Broken, Reading, Source, Why},
+    source::{Attempt, BrokenCall, CallReader, Source, Why},
 };
 
 /// Labels after a tool's name in the report of a result.
-const RESULTS: [&str; 5] = ["result:", "error:", "output:", "observation:", "status:"];
+const RESULT_LABELS: [&str; 5] = ["result:", "error:", "output:", "observation:", "status:"];
 
 /// Ways to write that there are no arguments.
-const NONE: [&str; 2] = ["none", "()"];
+const NO_ARGUMENTS: [&str; 2] = ["none", "()"];
 /// Labels of a line that begins something new. Any other label may begin arguments.
-const NEW_LINES: [&str; 5] = ["thought", "action", "observation", "result", "answer"];
+const NEW_LINE_LABELS: [&str; 5] = ["thought", "action", "observation", "result", "answer"];
 const LABEL_BYTES: usize = 32;
 
-pub(super) fn read(reading: &Reading<'_>, start: usize) -> Option<Attempt> {
+pub(super) fn read(reading: &CallReader<'_>, start: usize) -> Option<Attempt> {
     let source = &reading.source;
     let marked = marker::tool_marker_end(source, start)?;
     let name_at = skip_quotes(source, source.skip_markup(marked));
@@ -50,7 +50,7 @@ pub(super) fn read(reading: &Reading<'_>, start: usize) -> Option<Attempt> {
 
 /// The name fills the text from `at` to the argument marker or the end of the line. It may contain
 /// spaces and letters of any script.
-fn whole_name(reading: &Reading<'_>, at: usize) -> Option<(Arc<KnownTool>, usize)> {
+fn whole_name(reading: &CallReader<'_>, at: usize) -> Option<(Arc<KnownTool>, usize)> {
     let source = &reading.source;
     // Every marker ends with a colon, like the next `TOOL:`, so no byte is read twice.
     let stop = source.skip(at, |byte| byte != b'\n' && byte != b':');
@@ -69,7 +69,7 @@ fn skip_quotes(source: &Source<'_>, at: usize) -> usize {
 }
 
 struct Call<'r, 'a> {
-    reading: &'r Reading<'a>,
+    reading: &'r CallReader<'a>,
     tool: Option<Arc<KnownTool>>,
     start: usize,
     name: Range<usize>,
@@ -93,7 +93,7 @@ impl Call<'_, '_> {
             self.reading.miss(source.slice(self.name), Why::Unknown);
             return Attempt::Passed(marked);
         };
-        let none = NONE.iter().find_map(|none| source.word_at(at, none));
+        let none = NO_ARGUMENTS.iter().find_map(|none| source.word_at(at, none));
         let is_none =
             |end| matches!(source.byte(source.skip_marks(end)), None | Some(b'\n' | b'.'));
         if let Some(end) = none.filter(|end| is_none(*end)) {
@@ -123,7 +123,7 @@ impl Call<'_, '_> {
             matches!(byte, b'.' | b'`' | b'*' | b'"' | b'\'' | b' ' | b'\t' | b'\r')
         });
         let is_alone = matches!(source.byte(rest), None | Some(b'\n'));
-        if !is_alone || RESULTS.iter().any(|word| source.word_at(after, word).is_some()) {
+        if !is_alone || RESULT_LABELS.iter().any(|word| source.word_at(after, word).is_some()) {
             return Attempt::Passed(self.name.start);
         }
         let line = marker::skip_layout(source, rest);
@@ -150,7 +150,7 @@ impl Call<'_, '_> {
         let is_known = self.tool.is_some();
         let name = self.reading.source.slice(self.name);
         self.reading.miss(name, Why::from_flags(is_known, is_cut));
-        Attempt::Broken(Broken { calls: Vec::new(), at, is_cut: is_cut && is_known, is_known })
+        Attempt::Broken(BrokenCall { calls: Vec::new(), at, is_cut: is_cut && is_known, is_known })
     }
 }
 
@@ -171,7 +171,7 @@ fn may_be_argument(source: &Source<'_>, at: usize, tool: Option<&KnownTool>) -> 
     let sign = source.skip(end, |byte| matches!(byte, b'*' | b'`'));
     let label = source.slice(at..end);
     let is_label = end > at && matches!(source.byte(sign), Some(b':' | b'='));
-    let is_new = NEW_LINES.iter().any(|new| new.eq_ignore_ascii_case(label));
+    let is_new = NEW_LINE_LABELS.iter().any(|new| new.eq_ignore_ascii_case(label));
     let is_parameter = tool.is_some_and(|tool| argument::is_key(source, at, tool));
     is_parameter || is_label && !is_new && marker::tool_marker_end(source, at).is_none()
 }

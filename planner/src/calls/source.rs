@@ -157,13 +157,13 @@ pub(super) fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b'/')
 }
 
-pub(super) struct Reading<'a> {
+pub(super) struct CallReader<'a> {
     pub(super) source: Source<'a>,
     known: &'a dyn Fn(&str) -> Option<Arc<KnownTool>>,
     missed: RefCell<Vec<Missed>>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> CallReader<'a> {
     pub(super) fn new(text: &'a str, known: &'a dyn Fn(&str) -> Option<Arc<KnownTool>>) -> Self {
         Self { source: Source::new(text), known, missed: RefCell::default() }
     }
@@ -222,11 +222,11 @@ pub(super) enum Attempt {
         calls: Vec<ToolCall>,
         end: usize,
     },
-    Broken(Broken),
+    Broken(BrokenCall),
 }
 
 /// A call that cannot be read, so the following text may belong to its arguments.
-pub(super) struct Broken {
+pub(super) struct BrokenCall {
     pub(super) calls: Vec<ToolCall>,
     pub(super) at: usize,
     pub(super) is_cut: bool,
@@ -235,9 +235,14 @@ pub(super) struct Broken {
 
 impl Attempt {
     /// Reports a call of a registered tool at the end of the text.
-    pub(super) fn cut(reading: &Reading<'_>, tool: &KnownTool) -> Self {
+    pub(super) fn cut(reading: &CallReader<'_>, tool: &KnownTool) -> Self {
         let source = &reading.source;
         reading.miss(tool.name.as_str(), Why::Cut);
-        Self::Broken(Broken { calls: Vec::new(), at: source.len(), is_cut: true, is_known: true })
+        Self::Broken(BrokenCall {
+            calls: Vec::new(),
+            at: source.len(),
+            is_cut: true,
+            is_known: true,
+        })
     }
 }

@@ -11,7 +11,7 @@ mod tools;
 
 use serde_json::{Value, json};
 
-use super::{CallFormat, CatalogNames, TooMuch, ToolCall, parse_tool_calls, source::Reading};
+use super::{CallFormat, CatalogNames, TooMuch, ToolCall, parse_tool_calls, source::CallReader};
 
 fn calls(text: &str) -> Vec<ToolCall> {
     let names = CatalogNames::new(tools::catalog());
@@ -36,7 +36,7 @@ fn check_none(text: &str) {
 fn read_counting(text: &str) -> (Result<Vec<ToolCall>, TooMuch>, usize) {
     let names = CatalogNames::new(tools::catalog());
     let known = |name: &str| names.find(name);
-    let reading = Reading::new(text, &known);
+    let reading = CallReader::new(text, &known);
     let calls = super::scan::scan_calls(&reading);
     (calls, reading.source.steps())
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::source::Source;
 
 /// Typographic quotes, opening and closing.
-const PRINT: [(&str, &str); 2] = [("“", "”"), ("‘", "’")];
+const TYPOGRAPHIC_QUOTES: [(&str, &str); 2] = [("“", "”"), ("‘", "’")];
 
 /// Returns the quote of the string at `at`, and whether the string is raw.
 ///
@@ -19,9 +19,10 @@ pub(super) fn quote_at(source: &Source<'_>, at: usize) -> Option<(usize, bool)> 
         b'f' | b'F' | b'b' | b'B' | b'u' | b'U' => {
             source.byte(at + 1).filter(|byte| is_quote(*byte)).map(|_| (at + 1, false))
         }
-        0xe2 => {
-            PRINT.iter().any(|(open, _)| source.word_at(at, open).is_some()).then_some((at, false))
-        }
+        0xe2 => TYPOGRAPHIC_QUOTES
+            .iter()
+            .any(|(open, _)| source.word_at(at, open).is_some())
+            .then_some((at, false)),
         _ => None,
     }
 }
@@ -37,7 +38,9 @@ pub(super) fn is_expression(source: &Source<'_>, at: usize, text: &str) -> bool 
 /// backslash before any other character is literal.
 pub(super) fn read_string(source: &Source<'_>, at: usize, is_raw: bool) -> Option<(String, usize)> {
     let quote = source.byte(at)?;
-    let print = PRINT.iter().find(|(open, _)| quote == 0xe2 && source.word_at(at, open).is_some());
+    let print = TYPOGRAPHIC_QUOTES
+        .iter()
+        .find(|(open, _)| quote == 0xe2 && source.word_at(at, open).is_some());
     let is_triple = source.byte(at + 1) == Some(quote) && source.byte(at + 2) == Some(quote);
     let width = if is_triple || print.is_some() { 3 } else { 1 };
     let is_close = |at: usize| match print {

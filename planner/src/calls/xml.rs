@@ -10,21 +10,22 @@ use super::{
     argument::Args,
     lenient::{self, Tree},
     pairs, shape,
-    source::{Attempt, Broken, Reading, Source, Why},
+    source::{Attempt, BrokenCall, CallReader, Source, Why},
     tags::{self, Kind, Tag, Tags},
     word,
 };
 
 /// Children with the tool's name.
-const NAMES: [&str; 5] = ["tool", "name", "tool_name", "function", "function_name"];
+const NAME_TAGS: [&str; 5] = ["tool", "name", "tool_name", "function", "function_name"];
 /// Children with the arguments.
-const ARGS: [&str; 6] = ["args", "arguments", "parameters", "params", "input", "tool_input"];
+const ARGUMENT_TAGS: [&str; 6] =
+    ["args", "arguments", "parameters", "params", "input", "tool_input"];
 
 /// Attributes that are no arguments.
-const ASIDE: [&str; 6] = ["name", "id", "type", "string", "format", "xmlns"];
+const OTHER_ATTRIBUTES: [&str; 6] = ["name", "id", "type", "string", "format", "xmlns"];
 
 /// Reads the element that begins at `at`, if it is a call, a result or a thought.
-pub(super) fn read(reading: &Reading<'_>, tags: &Tags, at: usize) -> Attempt {
+pub(super) fn read(reading: &CallReader<'_>, tags: &Tags, at: usize) -> Attempt {
     let source = &reading.source;
     let Some(tag) = Tag::at(source, at) else { return Attempt::Passed(at + 1) };
     let close = tags.close(at, &tag);
@@ -65,16 +66,16 @@ struct Text {
     is_exact: bool,
 }
 
-enum Given {
+enum TagArguments {
     Object(Args),
     Fields(Vec<(String, Text)>),
     Text(String),
 }
 
-struct Misfit;
+struct NotACall;
 
 struct Element<'r, 'a> {
-    reading: &'r Reading<'a>,
+    reading: &'r CallReader<'a>,
     start: usize,
     name: Option<String>,
     body: Range<usize>,
@@ -102,7 +103,7 @@ impl<'a> Element<'_, 'a> {
         if is_object {
             match self.given_object(at) {
                 Some((args, end)) => {
-                    (given, at, self.is_whole) = (Some(Given::Object(args)), end, true);
+                    (given, at, self.is_whole) = (Some(TagArguments::Object(args)), end, true);
                 }
                 None => return self.broken_call(),
             }
@@ -125,7 +126,7 @@ impl<'a> Element<'_, 'a> {
             };
             match self.read_child(&child, &mut given) {
                 Ok(end) => at = end,
-                Err(Misfit) => return self.broken_call(),
+                Err(NotACall) => return self.broken_call(),
             }
             is_first = false;
         }
@@ -156,14 +157,14 @@ impl<'a> Element<'_, 'a> {
                 let close = source.skip_markup(end);
                 let is_closed = close == self.body.end;
                 let end = if is_closed { self.end.max(end) } else { end };
-                let call = shape::in_tags(self.reading, object, self.start..end);
+                let call = shape::read_tagged_call(self.reading, object, self.start..end);
                 Attempt::Read { calls: call.into_iter().collect(), end }
             }
             Ok((Tree::List(items), end)) => {
                 let calls = items.into_iter().filter_map(|tree| match tree {
                     Tree::Object(object) => {
                         let span = object.span.clone();
-                        shape::in_tags(self.reading, object, span)
+                        shape::read_tagged_call(self.reading, object, span)
                     }
                     _ => None,
                 });
@@ -173,25 +174,34 @@ impl<'a> Element<'_, 'a> {
             Err(stuck) => {
                 let is_known = shape::is_known_open(self.reading, stuck.open);
                 let at = if self.is_closed { stuck.at.max(self.end) } else { stuck.at };
-                Attempt::Broken(Broken { calls: Vec::new(), at, is_cut: stuck.is_cut, is_known })
+                Attempt::Broken(BrokenCall {
+                    calls: Vec::new(),
+                    at,
+                    is_cut: stuck.is_cut,
+                    is_known,
+                })
             }
         }
     }
 
-    fn read_child(&mut self, child: &Tag<'a>, given: &mut Option<Given>) -> Result<usize, Misfit> {
+    fn read_child(
+        &mut self,
+        child: &Tag<'a>,
+        given: &mut Option<TagArguments>,
+    ) -> Result<usize, NotACall> {
         if let Some(key) = &child.attribute {
             let (text, end) = self.field(child)?;
             let field = (key.clone(), text);
             match given {
-                Some(Given::Fields(fields)) => fields.push(field),
-                Some(_) => return Err(Misfit),
-                None => *given = Some(Given::Fields(vec![field])),
+                Some(TagArguments::Fields(fields)) => fields.push(field),
+                Some(_) => return Err(NotACall),
+                None => *given = Some(TagArguments::Fields(vec![field])),
             }
             return Ok(end);
         }
-        if is_one_of(&NAMES, child.name) {
+        if is_one_of(&NAME_TAGS, child.name) {
             if has_more(child) {
-                return Err(Misfit);
+                return Err(NotACall);
             }
             let (text, end) = self.text(child)?;
             self.name = Some(text.text.trim().to_owned());
@@ -199,42 +209,46 @@ impl<'a> Element<'_, 'a> {
         }
         let (args, end) = self.read_arguments(child)?;
         if given.replace(args).is_some() {
-            return Err(Misfit);
+            return Err(NotACall);
         }
         self.is_whole = true;
         Ok(end)
     }
 
-    fn read_arguments(&self, child: &Tag<'a>) -> Result<(Given, usize), Misfit> {
+    fn read_arguments(&self, child: &Tag<'a>) -> Result<(TagArguments, usize), NotACall> {
         let source = &self.reading.source;
-        let attributes = child.attributes().ok_or(Misfit)?;
-        let attributes = attributes.into_iter().filter(|(key, _)| !ASIDE.contains(key));
+        let attributes = child.attributes().ok_or(NotACall)?;
+        let attributes = attributes.into_iter().filter(|(key, _)| !OTHER_ATTRIBUTES.contains(key));
         let attributes: Vec<_> = attributes
             .map(|(key, text)| (key.to_owned(), Text { text, is_exact: false }))
             .collect();
         if child.is_empty {
-            return Ok((Given::Fields(attributes), child.end));
+            return Ok((TagArguments::Fields(attributes), child.end));
         }
         if !attributes.is_empty() {
-            let (content, end) = content_range(source, child, self.body.end).ok_or(Misfit)?;
+            let (content, end) = content_range(source, child, self.body.end).ok_or(NotACall)?;
             let is_empty = source.skip_space(content.start) >= content.end;
-            return if is_empty { Ok((Given::Fields(attributes), end)) } else { Err(Misfit) };
+            return if is_empty {
+                Ok((TagArguments::Fields(attributes), end))
+            } else {
+                Err(NotACall)
+            };
         }
         let at = source.skip_markup(child.end);
         if source.byte(at) == Some(b'{')
             && let Some((args, end)) = self.given_object(at)
         {
             let close = format!("</{}>", child.full);
-            let end = source.word_at(source.skip_markup(end), &close).ok_or(Misfit)?;
-            return Ok((Given::Object(args), end));
+            let end = source.word_at(source.skip_markup(end), &close).ok_or(NotACall)?;
+            return Ok((TagArguments::Object(args), end));
         }
-        let (content, end) = content_range(source, child, self.body.end).ok_or(Misfit)?;
+        let (content, end) = content_range(source, child, self.body.end).ok_or(NotACall)?;
         let first = source.skip_space(content.start);
         let is_data = source.word_at(first, tags::CDATA).is_some();
         if first < content.end && source.byte(first) == Some(b'<') && !is_data {
-            return Ok((Given::Fields(read_fields(source, first..content.end)?), end));
+            return Ok((TagArguments::Fields(read_fields(source, first..content.end)?), end));
         }
-        Ok((Given::Text(text(source, content).text), end))
+        Ok((TagArguments::Text(text(source, content).text), end))
     }
 
     fn given_object(&self, at: usize) -> Option<(Args, usize)> {
@@ -249,20 +263,20 @@ impl<'a> Element<'_, 'a> {
         Some((decoded.unwrap_or(object).into_map(), end))
     }
 
-    fn field(&self, child: &Tag<'a>) -> Result<(Text, usize), Misfit> {
+    fn field(&self, child: &Tag<'a>) -> Result<(Text, usize), NotACall> {
         field(&self.reading.source, child, self.body.end)
     }
 
-    fn text(&self, child: &Tag<'a>) -> Result<(Text, usize), Misfit> {
+    fn text(&self, child: &Tag<'a>) -> Result<(Text, usize), NotACall> {
         let source = &self.reading.source;
         if child.is_empty {
             return Ok((Text { text: String::new(), is_exact: true }, child.end));
         }
-        let (range, end) = content_range(source, child, self.body.end).ok_or(Misfit)?;
+        let (range, end) = content_range(source, child, self.body.end).ok_or(NotACall)?;
         Ok((text(source, range), end))
     }
 
-    fn call(self, given: Option<Given>) -> Attempt {
+    fn call(self, given: Option<TagArguments>) -> Attempt {
         let Some(name) = &self.name else { return Attempt::Passed(self.body.start.max(self.end)) };
         let end = self.end;
         let Some(tool) = self.reading.tool(name) else {
@@ -271,11 +285,11 @@ impl<'a> Element<'_, 'a> {
         };
         let args = match given {
             None => Some(Args::new()),
-            Some(Given::Object(args)) => Some(args),
-            Some(Given::Fields(fields)) => merge_fields(
+            Some(TagArguments::Object(args)) => Some(args),
+            Some(TagArguments::Fields(fields)) => merge_fields(
                 fields.into_iter().map(|(key, text)| (key.clone(), typed_value(text, &key, &tool))),
             ),
-            Some(Given::Text(text)) => {
+            Some(TagArguments::Text(text)) => {
                 let (args, steps) = pairs::read_whole(&text, &tool);
                 self.reading.source.add_steps(steps);
                 args
@@ -292,14 +306,14 @@ impl<'a> Element<'_, 'a> {
         self.reading.miss(&name, Why::from_flags(is_known, !self.is_closed));
         let at = self.end.max(self.body.end);
         let is_cut = is_known && !self.is_closed;
-        Attempt::Broken(Broken { calls: Vec::new(), at, is_cut, is_known })
+        Attempt::Broken(BrokenCall { calls: Vec::new(), at, is_cut, is_known })
     }
 }
 
 /// Returns whether a tag has attributes that are not allowed there.
 fn has_more(tag: &Tag<'_>) -> bool {
     let attributes = tag.attributes().unwrap_or_default();
-    attributes.iter().any(|(key, _)| !ASIDE.contains(key))
+    attributes.iter().any(|(key, _)| !OTHER_ATTRIBUTES.contains(key))
 }
 
 fn is_one_of(names: &[&str], name: &str) -> bool {
@@ -309,7 +323,7 @@ fn is_one_of(names: &[&str], name: &str) -> bool {
 fn is_part(tag: &Tag<'_>) -> bool {
     match tag.attribute {
         Some(_) => tag.name.eq_ignore_ascii_case("parameter"),
-        None => is_one_of(&NAMES, tag.name) || is_one_of(&ARGS, tag.name),
+        None => is_one_of(&NAME_TAGS, tag.name) || is_one_of(&ARGUMENT_TAGS, tag.name),
     }
 }
 
@@ -339,27 +353,27 @@ fn text(source: &Source<'_>, range: Range<usize>) -> Text {
 }
 
 /// Reads the value of a field (its content or its `value` attribute) and returns its end.
-fn field(source: &Source<'_>, tag: &Tag<'_>, limit: usize) -> Result<(Text, usize), Misfit> {
+fn field(source: &Source<'_>, tag: &Tag<'_>, limit: usize) -> Result<(Text, usize), NotACall> {
     let said = tag.attributes().unwrap_or_default();
     let said = said.into_iter().find(|(key, _)| *key == "value").map(|(_, value)| value);
     let (written, end) = if tag.is_empty {
         (Text { text: String::new(), is_exact: true }, tag.end)
     } else {
-        let (content, end) = content_range(source, tag, limit).ok_or(Misfit)?;
+        let (content, end) = content_range(source, tag, limit).ok_or(NotACall)?;
         (text(source, content), end)
     };
     match said {
         None => Ok((written, end)),
         Some(text) if written.text.trim().is_empty() => Ok((Text { text, is_exact: false }, end)),
-        Some(_) => Err(Misfit),
+        Some(_) => Err(NotACall),
     }
 }
 
-fn read_fields(source: &Source<'_>, range: Range<usize>) -> Result<Vec<(String, Text)>, Misfit> {
+fn read_fields(source: &Source<'_>, range: Range<usize>) -> Result<Vec<(String, Text)>, NotACall> {
     let mut fields = Vec::new();
     let mut at = range.start;
     while at < range.end {
-        let tag = Tag::at(source, at).filter(|tag| tag.end <= range.end).ok_or(Misfit)?;
+        let tag = Tag::at(source, at).filter(|tag| tag.end <= range.end).ok_or(NotACall)?;
         let key = tag.attribute.clone().unwrap_or_else(|| tag.name.to_owned());
         let (text, end) = field(source, &tag, range.end)?;
         fields.push((key, text));

@@ -13,7 +13,7 @@ use shared::{
 
 use super::{
     Step,
-    references::{Links, Looks},
+    references::{Links, StepTemplates},
 };
 
 /// Orders the steps and lets [`Plan::from_resolved_steps`] check the plan.
@@ -41,7 +41,7 @@ pub(super) fn plan(
 fn build_step(
     step: Step<'_>,
     on: &[StepNumber],
-    mut looks: Looks,
+    mut looks: StepTemplates,
     names: &StepNames,
     places: &[StepNumber],
 ) -> Result<ToolExecution, PlanError> {

@@ -7,7 +7,7 @@ use shared::{diagnostic::Diagnostic, id::StepNumber};
 use super::{Step, names::Naming, references, report::Report};
 
 /// Names that are written from each end of a long cycle.
-const NAMES: usize = 25;
+const SHOWN_NAMES: usize = 25;
 
 /// Reports a shortest cycle through the first step of each strongly connected component.
 pub(super) fn find(
@@ -37,21 +37,21 @@ pub(super) fn find(
 
 fn format_cycle(cycle: &[StepNumber], steps: &[Step<'_>]) -> String {
     let name = |number: &StepNumber| steps[number.get()].id.to_string();
-    let left_out = cycle.len().saturating_sub(2 * NAMES);
-    let mut names: Vec<String> = Vec::with_capacity(cycle.len().min(2 * NAMES) + 2);
+    let left_out = cycle.len().saturating_sub(2 * SHOWN_NAMES);
+    let mut names: Vec<String> = Vec::with_capacity(cycle.len().min(2 * SHOWN_NAMES) + 2);
     if left_out < 2 {
         names.extend(cycle.iter().map(name));
     } else {
-        names.extend(cycle[..NAMES].iter().map(name));
+        names.extend(cycle[..SHOWN_NAMES].iter().map(name));
         names.push(format!("… {left_out} more …"));
-        names.extend(cycle[cycle.len() - NAMES..].iter().map(name));
+        names.extend(cycle[cycle.len() - SHOWN_NAMES..].iter().map(name));
     }
     names.extend(cycle.first().map(name));
     names.join(" -> ")
 }
 
 /// The component of steps without a cycle.
-const NONE: u32 = u32::MAX;
+const NO_COMPONENT: u32 = u32::MAX;
 
 /// The strongly connected components that have a cycle, by Tarjan's algorithm without recursion.
 struct Components {
@@ -106,7 +106,7 @@ impl<'a> Tarjan<'a> {
             open: Vec::new(),
             way: Vec::new(),
             clock: 0,
-            of: vec![NONE; n],
+            of: vec![NO_COMPONENT; n],
             count: 0,
         }
     }

@@ -7,14 +7,14 @@ use super::{names::clip, place};
 
 const EXAMPLE: &str = "write one template whose value is a list, such as `{{listAuthors.items}}`";
 
-pub(super) fn not_a_template(place: String, value: &Value) -> Diagnostic {
+pub(super) fn not_a_template_error(place: String, value: &Value) -> Diagnostic {
     let message =
         format!("`forEach` must be one template whose value is a list, not {}", place::kind(value));
     Diagnostic::error("plan.invalid_for_each", place, message).with_help(list_help(value))
 }
 
 /// Reports a `forEach` that is not one whole template.
-pub(super) fn not_whole(at: usize, written: &str) -> Diagnostic {
+pub(super) fn not_whole_error(at: usize, written: &str) -> Diagnostic {
     let message = format!("`{}` is not a whole template", clip(written));
     let is_list = written.trim_start().starts_with('[');
     let help = if is_list { list_help(&Value::Array(Vec::new())) } else { EXAMPLE.to_owned() };
@@ -32,7 +32,7 @@ fn list_help(value: &Value) -> String {
 }
 
 /// Reports `{{item}}` or `{{index}}` outside of a loop.
-pub(super) fn no_item(place: String, text: &str) -> Diagnostic {
+pub(super) fn no_item_error(place: String, text: &str) -> Diagnostic {
     let message = format!("`{}` has a value only in a step with `forEach`", clip(text));
     Diagnostic::error("plan.unknown_step_in_template", place, message).with_help(
         "give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is the \
@@ -41,7 +41,7 @@ pub(super) fn no_item(place: String, text: &str) -> Diagnostic {
 }
 
 /// Reports a list that refers to its own items.
-pub(super) fn no_item_yet(place: String, text: &str) -> Diagnostic {
+pub(super) fn no_item_yet_error(place: String, text: &str) -> Diagnostic {
     let message = format!(
         "`{}` has no value here, because the list is read before the first item",
         clip(text)

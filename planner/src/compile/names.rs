@@ -21,7 +21,7 @@ const SUFFIX_LEN: usize = 7;
 /// Gives every step an id: explicit ones first, then its tool's name or the first free `name_2`,
 /// `name_3`, …
 pub(super) fn assign_ids(draft: &Draft, report: &mut Report) -> Vec<StepId> {
-    let mut ids = Ids::default();
+    let mut ids = StepIds::default();
     let mut explicit = Vec::with_capacity(draft.tools.len());
     for (at, step) in draft.tools.iter().enumerate() {
         let id = step.id.as_deref().and_then(|id| parse(at, id, report));
@@ -55,13 +55,13 @@ fn parse(at: usize, id: &str, report: &mut Report) -> Option<StepId> {
 }
 
 #[derive(Debug, Default)]
-struct Ids {
+struct StepIds {
     taken: IndexMap<StepId, usize>,
     /// The next number to try for a name, so that many steps of one tool are cheap.
     next: BTreeMap<String, usize>,
 }
 
-impl Ids {
+impl StepIds {
     fn take_id(&mut self, at: usize, id: &StepId, report: &mut Report) -> bool {
         let Some(first) = self.taken.get(id) else {
             self.taken.insert(id.clone(), at);

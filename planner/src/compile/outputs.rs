@@ -10,13 +10,13 @@ use super::{Step, names::clip, place, report::Report, site::Site};
 use crate::suggest::{did_you_mean, nearest};
 
 /// Fields that a message lists if none has a similar name.
-const LISTED: usize = 8;
+const MAX_LISTED_FIELDS: usize = 8;
 /// Keywords that may declare fields outside of `properties`.
-const OTHER_WORDS: [&str; 7] =
+const OTHER_FIELD_KEYWORDS: [&str; 7] =
     ["$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies"];
 
 /// The field for content of an MCP server beside the schema.
-const BESIDE: &str = "$content";
+const CONTENT_FIELD: &str = "$content";
 
 /// The known shape of an output, or of a part of one.
 #[derive(Clone, Copy)]
@@ -26,7 +26,7 @@ enum Shape<'a> {
     ListOf(Option<&'a Value>),
 }
 
-enum End<'a> {
+enum PathResult<'a> {
     Found(Shape<'a>),
     /// This part cannot exist, because of the shape.
     Missing(&'a str, Shape<'a>),
@@ -44,9 +44,9 @@ pub(super) fn check_outputs(
 ) {
     let Some((whose, shape)) = looked_at(steps, site, list, &reference.target) else { return };
     let (code, says, missing, shape) = match shape.walk_path(reference.path.segments()) {
-        End::Found(_) => return,
-        End::Missing(key, shape) => ("plan.path_not_in_output", "has no", key, shape),
-        End::Undeclared(key, shape) => ("plan.path_not_declared", "declares no", key, shape),
+        PathResult::Found(_) => return,
+        PathResult::Missing(key, shape) => ("plan.path_not_in_output", "has no", key, shape),
+        PathResult::Undeclared(key, shape) => ("plan.path_not_declared", "declares no", key, shape),
     };
     report.warning(site.at, || {
         let text = clip(&reference.text);
@@ -60,7 +60,8 @@ pub(super) fn check_outputs(
 pub(super) fn check_list(steps: &[Step<'_>], at: usize, list: &Reference, report: &mut Report) {
     let Target::Step(target) = list.target else { return };
     let target = &steps[target.get()];
-    let End::Found(Shape::Of(Some(schema))) = target.output_shape().walk_path(list.path.segments())
+    let PathResult::Found(Shape::Of(Some(schema))) =
+        target.output_shape().walk_path(list.path.segments())
     else {
         return;
     };
@@ -106,8 +107,8 @@ fn looked_at<'a>(
 fn item_shape<'a>(steps: &'a [Step<'_>], list: &'a Reference) -> Option<Shape<'a>> {
     let Target::Step(target) = list.target else { return None };
     match steps[target.get()].output_shape().walk_path(list.path.segments()) {
-        End::Found(Shape::ListOf(schema)) => Some(Shape::Of(schema)),
-        End::Found(Shape::Of(Some(schema)))
+        PathResult::Found(Shape::ListOf(schema)) => Some(Shape::Of(schema)),
+        PathResult::Found(Shape::Of(Some(schema)))
             if plain_type(schema) == Some("array") && schema.get("prefixItems").is_none() =>
         {
             schema.get("items").map(|items| Shape::Of(Some(items)))
@@ -124,16 +125,16 @@ impl Step<'_> {
 }
 
 impl<'a> Shape<'a> {
-    fn walk_path(self, path: &'a [Segment]) -> End<'a> {
+    fn walk_path(self, path: &'a [Segment]) -> PathResult<'a> {
         let (schema, path) = match (self, path) {
-            (Self::ListOf(_), []) => return End::Found(self),
+            (Self::ListOf(_), []) => return PathResult::Found(self),
             (Self::ListOf(schema), [first, rest @ ..]) if is_index(first) => (schema, rest),
-            (Self::ListOf(_), [first, ..]) => return End::Missing(segment_key(first), self),
+            (Self::ListOf(_), [first, ..]) => return PathResult::Missing(segment_key(first), self),
             (Self::Of(schema), path) => (schema, path),
         };
-        let Some(schema) = schema else { return End::Found(Self::Of(None)) };
-        if path.first().is_some_and(|segment| segment_key(segment) == BESIDE) {
-            return End::Found(Self::Of(None));
+        let Some(schema) = schema else { return PathResult::Found(Self::Of(None)) };
+        if path.first().is_some_and(|segment| segment_key(segment) == CONTENT_FIELD) {
+            return PathResult::Found(Self::Of(None));
         }
         walk_schema(schema, path)
     }
@@ -145,12 +146,17 @@ impl<'a> Shape<'a> {
                 .to_owned();
         };
         did_you_mean(missing, declared_fields(schema)).unwrap_or_else(|| {
-            let listed: Vec<_> =
-                declared_fields(schema).take(LISTED).map(|name| format!("`{name}`")).collect();
+            let listed: Vec<_> = declared_fields(schema)
+                .take(MAX_LISTED_FIELDS)
+                .map(|name| format!("`{name}`"))
+                .collect();
             match plain_type(schema).unwrap_or("value") {
                 "object" if !listed.is_empty() => {
-                    let more =
-                        if declared_fields(schema).nth(LISTED).is_some() { ", …" } else { "" };
+                    let more = if declared_fields(schema).nth(MAX_LISTED_FIELDS).is_some() {
+                        ", …"
+                    } else {
+                        ""
+                    };
                     format!("it declares {}{more}", listed.join(", "))
                 }
                 kind => format!("there, it is of type `{kind}`"),
@@ -167,8 +173,9 @@ fn declared_fields(schema: &Value) -> impl Iterator<Item = &str> {
 /// Follows a path through a schema.
 ///
 /// References, several types and patterns allow everything.
-fn walk_schema<'a>(mut schema: &'a Value, path: &'a [Segment]) -> End<'a> {
-    let missing = |segment, schema| End::Missing(segment_key(segment), Shape::Of(Some(schema)));
+fn walk_schema<'a>(mut schema: &'a Value, path: &'a [Segment]) -> PathResult<'a> {
+    let missing =
+        |segment, schema| PathResult::Missing(segment_key(segment), Shape::Of(Some(schema)));
     for segment in path {
         let inner = match plain_type(schema) {
             Some("object") => {
@@ -178,7 +185,10 @@ fn walk_schema<'a>(mut schema: &'a Value, path: &'a [Segment]) -> End<'a> {
                 {
                     None if is_closed(schema) => return missing(segment, schema),
                     None if is_undeclared(segment, schema) => {
-                        return End::Undeclared(segment_key(segment), Shape::Of(Some(schema)));
+                        return PathResult::Undeclared(
+                            segment_key(segment),
+                            Shape::Of(Some(schema)),
+                        );
                     }
                     inner => inner,
                 }
@@ -190,10 +200,10 @@ fn walk_schema<'a>(mut schema: &'a Value, path: &'a [Segment]) -> End<'a> {
             }
             _ => None,
         };
-        let Some(inner) = inner else { return End::Found(Shape::Of(None)) };
+        let Some(inner) = inner else { return PathResult::Found(Shape::Of(None)) };
         schema = inner;
     }
-    End::Found(Shape::Of(Some(schema)))
+    PathResult::Found(Shape::Of(Some(schema)))
 }
 
 /// Returns the type of a schema that allows one type only.
@@ -219,7 +229,7 @@ fn is_index(segment: &Segment) -> bool {
 /// may announce further fields in its description; then only a misspelt name counts.
 fn is_undeclared(segment: &Segment, schema: &Value) -> bool {
     if declared_fields(schema).next().is_none()
-        || OTHER_WORDS.iter().any(|word| schema.get(word).is_some())
+        || OTHER_FIELD_KEYWORDS.iter().any(|word| schema.get(word).is_some())
     {
         return false;
     }

@@ -26,7 +26,7 @@ use crate::{
     suggest::did_you_mean,
 };
 
-pub(super) struct Given {
+pub(super) struct CheckedParameters {
     pub(super) parameters: Arc<Value>,
     /// The parameters are the author's and not a substitute, so they can be checked.
     pub(super) is_sound: bool,
@@ -50,14 +50,17 @@ impl Room {
         field: &str,
         written: Option<&Value>,
         report: &mut Report,
-    ) -> Given {
+    ) -> CheckedParameters {
         let Some(value) = read_one(at, field, written, report) else {
-            return Given { parameters: Arc::new(Value::Object(Map::new())), is_sound: false };
+            return CheckedParameters {
+                parameters: Arc::new(Value::Object(Map::new())),
+                is_sound: false,
+            };
         };
         let bytes = json::json_size(&value);
         self.is_full |= bytes > self.left;
         self.left = self.left.saturating_sub(bytes);
-        Given { parameters: Arc::new(value), is_sound: true }
+        CheckedParameters { parameters: Arc::new(value), is_sound: true }
     }
 
     pub(super) fn check(&self, report: &mut Report) {
@@ -149,7 +152,7 @@ pub(super) fn check(steps: &[Step<'_>], naming: &Naming<'_>, report: &mut Report
             if let Some(schema) = choice.input_schema().filter(|_| given.is_sound) {
                 let parameters = &*given.parameters;
                 let names = &naming.names;
-                let judge = Judge { at, field, choice, schema, parameters, names };
+                let judge = CallChecker { at, field, choice, schema, parameters, names };
                 judge.check_call(&mut schemas, &mut budget, report);
             }
         }
@@ -159,7 +162,7 @@ pub(super) fn check(steps: &[Step<'_>], naming: &Naming<'_>, report: &mut Report
 /// The compiled schemas, by the name of the tool or plan.
 type Schemas<'a> = BTreeMap<(bool, &'a str), Option<Schema>>;
 
-struct Judge<'a> {
+struct CallChecker<'a> {
     at: usize,
     field: &'static str,
     choice: &'a Choice<'a>,
@@ -168,7 +171,7 @@ struct Judge<'a> {
     names: &'a StepNames,
 }
 
-impl<'a> Judge<'a> {
+impl<'a> CallChecker<'a> {
     fn check_call(&self, schemas: &mut Schemas<'a>, budget: &mut Budget, report: &mut Report) {
         let compiled =
             schemas.entry((self.choice.plan.is_some(), self.choice.tool.as_str())).or_insert_with(
@@ -211,11 +214,11 @@ impl<'a> Judge<'a> {
         match &misfit.kind {
             ViolationKind::Missing { property } if self.has_default(misfit, property) => (),
             ViolationKind::Missing { property } => {
-                report.error(self.at, || self.missing(misfit, property));
+                report.error(self.at, || self.missing_error(misfit, property));
             }
             ViolationKind::Unexpected { properties } => {
                 for property in properties {
-                    report.error(self.at, || self.unexpected(misfit, property));
+                    report.error(self.at, || self.unexpected_error(misfit, property));
                 }
             }
             ViolationKind::Type | ViolationKind::Unchecked | ViolationKind::Other => {
@@ -240,7 +243,7 @@ impl<'a> Judge<'a> {
         self.choice.plan.is_some() && schema.is_some_and(|schema| schema.get("default").is_some())
     }
 
-    fn missing(&self, misfit: &SchemaViolation, property: &str) -> Diagnostic {
+    fn missing_error(&self, misfit: &SchemaViolation, property: &str) -> Diagnostic {
         let place = format!("{}{}", self.place(&misfit.at), place::key_path(property));
         let message = format!("`{}` needs `{property}`", self.choice.tool);
         let diagnostic = Diagnostic::error("plan.missing_parameter", place, message);
@@ -252,7 +255,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn unexpected(&self, misfit: &SchemaViolation, property: &str) -> Diagnostic {
+    fn unexpected_error(&self, misfit: &SchemaViolation, property: &str) -> Diagnostic {
         let place = format!("{}{}", self.place(&misfit.at), place::key_path(property));
         let message = format!("`{}` has no parameter `{}`", self.choice.tool, clip(property));
         let known = schema_at(self.schema, &misfit.at)

@@ -48,7 +48,7 @@ pub fn parse(text: &str) -> Result<Draft, Vec<Diagnostic>> {
         let help = "put large data into files and pass their names";
         return Err(vec![Diagnostic::error("plan.too_large", "", message).with_help(help)]);
     }
-    let value = serde_json::from_str(text).map_err(|err| vec![not_json(&err)])?;
+    let value = serde_json::from_str(text).map_err(|err| vec![not_json_error(&err)])?;
     let mut rounded = Vec::new();
     let integers = LargeIntegers::find(text.as_bytes());
     rounded::warn_of_input(&value, "", Some(&integers), &mut rounded);
@@ -84,7 +84,7 @@ pub(super) fn compensation(
     read
 }
 
-fn not_json(err: &serde_json::Error) -> Diagnostic {
+fn not_json_error(err: &serde_json::Error) -> Diagnostic {
     // `serde_json` has no error category for this, only these words.
     if err.to_string().starts_with("recursion limit exceeded") {
         return Diagnostic::error("plan.too_large", "", format!("the JSON nests too deep: {err}"))
@@ -178,7 +178,7 @@ impl Reader<'_> {
     fn sub_draft(&mut self, place: &str, value: Value) -> Option<SubDraft> {
         match value {
             Value::String(name) => Some(SubDraft::Named(name)),
-            Value::Object(_) if self.level >= limits::DEPTH => {
+            Value::Object(_) if self.level >= limits::ANCESTORS => {
                 let at = self.step;
                 self.report.error(at, || sub_plan::too_deep(at));
                 None
@@ -208,7 +208,7 @@ impl Reader<'_> {
         match value {
             Value::String(text) => Some(text),
             other => {
-                self.report.error(self.step, || looping::not_a_template(place, &other));
+                self.report.error(self.step, || looping::not_a_template_error(place, &other));
                 None
             }
         }

@@ -16,11 +16,11 @@ use crate::{
 };
 
 /// The longest timeout and the longest wait between attempts: a year, in milliseconds.
-const MOST_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
-const MOST_MULTIPLIER: f64 = 1_000.0;
+const MAX_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
+const MAX_MULTIPLIER: f64 = 1_000.0;
 const ON_ERROR: [OnError; 4] = [OnError::Fail, OnError::Continue, OnError::Ignore, OnError::Wait];
 
-const MOST_PARALLEL: u64 = 10_000;
+const MAX_PARALLEL: u64 = 10_000;
 
 /// Reads a step's policy. A value out of range is reported and replaced by its default.
 pub(super) fn read(
@@ -31,8 +31,8 @@ pub(super) fn read(
 ) -> StepPolicy {
     let default = StepPolicy::default();
     let mut range = Ranges { at, inside: "", code: "plan.invalid_timeout", report };
-    let timeout_ms = range.check_range("timeoutMs", step.timeout_ms, 1, MOST_MS);
-    let idle_timeout_ms = range.check_range("idleTimeoutMs", step.idle_timeout_ms, 1, MOST_MS);
+    let timeout_ms = range.check_range("timeoutMs", step.timeout_ms, 1, MAX_MS);
+    let idle_timeout_ms = range.check_range("idleTimeoutMs", step.idle_timeout_ms, 1, MAX_MS);
     let retry = step.retry.as_ref().map(|retry| read_retry(at, "", retry, report));
     let on_error = step.on_error.as_deref().and_then(|written| read_on_error(at, written, report));
     StepPolicy {
@@ -57,11 +57,12 @@ pub(super) fn read_undo(
     choice: &Choice<'_>,
     report: &mut Report,
 ) -> StepPolicy {
-    const INSIDE: &str = "compensate.";
+    const COMPENSATION_PREFIX: &str = "compensate.";
     let default = StepPolicy::default();
-    let mut range = Ranges { at, inside: INSIDE, code: "plan.invalid_timeout", report };
-    let timeout_ms = range.check_range("timeoutMs", undo.timeout_ms, 1, MOST_MS);
-    let retry = undo.retry.as_ref().map(|retry| read_retry(at, INSIDE, retry, report));
+    let mut range =
+        Ranges { at, inside: COMPENSATION_PREFIX, code: "plan.invalid_timeout", report };
+    let timeout_ms = range.check_range("timeoutMs", undo.timeout_ms, 1, MAX_MS);
+    let retry = undo.retry.as_ref().map(|retry| read_retry(at, COMPENSATION_PREFIX, retry, report));
     StepPolicy {
         effect: choice.definition.map_or(default.effect, |definition| definition.effect),
         timeout_ms: timeout_ms.unwrap_or(default.timeout_ms),
@@ -83,7 +84,7 @@ fn read_parallel(at: usize, step: &DraftStep, report: &mut Report) -> Option<u32
         return None;
     }
     let mut range = Ranges { at, inside: "", code: "plan.invalid_max_parallel", report };
-    let most = range.check_range("maxParallel", step.max_parallel, 1, MOST_PARALLEL)?;
+    let most = range.check_range("maxParallel", step.max_parallel, 1, MAX_PARALLEL)?;
     u32::try_from(most).ok()
 }
 
@@ -96,7 +97,7 @@ fn read_cache(
 ) -> Option<u64> {
     const CODE: &str = "plan.invalid_cache";
     let mut range = Ranges { at, inside: "", code: CODE, report };
-    let ttl = range.check_range("cacheTtlMs", step.cache_ttl_ms, 1, MOST_MS)?;
+    let ttl = range.check_range("cacheTtlMs", step.cache_ttl_ms, 1, MAX_MS)?;
     if let Some(message) = why_not_cached(choice) {
         report.error(at, || {
             Diagnostic::error(CODE, place::field_path(at, "cacheTtlMs"), message)
@@ -132,12 +133,12 @@ fn read_retry(
     let mut range = Ranges { at, inside, code: "plan.invalid_retry", report };
     let attempts =
         range.check_range("retry.maxAttempts", retry.max_attempts, 1, u64::from(limits::ATTEMPTS));
-    let backoff = range.check_range("retry.backoffMs", retry.backoff_ms, 0, MOST_MS);
-    let max_backoff = range.check_range("retry.maxBackoffMs", retry.max_backoff_ms, 0, MOST_MS);
+    let backoff = range.check_range("retry.backoffMs", retry.backoff_ms, 0, MAX_MS);
+    let max_backoff = range.check_range("retry.maxBackoffMs", retry.max_backoff_ms, 0, MAX_MS);
     let multiplier = retry.multiplier.filter(|number| {
-        let is_inside = (0.0..=MOST_MULTIPLIER).contains(number);
+        let is_inside = (0.0..=MAX_MULTIPLIER).contains(number);
         if !is_inside {
-            range.report_outside("retry.multiplier", number, 0, &MOST_MULTIPLIER);
+            range.report_outside("retry.multiplier", number, 0, &MAX_MULTIPLIER);
         }
         is_inside
     });

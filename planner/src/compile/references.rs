@@ -21,19 +21,19 @@ use super::{
 };
 use crate::suggest::did_you_mean;
 
-/// The most dependencies of a plan. `{{vars.x}}` depends on every step that sets `x`, so a short
-/// draft can have a very large number.
-const DEPENDENCIES: usize = 16_000_000;
+/// Maximum number of dependencies of a plan. `{{vars.x}}` depends on every step that sets `x`, so a
+/// short draft can have a very large number.
+const MAX_DEPENDENCIES: usize = 16_000_000;
 
 #[derive(Default)]
 pub(super) struct Links {
     /// The dependencies of each step, as sorted draft numbers without repetition.
     pub(super) edges: Vec<Vec<StepNumber>>,
-    pub(super) looks: Vec<Looks>,
+    pub(super) looks: Vec<StepTemplates>,
 }
 
 /// The templates and references of a step. Complete only for a valid draft.
-pub(super) struct Looks {
+pub(super) struct StepTemplates {
     pub(super) template: Template,
     pub(super) list: Option<Reference>,
     pub(super) undo: Option<Template>,
@@ -44,15 +44,15 @@ pub(super) fn collect_links<'a>(
     naming: &Naming<'a>,
     report: &mut Report,
 ) -> Links {
-    let mut room = DEPENDENCIES;
+    let mut room = MAX_DEPENDENCIES;
     let mut links = Links::default();
     links.edges.reserve(steps.len());
     links.looks.reserve(steps.len());
     for at in 0..steps.len() {
         let (on, variables) = (Vec::new(), BTreeSet::new());
-        let mut looking = Looking { at, steps, naming, on, variables, list: None, report };
-        let (template, undo) = looking.all();
-        let looks = Looks { template, list: looking.list, undo };
+        let mut looking = TemplateReader { at, steps, naming, on, variables, list: None, report };
+        let (template, undo) = looking.read_templates();
+        let looks = StepTemplates { template, list: looking.list, undo };
         let mut on = looking.on;
         on.sort_unstable();
         on.dedup();
@@ -70,12 +70,12 @@ pub(super) fn collect_links<'a>(
 }
 
 fn too_many() -> Diagnostic {
-    let message = format!("the steps have more than {DEPENDENCIES} dependencies");
+    let message = format!("the steps have more than {MAX_DEPENDENCIES} dependencies");
     Diagnostic::error("plan.too_large", "tools", message)
         .with_help("let one step collect the outputs that the others need, and depend on that step")
 }
 
-struct Looking<'a, 'r> {
+struct TemplateReader<'a, 'r> {
     at: usize,
     steps: &'a [Step<'a>],
     naming: &'r Naming<'a>,
@@ -86,12 +86,12 @@ struct Looking<'a, 'r> {
     report: &'r mut Report,
 }
 
-impl<'a> Looking<'a, '_> {
+impl<'a> TemplateReader<'a, '_> {
     fn current_step(&self) -> &'a Step<'a> {
         &self.steps[self.at]
     }
 
-    fn all(&mut self) -> (Template, Option<Template>) {
+    fn read_templates(&mut self) -> (Template, Option<Template>) {
         let step = self.current_step();
         add_named(self.at, step, self.naming, &mut self.on, self.report);
         let (mut own, mut undo) = (Template::default(), None);
@@ -125,7 +125,7 @@ impl<'a> Looking<'a, '_> {
                     self.report.error(self.at, || template_diagnostic(site, &error, self.naming));
                 }
                 let naming = self.naming;
-                each_good(site.value, &naming.names, &mut |reference| {
+                visit_valid_references(site.value, &naming.names, &mut |reference| {
                     self.add_reference(site, reference);
                 });
                 None
@@ -163,9 +163,9 @@ impl<'a> Looking<'a, '_> {
                     let is_list = site.field == FOR_EACH;
                     self.report.error(self.at, || {
                         if is_list {
-                            looping::no_item_yet(place(), text)
+                            looping::no_item_yet_error(place(), text)
                         } else {
-                            looping::no_item(place(), text)
+                            looping::no_item_error(place(), text)
                         }
                     });
                     return;
@@ -178,7 +178,7 @@ impl<'a> Looking<'a, '_> {
     fn check_list(&mut self, template: Template) -> Option<Reference> {
         let Template::Whole(list) = template else {
             let written = self.current_step().written.for_each.as_deref().unwrap_or_default();
-            self.report.error(self.at, || looping::not_whole(self.at, written));
+            self.report.error(self.at, || looping::not_whole_error(self.at, written));
             return None;
         };
         outputs::check_list(self.steps, self.at, &list, self.report);
@@ -321,8 +321,8 @@ fn template_diagnostic(site: &Site<'_>, error: &TemplateError, naming: &Naming<'
 }
 
 /// Visits the valid references of every string in a value.
-fn each_good(value: &Value, names: &StepNames, visit: &mut dyn FnMut(&Reference)) {
-    each_string(value, &mut |text| {
+fn visit_valid_references(value: &Value, names: &StepNames, visit: &mut dyn FnMut(&Reference)) {
+    visit_strings(value, &mut |text| {
         let template = Template::parse(text, names);
         let mended = || parse_without_errors(text.as_str()?, template.as_ref().err()?, names);
         match &template {
@@ -339,19 +339,19 @@ fn parse_without_errors(
     names: &StepNames,
 ) -> Option<Template> {
     /// Errors of one string that are removed. The next repair reports the others.
-    const MOST: usize = 20;
-    let wrong = errors.iter().take(MOST).map(|error| match &error.kind {
+    const MAX_REMOVED_ERRORS: usize = 20;
+    let wrong = errors.iter().take(MAX_REMOVED_ERRORS).map(|error| match &error.kind {
         TemplateErrorKind::Invalid { text, .. } | TemplateErrorKind::Unknown { text, .. } => text,
     });
     let text = wrong.fold(text.to_owned(), |text, wrong| text.replace(wrong.as_str(), " "));
     Template::parse(&Value::String(text), names).ok()
 }
 
-fn each_string(value: &Value, visit: &mut dyn FnMut(&Value)) {
+fn visit_strings(value: &Value, visit: &mut dyn FnMut(&Value)) {
     match value {
         Value::String(_) => visit(value),
-        Value::Array(items) => items.iter().for_each(|item| each_string(item, visit)),
-        Value::Object(fields) => fields.values().for_each(|field| each_string(field, visit)),
+        Value::Array(items) => items.iter().for_each(|item| visit_strings(item, visit)),
+        Value::Object(fields) => fields.values().for_each(|field| visit_strings(field, visit)),
         _ => (),
     }
 }
@@ -382,7 +382,7 @@ pub(super) fn explain_dependency(
     };
     for site in Site::all(from.get(), step) {
         let mut looking = None;
-        each_good(site.value, &naming.names, &mut |reference| {
+        visit_valid_references(site.value, &naming.names, &mut |reference| {
             if is_it(&reference.target) && looking.is_none() {
                 looking = Some(Arc::clone(&reference.text));
             }

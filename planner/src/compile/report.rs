@@ -4,8 +4,8 @@ use shared::{diagnostic::Diagnostic, limits};
 
 use super::place;
 
-/// The most errors, and the most warnings, that are formatted.
-const SHOWN: usize = 100;
+/// Maximum number of errors, and of warnings, that are formatted.
+const MAX_FORMATTED: usize = 100;
 /// The place of diagnostics that concern no single step: after those of all steps.
 pub(super) const WHOLE: usize = usize::MAX;
 
@@ -15,14 +15,14 @@ pub(super) const WHOLE: usize = usize::MAX;
 /// costs no more than one with a hundred.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    errors: Kept,
-    warnings: Kept,
+    errors: DiagnosticList,
+    warnings: DiagnosticList,
     /// The cost of compiling the regular expressions of conditions so far.
     patterns: usize,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct DiagnosticList {
     shown: Vec<(usize, Diagnostic)>,
     more: usize,
 }
@@ -71,9 +71,9 @@ impl Report {
     }
 }
 
-impl Kept {
+impl DiagnosticList {
     fn add_diagnostic(&mut self, step: usize, write: impl FnOnce() -> Diagnostic) {
-        if self.shown.len() < SHOWN {
+        if self.shown.len() < MAX_FORMATTED {
             self.shown.push((step, write()));
         } else {
             self.more += 1;

@@ -8,7 +8,7 @@ use shared::{
     plan::{Plan, PlanInfo},
 };
 
-use super::{World, names::clip, place, report::Report};
+use super::{CompileContext, names::clip, place, report::Report};
 use crate::{
     catalog::Catalog,
     draft::{Draft, SubDraft},
@@ -42,7 +42,7 @@ impl Tree<'_> {
                 inline.insert(at, self.compile_inner(at, inner, level));
             }
         }
-        let world = World { catalog: self.catalog, plans: self.plans, inline: &inline };
+        let world = CompileContext { catalog: self.catalog, plans: self.plans, inline: &inline };
         let plan = super::compile_one(draft, about, &world)?;
         let below = draft.tools.iter().enumerate().filter_map(|(at, step)| {
             let found = match step.plan.as_ref()? {
@@ -61,7 +61,7 @@ impl Tree<'_> {
         draft: &Draft,
         level: u32,
     ) -> Result<SubPlan, Vec<Diagnostic>> {
-        if level >= limits::DEPTH {
+        if level >= limits::ANCESTORS {
             return Err(vec![too_deep(at)]);
         }
         let about = (self.about)(draft);
@@ -88,7 +88,7 @@ pub(super) struct FoundPlan<'a> {
 pub(super) fn find_plan<'a>(
     at: usize,
     written: &SubDraft,
-    world: &World<'a>,
+    world: &CompileContext<'a>,
     report: &mut Report,
 ) -> FoundPlan<'a> {
     let (name, plan) = match written {
@@ -108,7 +108,7 @@ pub(super) fn find_plan<'a>(
                 ("plan".to_owned(), None)
             }
             None => {
-                report.error(at, || not_here(at));
+                report.error(at, || inline_plan_error(at));
                 ("plan".to_owned(), None)
             }
         },
@@ -127,14 +127,14 @@ fn unknown_plan(at: usize, name: &str, plans: &SubPlans) -> Diagnostic {
     Diagnostic::error("plan.unknown_plan", place::field_path(at, "plan"), message).with_help(help)
 }
 
-fn not_here(at: usize) -> Diagnostic {
+fn inline_plan_error(at: usize) -> Diagnostic {
     let message = "a plan inside a plan cannot be compiled here";
     Diagnostic::error("plan.unknown_plan", place::field_path(at, "plan"), message)
         .with_help("create that plan first, and write its id")
 }
 
 pub(super) fn too_deep(at: usize) -> Diagnostic {
-    let message = format!("more than {} plans are nested", limits::DEPTH);
+    let message = format!("more than {} plans are nested", limits::ANCESTORS);
     Diagnostic::error("plan.too_deep", place::field_path(at, "plan"), message)
         .with_help("nest fewer plans, or copy the steps of one into another")
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use shared::{diagnostic::Diagnostic, id::ToolName, tool::ToolDefinition};
 
 use super::{
-    World,
+    CompileContext,
     report::Report,
     sub_plan::{self, FoundPlan},
 };
@@ -28,7 +28,7 @@ pub(super) struct Choice<'a> {
 
 pub(super) fn choose_tools<'a>(
     draft: &'a Draft,
-    world: &World<'a>,
+    world: &CompileContext<'a>,
     report: &mut Report,
 ) -> Vec<Choice<'a>> {
     let mut known: BTreeMap<&str, Choice<'a>> = BTreeMap::new();

@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 
 use super::{
     EmbedError, Embedder,
-    kept::{Kept, Recent},
+    kept::{CachingEmbedder, Recent},
     local::Local,
     server::{Server, ServerConfig},
 };
@@ -73,11 +73,11 @@ pub struct Embedding {
 pub struct ConfiguredEmbedder {
     store: Arc<dyn Vectors>,
     source: Option<Source>,
-    opened: OnceCell<Opened>,
+    opened: OnceCell<OpenedEmbedder>,
 }
 
 #[derive(Debug)]
-struct Opened {
+struct OpenedEmbedder {
     embedder: Arc<dyn Embedder>,
     embedding: Embedding,
     /// The last probe or use succeeded.
@@ -113,14 +113,14 @@ impl ConfiguredEmbedder {
         }
     }
 
-    async fn connect(&self, source: &Source) -> Result<Opened, EmbedError> {
+    async fn connect(&self, source: &Source) -> Result<OpenedEmbedder, EmbedError> {
         let embedder = source.connect().await?;
         let embedding = Embedding {
             source: source.to_string(),
-            texts: Arc::new(Kept::new(Arc::clone(&embedder), Arc::clone(&self.store))),
+            texts: Arc::new(CachingEmbedder::new(Arc::clone(&embedder), Arc::clone(&self.store))),
             queries: Arc::new(Recent::new(Arc::clone(&embedder))),
         };
-        Ok(Opened { embedder, embedding, works: AtomicBool::new(false) })
+        Ok(OpenedEmbedder { embedder, embedding, works: AtomicBool::new(false) })
     }
 }
 

@@ -7,7 +7,7 @@ use tokenizers::{Tokenizer, TruncationParams};
 
 use super::{
     math,
-    shape::{self, Pooling, Reading, Shape, Way},
+    shape::{self, Pooling, PoolingMethod, Shape, TokenizerSettings},
     transformer::Transformer,
     weights::{Broken, Weights},
 };
@@ -39,7 +39,7 @@ impl Encoder {
 
     pub(super) fn new(
         mut tokenizer: Tokenizer,
-        reading: Reading,
+        reading: TokenizerSettings,
         transformer: Transformer,
         pooling: Pooling,
     ) -> Result<Self, Broken> {
@@ -92,17 +92,17 @@ impl Encoder {
 
 /// Pools the vectors of tokens. Without tokens, the result is zero.
 #[expect(clippy::cast_precision_loss, reason = "a text has some hundred tokens")]
-fn pool_by(way: Way, tokens: &ArrayView2<'_, f32>) -> Vec<f32> {
+fn pool_by(way: PoolingMethod, tokens: &ArrayView2<'_, f32>) -> Vec<f32> {
     let count = tokens.nrows().max(1) as f32;
     match way {
-        Way::First if tokens.nrows() > 0 => tokens.row(0).to_vec(),
-        Way::First => vec![0.0; tokens.ncols()],
-        Way::Largest => tokens
+        PoolingMethod::First if tokens.nrows() > 0 => tokens.row(0).to_vec(),
+        PoolingMethod::First => vec![0.0; tokens.ncols()],
+        PoolingMethod::Largest => tokens
             .fold_axis(Axis(0), f32::NEG_INFINITY, |most, number| most.max(*number))
             .mapv(|number| if number.is_finite() { number } else { 0.0 })
             .to_vec(),
-        Way::Mean => (tokens.sum_axis(Axis(0)) / count).to_vec(),
-        Way::MeanOfRoot => (tokens.sum_axis(Axis(0)) / count.sqrt()).to_vec(),
+        PoolingMethod::Mean => (tokens.sum_axis(Axis(0)) / count).to_vec(),
+        PoolingMethod::MeanOfRoot => (tokens.sum_axis(Axis(0)) / count.sqrt()).to_vec(),
     }
 }
 
@@ -116,12 +116,17 @@ mod tests {
     fn token_vectors_are_pooled_into_one() {
         let tokens = array![[1.0, -2.0], [3.0, 0.0], [2.0, 2.0], [6.0, -4.0]];
         let pool = |way| pool_by(way, &tokens.view());
-        assert_eq!(pool(Way::First), [1.0, -2.0]);
-        assert_eq!(pool(Way::Largest), [6.0, 2.0]);
-        assert_eq!(pool(Way::Mean), [3.0, -1.0]);
-        assert_eq!(pool(Way::MeanOfRoot), [6.0, -2.0]);
+        assert_eq!(pool(PoolingMethod::First), [1.0, -2.0]);
+        assert_eq!(pool(PoolingMethod::Largest), [6.0, 2.0]);
+        assert_eq!(pool(PoolingMethod::Mean), [3.0, -1.0]);
+        assert_eq!(pool(PoolingMethod::MeanOfRoot), [6.0, -2.0]);
         let none = Array2::zeros((0, 2));
-        for way in [Way::First, Way::Largest, Way::Mean, Way::MeanOfRoot] {
+        for way in [
+            PoolingMethod::First,
+            PoolingMethod::Largest,
+            PoolingMethod::Mean,
+            PoolingMethod::MeanOfRoot,
+        ] {
             assert_eq!(pool_by(way, &none.view()), [0.0, 0.0], "{way:?}");
         }
     }

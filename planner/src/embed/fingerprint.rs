@@ -23,14 +23,14 @@ const FILES: [&str; 6] = [
     "1_Pooling/config.json",
     "sentence_bert_config.json",
 ];
-const CHUNK: usize = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 /// Bytes of the fingerprint in the name.
-const SHOWN: usize = 8;
+const SHOWN_BYTES: usize = 8;
 
 /// Returns the name of the directory with a fingerprint of its files.
 pub(super) fn of_directory(directory: &Path) -> Result<String, Broken> {
     let mut hash = Sha256::new();
-    let mut chunk = vec![0; CHUNK];
+    let mut chunk = vec![0; CHUNK_BYTES];
     for name in FILES {
         let path = directory.join(name);
         let unreadable = |err| Broken(format!("`{}` cannot be read: {err}", path.display()));
@@ -51,7 +51,7 @@ pub(super) fn of_directory(directory: &Path) -> Result<String, Broken> {
     }
     let name = directory.canonicalize().ok();
     let name = name.as_deref().unwrap_or(directory).file_name().unwrap_or_default();
-    Ok(format!("{}@{}", name.to_string_lossy(), hex(&hash.finalize()[..SHOWN])))
+    Ok(format!("{}@{}", name.to_string_lossy(), hex(&hash.finalize()[..SHOWN_BYTES])))
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {

@@ -11,21 +11,22 @@ use shared::store::{TextHash, Vectors};
 
 use super::{EmbedError, Embedder};
 
-/// Texts that are embedded before their vectors are stored, so a crash loses no more.
+/// Number of texts that are embedded before their vectors are stored. A crash loses at most these
+/// vectors.
 const CHUNK_TEXTS: usize = 256;
 const MAX_RECENT_TEXTS: usize = 512;
 const MAX_RECENT_BYTES: usize = 4 << 10;
 
 /// An embedder that reads vectors from the store if they exist there.
 #[derive(Debug)]
-pub struct Kept {
+pub struct CachingEmbedder {
     inner: Arc<dyn Embedder>,
     store: Arc<dyn Vectors>,
     /// Serializes the work, so that no two tasks embed the same text.
     turn: tokio::sync::Mutex<()>,
 }
 
-impl Kept {
+impl CachingEmbedder {
     pub fn new(inner: Arc<dyn Embedder>, store: Arc<dyn Vectors>) -> Self {
         Self { inner, store, turn: tokio::sync::Mutex::default() }
     }
@@ -59,7 +60,7 @@ impl Kept {
 }
 
 #[async_trait]
-impl Embedder for Kept {
+impl Embedder for CachingEmbedder {
     fn model(&self) -> &str {
         self.inner.model()
     }
@@ -89,7 +90,7 @@ impl Embedder for Kept {
     }
 }
 
-impl Kept {
+impl CachingEmbedder {
     fn check_dimensions(&self, vectors: &BTreeMap<TextHash, Vec<f32>>) -> Result<(), EmbedError> {
         let len = vectors.values().next().map_or(0, Vec::len);
         let Some(other) = vectors.values().find(|vector| vector.len() != len) else {
@@ -223,7 +224,7 @@ mod tests {
     async fn a_stored_vector_is_not_computed_again() {
         let store: Arc<Memory> = Arc::default();
         let lengths = Arc::new(Lengths::default());
-        let kept = Kept::new(lengths.clone(), store.clone());
+        let kept = CachingEmbedder::new(lengths.clone(), store.clone());
         let all: Vec<String> = (0..200).map(|n| format!("{}{}", n % 7, "x".repeat(n))).collect();
         let mut texts: Vec<&str> = all.iter().rev().map(String::as_str).collect();
         texts.extend(["", "0", "0"]);
@@ -235,7 +236,7 @@ mod tests {
         once.dedup();
         assert_eq!((count, once.len()), (201, 201));
         // Another process with the same store.
-        let kept = Kept::new(lengths.clone(), store);
+        let kept = CachingEmbedder::new(lengths.clone(), store);
         assert_eq!(kept.embed(&texts).await.unwrap(), want);
         assert_eq!(kept.embed(&["new", "0"]).await.unwrap(), [vector("new"), vector("0")]);
         assert_eq!(asked(&lengths), ["new"]);
@@ -245,10 +246,10 @@ mod tests {
     #[tokio::test]
     async fn a_different_model_under_a_known_name_is_rejected() {
         let store: Arc<Memory> = Arc::default();
-        let before = Kept::new(Arc::new(Lengths::default()), store.clone());
+        let before = CachingEmbedder::new(Arc::new(Lengths::default()), store.clone());
         before.embed(&["a"]).await.unwrap();
         let other = Lengths { is_longer: true, ..Lengths::default() };
-        let after = Kept::new(Arc::new(other), store);
+        let after = CachingEmbedder::new(Arc::new(other), store);
         let err = after.embed(&["a", "b"]).await.unwrap_err();
         assert!(err.to_string().contains("give it another name"), "{err}");
     }

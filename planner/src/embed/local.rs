@@ -14,7 +14,7 @@ use super::{
     EmbedError, Embedder,
     encoder::Encoder,
     fingerprint,
-    shape::{Pooling, Reading, Shape, Way},
+    shape::{Pooling, PoolingMethod, Shape, TokenizerSettings},
     transformer::Transformer,
     weights::{Broken, Weights},
 };
@@ -57,7 +57,7 @@ impl Local {
         });
         let (encoder, model) = opened
             .await
-            .map_err(|err| broken_off(&shown, &err))?
+            .map_err(|err| aborted_error(&shown, &err))?
             .map_err(|err| unusable_model(&shown, &err))?;
         Ok(Self::new(model, encoder))
     }
@@ -66,7 +66,7 @@ impl Local {
         let opened = spawn_blocking(open_builtin);
         let encoder = opened
             .await
-            .map_err(|err| broken_off(BUILTIN, &err))?
+            .map_err(|err| aborted_error(BUILTIN, &err))?
             .map_err(|err| unusable_model(BUILTIN, &err))?;
         Ok(Self::new(BUILTIN.to_owned(), encoder))
     }
@@ -82,16 +82,16 @@ fn unusable_model(model: &str, why: &Broken) -> EmbedError {
     EmbedError::Model { model: model.to_owned(), why: why.0.clone() }
 }
 
-fn broken_off(model: &str, err: &JoinError) -> EmbedError {
+fn aborted_error(model: &str, err: &JoinError) -> EmbedError {
     EmbedError::Model { model: model.to_owned(), why: format!("encoding ended early ({err})") }
 }
 
 fn open_builtin() -> Result<Encoder, Broken> {
     let tokenizer = Tokenizer::from_bytes(TOKENIZER).map_err(|err| Broken(err.to_string()))?;
-    let reading = Reading { tokens: BUILTIN_TOKENS, is_lowered: false };
+    let reading = TokenizerSettings { tokens: BUILTIN_TOKENS, is_lowered: false };
     let transformer =
         Transformer::load(&Shape::read(BUILTIN_CONFIG)?, &Weights::included(WEIGHTS)?)?;
-    let pooling = Pooling { ways: vec![Way::Mean], is_normalized: true };
+    let pooling = Pooling { ways: vec![PoolingMethod::Mean], is_normalized: true };
     Encoder::new(tokenizer, reading, transformer, pooling)
 }
 
@@ -137,7 +137,7 @@ impl Local {
         &self,
         done: Result<Result<Encoded, Broken>, JoinError>,
     ) -> Result<Encoded, EmbedError> {
-        let encoded = done.map_err(|err| broken_off(&self.model, &err))?;
+        let encoded = done.map_err(|err| aborted_error(&self.model, &err))?;
         encoded.map_err(|why| unusable_model(&self.model, &why))
     }
 }

@@ -13,7 +13,7 @@ use std::{
 
 use reqwest::{Client, StatusCode, Url};
 
-use self::download::{Fetched, Known, Wanted};
+use self::download::{DownloadRequest, Fetched, FileInfo};
 use super::{
     EmbedError, Embedder, Local,
     encoder::{CONFIG, TOKENIZER, WEIGHTS},
@@ -39,7 +39,7 @@ const FILES: [(&str, bool); 6] = [
 const MAX_NAME_LEN: usize = 200;
 
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct PullLocations {
     pub hub: String,
     pub models: PathBuf,
 }
@@ -108,7 +108,7 @@ impl Request<'_> {
 
 pub async fn pull(
     request: Request<'_>,
-    places: &Places,
+    places: &PullLocations,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Pulled, PullError> {
     let name = request.name;
@@ -181,7 +181,8 @@ impl Source<'_> {
             revision = known.revision.unwrap_or(revision);
             let pinned = self.pinned.as_ref().filter(|_| file == WEIGHTS);
             let sha256 = pinned.or(known.sha256.as_ref()).map(String::as_str);
-            let wanted = Wanted { url: self.file_url(&revision, file)?, name: file, sha256 };
+            let wanted =
+                DownloadRequest { url: self.file_url(&revision, file)?, name: file, sha256 };
             download::fetch_file(&self.client, &wanted, &directory.join(file), progress).await?;
         }
         Ok(format!("{}/{} at {revision}", self.hub_url(), self.repository))
@@ -207,7 +208,7 @@ impl Source<'_> {
         revision: &str,
         file: &str,
         is_needed: bool,
-    ) -> Result<Option<Known>, PullError> {
+    ) -> Result<Option<FileInfo>, PullError> {
         let url = self.file_url(revision, file)?;
         match download::ask_head(&self.client, &url).await? {
             Fetched::Is(known) => Ok(Some(known)),

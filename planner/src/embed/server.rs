@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{EmbedError, Embedder};
 
 /// Texts in one request. Well below the limit of `OpenAI` and compatible servers.
-const BATCH: usize = 256;
+const BATCH_TEXTS: usize = 256;
 /// Bytes of the texts in one request. `OpenAI` allows 300,000 tokens, others a megabyte of JSON.
 const BATCH_BYTES: usize = 256 << 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -23,14 +23,14 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_mins(1);
 const FIRST_TIMEOUT: Duration = Duration::from_secs(15);
 /// The texts of the first request: two, because some servers do not accept lists.
-const PROBE: [&str; 2] = ["hello", "world"];
+const PROBE_TEXTS: [&str; 2] = ["hello", "world"];
 const MAX_ATTEMPTS: u32 = 4;
 /// The wait before the second attempt. It doubles with each further attempt.
-const PAUSE: Duration = Duration::from_millis(500);
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// The longest wait that a server may ask for.
-const LONGEST_PAUSE: Duration = Duration::from_secs(20);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(20);
 /// Bytes of an answer: enough for the vectors of the largest models as text.
-const ANSWER_BYTES: usize = 64 << 20;
+const MAX_ANSWER_BYTES: usize = 64 << 20;
 const MAX_ERROR_BYTES: usize = 300;
 const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 
@@ -104,7 +104,7 @@ impl Server {
             value.set_sensitive(true);
             Ok(value)
         });
-        // Another installed provider is as good.
+        // This fails if the process has a provider of cryptography already, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().user_agent(AGENT).connect_timeout(CONNECT_TIMEOUT);
         let client = client.redirect(reqwest::redirect::Policy::none()).build();
@@ -115,7 +115,7 @@ impl Server {
             name: format!("{}@{place}", config.model),
             model: config.model.clone(),
             key: key.transpose()?,
-            pause: PAUSE,
+            pause: MIN_RETRY_DELAY,
         })
     }
 
@@ -134,7 +134,7 @@ impl Server {
                 }
                 Err(Failed::Now(why, wait)) => {
                     tracing::debug!(%why, "the embedding server is asked again");
-                    sleep(wait.unwrap_or(pause).min(LONGEST_PAUSE)).await;
+                    sleep(wait.unwrap_or(pause).min(MAX_RETRY_DELAY)).await;
                     pause *= 2;
                 }
             }
@@ -209,7 +209,7 @@ impl Embedder for Server {
         let url = || self.url.to_string();
         let slow =
             |_| Failed::Now(format!("it did not answer in {} s", FIRST_TIMEOUT.as_secs()), None);
-        let answered = timeout(FIRST_TIMEOUT, self.try_once(&PROBE)).await;
+        let answered = timeout(FIRST_TIMEOUT, self.try_once(&PROBE_TEXTS)).await;
         match answered.unwrap_or_else(|elapsed| Err(slow(elapsed))) {
             // Zero vectors would make every score 0.
             Ok(vectors) if vectors.iter().flatten().all(|number| *number == 0.0) => {
@@ -228,7 +228,7 @@ impl Embedder for Server {
 
 fn batch_len(texts: &[&str]) -> usize {
     let mut bytes = 0;
-    let fit = texts.iter().take(BATCH).take_while(|text| {
+    let fit = texts.iter().take(BATCH_TEXTS).take_while(|text| {
         bytes += text.len();
         bytes <= BATCH_BYTES
     });
@@ -265,8 +265,8 @@ fn parse_vectors(body: &[u8], texts: usize) -> Result<Vec<Vec<f32>>, String> {
 async fn read(mut response: Response) -> Result<Vec<u8>, Failed> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|err| connection_error(&err))? {
-        if body.len() + chunk.len() > ANSWER_BYTES {
-            return Err(Failed::ForGood(format!("it answered more than {ANSWER_BYTES} bytes")));
+        if body.len() + chunk.len() > MAX_ANSWER_BYTES {
+            return Err(Failed::ForGood(format!("it answered more than {MAX_ANSWER_BYTES} bytes")));
         }
         body.extend_from_slice(&chunk);
     }
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn a_request_is_limited_in_texts_and_bytes() {
         assert_eq!(batch_len(&["a"; 3]), 3);
-        assert_eq!(batch_len(&["a"; BATCH + 1]), BATCH);
+        assert_eq!(batch_len(&["a"; BATCH_TEXTS + 1]), BATCH_TEXTS);
         let half = "x".repeat(BATCH_BYTES / 2);
         assert_eq!(batch_len(&[&half, &half, "a"]), 2);
         assert_eq!(batch_len(&[&format!("{half}{half}!"), "a"]), 1, "one at least");

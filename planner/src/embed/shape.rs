@@ -8,7 +8,7 @@ use super::{math::Activation, weights::Broken};
 
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// The default number of tokens of a text: BERT's.
-const TOKENS: usize = 512;
+const DEFAULT_TOKENS: usize = 512;
 
 /// The only supported architecture: `model_type` in `config.json`.
 const ARCHITECTURE: &str = "bert";
@@ -79,13 +79,13 @@ impl Shape {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pooling {
     /// Several poolings are concatenated.
-    pub(super) ways: Vec<Way>,
+    pub(super) ways: Vec<PoolingMethod>,
     /// Scales the vector to length 1.
     pub(super) is_normalized: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum PoolingMethod {
     First,
     Largest,
     Mean,
@@ -94,7 +94,7 @@ pub(super) enum Way {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reading {
+pub(super) struct TokenizerSettings {
     /// Tokens of a text. The rest is ignored.
     pub(super) tokens: usize,
     pub(super) is_lowered: bool,
@@ -133,27 +133,28 @@ struct PoolingModule {
 }
 
 impl PoolingModule {
-    fn pooling_modes(&self) -> Result<Vec<Way>, Broken> {
+    fn pooling_modes(&self) -> Result<Vec<PoolingMethod>, Broken> {
         if self.pooling_mode_weightedmean_tokens || self.pooling_mode_lasttoken {
             let why = "its pooling is by weights or by the last token, which is not known here";
             return Err(Broken(why.to_owned()));
         }
         if let Some(mode) = &self.pooling_mode {
             return match &**mode {
-                "cls" => Ok(vec![Way::First]),
-                "max" => Ok(vec![Way::Largest]),
-                "mean" => Ok(vec![Way::Mean]),
-                "mean_sqrt_len_tokens" => Ok(vec![Way::MeanOfRoot]),
+                "cls" => Ok(vec![PoolingMethod::First]),
+                "max" => Ok(vec![PoolingMethod::Largest]),
+                "mean" => Ok(vec![PoolingMethod::Mean]),
+                "mean_sqrt_len_tokens" => Ok(vec![PoolingMethod::MeanOfRoot]),
                 other => Err(Broken(format!("its pooling `{other}` is not known here"))),
             };
         }
         let all = [
-            (self.pooling_mode_cls_token, Way::First),
-            (self.pooling_mode_max_tokens, Way::Largest),
-            (self.pooling_mode_mean_tokens, Way::Mean),
-            (self.pooling_mode_mean_sqrt_len_tokens, Way::MeanOfRoot),
+            (self.pooling_mode_cls_token, PoolingMethod::First),
+            (self.pooling_mode_max_tokens, PoolingMethod::Largest),
+            (self.pooling_mode_mean_tokens, PoolingMethod::Mean),
+            (self.pooling_mode_mean_sqrt_len_tokens, PoolingMethod::MeanOfRoot),
         ];
-        let ways: Vec<Way> = all.into_iter().filter(|(is, _)| *is).map(|(_, way)| way).collect();
+        let ways: Vec<PoolingMethod> =
+            all.into_iter().filter(|(is, _)| *is).map(|(_, way)| way).collect();
         if ways.is_empty() {
             return Err(Broken("its pooling configuration names no way".to_owned()));
         }
@@ -167,8 +168,8 @@ pub(super) fn read_pooling(directory: &Path) -> Result<Pooling, Broken> {
     let Some(modules) = read_optional(directory, "modules.json")? else {
         let at = directory.join("1_Pooling");
         let pooling: Option<PoolingModule> = read_optional(&at, "config.json")?;
-        let ways =
-            pooling.map_or_else(|| Ok(vec![Way::Mean]), |pooling| pooling.pooling_modes())?;
+        let ways = pooling
+            .map_or_else(|| Ok(vec![PoolingMethod::Mean]), |pooling| pooling.pooling_modes())?;
         return Ok(Pooling { ways, is_normalized: false });
     };
     let modules: Vec<Module> = modules;
@@ -192,19 +193,19 @@ pub(super) fn read_pooling(directory: &Path) -> Result<Pooling, Broken> {
         }
     }
     if pooling.ways.is_empty() {
-        pooling.ways.push(Way::Mean);
+        pooling.ways.push(PoolingMethod::Mean);
     }
     Ok(pooling)
 }
 
-pub(super) fn read_limits(directory: &Path, shape: &Shape) -> Result<Reading, Broken> {
+pub(super) fn read_limits(directory: &Path, shape: &Shape) -> Result<TokenizerSettings, Broken> {
     let module: TransformerModule =
         read_optional(directory, "sentence_bert_config.json")?.unwrap_or_default();
-    let tokens = module.max_seq_length.unwrap_or(TOKENS).min(shape.max_position_embeddings);
+    let tokens = module.max_seq_length.unwrap_or(DEFAULT_TOKENS).min(shape.max_position_embeddings);
     if tokens < 3 {
         return Err(Broken(format!("it reads {tokens} tokens of a text, which is not enough")));
     }
-    Ok(Reading { tokens, is_lowered: module.do_lower_case })
+    Ok(TokenizerSettings { tokens, is_lowered: module.do_lower_case })
 }
 
 pub(super) fn read_required(directory: &Path, name: &str) -> Result<String, Broken> {

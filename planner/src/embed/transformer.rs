@@ -58,7 +58,7 @@ impl Transformer {
         self.norm.apply(&mut rows);
         for layer in &self.layers {
             let mixed = layer.attend_tokens(&rows, texts, self.heads);
-            layer.go_on(&mut rows, &mixed);
+            layer.apply_feed_forward(&mut rows, &mixed);
         }
         Ok(rows)
     }
@@ -131,7 +131,7 @@ impl Layer {
             return Err(Broken(format!("its tensor `{narrow}` has not {size} rows")));
         }
         Ok(Self {
-            attention: beside(&[query, key, value])?,
+            attention: join_layers(&[query, key, value])?,
             mix: square("attention.output.dense")?,
             mix_norm: norm("attention.output.LayerNorm")?,
             widen,
@@ -168,7 +168,7 @@ impl Layer {
     }
 
     /// Updates each token with the result of the attention.
-    fn go_on(&self, rows: &mut Array2<f32>, mixed: &Array2<f32>) {
+    fn apply_feed_forward(&self, rows: &mut Array2<f32>, mixed: &Array2<f32>) {
         self.mix.add_to(rows, mixed);
         self.mix_norm.apply(rows);
         let mut wide = self.widen.apply(rows);
@@ -178,7 +178,7 @@ impl Layer {
     }
 }
 
-fn beside(layers: &[Linear; 3]) -> Result<Linear, Broken> {
+fn join_layers(layers: &[Linear; 3]) -> Result<Linear, Broken> {
     let weights: Vec<ArrayView2<'_, f32>> =
         layers.iter().map(|layer| layer.weight.view()).collect();
     let weight = ndarray::concatenate(Axis(1), &weights).map_err(|err| Broken(err.to_string()))?;

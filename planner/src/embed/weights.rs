@@ -2,7 +2,7 @@
 //!
 //! Tensors are read one by one, so memory holds the model once. A matrix may be quantised to four
 //! bits: `NAME.q4` holds two numbers in each byte, lower half first, each plus eight. `NAME.scale`
-//! holds the factor of each group of [`GROUP`] numbers.
+//! holds the factor of each group of [`GROUP_LEN`] numbers.
 
 use std::{
     borrow::Cow,
@@ -20,11 +20,11 @@ use serde_json::Value;
 use super::math::{Linear, Norm};
 
 /// Numbers that share a scale in a quantised matrix.
-const GROUP: usize = 32;
+const GROUP_LEN: usize = 32;
 /// The first tensor of every BERT model.
-const FIRST: &str = "embeddings.word_embeddings.weight";
+const FIRST_TENSOR: &str = "embeddings.word_embeddings.weight";
 /// The largest header of a file. A large model has a few hundred tensors.
-const HEADER_BYTES: u64 = 16 << 20;
+const MAX_HEADER_BYTES: u64 = 16 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -88,7 +88,10 @@ impl Weights {
         file.read_exact(&mut header).map_err(unreadable)?;
         let size = u64::from_le_bytes(header);
         let mut header = Vec::new();
-        file.by_ref().take(size.min(HEADER_BYTES)).read_to_end(&mut header).map_err(unreadable)?;
+        file.by_ref()
+            .take(size.min(MAX_HEADER_BYTES))
+            .read_to_end(&mut header)
+            .map_err(unreadable)?;
         Self::new(&header, size, len, Source::File(Mutex::new(file)))
     }
 
@@ -124,9 +127,9 @@ impl Weights {
             tensors.insert(name, tensor);
         }
         let mut names = tensors.keys().map(|name| name.strip_suffix(".q4").unwrap_or(name));
-        let prefix = names.find_map(|name| name.strip_suffix(FIRST)).map(ToOwned::to_owned);
+        let prefix = names.find_map(|name| name.strip_suffix(FIRST_TENSOR)).map(ToOwned::to_owned);
         let prefix = prefix.ok_or_else(|| {
-            Broken(format!("its weights have no `{FIRST}`: it is not a BERT model"))
+            Broken(format!("its weights have no `{FIRST_TENSOR}`: it is not a BERT model"))
         })?;
         Ok(Self { tensors, start, source, prefix })
     }
@@ -163,11 +166,11 @@ impl Weights {
             return Err(Broken::for_tensor(name, format_args!("has the shape {:?}", halves.shape)));
         };
         let bytes = self.bytes(name, halves)?;
-        if halves.dtype != Kind::U8 || scales.len() * GROUP != bytes.len() * 2 {
+        if halves.dtype != Kind::U8 || scales.len() * GROUP_LEN != bytes.len() * 2 {
             return Err(Broken::for_tensor(name, "has as many scales as it has not groups"));
         }
         let mut numbers = Vec::with_capacity(bytes.len() * 2);
-        for (bytes, scale) in bytes.chunks_exact(GROUP / 2).zip(scales) {
+        for (bytes, scale) in bytes.chunks_exact(GROUP_LEN / 2).zip(scales) {
             let halves = bytes.iter().flat_map(|byte| [byte & 15, byte >> 4]);
             numbers.extend(halves.map(|half| (f32::from(half) - 8.0) * scale));
         }

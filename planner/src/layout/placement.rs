@@ -7,17 +7,17 @@ use super::{
 
 const SWEEPS: usize = 12;
 /// The space of an edge that passes a layer, as a share of the gap between nodes.
-const PASSAGE: f64 = 0.5;
+const PASSING_EDGE_SPACE: f64 = 0.5;
 /// The pull between places of one edge, which keeps long edges straight.
 const EDGE_PULL: f64 = 6.0;
 /// The pull of a node without neighbours towards its current place.
-const LOOSE: f64 = 0.01;
+const LOOSE_NODE_PULL: f64 = 0.01;
 /// The share of a node's side that its edges use.
-const SPREAD: f64 = 0.7;
+const PORT_SHARE: f64 = 0.7;
 const MAX_PORT_GAP: f64 = 14.0;
 const LOOP_SIZE: f64 = 16.0;
 /// The distance up to which a point counts as on a line.
-const STRAIGHT: f64 = 0.05;
+const STRAIGHT_TOLERANCE: f64 = 0.05;
 
 /// Places the nodes of ordered layers and routes the edges between them.
 pub(super) fn draw_layers(
@@ -97,7 +97,7 @@ impl Ports {
 fn spread_ports(edges: &mut [(f64, usize)], middle: f64, width: f64) -> Vec<(f64, usize)> {
     edges.sort_by(|(a, at), (b, other)| a.total_cmp(b).then(at.cmp(other)));
     let count = f64::from(u32::try_from(edges.len()).unwrap_or(u32::MAX));
-    let step = MAX_PORT_GAP.min(width * SPREAD / count.max(1.0));
+    let step = MAX_PORT_GAP.min(width * PORT_SHARE / count.max(1.0));
     let mut x = middle - step * (count - 1.0) / 2.0;
     let placed = edges.iter().map(|(_, at)| {
         let port = (x, *at);
@@ -121,7 +121,7 @@ fn straighten_path(points: Vec<Point>, is_reversed: bool) -> Vec<Point> {
         if let [.., a, b] = kept[..] {
             let cross = (b.x - a.x) * (point.y - a.y) - (b.y - a.y) * (point.x - a.x);
             let length = (point.x - a.x).hypot(point.y - a.y).max(1.0);
-            if (cross / length).abs() < STRAIGHT {
+            if (cross / length).abs() < STRAIGHT_TOLERANCE {
                 kept.pop();
             }
         }
@@ -207,7 +207,7 @@ fn node_offsets(graph: &Layered, layer: &[usize], sizes: &[Size], style: &Style)
     for node in layer {
         let x = before.map_or(0.0, |(x, left)| {
             let is_passage = graph.is_place(left) && graph.is_place(*node);
-            let gap = if is_passage { style.node_gap * PASSAGE } else { style.node_gap };
+            let gap = if is_passage { style.node_gap * PASSING_EDGE_SPACE } else { style.node_gap };
             x + half_width(sizes, left) + gap + half_width(sizes, *node)
         });
         offsets.push(x);
@@ -265,5 +265,5 @@ fn wished_place(graph: &Layered, node: usize, side: Side, xs: &[f64]) -> (f64, f
         sum += xs[*to] * pull;
         weight += pull;
     }
-    if weight == 0.0 { (xs[node], LOOSE) } else { (sum / weight, weight) }
+    if weight == 0.0 { (xs[node], LOOSE_NODE_PULL) } else { (sum / weight, weight) }
 }

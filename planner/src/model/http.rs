@@ -28,7 +28,7 @@ pub(super) enum ExchangeError {
 /// Makes a client. It follows no redirect, so that a key goes to its provider only. For a model on
 /// this machine it uses no proxy, so that nothing leaves the machine.
 pub(super) fn build_client(is_local: bool) -> reqwest::Result<Client> {
-    // Another installed provider of cryptography is as good.
+    // This fails if the process has a provider of cryptography already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
         .user_agent(USER_AGENT)

@@ -46,9 +46,9 @@ pub trait ServerStarter: Debug + Send + Sync {
 
 /// A starter that settings share.
 #[derive(Clone, Debug)]
-pub struct Starter(pub Arc<dyn ServerStarter>);
+pub struct SharedStarter(pub Arc<dyn ServerStarter>);
 
-impl PartialEq for Starter {
+impl PartialEq for SharedStarter {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -108,8 +108,9 @@ impl LocalModel {
     }
 
     async fn start(&self) -> Result<Provider, ModelError> {
-        let Some(starter) = self.starter() else { return Err(self.missing("")) };
-        let StartedServer { url, key } = starter.start().await.map_err(|why| self.missing(&why))?;
+        let Some(starter) = self.starter() else { return Err(self.missing_error("")) };
+        let StartedServer { url, key } =
+            starter.start().await.map_err(|why| self.missing_error(&why))?;
         // The starter has checked that the server offers this model.
         self.provider_at(&url, STARTED_MODEL, key)
     }
@@ -118,7 +119,7 @@ impl LocalModel {
     fn starter(&self) -> Option<&dyn ServerStarter> {
         let Settings { base_url, model, starter, .. } = &self.settings;
         let is_wanted = base_url.is_none() && ["", STARTED_MODEL].contains(&model.as_str());
-        starter.as_ref().filter(|_| is_wanted).map(|Starter(starter)| &**starter)
+        starter.as_ref().filter(|_| is_wanted).map(|SharedStarter(starter)| &**starter)
     }
 
     /// Returns the wanted model of a server, or `None` if it has not, or does not answer.
@@ -143,7 +144,7 @@ impl LocalModel {
     }
 
     async fn list_models(&self, url: &str) -> Result<Vec<String>, ModelError> {
-        let client = http::build_client(true).map_err(|err| self.refused(err.to_string()))?;
+        let client = http::build_client(true).map_err(|err| self.refused_error(err.to_string()))?;
         let request = client.get(format!("{url}/models"));
         let answer = timeout(PROBE_TIMEOUT, http::send_request(request)).await;
         let Ok(Ok(answer)) = answer else { return Ok(Vec::new()) };
@@ -167,12 +168,12 @@ impl LocalModel {
             return Ok(format!("`{}` at {place}", provider.name()));
         }
         match self.starter() {
-            Some(starter) => starter.describe().map_err(|why| self.missing(&why)),
-            None => Err(self.missing("")),
+            Some(starter) => starter.describe().map_err(|why| self.missing_error(&why)),
+            None => Err(self.missing_error("")),
         }
     }
 
-    fn missing(&self, why: &str) -> ModelError {
+    fn missing_error(&self, why: &str) -> ModelError {
         let wanted = match self.settings.model.as_str() {
             "" => "a model".to_owned(),
             name => format!("the model `{name}`"),
@@ -190,13 +191,13 @@ impl LocalModel {
                 format!("start a server that has it, or remove `planner.model` and run `{PULL}`")
             }
         };
-        self.refused(format!(
+        self.refused_error(format!(
             "no server on this machine has {wanted} ({}): {why}",
             tried.join(", ")
         ))
     }
 
-    fn refused(&self, why: String) -> ModelError {
+    fn refused_error(&self, why: String) -> ModelError {
         ModelError::Refused { model: self.name.clone(), why }
     }
 }
@@ -241,7 +242,7 @@ mod tests {
         (url, tasks)
     }
 
-    fn model(name: &str, urls: &[&str], starter: Option<Starter>) -> LocalModel {
+    fn model(name: &str, urls: &[&str], starter: Option<SharedStarter>) -> LocalModel {
         let settings = Settings {
             provider: ProviderKind::named("local").unwrap(),
             base_url: None,
@@ -303,7 +304,7 @@ mod tests {
         let (running, _running_task) = serve(&["running"]).await;
         let (url, _started_task) = serve(&["faber-planner"]).await;
         let server = StartedServer { url, key: Key::None };
-        let starter = || Some(Starter(Arc::new(Starts(Ok(server.clone())))));
+        let starter = || Some(SharedStarter(Arc::new(Starts(Ok(server.clone())))));
         assert_eq!(ask(&model("", &[&running], starter())).await.unwrap(), "local/running");
         for name in ["", STARTED_MODEL] {
             let asked = ask(&model(name, &[NOWHERE], starter())).await.unwrap();
@@ -314,7 +315,7 @@ mod tests {
             why.contains("the model `other`") && why.contains("remove `planner.model`"),
             "{why}"
         );
-        let fails = Starter(Arc::new(Starts(Err("install `llama-server`".to_owned()))));
+        let fails = SharedStarter(Arc::new(Starts(Err("install `llama-server`".to_owned()))));
         let why = ask(&model("", &[NOWHERE], Some(fails))).await.unwrap_err();
         assert!(why.ends_with("install `llama-server`"), "{why}");
     }

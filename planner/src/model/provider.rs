@@ -79,7 +79,7 @@ impl Provider {
         };
         let Answer { text, calls, stop, tokens } = answer;
         if text.is_empty() && calls.is_empty() && stop.is_none() {
-            // JSON of another format.
+            // The answer is JSON in another format.
             let why = "it answered nothing that could be read: check `planner.provider` and \
                        `planner.base_url`";
             return Err(self.lost(why.to_owned(), None));

@@ -14,21 +14,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::embed::pull::{
     Progress, PullError,
-    download::{self, Fetched, Wanted},
+    download::{self, DownloadRequest, Fetched},
 };
 
 /// The name of the model in `faber models pull`, and of its folder.
 pub const PLANNER: &str = "planner";
-const NOTE: &str = "model.json";
+const NOTE_FILE: &str = "model.json";
 /// The prefix of a file that is being downloaded.
 const UNCHECKED: &str = "new-";
 const MAGIC: &[u8] = b"GGUF";
 
 /// The recommended model: a revision of Qwen2.5-1.5B-Instruct in 4 bits.
-const PATH: &str = "Qwen/Qwen2.5-1.5B-Instruct-GGUF/resolve/91cad51170dc346986eccefdc2dd33a9da36ead9/\
+const MODEL_PATH: &str = "Qwen/Qwen2.5-1.5B-Instruct-GGUF/resolve/91cad51170dc346986eccefdc2dd33a9da36ead9/\
                     qwen2.5-1.5b-instruct-q4_k_m.gguf";
-const SHA256: &str = "6a1a2eb6d15622bf3c96857206351ba97e1af16c30d7a74ee38970e434e9407e";
-const BYTES: u64 = 1_117_320_736;
+const MODEL_SHA256: &str = "6a1a2eb6d15622bf3c96857206351ba97e1af16c30d7a74ee38970e434e9407e";
+const MODEL_BYTES: u64 = 1_117_320_736;
 const LICENCE: &str = "Apache-2.0";
 
 /// A model that can be downloaded.
@@ -63,7 +63,7 @@ pub async fn find_offer(
     }
     let given = sha256.map(str::to_ascii_lowercase);
     let address =
-        url.map_or_else(|| format!("{}/{PATH}", hub.trim_end_matches('/')), str::to_owned);
+        url.map_or_else(|| format!("{}/{MODEL_PATH}", hub.trim_end_matches('/')), str::to_owned);
     let wrong =
         |why: String| PullError::Wrong(format!("`{address}` is not the address of a model: {why}"));
     let parsed: Url = address.parse().map_err(|err| wrong(format!("{err}")))?;
@@ -73,8 +73,14 @@ pub async fn find_offer(
     }
     let file = file.to_owned();
     if url.is_none() {
-        let sha256 = given.or_else(|| Some(SHA256.to_owned()));
-        return Ok(Offer { url: parsed, file, bytes: Some(BYTES), licence: Some(LICENCE), sha256 });
+        let sha256 = given.or_else(|| Some(MODEL_SHA256.to_owned()));
+        return Ok(Offer {
+            url: parsed,
+            file,
+            bytes: Some(MODEL_BYTES),
+            licence: Some(LICENCE),
+            sha256,
+        });
     }
     let client = download::build_client(&address)?;
     match download::ask_head(&client, &parsed).await? {
@@ -91,7 +97,7 @@ pub async fn find_offer(
 /// Returns the downloaded model, and the path of its file.
 pub fn find_downloaded(models: &Path) -> Option<(Downloaded, PathBuf)> {
     let folder = models.join(PLANNER);
-    let note = fs::read(folder.join(NOTE)).ok()?;
+    let note = fs::read(folder.join(NOTE_FILE)).ok()?;
     let downloaded: Downloaded = serde_json::from_slice(&note).ok()?;
     let path = folder.join(&downloaded.file);
     (is_file_name(&downloaded.file) && path.is_file()).then_some((downloaded, path))
@@ -127,7 +133,7 @@ pub async fn pull(
     }
     let client = download::build_client(offer.url.as_str())?;
     let sha256 = offer.sha256.as_deref();
-    let wanted = Wanted { url: offer.url.clone(), name: &offer.file, sha256 };
+    let wanted = DownloadRequest { url: offer.url.clone(), name: &offer.file, sha256 };
     download::fetch_file(&client, &wanted, &path, progress).await?;
     if !begins_with_magic(&path) {
         fs::remove_file(&path).map_err(disk)?;
@@ -137,11 +143,11 @@ pub async fn pull(
         )));
     }
     fs::rename(&path, folder.join(&new.file)).map_err(disk)?;
-    let part = folder.join(format!("{NOTE}.part"));
+    let part = folder.join(format!("{NOTE_FILE}.part"));
     fs::write(&part, serde_json::to_vec(&new).unwrap_or_default()).map_err(disk)?;
-    fs::rename(&part, folder.join(NOTE)).map_err(disk)?;
+    fs::rename(&part, folder.join(NOTE_FILE)).map_err(disk)?;
     if let Some(old) = old.filter(|old| old.file != new.file) {
-        // The new model works without the removal.
+        // A failed removal only wastes disk space.
         let _ = fs::remove_file(folder.join(old.file));
     }
     Ok(true)
@@ -264,7 +270,7 @@ mod tests {
             assert!(find_offer("", Some(&url), None).await.is_err(), "{url}");
         }
         let offer = find_offer("http://hub/", None, None).await.unwrap();
-        assert_eq!((offer.bytes, offer.sha256.as_deref()), (Some(BYTES), Some(SHA256)));
+        assert_eq!((offer.bytes, offer.sha256.as_deref()), (Some(MODEL_BYTES), Some(MODEL_SHA256)));
         assert!(find_offer("http://hub", None, Some("12")).await.is_err());
     }
 }

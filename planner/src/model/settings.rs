@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
     Fallback, Model, ModelError, Patience, Patient, Price, Provider, ProviderKind,
-    local::{LocalModel, Starter},
+    local::{LocalModel, SharedStarter},
 };
 
 /// The default time limit of one answer. Slow models think for a minute.
@@ -21,7 +21,7 @@ pub struct Settings {
     pub key: Key,
     pub timeout: Duration,
     pub retries: u32,
-    /// The most tokens of an answer. Without one the provider decides.
+    /// Maximum number of tokens of an answer. Without a value, the provider decides.
     pub max_tokens: Option<u32>,
     /// The temperature. Without one the provider decides.
     pub temperature: Option<f64>,
@@ -32,7 +32,7 @@ pub struct Settings {
     pub native_tools: bool,
     pub fallback: Option<Box<Settings>>,
     /// Starts a local server if none is found.
-    pub starter: Option<Starter>,
+    pub starter: Option<SharedStarter>,
 }
 
 #[derive(Clone, PartialEq, Eq)]

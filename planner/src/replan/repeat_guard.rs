@@ -34,14 +34,14 @@ const ECHO: &str = "flow.echo";
 
 /// Steps by the parameters of their calls. Only looked up, never iterated.
 #[expect(clippy::disallowed_types, reason = "values have no order")]
-type Calls = std::collections::HashMap<Arc<Value>, StepId>;
+type StepsByParameters = std::collections::HashMap<Arc<Value>, StepId>;
 
 /// The effects of a finished execution that no new plan may repeat.
 #[derive(Debug)]
 pub struct RepeatGuard<'a> {
     ended: &'a Execution,
     /// Steps by tool and parameters. Numbers in parameters are normalized.
-    calls: BTreeMap<ToolName, Calls>,
+    calls: BTreeMap<ToolName, StepsByParameters>,
     /// The steps that called a tool for items of a list.
     lists: BTreeMap<ToolName, Vec<StepId>>,
     children: Vec<ExecutionId>,
@@ -171,16 +171,16 @@ impl<'a> RepeatGuard<'a> {
         let calls = self.calls.get(&step.tool)?;
         let begun = new.begun;
         let Some(for_each) = &step.for_each else {
-            return match new.render(&Known::from_start(begun), step) {
+            return match new.render(&KnownValues::from_start(begun), step) {
                 Rendered::Known(parameters) => calls.get(&parameters).map(Repeat::Step),
                 Rendered::Unknown => None,
                 Rendered::TooLarge => Some(Repeat::TooLarge),
             };
         };
-        let found = Known::from_start(begun).find_list(&for_each.list);
+        let found = KnownValues::from_start(begun).find_list(&for_each.list);
         let mut is_known = found.is_some();
         for (index, item) in found.into_iter().flatten().take(limits::ITEMS).enumerate() {
-            let known = Known { begun, item: Some((item, index.into())) };
+            let known = KnownValues { begun, item: Some((item, index.into())) };
             match new.render(&known, step) {
                 Rendered::Known(parameters) => {
                     if let Some(was) = calls.get(&parameters) {
@@ -211,7 +211,7 @@ enum Rendered {
 }
 
 impl NewPlan<'_> {
-    fn render(&self, known: &Known<'_>, step: &ToolExecution) -> Rendered {
+    fn render(&self, known: &KnownValues<'_>, step: &ToolExecution) -> Rendered {
         let Some(room) = self.budget.get().checked_sub(CALL_BYTES) else {
             return Rendered::TooLarge;
         };
@@ -240,13 +240,13 @@ fn create_execution(ended: &Execution, plan: &Arc<Plan>) -> Option<Execution> {
 }
 
 /// The values that templates find before the plan runs.
-struct Known<'a> {
+struct KnownValues<'a> {
     begun: &'a Execution,
     /// An item and its index.
     item: Option<(&'a Value, Value)>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> KnownValues<'a> {
     fn from_start(begun: &'a Execution) -> Self {
         Self { begun, item: None }
     }
@@ -273,7 +273,7 @@ impl<'a> Known<'a> {
     }
 }
 
-impl LookUpValues for Known<'_> {
+impl LookUpValues for KnownValues<'_> {
     fn value(&self, target: &Target) -> Option<&Value> {
         match target {
             Target::Index => self.item.as_ref().map(|(_, index)| index),

@@ -4,8 +4,8 @@ use super::{rows::Rows, vector};
 
 /// Vectors of a block. A block fits into the processor's first cache and is read once for many
 /// comparisons.
-const BLOCK: usize = 32;
-/// The most pairs that are reported. A threshold near 0 would return all pairs.
+const BLOCK_LEN: usize = 32;
+/// Maximum number of pairs that are reported. A threshold near 0 would return all pairs.
 pub const COLLISIONS: usize = 100_000;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,8 +48,8 @@ pub(super) fn similar_pairs(
     let taking_part: Vec<usize> = (0..rows.len()).filter(|row| may(rows.owner(*row))).collect();
     let side = Side { rows, taking_part: &taking_part, slack: rows.slack() };
     let mut found = Vec::new();
-    for first in (0..taking_part.len()).step_by(BLOCK) {
-        for second in (first..taking_part.len()).step_by(BLOCK) {
+    for first in (0..taking_part.len()).step_by(BLOCK_LEN) {
+        for second in (first..taking_part.len()).step_by(BLOCK_LEN) {
             side.compare_blocks(first, second, similarity, threshold, &mut found);
             if found.len() > COLLISIONS {
                 return Err(TooManyPairs);
@@ -77,7 +77,7 @@ impl Side<'_> {
         threshold: f64,
         found: &mut Vec<Collision>,
     ) {
-        let end = |start: usize| (start + BLOCK).min(self.taking_part.len());
+        let end = |start: usize| (start + BLOCK_LEN).min(self.taking_part.len());
         for i in first..end(first) {
             let (a, whole) = (self.taking_part[i], self.rows.whole(self.taking_part[i]));
             for j in second.max(i + 1)..end(second) {

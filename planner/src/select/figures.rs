@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-/// The first tools that count for recall.
-const RECALL: usize = 5;
+/// Number of the first tools that count for recall.
+const RECALL_TOOLS: usize = 5;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
@@ -19,7 +19,7 @@ impl Figures {
         self.queries += 1;
         let place = selected.iter().position(|tool| right.contains(tool));
         let found: BTreeSet<&&str> =
-            selected.iter().take(RECALL).filter(|tool| right.contains(*tool)).collect();
+            selected.iter().take(RECALL_TOOLS).filter(|tool| right.contains(*tool)).collect();
         if place == Some(0) {
             self.hits += 1.0;
         }

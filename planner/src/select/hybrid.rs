@@ -32,7 +32,7 @@ struct Meaning {
 }
 
 impl Selector {
-    pub(super) async fn by_both(
+    pub(super) async fn select_by_words_and_meaning(
         &self,
         tools: &Tools,
         ask: &Ask<'_>,
@@ -90,14 +90,17 @@ impl Selector {
     ) -> Result<Meaning, Option<EmbedError>> {
         let Some(pair) = self.embedders() else { return Err(None) };
         let found = async {
-            let tools = self.index().await.meanings(tools, &*pair.texts).await?;
-            let texts = embedded(&*pair.queries, texts).await?;
+            let tools = self.index().await.meanings(tools, &*pair.text_embedder).await?;
+            let texts = embedded(&*pair.query_embedder, texts).await?;
             let expected = tools.dimensions();
             if texts.iter().any(|vector| expected.is_some_and(|expected| expected != vector.len()))
             {
                 let why =
                     "its vectors have got another length: restart after changing it".to_owned();
-                return Err(EmbedError::Model { model: pair.queries.model().to_owned(), why });
+                return Err(EmbedError::Model {
+                    model: pair.query_embedder.model().to_owned(),
+                    why,
+                });
             }
             Ok(Meaning { tools, texts: texts.into_iter().map(Compared::new).collect() })
         };

@@ -16,7 +16,7 @@ use super::{
 use crate::embed::{EmbedError, Embedder};
 
 /// Texts in one batch. Keeps a model busy without holding all texts in memory.
-const TEXTS: usize = 4_096;
+const BATCH_TEXTS: usize = 4_096;
 
 /// The index of the last tools. Each part keeps the tools that it was made for.
 #[derive(Debug, Default)]
@@ -166,7 +166,7 @@ async fn text_rows(
         vectors.push(known.map(<[f32]>::to_vec));
     }
     wanted.retain(|(_, text)| !text.trim().is_empty());
-    for some in wanted.chunks(TEXTS) {
+    for some in wanted.chunks(BATCH_TEXTS) {
         let texts: Vec<&str> = some.iter().map(|entry| entry.1.as_str()).collect();
         for ((at, _), vector) in some.iter().zip(embedded(embedder, &texts).await?) {
             vectors[*at] = Some(vector);
@@ -184,8 +184,10 @@ impl<T> Part<T> {
     fn current_or_earlier<'a>(
         part: Option<&'a Self>,
         tools: &Tools,
-    ) -> Result<Arc<T>, Earlier<'a, T>> {
-        let Some(part) = part else { return Err(Earlier { known: None, places: Vec::new() }) };
+    ) -> Result<Arc<T>, EarlierEntries<'a, T>> {
+        let Some(part) = part else {
+            return Err(EarlierEntries { known: None, places: Vec::new() });
+        };
         let has_same = || {
             part.tools.len() == tools.len()
                 && part.tools.iter().zip(&**tools).all(|(a, b)| Arc::ptr_eq(a, b))
@@ -199,7 +201,7 @@ impl<T> Part<T> {
             let at = *names.get(&tool_key(tool))?;
             is_same(&part.tools[at], tool).then_some(at)
         };
-        Err(Earlier { known: Some(&part.known), places: tools.iter().map(place).collect() })
+        Err(EarlierEntries { known: Some(&part.known), places: tools.iter().map(place).collect() })
     }
 
     fn keep_part(part: &mut Option<Self>, tools: &Tools, known: T) -> Arc<T> {
@@ -210,12 +212,12 @@ impl<T> Part<T> {
 }
 
 /// The earlier entries, and the earlier place of each present tool.
-struct Earlier<'a, T> {
+struct EarlierEntries<'a, T> {
     known: Option<&'a T>,
     places: Vec<Option<usize>>,
 }
 
-impl<'a, T> Earlier<'a, T> {
+impl<'a, T> EarlierEntries<'a, T> {
     fn find(&self, at: usize) -> Option<(&'a T, usize)> {
         Some((self.known?, (*self.places.get(at)?)?))
     }
@@ -274,12 +276,12 @@ pub(super) fn examples(tool: &ToolDefinition) -> impl Iterator<Item = &str> {
     tool.examples.iter().map(String::as_str).filter(|example| !example.trim().is_empty())
 }
 
-/// Splits places into batches of about [`TEXTS`] texts.
+/// Splits places into batches of about [`BATCH_TEXTS`] texts.
 fn text_batches(places: &[usize], texts: impl Fn(usize) -> usize) -> Vec<&[usize]> {
     let (mut batches, mut start, mut count) = (Vec::new(), 0, 0);
     for (end, at) in places.iter().enumerate() {
         count += texts(*at);
-        if count >= TEXTS {
+        if count >= BATCH_TEXTS {
             batches.push(&places[start..=end]);
             (start, count) = (end + 1, 0);
         }

@@ -13,14 +13,14 @@ use super::words;
 /// Limits the weight of a repeated word.
 const SATURATION: f32 = 1.2;
 /// The penalty of long documents.
-const LENGTH: f32 = 0.75;
+const LENGTH_PENALTY: f32 = 0.75;
 /// Names are short and precise.
-const NAME: f32 = 2.0;
-const DESCRIPTION: f32 = 1.0;
+const NAME_WEIGHT: f32 = 2.0;
+const DESCRIPTION_WEIGHT: f32 = 1.0;
 /// The weight of parameters. Queries rarely name them.
-const PARAMETER: f32 = 0.5;
+const PARAMETER_WEIGHT: f32 = 0.5;
 /// Examples resemble queries.
-const EXAMPLE: f32 = 0.5;
+const EXAMPLE_WEIGHT: f32 = 0.5;
 const MAX_PARAMETERS: usize = 256;
 const MAX_EXAMPLES: usize = 256;
 
@@ -63,7 +63,8 @@ impl Lexical {
         let mean = (total / to_real(documents.len())).max(f32::MIN_POSITIVE);
         let mut words: BTreeMap<String, Word> = BTreeMap::new();
         for (at, document) in (0_u32..).zip(&documents) {
-            let room = SATURATION * (1.0 - LENGTH + LENGTH * document.length / mean);
+            let room =
+                SATURATION * (1.0 - LENGTH_PENALTY + LENGTH_PENALTY * document.length / mean);
             for (word, frequency) in &document.words {
                 let said = frequency * (SATURATION + 1.0) / (frequency + room);
                 if let Some(known) = words.get_mut(word) {
@@ -151,16 +152,16 @@ impl Document {
     fn read(tool: &ToolDefinition) -> Self {
         let mut document = Self::default();
         let mut name = words::of(tool.name.as_str());
-        document.add(name.clone(), NAME);
+        document.add(name.clone(), NAME_WEIGHT);
         name.sort_unstable();
         name.dedup();
         document.name = name;
-        document.add(words::of(description(tool)), DESCRIPTION);
+        document.add(words::of(description(tool)), DESCRIPTION_WEIGHT);
         for name in parameter_names(&tool.input_schema) {
-            document.add(words::of(name), PARAMETER);
+            document.add(words::of(name), PARAMETER_WEIGHT);
         }
         for example in tool.examples.iter().take(MAX_EXAMPLES) {
-            document.add(words::of(example), EXAMPLE);
+            document.add(words::of(example), EXAMPLE_WEIGHT);
         }
         document
     }

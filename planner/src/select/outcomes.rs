@@ -16,8 +16,8 @@ use crate::toolkit::learned::{AGES, ages, drop_least};
 /// names reach it with common models; sentences with another purpose do not.
 pub const NEAR: f64 = 0.75;
 /// The weight of the prior expectation, which is 0.
-const PRIOR: f64 = 2.0;
-pub(super) const KINDS: usize = 256;
+const PRIOR_WEIGHT: f64 = 2.0;
+pub(super) const MAX_KINDS: usize = 256;
 const MAX_TOOLS: usize = 32;
 const MAX_QUERY_BYTES: usize = 1_000;
 
@@ -92,7 +92,7 @@ impl Outcomes {
     fn begin_kind(&mut self, query: &str) -> usize {
         let query = query[..query.floor_char_boundary(MAX_QUERY_BYTES)].to_owned();
         let kind = Kind { query, at: None, tools: BTreeMap::new() };
-        if self.kinds.len() < KINDS {
+        if self.kinds.len() < MAX_KINDS {
             self.kinds.push(kind);
             return self.kinds.len() - 1;
         }
@@ -124,7 +124,7 @@ impl Outcomes {
         let tools = self.kinds.get(kind).into_iter().flat_map(|kind| &kind.tools);
         tools.map(move |(tool, outcome)| {
             let balance = (outcome.well - outcome.failed) * faded;
-            (tool, balance / (outcome.weight() * faded + PRIOR))
+            (tool, balance / (outcome.weight() * faded + PRIOR_WEIGHT))
         })
     }
 }
@@ -225,10 +225,10 @@ mod tests {
         let (mut outcomes, at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
         let often = [(tool("s.often"), true), (tool("s.often"), true)];
         outcomes.learn(None, "often", &often, at);
-        for n in 0..KINDS + 20 {
+        for n in 0..MAX_KINDS + 20 {
             outcomes.learn(None, &format!("{n} {}", "é".repeat(MAX_QUERY_BYTES)), &often[..1], at);
         }
-        assert_eq!(outcomes.queries().len(), KINDS);
+        assert_eq!(outcomes.queries().len(), MAX_KINDS);
         assert_eq!(outcomes.queries().next(), Some("often"), "the least goes");
         assert!(outcomes.queries().all(|it| it.len() <= MAX_QUERY_BYTES));
         for n in 0..2 * MAX_TOOLS {

@@ -25,7 +25,7 @@ const BEGINNINGS: &str = "\
     upload use validate verify view visualize want what when where which who why will would write";
 
 /// Words that separate two clauses.
-const PARTING: [&str; 3] = ["and", "but", "then"];
+const SEPARATORS: [&str; 3] = ["and", "but", "then"];
 /// Words between two clauses without a meaning for selection.
 const BETWEEN: [&str; 9] = ["also", "and", "but", "finally", "next", "please", "so", "then", "to"];
 /// Words at the beginning of a part that only connect it to the part before.
@@ -118,7 +118,7 @@ fn parting_end(before: &[Word<'_>], start: usize) -> Option<usize> {
     let mut is_parted = false;
     while end > start && BETWEEN.contains(&before[end - 1].lower.as_str()) {
         end -= 1;
-        is_parted |= PARTING.contains(&before[end].lower.as_str());
+        is_parted |= SEPARATORS.contains(&before[end].lower.as_str());
     }
     let is_parted = is_parted || (end > start && before[end - 1].text.ends_with([',', '，']));
     (is_parted && end > start).then_some(end)

@@ -11,7 +11,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use super::{
     Criterion, TooManyPairs, best,
     index::{Centroids, Index, Tools, embedded, examples},
-    outcomes::{self, KINDS, Outcomes},
+    outcomes::{self, MAX_KINDS, Outcomes},
     rows::Rows,
     vector::Compared,
 };
@@ -23,12 +23,12 @@ pub const MARGIN: f64 = 0.01;
 /// Selects tools. It keeps the index of the last tools and updates only the tools that changed.
 #[derive(Debug)]
 pub struct Selector {
-    embedders: Option<Pair>,
+    embedders: Option<EmbedderPair>,
     index: Mutex<Index>,
-    /// The kinds of queries of the last question.
+    /// The kinds of queries at the last selection, with their vectors.
     kinds: Mutex<Kinds>,
     /// The last error of learned outcomes, so that it is logged once.
-    pub(super) told_of_learned: Told,
+    pub(super) told_of_learned: LastLoggedError,
 }
 
 /// The first queries of all kinds, and their vectors.
@@ -59,7 +59,7 @@ impl Kinds {
             self.vectors.extend(missing.iter().map(|query| (*query).to_owned()).zip(made));
         }
         self.texts = outcomes.queries().map(str::to_owned).collect();
-        if self.vectors.len() > 2 * KINDS {
+        if self.vectors.len() > 2 * MAX_KINDS {
             self.vectors.retain(|text, _| self.texts.contains(text));
         }
         let vectors = self.texts.iter().filter_map(|text| self.vectors.get(text));
@@ -69,9 +69,9 @@ impl Kinds {
 }
 
 #[derive(Debug, Default)]
-pub struct Told(Plain<Option<EmbedError>>);
+pub struct LastLoggedError(Plain<Option<EmbedError>>);
 
-impl Told {
+impl LastLoggedError {
     /// Logs an error and its consequence, unless the last entry says the same.
     pub fn tell(&self, err: Option<&EmbedError>, what: &str) {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,9 +86,9 @@ impl Told {
 
 /// One model: an embedder for stored texts, and one for queries.
 #[derive(Clone, Debug)]
-pub(super) struct Pair {
-    pub(super) texts: Arc<dyn Embedder>,
-    pub(super) queries: Arc<dyn Embedder>,
+pub(super) struct EmbedderPair {
+    pub(super) text_embedder: Arc<dyn Embedder>,
+    pub(super) query_embedder: Arc<dyn Embedder>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -140,23 +140,25 @@ pub enum SelectError {
 impl Selector {
     /// Creates a selector without an index. Without an embedder, it selects by words only.
     pub fn new(embedder: Option<Arc<dyn Embedder>>) -> Self {
-        let pair =
-            embedder.map(|embedder| Pair { texts: Arc::clone(&embedder), queries: embedder });
+        let pair = embedder.map(|embedder| EmbedderPair {
+            text_embedder: Arc::clone(&embedder),
+            query_embedder: embedder,
+        });
         Self::with_embedders(pair)
     }
 
     /// Creates a selector without an index, with the two embedders of one model.
     pub fn with(embedding: &Embedding) -> Self {
         let (texts, queries) = (Arc::clone(&embedding.texts), Arc::clone(&embedding.queries));
-        Self::with_embedders(Some(Pair { texts, queries }))
+        Self::with_embedders(Some(EmbedderPair { text_embedder: texts, query_embedder: queries }))
     }
 
-    fn with_embedders(embedders: Option<Pair>) -> Self {
+    fn with_embedders(embedders: Option<EmbedderPair>) -> Self {
         let (index, kinds) = (Mutex::default(), Mutex::default());
-        Self { embedders, index, kinds, told_of_learned: Told::default() }
+        Self { embedders, index, kinds, told_of_learned: LastLoggedError::default() }
     }
 
-    pub(super) fn embedders(&self) -> Option<&Pair> {
+    pub(super) fn embedders(&self) -> Option<&EmbedderPair> {
         self.embedders.as_ref()
     }
 
@@ -168,21 +170,22 @@ impl Selector {
         may: impl Fn(usize) -> bool,
     ) -> Result<Selection, SelectError> {
         let matches = match ask.by {
-            Criterion::Centroid => self.by_centroid(tools, ask, may).await?,
-            Criterion::Description => self.by_description(tools, ask, may).await?,
-            Criterion::Lexical => self.by_words(tools, ask, may).await,
-            Criterion::Hybrid => return self.by_both(tools, ask, may).await,
+            Criterion::Centroid => self.select_by_centroid(tools, ask, may).await?,
+            Criterion::Description => self.select_by_description(tools, ask, may).await?,
+            Criterion::Lexical => self.select_by_words(tools, ask, may).await,
+            Criterion::Hybrid => return self.select_by_words_and_meaning(tools, ask, may).await,
         };
         Ok(Selection { matches, without_meaning: None })
     }
 
-    async fn by_centroid(
+    async fn select_by_centroid(
         &self,
         tools: &Tools,
         ask: &Ask<'_>,
         may: impl Fn(usize) -> bool,
     ) -> Result<Vec<Match>, SelectError> {
-        let Pair { texts, queries } = self.required_embedders("by their examples")?;
+        let EmbedderPair { text_embedder: texts, query_embedder: queries } =
+            self.required_embedders("by their examples")?;
         let centroids = self.index().await.centroids(tools, &**texts).await?;
         let query = embed_query(&**queries, ask.query, &centroids.rows).await?;
         let nearest = centroids.rows.nearest(&query, ask.limit, may);
@@ -192,13 +195,14 @@ impl Selector {
             .collect())
     }
 
-    async fn by_description(
+    async fn select_by_description(
         &self,
         tools: &Tools,
         ask: &Ask<'_>,
         may: impl Fn(usize) -> bool,
     ) -> Result<Vec<Match>, SelectError> {
-        let Pair { texts, queries } = self.required_embedders("by their description")?;
+        let EmbedderPair { text_embedder: texts, query_embedder: queries } =
+            self.required_embedders("by their description")?;
         let rows = self.index().await.descriptions(tools, &**texts).await?;
         let query = embed_query(&**queries, ask.query, &rows).await?;
         Ok(rows
@@ -208,7 +212,7 @@ impl Selector {
             .collect())
     }
 
-    async fn by_words(
+    async fn select_by_words(
         &self,
         tools: &Tools,
         ask: &Ask<'_>,
@@ -226,7 +230,7 @@ impl Selector {
     }
 
     pub async fn centroids(&self, tools: &Tools) -> Result<Arc<Centroids>, SelectError> {
-        let Pair { texts, .. } = self.required_embedders("that collide")?;
+        let EmbedderPair { text_embedder: texts, .. } = self.required_embedders("that collide")?;
         Ok(self.index().await.centroids(tools, &**texts).await?)
     }
 
@@ -236,7 +240,8 @@ impl Selector {
         outcomes: &Outcomes,
         query: &str,
     ) -> Result<Option<usize>, SelectError> {
-        let Pair { queries, .. } = self.required_embedders("with learned outcomes")?;
+        let EmbedderPair { query_embedder: queries, .. } =
+            self.required_embedders("with learned outcomes")?;
         let asked = embedded(&**queries, &[query]).await?.pop().unwrap_or_default();
         Ok(self.kind_of(outcomes, &Compared::new(asked)).await?)
     }
@@ -247,7 +252,7 @@ impl Selector {
         asked: &Compared,
     ) -> Result<Option<usize>, EmbedError> {
         let Some(pair) = self.embedders() else { return Ok(None) };
-        let rows = self.kinds.lock().await.query_rows(outcomes, &*pair.queries).await?;
+        let rows = self.kinds.lock().await.query_rows(outcomes, &*pair.query_embedder).await?;
         if rows.dimensions().is_some_and(|dimensions| dimensions != asked.len()) {
             // The model changed.
             *self.kinds.lock().await = Kinds::default();
@@ -261,7 +266,7 @@ impl Selector {
         self.index.lock().await
     }
 
-    fn required_embedders(&self, how: &'static str) -> Result<&Pair, SelectError> {
+    fn required_embedders(&self, how: &'static str) -> Result<&EmbedderPair, SelectError> {
         self.embedders.as_ref().ok_or(SelectError::NoEmbedder(how))
     }
 }

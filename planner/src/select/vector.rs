@@ -8,7 +8,7 @@ const LANES: usize = 8;
 /// The integer that stands for 1.
 const ONE: f64 = 32_767.0;
 /// Integers come in runs of this length, padded with zeros, so no loop has a remainder.
-const RUN: usize = 32;
+const RUN_LEN: usize = 32;
 
 /// The vector of a query, in both forms.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ pub(super) fn mean_vector<'a>(
 
 /// Returns the padded length of an integer vector.
 pub(super) fn padded_width(dimensions: usize) -> usize {
-    dimensions.next_multiple_of(RUN)
+    dimensions.next_multiple_of(RUN_LEN)
 }
 
 /// Appends a normalized integer vector of `width` numbers.

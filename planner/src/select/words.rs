@@ -5,9 +5,9 @@ use std::{collections::BTreeSet, sync::LazyLock};
 use rust_stemmers::{Algorithm, Stemmer};
 
 /// Bytes of a text that are split into words.
-const BYTES: usize = 64 << 10;
+const MAX_TEXT_BYTES: usize = 64 << 10;
 /// The longest word. Longer ones are data.
-const LENGTH: usize = 64;
+const MAX_WORD_LEN: usize = 64;
 
 const IDLE: &str = "\
     a about all also an and any are as at be been being but by can could did do does for from had has \
@@ -19,7 +19,7 @@ static IDLE_WORDS: LazyLock<BTreeSet<&str>> = LazyLock::new(|| IDLE.split_whites
 static STEMMER: LazyLock<Stemmer> = LazyLock::new(|| Stemmer::create(Algorithm::English));
 
 pub(super) fn of(text: &str) -> Vec<String> {
-    let words = split_words(&text[..text.floor_char_boundary(BYTES)]);
+    let words = split_words(&text[..text.floor_char_boundary(MAX_TEXT_BYTES)]);
     let words = words.into_iter().filter(|word| !IDLE_WORDS.contains(word.as_str()));
     words.map(|word| STEMMER.stem(&word).into_owned()).collect()
 }
@@ -56,7 +56,7 @@ fn split_words(text: &str) -> Vec<String> {
 
 fn keep_word(words: &mut Vec<String>, word: &mut String) {
     let word = std::mem::take(word);
-    if (1..=LENGTH).contains(&word.len()) {
+    if (1..=MAX_WORD_LEN).contains(&word.len()) {
         words.push(word);
     }
 }
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn long_data_is_not_a_word() {
-        assert!(of(&"x".repeat(LENGTH + 1)).is_empty());
-        assert_eq!(of(&"word ".repeat(BYTES)).len(), BYTES / 5 + 1);
+        assert!(of(&"x".repeat(MAX_WORD_LEN + 1)).is_empty());
+        assert_eq!(of(&"word ".repeat(MAX_TEXT_BYTES)).len(), MAX_TEXT_BYTES / 5 + 1);
     }
 }

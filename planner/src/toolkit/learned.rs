@@ -20,7 +20,7 @@ pub const HALF_LIFE: TimeDelta = TimeDelta::days(30);
 /// The least score. An unseen transition may still be right.
 pub const FLOOR: f64 = 0.05;
 /// The weight of the prior expectation, in calls.
-const PRIOR: f64 = 2.0;
+const PRIOR_CALLS: f64 = 2.0;
 const MAX_TOOLS: usize = 5_000;
 const MAX_FOLLOWERS: usize = 200;
 /// Half-lives after which all weights are rescaled, before they overflow.
@@ -35,12 +35,12 @@ pub(crate) const AGES: f64 = 30.0;
 pub struct Learned {
     /// The reference time: the time of the first observation.
     since: Option<Timestamp>,
-    tools: BTreeMap<ToolName, Seen>,
+    tools: BTreeMap<ToolName, ToolCounts>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Seen {
+struct ToolCounts {
     calls: f64,
     /// Calls that were followed by another one.
     left: f64,
@@ -111,7 +111,7 @@ impl Learned {
         let left = seen.map_or(0.0, |seen| seen.left) * faded;
         let score = |tool: &ToolName, calls: f64| {
             let followed = seen.and_then(|seen| seen.next.get(tool)).copied().unwrap_or(0.0);
-            (followed * faded + PRIOR * calls / all) / (left + PRIOR)
+            (followed * faded + PRIOR_CALLS * calls / all) / (left + PRIOR_CALLS)
         };
         let mut followers: Vec<Follower> = self
             .tools
@@ -155,7 +155,7 @@ impl Learned {
             return None;
         }
         let faded = self.fade_factor(at);
-        let score = (seen * faded + PRIOR / choices) / (all * faded + PRIOR);
+        let score = (seen * faded + PRIOR_CALLS / choices) / (all * faded + PRIOR_CALLS);
         Some(score.clamp(FLOOR, 1.0))
     }
 

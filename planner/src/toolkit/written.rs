@@ -21,7 +21,7 @@ use crate::suggest::nearest;
 const KEYS: [&str; 4] = ["tools", "actions", "toolkit", "order"];
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Written {
+pub struct ReadToolkit {
     pub toolkit: Toolkit,
     /// The parts that were left out, and the reasons.
     pub warnings: Vec<String>,
@@ -33,7 +33,7 @@ struct Action {
     tools: Vec<(String, f64)>,
 }
 
-pub fn read(file: &Value) -> Result<Written, String> {
+pub fn read(file: &Value) -> Result<ReadToolkit, String> {
     let Some(file) = file.as_object() else {
         return Err("a toolkit is a map with `tools`, `actions` and `toolkit`".to_owned());
     };
@@ -71,10 +71,10 @@ pub fn read(file: &Value) -> Result<Written, String> {
         warnings.push(format!("action `{name}` is in no chain of `toolkit` and was left out"));
     }
     arrange_nodes(&mut toolkit, list_field(file, "order")?, &mut warnings)?;
-    // An action in two chains gives one warning.
+    // An action that is in two chains causes only one warning.
     let mut told = BTreeSet::new();
     warnings.retain(|warning| told.insert(warning.clone()));
-    Ok(Written { toolkit, warnings })
+    Ok(ReadToolkit { toolkit, warnings })
 }
 
 /// Rejects a misspelt key. Ignores other unknown keys, which other programs may use.

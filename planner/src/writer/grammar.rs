@@ -42,7 +42,8 @@ const COMPOSED: [&str; 16] = [
     "text",
     "title",
 ];
-/// Words of a description whose parameter has a form of its own, so that the query cannot be copied.
+/// If one of these words is in its description, a parameter needs a certain form, so its value
+/// cannot be copied from the query.
 const FORMED: [&str; 6] = ["iso", "date", "time", "format", "timestamp", "e.g."];
 const NUMBER_WORDS: [&str; 13] = [
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
@@ -55,81 +56,88 @@ pub(super) fn typed_form(query: &str, catalog: &Catalog) -> Option<Value> {
     if tools.is_empty() || tools.len() > MAX_TOOLS {
         return None;
     }
-    let steps: Vec<Value> = tools.iter().map(|tool| step(tool, catalog)).collect();
-    let plan = object(
+    let steps: Vec<Value> = tools.iter().map(|tool| step_schema(tool, catalog)).collect();
+    let plan = object_schema(
         json!({
             "tools": { "type": "array", "minItems": 1, "maxItems": MAX_STEPS, "items": { "anyOf": steps } },
         }),
         &["tools"],
     );
-    let impossible =
-        object(json!({ "impossible": { "type": "string", "maxLength": 200 } }), &["impossible"]);
+    let impossible = object_schema(
+        json!({ "impossible": { "type": "string", "maxLength": 200 } }),
+        &["impossible"],
+    );
     Some(json!({
         "anyOf": [plan, impossible],
         "$defs": {
-            "copied": copied(query),
-            "number": numbers(query),
-            "template": template(&tools),
+            "copied": copied_text_schema(query),
+            "number": copied_number_schema(query),
+            "template": template_schema(&tools),
             "composed": { "type": "string", "maxLength": 1_000 },
             "formed": { "type": "string", "maxLength": 60 },
         },
     }))
 }
 
-fn step(tool: &ToolDefinition, catalog: &Catalog) -> Value {
+fn step_schema(tool: &ToolDefinition, catalog: &Catalog) -> Value {
     let fields = json!({
         "name": { "const": short_name(tool, catalog) },
-        "parameters": parameters(&tool.input_schema, LEVELS),
+        "parameters": parameters_schema(&tool.input_schema, LEVELS),
         "id": { "type": "string", "pattern": "^[a-z][a-z0-9_]{0,15}$" },
-        "forEach": refer("template"),
+        "forEach": reference_schema("template"),
         "when": { "type": "string", "maxLength": 100 },
         "dependsOn": { "type": "array", "maxItems": 4, "items": { "type": "string", "maxLength": 40 } },
         "onError": { "enum": ["fail", "continue", "ignore"] },
     });
-    object(fields, &["name", "parameters"])
+    object_schema(fields, &["name", "parameters"])
 }
 
-fn object(fields: Value, required: &[&str]) -> Value {
+fn object_schema(fields: Value, required: &[&str]) -> Value {
     let mut schema =
         json!({ "type": "object", "required": required, "additionalProperties": false });
     schema["properties"] = fields;
     schema
 }
 
-fn refer(name: &str) -> Value {
+fn reference_schema(name: &str) -> Value {
     json!({ "$ref": format!("#/$defs/{name}") })
 }
 
-fn parameters(schema: &Value, levels: usize) -> Value {
+fn parameters_schema(schema: &Value, levels: usize) -> Value {
     let Some(fields) = schema["properties"].as_object() else {
         let is_open = schema.as_object().is_some_and(|schema| !schema.is_empty());
-        return if is_open { json!({ "type": "object" }) } else { object(json!({}), &[]) };
+        return if is_open { json!({ "type": "object" }) } else { object_schema(json!({}), &[]) };
     };
-    let listed = fields.iter().map(|(name, schema)| (name.clone(), value(name, schema, levels)));
+    let listed =
+        fields.iter().map(|(name, schema)| (name.clone(), value_schema(name, schema, levels)));
     let listed: Map<String, Value> = listed.collect();
     let required = schema["required"].as_array().into_iter().flatten();
     let required: Vec<&str> =
         required.filter_map(Value::as_str).filter(|name| fields.contains_key(*name)).collect();
-    object(Value::Object(listed), &required)
+    object_schema(Value::Object(listed), &required)
 }
 
-fn value(name: &str, schema: &Value, levels: usize) -> Value {
+fn value_schema(name: &str, schema: &Value, levels: usize) -> Value {
     if let Some(members) = schema["enum"].as_array() {
-        return any_of([json!({ "enum": members }), refer("template")]);
+        return any_of([json!({ "enum": members }), reference_schema("template")]);
     }
     match schema["type"].as_str() {
         Some("string") => match text_kind(name, schema) {
-            "copied" => any_of([refer("copied"), refer("template")]),
-            kind => refer(kind),
+            "copied" => any_of([reference_schema("copied"), reference_schema("template")]),
+            kind => reference_schema(kind),
         },
-        Some("integer" | "number") => any_of([refer("number"), refer("template")]),
+        Some("integer" | "number") => {
+            any_of([reference_schema("number"), reference_schema("template")])
+        }
         Some("boolean") => json!({ "type": "boolean" }),
         Some("array") => {
-            let items = value(name, &schema["items"], levels);
+            let items = value_schema(name, &schema["items"], levels);
             let list = json!({ "type": "array", "maxItems": 10, "items": items });
-            any_of([list, refer("template")])
+            any_of([list, reference_schema("template")])
         }
-        Some("object") if levels > 0 => any_of([parameters(schema, levels - 1), refer("template")]),
+        Some("object") if levels > 0 => {
+            any_of([parameters_schema(schema, levels - 1), reference_schema("template")])
+        }
         _ => json!({}),
     }
 }
@@ -151,7 +159,7 @@ fn any_of<const N: usize>(all: [Value; N]) -> Value {
 }
 
 /// Returns the parts of the query that a value can copy.
-fn copied(query: &str) -> Value {
+fn copied_text_schema(query: &str) -> Value {
     let parts = parts_of(query);
     if parts.is_empty() {
         json!({ "type": "string", "maxLength": 300 })
@@ -195,7 +203,7 @@ fn parts_of(query: &str) -> Vec<String> {
 }
 
 /// Returns the numbers of the query. `1,234` is a number, and may also be two.
-fn numbers(query: &str) -> Value {
+fn copied_number_schema(query: &str) -> Value {
     let lower = query.to_lowercase();
     let words = lower.split(|c: char| c.is_whitespace() || "/,;:#()".contains(c));
     let grouped = lower.split_whitespace().filter(|word| word.contains(','));
@@ -214,7 +222,7 @@ fn numbers(query: &str) -> Value {
 }
 
 /// Returns the form of templates: a step or the item, then output fields of the tools.
-fn template(tools: &[&ToolDefinition]) -> Value {
+fn template_schema(tools: &[&ToolDefinition]) -> Value {
     let mut fields = BTreeSet::new();
     for schema in tools.iter().filter_map(|tool| tool.output_schema.as_ref()) {
         add_fields(schema, LEVELS, &mut fields);
@@ -269,7 +277,7 @@ mod tests {
             ("nothing", json!([1])),
             ("pay 1,234, then 5", json!([1, 234, 5, 1234])),
         ] {
-            assert_eq!(numbers(query)["enum"], expected, "{query}");
+            assert_eq!(copied_number_schema(query)["enum"], expected, "{query}");
         }
     }
 
@@ -282,8 +290,8 @@ mod tests {
         assert_eq!(names, ["createAuthor", "createBlog", "listAuthors"]);
         let blog = &steps[1]["properties"]["parameters"];
         assert_eq!(blog["required"], json!(["authorId", "title", "content"]));
-        assert_eq!(blog["properties"]["content"], refer("composed"));
-        assert_eq!(blog["properties"]["authorId"]["anyOf"][0], refer("copied"));
+        assert_eq!(blog["properties"]["content"], reference_schema("composed"));
+        assert_eq!(blog["properties"]["authorId"]["anyOf"][0], reference_schema("copied"));
         assert_eq!(blog["additionalProperties"], false);
     }
 

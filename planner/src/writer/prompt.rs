@@ -22,10 +22,10 @@ const MAX_DIAGNOSTICS: usize = 50;
 const DOUBT: &str = "plan.path_not_declared";
 const MAX_REMINDERS: usize = 8;
 /// Bytes of one step's result that the prompt shows, and of all results.
-const RESULT: usize = 4 << 10;
-const RESULTS: usize = 64 << 10;
+const MAX_RESULT_BYTES: usize = 4 << 10;
+const MAX_RESULTS_BYTES: usize = 64 << 10;
 /// Bytes of the offline draft in a prompt. A longer one is left out.
-const HINT: usize = 2 << 10;
+const MAX_HINT_BYTES: usize = 2 << 10;
 const TOO_LONG: &str = "(too long to be shown, but templates can use it)";
 const AFTER: &str = "Write the whole plan again so that it completes the request.
 - Keep every step that succeeded exactly as it is, with its id. It does not run again, and templates can use its output.
@@ -91,7 +91,7 @@ fn describe_hint(hint: &Draft) -> Option<String> {
     // An approval is no part of what a model writes.
     hint.tools.iter_mut().for_each(|step| step.requires_approval = None);
     let text = fence_data(&json!({ "tools": hint.tools }));
-    (!hint.tools.is_empty() && text.len() <= HINT).then_some(text)
+    (!hint.tools.is_empty() && text.len() <= MAX_HINT_BYTES).then_some(text)
 }
 
 pub(super) fn replan_messages(
@@ -110,10 +110,10 @@ pub(super) fn replan_messages(
             if earlier.is_requested { ASKED } else { "did not complete" },
             fence_data(&json!({ "tools": plan }))
         );
-        let mut left = RESULTS;
+        let mut left = MAX_RESULTS_BYTES;
         for result in &earlier.results {
             let mut line = fence_data(&json!(result));
-            if line.len() > left.min(RESULT) {
+            if line.len() > left.min(MAX_RESULT_BYTES) {
                 let StepResult { step, state, .. } = result;
                 line = fence_data(&json!({ "step": step, "state": state, "told": TOO_LONG }));
             }
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(one[0], two[0]);
         assert!(user(&two).contains("<hint>\n{\"tools\":[{\"name\":\"listAuthors\"}]}\n</hint>"));
         assert!(!user(&one).contains("<hint>"));
-        let long = json!({ "tools": [{ "name": "createBlog", "parameters": { "title": "x".repeat(HINT) } }] });
+        let long = json!({ "tools": [{ "name": "createBlog", "parameters": { "title": "x".repeat(MAX_HINT_BYTES) } }] });
         let long: Draft = serde_json::from_value(long).unwrap();
         assert_eq!(first_messages("x", Some(&long), &catalog()), one);
     }

@@ -19,9 +19,9 @@ use crate::{
 const STEP_LIST_NAMES: [&str; 8] =
     ["tools", "steps", "tool_calls", "toolCalls", "calls", "selectedTools", "tasks", "actions"];
 /// Names of a plan inside an answer.
-const PLANS: [&str; 5] = ["plan", "answer", "result", "response", "output"];
+const PLAN_FIELDS: [&str; 5] = ["plan", "answer", "result", "response", "output"];
 /// Names of the reason why there are no steps.
-const REASONS: [&str; 5] = ["reason", "refusal", "error", "message", "explanation"];
+const REASON_FIELDS: [&str; 5] = ["reason", "refusal", "error", "message", "explanation"];
 /// Fields of a step, and other names for them.
 const FIELDS: [(&str, &[&str]); 9] = [
     ("id", &["stepId", "step_id", "step", "key"]),
@@ -46,7 +46,7 @@ const OTHER_FIELDS: [&str; 7] = [
 ];
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Written {
+pub(super) enum ParsedAnswer {
     Draft(Box<Draft>),
     Impossible(String),
     Words(String),
@@ -58,7 +58,7 @@ pub(super) fn read(
     text: &str,
     catalog: &Catalog,
     known: &BTreeSet<&str>,
-) -> Result<Written, Vec<Diagnostic>> {
+) -> Result<ParsedAnswer, Vec<Diagnostic>> {
     if text.len() > limits::REPLY_BYTES {
         let message = format!(
             "the answer has {} bytes, and at most {} are read",
@@ -69,21 +69,21 @@ pub(super) fn read(
     }
     let Some(found) = find(text) else {
         if is_words(text) {
-            return Ok(Written::Words(text.trim().to_owned()));
+            return Ok(ParsedAnswer::Words(text.trim().to_owned()));
         }
-        return Err(vec![no_json()]);
+        return Err(vec![no_json_error()]);
     };
     if let Some(why) = impossible_reason(&found) {
-        return Ok(Written::Impossible(why));
+        return Ok(ParsedAnswer::Impossible(why));
     }
     let mut notices = Vec::new();
     let draft = shape_plan(found, catalog, known, &mut notices);
     let draft = compile::parse_value(draft)?;
     notices.extend(draft.notices.iter().cloned());
-    Ok(Written::Draft(Box::new(Draft { notices, ..draft })))
+    Ok(ParsedAnswer::Draft(Box::new(Draft { notices, ..draft })))
 }
 
-pub(super) fn no_json() -> Diagnostic {
+pub(super) fn no_json_error() -> Diagnostic {
     let message = "there is no JSON object in the answer";
     let help = "answer with `{\"tools\": [{\"name\": …, \"parameters\": {…}}]}` and nothing else";
     Diagnostic::error("plan.invalid_json", "", message).with_help(help)
@@ -113,7 +113,7 @@ fn plan_likeness(value: &Value) -> u8 {
         Value::Object(fields) if steps_of(fields).is_some() => 4,
         Value::Object(fields) if fields.contains_key("impossible") => 3,
         Value::Object(fields)
-            if PLANS.iter().any(|name| fields.get(*name).is_some_and(is_nested)) =>
+            if PLAN_FIELDS.iter().any(|name| fields.get(*name).is_some_and(is_nested)) =>
         {
             3
         }
@@ -141,7 +141,7 @@ fn impossible_reason(found: &Value) -> Option<String> {
         steps_of(fields).is_none_or(|steps| fields[steps].as_array().is_some_and(Vec::is_empty))
     })?;
     // `{"tools": [], "reason": "…"}` declines too.
-    let reason = || REASONS.into_iter().find_map(|name| fields.get(name));
+    let reason = || REASON_FIELDS.into_iter().find_map(|name| fields.get(name));
     let why = match fields.get("impossible") {
         Some(why) => why,
         None => reason().filter(|why| why.is_string() && steps_of(fields).is_some())?,
@@ -174,7 +174,7 @@ fn shape_plan(
     let steps = steps.as_array().cloned().unwrap_or_default().into_iter().enumerate();
     let steps: Vec<Value> = steps
         .map(|(at, written)| {
-            shape_step(written, &mut Reading { at, names: &names, plans, notices })
+            shape_step(written, &mut StepReader { at, names: &names, plans, notices })
         })
         .collect();
     let mut draft = Map::from_iter([("tools".to_owned(), Value::Array(steps))]);
@@ -191,11 +191,11 @@ fn is_order(order: &Value) -> bool {
 }
 
 fn unwrap_plan(mut fields: Map<String, Value>) -> Map<String, Value> {
-    for _ in 0..PLANS.len() {
+    for _ in 0..PLAN_FIELDS.len() {
         if steps_of(&fields).is_some() {
             break;
         }
-        let inside = PLANS.iter().find(|name| fields.get(**name).is_some_and(is_nested));
+        let inside = PLAN_FIELDS.iter().find(|name| fields.get(**name).is_some_and(is_nested));
         match inside.and_then(|name| fields.shift_remove(*name)) {
             Some(Value::Object(inner)) => fields = inner,
             Some(steps) => {
@@ -208,21 +208,21 @@ fn unwrap_plan(mut fields: Map<String, Value>) -> Map<String, Value> {
 }
 
 /// The reader of one step: its place, the known names, and the warnings.
-struct Reading<'a, 'b> {
+struct StepReader<'a, 'b> {
     at: usize,
     names: &'a CatalogNames<'b>,
     plans: &'a BTreeSet<&'b str>,
     notices: &'a mut Vec<Diagnostic>,
 }
 
-impl Reading<'_, '_> {
+impl StepReader<'_, '_> {
     fn add_notice(&mut self, field: &str, message: String) {
         let path = format!("tools[{}].{field}", self.at);
         self.notices.push(Diagnostic::warning("plan.understood", path, message));
     }
 }
 
-fn shape_step(written: Value, reading: &mut Reading<'_, '_>) -> Value {
+fn shape_step(written: Value, reading: &mut StepReader<'_, '_>) -> Value {
     let mut fields = match written {
         Value::Object(fields) => fields,
         other => return other,
@@ -265,7 +265,7 @@ fn shape_step(written: Value, reading: &mut Reading<'_, '_>) -> Value {
     Value::Object(step)
 }
 
-fn repair_fields(step: &mut Map<String, Value>, reading: &mut Reading<'_, '_>) {
+fn repair_fields(step: &mut Map<String, Value>, reading: &mut StepReader<'_, '_>) {
     if let Some(Value::Number(id)) = step.get("id") {
         // Step ids begin templates, and `{{1.x}}` reads like a number.
         let id = format!("step_{id}");
@@ -318,7 +318,7 @@ mod tests {
 
     fn draft(text: &str) -> Draft {
         match read(text, &catalog(), &BTreeSet::new()) {
-            Ok(Written::Draft(draft)) => *draft,
+            Ok(ParsedAnswer::Draft(draft)) => *draft,
             other => panic!("{text}: {other:?}"),
         }
     }
@@ -393,17 +393,17 @@ mod tests {
             r#"{"tools": [], "impossible": " no tool sends mail "}"#,
             "Sorry:\n```json\n{'impossible': 'no tool sends mail',}\n```",
         ] {
-            let expected = Written::Impossible("no tool sends mail".to_owned());
+            let expected = ParsedAnswer::Impossible("no tool sends mail".to_owned());
             assert_eq!(read(text, &catalog(), &BTreeSet::new()), Ok(expected), "{text}");
         }
         let both = r#"{"tools": [{"name": "listAuthors"}], "impossible": "x"}"#;
-        assert!(matches!(read(both, &catalog(), &BTreeSet::new()), Ok(Written::Draft(_))));
+        assert!(matches!(read(both, &catalog(), &BTreeSet::new()), Ok(ParsedAnswer::Draft(_))));
     }
 
     #[test]
     fn prose_is_not_read_as_a_plan() {
         for text in ["I cannot do that.", " Das kann ich nicht [siehe oben]. "] {
-            let expected = Written::Words(text.trim().to_owned());
+            let expected = ParsedAnswer::Words(text.trim().to_owned());
             assert_eq!(read(text, &catalog(), &BTreeSet::new()), Ok(expected), "{text}");
         }
     }
@@ -414,7 +414,7 @@ mod tests {
             {"name": "listAuthors", "plan": "first of all"}]}"#;
         let plans = |known: &[&str]| {
             let known = known.iter().copied().collect();
-            let Ok(Written::Draft(draft)) = read(text, &catalog(), &known) else { panic!() };
+            let Ok(ParsedAnswer::Draft(draft)) = read(text, &catalog(), &known) else { panic!() };
             let unread = draft.notices.iter().map(|it| it.path.clone()).collect::<Vec<_>>();
             (draft.tools.into_iter().map(|it| it.plan).collect::<Vec<_>>(), unread)
         };

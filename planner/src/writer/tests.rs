@@ -177,12 +177,14 @@ async fn a_truncated_answer_is_requested_in_a_shorter_form() {
 
 #[tokio::test]
 async fn long_texts_in_notes_are_cut() {
-    let long = "ä".repeat(NOTED);
+    let long = "ä".repeat(MAX_NOTED_BYTES);
     let (proposed, asked) = propose(vec![says(&long), says(GOOD)], 1).await;
     let text = proposed.unwrap().proposal.notes[1].content["text"].as_str().unwrap().to_owned();
-    assert!(text.ends_with(&format!("… (cut: {NOTED} of {} bytes)", 2 * NOTED)));
+    assert!(
+        text.ends_with(&format!("… (cut: {MAX_NOTED_BYTES} of {} bytes)", 2 * MAX_NOTED_BYTES))
+    );
     let Message::Assistant { text, .. } = &asked[1].messages[2] else { panic!() };
-    assert_eq!(text.len(), REPEATED);
+    assert_eq!(text.len(), MAX_REPEATED_BYTES);
 }
 
 #[tokio::test]

@@ -15,13 +15,13 @@ use shared::tool::{Effect, ToolDefinition};
 use crate::catalog::Catalog;
 
 /// Bytes of all lines above which the lines are shortened.
-const LONG: usize = 2_400;
+const LONG_BYTES: usize = 2_400;
 /// Levels of objects in objects that a line shows.
-const LEVELS: usize = 2;
+const MAX_LEVELS: usize = 2;
 /// Members of an enumeration that a line shows.
-const MEMBERS: usize = 12;
+const MAX_MEMBERS: usize = 12;
 /// Bytes of a name or of a member.
-const NAME: usize = 80;
+const MAX_NAME_BYTES: usize = 80;
 
 #[derive(Clone, Copy)]
 struct Detail {
@@ -40,7 +40,7 @@ pub(super) fn write_all(catalog: &Catalog) -> String {
         catalog.plannable().map(|tool| write_line(tool, catalog, detail) + "\n").collect()
     };
     let full = lines(FULL);
-    if full.len() > LONG { lines(SHORT) } else { full }
+    if full.len() > LONG_BYTES { lines(SHORT) } else { full }
 }
 
 /// Returns the line of a tool with all details.
@@ -58,10 +58,10 @@ pub(super) fn short_name(tool: &ToolDefinition, catalog: &Catalog) -> String {
 }
 
 fn write_line(tool: &ToolDefinition, catalog: &Catalog, detail: Detail) -> String {
-    let parameters = list_parameters(&tool.input_schema, LEVELS);
+    let parameters = list_parameters(&tool.input_schema, MAX_LEVELS);
     let mut line = escape(&format!("{}({parameters})", short_name(tool, catalog)));
     let output = tool.output_schema.as_ref();
-    if let Some(output) = output.map(|schema| list_fields(schema, LEVELS, detail.fields)) {
+    if let Some(output) = output.map(|schema| list_fields(schema, MAX_LEVELS, detail.fields)) {
         let _ = write!(line, " -> {}", escape(&output));
     }
     let effect = match tool.effect {
@@ -97,8 +97,8 @@ fn list_parameters(schema: &Value, levels: usize) -> String {
 fn type_of(schema: &Value, levels: usize) -> String {
     let schema = without_null(schema);
     if let Some(members) = schema["enum"].as_array() {
-        let mut shown: Vec<String> = members.iter().take(MEMBERS).map(write_member).collect();
-        if members.len() > MEMBERS {
+        let mut shown: Vec<String> = members.iter().take(MAX_MEMBERS).map(write_member).collect();
+        if members.len() > MAX_MEMBERS {
             shown.push("…".to_owned());
         }
         return shown.join("|");
@@ -108,7 +108,7 @@ fn type_of(schema: &Value, levels: usize) -> String {
     }
     match type_name(schema) {
         "string" => match schema["format"].as_str() {
-            Some(format) => clip(format, NAME),
+            Some(format) => clip(format, MAX_NAME_BYTES),
             None => "string".to_owned(),
         },
         "array" => {
@@ -168,8 +168,8 @@ fn type_name(schema: &Value) -> &str {
 
 fn write_member(member: &Value) -> String {
     match member {
-        Value::String(text) => Value::from(clip(text, NAME)).to_string(),
-        other => clip(&other.to_string(), NAME),
+        Value::String(text) => Value::from(clip(text, MAX_NAME_BYTES)).to_string(),
+        other => clip(&other.to_string(), MAX_NAME_BYTES),
     }
 }
 
@@ -177,9 +177,9 @@ fn write_member(member: &Value) -> String {
 fn write_name(name: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_-$.@".contains(c);
     if !name.is_empty() && name.chars().all(is_plain) {
-        clip(name, NAME)
+        clip(name, MAX_NAME_BYTES)
     } else {
-        Value::from(clip(name, NAME)).to_string()
+        Value::from(clip(name, MAX_NAME_BYTES)).to_string()
     }
 }
 

@@ -118,7 +118,7 @@ impl Documents for Mongo {
             row.insert("parts", i64::try_from(parts.len()).unwrap_or(i64::MAX));
             self.put_parts(&info.id.to_string(), &parts).await?;
         }
-        // After its parts, so that a plan that exists is complete.
+        // The plan is written after its parts, so that every plan that exists is complete.
         self.insert_new("plans", row).await?;
         self.plans.insert(&Arc::new(plan.clone()), json.len());
         Ok(())

@@ -28,7 +28,8 @@ pub(super) async fn prepare_database(database: &Database) -> Result<bool, StoreE
         Some(found) => found.get_i32("version").map_err(|err| StoreError::corrupt("meta", err))?,
         None => match meta.insert_one(doc! { "_id": "schema", "version": SCHEMA_VERSION }).await {
             Ok(_) => SCHEMA_VERSION,
-            // Another process was faster. If it is newer, the next start finds its version.
+            // Another process stored its version at the same time. If that version is newer, the
+            // next start finds it.
             Err(err) if is_duplicate_key(&err) => SCHEMA_VERSION,
             Err(err) => return Err(to_store_error(&err)),
         },
@@ -41,7 +42,8 @@ pub(super) async fn prepare_database(database: &Database) -> Result<bool, StoreE
         _ => return Err(StoreError::corrupt("meta", format!("schema version {found}"))),
     }
     if found < 2 {
-        // Before the new version is stored, because then other processes read these fields.
+        // This runs before the new version is stored, because from then on other processes read
+        // these fields.
         upgrade_to_2(database).await?;
     }
     for (collection, indexes) in index_models() {

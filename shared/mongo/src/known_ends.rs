@@ -11,7 +11,7 @@ use std::{
 use shared::id::{ExecutionId, Seq};
 use tokio::time::{Duration, Instant};
 
-/// More logs than grow at the same time.
+/// Exceeds the number of logs that grow at the same time.
 const MAX_LOGS: usize = 65_536;
 
 /// Shorter than the time after which a finished execution may be pruned. A worker that was frozen

@@ -45,7 +45,7 @@ pub(super) fn to_limit(most: usize) -> i64 {
 pub(super) struct ListQuery {
     /// The conditions of the first `$match`.
     pub(super) matching: Row,
-    /// Further stages, after the order.
+    /// Stages that run after the rows are sorted.
     pub(super) stages: Vec<Row>,
 }
 

@@ -254,8 +254,8 @@ impl Mongo {
     async fn check_inbox_room(&self, envelope: &SentCommand) -> Result<(), StoreError> {
         let inbox = self.collection("inbox");
         let of = doc! { "executionId": envelope.execution.to_string() };
-        let waiting = inbox.count_documents(of).limit(limits::INBOX as u64).await;
-        if waiting.map_err(|err| to_store_error(&err))? < limits::INBOX as u64 {
+        let waiting = inbox.count_documents(of).limit(limits::INBOX_COMMANDS as u64).await;
+        if waiting.map_err(|err| to_store_error(&err))? < limits::INBOX_COMMANDS as u64 {
             return Ok(());
         }
         let existing = inbox.find_one(doc! { "_id": envelope.id.to_string() }).await;
@@ -269,10 +269,10 @@ impl Mongo {
     async fn find_oldest_commands(&self) -> Result<Vec<SentCommand>, StoreError> {
         let inbox = self.collection("inbox");
         let found = inbox.find(doc! {}).sort(doc! { "n": 1 });
-        let found = found.limit(lists::to_limit(limits::INBOX_LOOK)).batch_size(256).await;
+        let found = found.limit(lists::to_limit(limits::INBOX_POLL_COMMANDS)).batch_size(256).await;
         let mut found = found.map_err(|err| to_store_error(&err))?;
         let (mut waiting, mut bytes) = (Vec::new(), 0);
-        while bytes < limits::INBOX_BYTES
+        while bytes < limits::INBOX_POLL_BYTES
             && let Some(row) = found.try_next().await.map_err(|err| to_store_error(&err))?
         {
             bytes += row.get_str("json").map_or(0, str::len);

@@ -1,4 +1,5 @@
-//! Executions that need a person: the lists of them, and the heads that older versions wrote.
+//! Lists of executions that need a person. Also adds the field `needsPerson` to the heads of older
+//! versions, which lack it.
 
 use std::collections::BTreeSet;
 
@@ -66,8 +67,8 @@ impl Mongo {
             meta.find_one(doc! { "_id": "schema" }).await.map_err(|err| to_store_error(&err))?;
         let Some(schema) = schema else { return Ok(()) };
         let Ok(old) = schema.get_array("oldWorkers") else { return Ok(()) };
-        // Before the search, because a worker that ends during it may have written a head that the
-        // search missed.
+        // The workers are listed before the search, because a worker that ends during it may have
+        // written a head that the search missed.
         let living = self.list_living_workers().await?;
         self.fill_needs_person().await?;
         if old.iter().filter_map(Bson::as_str).any(|worker| living.contains(worker)) {

@@ -126,7 +126,7 @@ impl Mongo {
         Ok(match (limit.places(), limit.rate) {
             _ if is_held => Permission::Granted,
             (Some(places), _) if state.holders.len() >= places => Permission::Full,
-            (_, Some(rate)) => Permission::NotBefore(state.not_before(rate)),
+            (_, Some(rate)) => Permission::NotBefore(state.next_call_at(rate)),
             // A holder released its permit after the update had found the limit full.
             (_, None) => Permission::Full,
         })

@@ -186,7 +186,8 @@ impl Mongo {
             .collect();
         self.run(commands::update_command("going", &updates, Safety::Durable)).await?;
         if kind == Kind::Executions {
-            // Before the head, because an idempotency key must not name an execution that is gone.
+            // The idempotency keys are removed before the head, because an idempotency key must not
+            // name an execution that is gone.
             self.remove_where("keys", vec![doc! { "execution": { "$in": ids } }]).await?;
         }
         self.remove_where(kind.collection(), vec![doc! { "_id": { "$in": ids } }]).await?;

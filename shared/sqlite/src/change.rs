@@ -21,7 +21,7 @@ use super::{
     vectors::VectorRows,
 };
 
-/// More logs than grow at the same time.
+/// Exceeds the number of logs that grow at the same time.
 const MAX_CACHED_LOGS: usize = 65_536;
 /// Time for which expired leases and cached outputs are kept.
 const KEEP_EXPIRED_MICROS: i64 = 60_000_000;
@@ -187,7 +187,7 @@ fn send_command(connection: &Connection, command: &SentCommand) -> rusqlite::Res
         WHERE (SELECT count(*) FROM (SELECT 1 FROM inbox WHERE execution = ?2 LIMIT ?4)) < ?4";
     let json = serde_json::to_string(command).expect("commands are JSON");
     let (id, execution) = (command.id.to_string(), command.execution.to_string());
-    let row = params![id, execution, json, limits::INBOX.cast_signed()];
+    let row = params![id, execution, json, limits::INBOX_COMMANDS.cast_signed()];
     if connection.prepare_cached(sql)?.execute(row)? == 1 {
         return Ok(Answer::Done);
     }

@@ -406,7 +406,7 @@ fn read_commands(
         None => ("SELECT id, json FROM inbox WHERE ?1 = '' ORDER BY arrival", String::new()),
     };
     let (most, most_bytes) = match of.as_str() {
-        "" => (limits::INBOX_LOOK, limits::INBOX_BYTES),
+        "" => (limits::INBOX_POLL_COMMANDS, limits::INBOX_POLL_BYTES),
         _ => (usize::MAX, usize::MAX),
     };
     let mut statement = connection.prepare_cached(sql).map_err(|err| to_store_error(&err))?;

@@ -141,7 +141,7 @@ impl Readers {
             return Ok(idle);
         }
         let opened = open_reader(&self.path);
-        // After opening, because the path may lead to another file since then.
+        // This check comes after opening, because the path may lead to another file by now.
         self.identity.check_now()?;
         opened
     }

@@ -145,7 +145,8 @@ impl WriteCounts {
             row.put_usage_times(connection)?;
         }
         if let Some(most) = row.kind.max_records() {
-            // The first write of a process counts, because an earlier process may not have done so.
+            // The first write of a process counts the rows, because the last process may have
+            // stopped before it did so.
             let writes = self.0.entry(row.kind).or_insert(WRITES_PER_COUNT - 1);
             *writes += 1;
             if *writes >= WRITES_PER_COUNT {

@@ -222,7 +222,7 @@ fn upgrade(connection: &Connection) -> rusqlite::Result<()> {
     let upgraded = find_version(connection).and_then(|found| {
         let version = found.map_or(Some(0), |version| version.parse().ok());
         match version.and_then(|version: usize| UPGRADES.get(version..)) {
-            // Another process was faster.
+            // Another process did the upgrade at the same time.
             None | Some([]) => Ok(()),
             Some(missing) => run_upgrades(connection, missing),
         }
@@ -247,8 +247,8 @@ fn fill_after_upgrade(
     let found = connection.query_row(sql, [], |row| row.get::<_, String>(0)).optional()?;
     let Some(workers) = found else { return Ok(()) };
     let mut workers = workers.split(' ').filter_map(|worker| worker.parse().ok());
-    // Before the search, because a worker that ends during it may have written a head that the
-    // search missed.
+    // The workers are checked before the search, because a worker that ends during it may have
+    // written a head that the search missed.
     let is_last_search = !workers.any(is_alive);
     connection.execute_batch(FILL_NEEDS_PERSON)?;
     if is_last_search {

@@ -104,9 +104,10 @@ struct CacheUsage {
 }
 
 impl CacheUsage {
-    /// Writes between two heartbeats that still profit from a warm cache.
+    /// Bytes written between two heartbeats above which the page cache is kept, because it speeds
+    /// writes up.
     const BUSY_BYTES: usize = 1 << 20;
-    /// Writes that can make the cache large.
+    /// Bytes written since the last release above which the page cache can be large.
     const LARGE_BYTES: usize = 8 << 20;
 
     /// Counts a batch. Returns `true` at a heartbeat if little was written since the last one and

@@ -47,7 +47,7 @@ const METHOD: &[Style] = &[Style::Method];
 const BOTH: &[Style] = &[Style::Plain, Style::Method];
 
 /// Arguments of `min` and `max`. No expression has room for more.
-const MOST_ARGUMENTS: usize = limits::CONDITION_BYTES;
+const MAX_ARGUMENTS: usize = limits::CONDITION_BYTES;
 
 /// All functions: name, syntax, and the least and the most arguments with the receiver.
 const FUNCTIONS: [(&str, Function, &[Style], usize, usize); 23] = [
@@ -65,9 +65,9 @@ const FUNCTIONS: [(&str, Function, &[Style], usize, usize); 23] = [
     ("timestamp", Function::Timestamp, PLAIN, 1, 1),
     ("duration", Function::Duration, PLAIN, 1, 1),
     ("sum", Function::Sum, BOTH, 1, 1),
-    ("min", Function::Least, PLAIN, 1, MOST_ARGUMENTS),
+    ("min", Function::Least, PLAIN, 1, MAX_ARGUMENTS),
     ("min", Function::Least, METHOD, 1, 1),
-    ("max", Function::Greatest, PLAIN, 1, MOST_ARGUMENTS),
+    ("max", Function::Greatest, PLAIN, 1, MAX_ARGUMENTS),
     ("max", Function::Greatest, METHOD, 1, 1),
     ("join", Function::Join, BOTH, 1, 2),
     ("split", Function::Split, BOTH, 2, 2),

@@ -72,7 +72,7 @@ pub struct CallPlace {
 }
 
 impl CallPlace {
-    /// Returns the place of this call as the execution sees it whose step started the child.
+    /// Returns the place of this call in the parent execution, whose step `step` started the child.
     #[must_use]
     pub fn under(self, step: StepId, item: Option<u32>) -> Self {
         Self { step, item, child: Some(Box::new(self)) }

@@ -7,7 +7,7 @@ use crate::{
     tool::ToolError,
 };
 
-/// The most takeovers that are kept, so that a log of many claims stays small in memory.
+/// Maximum number of takeovers that are kept, so that a log of many claims stays small in memory.
 const MAX_TAKEOVERS: usize = 32;
 
 /// The position and time of an event.

@@ -76,7 +76,7 @@ impl ExecutionOptions {
         match self.mode {
             ExecutionMode::Sequential => 1,
             ExecutionMode::Parallel => {
-                self.max_parallel.unwrap_or(limits::MAX_PARALLEL).max(1) as usize
+                self.max_parallel.unwrap_or(limits::DEFAULT_MAX_PARALLEL).max(1) as usize
             }
         }
     }

@@ -60,7 +60,7 @@ pub enum ReplanCause<'a> {
 
 impl Default for ReplanOptions {
     fn default() -> Self {
-        let left = limits::REPLANS_ASKED;
+        let left = limits::DEFAULT_REPLANS;
         Self { after_failure: false, left, before: 0, sets: Vec::new(), within: None }
     }
 }

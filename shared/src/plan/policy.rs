@@ -64,7 +64,7 @@ impl StepPolicy {
     }
 
     pub fn max_parallel(&self) -> u32 {
-        self.max_parallel.unwrap_or(limits::MAX_PARALLEL).max(1)
+        self.max_parallel.unwrap_or(limits::DEFAULT_MAX_PARALLEL).max(1)
     }
 }
 

@@ -124,7 +124,7 @@ impl<'a> Cost<'a> {
         let address = std::ptr::from_ref(schema).addr();
         match self.known.get(&address) {
             Some(Some(cost)) => return Ok(*cost),
-            // A cycle. The check itself stops it.
+            // The references form a cycle. The check of a value stops at it.
             Some(None) => return Ok(1),
             None => (),
         }

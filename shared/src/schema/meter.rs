@@ -23,9 +23,9 @@ use crate::json;
 
 pub(super) const METER: &str = "faber:meter";
 /// Bytes of text that count as one evaluation.
-const BYTES: u64 = 16;
+const BYTES_PER_EVALUATION: u64 = 16;
 /// Items or properties that count as one evaluation.
-const ITEMS: u64 = 8;
+const ITEMS_PER_EVALUATION: u64 = 8;
 /// Evaluations between two readings of the clock.
 const CLOCK_INTERVAL: u32 = 64;
 
@@ -41,7 +41,7 @@ pub(super) struct Allowance {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Left {
+struct RemainingBudget {
     evaluations: u64,
     deadline: Instant,
     /// The stack's address when the check began.
@@ -51,7 +51,7 @@ struct Left {
 }
 
 thread_local! {
-    static LEFT: Cell<Option<Left>> = const { Cell::new(None) };
+    static LEFT: Cell<Option<RemainingBudget>> = const { Cell::new(None) };
     static STOP: RefCell<Option<CheckStop>> = const { RefCell::new(None) };
 }
 
@@ -61,7 +61,7 @@ pub(super) fn run_within<T>(
     check: impl FnOnce() -> T,
 ) -> (Result<T, Exhausted>, u64) {
     let marker = 0_u8;
-    let left = Left {
+    let left = RemainingBudget {
         evaluations: allowance.evaluations,
         deadline: Instant::now() + allowance.time,
         bottom: std::ptr::from_ref(&marker).addr(),
@@ -106,10 +106,10 @@ fn charge_evaluations(evaluations: u64) {
 /// Returns the evaluations that one pass over a value counts as.
 pub(super) fn count_evaluations(value: &Value) -> u64 {
     match value {
-        Value::String(text) => 1 + text.len() as u64 / BYTES,
+        Value::String(text) => 1 + text.len() as u64 / BYTES_PER_EVALUATION,
         Value::Array(items) => 1 + items.iter().map(count_evaluations).sum::<u64>(),
         Value::Object(fields) => {
-            let keys = fields.keys().map(|key| key.len() as u64 / BYTES);
+            let keys = fields.keys().map(|key| key.len() as u64 / BYTES_PER_EVALUATION);
             1 + keys.sum::<u64>() + fields.values().map(count_evaluations).sum::<u64>()
         }
         _ => 1,
@@ -120,9 +120,9 @@ pub(super) fn count_evaluations(value: &Value) -> u64 {
 struct Meter {
     /// Evaluations for any value.
     fixed: u64,
-    /// Evaluations for every [`BYTES`] of a text.
+    /// Evaluations for every [`BYTES_PER_EVALUATION`] of a text.
     text: u64,
-    /// Evaluations for every [`ITEMS`] of an array or object.
+    /// Evaluations for every [`ITEMS_PER_EVALUATION`] of an array or object.
     items: u64,
     /// Set if the schema refers to a schema without a meter.
     is_foreign: bool,
@@ -131,12 +131,19 @@ struct Meter {
 impl Meter {
     fn charge_value(&self, value: &Value) {
         let of_value = match value {
-            Value::String(text) => self.text.saturating_mul(text.len() as u64 / BYTES),
-            Value::Array(items) => self.items.saturating_mul(items.len() as u64 / ITEMS),
-            Value::Object(fields) => self.items.saturating_mul(fields.len() as u64 / ITEMS),
+            Value::String(text) => {
+                self.text.saturating_mul(text.len() as u64 / BYTES_PER_EVALUATION)
+            }
+            Value::Array(items) => {
+                self.items.saturating_mul(items.len() as u64 / ITEMS_PER_EVALUATION)
+            }
+            Value::Object(fields) => {
+                self.items.saturating_mul(fields.len() as u64 / ITEMS_PER_EVALUATION)
+            }
             _ => 0,
         };
-        let of_foreign = if self.is_foreign { BYTES * count_evaluations(value) } else { 0 };
+        let of_foreign =
+            if self.is_foreign { BYTES_PER_EVALUATION * count_evaluations(value) } else { 0 };
         charge_evaluations(self.fixed.saturating_add(of_value).saturating_add(of_foreign));
     }
 }
@@ -285,12 +292,13 @@ fn meter_arguments(fields: &Map<String, Value>, is_foreign: bool) -> Value {
     let count = |keyword: &str| {
         fields.get(keyword).and_then(Value::as_object).map_or(0, |all| all.len() as u64)
     };
-    let fixed = 1 + bytes as u64 / (4 * BYTES) + count("properties") / ITEMS;
+    let fixed =
+        1 + bytes as u64 / (4 * BYTES_PER_EVALUATION) + count("properties") / ITEMS_PER_EVALUATION;
     let pattern = fields.get("pattern").and_then(Value::as_str);
     let is_regex = fields.get("format").and_then(Value::as_str) == Some("regex");
     let text = 1
-        + pattern.map_or(0, |pattern| 4 + count_repetitions(pattern) / BYTES)
+        + pattern.map_or(0, |pattern| 4 + count_repetitions(pattern) / BYTES_PER_EVALUATION)
         + u64::from(is_regex) * 100;
-    let items = 1 + count("patternProperties") * ITEMS;
+    let items = 1 + count("patternProperties") * ITEMS_PER_EVALUATION;
     json!([fixed, text, items, is_foreign])
 }

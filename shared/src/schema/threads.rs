@@ -45,7 +45,8 @@ impl CheckStop {
     /// count as invalid.
     pub fn stop_checks(&self) {
         self.0.store(true, Ordering::Relaxed);
-        // With the lock held, no check is between its look at the state and its wait.
+        // Takes the lock once, so that no check is between reading the state and starting to wait.
+        // Such a check would miss the notification.
         drop(lock_slots());
         FREED.notify_all();
     }
@@ -86,7 +87,8 @@ impl Slot {
         }
         slots.waiting -= 1;
         if is_stopped() {
-            // Another check may have been woken in vain.
+            // The notification was for one check. This one does not use the slot, so the next one
+            // gets it.
             FREED.notify_one();
             return Err(STOPPED);
         }

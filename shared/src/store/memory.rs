@@ -20,7 +20,7 @@ use async_trait::async_trait;
 
 use self::{
     documents::StoredDocuments, log::Logs, permits::StoredPermits, records::StoredRecords,
-    work::Work,
+    work::ExecutionIndex,
 };
 use super::{
     Cursor, Hints, Listing, Page, Pruned, Store, StoreError, TextHash, Vectors,
@@ -39,7 +39,7 @@ pub struct Memory {
 #[derive(Debug, Default)]
 struct State {
     logs: Logs,
-    work: Work,
+    work: ExecutionIndex,
     documents: StoredDocuments,
     permits: StoredPermits,
     records: StoredRecords,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::{clock::Timestamp, id::WorkerId, limits};
 
 /// The longest period of a rate, about thirty years. Longer ones are cut to it.
-const LONGEST_MS: u64 = 1_000_000_000_000;
+const MAX_PERIOD_MS: u64 = 1_000_000_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermitAsk {
@@ -68,14 +68,14 @@ impl PermitAsk {
 
 impl CallLimit {
     pub fn places(&self) -> Option<usize> {
-        self.concurrency.map(|concurrency| concurrency.min(limits::HOLDERS) as usize)
+        self.concurrency.map(|concurrency| concurrency.min(limits::LIMIT_HOLDERS) as usize)
     }
 }
 
 impl Rate {
     /// Returns the microseconds between two calls at even intervals.
     pub fn call_interval(self) -> i64 {
-        let period = self.per_ms.min(LONGEST_MS) * 1_000;
+        let period = self.per_ms.min(MAX_PERIOD_MS) * 1_000;
         i64::try_from(period / u64::from(self.calls.max(1))).unwrap_or(i64::MAX).max(1)
     }
 
@@ -95,7 +95,7 @@ pub struct LimitState {
 }
 
 impl LimitState {
-    pub fn not_before(&self, rate: Rate) -> Timestamp {
+    pub fn next_call_at(&self, rate: Rate) -> Timestamp {
         let at = self.next.saturating_sub(rate.burst_tolerance());
         Timestamp::from_timestamp_micros(at).unwrap_or(Timestamp::MAX_UTC)
     }
@@ -110,7 +110,7 @@ impl LimitState {
         }
         if let Some(rate) = limit.rate {
             if self.next - rate.burst_tolerance() > now {
-                return Permission::NotBefore(self.not_before(rate));
+                return Permission::NotBefore(self.next_call_at(rate));
             }
             self.next = self.next.max(now) + rate.call_interval();
         }

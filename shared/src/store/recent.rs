@@ -149,7 +149,8 @@ impl RecentEvents {
         let is_new = window.end.is_some_and(|end| end < after) && !events.is_empty();
         let is_wrong = window.end.is_some_and(|end| end > after) && events.is_empty();
         if is_new || is_wrong {
-            // The cache is of no use here: it is past the end of the log, or too far behind.
+            // The cached events end before the reader's position, or after the end of the log. So
+            // the cache starts anew at this position.
             *window = Window { end: Some(after), ..Window::default() };
             window.append_events(&events);
         }

@@ -56,9 +56,9 @@ pub enum RecordKind {
     /// The output of a call, or a plan, for later use. Any text is a name, and the time is the end
     /// of its use.
     ///
-    /// Only [`limits::CACHE_ENTRIES`] are kept: those that expire last.
+    /// Only [`limits::OUTPUT_CACHE_ENTRIES`] are kept: those that expire last.
     Output,
-    /// The usage of a tool. Any text is a name, and the time is the number of calls in
+    /// The usage of a tool. Any text is a name. The time field holds the number of calls, in
     /// microseconds.
     Usage,
     /// The decision of a person about a call whose outcome is unknown. Retention removes it with
@@ -118,7 +118,7 @@ impl RecordKind {
     pub fn max_records(self) -> Option<usize> {
         match self {
             Self::Call => Some(limits::CALL_HISTORY),
-            Self::Output => Some(limits::CACHE_ENTRIES),
+            Self::Output => Some(limits::OUTPUT_CACHE_ENTRIES),
             _ => None,
         }
     }

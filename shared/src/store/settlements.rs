@@ -82,7 +82,7 @@ impl ChildPath {
 
 impl dyn Store + '_ {
     /// Returns the keys of calls with an unknown outcome, and the settled calls, of some child
-    /// executions and of their children. Reads a thousand of them.
+    /// executions and of their children. Reads at most a thousand executions.
     pub async fn calls_of_children(
         &self,
         mut children: Vec<ChildPath>,

@@ -76,7 +76,8 @@ impl dyn Store + '_ {
             if let Some(found) = self.find_reservation(&key.key).await? {
                 return Ok(Some(found));
             }
-            // A replicated store may hold the key without a majority. It may still lose or keep it.
+            // A replicated store may show a key that no majority has confirmed yet. The key may
+            // still be lost.
             time::sleep(CONFIRM_INTERVAL).await;
         }
         let why = format!("no majority confirms the owner of the key `{}`: try again", key.key);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{clock::Timestamp, id::ToolName};
 
 /// Histogram buckets for each doubling of a duration.
-const PER_DOUBLING: f64 = 8.0;
+const BUCKETS_PER_DOUBLING: f64 = 8.0;
 /// The last bucket. It holds durations of days.
 const LAST_BUCKET: u16 = 320;
 
@@ -27,7 +27,7 @@ impl Usage {
     /// Returns the bucket of a duration. Each bucket is about a tenth longer than the one before.
     pub fn bucket(took: Duration) -> u16 {
         let micros = took.as_secs_f64() * 1e6;
-        let bucket = (micros.max(1.0).log2() * PER_DOUBLING).floor();
+        let bucket = (micros.max(1.0).log2() * BUCKETS_PER_DOUBLING).floor();
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -53,7 +53,7 @@ impl Usage {
             seen += n;
             (seen >= wanted).then_some(*bucket)
         })?;
-        let micros = ((f64::from(bucket) + 0.5) / PER_DOUBLING).exp2();
+        let micros = ((f64::from(bucket) + 0.5) / BUCKETS_PER_DOUBLING).exp2();
         Some(Duration::from_secs_f64(micros / 1e6))
     }
 

@@ -195,13 +195,13 @@ async fn bulk_control_continues_after_an_execution_with_a_full_inbox() {
         ids.push(api.start(wait_step(), json!({})).await);
     }
     let full = ids[1].parse().unwrap();
-    for _ in 0..limits::INBOX {
+    for _ in 0..limits::INBOX_COMMANDS {
         let id = CommandId::draw(now);
         let pause = SentCommand { id, execution: full, at: now, command: Command::Pause };
         store.send_command(pause).await.unwrap();
     }
     assert_eq!(bulk_control(&api, json!({}), "CANCEL").await, 2);
-    for (id, expected) in ids.iter().zip([1, limits::INBOX, 1]) {
+    for (id, expected) in ids.iter().zip([1, limits::INBOX_COMMANDS, 1]) {
         let waiting = store.list_commands(Some(id.parse().unwrap())).await.unwrap();
         assert_eq!(waiting.len(), expected, "{id}");
     }

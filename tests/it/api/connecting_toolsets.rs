@@ -28,7 +28,7 @@ fn connecting_toolset(name: &str) -> ToolSet {
 
 async fn embed(store: &Arc<Memory>, sets: Vec<ToolSet>) -> Embedded {
     let store = Arc::clone(store) as Arc<dyn Store>;
-    Embedded::over(store, sets, Options::default()).await.unwrap()
+    Embedded::open_over(store, sets, Options::default()).await.unwrap()
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use axum::{
 };
 use planner::embed::{
     Embedder, Local,
-    pull::{Places, PullError, Pulled, Request, list, pull},
+    pull::{PullError, PullLocations, Pulled, Request, list, pull},
 };
 use tempfile::TempDir;
 use tokio::{net::TcpListener, task::JoinSet};
@@ -125,11 +125,11 @@ async fn serve_hub(hub_state: Hub) -> (String, Arc<Hub>, JoinSet<()>) {
     (url, hub_state, tasks)
 }
 
-async fn fetch(name: &str, places: &Places) -> Result<Pulled, PullError> {
+async fn fetch(name: &str, places: &PullLocations) -> Result<Pulled, PullError> {
     fetch_request(Request { name, sha256: None }, places).await
 }
 
-async fn fetch_request(request: Request<'_>, places: &Places) -> Result<Pulled, PullError> {
+async fn fetch_request(request: Request<'_>, places: &PullLocations) -> Result<Pulled, PullError> {
     let mut last = 0;
     let mut report = |progress: planner::embed::pull::Progress| last = progress.bytes;
     let pulled = pull(request, places, &mut report).await;
@@ -145,7 +145,7 @@ async fn an_interrupted_download_of_a_model_is_resumed() {
     let (url, hub_state, _tasks) = serve_hub(hub_state).await;
     let folder = TempDir::new().unwrap();
     let models = folder.path().join("models");
-    let places = Places { hub: url.clone(), models: models.clone() };
+    let places = PullLocations { hub: url.clone(), models: models.clone() };
     let name = "all-MiniLM-L6-v2";
     let broken = fetch(name, &places).await.unwrap_err();
     assert!(matches!(broken, PullError::Unreachable { .. }), "{broken}");
@@ -179,7 +179,7 @@ async fn weights_with_a_wrong_checksum_are_discarded() {
     let hub_state = Hub { sha256: other, ..Hub::new(files) };
     let (url, _place, _tasks) = serve_hub(hub_state).await;
     let models = folder.path().join("models");
-    let places = Places { hub: url, models: models.clone() };
+    let places = PullLocations { hub: url, models: models.clone() };
     let name = "all-MiniLM-L6-v2";
     let refused = fetch(name, &places).await.unwrap_err().to_string();
     let expected = format!("has the checksum {other}, not {WEIGHTS_SHA256}");

@@ -72,8 +72,9 @@ async fn a_reopened_store_has_everything_that_was_written() {
 async fn a_follower_that_stops_reading_holds_no_connection() {
     let url = format!("{}&maxPoolSize=4", Mongod::shared().await.fresh_url());
     let store = open_store(&url).await.unwrap();
-    let follow =
-        |number| Box::pin(follow_log(Arc::clone(&store), execution(number), Seq(0), limits::POLL));
+    let follow = |number| {
+        Box::pin(follow_log(Arc::clone(&store), execution(number), Seq(0), limits::POLL_INTERVAL))
+    };
     for number in 1..=9 {
         store.append(some_events(execution(number), 0, 3)).await.unwrap();
     }
@@ -330,7 +331,10 @@ async fn cached_outputs_are_limited_in_number() {
     }
     as_store(&store).cache_output("new", &json!(1), at(1_000_000_000)).await.unwrap();
     let left = usize::try_from(count_documents(&url, "outputs").await).unwrap();
-    assert!((limits::CACHE_ENTRIES - 1_000..=limits::CACHE_ENTRIES).contains(&left), "{left}");
+    assert!(
+        (limits::OUTPUT_CACHE_ENTRIES - 1_000..=limits::OUTPUT_CACHE_ENTRIES).contains(&left),
+        "{left}"
+    );
     assert!(as_store(&store).find_output("new", at(0)).await.unwrap().is_some());
     assert_eq!(as_store(&store).find_output("key 0", at(-9_999_999_999)).await.unwrap(), None);
 }

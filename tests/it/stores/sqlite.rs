@@ -513,7 +513,10 @@ async fn cached_outputs_and_rates_are_limited_in_number() {
             Connection::open(&path).unwrap().query_row(&sql, [], |row| row.get(0)).unwrap();
         usize::try_from(count).unwrap()
     };
-    assert!((limits::CACHE_ENTRIES - 1_000..limits::CACHE_ENTRIES).contains(&count("outputs")));
+    assert!(
+        (limits::OUTPUT_CACHE_ENTRIES - 1_000..limits::OUTPUT_CACHE_ENTRIES)
+            .contains(&count("outputs"))
+    );
     assert_eq!(as_store(&store).find_output("key 1", Timestamp::UNIX_EPOCH).await.unwrap(), None);
     assert!(
         as_store(&store).find_output("key 100100", Timestamp::UNIX_EPOCH).await.unwrap().is_some()

@@ -264,21 +264,27 @@ pub async fn commands_are_listed_in_order_until_discarded(pair: StorePair) {
 /// A full inbox rejects commands. Other inboxes are not affected.
 pub async fn a_full_inbox_refuses_commands(pair: StorePair) {
     let send = |n| pair.one.send_command(inbox_command(n, 1, Command::Pause));
-    for chunk in (0..limits::INBOX).collect::<Vec<_>>().chunks(100) {
+    for chunk in (0..limits::INBOX_COMMANDS).collect::<Vec<_>>().chunks(100) {
         futures::future::join_all(chunk.iter().map(|number| send(*number)))
             .await
             .into_iter()
             .for_each(|sent| sent.unwrap());
     }
-    let refused = send(limits::INBOX).await;
+    let refused = send(limits::INBOX_COMMANDS).await;
     assert!(matches!(refused, Err(StoreError::Full { .. })), "{refused:?}");
     send(5).await.expect("the command is in the inbox already");
-    let to_another = inbox_command(limits::INBOX, 2, Command::Pause);
+    let to_another = inbox_command(limits::INBOX_COMMANDS, 2, Command::Pause);
     pair.one.send_command(to_another).await.unwrap();
-    assert_eq!(pair.other.list_commands(Some(execution(1))).await.unwrap().len(), limits::INBOX);
-    assert_eq!(pair.other.list_commands(None).await.unwrap().len(), limits::INBOX + 1);
+    assert_eq!(
+        pair.other.list_commands(Some(execution(1))).await.unwrap().len(),
+        limits::INBOX_COMMANDS
+    );
+    assert_eq!(pair.other.list_commands(None).await.unwrap().len(), limits::INBOX_COMMANDS + 1);
     pair.one.remove_commands(vec![super::command_id(3)]).await.unwrap();
-    pair.one.send_command(inbox_command(limits::INBOX + 1, 1, Command::Pause)).await.unwrap();
+    pair.one
+        .send_command(inbox_command(limits::INBOX_COMMANDS + 1, 1, Command::Pause))
+        .await
+        .unwrap();
 }
 
 /// The list of all inboxes is limited by number and bytes, because workers poll it.
@@ -296,11 +302,11 @@ pub async fn the_list_of_all_inboxes_is_bounded(pair: StorePair) {
     assert!(seen.iter().zip(0..).all(|(head, n)| head.execution == execution(n)));
     pair.one.remove_commands((0..20).map(super::command_id).collect()).await.unwrap();
     let small = |n: usize| pair.one.send_command(inbox_command(n, n / 100, Command::Resume));
-    for chunk in (0..limits::INBOX_LOOK + 50).collect::<Vec<_>>().chunks(500) {
+    for chunk in (0..limits::INBOX_POLL_COMMANDS + 50).collect::<Vec<_>>().chunks(500) {
         futures::future::join_all(chunk.iter().map(|number| small(*number)))
             .await
             .into_iter()
             .for_each(|sent| sent.unwrap());
     }
-    assert_eq!(pair.other.list_commands(None).await.unwrap().len(), limits::INBOX_LOOK);
+    assert_eq!(pair.other.list_commands(None).await.unwrap().len(), limits::INBOX_POLL_COMMANDS);
 }

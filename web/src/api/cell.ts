@@ -1,4 +1,4 @@
-/** A value that says when it changes. */
+/** A value that tells its listeners about each change. */
 
 import { useEffect, useState } from "preact/hooks";
 
@@ -20,20 +20,20 @@ export class Cell<T> {
     for (const listener of [...this.#listeners]) listener();
   }
 
-  /** Calls `listener` after every change, until what it returns is called. */
+  /** Calls `listener` after every change. The returned function removes the listener. */
   listen(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 }
 
-/** The value of a cell, in a component that is drawn anew when it changes. */
+/** Returns the value of a cell, and redraws the component when the value changes. */
 export function useCell<T>(cell: Cell<T>): T {
   const [, redraw] = useState({});
   const drawn = cell.value;
   useEffect(() => {
     const stop = cell.listen(() => redraw({}));
-    // It may have changed between the drawing and now: nobody listened then.
+    // The value may have changed between the first drawing and this effect.
     if (!Object.is(drawn, cell.value)) redraw({});
     return stop;
   }, [cell]);

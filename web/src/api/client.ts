@@ -1,4 +1,4 @@
-/** Asks the server, once or for as long as it has something to say. */
+/** Sends queries, mutations and subscriptions to the server. */
 
 import { createClient, type Client } from "graphql-ws";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
@@ -9,7 +9,7 @@ import { useCell } from "./cell";
 import { EXACT, type Json, type Operation } from "./generated";
 import { parse, print, revive } from "./json";
 
-/** A refusal of the server, with its code. */
+/** An error of the server, with its code. */
 export class ApiError extends Error {
   constructor(
     message: string,
@@ -25,7 +25,7 @@ interface Answer {
   errors?: { message: string; extensions?: Record<string, Json> }[];
 }
 
-/** Asks once. Fails with an `ApiError`, also where the server cannot be reached. */
+/** Sends one operation. Throws an `ApiError`, also if the server cannot be reached. */
 export async function ask<R, V>(operation: Operation<R, V>, variables: V, signal?: AbortSignal): Promise<R> {
   const headers: Record<string, string> = { "content-type": "application/json", accept: "application/json" };
   const secret = token();
@@ -42,7 +42,7 @@ export async function ask<R, V>(operation: Operation<R, V>, variables: V, signal
     throw new ApiError("the server cannot be reached", "UNREACHABLE");
   }
   noteClock(response.headers.get("date"));
-  // What was asked with another token says nothing of this one.
+  // An answer to a request with an old token says nothing about the present token.
   if (response.status === 401 && !signal?.aborted && secret === token()) refused();
   const answer = read(text, response);
   const [first] = answer.errors ?? [];
@@ -50,7 +50,7 @@ export async function ask<R, V>(operation: Operation<R, V>, variables: V, signal
   return answer.data as R;
 }
 
-/** Something between here and the server may answer in its place, and then not with JSON. */
+/** Reads an answer. A proxy may answer in place of the server, and then the text may not be JSON. */
 function read(text: string, response: Response): Answer {
   try {
     return parse(text, EXACT) as unknown as Answer;
@@ -60,25 +60,25 @@ function read(text: string, response: Response): Answer {
   }
 }
 
-/** What became of a question. */
+/** The state of a query that a component shows. */
 export interface Asked<R> {
   data: R | null;
   error: ApiError | null;
   isLoading: boolean;
-  /** Whether the data is what was asked for last, and not what is shown until that is there. */
+  /** False while the data still answers the previous variables. */
   isCurrent: boolean;
   refresh: () => void;
 }
 
-/** From so many characters on an answer is large: the larger, the more seldom it is asked for again. */
-const LARGE = 200_000;
-/** The most that a pause grows. */
-const MOST_PAUSES = 10;
+/** Answers with more characters than this are large. The larger an answer is, the less often it is polled. */
+const LARGE_ANSWER_CHARS = 200_000;
+/** Maximum factor by which the poll interval of a large answer grows. */
+const MAX_POLL_FACTOR = 10;
 
 /**
- * Asks while a component is shown, and again when the variables change, when the server comes back,
- * and every `poll` milliseconds while somebody looks, what is large up to ten times more seldom. Null variables ask nothing. What was there stays until
- * the new answer is.
+ * Runs a query while a component is shown. Runs it again when the variables change, when the server is back, and every
+ * `poll` milliseconds while the page is visible. Large answers are polled up to ten times less often. With null
+ * variables, no query is sent. The old data stays until the new data has arrived.
  */
 export function useAsk<R, V>(operation: Operation<R, V>, variables: V | null, poll?: number): Asked<R> {
   const key = print(variables);
@@ -91,7 +91,7 @@ export function useAsk<R, V>(operation: Operation<R, V>, variables: V | null, po
     isLoading: true,
   });
   const shown = useRef("");
-  // Whoever asks again and again would otherwise never be answered.
+  // A running query is not aborted by a refresh. Otherwise frequent refreshes would prevent every answer.
   const flight = useRef({ isBusy: false, isStale: false });
   useEffect(() => {
     if (variables === null) return;
@@ -108,7 +108,7 @@ export function useAsk<R, V>(operation: Operation<R, V>, variables: V | null, po
         const text = poll ? key + print(data) : "";
         if (!poll || text !== shown.current) setState({ key, data, error: null, isLoading: false });
         shown.current = text;
-        if (poll) pause = poll * Math.min(MOST_PAUSES, Math.max(1, text.length / LARGE));
+        if (poll) pause = poll * Math.min(MAX_POLL_FACTOR, Math.max(1, text.length / LARGE_ANSWER_CHARS));
       } catch (error) {
         if (gone.signal.aborted) return;
         shown.current = "";
@@ -155,7 +155,7 @@ function client(): Client {
   return socket;
 }
 
-/** Ends a connection whose other end has gone without a word. */
+/** Closes the connection if the server does not answer a ping. */
 function heartbeat() {
   let open: WebSocket | undefined;
   let timer: ReturnType<typeof setTimeout>;
@@ -172,22 +172,25 @@ function heartbeat() {
   };
 }
 
-/** What is done with what a subscription says. */
-export interface Ear<R> {
+/** Callbacks of a subscription. */
+export interface SubscriptionHandlers<R> {
   next: (data: R) => void;
-  /** The server refused. */
+  /** The server rejected the subscription. */
   refused?: (error: ApiError) => void;
-  /** The server has said everything. */
+  /** The server has ended the subscription. */
   done?: () => void;
-  /** Whether everything has been said. A server that stops says that it is done, too. */
+  /**
+   * Returns whether the subscription has nothing more to send. A server that stops also ends its subscriptions, so an
+   * end alone proves nothing.
+   */
   isDone?: () => boolean;
 }
 
 /**
- * Subscribes until what it returns is called. A connection that is lost is made anew once the server is back, with
- * the variables as they then are: ask behind what is known, and nothing is missed.
+ * Subscribes until the returned function is called. After a lost connection, it subscribes again with new
+ * `variables()`. Let the variables name the last known position, so that no event is missed.
  */
-export function follow<R, V>(operation: Operation<R, V>, variables: () => V, ear: Ear<R>): () => void {
+export function follow<R, V>(operation: Operation<R, V>, variables: () => V, ear: SubscriptionHandlers<R>): () => void {
   let hasEnded = false;
   let leave: (() => void) | undefined;
   let stopListening: (() => void) | undefined;

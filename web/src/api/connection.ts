@@ -1,38 +1,38 @@
-/** Whether the server answers, and who we are to it. */
+/** Whether the server can be reached, and the access token for it. */
 
 import { Cell } from "./cell";
 
-const KEY = "faber.token";
-/** How long to wait before asking again whether the server is back, in milliseconds. */
+const TOKEN_KEY = "faber.token";
+/** Delay before the first attempt to reach the server again, in milliseconds. */
 const FIRST_WAIT = 250;
 const LONGEST_WAIT = 4_000;
 
-/** Whether the server can be reached. */
+/** True while the server cannot be reached. */
 export const isLost = new Cell(false);
-/** Counts how often the server came back: what was shown is asked for again. */
+/** Number of times that the server came back. Components use it to run their queries again. */
 export const returns = new Cell(0);
-/** Why a token is wanted; null where none is. */
+/** The reason why the page must ask for a token. Null if no token is needed. */
 export const wantsToken = new Cell<string | null>(null);
 
-/** The access token, for as long as the tab is open. */
+/** Returns the access token, which the browser keeps until the tab is closed. */
 export function token(): string | null {
-  return sessionStorage.getItem(KEY);
+  return sessionStorage.getItem(TOKEN_KEY);
 }
 
-/** Takes a token, and asks for everything again. */
+/** Stores a token, and runs all queries again. */
 export function setToken(value: string | null): void {
-  if (value) sessionStorage.setItem(KEY, value);
-  else sessionStorage.removeItem(KEY);
+  if (value) sessionStorage.setItem(TOKEN_KEY, value);
+  else sessionStorage.removeItem(TOKEN_KEY);
   wantsToken.set(null);
   returns.set(returns.value + 1);
 }
 
-/** Says that the server wants a token, or another one. */
+/** Notes that the server rejected the token, or wants one. */
 export function refused(): void {
   wantsToken.set(token() ? "The server does not know this token." : "The server wants an access token.");
 }
 
-/** Says that the server did not answer: from now on it is asked until it does. */
+/** Notes that the server did not answer, and polls it until it answers. */
 export function lost(): void {
   if (isLost.value) return;
   isLost.set(true);
@@ -46,14 +46,14 @@ async function untilBack(): Promise<void> {
       const answer = await fetch("/health/live", { cache: "no-store", signal: AbortSignal.timeout(5_000) });
       if (answer.ok) break;
     } catch {
-      // Not yet.
+      // The server still does not answer.
     }
   }
   isLost.set(false);
   returns.set(returns.value + 1);
 }
 
-/** Waits, but no longer than until somebody looks at the page again or the network returns. */
+/** Waits. Ends early if the user looks at the page again or the network returns. */
 function pause(milliseconds: number): Promise<void> {
   return new Promise((resolve) => {
     const end = () => {

@@ -1,8 +1,8 @@
-/** JSON that is read and written without a loss: a number that the page cannot hold stays as it was written. */
+/** Reads and writes JSON without a loss. Numbers that JavaScript cannot represent keep their text. */
 
 import type { Json } from "./generated";
 
-/** A number as it was written, where a number of the page would be another one, or look like one: `9007199254740993`, `1.0`. */
+/** A number whose text JavaScript would change, such as `9007199254740993` or `1.0`. */
 export class Num {
   constructor(readonly text: string) {}
 
@@ -11,7 +11,7 @@ export class Num {
   }
 }
 
-/** An object, and not a list, a text or a number. */
+/** A JSON object. */
 export type Fields = { [key: string]: Json };
 
 export function isFields(it: Json | undefined): it is Fields {
@@ -22,24 +22,27 @@ export function isNumber(it: Json | undefined): it is number | Num {
   return typeof it === "number" || it instanceof Num;
 }
 
-/** How deep values go. The server takes less. */
-const DEPTH = 512;
-/** Whatever could be a number that is lost: many digits, a fraction that ends in zero, an exponent, a zero with a sign. */
+/** Maximum nesting of values. The server accepts less. */
+const MAX_DEPTH = 512;
+/**
+ * Matches text with a number that JavaScript might change: many digits, a trailing zero in a fraction, an exponent, or
+ * a negative zero.
+ */
 const SUSPICIOUS = /\d{16}|\.\d*0(?!\d)|\d[eE]|-0/;
 const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 
-/** Reads a number. */
+/** Reads a number. Returns a `Num` if JavaScript would write it in another way. */
 export function readNumber(text: string): number | Num {
   const value = Number(text);
   return String(value) === text ? value : new Num(text);
 }
 
 /**
- * Reads JSON. Fails with a `SyntaxError`, as `JSON.parse` does. With names, numbers are kept as they were written only
- * in what stands under one of these within the outermost object, and are numbers everywhere else.
+ * Reads JSON. Throws a `SyntaxError`, as `JSON.parse` does. With `names`, only values below fields with these names
+ * keep the text of their numbers.
  */
 export function parse(text: string, names: ReadonlySet<string> | null = null): Json {
-  // The browser's own way is by far the faster one, and says best what is wrong.
+  // `JSON.parse` is much faster, and has better error messages.
   if (!SUSPICIOUS.test(text)) return JSON.parse(text) as Json;
   try {
     return new Parser(text, names).whole();
@@ -50,7 +53,10 @@ export function parse(text: string, names: ReadonlySet<string> | null = null): J
   }
 }
 
-/** For `JSON.parse` where nothing else can be given; browsers before 2025 do not say how a number was written. */
+/**
+ * A reviver for `JSON.parse`, for callers that cannot use `parse`. Browsers before 2025 do not pass the source text of
+ * numbers.
+ */
 export function revive(_: string, value: unknown, context?: { source?: string }): unknown {
   return typeof value === "number" && context?.source !== undefined ? readNumber(context.source) : value;
 }
@@ -109,7 +115,7 @@ class Parser {
 
   #nested(read: () => Json): Json {
     this.#depth += 1;
-    if (this.#depth > DEPTH) throw new RangeError();
+    if (this.#depth > MAX_DEPTH) throw new RangeError();
     this.#at += 1;
     const value = read();
     this.#depth -= 1;
@@ -122,7 +128,7 @@ class Parser {
     return value;
   }
 
-  /** Whether the group goes on behind a comma, or has anything in it at all. */
+  /** Returns whether another element or field follows in an array or object. */
   #goesOn(end: string, isFirst: boolean): boolean {
     this.#space();
     if (this.text[this.#at] === end) {
@@ -150,11 +156,11 @@ class Parser {
       if (this.text[this.#at] !== ":") this.#fail();
       this.#at += 1;
       const wasExact = this.#isExact;
-      // The answer as a whole stands under a name, too.
+      // Fields of the outermost object do not count.
       this.#isExact ||= this.#depth > 1 && this.names?.has(name) === true;
       const value = this.#value();
       this.#isExact = wasExact;
-      // A field of this name must not become what the object is made of.
+      // An assignment to `__proto__` would change the prototype of the object.
       if (name === "__proto__") Object.defineProperty(fields, name, { value, enumerable: true, configurable: true, writable: true });
       else fields[name] = value;
     }
@@ -176,7 +182,7 @@ class Parser {
   }
 }
 
-/** Writes JSON, with as many spaces as each level is moved in by. What is undefined is left out. */
+/** Writes JSON. `indent` is the number of spaces for each level. Undefined fields are left out. */
 export function print(value: unknown, indent = 0): string {
   return written(value, indent, "\n") ?? "null";
 }

@@ -1,4 +1,4 @@
-/** What happened, why, and what helps: above every view of an execution. */
+/** The findings above every view of an execution: reasons, and actions that help. */
 
 import { useEffect, useState } from "preact/hooks";
 
@@ -9,7 +9,7 @@ import { WORD } from "../ui/state";
 import { moment } from "../ui/time";
 import { Words } from "../ui/words";
 import type { Asking } from "./actions";
-import { askedCall, isFailure, needsPerson, ofKind, placeOf, traceOf } from "./findings";
+import { askedCall, isFailure, needsPerson, ofKind, placeOf, errorMessageOf } from "./findings";
 import { Call } from "./call";
 import { EditPlan } from "./inspector";
 import { CauseLink, isPlanToBlame, RemedyButtons, RemedyCommands } from "./remedies";
@@ -22,27 +22,27 @@ interface Props {
   onAsk: (asking: Asking) => void;
 }
 
-/** Waits whose end is too near to be a date. */
-const COUNTED: ReadonlySet<string> = new Set(["wait.retry", "wait.sleep"]);
-/** The most waits, and the most failures and warnings, that are told at the top. */
-const WAITS = 5;
-const TOLD = 3;
+/** Codes of waits that end so soon that a countdown replaces the date. */
+const COUNTDOWN_CODES: ReadonlySet<string> = new Set(["wait.retry", "wait.sleep"]);
+/** Maximum number of waits in the summary. `MAX_FINDINGS` limits failures and warnings. */
+const MAX_WAITS = 5;
+const MAX_FINDINGS = 3;
 
-/** Why it does not go on by itself, and what a person can do about it. */
+/** Shows why the execution waits, and what a person can do. */
 export function Waits({ story, findings, onSelect, onAsk }: Props) {
   const { live } = story;
   const isStill = live.state === "WAITING" || live.state === "PENDING" || live.state === "PAUSED";
-  // While something runs, only what somebody should know is told. What waits for a person comes first.
+  // While steps run, waits that need no attention are left out. Waits for a person come first.
   const waits = ofKind(findings, "WAIT")
     .filter((finding) => isStill || finding.severity !== "INFO")
     .sort((a, b) => Number(needsPerson(b)) - Number(needsPerson(a)));
   if (waits.length === 0) return null;
   return (
     <ul class="waits" aria-label="What it waits for">
-      {waits.slice(0, WAITS).map((finding) => (
+      {waits.slice(0, MAX_WAITS).map((finding) => (
         <Wait key={keyOf(finding)} story={story} finding={finding} onSelect={onSelect} onAsk={onAsk} />
       ))}
-      {waits.length > WAITS && <li class="faint">and {waits.length - WAITS} more</li>}
+      {waits.length > MAX_WAITS && <li class="faint">and {waits.length - MAX_WAITS} more</li>}
     </ul>
   );
 }
@@ -55,7 +55,7 @@ function Wait({ story, finding, onSelect, onAsk }: Omit<Props, "findings"> & { f
   return (
     <li class={needsPerson(finding) ? "wait needs-person" : "wait"}>
       <Words text={finding.message} />
-      {finding.until !== null && !COUNTED.has(finding.code) && <time dateTime={finding.until}>{moment(finding.until)}</time>}
+      {finding.until !== null && !COUNTDOWN_CODES.has(finding.code) && <time dateTime={finding.until}>{moment(finding.until)}</time>}
       {call && <Call {...call} />}
       <RemedyCommands finding={finding} executionId={executionId} />
       <span class="buttons">
@@ -71,18 +71,18 @@ function Wait({ story, finding, onSelect, onAsk }: Omit<Props, "findings"> & { f
   );
 }
 
-/** Why it did not end well. */
+/** Shows why the execution failed. */
 export function Failures({ story, findings, onSelect, onAsk }: Props) {
   const failures = findings.filter((finding) => isFailure(finding) && finding.severity === "ERROR");
   if (failures.length === 0) return null;
   return (
     <ul class="failures" aria-label="What failed">
-      {failures.slice(0, TOLD).map((finding) => (
+      {failures.slice(0, MAX_FINDINGS).map((finding) => (
         <li key={keyOf(finding)}>
           <Failure story={story} finding={finding} onSelect={onSelect} onAsk={onAsk} />
         </li>
       ))}
-      {failures.length > TOLD && <li>and {failures.length - TOLD} more</li>}
+      {failures.length > MAX_FINDINGS && <li>and {failures.length - MAX_FINDINGS} more</li>}
     </ul>
   );
 }
@@ -94,7 +94,7 @@ function Failure({ story, finding, onSelect, onAsk }: Omit<Props, "findings"> & 
       at={placeOf(finding)}
       code={finding.code}
       cause={finding.message}
-      message={traceOf(story, finding) ?? finding.message}
+      message={errorMessageOf(story, finding) ?? finding.message}
       actions={
         <>
           <RemedyButtons finding={finding} executionId={executionId} onAsk={onAsk} />
@@ -113,18 +113,18 @@ function Failure({ story, finding, onSelect, onAsk }: Omit<Props, "findings"> & 
   );
 }
 
-/** The codes of the findings about what a compensation did, and what it left. */
-const UNDOING = "compensation.";
+/** Prefix of the codes of findings about compensation. */
+const COMPENSATION_PREFIX = "compensation.";
 
-/** What else somebody should know: it went on, though not as it should have. */
+/** Shows warnings, and other findings that are worth knowing. */
 export function Notes({ story, findings, onSelect, onAsk }: Props) {
   const notes = ofKind(findings, "FAILURE", "WARNING", "TAKEOVER").filter(
-    ({ kind, severity, code }) => severity === "WARNING" || (kind === "TAKEOVER" && !story.live.isOver) || (severity === "INFO" && code.startsWith(UNDOING)),
+    ({ kind, severity, code }) => severity === "WARNING" || (kind === "TAKEOVER" && !story.live.isOver) || (severity === "INFO" && code.startsWith(COMPENSATION_PREFIX)),
   );
   if (notes.length === 0) return null;
   return (
     <ul class="notes" aria-label="Warnings">
-      {notes.slice(0, TOLD).map((finding) => (
+      {notes.slice(0, MAX_FINDINGS).map((finding) => (
         <li key={keyOf(finding)} class={finding.severity === "INFO" ? "is-info" : ""}>
           <Words text={finding.message} />
           <RemedyCommands finding={finding} executionId={story.about.executionId} />
@@ -141,7 +141,7 @@ export function Notes({ story, findings, onSelect, onAsk }: Props) {
           )}
         </li>
       ))}
-      {notes.length > TOLD && <li class="faint">and {notes.length - TOLD} more</li>}
+      {notes.length > MAX_FINDINGS && <li class="faint">and {notes.length - MAX_FINDINGS} more</li>}
     </ul>
   );
 }
@@ -150,10 +150,10 @@ function keyOf({ code, stepId, index, causeSeq, message }: Finding): string {
   return `${code} ${stepId} ${index} ${causeSeq} ${message}`;
 }
 
-/** The most retries that are linked one by one. */
-const RETRIES = 5;
+/** Maximum number of retries that have a link each. */
+const MAX_RETRIES = 5;
 
-/** What goes on after it: retries, and the next version of its plan. */
+/** Links to the retries of the execution, and to the next version of its plan. */
 export function Onward({ story }: { story: Story }) {
   const { live } = story;
   const [isAwaited, setAwaited] = useState(false);
@@ -188,7 +188,7 @@ export function Onward({ story }: { story: Story }) {
           )}
         </li>
       )}
-      {retries.slice(-RETRIES).map(({ executionId, state }) => (
+      {retries.slice(-MAX_RETRIES).map(({ executionId, state }) => (
         <li key={executionId}>
           <span>
             Retried as{" "}
@@ -199,7 +199,7 @@ export function Onward({ story }: { story: Story }) {
           <span>{WORD[state]}</span>
         </li>
       ))}
-      {retries.length > RETRIES && <li class="faint">and {retries.length - RETRIES} before</li>}
+      {retries.length > MAX_RETRIES && <li class="faint">and {retries.length - MAX_RETRIES} before</li>}
     </ul>
   );
 }

@@ -1,4 +1,4 @@
-/** What can be done to an execution. Whatever cannot be taken back asks first. */
+/** The actions on an execution. Actions that cannot be undone ask for confirmation. */
 
 import { useRef, useState } from "preact/hooks";
 
@@ -23,17 +23,17 @@ import {
 import { isFields, parse } from "../api/json";
 import { go } from "../router";
 import { Dialog } from "../ui/dialog";
-import { asRefusal, Refused } from "../ui/fault";
+import { toApiError, Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
-import { counted } from "../ui/words";
+import { countText } from "../ui/words";
 import { Call } from "./call";
 import { askedCall, placeOf } from "./findings";
-import { againFrom, failedSteps, hasUnknown } from "./paths";
+import { stepsToRepeatFrom, stepsToRepeatAfterFailure, hasUnknown } from "./paths";
 import { RepeatedList } from "./repeated";
 import type { Story } from "./story";
 import { UndoList } from "./undo";
 
-/** What somebody is about to do. */
+/** The action that the open dialog asks about. */
 export type Asking =
   | { kind: "cancel" }
   | { kind: "again" }
@@ -58,7 +58,7 @@ export function Actions({ story, onAsk, onFail }: BarProps) {
     try {
       await doing;
     } catch (error) {
-      onFail(asRefusal(error));
+      onFail(toApiError(error));
     } finally {
       setBusy(false);
     }
@@ -99,7 +99,7 @@ export function Actions({ story, onAsk, onFail }: BarProps) {
   );
 }
 
-/** A button that retries the failed steps, and a menu with the other ways. */
+/** A button that retries the failed steps, with a menu of the other modes. */
 function RetryMenu({ onAsk }: { onAsk: (asking: Asking) => void }) {
   const menu = useRef<HTMLDetailsElement>(null);
   const close = () => menu.current?.removeAttribute("open");
@@ -184,7 +184,7 @@ export function Question({ story, asking, onClose }: QuestionProps) {
   }
 }
 
-/** Lists the calls that undo the execution before it is cancelled. */
+/** Asks before the execution is cancelled, and lists the compensating calls. */
 function Cancel({ story, onClose }: { story: Story; onClose: () => void }) {
   const id = story.about.executionId;
   const [reason, setReason] = useState("");
@@ -207,7 +207,7 @@ function Cancel({ story, onClose }: { story: Story; onClose: () => void }) {
   );
 }
 
-/** What an execution was told, to be told again. */
+/** Returns the options of an execution, for a new execution with the same options. */
 function optionsOf(story: Story): ExecutionOptions {
   const { mode, input, dryRun, compensateOnFailure, priority } = story.about;
   const first = story.events[0]?.data;
@@ -215,7 +215,7 @@ function optionsOf(story: Story): ExecutionOptions {
   const number = (it: Json | undefined) => (typeof it === "number" ? it : null);
   return {
     mode,
-    // As it was written: no digit of it is lost on the way.
+    // Numbers keep all digits.
     input,
     dryRun,
     compensateOnFailure,
@@ -226,13 +226,13 @@ function optionsOf(story: Story): ExecutionOptions {
   };
 }
 
-/** The most steps that are named. */
-const NAMED = 30;
+/** Maximum number of steps that are listed by name. */
+const MAX_NAMED_STEPS = 30;
 
 interface RetryProps {
   story: Story;
   mode: RetryMode;
-  /** The step to begin with, where it is known. */
+  /** The first step to run again, if it is known. */
   step: string | null;
   onClose: () => void;
 }
@@ -241,11 +241,11 @@ const RETRY_TITLES: Record<RetryMode, string> = { FAILED: "Retry the failed step
 
 function Retry({ story, mode, step, onClose }: RetryProps) {
   const id = story.about.executionId;
-  const [chosen, setChosen] = useState(() => step ?? failedSteps(story.live)[0] ?? story.ids[0] ?? "");
+  const [chosen, setChosen] = useState(() => step ?? stepsToRepeatAfterFailure(story.live)[0] ?? story.ids[0] ?? "");
   const fromStep = mode === "FROM_STEP" ? chosen : null;
   const repeated = useRepeated(story, mode, fromStep);
   const settled = useSettled(story, mode);
-  const again = mode === "ALL" ? story.ids : fromStep === null ? failedSteps(story.live, settled.steps) : againFrom(story.live, story.dependsOn, fromStep);
+  const again = mode === "ALL" ? story.ids : fromStep === null ? stepsToRepeatAfterFailure(story.live, settled.steps) : stepsToRepeatFrom(story.live, story.dependsOn, fromStep);
   return (
     <Dialog
       title={step ? `Retry from “${step}”?` : RETRY_TITLES[mode]}
@@ -267,7 +267,7 @@ function Retry({ story, mode, step, onClose }: RetryProps) {
           </select>
         </label>
       )}
-      <Again again={again} total={story.ids.length} />
+      <RepeatedSteps again={again} total={story.ids.length} />
       {repeated.list}
     </Dialog>
   );
@@ -287,7 +287,7 @@ function RunAgain({ story, onClose }: { story: Story; onClose: () => void }) {
         openExecution((await ask(ExecutePlan, { id: story.about.planId, options })).executePlan.executionId);
       }}
     >
-      <p>A new execution of {story.ids.length === 1 ? "its step" : `all ${counted(story.ids.length, "step")}`}, with the same input.</p>
+      <p>A new execution of {story.ids.length === 1 ? "its step" : `all ${countText(story.ids.length, "step")}`}, with the same input.</p>
       {repeated.list}
     </Dialog>
   );
@@ -297,7 +297,7 @@ function openExecution(id: string): void {
   go(`/executions/${id}`);
 }
 
-/** The calls that running again would repeat. Nothing is run before they are known, or cannot be. */
+/** The calls that another run would repeat. The dialog stays disabled until they are known or the query has failed. */
 function useRepeated(story: Story, mode: RetryMode, fromStep: string | null) {
   const asked = useAsk(RepeatedCalls, { id: story.about.executionId, mode, fromStep });
   const calls = asked.isCurrent ? (asked.data?.execution?.repeatedCalls ?? []) : [];
@@ -310,7 +310,7 @@ function useRepeated(story: Story, mode: RetryMode, fromStep: string | null) {
   return { list, isKnown: asked.isCurrent || asked.error !== null, isDangerous: calls.length > 0 };
 }
 
-/** The steps that a person settled as succeeded, so that a retry of the failed steps reuses their outputs. */
+/** The steps that a person settled as succeeded. A retry of the failed steps reuses their outputs. */
 function useSettled(story: Story, mode: RetryMode) {
   const isWanted = mode === "FAILED" && hasUnknown(story.live);
   const asked = useAsk(SettledSteps, isWanted ? { id: story.about.executionId } : null);
@@ -318,7 +318,7 @@ function useSettled(story: Story, mode: RetryMode) {
   return { steps: new Set(steps.map((step) => step.stepId)), isKnown: !isWanted || asked.isCurrent || asked.error !== null };
 }
 
-/** Says of a step that failed and is tried again that its tool does something each time. */
+/** Warns that another attempt of a failed step may repeat the effect of its tool. */
 function TryAgain({ story, name }: { story: Story; name: string }) {
   const id = /^[^[]*/.exec(name)![0];
   const step = story.stepOf.get(id);
@@ -336,23 +336,23 @@ function TryAgain({ story, name }: { story: Story; name: string }) {
   );
 }
 
-/** The steps that are done again. */
-function Again({ again, total }: { again: readonly string[]; total: number }) {
+/** Lists the steps that run again. */
+function RepeatedSteps({ again, total }: { again: readonly string[]; total: number }) {
   const kept = total - again.length;
-  if (again.length === 0) return <p>No step runs again: a new execution reuses the outputs of {total === 1 ? "its step" : `all ${counted(total, "step")}`}.</p>;
+  if (again.length === 0) return <p>No step runs again: a new execution reuses the outputs of {total === 1 ? "its step" : `all ${countText(total, "step")}`}.</p>;
   return (
     <>
       <p>
-        {kept > 0 && `The outputs of ${counted(kept, "step")} are reused. `}
+        {kept > 0 && `The outputs of ${countText(kept, "step")} are reused. `}
         {kept === 0 ? "All steps run again, in a new execution:" : `${again.length === 1 ? "1 step runs" : `${again.length.toLocaleString("en")} steps run`} again, in a new execution:`}
       </p>
       <ul class="names" aria-label="What is done again">
-        {again.slice(0, NAMED).map((name) => (
+        {again.slice(0, MAX_NAMED_STEPS).map((name) => (
           <li key={name} class="mono">
             {name}
           </li>
         ))}
-        {again.length > NAMED && <li>and {again.length - NAMED} more</li>}
+        {again.length > MAX_NAMED_STEPS && <li>and {again.length - MAX_NAMED_STEPS} more</li>}
       </ul>
     </>
   );
@@ -380,7 +380,7 @@ interface SettleProps {
   onClose: () => void;
 }
 
-/** Takes down what a person found out about a call whose outcome is unknown. */
+/** Asks how a call with an unknown outcome ended, and stores the answer. */
 function Settle({ story, step, item, onClose }: SettleProps) {
   const id = story.about.executionId;
   const name = placeOf({ stepId: step, index: item });

@@ -1,12 +1,12 @@
-/** A call that somebody is asked about: its tool and its parameters. */
+/** The tool and the parameters of a call that needs a person's approval or decision. */
 
 import { print } from "../api/json";
-import { omitted } from "../ui/json";
+import { omittedBytes } from "../ui/json";
 import { Plain } from "../ui/plain";
 import type { AskedCall } from "./findings";
 
 export function Call({ toolName, parameters, forEach }: AskedCall) {
-  const bytes = omitted(parameters);
+  const bytes = omittedBytes(parameters);
   const text = bytes === null ? print(parameters ?? {}) : `${bytes.toLocaleString("en")} bytes of parameters`;
   return (
     <code class="call" tabIndex={0} role="group" aria-label="The call that would be made">

@@ -1,4 +1,4 @@
-/** The log of an execution, as it is. */
+/** The event log of an execution. */
 
 import { useMemo, useState } from "preact/hooks";
 
@@ -12,7 +12,7 @@ import { Virtual } from "../ui/virtual";
 import { useParam } from "../router";
 import type { Story } from "./story";
 
-const ROW = 30;
+const ROW_HEIGHT = 30;
 
 interface Props {
   story: Story;
@@ -72,7 +72,7 @@ export function Events({ story, upTo, onSelect, onScrub }: Props) {
       </div>
       <Virtual
         items={rows}
-        rowHeight={ROW}
+        rowHeight={ROW_HEIGHT}
         label="Events"
         sticksToEnd={!story.live.isOver && filter === ""}
         row={(event) => (

@@ -1,10 +1,10 @@
 /**
- * The states and times of an execution after some of its events. The same fold gives the present and, with fewer events,
- * every moment of the past. Reasons are in the findings of the server.
+ * Computes the state of an execution from its events. With fewer events, it shows a time in the past. The reasons come
+ * from the server's findings.
  */
 
 import type { ExecutionState, Happened, Json, StepState } from "../api/generated";
-import { itemOf, itemsIn, itemsOver, loop, type Items } from "./items";
+import { itemOf, itemsIn, countFinishedItems, loop, type Items } from "./items";
 import { spentText } from "../ui/time";
 import { Lines } from "./lines";
 
@@ -15,21 +15,21 @@ interface Fault {
   message: string;
 }
 
-/** One call, from its beginning to its end. */
+/** One attempt of a step or item. */
 export interface Attempt {
   number: number;
   index: number | null;
   from: number;
   to: number | null;
   end: "running" | "succeeded" | "failed" | "interrupted" | "cancelled";
-  /** The code of its error. */
+  /** The code of the attempt's error. */
   code: string | null;
   isUndo: boolean;
-  /** Whether it sleeps, which is no work. */
+  /** True if the attempt is a sleep. Sleep does not count as work. */
   isSleep: boolean;
 }
 
-/** A time in which a step waits for something. */
+/** A period in which a step waits. */
 export interface Pause {
   from: number;
   to: number | null;
@@ -47,13 +47,13 @@ export interface StepView {
   waitsFor: string | null;
   waitName: string | null;
   progress: { progress: number; total?: number; message?: string } | null;
-  /** Whether it was skipped by its condition, or because a step before it did not succeed: a retry does not change that. */
+  /** True if the step was skipped because of its condition or of a failed step before it. A retry does not change that. */
   isLeftOut: boolean;
   isReused: boolean;
   items: Items | null;
-  /** What it said; nothing where it never said anything. */
+  /** The step's progress reports and errors. Null if there are none. */
   lines: Lines | null;
-  /** Whether its compensation failed. */
+  /** True if the step's compensation failed. */
   isNotUndone: boolean;
   child: string | null;
   parameters: Json | undefined;
@@ -87,9 +87,9 @@ function fresh(id: string): StepView {
 
 export class Fold {
   readonly steps: StepView[];
-  /** How many events it is computed from. */
+  /** Number of events in this state. */
   length = 0;
-  /** When the last of them was recorded. */
+  /** Time of the last event. */
   at = 0;
   createdAt: number | null = null;
   startedAt: number | null = null;
@@ -134,7 +134,7 @@ export class Fold {
     if (this.#isUndoing) return "COMPENSATING";
     if (this.#isPaused) return "PAUSED";
     if (this.startedAt === null) return "PENDING";
-    // Of a loop it is its items that run or wait.
+    // Items decide whether a loop runs or waits.
     const isBusy = (items: Items) => itemsIn(items, "RUNNING") > 0 || (itemsIn(items, "PENDING") > 0 && itemsIn(items, "RETRYING") === 0);
     const open = this.#loops.filter((it) => it.items && !isOver(it));
     const running = this.count("RUNNING") - open.filter((it) => it.state === "RUNNING").length;
@@ -143,12 +143,12 @@ export class Fold {
     return waits > 0 ? "WAITING" : "IN_PROGRESS";
   }
 
-  /** Whether a step was let go on and has not begun yet. */
+  /** Returns whether a step may continue, for example after an approval, and has not started yet. */
   get #canGoOn(): boolean {
     return this.steps.some((it) => it.state === "PENDING" && it.from !== null);
   }
 
-  /** How many steps, and items of loops, wait for somebody. */
+  /** Number of steps and items that wait for a person or a signal. */
   get waiting(): number {
     return this.#loops.reduce((sum, it) => sum + (it.items && it.state === "RUNNING" ? itemsIn(it.items, "WAITING") : 0), this.count("WAITING"));
   }
@@ -269,7 +269,7 @@ export class Fold {
         goOn(step, at);
         break;
       case "step_settled":
-        // The decision may come from the execution that this one repeats.
+        // The decision may have been copied from the execution that this one retries.
         if (data.outcome === "SUCCEEDED") {
           step.output = data.output ?? null;
           over(step, "SUCCEEDED", at);
@@ -335,9 +335,9 @@ export class Fold {
     items.counts[before] = itemsIn(items, before) - 1;
     items.counts[item.state] = itemsIn(items, item.state) + 1;
     if (isOver(step)) return;
-    // What only waits for somebody does not run.
+    // A loop whose unfinished items all wait is waiting, too.
     const waiting = itemsIn(items, "WAITING");
-    const isWaiting = waiting > 0 && waiting + itemsOver(items) === items.total;
+    const isWaiting = waiting > 0 && waiting + countFinishedItems(items) === items.total;
     if (isWaiting && step.state !== "WAITING") step.pauses.push({ from: at, to: null, kind: item.waitsFor ?? "" });
     if (!isWaiting) goOn(step, at);
     step.state = isWaiting ? "WAITING" : "RUNNING";
@@ -377,7 +377,7 @@ export class Fold {
   }
 }
 
-/** A tool may count in whatever numbers it likes. */
+/** Reads a progress report. The unit of its numbers is the tool's choice. */
 function progressOf(data: Data): StepView["progress"] {
   const { progress, total, message } = data;
   return {
@@ -387,7 +387,7 @@ function progressOf(data: Data): StepView["progress"] {
   };
 }
 
-/** Keeps what a step says. */
+/** Keeps a progress report or an error of a step. */
 function note(step: StepView, { type, attempt }: Happened, data: Data, at: number): void {
   const isProgress = type.endsWith("_progress");
   const fault = (data.error ?? null) as Fault | null;
@@ -398,7 +398,7 @@ function note(step: StepView, { type, attempt }: Happened, data: Data, at: numbe
   step.lines.add({ at, attempt: attempt ?? 1, index: typeof data.index === "number" ? data.index : null, text, isBad: fault !== null });
 }
 
-/** A report of progress in words: how far it is, and what it says. */
+/** Returns a progress report as text: the amount, and the message. */
 function said(data: Data): string {
   const it = progressOf(data);
   const far = it?.total === undefined ? String(it?.progress) : `${it.progress} of ${it.total}`;
@@ -432,7 +432,7 @@ function over(step: StepView, state: StepState, at: number): void {
   goOn(step, at);
 }
 
-/** What a step has spent its time on until a moment, in milliseconds; a pause before a retry is neither work nor a wait. */
+/** Returns for how long a step has worked and waited until `now`, in milliseconds. A delay before a retry counts as neither. */
 export function spentBy(step: StepView, now: number): { worked: number; waited: number } {
   const sum = (times: readonly { from: number; to: number | null }[]) => times.reduce((sum, { from, to }) => sum + Math.max(0, (to ?? now) - from), 0);
   const paused = sum(step.pauses.filter((pause) => pause.kind !== "retry"));
@@ -442,12 +442,12 @@ export function spentBy(step: StepView, now: number): { worked: number; waited: 
   return { worked: Math.max(0, all - waited), waited };
 }
 
-/** The time of a step in words, or nothing where it has not begun. */
-export function spentIn(step: StepView, now: number): string {
+/** Returns the duration of a step as text. Empty if the step has not started. */
+export function durationText(step: StepView, now: number): string {
   return step.from === null ? "" : spentText(spentBy(step, now));
 }
 
-/** The state of an execution after its first `length` events. */
+/** Computes the state of an execution after its first `length` events. */
 export function foldTo(ids: readonly string[], events: readonly Happened[], length: number): Fold {
   const fold = new Fold(ids);
   for (const event of events) {

@@ -1,7 +1,7 @@
 /**
- * What is inside steps that stand for many: the items of a loop, and the steps of a plan that a step executes. Each can
- * be opened in the graph, and what is in it in turn. What is opened is in the address, by its name: `each` is a loop,
- * `each[3]` an item of it, and `each[3]/send` a step of the plan that this executes.
+ * Steps that can be opened in the graph: loops show their items, and steps with a sub-plan show its steps. Opened
+ * nodes may contain further nodes to open. The URL names the open ones: `each` is a loop, `each[3]` is an item, and
+ * `each[3]/send` is a step of the sub-plan of that item.
  */
 
 import { ApiError, ask } from "../api/client";
@@ -10,89 +10,95 @@ import { returns } from "../api/connection";
 import { PlanSteps, type LayoutDirection } from "../api/generated";
 import type { Look } from "../graph/canvas";
 import { drawn } from "../graph/drawn";
-import { nest, roomFor, rows, type Scene } from "../graph/scene";
+import { nest, openNodeSize, layoutRows, type Scene } from "../graph/scene";
 import type { Fold, StepView } from "./fold";
 import type { Item } from "./items";
 import { itemLook, lookOf } from "./looks";
 import { Story, type Step } from "./story";
 
-/** The most that are open at once: what runs in each is followed, and the server follows a hundred things for a client. */
-export const MOST = 90;
-/** The most items of a loop that are drawn at once. */
-const DRAWN = 2_000;
+/**
+ * Maximum number of open nodes. The page subscribes to the executions in them, and the server allows 100 subscriptions
+ * for each connection.
+ */
+export const MAX_OPEN_NODES = 90;
+/** Maximum number of items of one loop in the graph. */
+const MAX_DRAWN_ITEMS = 2_000;
 
-/** A plan that is drawn, and its execution where it has begun. */
+/** A plan in the graph, and its execution if that has started. */
 export interface Scope {
-  /** What the names of its steps begin with: nothing in the whole. */
+  /** Prefix of the names of its steps. Empty for the outermost plan. */
   prefix: string;
   plan: { planId: string; tools: readonly Step[] };
   stepOf: ReadonlyMap<string, Step>;
   story: Story | null;
 }
 
-/** Where a name leads. */
+/** The step or item that a node's name stands for. */
 export interface Spot {
   scope: Scope;
   step: Step;
-  /** Which item of the step, where it is one. */
+  /** Index of the item. Null for a step. */
   index: number | null;
-  /** The first of the items that it shows instead, where it stands for those before or behind what is drawn. */
+  /**
+   * First of the items that this node shows when it is clicked, if it stands for the previous or the next page of
+   * items. Otherwise null.
+   */
   turnsTo: number | null;
 }
 
-/** How something looks of which nothing is known any more. */
-const NOTHING: Look = { tone: "idle", title: "", subtitle: "", note: "", isStack: false, isDimmed: true };
+/** The look of a node whose step is unknown. */
+const UNKNOWN_LOOK: Look = { tone: "idle", title: "", subtitle: "", note: "", isStack: false, isDimmed: true };
 
 interface Held {
   scope: Scope | null;
-  /** The execution that it is of, or was asked for. */
+  /** Id of the execution whose steps are shown, or will be shown. */
   child: string | null;
   gone: AbortController;
   leave: () => void;
 }
 
-/** How often an execution is looked for that a step is about to begin, and after how many milliseconds each time. */
-const LOOKS = { times: 100, pause: 100 };
+/** Polls for a child execution that a step is about to start: how many, and the delay between them in milliseconds. */
+const CHILD_POLLS = { times: 100, pause: 100 };
 
-/** Opens the execution of a step, whose event comes before it is there. */
+/** Opens a child execution. The parent's event may arrive before the child exists. */
 async function begun(id: string, signal: AbortSignal): Promise<Story | null> {
-  for (let n = 0; n < LOOKS.times && !signal.aborted; n += 1) {
+  for (let n = 0; n < CHILD_POLLS.times && !signal.aborted; n += 1) {
     const story = await Story.within(id, signal);
     if (story) return story;
-    await new Promise((resolve) => setTimeout(resolve, LOOKS.pause));
+    await new Promise((resolve) => setTimeout(resolve, CHILD_POLLS.pause));
   }
   return null;
 }
 
-/** Reads what is open from the address. */
+/** Reads the names of open nodes from the URL. */
 export function read(text: string): string[] {
-  return text === "" ? [] : [...new Set(text.split(","))].slice(0, MOST);
+  return text === "" ? [] : [...new Set(text.split(","))].slice(0, MAX_OPEN_NODES);
 }
 
-/** What is open once one more is, or one less with all that is in it; nothing where no more may be. */
+/** Opens or closes a node. Closing also closes the nodes inside. Returns null if too many nodes are open. */
 export function toggled(open: readonly string[], name: string): string[] | null {
-  if (!open.includes(name)) return open.length < MOST ? [...open, name] : null;
+  if (!open.includes(name)) return open.length < MAX_OPEN_NODES ? [...open, name] : null;
   return open.filter((it) => it !== name && !it.startsWith(`${name}/`) && !it.startsWith(`${name}[`));
 }
 
-/** Where in each loop the items begin that are drawn: as the address has it, and so that what is selected is among them. */
+/** The first drawn item of each loop, by the loop's name. Comes from the URL, and the selected item is always drawn. */
 export type Pages = ReadonlyMap<string, number>;
 
 export function readPages(text: string, selected: string): Pages {
   const pages = new Map<string, number>();
-  const add = (name: string, at: number) => Number.isSafeInteger(at) && at >= 0 && pages.set(name, at - (at % DRAWN));
+  const add = (name: string, at: number) => Number.isSafeInteger(at) && at >= 0 && pages.set(name, at - (at % MAX_DRAWN_ITEMS));
   for (const it of text === "" ? [] : text.split(",")) add(it.slice(0, it.lastIndexOf(":")), Number(it.slice(it.lastIndexOf(":") + 1)));
   for (const it of selected.matchAll(/\[(\d+)\]/g)) add(selected.slice(0, it.index), Number(it[1]));
   return pages;
 }
 
-/** Pages as the address has them. */
+/** Returns the text that stands for pages in the URL. */
 export function pagesText(pages: Pages): string {
   return [...pages].filter(([, at]) => at > 0).map(([name, at]) => `${name}:${at}`).join(",");
 }
 
 export class Groups {
-  /** Changes when there is something else to be drawn. */
+  /** Changes when the graph must be drawn again. */
   readonly version = new Cell(0);
   readonly failure = new Cell<ApiError | null>(null);
   readonly whole: Scope;
@@ -104,7 +110,7 @@ export class Groups {
     this.whole = { prefix: "", plan: story.about.plan, stepOf: story.stepOf, story };
   }
 
-  /** Where a name leads, as far as what it is in is open and known. */
+  /** Finds the step or item with this name. Returns null if a node around it is closed or not loaded yet. */
   find(name: string): Spot | null {
     const cut = name.lastIndexOf("/");
     const scope = cut < 0 ? this.whole : this.#held.get(name.slice(0, cut))?.scope;
@@ -115,14 +121,14 @@ export class Groups {
     return more ? { scope, step, index: null, turnsTo: index } : { scope, step, index, turnsTo: null };
   }
 
-  /** What can be opened there: the items of a loop, a plan, or nothing. */
+  /** Returns what a node shows when it is opened, or null if it cannot be opened. */
   kindOf({ step, index, turnsTo }: Spot): "items" | "plan" | null {
     if (turnsTo !== null) return null;
     if (step.forEach !== null && index === null) return "items";
     return step.plan === null ? null : "plan";
   }
 
-  /** A part of the whole as it stands now, or stood at a moment of the past. */
+  /** Returns the state of an execution in the graph, at present or at a time in the past. */
   foldOf(scope: Scope, past: number | null): Fold | null {
     if (scope === this.whole) return scope.story!.fold;
     return past === null ? (scope.story?.live ?? null) : (scope.story?.asOf(past) ?? null);
@@ -136,12 +142,12 @@ export class Groups {
     return spot.index === null ? undefined : this.viewOf(spot, past)?.items?.each.get(spot.index);
   }
 
-  /** How all nodes of the whole look. */
+  /** Returns how each node looks. */
   looks(spots: readonly (Spot | null)[], past: number | null, now: number): Look[] {
     const folds = new Map<Scope, Fold | null>();
     return spots.map((spot) => {
-      if (!spot) return NOTHING;
-      if (spot.turnsTo !== null) return { ...NOTHING, title: this.rangeOf(spot).join("–"), isStack: true, isDimmed: false };
+      if (!spot) return UNKNOWN_LOOK;
+      if (spot.turnsTo !== null) return { ...UNKNOWN_LOOK, title: this.rangeOf(spot).join("–"), isStack: true, isDimmed: false };
       let fold = folds.get(spot.scope);
       if (fold === undefined) folds.set(spot.scope, (fold = this.foldOf(spot.scope, past)));
       const view = fold?.step(spot.step.stepId);
@@ -149,18 +155,18 @@ export class Groups {
     });
   }
 
-  /** The first and the last of the items that something leads to. */
+  /** Returns the first and the last index of the items that a node leads to. */
   rangeOf(spot: Spot): [number, number] {
     const first = spot.turnsTo ?? 0;
-    return [first, Math.min(first + DRAWN, this.#total(spot)) - 1];
+    return [first, Math.min(first + MAX_DRAWN_ITEMS, this.#total(spot)) - 1];
   }
 
-  /** Says what is to be open. What is not any more is not followed any more. */
+  /** Sets the open nodes. Unsubscribes from the executions of closed ones. */
   show(open: readonly string[], pages: Pages): void {
     this.#open = open;
     this.#pages = pages;
     for (const [name, held] of this.#held) if (!open.includes(name)) this.#drop(name, held);
-    // What is in another comes behind it.
+    // Shorter names come first, because a node is inside a node with a shorter name.
     for (const name of [...open].sort((a, b) => a.length - b.length)) this.#hold(name);
   }
 
@@ -168,7 +174,7 @@ export class Groups {
     for (const [name, held] of this.#held) this.#drop(name, held);
   }
 
-  /** What the picture depends on, besides the plan: it is drawn anew when this is another. */
+  /** Returns a text that changes when the layout of the open nodes must be computed again. */
   get shape(): string {
     return this.#open
       .map((name) => {
@@ -180,14 +186,14 @@ export class Groups {
       .join(" ");
   }
 
-  /** The whole with all that is open. */
+  /** Draws the outermost plan with all open nodes. */
   draw(direction: LayoutDirection): Promise<Scene> {
     return this.#draw(this.whole, direction);
   }
 
   async #draw(scope: Scope, direction: LayoutDirection): Promise<Scene> {
     const inside = await this.#insides(direction, (it) => it.scope === scope && it.index === null);
-    const sizes = [...inside].map(([name, scene]) => ({ name: name.slice(scope.prefix.length), ...roomFor(scene) }));
+    const sizes = [...inside].map(([name, scene]) => ({ name: name.slice(scope.prefix.length), ...openNodeSize(scene) }));
     const { drawing } = await drawn(scope.plan, direction, sizes);
     return nest(drawing, scope.prefix, inside);
   }
@@ -207,17 +213,17 @@ export class Groups {
   async #items(name: string, spot: Spot, direction: LayoutDirection): Promise<Scene> {
     const inside = await this.#insides(direction, (it) => it.scope === spot.scope && it.step.stepId === spot.step.stepId && it.index !== null);
     const [total, first] = [this.#total(spot), this.#first(name, spot)];
-    const names = Array.from({ length: Math.min(DRAWN, total - first) }, (_, at) => `${name}[${first + at}]`);
-    if (first > 0) names.unshift(`${name}[${first - DRAWN}-]`);
-    if (first + DRAWN < total) names.push(`${name}[${first + DRAWN}-]`);
+    const names = Array.from({ length: Math.min(MAX_DRAWN_ITEMS, total - first) }, (_, at) => `${name}[${first + at}]`);
+    if (first > 0) names.unshift(`${name}[${first - MAX_DRAWN_ITEMS}-]`);
+    if (first + MAX_DRAWN_ITEMS < total) names.push(`${name}[${first + MAX_DRAWN_ITEMS}-]`);
     const drawn = new Set(names);
-    return rows(names, spot.step.plan !== null || total > DRAWN, new Map([...inside].filter(([it]) => drawn.has(it))));
+    return layoutRows(names, spot.step.plan !== null || total > MAX_DRAWN_ITEMS, new Map([...inside].filter(([it]) => drawn.has(it))));
   }
 
-  /** The first item of a loop that is drawn. */
+  /** Returns the index of the first drawn item of a loop. */
   #first(name: string, spot: Spot): number {
     const last = Math.max(0, this.#total(spot) - 1);
-    return Math.min(this.#pages.get(name) ?? 0, last - (last % DRAWN));
+    return Math.min(this.#pages.get(name) ?? 0, last - (last % MAX_DRAWN_ITEMS));
   }
 
   #total({ scope, step }: Spot): number {
@@ -245,7 +251,7 @@ export class Groups {
       const story = held.child === null ? null : await begun(held.child, signal);
       const plan = story ? story.about.plan : (await ask(PlanSteps, { id: planId }, signal)).plan;
       if (signal.aborted || !plan) return;
-      // What is drawn stays when the execution of it begins.
+      // The drawing of the plan stays when the execution starts.
       if (held.scope?.plan.planId === plan.planId) held.scope.story = story;
       else held.scope = { prefix, plan, stepOf: story?.stepOf ?? new Map(plan.tools.map((it) => [it.stepId, it])), story };
       if (story) {

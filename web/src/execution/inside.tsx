@@ -1,11 +1,11 @@
-/** What stands beside the picture for what is inside an opened step: an item of a loop, or a step that has not begun. */
+/** The panels beside the graph for nodes inside an open node: an item of a loop, or a step that has not started. */
 
 import { useEffect, useRef } from "preact/hooks";
 
 import { useAsk } from "../api/client";
 import { useCell } from "../api/cell";
 import { ItemDetail, type Finding } from "../api/generated";
-import { Fault, hasSomething } from "../ui/fault";
+import { Fault, isNotEmpty } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Pill, WORD } from "../ui/state";
 import { spentText } from "../ui/time";
@@ -32,7 +32,7 @@ interface ItemProps {
   onClose: () => void;
 }
 
-/** An item of a loop. */
+/** Shows an item of a loop. */
 export function ItemPanel({ story, step, findings, index, view, item, isPast, opening, around, onAsk, onClose }: ItemProps) {
   const state = item?.state ?? "PENDING";
   const asked = useAsk(ItemDetail, state === "PENDING" ? null : { id: story.about.executionId, stepId: step.stepId, after: index === 0 ? null : index - 1 });
@@ -97,7 +97,7 @@ export function ItemPanel({ story, step, findings, index, view, item, isPast, op
         </Section>
       )}
       <Parameters written={step.parameters} resolved={detail?.resolvedParameters ?? undefined} />
-      {detail && !detail.error && (state === "SUCCEEDED" || hasSomething(detail.output)) && (
+      {detail && !detail.error && (state === "SUCCEEDED" || isNotEmpty(detail.output)) && (
         <Section title="Output">
           <Whole value={detail.output} label={`output of ${name}`} />
         </Section>
@@ -115,7 +115,7 @@ interface PlannedProps {
   onClose: () => void;
 }
 
-/** A step of a plan that nobody executes yet. */
+/** Shows a step of a plan that has no execution yet. */
 export function PlannedPanel({ step, opening, around, onSelect, onClose }: PlannedProps) {
   return (
     <Panel

@@ -1,4 +1,4 @@
-/** All about one step: what it was to do, what it did, and why. */
+/** The panel with everything about one step: its definition, its calls, and the reasons for its state. */
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -7,19 +7,19 @@ import { useAsk } from "../api/client";
 import { useCell } from "../api/cell";
 import { StepDetail, type Finding, type Json, type SettledOutcome, type StepDetailResult, type StepState } from "../api/generated";
 import { print } from "../api/json";
-import { Fault, hasSomething } from "../ui/fault";
+import { Fault, isNotEmpty } from "../ui/fault";
 import { Icon } from "../ui/icons";
-import { JsonView, omitted } from "../ui/json";
+import { JsonView, omittedBytes } from "../ui/json";
 import { Plain } from "../ui/plain";
 import { Pill, WORD } from "../ui/state";
 import { clock, span } from "../ui/time";
 import { Words } from "../ui/words";
 import type { Asking } from "./actions";
 import { Call } from "./call";
-import { isFailure, traceOf } from "./findings";
-import { spentIn, type StepView } from "./fold";
-import { ItemList, TOGETHER } from "./item-list";
-import { itemsIn, itemsSaid } from "./items";
+import { isFailure, errorMessageOf } from "./findings";
+import { durationText, type StepView } from "./fold";
+import { ItemList, MAX_ITEMS } from "./item-list";
+import { itemsIn, finishedItemsText } from "./items";
 import { Logs } from "./logs";
 import { Panel, Section, type Around, type Opening } from "./panel";
 import { RemedyCommands } from "./remedies";
@@ -27,15 +27,15 @@ import type { Step, Story } from "./story";
 
 export type Detail = NonNullable<NonNullable<StepDetailResult["execution"]>["step"]>;
 
-/** How many items are shown at first, and how many more each time somebody asks. */
-const ITEMS = 100;
-/** How long a loop that runs is left alone between two questions about it, in milliseconds. */
-const PAUSE = 500;
+/** Number of items that are shown at first, and that each click adds. */
+const ITEMS_PER_PAGE = 100;
+/** Minimum time between two queries about a running loop, in milliseconds. */
+const QUERY_INTERVAL = 500;
 
 interface Props {
   story: Story;
   step: Step;
-  /** What is known about the step. */
+  /** The findings about the step. */
   findings: readonly Finding[];
   view: StepView;
   isPast: boolean;
@@ -49,9 +49,9 @@ interface Props {
 
 export function Inspector({ story, step, findings, view, isPast, now, opening, around, onAsk, onSelect, onClose }: Props) {
   const id = story.about.executionId;
-  // The whole values come from the server, and only the events' short ones from the log.
+  // Only the server has whole values. Events in the log contain shortened ones.
   const wantsDetail = !isPast && view.state !== "PENDING";
-  const [items, setItems] = useState<{ first: number; from: number; states: StepState[] | null }>({ first: ITEMS, from: 0, states: null });
+  const [items, setItems] = useState<{ first: number; from: number; states: StepState[] | null }>({ first: ITEMS_PER_PAGE, from: 0, states: null });
   const asked = useAsk(StepDetail, wantsDetail ? { id, stepId: step.stepId, items: items.first, after: items.from > 0 ? items.from - 1 : null, states: items.states } : null);
   const settled = useCell(story.settled);
   const mark = `${view.state} ${view.attempts} ${view.items ? Object.values(view.items.counts).join(" ") : ""} ${view.tries.filter((it) => it.isUndo).length} ${view.isNotUndone} ${settled}`;
@@ -60,20 +60,20 @@ export function Inspector({ story, step, findings, view, isPast, now, opening, a
   useEffect(() => {
     const now = latest.current;
     if (now.mark === now.asked || now.timer) return;
-    // The items of a loop may change hundreds of times a second: what is asked for must have time to come.
+    // Items of a loop may change hundreds of times a second. The delay gives each query time to finish.
     const ask = () => {
       now.timer = 0;
       now.asked = now.mark;
       asked.refresh();
     };
-    now.timer = setTimeout(ask, view.items ? PAUSE : 0) as unknown as number;
+    now.timer = setTimeout(ask, view.items ? QUERY_INTERVAL : 0) as unknown as number;
   }, [mark]);
   useEffect(() => () => clearTimeout(latest.current.timer), []);
   const found = asked.data?.execution?.step;
   const detail = wantsDetail && found?.stepId === step.stepId ? found : null;
   const resolved = detail ? (detail.resolvedParameters ?? undefined) : view.parameters;
-  const output = detail ? (detail.state === "SUCCEEDED" || hasSomething(detail.output) ? detail.output : undefined) : view.output;
-  const running = itemsSaid([view]);
+  const output = detail ? (detail.state === "SUCCEEDED" || isNotEmpty(detail.output) ? detail.output : undefined) : view.output;
+  const running = finishedItemsText([view]);
   return (
     <Panel
       name={step.stepId}
@@ -87,7 +87,7 @@ export function Inspector({ story, step, findings, view, isPast, now, opening, a
           {detail?.settled && <span class="tag">settled: {WORD[detail.settled].toLowerCase()}</span>}
           <ToolName step={step} />
           {running && <span>{running}</span>}
-          {view.from !== null && <span>{spentIn(view, now)}</span>}
+          {view.from !== null && <span>{durationText(view, now)}</span>}
           {view.attempts > 1 && <span>{view.attempts} attempts</span>}
           {(detail?.reused ?? view.isReused) && <span>output taken over</span>}
         </>
@@ -115,9 +115,9 @@ export function Inspector({ story, step, findings, view, isPast, now, opening, a
           states={items.states}
           from={items.from}
           asked={items.first}
-          onStates={(states) => setItems({ first: ITEMS, from: 0, states })}
-          onFrom={(from) => setItems((old) => ({ ...old, first: ITEMS, from }))}
-          onMore={() => setItems((old) => ({ ...old, first: Math.min(TOGETHER, old.first + 5 * ITEMS) }))}
+          onStates={(states) => setItems({ first: ITEMS_PER_PAGE, from: 0, states })}
+          onFrom={(from) => setItems((old) => ({ ...old, first: ITEMS_PER_PAGE, from }))}
+          onMore={() => setItems((old) => ({ ...old, first: Math.min(MAX_ITEMS, old.first + 5 * ITEMS_PER_PAGE) }))}
           onSelect={(index) => onSelect(`${step.stepId}[${index}]`)}
           onAsk={isPast || story.live.isOver ? null : onAsk}
         />
@@ -150,18 +150,18 @@ export function ToolName({ step }: { step: Step }) {
   );
 }
 
-/** A value that may have been left out for its size. */
+/** Shows a value, or its size if an event does not contain it. */
 export function Whole({ value, label }: { value: Json | undefined; label: string }) {
-  const bytes = omitted(value);
+  const bytes = omittedBytes(value);
   if (bytes !== null) return <p class="faint">{bytes.toLocaleString("en")} bytes; go back to now to see them.</p>;
   return <JsonView value={value} label={label} />;
 }
 
-/** The parameters as they were written, and with their templates filled in. */
+/** Shows the parameters with their templates, or with the values that replaced them. */
 export function Parameters({ written, resolved }: { written: Json; resolved: Json | undefined }) {
   const isSame = resolved === undefined || print(written) === print(resolved);
   const [isResolved, setResolved] = useState(true);
-  if (!hasSomething(written) && !hasSomething(resolved)) return null;
+  if (!isNotEmpty(written) && !isNotEmpty(resolved)) return null;
   return (
     <Section title="Parameters">
       {!isSame && (
@@ -179,7 +179,7 @@ export function Parameters({ written, resolved }: { written: Json; resolved: Jso
   );
 }
 
-/** The way to the plan, where what is wrong with it is corrected. */
+/** A link to the plan, where the user can correct it. */
 export function EditPlan({ planId, isBest }: { planId: string; isBest?: boolean }) {
   return (
     <a class={isBest ? "button primary" : "button"} href={`/plans/${planId}`}>
@@ -189,31 +189,31 @@ export function EditPlan({ planId, isBest }: { planId: string; isBest?: boolean 
   );
 }
 
-/** The most failures of one step that are told. */
-const FAILURES = 3;
+/** Maximum number of failures that are shown for one step. */
+const MAX_FAILURES = 3;
 
 interface ReasonsProps {
   story: Story;
   findings: readonly Finding[];
-  /** The last error, which a finding tells the cause of once nothing is tried any more. */
+  /** The last error. After the last attempt, a finding shows its cause instead. */
   error: { code: string; message: string; retryable: boolean } | null;
 }
 
-/** Why it failed, waits or was skipped, and what else is worth knowing. */
+/** Shows why the step failed, waits or was skipped, and its other findings. */
 export function Reasons({ story, findings, error }: ReasonsProps) {
   const { executionId, planId } = story.about;
   const failures = findings.filter(isFailure);
   const note = error?.retryable ? "retryable" : "";
   return (
     <>
-      {failures.slice(0, FAILURES).map((finding) => {
+      {failures.slice(0, MAX_FAILURES).map((finding) => {
         const isLast = error !== null && finding.index === null && error.code === finding.code;
         return (
           <Section title="Error" key={`${finding.code} ${finding.index} ${finding.causeSeq}`}>
             <Fault
               code={finding.code}
               cause={finding.message}
-              message={(isLast ? error.message : traceOf(story, finding)) ?? finding.message}
+              message={(isLast ? error.message : errorMessageOf(story, finding)) ?? finding.message}
               note={isLast ? note : ""}
               actions={<EditPlan planId={planId} />}
             >
@@ -222,7 +222,7 @@ export function Reasons({ story, findings, error }: ReasonsProps) {
           </Section>
         );
       })}
-      {failures.length > FAILURES && <p class="faint">and {failures.length - FAILURES} more</p>}
+      {failures.length > MAX_FAILURES && <p class="faint">and {failures.length - MAX_FAILURES} more</p>}
       {failures.length === 0 && error && (
         <Section title="Error">
           <Fault code={error.code} message={error.message} note={note} actions={<EditPlan planId={planId} />} />
@@ -230,7 +230,7 @@ export function Reasons({ story, findings, error }: ReasonsProps) {
       )}
       {findings
         .filter((finding) => !isFailure(finding))
-        .slice(0, REASONS)
+        .slice(0, MAX_OTHER_FINDINGS)
         .map((finding) => (
           <p key={`${finding.code} ${finding.index} ${finding.message}`} class={finding.kind === "WARNING" ? "warning" : "why"}>
             <Words text={finding.message} />
@@ -240,16 +240,16 @@ export function Reasons({ story, findings, error }: ReasonsProps) {
   );
 }
 
-/** The most other findings of one step that are told. */
-const REASONS = 8;
+/** Maximum number of other findings that are shown for one step. */
+const MAX_OTHER_FINDINGS = 8;
 
-/** Whether nobody has said yet what became of a call whose outcome is unknown. */
+/** Returns whether a call has an unknown outcome that no person has settled. */
 export function isUnknown(detail: { error: { code: string } | null; settled: SettledOutcome | null } | null | undefined): boolean {
   return detail?.error?.code === "tool.outcome_unknown" && detail.settled === null;
 }
 
-/** What a step asks somebody for; a loop, what the first of its items does. */
-function asksOf(view: StepView): { kind: string; name: string | null } | null {
+/** Returns what a step waits for from a person. For a loop, returns this for its first waiting item. */
+function findQuestion(view: StepView): { kind: string; name: string | null } | null {
   if (view.waitsFor) return { kind: view.waitsFor, name: view.waitName };
   if (!view.items || itemsIn(view.items, "WAITING") === 0) return null;
   for (const it of view.items.each.values()) if (it.state === "WAITING") return { kind: it.waitsFor ?? "", name: it.waitName };
@@ -267,7 +267,7 @@ interface ActionsProps {
 function StepActions({ story, view, isUnknown, isPast, onAsk }: ActionsProps) {
   if (isPast) return null;
   const isOver = story.live.isOver;
-  const asked = isOver ? null : asksOf(view);
+  const asked = isOver ? null : findQuestion(view);
   const all = asked && view.items ? " all that wait" : "";
   const canSettle = isUnknown && !view.items;
   return (
@@ -309,7 +309,7 @@ interface Settled {
   missingCompensation: { toolName: string; parameters: Json } | null;
 }
 
-/** What a person said became of a call, and what is left to be done by hand. */
+/** Shows how a person settled a call, and what is left to do by hand. */
 export function Decision({ detail, name }: { detail: Settled | null | undefined; name: string }) {
   if (!detail || detail.settled === null) return null;
   return (
@@ -331,7 +331,7 @@ export function Decision({ detail, name }: { detail: Settled | null | undefined;
   );
 }
 
-/** The way to say what became of a call. */
+/** A button that opens the dialog to settle a call. */
 export function SettleButton({ step, item, onAsk }: { step: string; item: number | null; onAsk: (asking: Asking) => void }) {
   return (
     <button type="button" class="primary" onClick={() => onAsk({ kind: "settle", step, item })}>
@@ -341,12 +341,12 @@ export function SettleButton({ step, item, onAsk }: { step: string; item: number
   );
 }
 
-/** The most attempts that are listed. */
-const ATTEMPTS = 50;
+/** Maximum number of attempts that are listed. */
+const MAX_ATTEMPTS = 50;
 
 function Attempts({ view, now, node }: { view: StepView; now: number; node: string | null }) {
   const words: Record<string, string> = { running: WORD.RUNNING, succeeded: WORD.SUCCEEDED, failed: WORD.FAILED, interrupted: "Interrupted", cancelled: WORD.CANCELLED };
-  const tries = view.tries.filter((it) => it.index === null).slice(-ATTEMPTS);
+  const tries = view.tries.filter((it) => it.index === null).slice(-MAX_ATTEMPTS);
   if (tries.length === 0) return null;
   return (
     <Section title="Attempts">
@@ -378,7 +378,7 @@ function Attempts({ view, now, node }: { view: StepView; now: number; node: stri
   );
 }
 
-/** What the plan says about the step. */
+/** Shows the step's definition in the plan. */
 export function Rules({ step, onSelect }: { step: Step; onSelect: (id: string) => void }) {
   const retry = step.retry as Record<string, Json> | null;
   const rules: [string, ComponentChildren][] = [

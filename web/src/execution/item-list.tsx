@@ -1,4 +1,4 @@
-/** The items of a loop: what became of each, its execution, and what somebody decides about it. */
+/** The items of a loop, with their states, executions and decisions. */
 
 import type { StepState } from "../api/generated";
 import { causeOf, Fault } from "../ui/fault";
@@ -15,9 +15,9 @@ import { Section } from "./panel";
 interface ItemsProps {
   detail: Detail;
   states: StepState[] | null;
-  /** The first item that may be shown. */
+  /** Index of the first item in the list. */
   from: number;
-  /** How many were asked for. */
+  /** Number of items that were queried. */
   asked: number;
   onFrom: (from: number) => void;
   onSelect: (index: number) => void;
@@ -26,24 +26,24 @@ interface ItemsProps {
   onAsk: ((it: Asking) => void) | null;
 }
 
-/** What items are looked for; each with a way to say how many there are. */
-const KINDS: readonly (readonly [string, string, StepState[], keyof NonNullable<Detail["itemTally"]>])[] = [
+/** The filters of the list: key, label, states, and the field with the number of items. */
+const FILTERS: readonly (readonly [string, string, StepState[], keyof NonNullable<Detail["itemTally"]>])[] = [
   ["WAITING", "Waiting", ["WAITING"], "waiting"],
   ["RUNNING", "Running", ["RUNNING", "RETRYING"], "running"],
   ["FAILED", "Failed", ["FAILED"], "failed"],
   ["SUCCEEDED", "Succeeded", ["SUCCEEDED", "COMPENSATED"], "successful"],
 ];
 
-/** So many are shown together, and then others instead. */
-export const TOGETHER = 2_100;
+/** Maximum number of items that are shown together. Further items replace them. */
+export const MAX_ITEMS = 2_100;
 
 export function ItemList({ detail, states, from, asked, onFrom, onSelect, onStates, onMore, onAsk }: ItemsProps) {
   const tally = detail.itemTally;
   const total = tally?.total ?? detail.items.length;
-  const kinds = KINDS.filter(([, , , name]) => Number(tally?.[name] ?? 0) > 0);
-  const shown = KINDS.find(([, , it]) => it[0] === states?.[0]);
+  const kinds = FILTERS.filter(([, , , name]) => Number(tally?.[name] ?? 0) > 0);
+  const shown = FILTERS.find(([, , it]) => it[0] === states?.[0]);
   const last = detail.items.at(-1)?.index ?? -1;
-  const isFull = detail.items.length >= TOGETHER;
+  const isFull = detail.items.length >= MAX_ITEMS;
   const matching = shown && tally ? Number(tally[shown[3]]) : total;
   const hasMore = from === 0 ? detail.items.length < matching : detail.items.length >= asked;
   return (
@@ -53,7 +53,7 @@ export function ItemList({ detail, states, from, asked, onFrom, onSelect, onStat
           label="Which items"
           value={shown?.[0] ?? ""}
           options={[["", `All ${total.toLocaleString("en")}`], ...kinds.map(([it, word, , name]) => [it, `${word} (${Number(tally?.[name]).toLocaleString("en")})`] as const)]}
-          onChange={(it) => onStates(KINDS.find(([kind]) => kind === it)?.[2] ?? null)}
+          onChange={(it) => onStates(FILTERS.find(([kind]) => kind === it)?.[2] ?? null)}
         />
       )}
       <ul class="items">

@@ -1,28 +1,28 @@
-/** What a step says while it runs: its reports of progress, and how attempts went wrong. */
+/** The texts of a step: its progress reports, and the errors of its attempts. */
 
-/** Something that a step said. */
+/** A progress report or an error. */
 export interface Line {
   at: number;
   attempt: number;
-  /** Which item of the step said it. */
+  /** Index of the item that the text is about. */
   index: number | null;
   text: string;
   isBad: boolean;
 }
 
-/** The most that is kept of a step: the last. */
-const KEPT = 1_000;
-/** What a step said, the oldest first. */
+/** Number of the newest texts that are kept for a step. */
+const MAX_LINES = 1_000;
+/** The texts of a step, oldest first. */
 export class Lines {
   readonly all: Line[] = [];
-  /** How much was said before that. */
+  /** Number of older texts that were dropped. */
   before = 0;
 
   add(line: Line): void {
     this.all.push(line);
-    // Taken away in one go, so that each line costs next to nothing.
-    if (this.all.length < 2 * KEPT) return;
-    this.all.splice(0, KEPT);
-    this.before += KEPT;
+    // Old texts are dropped in large groups, which costs little for each text.
+    if (this.all.length < 2 * MAX_LINES) return;
+    this.all.splice(0, MAX_LINES);
+    this.before += MAX_LINES;
   }
 }

@@ -1,4 +1,4 @@
-/** What a step said while it ran, as far as the log has it: its reports of progress, and how attempts went wrong. */
+/** Shows the progress reports of a step and the errors of its attempts, as far as the log has them. */
 
 import { useState } from "preact/hooks";
 
@@ -7,14 +7,14 @@ import { clock } from "../ui/time";
 import type { Lines } from "./lines";
 import { Section } from "./panel";
 
-/** The most that is shown at first. */
-const SHOWN = 100;
+/** Number of lines that are shown at first. */
+const FIRST_LINES = 100;
 
 export function Logs({ lines, index }: { lines: Lines; index: number | null }) {
   const [isWhole, setWhole] = useState(false);
   const all = index === null ? lines.all : lines.all.filter((it) => it.index === index);
   if (all.length === 0) return null;
-  const shown = isWhole ? all : all.slice(-SHOWN);
+  const shown = isWhole ? all : all.slice(-FIRST_LINES);
   const left = all.length - shown.length;
   const isTried = all.some((it) => it.attempt > 1);
   return (

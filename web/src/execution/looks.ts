@@ -1,11 +1,11 @@
-/** How steps look in the graph. */
+/** Colours and texts of steps in the graph. */
 
 import type { Gate, Look } from "../graph/scene";
 import { span, spentText } from "../ui/time";
 import { plain } from "../ui/plain";
 import { TONE, WORD } from "../ui/state";
 import { spentBy, type StepView } from "./fold";
-import { itemsIn, itemsText, type Item } from "./items";
+import { itemsIn, finishedItemsShort, type Item } from "./items";
 import type { Step } from "./story";
 
 export function lookOf(step: Step, view: StepView | undefined, now: number): Look {
@@ -20,7 +20,7 @@ export function lookOf(step: Step, view: StepView | undefined, now: number): Loo
   };
 }
 
-/** What must be so before a step begins; an approval only for as long as it is to come. */
+/** Returns the gates of a step. An approval is a gate only until it is given. */
 function gatesOf(step: Step, view: StepView | undefined): Gate[] {
   const gates: Gate[] = [];
   if (step.when) gates.push({ kind: "condition", text: plain(step.when) });
@@ -29,7 +29,7 @@ function gatesOf(step: Step, view: StepView | undefined): Gate[] {
   return gates;
 }
 
-/** How an item of a loop looks. */
+/** Returns how an item of a loop looks. */
 export function itemLook(step: Step, index: number, item: Item | undefined): Look {
   const note = item?.waitsFor ? "waits" : item?.from != null && item.to !== null ? span(item.to - item.from) : "";
   return {
@@ -42,12 +42,12 @@ export function itemLook(step: Step, index: number, item: Item | undefined): Loo
   };
 }
 
-/** What could not be undone ended badly, however well it began. */
+/** Returns the colour of a step. A step whose compensation failed looks like a failed step. */
 export function toneOf(view: StepView): string {
   return view.isNotUndone ? "bad" : TONE[view.state];
 }
 
-/** The state of a step in words. */
+/** Returns the state of a step in words. */
 export function wordOf(view: StepView): string {
   return view.isNotUndone ? `${WORD[view.state]}, not undone` : WORD[view.state];
 }
@@ -59,7 +59,7 @@ function noteOf(step: Step, view: StepView | undefined, now: number): string {
   if (view.isNotUndone) return "not undone";
   if (view.items && view.to === null) {
     const waiting = itemsIn(view.items, "WAITING");
-    return `${itemsText(view.items)}${waiting > 0 ? `, ${waiting} wait` : ""}`;
+    return `${finishedItemsShort(view.items)}${waiting > 0 ? `, ${waiting} wait` : ""}`;
   }
   if (view.state === "WAITING") return view.waitName ?? view.waitsFor ?? "";
   if (view.state === "SKIPPED") return "";
@@ -68,7 +68,7 @@ function noteOf(step: Step, view: StepView | undefined, now: number): string {
   if (progress && view.to === null) {
     return progress.total ? `${Math.round((progress.progress / progress.total) * 100)} %` : String(progress.progress);
   }
-  // The card has room for one time: that of the work, where there was any.
+  // The node has room for one duration. The duration of work is preferred.
   const { worked, waited } = spentBy(view, now);
   const time = view.from === null ? "" : worked > 0 ? span(worked) : spentText({ worked, waited });
   if (view.items) return `×${view.items.total}  ${time}`;

@@ -1,16 +1,16 @@
-/** What stands beside the picture and tells all about one thing in it. */
+/** The panel beside the graph that shows the selected node. */
 
 import type { ComponentChildren } from "preact";
 
 import { Icon } from "../ui/icons";
 
-/** Whether what stands for many things is open in the graph, and how to change that. */
+/** Whether a node is open in the graph, and the function that opens or closes it. */
 export interface Opening {
   isOpen: boolean;
   onToggle: () => void;
 }
 
-/** What something in an opened step is in, and the way there. */
+/** The node that contains the selected one, and the function that selects it. */
 export interface Around {
   name: string;
   onGo: () => void;

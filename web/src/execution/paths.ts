@@ -1,8 +1,8 @@
-/** What an execution says about the order of its steps: which of them took its time, and which are done again. */
+/** Sets of steps that depend on the execution order: the critical path, and the steps that a retry repeats. */
 
 import type { Fold, StepView } from "./fold";
 
-/** The steps without whose time the execution would have been over sooner. */
+/** Returns the steps on the critical path. If one of them were faster, the execution would finish sooner. */
 export function criticalPath(fold: Fold, dependsOn: ReadonlyMap<string, readonly string[]>): Set<string> {
   const path = new Set<string>();
   let at = latest(fold.steps.filter((it) => it.to !== null && it.tries.length + it.pauses.length > 0));
@@ -16,16 +16,17 @@ export function criticalPath(fold: Fold, dependsOn: ReadonlyMap<string, readonly
 
 function latest(steps: readonly StepView[]): StepView | undefined {
   let found: StepView | undefined;
-  // Of two that ended within the same millisecond the later one may have waited for the earlier.
+  // If two steps ended in the same millisecond, the later one may have waited for the earlier one.
   for (const step of steps) if (!found || (step.to ?? 0) >= (found.to ?? 0)) found = step;
   return found;
 }
 
 /**
- * The steps that a retry from a step does again, as the server has it: that step and the steps behind it in the order
- * of the plan, and before it each step that did not succeed, was undone, or depends on such a step.
+ * Returns the steps that a retry from a step runs again, by the server's rules. These are that step and all later
+ * steps in execution order. Of the earlier steps, it runs those again that did not succeed, were compensated, or
+ * depend on such a step.
  */
-export function againFrom(fold: Fold, dependsOn: ReadonlyMap<string, readonly string[]>, from: string): string[] {
+export function stepsToRepeatFrom(fold: Fold, dependsOn: ReadonlyMap<string, readonly string[]>, from: string): string[] {
   const stays = new Set<string>();
   for (const step of fold.steps) {
     if (step.id === from) break;
@@ -37,16 +38,16 @@ export function againFrom(fold: Fold, dependsOn: ReadonlyMap<string, readonly st
 }
 
 /**
- * The steps that a retry of the failed steps does again: those that did not succeed, and those that were undone. The
- * outputs of `settled` steps are reused, because a person knows that their calls succeeded.
+ * Returns the steps that a retry of the failed steps runs again: those that did not succeed, and those that were
+ * compensated. Outputs of `settled` steps are reused, because a person knows that their calls succeeded.
  */
-export function failedSteps(fold: Fold, settled: ReadonlySet<string> = NONE): string[] {
+export function stepsToRepeatAfterFailure(fold: Fold, settled: ReadonlySet<string> = NONE): string[] {
   return fold.steps.filter((step) => ((step.state !== "SUCCEEDED" && step.state !== "COMPENSATED") || isUndone(step)) && !settled.has(step.id)).map((step) => step.id);
 }
 
 const NONE: ReadonlySet<string> = new Set();
 
-/** Whether a call ended without an answer, so that a person may have settled it. */
+/** Returns whether a call has an unknown outcome, so that a person may have settled it. */
 export function hasUnknown(fold: Fold): boolean {
   return fold.steps.some((step) => step.state === "FAILED" && step.tries.at(-1)?.code === "tool.outcome_unknown");
 }

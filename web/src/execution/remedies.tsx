@@ -1,4 +1,4 @@
-/** What helps, as buttons where the page can do it, and as commands where it cannot. */
+/** Shows remedies as buttons if the page can carry them out, and otherwise as commands. */
 
 import type { Finding, Json, RetryMode } from "../api/generated";
 import { isFields } from "../api/json";
@@ -9,7 +9,7 @@ import { placeOf } from "./findings";
 
 type Remedy = Finding["remedies"][number];
 
-interface Doing {
+interface RemedyAction {
   asking: Asking;
   icon: IconName;
   label: string;
@@ -18,8 +18,11 @@ interface Doing {
 
 const RETRY_LABELS: Record<RetryMode, string> = { FAILED: "Retry", FROM_STEP: "Retry from here", ALL: "Retry everything" };
 
-/** What the page asks for a remedy; nothing where the page cannot do it, or it is for another execution. */
-function doingOf(remedy: Remedy, finding: Finding, executionId: string): Doing | null {
+/**
+ * Returns the action of the page that carries out a remedy. Returns null if there is none, or if the remedy is for
+ * another execution.
+ */
+function actionFor(remedy: Remedy, finding: Finding, executionId: string): RemedyAction | null {
   const given: Record<string, Json> = isFields(remedy.variables) ? remedy.variables : {};
   if (typeof given.executionId === "string" && given.executionId !== executionId) return null;
   const step = placeOf(finding) || text(given.stepId);
@@ -50,16 +53,16 @@ function text(value: Json | undefined): string {
 interface Props {
   finding: Finding;
   executionId: string;
-  /** Nothing is done about the past. */
+  /** Null while the page shows the past, where no action is possible. */
   onAsk: ((asking: Asking) => void) | null;
 }
 
-/** The buttons of a finding. What helps best stands out, unless it may do harm. */
+/** The buttons of a finding. The best remedy is highlighted, unless it is dangerous. */
 export function RemedyButtons({ finding, executionId, onAsk }: Props) {
   if (!onAsk) return null;
   return (
     <>
-      {doingsOf(finding, executionId).map((doing) => (
+      {actionsFor(finding, executionId).map((doing) => (
         <button
           key={doing.label}
           type="button"
@@ -75,34 +78,34 @@ export function RemedyButtons({ finding, executionId, onAsk }: Props) {
   );
 }
 
-/** Whether correcting the plan helps best. */
+/** Returns whether the best remedy is to correct the plan. */
 export function isPlanToBlame(finding: Finding): boolean {
   return finding.remedies[0] !== undefined && isRevision(finding.remedies[0]);
 }
 
-/** The page has a link to the plan beside every failure. */
+/** Returns whether a remedy is a new version of the plan. Every failure has a link to the plan anyway. */
 function isRevision({ command }: Remedy): boolean {
   return command?.startsWith("faber revise ") ?? false;
 }
 
-/** What the page has a place for already: a button in its head, and a link to the other execution. */
-function isElsewhere({ command, mutation }: Remedy): boolean {
+/** Returns whether the page offers a remedy elsewhere: a button in its header, or a link to the other execution. */
+function isShownElsewhere({ command, mutation }: Remedy): boolean {
   return mutation === "resumeExecution" || (command?.startsWith("faber debug ") ?? false);
 }
 
-/** What is done with each remedy that the page can do; each once. */
-function doingsOf(finding: Finding, executionId: string): (Doing & { about: string; isBest: boolean })[] {
-  const doings = new Map<string, Doing & { about: string; isBest: boolean }>();
+/** Returns the actions of the page for a finding's remedies, without duplicates. */
+function actionsFor(finding: Finding, executionId: string): (RemedyAction & { about: string; isBest: boolean })[] {
+  const doings = new Map<string, RemedyAction & { about: string; isBest: boolean }>();
   for (const [at, remedy] of finding.remedies.entries()) {
-    const doing = doingOf(remedy, finding, executionId);
+    const doing = actionFor(remedy, finding, executionId);
     if (doing && !doings.has(doing.label)) doings.set(doing.label, { ...doing, about: remedy.label, isBest: at === 0 });
   }
   return [...doings.values()];
 }
 
-/** The remedies that the page cannot do itself, as commands to be copied. */
+/** Shows the other remedies as commands to copy. */
 export function RemedyCommands({ finding, executionId }: Omit<Props, "onAsk">) {
-  const commands = finding.remedies.filter((remedy) => remedy.command !== null && !isRevision(remedy) && !isElsewhere(remedy) && !doingOf(remedy, finding, executionId));
+  const commands = finding.remedies.filter((remedy) => remedy.command !== null && !isRevision(remedy) && !isShownElsewhere(remedy) && !actionFor(remedy, finding, executionId));
   if (commands.length === 0) return null;
   return (
     <ul class="remedies">
@@ -117,7 +120,7 @@ export function RemedyCommands({ finding, executionId }: Omit<Props, "onAsk">) {
   );
 }
 
-/** The way to the execution that caused it, or that it waits for. */
+/** A link to the execution that caused the finding, or that this execution waits for. */
 export function CauseLink({ finding, executionId }: Omit<Props, "onAsk">) {
   const { causeExecutionId } = finding;
   if (causeExecutionId === null || causeExecutionId === executionId) return null;

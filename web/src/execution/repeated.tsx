@@ -1,14 +1,14 @@
-/** The calls with effects that running something again would repeat. */
+/** The calls with effects that another run would repeat. */
 
 import type { RepeatedCallsResult } from "../api/generated";
-import { counted } from "../ui/words";
+import { countText } from "../ui/words";
 
 export type RepeatedCall = NonNullable<RepeatedCallsResult["execution"]>["repeatedCalls"][number];
 
-/** The most calls that are listed one by one. */
-const LISTED = 30;
+/** Maximum number of calls that are listed. */
+const MAX_LISTED = 30;
 
-/** A list of them, and of which execution they are where that is not the one that is shown. */
+/** A list of the calls. A call of another execution has a link to that execution. */
 export function RepeatedList({ calls, executionId }: { calls: readonly RepeatedCall[]; executionId?: string }) {
   if (calls.length === 0) return null;
   return (
@@ -29,13 +29,13 @@ export function RepeatedList({ calls, executionId }: { calls: readonly RepeatedC
         </strong>
       </p>
       <ul>
-        {calls.slice(0, LISTED).map((call) => (
+        {calls.slice(0, MAX_LISTED).map((call) => (
           <li key={`${call.stepId} ${call.toolName} ${call.outcomeUnknown}`}>
-            <code>{call.stepId}</code>: {counted(call.calls, "call")} of <code>{call.toolName}</code>
+            <code>{call.stepId}</code>: {countText(call.calls, "call")} of <code>{call.toolName}</code>
             {call.outcomeUnknown && ", of which nobody knows if they took effect"}
           </li>
         ))}
-        {calls.length > LISTED && <li>and {calls.length - LISTED} more</li>}
+        {calls.length > MAX_LISTED && <li>and {calls.length - MAX_LISTED} more</li>}
       </ul>
     </section>
   );

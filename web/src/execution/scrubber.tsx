@@ -1,4 +1,4 @@
-/** Goes back in time through the log. */
+/** A slider that shows the execution at an earlier position of its log. */
 
 import { clock } from "../ui/time";
 import { Icon } from "../ui/icons";

@@ -1,4 +1,4 @@
-/** Every step as a row: the graph in words, and the way through it for those who do not see it. */
+/** The steps as rows. The list replaces the graph for people who use a screen reader. */
 
 import { useMemo } from "preact/hooks";
 
@@ -7,12 +7,12 @@ import { useParam } from "../router";
 import { Dot } from "../ui/state";
 import { plain } from "../ui/plain";
 import { Virtual } from "../ui/virtual";
-import { spentIn, type Fold } from "./fold";
-import { itemsSaid } from "./items";
+import { durationText, type Fold } from "./fold";
+import { finishedItemsText } from "./items";
 import { toneOf, wordOf } from "./looks";
 import type { Story } from "./story";
 
-const ROW = 34;
+const ROW_HEIGHT = 34;
 
 interface Props {
   story: Story;
@@ -26,7 +26,7 @@ interface Props {
 export function Steps({ story, fold, findings, now, selected, onSelect }: Props) {
   const [filter, setFilter] = useParam("steps");
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  const reasons = useMemo(() => firstOf(findings), [findings]);
+  const reasons = useMemo(() => mostSevereByStep(findings), [findings]);
   const rows = useMemo(
     () =>
       fold.steps.filter((it) => {
@@ -48,7 +48,7 @@ export function Steps({ story, fold, findings, now, selected, onSelect }: Props)
       </div>
       <Virtual
         items={rows}
-        rowHeight={ROW}
+        rowHeight={ROW_HEIGHT}
         label="Steps"
         shown={rows.findIndex((it) => it.id === selected)}
         row={(it) => (
@@ -59,7 +59,7 @@ export function Steps({ story, fold, findings, now, selected, onSelect }: Props)
               <span class="step-tool cut mono faint">{story.stepOf.get(it.id)?.plan ?? story.stepOf.get(it.id)?.toolName}</span>
               <span class={`step-word text-${toneOf(it)}`}>{wordOf(it)}</span>
               <span class="step-error cut faint">{plain((reasons.get(it.id)?.message ?? "").replaceAll("`", ""))}</span>
-              <span class="step-time faint">{itemsSaid([it]) || spentIn(it, now)}</span>
+              <span class="step-time faint">{finishedItemsText([it]) || durationText(it, now)}</span>
             </button>
           </div>
         )}
@@ -68,8 +68,8 @@ export function Steps({ story, fold, findings, now, selected, onSelect }: Props)
   );
 }
 
-/** The most severe finding about each step. */
-function firstOf(findings: readonly Finding[]): Map<string, Finding> {
+/** Returns the most severe finding about each step. */
+function mostSevereByStep(findings: readonly Finding[]): Map<string, Finding> {
   const first = new Map<string, Finding>();
   for (const finding of findings) if (finding.stepId !== null && !first.has(finding.stepId)) first.set(finding.stepId, finding);
   return first;

@@ -1,4 +1,4 @@
-/** An execution that is followed: its plan, its events, and where in them the reader is. */
+/** An execution that the page follows: its plan, its events, and the position that is shown. */
 
 import { ask, ApiError, follow } from "../api/client";
 import { Cell } from "../api/cell";
@@ -18,18 +18,18 @@ export type Step = About["plan"]["tools"][number];
 
 export class Story {
   readonly about: About;
-  /** Where its steps are drawn, once that is known. */
+  /** The positions of the nodes. Null until the server has computed them. */
   readonly drawn = new Cell<Drawn | null>(null);
   readonly ids: string[];
   readonly stepOf: Map<string, Step>;
   readonly dependsOn: Map<string, readonly string[]>;
   readonly events: Happened[] = [];
-  /** Changes whenever events came; at most once a frame. */
+  /** Changes when new events have arrived, at most once for each frame. */
   readonly version = new Cell(0);
-  /** The event up to which the past is shown; null is the present. */
+  /** Position of the last event that is shown. Null shows the present. */
   readonly scrub = new Cell<number | null>(null);
   readonly failure = new Cell<ApiError | null>(null);
-  /** How often somebody said here what became of a call. Where the execution has ended, no event tells of it. */
+  /** Counts the calls that the user settled on this page. After the end of an execution, no event reports a settlement. */
   readonly settled = new Cell(0);
   #live: Fold;
   #past: Fold | null = null;
@@ -46,11 +46,11 @@ export class Story {
   }
 
   static async open(id: string, signal: AbortSignal): Promise<Story | null> {
-    // A large picture takes the server a moment, in which everything else can be shown.
+    // The server needs time for a large drawing. The rest of the page is shown meanwhile.
     return Story.#read(id, signal, (it) => void it.#draw());
   }
 
-  /** One that is a part of another, which draws it. */
+  /** Opens a child execution. The drawing of its parent contains it, so it needs none itself. */
   static async within(id: string, signal: AbortSignal): Promise<Story | null> {
     return Story.#read(id, signal, () => {});
   }
@@ -68,18 +68,18 @@ export class Story {
     return this.#live.length;
   }
 
-  /** The present. */
+  /** The present state. */
   get live(): Fold {
     return this.#live;
   }
 
-  /** What is shown: the present, or the moment of the past that the reader chose. */
+  /** The state that is shown: the present, or the position that the user chose. */
   get fold(): Fold {
     const at = this.scrub.value;
     return at === null ? this.#live : this.#upTo(at);
   }
 
-  /** It as it stood at a moment, which is one of another execution. */
+  /** Returns the state at a time. The time may come from another execution. */
   asOf(time: number): Fold {
     const { events } = this;
     let [first, behind] = [0, events.length];
@@ -94,7 +94,7 @@ export class Story {
   #upTo(at: number): Fold {
     if (at >= this.lastSeq) return this.#live;
     const past = this.#past;
-    // Forwards there is nothing to begin anew.
+    // A later position continues from the last fold. An earlier one starts again.
     if (past && past.length <= at) {
       for (const event of this.events.slice(past.length, at)) past.apply(event);
     } else if (past?.length !== at) {
@@ -103,7 +103,7 @@ export class Story {
     return this.#past!;
   }
 
-  /** Follows what happens, until what it returns is called. */
+  /** Follows new events until the returned function is called. */
   watch(): () => void {
     if (this.#live.isOver) return () => {};
     this.#leave = follow(Happening, () => ({ id: this.about.executionId, afterSeq: this.lastSeq }), {
@@ -123,7 +123,7 @@ export class Story {
 
   #take(events: readonly Happened[]): void {
     for (const event of events) {
-      // What was heard before a connection was lost may come again.
+      // After a lost connection, the server may send known events again.
       if (event.seq <= this.lastSeq) continue;
       this.events.push(event);
       this.#live.apply(event);
@@ -136,7 +136,7 @@ export class Story {
       this.#frame = 0;
       this.version.set(this.version.value + 1);
     };
-    // Nobody draws a page that is not seen, so that frames do not come.
+    // A hidden page gets no animation frames.
     this.#frame = document.hidden ? (setTimeout(tell, 250) as unknown as number) : requestAnimationFrame(tell);
   }
 

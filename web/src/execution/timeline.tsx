@@ -1,19 +1,19 @@
-/** When every step ran, tried, and waited: rows of bars, of which only those are there that are seen. */
+/** The times of all steps as rows of bars. Only visible rows are drawn. */
 
 import { useMemo } from "preact/hooks";
 
 import { Dot, TONE } from "../ui/state";
 import { span } from "../ui/time";
 import { Virtual } from "../ui/virtual";
-import { spentIn, type Attempt, type Fold, type StepView } from "./fold";
-import { itemsSaid } from "./items";
+import { durationText, type Attempt, type Fold, type StepView } from "./fold";
+import { finishedItemsText } from "./items";
 import { wordOf } from "./looks";
 import { criticalPath } from "./paths";
 import type { Story } from "./story";
 
-const ROW = 30;
-/** The most calls that have a bar each: a loop may have thousands. */
-const BARS = 200;
+const ROW_HEIGHT = 30;
+/** Maximum number of calls that have a bar each, because a loop may have thousands. */
+const MAX_BARS = 200;
 
 interface Props {
   story: Story;
@@ -28,7 +28,7 @@ export function Timeline({ story, fold, now, selected, onSelect }: Props) {
   const begin = fold.startedAt ?? fold.createdAt ?? now;
   const end = Math.max(begin + 1, isOver ? (fold.finishedAt ?? fold.at) : story.scrub.value === null ? now : fold.at);
   const critical = useMemo(() => criticalPath(fold, story.dependsOn), [fold, fold.length, story]);
-  const rows = useMemo(() => inOrder(fold.steps), [fold, fold.length]);
+  const rows = useMemo(() => sortByStart(fold.steps), [fold, fold.length]);
   const percent = (at: number) => Math.min(100, Math.max(0, ((at - begin) / (end - begin)) * 100));
   const shown = selected === null ? null : rows.findIndex((it) => it.id === selected);
   return (
@@ -46,7 +46,7 @@ export function Timeline({ story, fold, now, selected, onSelect }: Props) {
       </div>
       <Virtual
         items={rows}
-        rowHeight={ROW}
+        rowHeight={ROW_HEIGHT}
         label="Timeline of the steps"
         shown={shown}
         row={(step) => (
@@ -57,8 +57,8 @@ export function Timeline({ story, fold, now, selected, onSelect }: Props) {
   );
 }
 
-/** Steps in the order in which they began; what has not begun comes last. */
-function inOrder(steps: readonly StepView[]): StepView[] {
+/** Returns the steps in the order of their starts. Steps that have not started come last. */
+function sortByStart(steps: readonly StepView[]): StepView[] {
   return [...steps].sort((a, b) => (a.from ?? Infinity) - (b.from ?? Infinity) || 0);
 }
 
@@ -78,7 +78,7 @@ function Row({ step, percent, end, isCritical, isSelected, onSelect }: RowProps)
       <span class={`bar tone-${tone}`} key={key} title={title} style={{ left: `${left}%`, width: `${Math.max(0.15, percent(to ?? end) - left)}%` }} />
     );
   };
-  const time = itemsSaid([step]) || spentIn(step, end);
+  const time = finishedItemsText([step]) || durationText(step, end);
   return (
     <div role="listitem" class={`timeline-row${isSelected ? " is-selected" : ""}${isCritical ? " is-critical" : ""}`}>
       <button type="button" class="row-button" onClick={() => onSelect(step.id)}>
@@ -95,9 +95,9 @@ function Row({ step, percent, end, isCritical, isSelected, onSelect }: RowProps)
         <span class="timeline-bars" aria-hidden="true">
           {step.pauses.map((it, at) => bar(it.from, it.to, "pause", `waits: ${it.kind}`, `p${at}`))}
           {step.items && step.from !== null && bar(step.from, step.to, "group", `${step.items.total} items`, "g")}
-          {step.tries.length <= BARS
+          {step.tries.length <= MAX_BARS
             ? step.tries.map((it, at) => bar(it.from, it.to, toneOf(it), titleOf(it, end), `t${at}`))
-            : merged(step.tries, end, percent).map((it, at) => bar(it.from, it.to, it.tone, it.count === 1 ? "a call" : `${it.count} calls`, `m${at}`))}
+            : mergeBars(step.tries, end, percent).map((it, at) => bar(it.from, it.to, it.tone, it.count === 1 ? "a call" : `${it.count} calls`, `m${at}`))}
         </span>
         <span class="bar-time faint" aria-hidden="true">
           {time}
@@ -125,18 +125,18 @@ interface Stretch {
   count: number;
 }
 
-/** The least gap between two bars, in percent: what is nearer is one. */
-const GAP = 0.25;
+/** Minimum gap between two bars, in percent. Bars that are closer are merged. */
+const MIN_GAP = 0.25;
 
-/** Many calls as few bars: those that ended alike and touch are one. What went wrong is drawn last, so that it is seen. */
-function merged(tries: readonly Attempt[], end: number, percent: (at: number) => number): Stretch[] {
+/** Merges bars that end in the same way and touch. Failed calls are drawn last, so that they stay visible. */
+function mergeBars(tries: readonly Attempt[], end: number, percent: (at: number) => number): Stretch[] {
   const open = new Map<string, Stretch>();
   const found: Stretch[] = [];
   for (const it of [...tries].sort((a, b) => a.from - b.from)) {
     const tone = toneOf(it);
     const to = it.to ?? end;
     const last = open.get(tone);
-    if (last && percent(it.from) - percent(last.to) < GAP) {
+    if (last && percent(it.from) - percent(last.to) < MIN_GAP) {
       last.to = Math.max(last.to, to);
       last.count += 1;
     } else {

@@ -1,14 +1,14 @@
-/** The calls that undo an execution if it is cancelled. */
+/** The calls that compensate an execution if it is cancelled. */
 
 import type { UndoCallsResult } from "../api/generated";
 import { placeOf } from "./findings";
 
 type UndoCall = NonNullable<UndoCallsResult["execution"]>["undoCalls"][number];
 
-/** The most calls that are listed one by one. */
-const LISTED = 30;
+/** Maximum number of calls that are listed. */
+const MAX_LISTED = 30;
 
-/** A list of them. A step of a sub-plan names its own execution. */
+/** A list of the calls. A step of a sub-plan names its own execution. */
 export function UndoList({ calls, executionId }: { calls: readonly UndoCall[]; executionId: string }) {
   if (calls.length === 0) return null;
   return (
@@ -17,7 +17,7 @@ export function UndoList({ calls, executionId }: { calls: readonly UndoCall[]; e
         <strong>These calls undo what was done:</strong>
       </p>
       <ul>
-        {calls.slice(0, LISTED).map((call) => (
+        {calls.slice(0, MAX_LISTED).map((call) => (
           <li key={`${call.executionId} ${placeOf(call)}`}>
             <code>{placeOf(call)}</code>: <code>{call.toolName}</code>
             {call.executionId !== executionId && (
@@ -30,7 +30,7 @@ export function UndoList({ calls, executionId }: { calls: readonly UndoCall[]; e
             )}
           </li>
         ))}
-        {calls.length > LISTED && <li>and {calls.length - LISTED} more</li>}
+        {calls.length > MAX_LISTED && <li>and {calls.length - MAX_LISTED} more</li>}
       </ul>
     </section>
   );

@@ -1,9 +1,9 @@
 /**
- * A graph on two canvases: edges below, nodes above, so that a change of state draws nodes only. Only what is visible
- * is drawn, and from afar without words.
+ * A graph on two canvases. Edges are below and nodes above, so that a change of state redraws only nodes. Only visible
+ * parts are drawn, and without texts if the zoom is low.
  */
 
-import { edgeKey, HEAD, type EdgeLook, type Gate, type Look, type Scene, type SceneNode, type View } from "./scene";
+import { edgeKey, HEAD_HEIGHT, type EdgeLook, type Gate, type Look, type Scene, type SceneNode, type View } from "./scene";
 import { arrow, box, curved, gateSign, mark, MARKS, straight } from "./strokes";
 
 export type { Look, View };
@@ -20,23 +20,23 @@ interface Edge {
   isDashed: boolean;
 }
 
-const LEAST_ZOOM = 0.02;
-const MOST_ZOOM = 2.5;
-/** From here on nodes have words, and from there on all of them. */
-const TITLES = 0.34;
-const DETAILS = 0.55;
-/** What a large picture begins with. */
-const START = 0.7;
-/** From here on what has no words has a shape. */
-const SHAPED = 0.12;
-/** The most letters beside each other in an item of a loop, whose number matters more than its time. */
-const CELL_TEXT = 11;
-/** How wide the place is at which a node is opened and closed. */
-const HANDLE = 24;
-/** How high a gate is, and what is between it and what is beside it. */
-const GATE = 17;
+const MIN_ZOOM = 0.02;
+const MAX_ZOOM = 2.5;
+/** Zoom from which nodes have titles. From `DETAIL_ZOOM` on, they have all texts. */
+const TITLE_ZOOM = 0.34;
+const DETAIL_ZOOM = 0.55;
+/** First zoom of a large graph. */
+const START_ZOOM = 0.7;
+/** Zoom from which nodes without texts have the shape of their state. */
+const SHAPE_ZOOM = 0.12;
+/** Maximum number of characters in an item of a loop. The number of the item matters more than its duration. */
+const MAX_CELL_CHARS = 11;
+/** Width of the area that opens or closes a node, in pixels. */
+const HANDLE_WIDTH = 24;
+/** Height of a gate, and the gap beside it, in pixels. */
+const GATE_HEIGHT = 17;
 const GATE_GAP = 5;
-/** How far the middle of a gate is above the border. */
+/** Distance between the middle of a gate and the border below it, in pixels. */
 const GATE_RISE = 4;
 const TONES = ["idle", "running", "retrying", "waiting", "good", "bad", "skipped", "stopped", "undone", "action", "tool"];
 
@@ -91,7 +91,7 @@ export class GraphCanvas {
     return this.#places.get(name) ?? -1;
   }
 
-  /** Reads the colours of the page, which may have changed between light and dark. */
+  /** Reads the colours of the page, which differ between the light and the dark theme. */
   readColours(): void {
     const style = getComputedStyle(this.#above.canvas);
     const read = (name: string) => style.getPropertyValue(name).trim();
@@ -112,7 +112,7 @@ export class GraphCanvas {
   show(looks: Look[]): void {
     const hasOtherGates = looks.some((look, at) => hasGates(look) !== hasGates(this.#looks[at]));
     this.#looks = looks;
-    // Edges end at gates.
+    // Edges end at gates, so they are redrawn if the gates have changed.
     this.redraw(hasOtherGates);
   }
 
@@ -144,23 +144,23 @@ export class GraphCanvas {
   }
 
   move(view: View): void {
-    const zoom = Math.min(MOST_ZOOM, Math.max(LEAST_ZOOM, view.zoom));
+    const zoom = Math.min(MAX_ZOOM, Math.max(MIN_ZOOM, view.zoom));
     this.view = { ...view, zoom };
     this.redraw(true);
     this.onView();
   }
 
-  /** Zooms so that what is at a point of the screen stays there. */
+  /** Zooms around a point of the screen. */
   zoomAt(x: number, y: number, factor: number): void {
     const { view } = this;
-    const zoom = Math.min(MOST_ZOOM, Math.max(LEAST_ZOOM, view.zoom * factor));
+    const zoom = Math.min(MAX_ZOOM, Math.max(MIN_ZOOM, view.zoom * factor));
     const scale = zoom / view.zoom;
     this.move({ x: x - (x - view.x) * scale, y: y - (y - view.y) * scale, zoom });
   }
 
-  /** Whether words can be read where all of it is shown. */
+  /** Returns whether texts are readable if the whole graph is shown. */
   get couldBeRead(): boolean {
-    return this.#wholeZoom >= DETAILS;
+    return this.#wholeZoom >= DETAIL_ZOOM;
   }
 
   get #wholeZoom(): number {
@@ -169,7 +169,7 @@ export class GraphCanvas {
     return Math.min(1.1, (width - 2 * room) / this.width, (height - 2 * room) / this.height);
   }
 
-  /** Shows all of it; what is small is not blown up. */
+  /** Shows the whole graph. Small graphs are not enlarged. */
   fit(): void {
     const { width, height } = this.#size;
     const zoom = this.#wholeZoom;
@@ -177,32 +177,32 @@ export class GraphCanvas {
   }
 
   /**
-   * Shows all of it where its words can be read then; otherwise so much that they can, with a node of interest in the
-   * middle, or with one that nothing leads to at the beginning.
+   * Shows the whole graph if its texts are readable then. Otherwise shows a readable part: around the node `at`, or at
+   * the first node without incoming edges.
    */
   begin(at: number): void {
     this.fit();
-    if (this.view.zoom >= DETAILS || this.#size.width === 0) return;
+    if (this.view.zoom >= DETAIL_ZOOM || this.#size.width === 0) return;
     const root = this.nodes.findIndex((_, it) => !this.edges.some((edge) => edge.to === it));
     const node = this.nodes[at] ?? this.nodes[Math.max(0, root)];
     if (!node) return;
     const { width, height } = this.#size;
-    const zoom = Math.max(START, Math.min(0.9, (this.leadsRight ? height / this.height : width / this.width) * 0.96));
+    const zoom = Math.max(START_ZOOM, Math.min(0.9, (this.leadsRight ? height / this.height : width / this.width) * 0.96));
     const middle = { x: width / 2 - (node.x + node.width / 2) * zoom, y: height / 2 - (node.y + node.height / 2) * zoom };
     const room = 24;
     const start = this.leadsRight ? { ...middle, x: room - node.x * zoom } : { ...middle, y: room - node.y * zoom };
-    // No empty space is shown beside what there is.
+    // The graph fills the screen as far as it can.
     const within = (it: number, size: number, whole: number) => (whole * zoom + 2 * room <= size ? (size - whole * zoom) / 2 : Math.min(room, Math.max(size - whole * zoom - room, it)));
     const { x, y } = at >= 0 ? middle : start;
     this.move({ zoom, x: within(x, width, this.width), y: within(y, height, this.height) });
   }
 
-  /** Brings a node into sight. */
+  /** Moves the graph until a node is visible. */
   reveal(at: number): void {
     const node = this.nodes[at];
     if (!node) return;
     const { width, height } = this.#size;
-    const zoom = this.view.zoom < TITLES ? 0.8 : this.view.zoom;
+    const zoom = this.view.zoom < TITLE_ZOOM ? 0.8 : this.view.zoom;
     const [x, y] = [node.x * zoom + this.view.x, node.y * zoom + this.view.y];
     const isSeen = zoom === this.view.zoom && x > 8 && y > 8 && x + node.width * zoom < width - 8 && y + node.height * zoom < height - 8;
     if (isSeen) return;
@@ -213,20 +213,20 @@ export class GraphCanvas {
     const { view } = this;
     const [gx, gy] = [(x - view.x) / view.zoom, (y - view.y) / view.zoom];
     const slack = Math.min(12, 4 / view.zoom);
-    // What is in another stands behind it.
+    // Inner nodes come after the node that contains them, so the last match is the innermost node.
     return this.nodes.findLastIndex((it) => gx >= it.x - slack && gy >= it.y - slack && gx <= it.x + it.width + slack && gy <= it.y + it.height + slack);
   }
 
-  /** Whether a point of the screen is where its node is opened or closed. */
+  /** Returns whether a point of the screen is on the area that opens or closes the node. */
   hitsHandle(at: number, x: number, y: number): boolean {
     const node = this.nodes[at];
-    if (!node || !this.opens(at) || this.view.zoom < TITLES) return false;
+    if (!node || !this.opens(at) || this.view.zoom < TITLE_ZOOM) return false;
     const { view } = this;
     const [gx, gy] = [(x - view.x) / view.zoom, (y - view.y) / view.zoom];
-    return gx >= node.x + node.width - HANDLE - 4 && gy <= node.y + headOf(node);
+    return gx >= node.x + node.width - HANDLE_WIDTH - 4 && gy <= node.y + headHeight(node);
   }
 
-  /** Whether a node can be opened, or is open. */
+  /** Returns whether a node can be opened or closed. */
   opens(at: number): boolean {
     return this.canOpen && this.#looks[at]?.isStack === true;
   }
@@ -256,7 +256,7 @@ export class GraphCanvas {
     context.setTransform(ratio * zoom, 0, 0, ratio * zoom, ratio * x, ratio * y);
   }
 
-  /** What of the drawing is on the screen. */
+  /** Returns the visible part of the drawing. */
   get seen() {
     const { x, y, zoom } = this.view;
     const { width, height } = this.#size;
@@ -270,11 +270,11 @@ export class GraphCanvas {
     const seen = this.seen;
     this.#drawGrounds(context);
     context.strokeStyle = this.colour("--edge");
-    context.globalAlpha = zoom < 0.15 ? 0.4 : zoom < TITLES ? 0.6 : 1;
+    context.globalAlpha = zoom < 0.15 ? 0.4 : zoom < TITLE_ZOOM ? 0.6 : 1;
     context.lineWidth = Math.max(1.2, 0.6 / zoom);
     const visible = this.edges.filter((it) => it.right >= seen.left && it.left <= seen.right && it.bottom >= seen.top && it.top <= seen.bottom);
     this.#strokeEdges(context, visible);
-    if (zoom >= TITLES) {
+    if (zoom >= TITLE_ZOOM) {
       context.fillStyle = this.colour("--edge");
       for (const edge of visible) {
         arrow(context, this.#pointsOf(edge), this.leadsRight);
@@ -284,7 +284,7 @@ export class GraphCanvas {
     context.globalAlpha = 1;
   }
 
-  /** Strokes edges with the ink of the context, first those that are whole. */
+  /** Draws edges in the colour of the context, solid edges first. */
   #strokeEdges(context: CanvasRenderingContext2D, edges: readonly Edge[]): void {
     const { zoom } = this.view;
     for (const isDashed of [false, true]) {
@@ -292,23 +292,23 @@ export class GraphCanvas {
       if (some.length === 0) continue;
       context.beginPath();
       for (const edge of some) {
-        if (zoom < TITLES) straight(context, edge.points);
+        if (zoom < TITLE_ZOOM) straight(context, edge.points);
         else curved(context, this.#pointsOf(edge), this.leadsRight);
       }
-      // From afar dashes are as long as they were on the screen.
+      // At a low zoom, dashes keep their length on the screen.
       context.setLineDash(isDashed ? [6, 4].map((it) => it * Math.max(1, 0.5 / zoom)) : []);
       context.stroke();
     }
     context.setLineDash([]);
   }
 
-  /** The way of an edge, which ends above the gates of a node that it reaches from above. */
+  /** Returns the points of an edge. An edge from above ends at the gates of its node. */
   #pointsOf({ to, points }: Edge): number[] {
     if (this.leadsRight || !hasGates(this.#looks[to])) return points;
-    return points.with(-1, points.at(-1)! - GATE / 2 - GATE_RISE);
+    return points.with(-1, points.at(-1)! - GATE_HEIGHT / 2 - GATE_RISE);
   }
 
-  /** Sets off what is in opened nodes: below the edges in them. */
+  /** Draws the backgrounds of open nodes, below the edges inside. */
   #drawGrounds(context: CanvasRenderingContext2D): void {
     const seen = this.seen;
     for (const node of this.nodes) {
@@ -323,7 +323,7 @@ export class GraphCanvas {
     }
   }
 
-  /** Writes beside the middle of an edge's first part. */
+  /** Writes the note of an edge beside the middle of its first segment. */
   #drawNote(context: CanvasRenderingContext2D, { points, note }: Edge): void {
     const [x, y, a, b] = points as [number, number, number, number];
     context.save();
@@ -350,10 +350,10 @@ export class GraphCanvas {
       if (!look) continue;
       isMoving ||= look.tone === "running" || look.tone === "retrying";
       if (node.isOpen) this.#drawFrame(context, node, look, at, time);
-      else if (this.view.zoom < TITLES) this.#drawBlock(context, node, look, at);
+      else if (this.view.zoom < TITLE_ZOOM) this.#drawBlock(context, node, look, at);
       else this.#drawCard(context, node, look, at, time);
     }
-    if (isMoving && !this.#isStill && this.view.zoom >= TITLES) this.redraw(false);
+    if (isMoving && !this.#isStill && this.view.zoom >= TITLE_ZOOM) this.redraw(false);
   }
 
   #drawNeighbours(context: CanvasRenderingContext2D): void {
@@ -364,7 +364,7 @@ export class GraphCanvas {
     context.fillStyle = this.colour("--accent");
     for (const edge of near) {
       arrow(context, this.#pointsOf(edge), this.leadsRight);
-      if (edge.note && this.view.zoom >= TITLES) {
+      if (edge.note && this.view.zoom >= TITLE_ZOOM) {
         this.#drawNote(context, edge);
         context.fillStyle = this.colour("--accent");
       }
@@ -376,8 +376,8 @@ export class GraphCanvas {
     context.fillStyle = this.colour(look.tone);
     context.fillRect(node.x, node.y, node.width, node.height);
     const shape = look.tone === "idle" ? undefined : MARKS.get(look.tone);
-    if (shape && this.view.zoom >= SHAPED) {
-      // A colour alone is not enough to tell what became of a step.
+    if (shape && this.view.zoom >= SHAPE_ZOOM) {
+      // Shapes tell the states of steps apart for people who cannot see the colours.
       const scale = (node.height / 16) * 0.9;
       context.save();
       context.translate(node.x + node.width / 2 - 8 * scale, node.y + node.height / 2 - 8 * scale);
@@ -393,12 +393,12 @@ export class GraphCanvas {
     context.globalAlpha = 1;
   }
 
-  /** Draws a node that is open: its border, and its name at the top. */
+  /** Draws an open node: its border, and its name at the top. */
   #drawFrame(context: CanvasRenderingContext2D, node: SceneNode, look: Look, at: number, time: number): void {
     const { x, y, width, height } = node;
-    const head = headOf(node);
+    const head = headHeight(node);
     context.globalAlpha = look.isDimmed ? 0.35 : 1;
-    if (this.view.zoom >= TITLES) {
+    if (this.view.zoom >= TITLE_ZOOM) {
       context.save();
       box(context, x, y, width, height, 10);
       context.clip();
@@ -411,7 +411,7 @@ export class GraphCanvas {
     context.lineWidth = Math.max(1.25, 1 / this.view.zoom);
     context.stroke();
     if (at === this.selected) this.#ring(context, node);
-    if (this.view.zoom >= TITLES) {
+    if (this.view.zoom >= TITLE_ZOOM) {
       const bar = { ...node, height: head };
       mark(context, look.tone, x + 12, y + head / 2 - 8, this.#ink(look.tone, time));
       this.#drawWords(context, bar, { ...look, subtitle: "" }, true);
@@ -420,10 +420,10 @@ export class GraphCanvas {
     context.globalAlpha = 1;
   }
 
-  /** Draws where a node is opened or closed. */
+  /** Draws the arrow that opens or closes a node. */
   #drawHandle(context: CanvasRenderingContext2D, { x, y, width, height, isOpen }: SceneNode): void {
     context.save();
-    context.translate(x + width - HANDLE / 2 - 4, y + height / 2);
+    context.translate(x + width - HANDLE_WIDTH / 2 - 4, y + height / 2);
     if (isOpen) context.rotate(Math.PI / 2);
     context.beginPath();
     context.moveTo(-2.5, -4.5);
@@ -476,15 +476,15 @@ export class GraphCanvas {
     context.globalAlpha = 1;
   }
 
-  /** Draws gates on the upper border of a node, with words where these can be read. */
+  /** Draws gates on the upper border of a node. They have texts if the zoom is high enough. */
   #drawGates(context: CanvasRenderingContext2D, { x, y: top, width }: SceneNode, gates: readonly Gate[]): void {
     if (gates.length === 0) return;
     const y = top - GATE_RISE;
-    const hasWords = this.view.zoom >= DETAILS;
+    const hasWords = this.view.zoom >= DETAIL_ZOOM;
     context.font = `500 10.5px ${this.#colours.font}`;
     let room = width - 16;
     const pills = gates.toReversed().map((gate) => {
-      // A condition takes all the room that there is: the sign of the other is enough.
+      // A condition gets all the space, because the symbol of an approval is clear without a text.
       const hasText = hasWords && (gates.length === 1 || gate.kind === "condition");
       const text = hasText ? this.#fitting(context, gate.text, room - 28, "g") : "";
       const wide = hasText ? context.measureText(text).width + 26 : 20;
@@ -495,7 +495,7 @@ export class GraphCanvas {
     let left = this.leadsRight ? x + 10 : x + (width - whole) / 2;
     for (const { kind, text, wide } of pills.reverse()) {
       const tone = kind === "approval" ? "waiting" : "";
-      box(context, left, y - GATE / 2, wide, GATE, GATE / 2);
+      box(context, left, y - GATE_HEIGHT / 2, wide, GATE_HEIGHT, GATE_HEIGHT / 2);
       context.fillStyle = this.colour("--surface");
       context.fill();
       if (tone) {
@@ -522,14 +522,14 @@ export class GraphCanvas {
 
   #drawWords(context: CanvasRenderingContext2D, node: SceneNode, look: Look, hasHandle: boolean): void {
     const { x, y, height } = node;
-    const width = node.width - (hasHandle ? HANDLE - 4 : 0);
+    const width = node.width - (hasHandle ? HANDLE_WIDTH - 4 : 0);
     if (hasHandle) this.#drawHandle(context, node);
     const font = this.#colours.font;
-    const hasDetails = this.view.zoom >= DETAILS && look.subtitle !== "";
+    const hasDetails = this.view.zoom >= DETAIL_ZOOM && look.subtitle !== "";
     const middle = y + height / 2;
     let room = width - 48;
     context.textBaseline = "middle";
-    const hasNote = look.note !== "" && this.view.zoom >= DETAILS && !(node.isCell && look.title.length + look.note.length > CELL_TEXT);
+    const hasNote = look.note !== "" && this.view.zoom >= DETAIL_ZOOM && !(node.isCell && look.title.length + look.note.length > MAX_CELL_CHARS);
     if (hasNote) {
       context.font = `11px ${font}`;
       context.fillStyle = this.colour("--muted");
@@ -548,7 +548,7 @@ export class GraphCanvas {
     context.fillText(this.#fitting(context, look.subtitle, room, "s"), x + 36, middle + 9);
   }
 
-  /** Cuts a text that has too little room. Measuring is dear, so that results are kept. */
+  /** Shortens a text to the space. Measuring is slow, so results are cached. */
   #fitting(context: CanvasRenderingContext2D, text: string, room: number, kind: string): string {
     const key = `${kind}${Math.round(room)}:${text}`;
     const known = this.#cut.get(key);
@@ -568,7 +568,7 @@ function hasGates(look: Look | undefined): boolean {
   return look?.gates !== undefined && look.gates.length > 0;
 }
 
-/** How high the part of a node is that has its name. */
-function headOf(node: SceneNode): number {
-  return node.isOpen ? Math.min(HEAD - 6, node.height) : node.height;
+/** Returns the height of the part of a node that contains its name. */
+function headHeight(node: SceneNode): number {
+  return node.isOpen ? Math.min(HEAD_HEIGHT - 6, node.height) : node.height;
 }

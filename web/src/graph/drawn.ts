@@ -1,22 +1,25 @@
-/** Where the steps of a plan are drawn: plans never change, so that each is asked for once. */
+/** Layouts of plans. Plans never change, so each layout is queried once. */
 
 import { ask } from "../api/client";
 import { PlanLayout, type Drawing, type LayoutDirection, type NodeSizeInput } from "../api/generated";
 
-/** How much room a step has, with what is between it and the next: along the way, and across. */
+/** Size of a step with the gap to the next one, in pixels: along the direction of the graph, and across it. */
 const ALONG = { RIGHT: 256, DOWN: 110 };
 const ACROSS = { RIGHT: 74, DOWN: 220 };
-/** What is narrower is a phone. */
-const NARROW = 600;
-/** Drawings that are kept: more than can be open at once, so that one more is the only one that is asked for. */
-const KEPT = 120;
+/** Screens that are narrower than this, in pixels, are phones. */
+const PHONE_WIDTH = 600;
+/**
+ * Number of layouts in the cache. It exceeds the number of nodes that can be open, so opening one more node queries
+ * one layout.
+ */
+const MAX_CACHED = 120;
 
 export interface Drawn {
   drawing: Drawing;
   direction: LayoutDirection;
 }
 
-/** What was asked for, also where the answer is still on its way: what is open many times is asked for once. */
+/** Layouts by query, including queries that are still running. */
 const known = new Map<string, Promise<Drawn>>();
 
 interface Step {
@@ -24,7 +27,7 @@ interface Step {
   dependsOn: readonly string[];
 }
 
-/** Returns the direction in which a plan is larger on a screen of this size. */
+/** Returns the direction in which a plan is drawn larger on a screen of this size. */
 export function directionOf(steps: readonly Step[], width: number, height: number): LayoutDirection {
   const layers = new Map<string, number>();
   const sizes: number[] = [];
@@ -36,8 +39,8 @@ export function directionOf(steps: readonly Step[], width: number, height: numbe
   const widest = Math.max(1, ...sizes);
   const right = Math.min(width / (sizes.length * ALONG.RIGHT), height / (widest * ACROSS.RIGHT));
   const down = Math.min(width / (widest * ACROSS.DOWN), height / (sizes.length * ALONG.DOWN));
-  // On a phone what goes down is followed with a thumb.
-  if (width < NARROW) return right >= 1 ? "RIGHT" : "DOWN";
+  // Phones scroll downwards with one thumb.
+  if (width < PHONE_WIDTH) return right >= 1 ? "RIGHT" : "DOWN";
   return right >= down || right >= 1 ? "RIGHT" : "DOWN";
 }
 
@@ -46,7 +49,10 @@ interface Plan {
   tools: readonly Step[];
 }
 
-/** Draws a plan in the direction in which it is larger here, or in one that is given; steps that are opened are larger. */
+/**
+ * Returns the layout of a plan. Without `way`, uses the direction in which the plan is drawn larger. `sizes` are the
+ * sizes of open nodes.
+ */
 export async function drawn(plan: Plan, way?: LayoutDirection, sizes: readonly NodeSizeInput[] = []): Promise<Drawn> {
   const wide = innerWidth > 760;
   const direction = way ?? directionOf(plan.tools, wide ? innerWidth - 420 : innerWidth, innerHeight - 260);
@@ -56,7 +62,7 @@ export async function drawn(plan: Plan, way?: LayoutDirection, sizes: readonly N
   const asked = ask(PlanLayout, { id: plan.planId, direction, sizes: [...sizes] }).then(
     ({ plan }): Drawn => ({ drawing: plan?.layout ?? { width: 1, height: 1, nodes: [], edges: [] }, direction }),
   );
-  if (known.size >= KEPT) known.clear();
+  if (known.size >= MAX_CACHED) known.clear();
   known.set(key, asked);
   asked.catch(() => known.delete(key));
   return asked;

@@ -1,4 +1,4 @@
-/** A graph that can be moved, zoomed and walked through by keyboard, with a small map of the whole. */
+/** A graph that the user can move, zoom and walk through by keyboard, with an overview map. */
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
@@ -13,20 +13,20 @@ interface Props {
   looks: Look[];
   selected: string | null;
   onSelect: (name: string | null) => void;
-  /** Opens what stands for many things, or closes it. What is shown then stays where it is on the screen. */
+  /** Opens or closes a node. The visible nodes keep their places on the screen. */
   onToggle?: (name: string) => void;
-  /** How edges look, by `edgeKey`. */
+  /** The looks of edges, by `edgeKey`. */
   edgeLooks?: ReadonlyMap<string, EdgeLook>;
-  /** What it is a picture of, for those who do not see it. */
+  /** The name of the graph for screen readers. */
   label: string;
-  /** What a node is called, for those who do not see it. */
+  /** Returns the name of a node for screen readers. */
   describe: (name: string) => string;
 }
 
-/** The map of the whole, in pixels. */
-const MAP = { width: 176, height: 112 };
-/** So many nodes can be seen without a map. */
-const SMALL = 24;
+/** Size of the overview map, in pixels. */
+const MAP_SIZE = { width: 176, height: 112 };
+/** Number of nodes up to which no map is needed. */
+const MAX_NODES_WITHOUT_MAP = 24;
 
 export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle, edgeLooks, label, describe }: Props) {
   const frame = useRef<HTMLDivElement>(null);
@@ -42,7 +42,7 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle
   select.current = onSelect;
   toggle.current = onToggle;
   const canOpen = onToggle !== undefined;
-  const hasMap = drawing.nodes.length > SMALL;
+  const hasMap = drawing.nodes.length > MAX_NODES_WITHOUT_MAP;
 
   useLayoutEffect(() => {
     const element = frame.current!;
@@ -51,12 +51,12 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle
     const size = () => canvas.resize(element.clientWidth, element.clientHeight);
     size();
     canvas.show(looks);
-    // A key may be pressed before anything else is told to the new picture.
+    // The user may press a key before the new graph gets its other properties.
     canvas.select(selected === null ? -1 : canvas.placeOf(selected));
-    /** What was shown first, until somebody moves it. */
+    /** The first view. Null after the user has moved the graph. */
     let first: View | null = null;
     const begin = () => {
-      canvas.begin(ofInterest(canvas.looks));
+      canvas.begin(findInterestingNode(canvas.looks));
       first = canvas.view;
     };
     if (before.current && (canOpen || edgeLooks)) goOn(canvas, before.current, toggledLast.current);
@@ -100,7 +100,7 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle
     if (map.current && graph.current) drawMap(map.current, graph.current);
   }, [looks, drawing]);
 
-  // Before the next key is pressed, which goes on from there.
+  // A layout effect runs before the next key press, which starts from the selected node.
   useLayoutEffect(() => {
     const canvas = graph.current;
     if (!canvas) return;
@@ -168,8 +168,8 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle
         <canvas
           ref={map}
           class="graph-map"
-          width={MAP.width * 2}
-          height={MAP.height * 2}
+          width={MAP_SIZE.width * 2}
+          height={MAP_SIZE.height * 2}
           aria-hidden="true"
           onPointerDown={(event) => graph.current && goTo(event, graph.current)}
           onPointerMove={(event) => event.buttons === 1 && graph.current && goTo(event, graph.current)}
@@ -182,14 +182,14 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle
   );
 }
 
-/** What was seen before the picture became another. */
+/** The view before the graph changed. */
 interface Before {
   canvas: GraphCanvas;
   view: View;
   wasFitting: boolean;
 }
 
-/** Shows another picture of the same so that what was in sight stays where it was, above all what was opened or closed. */
+/** Shows a changed graph so that visible nodes keep their places, above all the node that was opened or closed. */
 function goOn(canvas: GraphCanvas, { canvas: old, view, wasFitting }: Before, toggled: string | null): void {
   if (wasFitting && canvas.couldBeRead) return canvas.fit();
   const { width, height } = canvas.size;
@@ -206,7 +206,7 @@ function goOn(canvas: GraphCanvas, { canvas: old, view, wasFitting }: Before, to
   const { zoom } = view;
   let [x, y] = [view.x + (was.x - is.x) * zoom, view.y + (was.y - is.y) * zoom];
   if (is.isOpen && !was.isOpen) {
-    // Of what was opened as much is shown as there is room for.
+    // Shows as much of the opened node as fits.
     const room = 16;
     x -= Math.max(0, Math.min(is.x * zoom + x - room, (is.x + is.width) * zoom + x - (width - room)));
     y -= Math.max(0, Math.min(is.y * zoom + y - room, (is.y + is.height) * zoom + y - (height - room)));
@@ -214,8 +214,8 @@ function goOn(canvas: GraphCanvas, { canvas: old, view, wasFitting }: Before, to
   canvas.move({ x, y, zoom });
 }
 
-/** What somebody who comes here wants to see first: what runs or waits, and otherwise what failed. */
-function ofInterest(looks: readonly Look[]): number {
+/** Returns the node that is most interesting at first: one that runs, else one that waits, else one that failed. */
+function findInterestingNode(looks: readonly Look[]): number {
   for (const tones of [["running", "retrying"], ["waiting"], ["bad"]]) {
     const at = looks.findIndex((it) => tones.includes(it.tone));
     if (at >= 0) return at;
@@ -229,16 +229,16 @@ function isFitting(canvas: GraphCanvas): boolean {
   return Math.abs(x * 2 + canvas.width * zoom - width) < 2 && Math.abs(y * 2 + canvas.height * zoom - height) < 2;
 }
 
-/** What is done where somebody clicks. Both say whether that opened or closed something; a second click looks closer otherwise. */
+/** The handlers of clicks. Both return whether they opened or closed a node. Otherwise a double click zooms in. */
 interface Clicks {
   click: (at: number, x: number, y: number) => boolean;
   doubleClick: (at: number) => boolean;
 }
 
-/** How soon after the first the second of two clicks comes, in milliseconds, and how near to it. */
-const TWICE = { time: 400, distance: 8 };
+/** Maximum time in milliseconds, and maximum distance in pixels, between the two clicks of a double click. */
+const DOUBLE_CLICK = { time: 400, distance: 8 };
 
-/** Lets the graph be moved by mouse, finger and wheel. Returns how to stop that. */
+/** Handles mouse, touch and wheel events on the graph. The returned function removes the handlers. */
 function handle(element: HTMLElement, canvas: GraphCanvas, { click, doubleClick }: Clicks): () => void {
   const gone = new AbortController();
   const { signal } = gone;
@@ -291,14 +291,14 @@ function handle(element: HTMLElement, canvas: GraphCanvas, { click, doubleClick 
     },
     { signal },
   );
-  // What the first click selects may move the picture, and it is what both of them mean.
+  // The first click may select a node and so move the graph. The second click still means the same node.
   let first = { at: -1, x: 0, y: 0, time: -Infinity };
   const up = (event: PointerEvent) => {
     const wasDown = pointers.delete(event.pointerId);
     if (!wasDown || moved > 4 || event.type !== "pointerup") return;
     const { x, y } = place(event);
     const time = event.timeStamp;
-    if (time - first.time < TWICE.time && Math.hypot(x - first.x, y - first.y) < TWICE.distance) {
+    if (time - first.time < DOUBLE_CLICK.time && Math.hypot(x - first.x, y - first.y) < DOUBLE_CLICK.distance) {
       first.time = -Infinity;
       if (!doubleClick(first.at)) canvas.zoomAt(x, y, 1.6);
       return;
@@ -313,7 +313,7 @@ function handle(element: HTMLElement, canvas: GraphCanvas, { click, doubleClick 
 }
 
 function mapScale(canvas: GraphCanvas): { scale: number; x: number; y: number } {
-  const [width, height] = [MAP.width * 2, MAP.height * 2];
+  const [width, height] = [MAP_SIZE.width * 2, MAP_SIZE.height * 2];
   const scale = Math.min((width - 16) / canvas.width, (height - 16) / canvas.height);
   return { scale, x: (width - canvas.width * scale) / 2, y: (height - canvas.height * scale) / 2 };
 }

@@ -1,36 +1,36 @@
 /**
- * A graph in which nodes can be opened: what is inside one is drawn in its place, with a border around it. Only places
- * are reckoned here; who asks the server for them says how large what was opened is.
+ * Computes the layout of a graph with open nodes. The content of an open node is drawn inside its border. The server
+ * computes the layout of each plan, and needs the sizes of open nodes for it.
  */
 
 import type { Drawing } from "../api/generated";
 
-/** What must be so before a step begins: a condition holds, or a person approves. */
+/** A requirement for the start of a step: a condition, or a person's approval. */
 export interface Gate {
   kind: "condition" | "approval";
   text: string;
 }
 
-/** How a node looks now. */
+/** The text and colours of a node. */
 export interface Look {
   tone: string;
   title: string;
   subtitle: string;
-  /** Small text at the right: a duration, a count. */
+  /** Small text on the right, such as a duration or a number. */
   note: string;
-  /** Whether it stands for many things of one kind, which can be shown in its place where the graph can do that. */
+  /** True if the node stands for several steps or items, which the graph can show inside. */
   isStack: boolean;
   isDimmed: boolean;
-  /** Shown on the upper border of the node. */
+  /** Gates on the upper border of the node. */
   gates?: readonly Gate[];
 }
 
-/** Gates in words, for those who do not see them. */
+/** Returns the gates in words, for screen readers. */
 export function gatesText(gates: readonly Gate[] = []): string {
   return gates.map((gate) => (gate.kind === "condition" ? `, if ${gate.text}` : ", needs an approval")).join("");
 }
 
-/** Which part of a drawing is on the screen, and how large. */
+/** The visible part of a drawing, and the zoom. */
 export interface View {
   x: number;
   y: number;
@@ -38,62 +38,62 @@ export interface View {
 }
 
 export interface SceneNode {
-  /** Its name in the whole, which is that in its own graph behind the name of what it is in. */
+  /** The node's name: the name of the containing node, and then the name within its own plan. */
   name: string;
   x: number;
   y: number;
   width: number;
   height: number;
-  /** The place of the node that it is in; -1 where that is the whole. */
+  /** Index of the node that contains this one, or -1. */
   parent: number;
-  /** Whether it is opened, so that others are in it. */
+  /** True if the node is open and shows its content. */
   isOpen: boolean;
-  /** Whether it has its place by its number, and no edges. */
+  /** True for an item of a loop. Items are placed in a grid and have no edges. */
   isCell: boolean;
 }
 
 export interface Scene {
   width: number;
   height: number;
-  /** Each stands behind the one that it is in. */
+  /** The nodes. A node comes after the node that contains it. */
   nodes: SceneNode[];
   edges: Drawing["edges"];
 }
 
-/** How an edge looks, where it is not like most. */
+/** The look of an edge that differs from the default. */
 export interface EdgeLook {
-  /** Small text beside it. */
+  /** Small text beside the edge. */
   note: string;
   isDashed: boolean;
 }
 
-/** Names an edge by its ends: names have no line ends, and may have everything else. */
+/** Returns a key for an edge. Names of nodes cannot contain a line feed. */
 export function edgeKey({ from, to }: { from: string; to: string }): string {
   return `${from}\n${to}`;
 }
 
-/** What is between the border of an opened node and what is in it; at the top stands its name. */
-export const HEAD = 40;
-const EDGE = 16;
-/** The least that an opened node takes, so that its name can be read. */
-const LEAST = { width: 236, height: 52 };
+/** Space between the top border of an open node and its content, for the name. `BORDER` is the space at the other borders. */
+export const HEAD_HEIGHT = 40;
+const BORDER = 16;
+/** Minimum size of an open node, so that its name is readable. */
+const MIN_SIZE = { width: 236, height: 52 };
 
-/** How large an item of a loop is, and what is between two. */
-const CELL = { width: 118, height: 38 };
+/** Size of an item of a loop, and the gap between items, in pixels. */
+const CELL_SIZE = { width: 118, height: 38 };
 const WIDE_CELL = 148;
-const GAP = 10;
-/** How much wider than high the items of a loop are together. */
+const CELL_GAP = 10;
+/** Ratio of width to height of the grid of items. */
 const ASPECT = 1.8;
 
-/** The room that an opened node takes. */
-export function roomFor(inside: Scene): { width: number; height: number } {
+/** Returns the size of an open node with this content. */
+export function openNodeSize(inside: Scene): { width: number; height: number } {
   return {
-    width: Math.max(LEAST.width, inside.width + 2 * EDGE),
-    height: Math.max(LEAST.height, inside.nodes.length > 0 ? inside.height + HEAD + EDGE : 0),
+    width: Math.max(MIN_SIZE.width, inside.width + 2 * BORDER),
+    height: Math.max(MIN_SIZE.height, inside.nodes.length > 0 ? inside.height + HEAD_HEIGHT + BORDER : 0),
   };
 }
 
-/** Puts what is inside opened nodes into their places. `inside` has their names in the whole, as what is in them does. */
+/** Puts the contents of open nodes into the drawing. `inside` has the contents by the full names of the open nodes. */
 export function nest(drawing: Drawing, prefix: string, inside: ReadonlyMap<string, Scene>): Scene {
   const nodes: SceneNode[] = drawing.nodes.map((it) => {
     const name = prefix + it.name;
@@ -103,22 +103,22 @@ export function nest(drawing: Drawing, prefix: string, inside: ReadonlyMap<strin
   return filled({ width: drawing.width, height: drawing.height, nodes, edges }, inside);
 }
 
-/** Puts the items of a loop into rows, from the first to the last. Those that can be opened are wider. */
-export function rows(names: readonly string[], isWide: boolean, inside: ReadonlyMap<string, Scene>): Scene {
-  const cell = { width: isWide ? WIDE_CELL : CELL.width, height: CELL.height };
-  const columns = Math.max(1, Math.min(names.length, Math.ceil(Math.sqrt((names.length * ASPECT * (cell.height + GAP)) / (cell.width + GAP)))));
-  const opened = [...inside.values()].map(roomFor);
-  const width = Math.max(columns * (cell.width + GAP) - GAP, ...opened.map((it) => it.width));
+/** Puts the items of a loop into rows. Items that can be opened are wider. */
+export function layoutRows(names: readonly string[], isWide: boolean, inside: ReadonlyMap<string, Scene>): Scene {
+  const cell = { width: isWide ? WIDE_CELL : CELL_SIZE.width, height: CELL_SIZE.height };
+  const columns = Math.max(1, Math.min(names.length, Math.ceil(Math.sqrt((names.length * ASPECT * (cell.height + CELL_GAP)) / (cell.width + CELL_GAP)))));
+  const opened = [...inside.values()].map(openNodeSize);
+  const width = Math.max(columns * (cell.width + CELL_GAP) - CELL_GAP, ...opened.map((it) => it.width));
   let [x, y, height] = [0, 0, 0];
   const nodes = names.map((name) => {
     const scene = inside.get(name);
-    const size = scene ? roomFor(scene) : cell;
+    const size = scene ? openNodeSize(scene) : cell;
     if (x > 0 && x + size.width > width) {
-      y += height + GAP;
+      y += height + CELL_GAP;
       [x, height] = [0, 0];
     }
     const node: SceneNode = { name, x, y, ...size, parent: -1, isOpen: scene !== undefined, isCell: true };
-    x += size.width + GAP;
+    x += size.width + CELL_GAP;
     height = Math.max(height, size.height);
     return node;
   });
@@ -132,7 +132,7 @@ function filled(scene: Scene, inside: ReadonlyMap<string, Scene>): Scene {
   for (const [at, around] of scene.nodes.entries()) {
     const inner = inside.get(around.name);
     if (!inner) continue;
-    const [left, top] = [around.x + EDGE, around.y + HEAD];
+    const [left, top] = [around.x + BORDER, around.y + HEAD_HEIGHT];
     const first = nodes.length;
     for (const it of inner.nodes) nodes.push({ ...it, x: it.x + left, y: it.y + top, parent: it.parent < 0 ? at : it.parent + first });
     for (const it of inner.edges) edges.push({ ...it, points: it.points.map((value, n) => value + (n % 2 === 0 ? left : top)) });
@@ -140,7 +140,7 @@ function filled(scene: Scene, inside: ReadonlyMap<string, Scene>): Scene {
   return { ...scene, nodes, edges };
 }
 
-/** A graph of which nothing is opened. */
+/** Returns a graph without open nodes. */
 export function flat(drawing: Drawing): Scene {
   return nest(drawing, "", new Map());
 }

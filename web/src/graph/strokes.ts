@@ -1,8 +1,8 @@
-/** The strokes that graphs are drawn with. */
+/** Drawing functions for the canvases of graphs. */
 
 import { SHAPES } from "../ui/shapes";
 
-/** The shapes of states. */
+/** The shapes of states, by colour. */
 export const MARKS: ReadonlyMap<string, Path2D> = new Map(Object.entries(SHAPES).map(([tone, path]) => [tone, new Path2D(path)]));
 
 export function box(context: CanvasRenderingContext2D, x: number, y: number, width: number, height: number, radius: number): void {
@@ -15,7 +15,7 @@ export function straight(context: CanvasRenderingContext2D, points: number[]): v
   for (let at = 2; at < points.length; at += 2) context.lineTo(points[at]!, points[at + 1]!);
 }
 
-/** Draws curves that leave and reach every point in the direction in which the whole leads. */
+/** Draws a curve through points. At each point, it runs in the main direction of the graph. */
 export function curved(context: CanvasRenderingContext2D, points: number[], leadsRight: boolean): void {
   let [x, y] = [points[0]!, points[1]!];
   context.moveTo(x, y);
@@ -41,7 +41,7 @@ export function arrow(context: CanvasRenderingContext2D, points: number[], leads
   context.fill();
 }
 
-/** Draws the sign of a gate in a square of 10 pixels: a rhombus for a condition, a person for an approval. */
+/** Draws the symbol of a gate in a square of 10 pixels: a rhombus for a condition, a person for an approval. */
 export function gateSign(context: CanvasRenderingContext2D, kind: "condition" | "approval", x: number, y: number): void {
   context.beginPath();
   if (kind === "condition") {
@@ -61,11 +61,11 @@ export function gateSign(context: CanvasRenderingContext2D, kind: "condition" | 
   context.stroke();
 }
 
-/** What a mark is drawn with. */
+/** The colours and the rotation of a mark. */
 interface Ink {
   colour: string;
   ground: string;
-  /** How far it has turned, where it does. */
+  /** Rotation of a mark for a running state. */
   turn: number;
 }
 

@@ -1,9 +1,9 @@
-/** Where arrow keys lead: along the edges, into what is open, and out of it again. */
+/** Keyboard navigation in a graph: along the edges, and into and out of open nodes. */
 
 import type { SceneNode } from "./scene";
 
-/** What is walked through. */
-interface Ground {
+/** The graph and the selected node. */
+interface WalkState {
   nodes: readonly SceneNode[];
   edges: readonly { from: number; to: number }[];
   selected: number;
@@ -12,13 +12,13 @@ interface Ground {
 
 type Box = Pick<SceneNode, "x" | "y" | "width" | "height">;
 
-/** Returns where an arrow key leads from the selected node; -1 where it leads nowhere. */
-export function step(ground: Ground, key: string): number {
+/** Returns the index of the node that an arrow key leads to, or -1. */
+export function step(ground: WalkState, key: string): number {
   const { selected, nodes, leadsRight } = ground;
   if (selected < 0) return nodes.length > 0 ? 0 : -1;
   const here = nodes[selected]!;
   if (here.isCell) {
-    const beside = besideCell(ground, key);
+    const beside = neighbourCell(ground, key);
     if (beside >= 0) return beside;
   }
   const [forth, back] = leadsRight ? ["ArrowRight", "ArrowLeft"] : ["ArrowDown", "ArrowUp"];
@@ -30,12 +30,12 @@ export function step(ground: Ground, key: string): number {
   return nearest(ground, beside);
 }
 
-/** The nodes right in another, or in the whole. */
-function inside({ nodes }: Ground, parent: number): number[] {
+/** Returns the nodes directly inside a node. With -1, returns the outermost nodes. */
+function inside({ nodes }: WalkState, parent: number): number[] {
   return [...nodes.keys()].filter((at) => nodes[at]!.parent === parent);
 }
 
-function onward(ground: Ground): number {
+function onward(ground: WalkState): number {
   const { nodes, edges } = ground;
   let at = ground.selected;
   if (nodes[at]!.isOpen) {
@@ -49,14 +49,14 @@ function onward(ground: Ground): number {
   return -1;
 }
 
-function backward(ground: Ground): number {
+function backward(ground: WalkState): number {
   const { nodes, edges, selected } = ground;
   const before = edges.filter((it) => it.to === selected).map((it) => it.from);
   return before.length > 0 ? nearest(ground, before) : nodes[selected]!.parent;
 }
 
-/** The next item of a loop in the direction of a key. */
-function besideCell(ground: Ground, key: string): number {
+/** Returns the next item of a loop in the direction of an arrow key. */
+function neighbourCell(ground: WalkState, key: string): number {
   const { nodes, selected } = ground;
   const here = nodes[selected]!;
   const isLevel = key === "ArrowLeft" || key === "ArrowRight";
@@ -67,11 +67,11 @@ function besideCell(ground: Ground, key: string): number {
   return there.reduce((best, it) => (best < 0 || far(it) < far(best) ? it : best), -1);
 }
 
-function across({ nodes, selected, leadsRight }: Ground, at: number): number {
+function across({ nodes, selected, leadsRight }: WalkState, at: number): number {
   const [it, here] = [nodes[at]!, nodes[selected]!];
   return leadsRight ? it.y + it.height / 2 - here.y - here.height / 2 : it.x + it.width / 2 - here.x - here.width / 2;
 }
 
-function nearest(ground: Ground, places: readonly number[]): number {
+function nearest(ground: WalkState, places: readonly number[]): number {
   return places.reduce((best, it) => (best < 0 || Math.abs(across(ground, it)) < Math.abs(across(ground, best)) ? it : best), -1);
 }

@@ -1,4 +1,4 @@
-/** What somebody may want to try first. The operations are checked against the schema when the page is built. */
+/** Example operations for the first visit. The build checks them against the schema. */
 
 import text from "./examples.graphql?raw";
 

@@ -1,4 +1,4 @@
-/** GraphiQL with operations to begin with, and with the token that the page was given. */
+/** Starts GraphiQL with example operations and with the page's access token. */
 
 import "graphiql/style.css";
 import "./graphiql.css";

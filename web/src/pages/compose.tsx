@@ -1,4 +1,4 @@
-/** A plan that is made, looked at, changed and run. */
+/** The editor of plans. */
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
@@ -24,12 +24,12 @@ import {
 import type { Fields } from "../api/json";
 import { Graph } from "../graph/graph";
 import { gatesText } from "../graph/scene";
-import { MOST, read, toggled } from "../execution/groups";
+import { MAX_OPEN_NODES, read, toggled } from "../execution/groups";
 import { idsOf, planText, readDraft } from "../plan/draft";
 import { Editor, type Goal } from "../plan/editor";
 import { find, holds, looksOf, stepOf, useInsides, type Source } from "../plan/insides";
-import { keepAt, keptAt } from "../plan/kept";
-import { openName, proposal } from "../plan/proposal";
+import { storeUnsaved, readUnsaved } from "../plan/kept";
+import { placeholderName, proposal } from "../plan/proposal";
 import { lastRun, type LastRun } from "../plan/last-run";
 import { inputsOf, RunAgainDialog, RunBar, RunDialog, type Wanted } from "../plan/run";
 import { StepForm, emptyStep } from "../plan/step-form";
@@ -39,7 +39,7 @@ import { Problems, Refused, RefusedPage } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Crumbs, Empty, Loading, useTitle } from "../ui/page";
 import { Plain, plain } from "../ui/plain";
-import { counted, plannerText } from "../ui/words";
+import { countText, plannerText } from "../ui/words";
 
 const EXAMPLE = `{
   "query": "Say hello",
@@ -49,12 +49,12 @@ const EXAMPLE = `{
   ]
 }`;
 
-/** How long the typing must rest before it is checked, in milliseconds. */
-const REST = 250;
+/** Time without typing before the server checks the text, in milliseconds. */
+const CHECK_DELAY = 250;
 
 /**
- * The place where plans are made. What is kept becomes a plan with an address of its own: then the address changes,
- * and everything else stays as it is.
+ * The page that creates and changes plans. After a plan is stored, its URL replaces the present one, and the rest of
+ * the page stays.
  */
 export function ComposePage({ from }: { from: string | null }) {
   const [request] = useParam("request");
@@ -70,7 +70,7 @@ export function ComposePage({ from }: { from: string | null }) {
     const search = query.toString();
     go(`/plans/${id}${search === "" ? "" : `?${search}`}`, "replace");
   };
-  if (loads === null && wanted !== "") return <Proposed key={`${number} ${wanted}`} id={wanted} onBecome={become} />;
+  if (loads === null && wanted !== "") return <ProposedDraft key={`${number} ${wanted}`} id={wanted} onBecome={become} />;
   if (loads === null) return <Compose key={number} known={null} start={null} onBecome={become} />;
   if (asked.error && !asked.data) return <RefusedPage title="Plan" error={asked.error} />;
   if (asked.data?.plan === null) return <Empty isPage title="There is no such plan">Nothing is known by the id {loads}.</Empty>;
@@ -78,8 +78,8 @@ export function ComposePage({ from }: { from: string | null }) {
   return <Compose key={number} known={{ plan: asked.data.plan, text: planText(asked.data.exportPlan) }} start={null} onBecome={become} />;
 }
 
-/** A draft for a request of which no plan came. */
-function Proposed({ id, onBecome }: { id: string; onBecome: (id: string) => void }) {
+/** Loads a draft for a request whose planning failed. */
+function ProposedDraft({ id, onBecome }: { id: string; onBecome: (id: string) => void }) {
   const asked = useAsk(RequestPage, { id });
   const tools = useAsk(ToolNames, {});
   const error = asked.error ?? tools.error;
@@ -90,17 +90,17 @@ function Proposed({ id, onBecome }: { id: string; onBecome: (id: string) => void
   return <Compose known={null} start={{ id, query: request.query, ...proposal(request, tools.data.tools) }} onBecome={onBecome} />;
 }
 
-/** A plan as it is stored, and the text that says the same. */
+/** A stored plan, and its text in the editor. */
 interface Stored {
   about: PlanSummary;
   text: string;
   plan: PlanDrawn | null;
-  /** Where what is in that plan is to be asked for: what was drawn as a draft knows its parts as drafts. */
+  /** Tells where to query the sub-plans of the drawn plan: by their ids, or as parts of the draft. */
   source: Source;
   problems: readonly Problem[];
 }
 
-/** What the server said of a text. */
+/** The diagnostics of the server for a text. */
 interface Checked {
   text: string;
   problems: readonly Problem[];
@@ -108,7 +108,7 @@ interface Checked {
 
 interface ComposeProps {
   known: { plan: PlanDrawn; text: string } | null;
-  /** What a draft for a request begins with. */
+  /** The initial draft for a request. */
   start: { id: string; query: string; text: string; uncovered: string[] } | null;
   onBecome: (id: string) => void;
 }
@@ -116,7 +116,7 @@ interface ComposeProps {
 function Compose({ known, start, onBecome }: ComposeProps) {
   const [stored, setStored] = useState<Stored | null>(() => known && { about: known.plan, text: known.text, plan: known.plan, source: { id: known.plan.planId }, problems: known.plan.diagnostics });
   const address = stored ? `/plans/${stored.about.planId}` : start ? `/new?request=${start.id}` : "/new";
-  const [kept] = useState(() => keptAt(address));
+  const [kept] = useState(() => readUnsaved(address));
   const [query, setQuery] = useState(kept?.query ?? start?.query ?? "");
   const [text, setText] = useState(kept?.text ?? known?.text ?? start?.text ?? "");
   const [isBack, setBack] = useState(kept !== null && known !== null && kept.text !== known.text);
@@ -132,7 +132,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
   const [asking, setAsking] = useState<ExecutionOptions | null>(null);
   const [repeating, setRepeating] = useState<{ options: ExecutionOptions; last: LastRun } | null>(null);
   const epoch = useCell(returns);
-  // Whoever has begun to write may empty the text, and goes on.
+  // Once the user has typed, the editor stays open, even with an empty text.
   const begun = useRef(known !== null);
   if (text !== "") begun.current = true;
   const isBegun = begun.current;
@@ -143,22 +143,22 @@ function Compose({ known, start, onBecome }: ComposeProps) {
   const tools = asked.data?.tools ?? [];
   const draft = useMemo(() => readDraft(text), [text]);
   const steps = "steps" in draft ? draft.steps : null;
-  /** The steps when they could be read last: while something is written they often cannot. */
+  /** The steps of the last text that could be parsed. During typing, the text is often invalid. */
   const readable = useRef<readonly Fields[]>([]);
   if (steps) readable.current = steps;
   const ids = useMemo(() => (steps ? idsOf(steps) : []), [steps]);
-  /** Writes the steps anew, and leaves the rest of the text as it is. */
+  /** Replaces the steps, and keeps the other fields of the text. */
   const write = (next: Fields[]) => setText(planText({ ...("whole" in draft ? draft.whole : {}), tools: next }));
 
   const waits = useRef<(() => void) | null>(null);
   useLayoutEffect(() => {
-    // What was typed outlives the page, but not its being kept.
+    // The browser keeps unsaved text until the plan is stored.
     const keep = () => {
       clearTimeout(timer);
       waits.current = null;
-      keepAt(address, isChanged || (!stored && query !== "") ? { query, text } : null);
+      storeUnsaved(address, isChanged || (!stored && query !== "") ? { query, text } : null);
     };
-    const timer = setTimeout(keep, REST);
+    const timer = setTimeout(keep, CHECK_DELAY);
     waits.current = keep;
     return () => clearTimeout(timer);
   }, [address, query, text, isChanged, stored]);
@@ -192,12 +192,12 @@ function Compose({ known, start, onBecome }: ComposeProps) {
         },
         (error: ApiError) => {
           if (gone.signal.aborted) return;
-          // What cannot be asked now is asked again when the server is back; what it does not even read is wrong.
+          // If the server is unreachable, the check runs again later. Any other error is a problem of the text.
           if (error.code === "UNREACHABLE") setError(error);
           else setChecked({ text, problems: [{ severity: "ERROR", code: error.code, path: "", message: error.message, help: null }] });
         },
       );
-    }, REST);
+    }, CHECK_DELAY);
     return () => {
       gone.abort();
       clearTimeout(timer);
@@ -215,9 +215,9 @@ function Compose({ known, start, onBecome }: ComposeProps) {
       setBusy(false);
     }
   };
-  /** Says that the text is what is stored, under an address of its own. */
+  /** Notes that the text is stored, and shows the URL of the plan. */
   const take = (it: Stored) => {
-    keepAt(address, null);
+    storeUnsaved(address, null);
     waits.current = null;
     setStored(it);
     setText(it.text);
@@ -233,7 +233,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
       setOpened("");
       take({ about: made, text: planText(exportPlan), plan: made, source: { id: made.planId }, problems: made.diagnostics });
     });
-  /** Keeps what was written as a plan of its own or the next version, and gives its id. */
+  /** Stores the text as a new plan or the next version, and returns its id. */
   const keep = async (): Promise<string> => {
     if (stored && !isChanged) return stored.about.planId;
     if ("problems" in draft) throw new ApiError(draft.problems[0]?.message ?? "this is no plan", "INVALID_PLAN");
@@ -255,7 +255,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
     go(`/executions/${executionId}`);
   };
   const readLast = async (signal?: AbortSignal) => (stored ? lastRun(stored.about.requestId, steps ?? [], signal) : null);
-  /** Runs it at once, unless that would repeat what it did before. */
+  /** Runs the plan, unless that would repeat calls of its last execution. Then asks first. */
   const begin = (options: ExecutionOptions) =>
     doing(async () => {
       const last = options.dryRun === true ? null : await readLast();
@@ -279,7 +279,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
   const turn = (name: string) => {
     const next = toggled(read(new URLSearchParams(location.search).get("open") ?? ""), name);
     if (next) setOpened(next.join(","));
-    else setError(new ApiError(`${MOST} loops and plans are open, which is the most at once: close one first`, "LIMIT_EXCEEDED"));
+    else setError(new ApiError(`at most ${MAX_OPEN_NODES} loops and plans can be open: close one first`, "LIMIT_EXCEEDED"));
   };
   const describe = (node: string) => {
     const found = insides?.steps.get(node);
@@ -309,7 +309,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
         {stored ? (
           <p class="facts">
             <span>version {stored.about.version}</span>
-            <span>{counted(steps?.length ?? plan?.tools.length ?? 0, "step")}</span>
+            <span>{countText(steps?.length ?? plan?.tools.length ?? 0, "step")}</span>
             <span>{plannerText(stored.about.planner)}</span>
             {isChanged && <span class="tag">changed: it will be the next version</span>}
             {isBack && isChanged && (
@@ -356,7 +356,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
         )}
       </header>
       {error && <Refused error={error} actions={draftOf(error)} />}
-      {start && !stored && <Incomplete uncovered={start.uncovered} steps={steps} />}
+      {start && !stored && <UncoveredParts uncovered={start.uncovered} steps={steps} />}
       {!isBegun ? (
         <Empty title="Say it, or write it">
           <p>
@@ -374,7 +374,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
                 selected={selected}
                 onSelect={pick}
                 onToggle={turn}
-                label={`The plan: ${counted(plan.tools.length, "step")}`}
+                label={`The plan: ${countText(plan.tools.length, "step")}`}
                 describe={describe}
               />
             )}
@@ -458,15 +458,15 @@ function Compose({ known, start, onBecome }: ComposeProps) {
   );
 }
 
-/** The way to a draft for the request that the planner found no plan for. */
+/** A link to a draft for the request for which the planner found no plan. */
 function draftOf({ code, extensions }: ApiError) {
   return code === "NO_PLAN_FOUND" && typeof extensions.requestId === "string" ? <StartDraft id={extensions.requestId} /> : null;
 }
 
-/** Says of a draft which parts of the query it does not cover yet. */
-function Incomplete({ uncovered, steps }: { uncovered: readonly string[]; steps: readonly Fields[] | null }) {
+/** Lists the parts of the query that the draft does not cover yet. */
+function UncoveredParts({ uncovered, steps }: { uncovered: readonly string[]; steps: readonly Fields[] | null }) {
   const names = steps?.map((step) => String(step.name ?? step.toolName ?? ""));
-  const left = uncovered.filter((part) => !names || names.includes(openName(part)));
+  const left = uncovered.filter((part) => !names || names.includes(placeholderName(part)));
   return (
     <section class="waits" aria-label="What the draft does not cover">
       {left.length > 0 && (

@@ -1,4 +1,4 @@
-/** One execution: its graph, its times, its log, and each of its steps. */
+/** The page of an execution: its graph, its timeline, its log, and its steps. */
 
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 
@@ -10,10 +10,10 @@ import { Failures, Notes, Onward, Waits } from "../execution/account";
 import { Actions, Question, type Asking } from "../execution/actions";
 import { Events } from "../execution/events";
 import { about, useFindings } from "../execution/findings";
-import { Groups, MOST, pagesText, read, readPages, toggled, type Pages, type Spot } from "../execution/groups";
+import { Groups, MAX_OPEN_NODES, pagesText, read, readPages, toggled, type Pages, type Spot } from "../execution/groups";
 import { Inspector } from "../execution/inspector";
 import { ItemPanel, PlannedPanel } from "../execution/inside";
-import { itemsOver, itemsSaid, partlyOver } from "../execution/items";
+import { countFinishedItems, finishedItemsText, finishedLoopParts } from "../execution/items";
 import type { Opening } from "../execution/panel";
 import { Scrubber } from "../execution/scrubber";
 import { Steps } from "../execution/steps";
@@ -29,13 +29,13 @@ import { back } from "../ui/dialog";
 import { Crumbs, Empty, isNarrow, Loading, Tabs, useTitle } from "../ui/page";
 import { Plain, plain } from "../ui/plain";
 import { Meter, Pill, WORD } from "../ui/state";
-import { ago, moment, startsText, took, useNow } from "../ui/time";
+import { ago, moment, startsText, elapsedText, useNow } from "../ui/time";
 
 export function ExecutionPage({ id }: { id: string }) {
   const [story, setStory] = useState<Story | null | undefined>(undefined);
   const [error, setError] = useState<ApiError | null>(null);
   const epoch = useCell(returns);
-  // A story that is there goes on by itself when the server comes back.
+  // An execution that is loaded subscribes again by itself when the server is back.
   const isMissing = !story || story.about.executionId !== id;
   useEffect(() => {
     if (!isMissing) return;
@@ -51,15 +51,15 @@ export function ExecutionPage({ id }: { id: string }) {
   if (error) return <RefusedPage title="Execution" error={error} />;
   if (story === null) return <Empty isPage title="There is no such execution">Nothing is known by the id {id}.</Empty>;
   if (!story || isMissing) return <Loading isPage />;
-  return <Told key={id} story={story} />;
+  return <ExecutionView key={id} story={story} />;
 }
 
 const VIEWS = ["graph", "timeline", "steps", "events", "results"] as const;
 
-/** What the history says of a step that covers everything. */
-const SHEET = "sheet";
+/** The history state while a step's panel covers the whole page. */
+const PANEL_STATE = "sheet";
 
-/** What is drawn: the plan, and in it what is open. What was drawn stays until the next is there. */
+/** Returns the graph of the plan with its open nodes. The old graph stays until the new one is ready. */
 function useScene(groups: Groups, drawn: Drawn | null, open: readonly string[], pages: Pages): Scene | null {
   const [scene, setScene] = useState<Scene | null>(null);
   const epoch = useCell(returns);
@@ -71,7 +71,7 @@ function useScene(groups: Groups, drawn: Drawn | null, open: readonly string[], 
     groups
       .draw(drawn.direction)
       .then((it) => isGone || setScene(it))
-      // What a server that is gone did not draw is drawn when it is back.
+      // If the server was unreachable, the graph is drawn when the server is back.
       .catch((error: ApiError) => isGone || error.code === "UNREACHABLE" || groups.failure.set(error));
     return () => {
       isGone = true;
@@ -80,7 +80,7 @@ function useScene(groups: Groups, drawn: Drawn | null, open: readonly string[], 
   return scene;
 }
 
-function Told({ story }: { story: Story }) {
+function ExecutionView({ story }: { story: Story }) {
   useState(() => {
     const at = Number(new URLSearchParams(location.search).get("at"));
     if (Number.isInteger(at) && at > 0 && at < story.lastSeq) story.scrub.set(at);
@@ -111,7 +111,7 @@ function Told({ story }: { story: Story }) {
   const time = scrub === null ? now : fold.at;
   useTitle(`${WORD[live.state]} – ${plain(story.about.request?.query ?? story.about.executionId)}`);
   const steps = story.about.plan.tools;
-  // Times of running steps need not be drawn anew at every frame.
+  // Durations of running steps are drawn five times a second, not at every frame.
   const second = Math.floor(time / 200);
   const past = scrub === null ? null : fold.at;
   const spots = useMemo(() => scene?.nodes.map((it) => groups.find(it.name)) ?? [], [scene]);
@@ -121,21 +121,21 @@ function Told({ story }: { story: Story }) {
     const now = new URLSearchParams(location.search);
     const wasOpen = now.get("step") !== null;
     if (name !== null) {
-      // What stands for other items shows them instead.
+      // A node that stands for another page of items shows that page.
       const step = name.replace(/-\]$/, "]");
       const next = { step, items: pagesText(readPages(now.get("items") ?? "", step)) };
       if (!wasOpen) opener.current = document.activeElement as HTMLElement | null;
-      // On a phone a step covers everything: the way back from it is the way back.
-      if (!wasOpen && isNarrow()) setParams(next, "push", SHEET);
+      // On a phone, the panel covers the page, so the Back button closes it.
+      if (!wasOpen && isNarrow()) setParams(next, "push", PANEL_STATE);
       else setParams(next);
       return;
     }
-    if (history.state === SHEET) history.back();
+    if (history.state === PANEL_STATE) history.back();
     else setParams({ step: "" });
     back(opener.current);
   }, []);
   const moveTo = useCallback((seq: number | null) => story.scrub.set(seq), [story]);
-  // The moment is in the address, once the slider rests: browsers do not let it change at every step.
+  // The URL gets the position after the slider has stopped, because browsers limit how often the URL may change.
   const isMoved = useRef(false);
   useEffect(() => {
     if (!isMoved.current && scrub === null) return;
@@ -144,13 +144,13 @@ function Told({ story }: { story: Story }) {
     return () => clearTimeout(timer);
   }, [scrub]);
   const spot = selected === "" ? null : groups.find(selected);
-  // Lists know the steps of the whole only.
+  // Lists contain only the steps of the outermost plan.
   const row = /^[^/[]*/.exec(selected)![0];
   const turn = useCallback((name: string) => {
     if (name.endsWith("-]")) return select(name);
     const next = toggled(read(new URLSearchParams(location.search).get("open") ?? ""), name);
     if (next) setOpened(next.join(","));
-    else setProblem(`${MOST} loops and plans are open, which is the most at once: close one first.`);
+    else setProblem(`At most ${MAX_OPEN_NODES} loops and plans can be open: close one first.`);
   }, []);
   const describe = (name: string) => {
     const it = groups.find(name);
@@ -201,7 +201,7 @@ function Told({ story }: { story: Story }) {
           {view === "results" && <Results story={story} onSelect={select} />}
         </div>
         {spot && (
-          <Beside
+          <SelectedPanel
             key={selected}
             groups={groups}
             spot={spot}
@@ -220,17 +220,17 @@ function Told({ story }: { story: Story }) {
   );
 }
 
-/** What is in something that can be opened, in words. */
+/** Returns in words what a node contains. */
 function holds(groups: Groups, spot: Spot, past: number | null): string {
   if (groups.kindOf(spot) === "plan") return "a sub-plan";
   const items = groups.viewOf(spot, past)?.items;
-  return items ? `${itemsOver(items)} of ${items.total} items over` : "a loop";
+  return items ? `${countFinishedItems(items)} of ${items.total} items over` : "a loop";
 }
 
-interface BesideProps {
+interface SelectedPanelProps {
   groups: Groups;
   spot: Spot;
-  /** Those of the execution that the spot is in, where they are known already. */
+  /** The findings about the execution that contains the node, if they are loaded. */
   findings: readonly Finding[] | null;
   past: number | null;
   now: number;
@@ -239,13 +239,13 @@ interface BesideProps {
   onSelect: (name: string | null) => void;
 }
 
-/** All about what is selected, wherever in the picture it is. */
-function Beside({ groups, spot, findings: known, past, now, opening, onAsk, onSelect }: BesideProps) {
+/** The panel about the selected node. */
+function SelectedPanel({ groups, spot, findings: known, past, now, opening, onAsk, onSelect }: SelectedPanelProps) {
   const { scope, step, index } = spot;
   const own = useFindings(known ? null : scope.story);
   const findings = about(known ?? own, step.stepId, index);
   const view = groups.viewOf(spot, past);
-  // An item is in its loop, and a step in the step or the item whose plan it is of.
+  // An item is inside its loop. A step is inside the step or item that executes its plan.
   const parent = index === null ? scope.prefix.slice(0, -1) : scope.prefix + step.stepId;
   const around = parent === "" ? null : { name: parent, onGo: () => onSelect(parent) };
   const common = { step, opening, around, onClose: () => onSelect(null) };
@@ -269,7 +269,7 @@ function Head({ story, now, onAsk, onFail }: HeadProps) {
   const begin = live.startedAt ?? created;
   const iso = (at: number | null) => (at === null ? null : new Date(at).toISOString());
   const end = story.scrub.value === null ? live.finishedAt : fold.at;
-  const items = itemsSaid(fold.steps);
+  const items = finishedItemsText(fold.steps);
   const start = fold.state === "PENDING" && about.startAt !== null && Date.parse(about.startAt) > now ? about.startAt : null;
   return (
     <header class="head">
@@ -284,10 +284,10 @@ function Head({ story, now, onAsk, onFail }: HeadProps) {
         <span role="status">
           <Pill state={fold.state} />
         </span>
-        <Meter {...fold.counts} partly={partlyOver(fold.steps)} />
+        <Meter {...fold.counts} partly={finishedLoopParts(fold.steps)} />
         {items && <span>{items}</span>}
         <span title={moment(iso(created)!)}>created {ago(iso(created)!, now)}</span>
-        {start ? <span>{startsText(start, now)}</span> : <span>{took(iso(begin), iso(end), now)}</span>}
+        {start ? <span>{startsText(start, now)}</span> : <span>{elapsedText(iso(begin), iso(end), now)}</span>}
         <span>{about.mode.toLowerCase()}</span>
         {fold.node && <span>Node {fold.node}</span>}
         <a href={`/plans/${about.planId}`}>plan, version {about.plan.version}</a>

@@ -1,16 +1,16 @@
-/** A list whose newest part is asked for again and again, and of which nothing is lost that was shown once. */
+/** A list that polls its newest rows. Rows that were shown once stay in the list. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import { place } from "../router";
 
-/** How often what has not ended is looked at again further down, in milliseconds. */
-const EVERY = 5_000;
-/** How many rows are asked for at once further down, and how often in a row. */
-const PART = 200;
-const ASKS = 5;
+/** Poll interval of unfinished rows after the first ones, in milliseconds. */
+const POLL_INTERVAL = 5_000;
+/** Number of rows of one later query, and the maximum number of such queries in a row. */
+const QUERY_ROWS = 200;
+const MAX_QUERIES = 5;
 
-/** What can be in a list. */
+/** A row of a list. */
 export interface Entry {
   key: string;
   cursor: string;
@@ -18,7 +18,7 @@ export interface Entry {
   isOpen: boolean;
 }
 
-/** Some neighbours of a list, the newest first. */
+/** Consecutive rows of a list, newest first. */
 export interface Part<T> {
   rows: T[];
   hasMore: boolean;
@@ -27,9 +27,9 @@ export interface Part<T> {
 export class Listing<T extends Entry> {
   #rows = new Map<string, T>();
   #sorted: T[] | null = null;
-  /** Whether there is more behind the last row. */
+  /** True if there are rows after the last one. */
   hasMore = false;
-  /** The rows behind which something may be missing. It is asked for until it is there. */
+  /** Rows after which others may be missing. The missing rows are queried until they arrive. */
   readonly gaps = new Set<T>();
 
   get rows(): T[] {
@@ -38,8 +38,8 @@ export class Listing<T extends Entry> {
   }
 
   /**
-   * Takes in what comes behind a row, or with null what comes first. What was there and should be among it is gone.
-   * Returns whether something may be missing between it and what was known.
+   * Adds the rows after `behind`, or the first rows if it is null. Known rows that should be among them and are not
+   * were deleted. Returns whether rows may be missing between the new rows and the known ones.
    */
   take(part: Part<T>, behind: T | null): boolean {
     const last = part.rows.at(-1);
@@ -54,13 +54,13 @@ export class Listing<T extends Entry> {
     }
     for (const it of part.rows) this.#rows.set(it.key, it);
     this.#sorted = null;
-    // What reaches as far down as what was known, or further, knows what is behind it.
+    // New rows that reach the end of the known ones decide whether more rows follow.
     if (isFirst || !end || !last || last.createdAt <= end.createdAt || !part.hasMore) this.hasMore = part.hasMore;
     return !meets;
   }
 }
 
-/** A list as it is known, and where in it somebody reads. */
+/** A list, and the position to which the user has scrolled. */
 interface Known<T extends Entry> {
   key: string;
   listing: Listing<T>;
@@ -68,19 +68,19 @@ interface Known<T extends Entry> {
   scroll: { top: number };
 }
 
-/** The most lists that wait for somebody to come back. */
-const LISTS = 10;
-/** Lists that were shown, by their keys, the newest last. */
+/** Maximum number of lists that are kept for the Back button. */
+const MAX_LISTS = 10;
+/** Lists that were shown, by key, newest last. */
 const left = new Map<string, Known<never>>();
 
-/** Returns the list of a key: as it was left, for whoever comes back, else a new one. */
+/** Returns the list with this key. After the Back button, it is in its old state, and otherwise new. */
 function open<T extends Entry>(key: string): Known<T> {
   const before = place.value.isBack ? (left.get(key) as Known<T> | undefined) : undefined;
   const known = before ?? { key, listing: new Listing<T>(), seen: null, scroll: { top: 0 } };
   left.delete(key);
   left.set(key, known as unknown as Known<never>);
   const [oldest] = left.keys();
-  if (left.size > LISTS) left.delete(oldest!);
+  if (left.size > MAX_LISTS) left.delete(oldest!);
   return known;
 }
 
@@ -89,11 +89,11 @@ interface Shown<T> {
   hasMore: boolean;
   isLoading: boolean;
   more: () => void;
-  /** How far down it is read. */
+  /** Scroll position in pixels. */
   scroll: { top: number };
 }
 
-/** Keeps a list for as long as `key` stays. `ask` gives what comes behind a cursor. */
+/** Returns the list of a key. `ask` loads the rows after a cursor. */
 export function useListing<T extends Entry>(key: string, first: Part<T> | null, ask: (after: string, count: number) => Promise<Part<T>>): Shown<T> {
   const kept = useRef<Known<T>>(null!);
   const [, redraw] = useState({});
@@ -103,25 +103,25 @@ export function useListing<T extends Entry>(key: string, first: Part<T> | null, 
   const fetch = useRef(ask);
   fetch.current = ask;
 
-  /** Asks for what comes behind a row. Returns the row behind which something may still be missing. */
+  /** Loads the rows after a row. Returns the row after which others may still be missing. */
   const fill = async (behind: T): Promise<T | null> => {
-    const part = await fetch.current(behind.cursor, PART);
+    const part = await fetch.current(behind.cursor, QUERY_ROWS);
     if (kept.current.listing !== listing) return null;
     const isMissing = listing.take(part, behind);
     redraw({});
     return (isMissing && part.rows.at(-1)) || null;
   };
-  /** Asks for what is missing behind a row, until it meets what is known. */
+  /** Loads rows after a gap, until they reach known ones. */
   const close = async (gap: T) => {
     let from: T | null = gap;
-    for (let n = 0; n < ASKS && from; n += 1) {
+    for (let n = 0; n < MAX_QUERIES && from; n += 1) {
       const next: T | null = await fill(from);
       listing.gaps.delete(from);
       if (next) listing.gaps.add(next);
       from = next;
     }
   };
-  /** What cannot be had now is asked for again with the next look. */
+  /** Gaps that cannot be filled now are tried again at the next poll. */
   const closeAll = () => [...listing.gaps].forEach((it) => close(it).catch(() => {}));
   if (first && kept.current.seen !== first) {
     kept.current.seen = first;
@@ -138,7 +138,7 @@ export function useListing<T extends Entry>(key: string, first: Part<T> | null, 
     try {
       await fill(last);
     } catch {
-      // The page says already that the server does not answer; it can be asked for again.
+      // The page already shows that the server is unreachable. The user can try again.
     } finally {
       setLoading(false);
     }
@@ -151,7 +151,7 @@ export function useListing<T extends Entry>(key: string, first: Part<T> | null, 
       const shown = kept.current.seen?.rows.length ?? 0;
       const at = rows.findIndex((it, n) => n >= shown && n > 0 && it.isOpen);
       if (at > 0) fill(rows[at - 1]!).catch(() => {});
-    }, EVERY);
+    }, POLL_INTERVAL);
     return () => clearInterval(timer);
   }, [listing]);
   return { rows: listing.rows, hasMore: listing.hasMore, isLoading, more: () => void more(), scroll: kept.current.scroll };

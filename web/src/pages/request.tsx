@@ -1,4 +1,4 @@
-/** One request: what was asked for, how the plan came to be, its versions, and what became of them. */
+/** The page of a request: its query, how it was planned, the versions of its plan, and its executions. */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 
@@ -25,7 +25,7 @@ import { Choice, Crumbs, Empty, Loading, Tabs, useTitle } from "../ui/page";
 import { Plain, plain } from "../ui/plain";
 import { Score } from "../ui/score";
 import { ago, clock, moment, serverNow, span, useNow } from "../ui/time";
-import { counted, plannerText } from "../ui/words";
+import { countText, plannerText } from "../ui/words";
 import { useListing } from "./listing";
 import { rowOf, Rows, stepOf } from "./rows";
 
@@ -51,7 +51,7 @@ function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
   const hasParts = shownParts !== "";
   const roots = useRuns(request, false, true);
   const all = useRuns(request, true, hasParts);
-  // What happens under it is only a reason to ask again, and not too often.
+  // An event only causes another query, and many events cause one.
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const stop = follow(RequestHappening, () => ({ id }), {
@@ -125,10 +125,10 @@ function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
   );
 }
 
-/** How many executions come at once. */
-const PART = 50;
+/** Number of executions in one query. */
+const QUERY_ROWS = 50;
 
-/** What an execution is called under its request. */
+/** Returns the name of an execution within its request. */
 function nameOf(run: RequestRun, versions: ReadonlyMap<string, number>): string {
   if (run.parentStepId !== null) return `${stepOf(run)}, a sub-execution`;
   const words = [`Version ${versions.get(run.planId) ?? "?"}`, run.mode.toLowerCase()];
@@ -137,10 +137,10 @@ function nameOf(run: RequestRun, versions: ReadonlyMap<string, number>): string 
   return words.join(", ");
 }
 
-/** The executions of a request, the newest first: those that somebody asked for, or with them those that their steps began. */
+/** Returns the executions of a request, newest first. With `hasParts`, the executions of sub-plans are included. */
 function useRuns(request: Asked, hasParts: boolean, isWanted: boolean) {
   const filter: ExecutionFilter = { requestId: request.requestId, parts: hasParts };
-  const asked = useAsk(RequestRuns, isWanted ? { filter, first: PART } : null);
+  const asked = useAsk(RequestRuns, isWanted ? { filter, first: QUERY_ROWS } : null);
   const versions = useMemo(() => new Map(request.plans.map((it) => [it.planId, it.version])), [request]);
   const read = ({ executions }: RequestRunsResult) => ({
     rows: executions.edges.map(({ cursor, node }) => rowOf(cursor, node, nameOf(node, versions), "")),
@@ -153,7 +153,7 @@ function useRuns(request: Asked, hasParts: boolean, isWanted: boolean) {
 
 type Runs = ReturnType<typeof useRuns>;
 
-/** How many executions somebody asked for, as far as they are known. */
+/** Returns the number of loaded executions, with a `+` if there are more. */
 function count({ list }: Runs): string {
   return list ? `${list.rows.length.toLocaleString("en")}${list.hasMore ? "+" : ""}` : "…";
 }
@@ -226,7 +226,7 @@ function Transcript({ request }: { request: Asked }) {
 
 interface Candidate {
   tool: string;
-  /** As it was written: `1.0` is no number of the page's own. */
+  /** Keeps the text of the number, because JavaScript would write `1.0` as `1`. */
   score: Json;
   kept?: boolean;
   why?: string;
@@ -285,8 +285,8 @@ function Entry({ kind, content }: { kind: string; content: Json }) {
   return <JsonView value={content} label={kind} open={kind === "draft" ? 3 : 1} />;
 }
 
-/** Candidates that are shown at first. */
-const FEW = 8;
+/** Number of candidates that are shown at first. */
+const FIRST_CANDIDATES = 8;
 
 function Candidates({ candidates }: { candidates: Candidate[] }) {
   const [isWhole, setWhole] = useState(false);
@@ -302,7 +302,7 @@ function Candidates({ candidates }: { candidates: Candidate[] }) {
           </tr>
         </thead>
         <tbody>
-          {candidates.slice(0, isWhole ? 1_000 : FEW).map((it, at) => (
+          {candidates.slice(0, isWhole ? 1_000 : FIRST_CANDIDATES).map((it, at) => (
             <tr key={at} class={it.kept === false ? "faint" : ""}>
               <td class="mono">{it.tool}</td>
               <td>
@@ -313,7 +313,7 @@ function Candidates({ candidates }: { candidates: Candidate[] }) {
           ))}
         </tbody>
       </table>
-      {candidates.length > FEW && (
+      {candidates.length > FIRST_CANDIDATES && (
         <button type="button" class="link" onClick={() => setWhole(!isWhole)}>
           {isWhole ? "Fewer" : `All ${candidates.length}`}
         </button>
@@ -336,7 +336,7 @@ function Versions({ request }: { request: Asked }) {
             <a class="card" href={`/plans/${it.planId}`}>
               <strong>Version {it.version}</strong>
               <span class="mono faint">{it.planId}</span>
-              <span>{counted(it.executionOrder.length, "step")}</span>
+              <span>{countText(it.executionOrder.length, "step")}</span>
               <span class="faint">{plannerText(it.planner)}</span>
               <span class="grow" />
               <span class="faint">{ago(it.createdAt, now)}</span>

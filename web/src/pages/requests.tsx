@@ -1,4 +1,4 @@
-/** Everything that was asked for, the newest first, as it happens. */
+/** The lists of requests and executions, newest first. */
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
@@ -15,9 +15,9 @@ import { serverNow } from "../ui/time";
 import { useListing } from "./listing";
 import { rowOf, Rows, stepOf, type Row, type RunOf } from "./rows";
 
-/** How many rows come at once, and how often the first of them are asked for again. */
-const PART = 50;
-const EVERY = 1_500;
+/** Number of rows in one query, and the poll interval of the first rows in milliseconds. */
+const QUERY_ROWS = 50;
+const POLL_INTERVAL = 1_500;
 
 const STATES: readonly (readonly [string, string])[] = [
   ["", "Any state"],
@@ -25,21 +25,21 @@ const STATES: readonly (readonly [string, string])[] = [
     (it) => [it, WORD[it]] as const,
   ),
 ];
-const SINCE: readonly (readonly [string, string])[] = [
+const PERIODS: readonly (readonly [string, string])[] = [
   ["", "Any time"],
   ["1h", "Last hour"],
   ["24h", "Last day"],
   ["7d", "Last week"],
   ["30d", "Last month"],
 ];
-/** Whether executions that steps of others began are listed. */
-const PARTS: readonly (readonly [string, string])[] = [
+/** The filter that includes or excludes executions of sub-plans. */
+const SUB_EXECUTION_FILTER: readonly (readonly [string, string])[] = [
   ["", "Top level only"],
   ["all", "Include sub-executions"],
 ];
 const HOURS: Record<string, number> = { "1h": 1, "24h": 24, "7d": 168, "30d": 720 };
 
-/** The moment that a span of time began. */
+/** Returns the start of a period that ends now. */
 function since(span: string): string | undefined {
   const hours = HOURS[span];
   return hours ? new Date(serverNow() - hours * 3_600_000).toISOString() : undefined;
@@ -64,7 +64,7 @@ export function RequestsPage({ kind }: { kind: "requests" | "executions" }) {
   const [span, setSpan] = useParam("since");
   const [needs, setNeeds] = useParam("needs");
   const hasParts = kind === "executions" && parts !== "";
-  const { needy, count } = useNeedy(kind, hasParts);
+  const { needy, count } = useNeedsPerson(kind, hasParts);
   return (
     <div class="page list-page">
       <header class="head">
@@ -95,8 +95,8 @@ export function RequestsPage({ kind }: { kind: "requests" | "executions" }) {
             Needs a person
             {count !== "0" && <span class="count">{count}</span>}
           </button>
-          <Choice label="Since" value={span} options={SINCE} onChange={setSpan} />
-          {kind === "executions" && <Choice label="Sub-executions" value={parts} options={PARTS} onChange={setParts} />}
+          <Choice label="Since" value={span} options={PERIODS} onChange={setSpan} />
+          {kind === "executions" && <Choice label="Sub-executions" value={parts} options={SUB_EXECUTION_FILTER} onChange={setParts} />}
         </div>
       </header>
       {kind === "requests" ? <RequestList search={search} state={state} span={span} isNeedy={needs !== ""} needy={needy} /> : <ExecutionList tool={tool} state={state} span={span} isNeedy={needs !== ""} needy={needy} hasParts={hasParts} />}
@@ -104,13 +104,13 @@ export function RequestsPage({ kind }: { kind: "requests" | "executions" }) {
   );
 }
 
-/** How often it is looked at what needs a person, in milliseconds. */
-const NEEDY_EVERY = 3_000;
+/** Poll interval of the executions that need a person, in milliseconds. */
+const NEEDY_POLL_INTERVAL = 3_000;
 
-/** What needs a person: the ids, and how many there are. */
-function useNeedy(kind: "requests" | "executions", hasParts: boolean): { needy: ReadonlySet<string>; count: string } {
-  // A request needs a person where any execution of it does.
-  const asked = useAsk(NeedPerson, { parts: kind === "requests" || hasParts ? null : false }, NEEDY_EVERY);
+/** Returns the ids of the rows that need a person, and their number. */
+function useNeedsPerson(kind: "requests" | "executions", hasParts: boolean): { needy: ReadonlySet<string>; count: string } {
+  // A request needs a person if any of its executions does, also one of a sub-plan.
+  const asked = useAsk(NeedPerson, { parts: kind === "requests" || hasParts ? null : false }, NEEDY_POLL_INTERVAL);
   const found = asked.data?.executions;
   return useMemo(() => {
     const needy = new Set(found?.nodes.map((run) => (kind === "requests" ? run.requestId : run.executionId)));
@@ -121,15 +121,18 @@ function useNeedy(kind: "requests" | "executions", hasParts: boolean): { needy: 
 interface ListProps {
   state: string;
   span: string;
-  /** Whether only what needs a person is listed. */
+  /** True if the list shows only rows that need a person. */
   isNeedy: boolean;
   needy: ReadonlySet<string>;
 }
 
-/** Text that is asked for once the typing rests. An id leads to what it names. */
+/** A search field. It searches after a pause in typing. An id opens the page of the object. */
 export function SearchBox({ label, value, onSearch, placeholder }: { label: string; value: string; onSearch: (it: string) => void; placeholder: string }) {
   const [text, setText] = useState(value);
-  /** What was asked for here last. It comes back as the value when more may have been typed. */
+  /**
+   * The last searched text. When it comes back as `value`, the user may already have typed more, so it does not
+   * replace the text.
+   */
   const told = useRef(value);
   useLayoutEffect(() => {
     if (value === told.current) return;
@@ -156,10 +159,11 @@ export function SearchBox({ label, value, onSearch, placeholder }: { label: stri
 }
 
 function RequestList({ search, state, span, isNeedy, needy }: ListProps & { search: string }) {
-  // It begins when it is chosen: a list whose beginning moves would begin anew each time.
+  // Computed only when the user chooses the period. Otherwise the filter would change all the time, and the list would
+  // load again.
   const from = useMemo(() => since(span) ?? null, [span]);
   const filter: RequestFilter = { search: search || null, state: (state || null) as ExecutionState | null, needsPerson: isNeedy || null, from };
-  const asked = useAsk(Requests, { filter, first: PART }, EVERY);
+  const asked = useAsk(Requests, { filter, first: QUERY_ROWS }, POLL_INTERVAL);
   const part = asked.data?.requests;
   const first = useMemo(() => part && { rows: part.edges.map(requestRow), hasMore: part.pageInfo.hasNextPage }, [part]);
   const list = useListing(print(["requests", search, state, span, isNeedy]), asked.isCurrent ? (first ?? null) : null, async (after, count) => {
@@ -174,7 +178,7 @@ function RequestList({ search, state, span, isNeedy, needy }: ListProps & { sear
 function ExecutionList({ tool, state, span, isNeedy, needy, hasParts }: ListProps & { tool: string; hasParts: boolean }) {
   const from = useMemo(() => since(span) ?? null, [span]);
   const filter = { toolName: tool || null, state: state ? [state as ExecutionState] : null, parts: hasParts, needsPerson: isNeedy || null, from };
-  const asked = useAsk(Executions, { filter, first: PART }, EVERY);
+  const asked = useAsk(Executions, { filter, first: QUERY_ROWS }, POLL_INTERVAL);
   const part = asked.data?.executions;
   const first = useMemo(() => part && { rows: part.edges.map(runRow), hasMore: part.pageInfo.hasNextPage }, [part]);
   const list = useListing(print(["executions", tool, state, span, hasParts, isNeedy]), asked.isCurrent ? (first ?? null) : null, async (after, count) => {

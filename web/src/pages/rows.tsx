@@ -1,4 +1,4 @@
-/** Rows of lists that show requests and executions: what it is, how far, how long, how old. */
+/** The rows of lists of requests and executions. */
 
 import type { ComponentChildren } from "preact";
 
@@ -6,35 +6,35 @@ import type { Reason, RunPart, RunRow } from "../api/generated";
 import { Dot, Meter, OVER, WORD } from "../ui/state";
 import { Icon } from "../ui/icons";
 import { Plain, plain } from "../ui/plain";
-import { ago, moment, startsText, took, useNow } from "../ui/time";
+import { ago, moment, startsText, elapsedText, useNow } from "../ui/time";
 import { Virtual } from "../ui/virtual";
 import type { Entry } from "./listing";
 
-const ROW = 52;
+const ROW_HEIGHT = 52;
 
 export interface Row extends Entry {
   href: string;
   text: string;
   id: string;
-  /** What else is worth knowing of it. */
+  /** Further information in short form. */
   note: string;
   run: RunRow | null;
-  /** Why there is no plan. */
+  /** The error of planning. Null if planning succeeded. */
   planningError: { code: string; message: string } | null;
-  /** Why it failed, waits, or what else is worth knowing first. */
+  /** The most important finding. */
   reason: Reason | null;
 }
 
-/** An execution, of which other one it is a part, and what is worth knowing first. */
+/** An execution, its parent step, and its most important finding. */
 export type RunOf = RunRow & RunPart & { findings: Reason[] };
 
-/** The row of an execution. */
+/** Returns the row of an execution. */
 export function rowOf(cursor: string, run: RunOf, text: string, note: string): Row {
   const id = run.executionId;
   return { key: id, cursor, href: `/executions/${id}`, text, id, note, createdAt: run.createdAt, run, planningError: null, reason: run.findings[0] ?? null, isOpen: !OVER.has(run.state) };
 }
 
-/** Which step of another execution it is, or which item of one; nothing where it is none. */
+/** Returns the step or item of the parent that started the execution. Empty without a parent. */
 export function stepOf({ parentStepId, parentIndex }: RunPart): string {
   return parentStepId === null ? "" : parentStepId + (parentIndex === null ? "" : `[${parentIndex}]`);
 }
@@ -42,14 +42,14 @@ export function stepOf({ parentStepId, parentIndex }: RunPart): string {
 interface Props {
   label: string;
   rows: Row[];
-  /** The ids of those that go on only once a person acts. */
+  /** Ids of the rows that need a person. */
   needy?: ReadonlySet<string>;
   hasMore: boolean;
   isLoading: boolean;
   more: () => void;
-  /** How far down somebody reads. */
+  /** Scroll position in pixels. */
   scroll: { top: number };
-  /** What is shown where there are none. */
+  /** Shown if there are no rows. */
   empty: ComponentChildren;
 }
 
@@ -65,7 +65,7 @@ export function Rows({ label, rows, needy, hasMore, isLoading, more, scroll, emp
         <span class="right">Duration</span>
         <span class="right">Created</span>
       </div>
-      <Virtual items={rows} rowHeight={ROW} label={label} scroll={scroll} row={(it) => <Line key={it.key} row={it} isNeedy={needy?.has(it.id) ?? false} now={now} />} />
+      <Virtual items={rows} rowHeight={ROW_HEIGHT} label={label} scroll={scroll} row={(it) => <Line key={it.key} row={it} isNeedy={needy?.has(it.id) ?? false} now={now} />} />
       <p class="list-foot faint">
         {rows.length.toLocaleString("en")} shown
         {hasMore && (
@@ -78,13 +78,13 @@ export function Rows({ label, rows, needy, hasMore, isLoading, more, scroll, emp
   );
 }
 
-/** How the reason of a row is coloured. */
+/** CSS classes of reasons, by the kind of finding. */
 const TONES: Record<string, string> = { FAILURE: "text-bad", WAIT: "text-waiting", WARNING: "text-waiting", SKIP: "faint", TAKEOVER: "faint" };
 
 function Line({ row, isNeedy, now }: { row: Row; isNeedy: boolean; now: number }) {
   const { run } = row;
   const isRunning = run !== null && !OVER.has(run.state);
-  // What is over and went well needs no reason.
+  // A finished execution needs no reason that is mere information.
   const reason = row.reason?.severity === "INFO" && !isRunning ? null : row.reason;
   const start = run?.state === "PENDING" && run.startAt !== null && Date.parse(run.startAt) > now ? run.startAt : null;
   const state = run?.state ?? (row.planningError ? "FAILED" : "PENDING");
@@ -116,7 +116,7 @@ function Line({ row, isNeedy, now }: { row: Row; isNeedy: boolean; now: number }
           </span>
         </span>
         <span class="row-meter">{run ? <Meter {...run} /> : <span class={row.planningError ? "text-bad" : "faint"}>{row.planningError ? "planning failed" : "not executed"}</span>}</span>
-        <span class="row-time right">{run && !start && took(run.startedAt, isRunning ? null : run.finishedAt, now)}</span>
+        <span class="row-time right">{run && !start && elapsedText(run.startedAt, isRunning ? null : run.finishedAt, now)}</span>
         <span class="row-age right faint" title={moment(row.createdAt)}>
           {ago(row.createdAt, now)}
         </span>

@@ -1,4 +1,4 @@
-/** The toolkit: which tools serve which action, which action comes next, and what would be recommended. */
+/** The page of the toolkit: its graph, and the recommendations for chosen actions. */
 
 import { useMemo } from "preact/hooks";
 
@@ -6,34 +6,34 @@ import { useAsk } from "../api/client";
 import { Recommended, ToolkitPage as ToolkitQuery, type ToolkitDrawn } from "../api/generated";
 import { Graph } from "../graph/graph";
 import { edgeKey, flat } from "../graph/scene";
-import { numberWithin, useParam } from "../router";
+import { clampNumber, useParam } from "../router";
 import { Refused, RefusedPage } from "../ui/fault";
 import { Empty, Loading, useTitle } from "../ui/page";
-import { counted } from "../ui/words";
+import { countText } from "../ui/words";
 
-/** How often it is looked at whether somebody has changed it, in milliseconds. */
-const AGAIN = 3_000;
-/** The most steps that a recommendation goes. */
-const FAR = 6;
-/** What stands between names in the address: no name has one. */
-const BETWEEN = "\n";
+/** Poll interval of the toolkit, in milliseconds. */
+const POLL_INTERVAL = 3_000;
+/** Maximum number of hops that the user can choose. */
+const MAX_HOPS = 6;
+/** Separates names in the URL. Names cannot contain a line feed. */
+const SEPARATOR = "\n";
 
 export function ToolkitPage() {
   useTitle("Toolkit");
-  const asked = useAsk(ToolkitQuery, {}, AGAIN);
+  const asked = useAsk(ToolkitQuery, {}, POLL_INTERVAL);
   const [wanted, setSelected] = useParam("node");
   const [chosen, setChosen] = useParam("actions");
   const [least, setThreshold] = useParam("threshold", "0.5");
   const [far, setHops] = useParam("hops", "0");
-  const threshold = numberWithin(least, [0, 1], 0.5);
-  const hops = Math.round(numberWithin(far, [0, FAR], 0));
-  const actions = chosen === "" ? [] : chosen.split(BETWEEN);
-  const near = useAsk(Recommended, actions.length > 0 ? { actions, threshold, hops } : null, AGAIN);
+  const threshold = clampNumber(least, [0, 1], 0.5);
+  const hops = Math.round(clampNumber(far, [0, MAX_HOPS], 0));
+  const actions = chosen === "" ? [] : chosen.split(SEPARATOR);
+  const near = useAsk(Recommended, actions.length > 0 ? { actions, threshold, hops } : null, POLL_INTERVAL);
   const found = actions.length > 0 ? near.data?.recommendSubgraph : undefined;
   const toolkit = asked.data?.toolkit;
   const scene = useMemo(() => (toolkit ? flat(toolkit.layout) : null), [toolkit]);
   const looks = useMemo(() => (toolkit ? looksOf(toolkit, found ?? null, actions) : []), [toolkit, found, chosen]);
-  // Calls are dashed, as in the pictures of the server.
+  // Edges to tools are dashed, as in the drawings of the server.
   const edgeLooks = useMemo(
     () => new Map(toolkit?.edges.map((it) => [edgeKey(it), { note: it.score.toFixed(2), isDashed: it.kind === "call" }])),
     [toolkit],
@@ -56,7 +56,7 @@ export function ToolkitPage() {
   }
   const turn = (action: string) => {
     const next = actions.includes(action) ? actions.filter((it) => it !== action) : [...actions, action];
-    setChosen(next.join(BETWEEN));
+    setChosen(next.join(SEPARATOR));
   };
   const edges = selected === "" ? [] : toolkit.edges.filter((it) => it.from === selected || it.to === selected);
   const about = toolkit.actions.find((it) => it.name === selected)?.description ?? toolkit.tools.find((it) => it.name === selected)?.description;
@@ -72,8 +72,8 @@ export function ToolkitPage() {
             <input type="range" min="0" max="1" step="0.05" value={threshold} onInput={(event) => setThreshold(event.currentTarget.value)} />
           </label>
           <label class="slider">
-            <span>{counted(hops, "step")} away</span>
-            <input type="range" min="0" max={FAR} step="1" value={hops} onInput={(event) => setHops(event.currentTarget.value)} />
+            <span>{countText(hops, "step")} away</span>
+            <input type="range" min="0" max={MAX_HOPS} step="1" value={hops} onInput={(event) => setHops(event.currentTarget.value)} />
           </label>
           {actions.length > 0 && (
             <button type="button" class="link" onClick={() => setChosen("")}>
@@ -91,7 +91,7 @@ export function ToolkitPage() {
             selected={selected === "" ? null : selected}
             onSelect={(it) => setSelected(it ?? "")}
             edgeLooks={edgeLooks}
-            label={`The toolkit: ${counted(toolkit.actions.length, "action")} and ${counted(toolkit.tools.length, "tool")}`}
+            label={`The toolkit: ${countText(toolkit.actions.length, "action")} and ${countText(toolkit.tools.length, "tool")}`}
             describe={(it) => it}
           />
         </div>
@@ -136,7 +136,7 @@ export function ToolkitPage() {
               {found && (
                 <>
                   <p class="faint">
-                    {counted(found.actions.length, "action")}, {counted(found.tools.length, "tool")}
+                    {countText(found.actions.length, "action")}, {countText(found.tools.length, "tool")}
                   </p>
                   <ul class="plain-list">
                     {found.tools.map((it) => (

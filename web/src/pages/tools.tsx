@@ -1,10 +1,10 @@
-/** What plans can call: toolsets with their switches, every tool, and which of them a query finds. */
+/** The page of the tools: toolsets with their switches, all tools, and a search that selects tools for a query. */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 
 import { ApiError, ask, useAsk } from "../api/client";
 import { ActivateToolSets, Collisions, DeactivateToolSets, SelectTools, ToolSets, type SelectionCriterion, type ToolSetsResult } from "../api/generated";
-import { numberWithin, useOneOf, useParam } from "../router";
+import { clampNumber, useOneOf, useParam } from "../router";
 import { ToolDetail } from "../tools/detail";
 import { Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
@@ -31,7 +31,7 @@ export function ToolsPage({ name }: { name: string | null }) {
         <div class="pane scroll" role="tabpanel" id="panel" aria-labelledby={`tab-${tab}`}>
           {tab === "tools" && <Sets shown={name} />}
           {tab === "selection" && <Selection />}
-          {tab === "collisions" && <Collided />}
+          {tab === "collisions" && <CollisionTable />}
         </div>
         {name && <ToolDetail key={name} name={name} />}
       </div>
@@ -201,12 +201,12 @@ function Selection() {
   );
 }
 
-/** The most pairs that are shown. */
-const MOST = 500;
+/** Maximum number of pairs that are shown. */
+const MAX_PAIRS = 500;
 
-function Collided() {
+function CollisionTable() {
   const [threshold, setThreshold] = useParam("threshold", "0.3");
-  const least = numberWithin(threshold, [0, 1], 0);
+  const least = clampNumber(threshold, [0, 1], 0);
   const asked = useAsk(Collisions, { threshold: least, similarity: "DOT" });
   const pairs = [...(asked.data?.toolCollisions ?? [])].sort((a, b) => b.similarity - a.similarity);
   return (
@@ -219,7 +219,7 @@ function Collided() {
         {asked.data && (
           <span class="faint" role="status">
             {pairs.length.toLocaleString("en")} {pairs.length === 1 ? "pair" : "pairs"} that the same sentences want
-            {pairs.length > MOST && `, of which the ${MOST} most similar are shown`}
+            {pairs.length > MAX_PAIRS && `, of which the ${MAX_PAIRS} most similar are shown`}
           </span>
         )}
       </div>
@@ -236,7 +236,7 @@ function Collided() {
             </tr>
           </thead>
           <tbody>
-            {pairs.slice(0, MOST).map((it) => (
+            {pairs.slice(0, MAX_PAIRS).map((it) => (
               <tr key={`${it.a} ${it.b}`}>
                 {[it.a, it.b].map((name) => (
                   <td key={name}>

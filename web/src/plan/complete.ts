@@ -1,11 +1,11 @@
-/** What could stand where the cursor is, in a plan that is being written. */
+/** Suggestions at the cursor in the text of a plan. */
 
 import { FIELDS, type Json } from "../api/generated";
 import { isFields, type Fields } from "../api/json";
 import { resolved } from "../tools/form";
 import { idsOf } from "./draft";
 
-/** What is known of a tool. */
+/** A tool that can be suggested. */
 export interface Known {
   name: string;
   qualifiedName: string;
@@ -20,25 +20,25 @@ export interface Offer {
 }
 
 export interface Offers {
-  /** What is replaced by the one that is chosen. */
+  /** Start of the text that the chosen suggestion replaces. */
   from: number;
   to: number;
   offers: Offer[];
 }
 
-/** The most that is offered at once. */
-const MOST = 50;
+/** Maximum number of suggestions. */
+const MAX_OFFERS = 50;
 
 interface Place {
   path: (string | number)[];
-  /** Where the text begins that the cursor is in, behind its quote. */
+  /** Start of the string that contains the cursor, after its opening quote. */
   begin: number;
   isKey: boolean;
-  /** The names that the objects around the cursor have so far, from outside to inside. */
+  /** The names of the fields before the cursor in each enclosing object, outermost first. */
   names: string[][];
 }
 
-/** Returns where in JSON a cursor is that stands in a text, however unfinished what follows is. */
+/** Returns the JSON path of a position in a text. The text after the position may be incomplete. */
 function placeOf(text: string, cursor: number): Place | null {
   interface Level {
     isObject: boolean;
@@ -74,7 +74,7 @@ function placeOf(text: string, cursor: number): Place | null {
   return null;
 }
 
-/** Returns what could stand at the cursor; nothing where it is in no text, or anything may stand there. */
+/** Returns suggestions for the cursor. Returns null if the cursor is not in a string, or if any text is valid there. */
 export function complete(text: string, cursor: number, steps: readonly Fields[], tools: readonly Known[]): Offers | null {
   const place = placeOf(text, cursor);
   if (!place) return null;
@@ -87,7 +87,7 @@ export function complete(text: string, cursor: number, steps: readonly Fields[],
     const word = written.toLowerCase();
     const found = offers.filter((it) => it.text.toLowerCase().includes(word) && it.text !== text.slice(place.begin, to));
     found.sort((a, b) => Number(b.text.toLowerCase().startsWith(word)) - Number(a.text.toLowerCase().startsWith(word)));
-    return found.length > 0 ? { from: place.begin, to, offers: found.slice(0, MOST) } : null;
+    return found.length > 0 ? { from: place.begin, to, offers: found.slice(0, MAX_OFFERS) } : null;
   };
   return fits(place.isKey ? keysAt(place, steps, tools) : valuesAt(place, steps, tools));
 }
@@ -149,7 +149,7 @@ function inHole(text: string, cursor: number, begin: number, place: Place, steps
     offers.push({ text: "input", about: "what the plan is given" });
   }
   const word = named === undefined ? written.toLowerCase() : prefix;
-  const found = offers.filter((it) => it.text.toLowerCase().startsWith(word) && it.text.toLowerCase() !== word).slice(0, MOST);
+  const found = offers.filter((it) => it.text.toLowerCase().startsWith(word) && it.text.toLowerCase() !== word).slice(0, MAX_OFFERS);
   const rest = /^[\w-]*/.exec(text.slice(cursor))![0].length;
   return found.length > 0 ? { from: named === undefined ? from : cursor - prefix.length, to: cursor + rest, offers: found } : null;
 }

@@ -1,4 +1,4 @@
-/** What two versions of a plan differ in. */
+/** Compares two versions of a plan. */
 
 import type { Json } from "../api/generated";
 import { isFields, print } from "../api/json";
@@ -15,16 +15,16 @@ export interface StepDifference {
   lines: Line[];
 }
 
-/** The most lines of a step that are compared one by one. */
-const LINES = 600;
+/** Maximum number of lines of a step that are compared one by one. */
+const MAX_COMPARED_LINES = 600;
 
-/** The steps of a plan that was written down, each as lines. */
+/** Returns the lines of each step of a plan. */
 function linesOf(plan: Json): Map<string, string[]> {
   const steps = isFields(plan) && Array.isArray(plan.tools) ? plan.tools.filter(isFields) : [];
   return new Map(steps.map((it) => [idOf(it), print(it, 2).split("\n")]));
 }
 
-/** Compares step by step: those of the later version in its order, then those that are gone. */
+/** Compares two versions step by step. The steps of the later version come first in their order, and then the removed steps. */
 export function difference(before: Json, after: Json): StepDifference[] {
   const [old, now] = [linesOf(before), linesOf(after)];
   const steps: StepDifference[] = [];
@@ -44,7 +44,7 @@ export function difference(before: Json, after: Json): StepDifference[] {
 export function compare(before: readonly string[], after: readonly string[]): Line[] {
   const gone = (it: string): Line => ({ kind: "gone", text: it });
   const fresh = (it: string): Line => ({ kind: "new", text: it });
-  if (before.length > LINES || after.length > LINES) return [...before.map(gone), ...after.map(fresh)];
+  if (before.length > MAX_COMPARED_LINES || after.length > MAX_COMPARED_LINES) return [...before.map(gone), ...after.map(fresh)];
   const width = after.length + 1;
   const longest = new Uint16Array((before.length + 1) * width);
   for (let a = before.length - 1; a >= 0; a -= 1) {

@@ -1,14 +1,17 @@
-/** Plans as people write them: text, read without a loss. */
+/** Reads and writes the text of plans. Numbers and unknown fields stay as they were written. */
 
 import { FIELDS, type Json, type PlanInput, type Problem } from "../api/generated";
 import { isFields, parse, print, type Fields } from "../api/json";
 
-/** From so many steps on each has a line of its own: browsers take long to draw tens of thousands of lines at every letter. */
-const LONG = 300;
+/**
+ * Number of steps above which each step is written in one line. Browsers are slow in text fields with tens of
+ * thousands of lines.
+ */
+const MAX_INDENTED_STEPS = 300;
 
-/** A plan as text. */
+/** Writes a plan as text. */
 export function planText(plan: Json): string {
-  if (!isFields(plan) || !Array.isArray(plan.tools) || plan.tools.length <= LONG) return print(plan, 2);
+  if (!isFields(plan) || !Array.isArray(plan.tools) || plan.tools.length <= MAX_INDENTED_STEPS) return print(plan, 2);
   const parts = Object.entries(plan).map(([name, it]) => {
     if (name !== "tools" || !Array.isArray(it)) return `  ${print(name)}: ${print(it)}`;
     return `  "tools": [\n${it.map((step) => `    ${print(step)}`).join(",\n")}\n  ]`;
@@ -16,18 +19,18 @@ export function planText(plan: Json): string {
   return `{\n${parts.join(",\n")}\n}`;
 }
 
-/** What somebody wrote. */
+/** A draft that was parsed. */
 export interface Draft {
-  /** Everything, as it is written. */
+  /** The whole text as JSON. */
   whole: Fields;
   steps: Fields[];
-  /** What the server is given. */
+  /** The draft as the API accepts it. */
   input: PlanInput;
 }
 
 const RENAMED = [["plan", "inlinePlan"]] as const;
 
-/** Reads what somebody wrote; what is no draft at all is a problem like any other. */
+/** Parses the text of a draft. Returns diagnostics if the text is not a draft. */
 export function readDraft(text: string): Draft | { problems: Problem[] } {
   if (text.trim() === "") return { problems: [wrong("nothing is written: a plan is an object with `tools`", "")] };
   let value: Json;
@@ -43,7 +46,7 @@ export function readDraft(text: string): Draft | { problems: Problem[] } {
   return { whole: value, steps: value.tools as Fields[], input: input as unknown as PlanInput };
 }
 
-/** Returns a plan as the API takes it: there, what is written inside a step has another name than an id. */
+/** Converts a plan for the API, in which a plan inside a step has the field `inlinePlan` and not `plan`. */
 function planInput(value: Json, path: string, problems: Problem[]): Json {
   if (!isFields(value)) {
     problems.push(wrong("a plan is an object with `tools`", path));
@@ -88,14 +91,14 @@ function unknown(value: Fields, fields: readonly string[], path: string, problem
   }
 }
 
-/** The name that somebody most likely meant. */
+/** Returns the most similar name, if one is similar enough. */
 function nearest(name: string, names: readonly string[]): string | undefined {
   const most = Math.max(1, Math.floor(name.length / 3));
   const found = names.map((it) => [distance(name.slice(0, 40).toLowerCase(), it.toLowerCase()), it] as const).sort(([a], [b]) => a - b);
   return found[0] && found[0][0] <= most ? found[0][1] : undefined;
 }
 
-/** How many letters must be changed, added or left out. */
+/** Returns the edit distance of two texts. */
 function distance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, at) => at);
   for (let i = 1; i <= a.length; i += 1) {
@@ -112,13 +115,13 @@ function wrong(message: string, path: string): Problem {
   return { severity: "ERROR", code: "plan.invalid_json", path, message, help: null };
 }
 
-/** What a step is called, as far as it says itself. */
+/** Returns the id that a step has by its own fields. */
 export function idOf(step: Fields): string {
   const own = step.id ?? step.name ?? step.toolName ?? step.plan;
   return typeof own === "string" ? own : "";
 }
 
-/** What the steps of a plan are called. Without an id that is the name of their tool, and the second of them is the second. */
+/** Returns the ids of steps. A step without an id has the name of its tool, and a number if the name is taken. */
 export function idsOf(steps: readonly Fields[]): string[] {
   const taken = new Set(steps.flatMap((it) => (typeof it.id === "string" ? [it.id] : [])));
   return steps.map((it) => {
@@ -131,10 +134,10 @@ export function idsOf(steps: readonly Fields[]): string[] {
   });
 }
 
-/** A place in a text: where it begins and ends. */
+/** Start and end of a value in a text. */
 export type Place = [number, number];
 
-/** Returns where in a JSON text the value at a path such as `tools[1].parameters.name` stands. */
+/** Returns the place of the value at a path such as `tools[1].parameters.name`. */
 export function find(text: string, path: string): Place | null {
   return findAll(text, [path])[0] ?? null;
 }
@@ -145,7 +148,10 @@ interface Wanted {
   depth: number;
 }
 
-/** Returns where each of these paths leads, or as far as it leads to anything, in one walk through the text. */
+/**
+ * Returns the places of the values at these paths. For a path without a value, returns the place of the closest
+ * existing parent.
+ */
 export function findAll(text: string, paths: readonly string[]): (Place | null)[] {
   const wanted: Wanted[] = paths.map((path) => ({
     parts: [...path.matchAll(/\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|([^.[\]]+)/g)].map((it) => (it[2] === undefined ? (it[1] ?? it[3] ?? "") : Number(it[2]))),

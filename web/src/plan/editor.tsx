@@ -1,4 +1,4 @@
-/** A plan as text: numbered lines, and a way to what a diagnostic is about. */
+/** A text editor for plans, with line numbers and marked diagnostics. */
 
 import { useId, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
@@ -8,11 +8,11 @@ import { complete, type Known, type Offers } from "./complete";
 import { find, findAll } from "./draft";
 import { OfferList } from "./offers";
 
-/** Where to go: a path, and a number that changes each time. */
+/** A path to scroll to. `count` changes with each request, so that the same path works twice. */
 export interface Goal {
   path: string;
   count: number;
-  /** Whether somebody wants to write there, and not only to see it. */
+  /** True if the user wants to write there, so the editor gets the focus. */
   isWanted: boolean;
 }
 
@@ -21,23 +21,23 @@ interface Props {
   onText: (text: string) => void;
   problems: readonly Problem[];
   goal: Goal | null;
-  /** The steps as far as they could be read last, and what tools there are. */
+  /** The steps of the last valid text, and the tools, for suggestions. */
   steps: readonly Fields[];
   tools: readonly Known[];
 }
 
-/** How high a line is, and what is above the first, in pixels. */
-const LINE = 19;
-const TOP = 10;
-/** The most lines that are marked. */
-const MARKS = 100;
+/** Height of a line, and the space above the first line, in pixels. */
+const LINE_HEIGHT = 19;
+const TOP_SPACE = 10;
+/** Maximum number of diagnostics whose lines are marked. */
+const MAX_MARKS = 100;
 
 export function Editor({ text, onText, problems, goal, steps, tools }: Props) {
   const area = useRef<HTMLTextAreaElement>(null);
   const gutter = useRef<HTMLPreElement>(null);
   const lines = linesOf(text);
   const numbers = useMemo(() => Array.from({ length: lines }, (_, at) => at + 1).join("\n"), [lines]);
-  // Lines are looked for when the diagnostics change, and not at every letter.
+  // The lines are computed when the diagnostics change, and not at every key.
   const marked = useMemo(() => marks(text, problems), [problems]);
   useLayoutEffect(() => {
     const element = area.current;
@@ -45,7 +45,7 @@ export function Editor({ text, onText, problems, goal, steps, tools }: Props) {
     if (!place) return;
     if (goal.isWanted) element.focus();
     element.setSelectionRange(...place);
-    element.scrollTop = Math.max(0, (linesOf(element.value.slice(0, place[0])) - 4) * LINE);
+    element.scrollTop = Math.max(0, (linesOf(element.value.slice(0, place[0])) - 4) * LINE_HEIGHT);
   }, [goal]);
   const list = useId();
   const [offered, setOffered] = useState<(Offers & { chosen: number; line: number; column: number }) | null>(null);
@@ -66,7 +66,7 @@ export function Editor({ text, onText, problems, goal, steps, tools }: Props) {
     setOffered(null);
     onText(element.value);
   };
-  /** Keys that are about what is offered. */
+  /** Handles keys that control the suggestions. Returns whether a key was handled. */
   const steer = (event: KeyboardEvent): boolean => {
     if (event.key === " " && event.ctrlKey) {
       offer();
@@ -88,7 +88,7 @@ export function Editor({ text, onText, problems, goal, steps, tools }: Props) {
       return;
     }
     if (event.key === "ArrowLeft" || event.key === "ArrowRight") setOffered(null);
-    // Tab goes on to the next field, as everywhere; a new line begins where the one before did.
+    // The Tab key goes to the next field, as on every page. A new line gets the indentation of the line before.
     if (event.key !== "Enter" || event.ctrlKey || event.metaKey || event.isComposing) return;
     const element = event.currentTarget as HTMLTextAreaElement;
     const before = element.value.slice(0, element.selectionStart);
@@ -103,7 +103,7 @@ export function Editor({ text, onText, problems, goal, steps, tools }: Props) {
       <pre class="editor-lines" ref={gutter} aria-hidden="true">
         {numbers}
         {[...marked].map(([line, kind]) => (
-          <span key={line} class={kind} style={{ top: `${TOP + (line - 1) * LINE}px` }}>
+          <span key={line} class={kind} style={{ top: `${TOP_SPACE + (line - 1) * LINE_HEIGHT}px` }}>
             {line}
           </span>
         ))}
@@ -126,7 +126,7 @@ export function Editor({ text, onText, problems, goal, steps, tools }: Props) {
         onClick={() => setOffered(null)}
         onScroll={(event) => {
           if (gutter.current) gutter.current.scrollTop = event.currentTarget.scrollTop;
-          // The list goes along.
+          // The suggestions move with the text.
           setOffered((it) => it && { ...it });
         }}
       />
@@ -152,10 +152,10 @@ function linesOf(text: string): number {
   return lines;
 }
 
-/** Which lines have something wrong with them. */
+/** Returns the lines with diagnostics. */
 function marks(text: string, problems: readonly Problem[]): Map<number, string> {
   const lines = new Map<number, string>();
-  const told = problems.filter((it) => it.path !== "").slice(0, MARKS);
+  const told = problems.filter((it) => it.path !== "").slice(0, MAX_MARKS);
   if (told.length === 0) return lines;
   const places = findAll(
     text,

@@ -1,7 +1,7 @@
 /**
- * What is inside the steps of a plan that nobody executes yet: the plans that they execute, and what a loop does for each
- * item. Each can be opened in the picture, also in a draft of which the server knows nothing. `each/send` is a step of
- * the plan that `each` executes; `each[]` is any item of a loop.
+ * The steps of plans without an execution, and the nodes that can be opened in their graph: sub-plans and loops. A
+ * draft works, too, although the server has not stored it. `each/send` is a step of the sub-plan of `each`, and
+ * `each[]` stands for any item of a loop.
  */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
@@ -11,44 +11,44 @@ import { DraftLayout, PlanSteps, type Drawing, type Json, type LayoutDirection, 
 import { isFields, print, type Fields } from "../api/json";
 import { lookOf } from "../execution/looks";
 import { drawn } from "../graph/drawn";
-import { flat, nest, roomFor, rows, type Look, type Scene } from "../graph/scene";
+import { flat, nest, openNodeSize, layoutRows, type Look, type Scene } from "../graph/scene";
 import { idsOf } from "./draft";
 
-/** What is drawn: a plan that is stored, by its id, or a draft. */
+/** The source of a drawn plan: a stored plan by its id, or a draft. */
 export type Source = { id: string } | { input: PlanInput };
 
-/** A plan with all that is opened in it. */
+/** A plan with its open nodes. */
 export interface Insides {
   scene: Scene;
   steps: ReadonlyMap<string, Inner>;
 }
 
-/** A step, and where the plan is from that it is one of. */
+/** A step, and the source of the plan that contains it. */
 export interface Inner {
   step: Step;
   source: Source;
 }
 
-/** A plan as it is drawn without anything open. */
+/** A plan and its layout without open nodes. */
 interface Plan {
   tools: readonly Step[];
   layout: Drawing;
 }
 
-const WAY: LayoutDirection = "DOWN";
-/** Which item of a loop is drawn: any. */
-const ANY = "[]";
+const DIRECTION: LayoutDirection = "DOWN";
+/** The suffix of the node that stands for any item of a loop. */
+const ANY_ITEM = "[]";
 
-/** Answers about drafts, which are asked for again with every step that is opened. */
+/** Layouts of drafts by query. Opening a node needs them again. */
 const known = new Map<string, Promise<Plan | null>>();
-const KEPT = 50;
+const MAX_CACHED = 50;
 
 async function draft(input: PlanInput, sizes: readonly NodeSizeInput[]): Promise<Plan | null> {
   const key = print([input as unknown as Json, sizes as unknown as Json]);
   const found = known.get(key);
   if (found) return found;
-  if (known.size >= KEPT) known.clear();
-  const asked = ask(DraftLayout, { input, direction: WAY, sizes: [...sizes] }).then((it) => it.validatePlan.plan);
+  if (known.size >= MAX_CACHED) known.clear();
+  const asked = ask(DraftLayout, { input, direction: DIRECTION, sizes: [...sizes] }).then((it) => it.validatePlan.plan);
   known.set(key, asked);
   asked.catch(() => known.delete(key));
   return asked;
@@ -56,12 +56,12 @@ async function draft(input: PlanInput, sizes: readonly NodeSizeInput[]): Promise
 
 async function stored(planId: string, sizes: readonly NodeSizeInput[]): Promise<Plan | null> {
   const { plan } = await ask(PlanSteps, { id: planId });
-  return plan && { tools: plan.tools, layout: (await drawn(plan, WAY, sizes)).drawing };
+  return plan && { tools: plan.tools, layout: (await drawn(plan, DIRECTION, sizes)).drawing };
 }
 
 const planOf = (source: Source, sizes: readonly NodeSizeInput[] = []) => ("id" in source ? stored(source.id, sizes) : draft(source.input, sizes));
 
-/** Where the plan is from that a step executes: it is written in the step, or stored. */
+/** Returns the source of the plan that a step executes. */
 function within({ step, source }: Inner): Source {
   if ("id" in source) return { id: step.plan! };
   const at = idsOf(source.input.tools as unknown as Fields[]).indexOf(step.stepId);
@@ -69,7 +69,7 @@ function within({ step, source }: Inner): Source {
   return inline ? { input: inline } : { id: step.plan! };
 }
 
-/** Draws a plan with what is open in it. */
+/** Draws a plan with its open nodes. */
 async function draw(plan: Plan, source: Source, prefix: string, open: ReadonlySet<string>): Promise<Insides> {
   const steps = new Map<string, Inner>();
   const inside = new Map<string, Scene>();
@@ -79,7 +79,7 @@ async function draw(plan: Plan, source: Source, prefix: string, open: ReadonlySe
     steps.set(name, inner);
     if (!open.has(name)) return;
     if (step.plan === null) {
-      if (step.forEach !== null) inside.set(name, rows([name + ANY], true, new Map()));
+      if (step.forEach !== null) inside.set(name, layoutRows([name + ANY_ITEM], true, new Map()));
       return;
     }
     const from = within(inner);
@@ -91,12 +91,12 @@ async function draw(plan: Plan, source: Source, prefix: string, open: ReadonlySe
   });
   await Promise.all(opened);
   if (inside.size === 0) return { scene: nest(plan.layout, prefix, inside), steps };
-  const sizes = [...inside].map(([name, scene]) => ({ name: name.slice(prefix.length), ...roomFor(scene) }));
+  const sizes = [...inside].map(([name, scene]) => ({ name: name.slice(prefix.length), ...openNodeSize(scene) }));
   const larger = await planOf(source, sizes);
   return { scene: nest(larger?.layout ?? plan.layout, prefix, inside), steps };
 }
 
-/** The plan that is shown, with what is open in it. What was drawn stays until the next is there. */
+/** Returns the drawing of a plan with its open nodes. The old drawing stays until the new one is ready. */
 export function useInsides(shown: { plan: Plan; source: Source } | null, open: readonly string[], onFail: (error: ApiError) => void): Insides | null {
   const closed = useMemo(() => {
     if (!shown) return null;
@@ -118,7 +118,7 @@ export function useInsides(shown: { plan: Plan; source: Source } | null, open: r
   return open.length === 0 ? closed : (drawn ?? closed);
 }
 
-/** How all nodes of the picture look. */
+/** Returns how each node looks. */
 export function looksOf({ scene, steps }: Insides): Look[] {
   return scene.nodes.map((node) => {
     const found = steps.get(node.name);
@@ -127,29 +127,29 @@ export function looksOf({ scene, steps }: Insides): Look[] {
   });
 }
 
-/** What is in a step, in words; nothing where it cannot be opened. */
+/** Returns in words what a step contains. Empty if the step cannot be opened. */
 export function holds({ step }: Inner): string {
   if (step.plan !== null) return step.forEach === null ? "another plan" : "another plan for each item";
   return step.forEach === null ? "" : "a loop";
 }
 
-/** The step that a node stands for. */
+/** Returns the name of the step that a node stands for. */
 export function stepOf(name: string): string {
-  return name.endsWith(ANY) ? name.slice(0, -ANY.length) : name;
+  return name.endsWith(ANY_ITEM) ? name.slice(0, -ANY_ITEM.length) : name;
 }
 
-/** Where in what somebody wrote a step stands, which may be one of a plan that is written in another. */
+/** A step within a draft. The step may be in an inline plan. */
 export interface Written {
   step: Fields;
-  /** Its place as diagnostics write it. */
+  /** The step's path, as in diagnostics. */
   path: string;
-  /** The other steps of its plan. */
+  /** Ids of the other steps of the same plan. */
   others: string[];
-  /** Everything, with another step in its place, or none. */
+  /** Returns the draft with another step in place of this one. With null, the step is removed. */
   replaced: (step: Fields | null) => Fields;
 }
 
-/** Finds a step in what somebody wrote; nothing where the plan that it is of is only named there. */
+/** Finds a step in a draft. Returns null if the step belongs to a plan that the draft only names. */
 export function find(whole: Fields, name: string): Written | null {
   const cut = name.indexOf("/");
   const id = cut < 0 ? name : name.slice(0, cut);

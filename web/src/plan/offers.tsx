@@ -1,4 +1,4 @@
-/** What is offered at the cursor, as a list beside it. */
+/** The list of suggestions beside the cursor. */
 
 import { useLayoutEffect, useRef } from "preact/hooks";
 
@@ -8,20 +8,20 @@ interface Props {
   id: string;
   offers: readonly Offer[];
   chosen: number;
-  /** Where the cursor is, in letters and in pixels of what is scrolled. */
+  /** The position of the cursor in characters, and the scroll position of the text in pixels. */
   line: number;
   column: number;
   scroll: { left: number; top: number };
-  /** How high the text is on the screen. */
+  /** Visible height of the text, in pixels. */
   height: number;
   onChoose: (at: number) => void;
 }
 
-/** Where the text begins and how high its lines are, and how wide the list is, in pixels; the style says the same. */
-const TOP = 10;
-const LEFT = 52;
-const LINE = 19;
-const WIDTH = 320;
+/** Position of the first character, height of a line, and width of the list, in pixels. The style sheet has the same values. */
+const TOP_SPACE = 10;
+const LEFT_SPACE = 52;
+const LINE_HEIGHT = 19;
+const LIST_WIDTH = 320;
 
 export function OfferList({ id, offers, chosen, line, column, scroll, height, onChoose }: Props) {
   const list = useRef<HTMLUListElement>(null);
@@ -29,15 +29,15 @@ export function OfferList({ id, offers, chosen, line, column, scroll, height, on
     const box = list.current;
     const option = box?.children[chosen] as HTMLElement | undefined;
     if (!box || !option) return;
-    // Only the list is scrolled, and not what is around it.
+    // Scrolls the list itself. The browser's `scrollIntoView` would also scroll the page.
     const [top, bottom] = [option.offsetTop, option.offsetTop + option.offsetHeight];
     if (top < box.scrollTop) box.scrollTop = top;
     else if (bottom > box.scrollTop + box.clientHeight) box.scrollTop = bottom - box.clientHeight;
   }, [chosen, offers]);
-  const above = TOP + line * LINE - scroll.top;
-  const isBelow = above + LINE < height / 2;
-  const left = `max(8px, min(${LEFT - scroll.left}px + ${column}ch, 100% - ${WIDTH + 8}px))`;
-  const place: Record<string, string> = isBelow ? { left, top: `${above + LINE}px` } : { left, bottom: `calc(100% - ${above}px)` };
+  const above = TOP_SPACE + line * LINE_HEIGHT - scroll.top;
+  const isBelow = above + LINE_HEIGHT < height / 2;
+  const left = `max(8px, min(${LEFT_SPACE - scroll.left}px + ${column}ch, 100% - ${LIST_WIDTH + 8}px))`;
+  const place: Record<string, string> = isBelow ? { left, top: `${above + LINE_HEIGHT}px` } : { left, bottom: `calc(100% - ${above}px)` };
   return (
     <ul
       ref={list}
@@ -46,7 +46,7 @@ export function OfferList({ id, offers, chosen, line, column, scroll, height, on
       role="listbox"
       aria-label="What could stand here"
       style={place}
-      // The keys move what is chosen, and the list with it; it is no place of its own to get to by Tab.
+      // The arrow keys select a suggestion and scroll the list, so the Tab key skips the list.
       onWheel={(event) => {
         event.preventDefault();
         event.currentTarget.scrollTop += event.deltaY;
@@ -58,7 +58,7 @@ export function OfferList({ id, offers, chosen, line, column, scroll, height, on
           id={`${id}-${at}`}
           role="option"
           aria-selected={at === chosen}
-          // The cursor stays where it is.
+          // Keeps the focus in the text, so the cursor does not move.
           onPointerDown={(event) => {
             event.preventDefault();
             onChoose(at);

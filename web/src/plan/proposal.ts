@@ -1,6 +1,7 @@
 /**
- * A draft for a request of which no plan came. It has a step for each part of the query that the planner found a tool
- * for, without values, and a step to be replaced for each other part: it is not valid until somebody has completed it.
+ * Makes a draft for a request whose planning failed. The draft has a step for each part of the query. If the planner
+ * found a tool for the part, the step calls that tool without values. Otherwise a placeholder stands for the tool. So
+ * the draft is invalid until a person completes it.
  */
 
 import type { Json, RequestPageResult, ToolNamesResult } from "../api/generated";
@@ -12,11 +13,11 @@ type ToolName = ToolNamesResult["tools"][number];
 
 export interface Proposal {
   text: string;
-  /** The parts of the query that no step of the draft does. */
+  /** The parts of the query without a tool. */
   uncovered: string[];
 }
 
-/** A part of the query, and the tools of the steps that the planner made for it. */
+/** A part of the query, and the tools that the planner chose for it. */
 interface Part {
   clause: string;
   tools: string[];
@@ -33,7 +34,7 @@ export function proposal(request: Asked, tools: readonly ToolName[]): Proposal {
   };
   const leave = (text: string) => {
     uncovered.push(text);
-    add(openStep(text, uncovered.length));
+    add(placeholderStep(text, uncovered.length));
   };
   for (const { clause, tools: chosen } of partsOf(request)) {
     const found = chosen.map((name) => toolOf(name, tools)).filter((tool) => tool !== undefined);
@@ -44,34 +45,34 @@ export function proposal(request: Asked, tools: readonly ToolName[]): Proposal {
       add(step);
     }
   }
-  // The planner did not find that these steps are enough, so that they must not run as they are.
+  // The planner did not confirm that these steps are enough. The placeholder keeps them from running unchanged.
   if (isComplete && uncovered.length === 0) leave(request.query);
   return { text: print({ requestId: request.requestId, query: request.query, tools: steps }, 2), uncovered };
 }
 
-/** Stands for a part of the query until somebody writes a tool in its place. */
-function openStep(text: string, number: number): Fields {
-  return { id: `todo_${number}`, name: openName(text), parameters: {} };
+/** Returns a step with a placeholder for the tool. */
+function placeholderStep(text: string, number: number): Fields {
+  return { id: `todo_${number}`, name: placeholderName(text), parameters: {} };
 }
 
-/** Stands in place of the tool for a part of the query. */
-export function openName(text: string): string {
+/** Returns the placeholder for the tool of a part of the query. */
+export function placeholderName(text: string): string {
   return `TODO: ${text}`;
 }
 
-/** The parts that the planner read; the whole query where it did not read it in parts. */
+/** Returns the parts of the query that the transcript has, or the whole query if it has none. */
 function partsOf({ query, transcript }: Asked): Part[] {
   const noted = transcript.findLast((entry) => entry.kind === "candidates")?.content;
-  const parts = (Array.isArray(noted) ? noted : []).filter(isFields).map((part) => ({ clause: String(part.clause ?? query), tools: chosenIn(part) }));
+  const parts = (Array.isArray(noted) ? noted : []).filter(isFields).map((part) => ({ clause: String(part.clause ?? query), tools: chosenTools(part) }));
   return parts.length > 0 ? parts : [{ clause: query, tools: [] }];
 }
 
-/** The tools of the steps that were made for a part. Tools that were only looked at do not fit. */
-function chosenIn({ tools, steps }: Fields): string[] {
+/** Returns the tools of the steps that the planner made for a part. Other candidates are left out. */
+function chosenTools({ tools, steps }: Fields): string[] {
   const names = listIn(tools).map((candidate) => String(candidate.tool));
   return listIn(steps).flatMap((step) => {
     const id = String(step.step);
-    // A second step of a tool has a number behind the name.
+    // The id of a second step with the same tool has a number at the end.
     const chosen = names.find((name) => idOf(name) === id) ?? names.find((name) => id.startsWith(`${idOf(name)}_`));
     return chosen === undefined ? [] : [chosen];
   });

@@ -1,4 +1,4 @@
-/** How a plan is run: at once, or with an input and whatever else an execution can be told. */
+/** The controls that start an execution: at once, or with an input and options. */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 
@@ -8,12 +8,15 @@ import { isFields, isNumber, parse, print, type Fields as JsonFields } from "../
 import { RepeatedList } from "../execution/repeated";
 import { Fields, type Schema } from "../tools/form";
 import { Dialog } from "../ui/dialog";
-import { asRefusal, Refused } from "../ui/fault";
+import { toApiError, Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Choice } from "../ui/page";
 import type { LastRun } from "./last-run";
 
-/** What is run: a plan by its id, or under the name that it was saved under, so that its input is checked. */
+/**
+ * The options of a new execution. With `saved`, it runs a saved plan, so the server checks the input against the
+ * plan's schema.
+ */
 export interface Wanted {
   options: ExecutionOptions;
   saved: string | null;
@@ -64,7 +67,7 @@ export function RunBar({ isBusy, hasErrors, onRun, onMore, onKeep }: BarProps) {
   );
 }
 
-/** Returns the names behind `input.` in a plan, the plans inside it left out: those have inputs of their own. */
+/** Returns the names after `input.` in a plan's templates. Inline plans are left out, because they have an input of their own. */
 export function inputsOf(steps: readonly JsonFields[]): string[] {
   const names = new Set<string>();
   for (const step of steps) {
@@ -234,7 +237,7 @@ function useLast(read: (signal: AbortSignal) => Promise<LastRun | null>) {
     const gone = new AbortController();
     read(gone.signal).then(
       (run) => gone.signal.aborted || setState({ run, error: null, isKnown: true }),
-      (error: unknown) => gone.signal.aborted || setState({ run: null, error: asRefusal(error), isKnown: true }),
+      (error: unknown) => gone.signal.aborted || setState({ run: null, error: toApiError(error), isKnown: true }),
     );
     return () => gone.abort();
   }, []);

@@ -1,8 +1,8 @@
-/** The link from a request without a plan to a draft for it. */
+/** A link from a request whose planning failed to a draft for it. */
 
 import { Icon } from "../ui/icons";
 
-/** The way to a draft that begins with the query and the tools that fit it best. */
+/** A link to a draft that starts with the query and the best tools for it. */
 export function StartDraft({ id }: { id: string }) {
   return (
     <a class="button" href={`/new?request=${id}`}>

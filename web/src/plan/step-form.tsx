@@ -1,4 +1,4 @@
-/** One step of a plan as a form: what its tool takes, and when it runs. Whatever is changed is changed in the text. */
+/** A form for one step of a plan. Every change is written into the text of the plan. */
 
 import type { Json, ToolNamesResult } from "../api/generated";
 import type { Fields as JsonFields } from "../api/json";
@@ -98,8 +98,8 @@ export function toolOf(name: string, tools: readonly ToolName[]): ToolName | und
 }
 
 /**
- * A step that calls a tool. Required parameters are left out unless the schema has a default, so that a plan with values
- * that nobody chose is not valid.
+ * Returns a new step that calls a tool. Required parameters without a default are left out, so the plan is invalid
+ * until a person has chosen their values.
  */
 export function emptyStep(tool: ToolName, taken: ReadonlySet<string>): JsonFields {
   const name = tool.name.replace(/[^\w.-]/g, "_");
@@ -115,7 +115,7 @@ export function emptyStep(tool: ToolName, taken: ReadonlySet<string>): JsonField
   return { id, name: tool.qualifiedName, parameters };
 }
 
-/** The parameters that a tool cannot do without. */
+/** Returns the names of a tool's required parameters. */
 export function requiredOf(tool: ToolName): string[] {
   const schema = isSchema(tool.inputSchema) ? tool.inputSchema : {};
   return Array.isArray(schema.required) ? schema.required.map(String) : [];

@@ -1,4 +1,4 @@
-/** One tool: what it takes, how it has done, and a form to try it. */
+/** The page of a tool: its parameters, its usage, and a form to call it. */
 
 import { useState } from "preact/hooks";
 
@@ -124,7 +124,7 @@ export function ToolDetail({ name }: { name: string }) {
   );
 }
 
-/** A call tells its failure as `code: message`. */
+/** Splits the text of a failed call, `code: message`, into its parts. */
 function errorOf(text: string): { code: string; message: string } {
   const found = /^([a-z_]+(?:\.[a-z_]+)+): /.exec(text);
   return { code: found?.[1] ?? "", message: text.slice(found?.[0].length ?? 0) };

@@ -1,4 +1,4 @@
-/** A form for whatever a JSON Schema describes. What it does not understand is written as JSON. */
+/** A form for values of a JSON Schema. Schemas that it does not support get a text field for JSON. */
 
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 
@@ -7,8 +7,8 @@ import { isFields, isNumber, parse, print, readNumber, type Fields as JsonFields
 
 export type Schema = JsonFields;
 
-/** How deep forms go; below that values are written as JSON. */
-const DEPTH = 4;
+/** Maximum nesting of forms. Deeper values get a text field for JSON. */
+const MAX_FORM_DEPTH = 4;
 
 export const isSchema = isFields;
 
@@ -18,16 +18,16 @@ interface Props {
   value: Json | undefined;
   onValue: (value: Json | undefined) => void;
   depth?: number;
-  /** Whether a template such as `{{step.path}}` may stand for a value. */
+  /** True if a template such as `{{step.path}}` is a valid value. */
   takesTemplates?: boolean;
 }
 
-/** Whether a text is to be filled in when the step runs. */
+/** Returns whether a value contains a template. */
 function isTemplate(it: Json | undefined): it is string {
   return typeof it === "string" && it.includes("{{");
 }
 
-/** The fields of an object. Those that are left empty are left out. */
+/** Fields for the properties of an object. Empty fields are left out of the value. */
 export function Fields({ schema, root, value, onValue, depth = 0, takesTemplates = false }: Props) {
   const properties = isSchema(schema.properties) ? schema.properties : {};
   const required = Array.isArray(schema.required) ? schema.required : [];
@@ -62,7 +62,7 @@ export function Fields({ schema, root, value, onValue, depth = 0, takesTemplates
   );
 }
 
-/** Follows a reference within the document, a few times. */
+/** Follows references within the document, at most eight in a row. */
 export function resolved(schema: Json | undefined, root: Schema): Schema {
   let found: Json | undefined = schema;
   for (let n = 0; n < 8 && isSchema(found) && typeof found.$ref === "string"; n += 1) {
@@ -92,7 +92,7 @@ function One({ name, schema, root, isRequired, value, onValue, depth = 0, takesT
       {isRequired && <span class="required"> required</span>}
     </>
   );
-  if (type === "object" && isSchema(schema.properties) && depth < DEPTH && !isTemplate(value)) {
+  if (type === "object" && isSchema(schema.properties) && depth < MAX_FORM_DEPTH && !isTemplate(value)) {
     return (
       <fieldset>
         <legend>{label}</legend>
@@ -120,7 +120,7 @@ interface InputProps {
   takesTemplates: boolean;
 }
 
-/** What is chosen to write a template instead. */
+/** The value of the choice that writes a template. */
 const TEMPLATE = "{{";
 
 function Input({ id, schema, type, value, onValue, isRequired, takesTemplates }: InputProps) {
@@ -130,7 +130,7 @@ function Input({ id, schema, type, value, onValue, isRequired, takesTemplates }:
     setWritten(text !== "");
     onValue(text === "" ? undefined : text);
   };
-  // A template stands for a value of whatever type; it stays a text while it is written.
+  // A template can replace a value of any type. While the user writes it, the field is a text field.
   if (type !== "integer" && type !== "number" && (isTemplate(value) || (isWritten && typeof value === "string"))) {
     return <textarea id={id} class="one-line mono" rows={1} spellcheck={false} value={value} onInput={asText} />;
   }
@@ -181,7 +181,7 @@ interface NumberProps {
   takesTemplates: boolean;
 }
 
-/** A number with all of its digits, or a template in its stead. */
+/** A field for a number, which keeps all digits, or for a template. */
 function NumberField({ id, isWhole, value, onValue, isRequired, takesTemplates }: NumberProps) {
   const text = value === undefined || value === null ? "" : typeof value === "string" ? value : print(value);
   const isRight = text === "" || isNumber(value) || (takesTemplates && isTemplate(value));
@@ -191,7 +191,7 @@ function NumberField({ id, isWhole, value, onValue, isRequired, takesTemplates }
   const read = (typed: string) => {
     const it = typed.trim();
     if (it === "") onValue(undefined);
-    else onValue((isWhole ? WHOLE : NUMBER).test(it) ? readNumber(it) : typed);
+    else onValue((isWhole ? WHOLE_NUMBER : NUMBER).test(it) ? readNumber(it) : typed);
   };
   return (
     <>
@@ -201,7 +201,7 @@ function NumberField({ id, isWhole, value, onValue, isRequired, takesTemplates }
   );
 }
 
-const WHOLE = /^-?(?:0|[1-9]\d*)$/;
+const WHOLE_NUMBER = /^-?(?:0|[1-9]\d*)$/;
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
 interface JsonFieldProps {
@@ -212,7 +212,7 @@ interface JsonFieldProps {
   takesTemplates?: boolean;
 }
 
-/** What a text says: nothing, JSON, or a template. Fails where it is none of these. */
+/** Parses the text of a field: empty, JSON, or a template. Throws an error for anything else. */
 function readField(text: string, takesTemplates: boolean): Json | undefined {
   const it = text.trim();
   if (it === "") return undefined;
@@ -229,7 +229,7 @@ export function JsonField({ id, value, onValue, label, takesTemplates = false }:
   const [text, setText] = useState(() => written(value, takesTemplates));
   const [isWrong, setWrong] = useState(false);
   const last = useRef(value);
-  // What was changed elsewhere shows here; what is typed here stays as it is typed.
+  // A change from outside replaces the text. A change by the user leaves it as typed.
   useLayoutEffect(() => {
     if (print(value) !== print(last.current)) {
       setText(written(value, takesTemplates));

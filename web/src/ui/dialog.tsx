@@ -1,19 +1,19 @@
-/** A question in front of everything. */
+/** A dialog that blocks the rest of the page. */
 
 import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import type { ApiError } from "../api/client";
-import { asRefusal, Refused } from "./fault";
+import { toApiError, Refused } from "./fault";
 
 interface Props {
   title: string;
   children?: ComponentChildren;
-  /** What the button says that does it. */
+  /** Label of the button that confirms. */
   action: string;
   tone?: "bad";
   isWide?: boolean;
-  /** Whether what is asked is all there. */
+  /** False while data for the question is still missing. Then the button is disabled. */
   isReady?: boolean;
   onDo: () => Promise<void>;
   onClose: () => void;
@@ -24,11 +24,11 @@ export function Dialog({ title, children, action, tone, isWide, isReady = true, 
   const heading = useId();
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError | null>(null);
-  // At once: what is typed next is meant for it.
+  // A layout effect runs before the next key press, which belongs to the dialog.
   useLayoutEffect(() => {
     const opener = document.activeElement as HTMLElement | null;
     dialog.current?.showModal();
-    // Whoever goes on by keyboard goes on where they were; and where that is gone, at the page.
+    // Keyboard users continue at the button that opened the dialog, or at the page if that button has disappeared.
     return () => back(opener);
   }, []);
   const submit = async (event: Event) => {
@@ -39,7 +39,7 @@ export function Dialog({ title, children, action, tone, isWide, isReady = true, 
       await onDo();
       onClose();
     } catch (error) {
-      setError(asRefusal(error));
+      setError(toApiError(error));
       setBusy(false);
     }
   };
@@ -62,7 +62,7 @@ export function Dialog({ title, children, action, tone, isWide, isReady = true, 
   );
 }
 
-/** Gives an element the focus again that had it, once what was in front of it is gone. */
+/** Moves the focus back to an element after the dialog is closed. */
 export function back(opener: HTMLElement | null): void {
   setTimeout(() => {
     if (document.activeElement && document.activeElement !== document.body) return;

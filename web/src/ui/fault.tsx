@@ -1,4 +1,4 @@
-/** What went wrong: the cause first, what its code means, and what to do. */
+/** Shows errors: first the cause, then the meaning of the code and what to do. */
 
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
@@ -11,39 +11,42 @@ import { CopyButton } from "./json";
 import { Plain } from "./plain";
 import { Words } from "./words";
 
-/** The most letters of a cause; more of it is in the trace. */
-const CAUSE = 300;
+/** Maximum number of characters of a cause. The trace contains the rest. */
+const MAX_CAUSE_CHARS = 300;
 
-/** A message in its parts: one line is the cause, and all of it the trace. */
+/** Splits a message into the line with the cause and the whole text. The trace is null if it would only repeat the cause. */
 export function partsOf(message: string): { cause: string; trace: string | null } {
   const text = message.trimEnd();
   const line = causeIn(text.split("\n").filter((line) => line.trim() !== ""));
-  const cause = line.length > CAUSE ? `${line.slice(0, CAUSE)}…` : line;
+  const cause = line.length > MAX_CAUSE_CHARS ? `${line.slice(0, MAX_CAUSE_CHARS)}…` : line;
   return { cause, trace: cause === text.trim() ? null : text };
 }
 
-/** The line of a trace that says why: `Caused by:` and `Error:` win, else it is the last that is no frame. */
+/**
+ * Returns the line of a trace with the cause: the last `Caused by:`, else the last error, else the last line that is
+ * not a stack frame.
+ */
 function causeIn(lines: readonly string[]): string {
   const inner = lines.findLastIndex((line) => /^\s*Caused by:/.test(line));
   if (inner >= 0) {
     const said = lines[inner]!.replace(/^\s*Caused by:/, "").trim();
-    // Some name the causes below, the innermost last.
+    // Some formats list the causes in the lines below, innermost last.
     const below = lines.slice(inner + 1).filter((_, at, all) => all.slice(0, at + 1).every((one) => /^\s/.test(one) && !FRAME.test(one)));
     if (said !== "" || below.length > 0) return said || below.at(-1)!.trim().replace(/^\d+:\s*/, "");
   }
   for (const line of lines.toReversed()) {
     const said = ERROR.exec(line)?.[1];
-    // `Error` alone says nothing.
+    // The word `Error` alone carries no information, so it is removed.
     if (said && !/^\s/.test(line)) return lines.length === 1 ? line.trim() : said.trim().replace(/^[Ee]rror: /, "");
   }
   return (lines.findLast((line) => !/^\s/.test(line) && !FRAME.test(line) && !LEFTOVER.test(line)) ?? lines.at(-1) ?? "").trim();
 }
 
-/** A line that names an error: `ValueError: …`, `java.io.IOException: …`, `Error [ERR_X]: …`. */
+/** Matches a line with an error: `ValueError: …`, `java.io.IOException: …`, `Error [ERR_X]: …`. */
 const ERROR = /(?:^|: )((?:Uncaught )?[\w.$]*(?:Error|Exception)(?: \[\w+\])?: .+)$/;
-/** A place in the code: of Java and JavaScript, Rust, Go. */
+/** Matches stack frames of Java, JavaScript, Rust and Go. */
 const FRAME = /^\s*(?:at .+[:)]|\.\.\. \d+ more|\d+: +[\w<].*::|\S+\.go:\d+|goroutine \d+ )/;
-/** What runtimes write behind the cause. */
+/** Matches lines that runtimes print after the cause. */
 const LEFTOVER = /^(?:Node\.js v\d|exit status \d|note: |stack backtrace:|[\w./*()]+\(.*\)$|created by )/;
 
 /** The cause of a failure, for places that have one line. */
@@ -54,20 +57,20 @@ export function causeOf(message: string): string {
 interface FaultProps {
   code: string;
   message: string;
-  /** The cause, where it is known better than from the message. */
+  /** The cause, if a finding names it better than the message. */
   cause?: string;
-  /** Where it went wrong. */
+  /** The place of the error, such as a step. */
   at?: string;
   note?: string;
-  /** What can be done about it. */
+  /** Buttons that may help. */
   actions?: ComponentChildren;
   children?: ComponentChildren;
 }
 
-/** A failure. Every place of the page shows failures like this. */
+/** An error. Every page shows errors in this form. */
 export function Fault({ code, message, cause: known, at, note, actions, children }: FaultProps) {
   const [means, help] = CODES[code] ?? [];
-  // A message that the cause has all of is not shown twice.
+  // A message that is contained in the cause is not shown twice.
   const { cause, trace } = known === undefined ? partsOf(message) : { cause: known, trace: known.includes(message.trim()) ? null : message.trimEnd() };
   return (
     <div class="fault">
@@ -96,7 +99,7 @@ export function Fault({ code, message, cause: known, at, note, actions, children
   );
 }
 
-/** The whole message, of which the end is seen. */
+/** The whole message. Its end is visible at first. */
 function Trace({ text }: { text: string }) {
   const box = useRef<HTMLPreElement>(null);
   const [isWhole, setWhole] = useState(false);
@@ -121,7 +124,7 @@ function sentence(text: string): string {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 }
 
-/** A question that the server refused to answer. */
+/** An error of the server. */
 export function Refused({ error, actions }: { error: ApiError; actions?: ComponentChildren }) {
   const diagnostics = error.extensions.diagnostics;
   return (
@@ -132,13 +135,13 @@ export function Refused({ error, actions }: { error: ApiError; actions?: Compone
   );
 }
 
-/** Anything that was thrown, as the refusal that it is or with its own words. */
-export function asRefusal(error: unknown): ApiError {
+/** Converts anything that was thrown into an `ApiError`. */
+export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   return new ApiError(error instanceof Error ? error.message : String(error), "");
 }
 
-/** A page of which nothing could be shown. */
+/** A page that shows only an error. */
 export function RefusedPage({ title, error }: { title: string; error: ApiError }) {
   return (
     <div class="page">
@@ -158,14 +161,14 @@ export interface Problem {
   help?: string | null;
 }
 
-/** The most diagnostics that are shown at once. */
-const MOST = 200;
+/** Maximum number of diagnostics that are shown. */
+const MAX_DIAGNOSTICS = 200;
 
-/** Diagnostics of a plan; a path may be followed to its place. */
+/** Diagnostics of a plan. A click on a path calls `onGo`. */
 export function Problems({ problems, onGo }: { problems: readonly Problem[]; onGo?: (path: string) => void }) {
   return (
     <ul class="problems" aria-label="Diagnostics">
-      {problems.slice(0, MOST).map((it, at) => (
+      {problems.slice(0, MAX_DIAGNOSTICS).map((it, at) => (
         <li key={at} class={`problem-row tone-${it.severity === "ERROR" ? "bad" : "waiting"}`}>
           <p>
             <code class="problem-code">{it.code}</code>
@@ -188,13 +191,13 @@ export function Problems({ problems, onGo }: { problems: readonly Problem[]; onG
           )}
         </li>
       ))}
-      {problems.length > MOST && <li class="faint">and {problems.length - MOST} more</li>}
+      {problems.length > MAX_DIAGNOSTICS && <li class="faint">and {problems.length - MAX_DIAGNOSTICS} more</li>}
     </ul>
   );
 }
 
-/** Whether a value has something in it. */
-export function hasSomething(value: Json | undefined): boolean {
+/** Returns whether a value is not empty. */
+export function isNotEmpty(value: Json | undefined): boolean {
   if (value === null || value === undefined) return false;
   return typeof value !== "object" || value instanceof Num || Object.keys(value).length > 0;
 }

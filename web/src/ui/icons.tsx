@@ -1,4 +1,4 @@
-/** Small pictures, drawn as lines in a square of 16. */
+/** Icons, drawn as lines in a square of 16 pixels. */
 
 const PATHS = {
   list: "M2.5 4h11M2.5 8h11M2.5 12h7",

@@ -1,4 +1,4 @@
-/** Values that came from elsewhere, as text and never as anything else. */
+/** Shows values from tools and users. They are always shown as text, never as HTML. */
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
@@ -8,12 +8,12 @@ import { isFields, Num, print } from "../api/json";
 import { Icon } from "./icons";
 import { Plain } from "./plain";
 
-/** The most letters of a text that are shown at first. */
-const TEXT = 400;
-/** The most entries of a list that are shown at first, and more each time somebody asks. */
-const ENTRIES = 100;
+/** Number of characters of a text that are shown at first. */
+const FIRST_CHARS = 400;
+/** Number of entries of a list that are shown at first, and that each click adds. */
+const ENTRIES_PER_PAGE = 100;
 
-/** A value as a tree that can be folded. */
+/** A value as a tree whose nodes can be closed. */
 export function JsonView({ value, label, open = 2 }: { value: Json | undefined; label: string; open?: number }) {
   if (value === undefined) return <p class="faint">nothing</p>;
   return (
@@ -24,8 +24,8 @@ export function JsonView({ value, label, open = 2 }: { value: Json | undefined; 
   );
 }
 
-/** How large a value is that the server left out of an event. */
-export function omitted(value: Json | undefined): number | null {
+/** Returns the size in bytes of a value that the server left out of an event, or null. */
+export function omittedBytes(value: Json | undefined): number | null {
   if (!isFields(value)) return null;
   const bytes = value.$omitted;
   return typeof bytes === "number" && Object.keys(value).length === 1 ? bytes : null;
@@ -43,7 +43,7 @@ function Value({ value, open }: { value: Json; open: number }) {
 
 function Group({ entries, begin, end, open }: { entries: [string | null, Json][]; begin: string; end: string; open: number }) {
   const [isOpen, setOpen] = useState(open > 0);
-  const [count, setCount] = useState(ENTRIES);
+  const [count, setCount] = useState(ENTRIES_PER_PAGE);
   const about = `${entries.length} ${entries.length === 1 ? "entry" : "entries"}`;
   if (!isOpen) {
     return (
@@ -69,7 +69,7 @@ function Group({ entries, begin, end, open }: { entries: [string | null, Json][]
           </div>
         ))}
         {entries.length > count && (
-          <button type="button" class="link" onClick={() => setCount(count + 10 * ENTRIES)}>
+          <button type="button" class="link" onClick={() => setCount(count + 10 * ENTRIES_PER_PAGE)}>
             {entries.length - count} more
           </button>
         )}
@@ -79,14 +79,14 @@ function Group({ entries, begin, end, open }: { entries: [string | null, Json][]
   );
 }
 
-/** A text between quotes, so that `"1"` is not taken for `1`. */
+/** A text in quotes, so that `"1"` differs from `1`. */
 function Text({ text }: { text: string }) {
   const [isWhole, setWhole] = useState(false);
-  const isLong = text.length > TEXT;
+  const isLong = text.length > FIRST_CHARS;
   return (
     <span class="json-string">
       <Quote />
-      <Plain text={isLong && !isWhole ? `${text.slice(0, TEXT)}…` : text} />
+      <Plain text={isLong && !isWhole ? `${text.slice(0, FIRST_CHARS)}…` : text} />
       <Quote />
       {isLong && (
         <button type="button" class="link" onClick={() => setWhole(!isWhole)}>

@@ -1,9 +1,9 @@
-/** What pages are made of. */
+/** Components that pages consist of. */
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef } from "preact/hooks";
 
-/** Whether there is only a phone's width. */
+/** Returns whether the window is as narrow as a phone. */
 export function isNarrow(): boolean {
   return matchMedia("(max-width: 760px)").matches;
 }
@@ -31,7 +31,7 @@ export function Crumbs({ trail, here }: { trail: [string, string][]; here: strin
   );
 }
 
-/** Says that something is on its way; a whole page of it has a heading. */
+/** A message that data is loading. As a whole page, it has a heading. */
 export function Loading({ isPage }: { isPage?: boolean }) {
   return (
     <>
@@ -44,7 +44,7 @@ export function Loading({ isPage }: { isPage?: boolean }) {
   );
 }
 
-/** Says that nothing is there; a whole page of it has the page's heading. */
+/** A message that there is no data. As a whole page, it has the heading of the page. */
 export function Empty({ title, children, isPage }: { title: string; children?: ComponentChildren; isPage?: boolean }) {
   return (
     <div class="empty">

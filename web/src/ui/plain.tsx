@@ -1,13 +1,13 @@
-/** Words from elsewhere, in which nothing is hidden: letters that are not seen, or turn the line around, have their names. */
+/** Text from tools and users. Invisible characters, and characters that change the direction of the text, are shown by name. */
 
-/** Control characters but for the end of a line and tabs, letters of no width, and those that change the direction. */
+/** Matches control characters except line feeds and tabs, characters without width, and characters that change the direction. */
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/;
 const EACH = new RegExp(`(${HIDDEN.source})`);
 
 const CONTROLS =
   "NUL SOH STX ETX EOT ENQ ACK BEL BS TAB LF VT FF CR SO SI DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC FS GS RS US".split(" ");
 
-/** A text whose direction cannot change that of what is beside it. */
+/** A text that cannot change the direction of the text beside it. */
 export function Plain({ text }: { text: string }) {
   if (!HIDDEN.test(text)) return <bdi>{text}</bdi>;
   return (
@@ -25,7 +25,7 @@ export function Plain({ text }: { text: string }) {
   );
 }
 
-/** The same for places that take a text only: a canvas, the title of the window. */
+/** Does the same for a canvas or the title of the window, which accept only text. */
 export function plain(text: string): string {
   if (!HIDDEN.test(text)) return text;
   return text

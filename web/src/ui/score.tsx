@@ -1,4 +1,4 @@
-/** A score as a bar and a number; a line in the bar says from where on it is a hit. */
+/** A score as a bar and a number. A line in the bar marks the lowest score of a hit. */
 
 export function Score({ value, most, line }: { value: number | null; most: number; line?: number | null }) {
   if (value === null) return <span class="faint">–</span>;

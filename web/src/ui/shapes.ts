@@ -1,4 +1,4 @@
-/** The shapes of states, by their families of colours: lines in a square of 16. */
+/** The shapes of states, by colour name, drawn as lines in a square of 16 pixels. */
 export const SHAPES: Record<string, string> = {
   idle: "M8 3.2a4.8 4.8 0 1 0 0 9.6 4.8 4.8 0 0 0 0-9.6Z",
   good: "M4.6 8.3l2.3 2.3 4.6-4.9",

@@ -1,11 +1,11 @@
-/** States, each with a colour, a shape and a word: none of them alone has to do. */
+/** Shows states by colour, shape and word, so that nobody depends on one of them. */
 
 import type { ExecutionState, StepState } from "../api/generated";
 import { SHAPES } from "./shapes";
 
 export type State = ExecutionState | StepState;
 
-/** What family of colours a state has. */
+/** The colour name of each state. */
 export const TONE: Record<State, string> = {
   PENDING: "idle",
   IN_PROGRESS: "running",
@@ -59,7 +59,7 @@ export function Pill({ state }: { state: State }) {
   );
 }
 
-/** Counts of steps by their state, as one thin bar. */
+/** The steps of an execution by state, as a thin bar. */
 export function Meter(counts: { total: number; successful: number; failed: number; skipped: number; cancelled: number; undone?: number; notUndone?: number; partly?: number }) {
   const { total, successful, failed, skipped, cancelled, undone = 0, notUndone = 0, partly = 0 } = counts;
   const more = [

@@ -1,4 +1,4 @@
-/** Light, dark, or as the system has it. */
+/** The theme: light, dark, or the theme of the system. */
 
 const KEY = "faber.theme";
 const system = matchMedia("(prefers-color-scheme: dark)");
@@ -11,14 +11,14 @@ export function theme(): Theme {
   return system.matches ? "dark" : "light";
 }
 
-/** Keeps a choice, unless it is the system's own. */
+/** Stores the chosen theme, unless it is the theme of the system. */
 export function setTheme(value: Theme): void {
   if ((value === "dark") === system.matches) localStorage.removeItem(KEY);
   else localStorage.setItem(KEY, value);
   apply();
 }
 
-/** Shows the page in its colours, now and whenever the system changes them. */
+/** Applies the theme, now and after each change of the system's theme. */
 export function followTheme(): void {
   system.addEventListener("change", apply);
   apply();

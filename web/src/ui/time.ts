@@ -1,28 +1,31 @@
-/** Times as people read them. */
+/** Formats times and durations. */
 
 import { useEffect, useState } from "preact/hooks";
 
-/** By how much the server's clock is ahead of this one, in milliseconds; nothing where they are about the same. */
+/** Milliseconds by which the server's clock is ahead of this one. Zero if the difference is small. */
 let ahead = 0;
-/** The server says the time to the second only, and the answer takes its while. */
-const SLACK = 2_000;
+/**
+ * Differences below this are ignored, in milliseconds. The server's time has a precision of one second, and the answer
+ * takes some time.
+ */
+const IGNORED_DIFFERENCE = 2_000;
 
-/** Notes what the server says the time is. */
+/** Compares the server's time with this clock. */
 export function noteClock(date: string | null): void {
   const there = date === null ? NaN : Date.parse(date);
   if (Number.isNaN(there)) return;
   const difference = there + 500 - Date.now();
-  if (Math.abs(difference) < SLACK) ahead = 0;
-  // Small changes are the way's, and not the clock's.
-  else if (Math.abs(difference - ahead) > SLACK) ahead = difference;
+  if (Math.abs(difference) < IGNORED_DIFFERENCE) ahead = 0;
+  // A small change comes from the network, not from a clock.
+  else if (Math.abs(difference - ahead) > IGNORED_DIFFERENCE) ahead = difference;
 }
 
-/** Now, by the clock of the server: times in events are compared with it. */
+/** Returns the present time by the server's clock, for comparisons with the times of events. */
 export function serverNow(): number {
   return Date.now() + ahead;
 }
 
-/** A span in milliseconds, in at most six letters. */
+/** Formats a duration in at most six characters. */
 export function span(milliseconds: number): string {
   const ms = Math.max(0, milliseconds);
   if (ms < 1) return "<1 ms";
@@ -37,7 +40,7 @@ export function span(milliseconds: number): string {
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
-/** How long ago something was. */
+/** Formats how long ago a time was. */
 export function ago(at: string, now: number): string {
   const seconds = Math.max(0, (now - Date.parse(at)) / 1_000);
   if (seconds < 5) return "now";
@@ -48,26 +51,26 @@ export function ago(at: string, now: number): string {
   return new Date(at).toISOString().slice(0, 10);
 }
 
-/** A moment of the day, to the millisecond. */
+/** Formats the time of day with milliseconds. */
 export function clock(at: string): string {
   const date = new Date(at);
   const two = (it: number) => String(it).padStart(2, "0");
   return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}.${String(date.getMilliseconds()).padStart(3, "0")}`;
 }
 
-/** A moment, in the reader's own way of writing it. */
+/** Formats a date and a time in the user's language. */
 export function moment(at: string): string {
   return new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 }
 
-/** When something starts that is scheduled: `Starts 24 Nov 2026, 04:06:00 (in 23 h)`. */
+/** Formats the start of a scheduled execution: `Starts 24 Nov 2026, 04:06:00 (in 23 h)`. */
 export function startsText(at: string, now: number): string {
   const left = Date.parse(at) - now;
-  return left > 0 ? `Starts ${moment(at)} (in ${coarse(left)})` : `Starts ${moment(at)}`;
+  return left > 0 ? `Starts ${moment(at)} (in ${oneUnitSpan(left)})` : `Starts ${moment(at)}`;
 }
 
-/** A span in one unit. */
-function coarse(milliseconds: number): string {
+/** Formats a duration in one unit. */
+function oneUnitSpan(milliseconds: number): string {
   const seconds = Math.ceil(milliseconds / 1_000);
   if (seconds < 60) return `${seconds} s`;
   if (seconds < 3_600) return `${Math.floor(seconds / 60)} min`;
@@ -75,7 +78,7 @@ function coarse(milliseconds: number): string {
   return `${Math.floor(seconds / 86_400)} d`;
 }
 
-/** Now, again and again while it matters. */
+/** Returns the present time, and updates it while `isRunning` is true. */
 export function useNow(every: number, isRunning = true): number {
   const [now, setNow] = useState(serverNow());
   useEffect(() => {
@@ -87,14 +90,14 @@ export function useNow(every: number, isRunning = true): number {
   return now;
 }
 
-/** The time that something worked, and after it the time that it waited for a person or a signal. */
+/** Formats the durations of work and of waiting for a person or a signal. */
 export function spentText({ worked, waited }: { worked: number; waited: number }): string {
   if (waited <= 0) return span(worked);
   return worked > 0 ? `${span(worked)}, waited ${span(waited)}` : `waited ${span(waited)}`;
 }
 
-/** How long something took, or has taken. */
-export function took(from: string | null | undefined, to: string | null | undefined, now: number): string {
+/** Formats the duration between two times. Without an end, it lasts until now. */
+export function elapsedText(from: string | null | undefined, to: string | null | undefined, now: number): string {
   if (!from) return "";
   return span((to ? Date.parse(to) : now) - Date.parse(from));
 }

@@ -1,28 +1,28 @@
-/** A list of which only what is visible is there. */
+/** Lists that draw only their visible rows. */
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
-/** Rows above and below that are there before they are seen. */
-const SPARE = 8;
+/** Number of rows above and below the visible ones that are drawn, too. */
+const EXTRA_ROWS = 8;
 
 interface Props<T> {
   items: readonly T[];
   rowHeight: number;
   row: (item: T, at: number) => ComponentChildren;
   label: string;
-  /** The row that is to be seen. */
+  /** Index of the row to scroll to. */
   shown?: number | null;
-  /** Whether the end is to be seen while the list grows, for whoever is there. */
+  /** True if the list scrolls to new rows at its end, unless the user has scrolled up. */
   sticksToEnd?: boolean;
-  /** Where it is scrolled to: at first, and noted from then on. */
+  /** The scroll position: the initial one, and then updated at each scroll. */
   scroll?: { top: number };
 }
 
 export function Virtual<T>(props: Props<T>) {
   const { items, rowHeight, row, label, shown, sticksToEnd, scroll } = props;
   const box = useRef<HTMLDivElement>(null);
-  /** How many rows there were when it was drawn last. */
+  /** Number of rows at the last drawing. */
   const before = useRef(0);
   const [view, setView] = useState({ top: 0, height: 600 });
   useLayoutEffect(() => {
@@ -54,11 +54,11 @@ export function Virtual<T>(props: Props<T>) {
     const end = before.current * rowHeight;
     before.current = items.length;
     if (!sticksToEnd || !element) return;
-    // Whoever has scrolled up reads there, and is left there.
+    // A user who has scrolled up keeps the position.
     if (element.scrollTop + element.clientHeight > end - rowHeight) element.scrollTop = items.length * rowHeight;
   }, [sticksToEnd, items.length, rowHeight]);
-  const first = Math.max(0, Math.floor(view.top / rowHeight) - SPARE);
-  const last = Math.min(items.length, Math.ceil((view.top + view.height) / rowHeight) + SPARE);
+  const first = Math.max(0, Math.floor(view.top / rowHeight) - EXTRA_ROWS);
+  const last = Math.min(items.length, Math.ceil((view.top + view.height) / rowHeight) + EXTRA_ROWS);
   return (
     <div ref={box} class="virtual" role="list" aria-label={label} tabIndex={0}>
       <div class="virtual-room" role="presentation" style={{ height: `${items.length * rowHeight}px` }}>
@@ -73,18 +73,18 @@ export function Virtual<T>(props: Props<T>) {
 interface WindowedProps<T> {
   class: string;
   items: readonly T[];
-  /** Draws an item as an `li`, with what says which of how many it is. */
+  /** Draws an item as an `li`. `place` has its number and the number of all items for screen readers. */
   row: (item: T, place: { "aria-setsize"?: number; "aria-posinset"?: number }) => ComponentChildren;
 }
 
-/** Lists that are no longer than this are there as a whole. */
-const WHOLE = 100;
+/** Lists with at most this many rows are drawn as a whole. */
+const MAX_WHOLE_LIST = 100;
 
-/** A part of something that scrolls, with rows of one height: where there are many, only those near the window are there. */
+/** A part of a scrolled page with rows of the same height. A long list draws only the rows near the window. */
 export function Windowed<T>({ class: name, items, row }: WindowedProps<T>) {
   const list = useRef<HTMLUListElement>(null);
-  const isLong = items.length > WHOLE;
-  const [{ first, last, height }, setView] = useState({ first: 0, last: WHOLE / 2, height: 32 });
+  const isLong = items.length > MAX_WHOLE_LIST;
+  const [{ first, last, height }, setView] = useState({ first: 0, last: MAX_WHOLE_LIST / 2, height: 32 });
   useLayoutEffect(() => {
     if (!isLong) return;
     const look = () => {
@@ -93,13 +93,13 @@ export function Windowed<T>({ class: name, items, row }: WindowedProps<T>) {
       if (!element || !height) return;
       const top = element.getBoundingClientRect().top;
       const within = (it: number) => Math.min(items.length, Math.max(0, it));
-      // One row at least, which says how high they are.
-      const first = Math.min(items.length - 1, within(Math.floor(-top / height) - SPARE));
-      const last = Math.max(first + 1, within(Math.ceil((innerHeight - top) / height) + SPARE));
+      // At least one row is drawn, because its height is measured.
+      const first = Math.min(items.length - 1, within(Math.floor(-top / height) - EXTRA_ROWS));
+      const last = Math.max(first + 1, within(Math.ceil((innerHeight - top) / height) + EXTRA_ROWS));
       setView((old) => (old.first === first && old.last === last && old.height === height ? old : { first, last, height }));
     };
     look();
-    // Whatever it is that scrolls, or grows above it.
+    // Every ancestor may scroll or change its size.
     const observer = new ResizeObserver(look);
     for (let it: HTMLElement | null = list.current; it; it = it.parentElement) observer.observe(it);
     addEventListener("scroll", look, { capture: true, passive: true });

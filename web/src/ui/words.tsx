@@ -1,13 +1,13 @@
-/** Words of the server: values stand between backticks, and ids lead to what they name. */
+/** Texts of the server. Values are in backticks, and ids become links. */
 
 import { Plain } from "./plain";
 
-/** Says how many there are of something, with the word for one of it. */
-export function counted(n: number, one: string): string {
+/** Returns a number and a noun, in the plural if needed. */
+export function countText(n: number, one: string): string {
   return `${n.toLocaleString("en")} ${one}${n === 1 ? "" : "s"}`;
 }
 
-/** Says who made a plan. */
+/** Returns the planner of a plan in words. */
 export function plannerText(planner: string): string {
   return planner === "explicit" ? "written by hand" : `planner: ${planner}`;
 }
@@ -15,7 +15,7 @@ export function plannerText(planner: string): string {
 const ID = /((?:exec|plan|req)_\d+_[0-9a-z]{9})(?![0-9a-z])/;
 const PLACES: Record<string, string> = { exec: "/executions/", plan: "/plans/", req: "/requests/" };
 
-/** Returns where an id leads; nothing where a text is no id. */
+/** Returns the URL of an id. Returns null if the text is not an id. */
 export function placeOf(text: string): string | null {
   const found = ID.exec(text);
   return found?.[0] === text ? PLACES[text.slice(0, text.indexOf("_"))]! + text : null;
@@ -23,7 +23,7 @@ export function placeOf(text: string): string | null {
 
 export function Words({ text }: { text: string }) {
   const parts = text.split("`");
-  // Those that do not come in pairs are letters like any other.
+  // With an odd number of backticks, they do not form pairs, so they are plain characters.
   if (parts.length % 2 === 0) return <Linked text={text} />;
   return (
     <span class="words">

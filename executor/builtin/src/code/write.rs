@@ -6,7 +6,7 @@ use shared::tool::ToolError;
 
 use crate::root::{Root, StopSignal, WriteTarget};
 
-/// Most bytes that one call writes. The plan and its log contain them.
+/// Maximum number of bytes that one call writes. The plan and its log contain them.
 const CONTENT_BYTES: usize = 8 << 20;
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -20,8 +20,8 @@ use super::{
 
 /// Longest text. Its output still fits together with a heading.
 pub(super) const VALUE_BYTES: usize = limits::OUTPUT_BYTES - (16 << 10);
-pub(super) const MEMORIES: usize = 10_000;
-pub(super) const TAGS: usize = 32;
+pub(super) const MAX_MEMORIES: usize = 10_000;
+pub(super) const MAX_TAGS: usize = 32;
 const TAG_BYTES: usize = 128;
 const WORDS_BYTES: usize = limits::TEXT_BYTES;
 /// Records read at once. Each may have a megabyte.
@@ -61,12 +61,12 @@ impl MemoryStore {
     }
 
     async fn check_capacity(&self, scope: Scope, name: &str) -> Result<(), ToolError> {
-        let count = self.count_memories(scope, MEMORIES).await?;
-        if count < MEMORIES || self.find_record(name).await?.is_some() {
+        let count = self.count_memories(scope, MAX_MEMORIES).await?;
+        if count < MAX_MEMORIES || self.find_record(name).await?.is_some() {
             return Ok(());
         }
         let why = format!(
-            "{scope} is full, with {MEMORIES} memories: remove some with \
+            "{scope} is full, with {MAX_MEMORIES} memories: remove some with \
              `clear_memory`, or put several into one"
         );
         Err(ToolError::failed(why).without_retry())
@@ -109,7 +109,7 @@ impl MemoryStore {
     ) -> Result<usize, ToolError> {
         let (mut pages, mut cleared) = (RecordPages::in_scope(self, scope), 0);
         while let Some(page) = pages.next(cancel).await? {
-            // Concurrent removals share commits.
+            // Removals that run at the same time share commits of the store.
             let removals = page
                 .iter()
                 .map(|record| self.store.remove_record(RecordKind::Memory, &record.name));
@@ -169,7 +169,7 @@ impl MemoryStore {
         let mut is_whole = true;
         while let Some(page) = pages.next(cancel).await? {
             let wanted = Arc::clone(&wanted);
-            // A page has megabytes of text.
+            // A page has megabytes of text, so it is searched on a blocking thread.
             let looked = spawn_blocking(move || {
                 for (key, memory) in page.iter().filter_map(|record| parse_record(scope, record)) {
                     bytes += memory.value.len();
@@ -279,8 +279,8 @@ impl Memory {
         check_bytes("the language", self.language.as_ref().map_or(0, String::len), TAG_BYTES)?;
         let description = self.description.as_ref().map_or(0, String::len);
         check_bytes("the description", description, WORDS_BYTES)?;
-        if self.tags.len() > TAGS {
-            let why = format!("{} tags are too many: at most {TAGS}", self.tags.len());
+        if self.tags.len() > MAX_TAGS {
+            let why = format!("{} tags are too many: at most {MAX_TAGS}", self.tags.len());
             return Err(ToolError::failed(why).without_retry());
         }
         self.tags.iter().try_for_each(|tag| check_bytes("a tag", tag.len(), TAG_BYTES))

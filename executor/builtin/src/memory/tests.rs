@@ -14,7 +14,7 @@ use sqlite::Sqlite;
 use tempfile::TempDir;
 
 use super::{
-    memory_store::{MEMORIES, VALUE_BYTES},
+    memory_store::{MAX_MEMORIES, VALUE_BYTES},
     *,
 };
 
@@ -327,7 +327,7 @@ async fn a_too_large_value_or_tag_is_rejected_with_advice() {
 async fn saving_into_a_full_scope_is_rejected() {
     for (desk, _folder) in desks() {
         let put = |n: &usize| desk.put(format!("project/{n}"), json!({ "value": "v" }));
-        for chunk in (0..MEMORIES).collect::<Vec<_>>().chunks(500) {
+        for chunk in (0..MAX_MEMORIES).collect::<Vec<_>>().chunks(500) {
             futures::future::join_all(chunk.iter().map(put)).await;
         }
         let err = desk.refuse("save_context", json!({ "key": "new", "value": "v" })).await;

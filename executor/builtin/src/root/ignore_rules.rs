@@ -16,8 +16,8 @@ const SEARCH_FILES: [&str; 2] = [".ignore", ".rgignore"];
 
 #[derive(Debug)]
 pub(crate) struct IgnoreRules {
-    own: Gitignore,
-    git: Gitignore,
+    search_rules: Gitignore,
+    git_rules: Gitignore,
     /// `true` if Git's rules of the parent folders do not apply here.
     is_repository: bool,
     above: Option<Arc<Self>>,
@@ -47,23 +47,23 @@ impl IgnoreRules {
         if !is_repository && !names.into_iter().any(|name| has(name)) {
             return above;
         }
-        let (own, git) =
-            (read_rules(root, folder, &SEARCH_FILES), read_rules(root, folder, &GIT_FILES));
-        Some(Arc::new(Self { own, git, is_repository, above }))
+        let search_rules = read_rules(root, folder, &SEARCH_FILES);
+        let git_rules = read_rules(root, folder, &GIT_FILES);
+        Some(Arc::new(Self { search_rules, git_rules, is_repository, above }))
     }
 
     /// Applies the nearest matching rule. Returns `None` if no rule matches.
     pub(crate) fn decide(&self, path: &Path, is_folder: bool) -> Option<Verdict> {
-        let by_own = self
+        let by_search_rules = self
             .iter_levels()
-            .find_map(|level| match_rules(&level.own, path, is_folder, Reason::Ignore));
-        by_own.or_else(|| {
+            .find_map(|level| match_rules(&level.search_rules, path, is_folder, Reason::Ignore));
+        by_search_rules.or_else(|| {
             let outer =
                 self.iter_levels().position(|level| level.is_repository).unwrap_or(usize::MAX);
             let levels = self.iter_levels().take(outer.saturating_add(1));
             levels
                 .into_iter()
-                .find_map(|level| match_rules(&level.git, path, is_folder, Reason::Gitignore))
+                .find_map(|level| match_rules(&level.git_rules, path, is_folder, Reason::Gitignore))
         })
     }
 

@@ -2,8 +2,8 @@
 
 use std::{borrow::Cow, fmt::Write as _, path::Path};
 
-/// Most bytes of an output. As JSON they stay below [`shared::limits::OUTPUT_BYTES`], even if every
-/// byte must be escaped.
+/// Maximum number of bytes of an output. As JSON they stay below [`shared::limits::OUTPUT_BYTES`],
+/// even if every byte must be escaped.
 pub(crate) const TEXT_BYTES: usize = 128 << 10;
 
 #[derive(Debug)]

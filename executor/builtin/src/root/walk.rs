@@ -19,7 +19,7 @@ use super::{
     io_failure,
 };
 
-/// Most entries of one walk. Memory grows with them.
+/// Maximum number of entries of one walk. Memory grows with them.
 pub(crate) const ENTRIES: usize = 500_000;
 const MAX_DEPTH: usize = 200;
 

@@ -118,7 +118,7 @@ impl CapturedOutput {
 
 async fn read(mut stream: impl AsyncRead + Unpin, kept: &mut BoundedOutput) {
     let mut buffer = vec![0; 32 << 10];
-    // A broken pipe is an end. The exit status says more.
+    // A broken pipe counts as the end of the output. The exit status tells the reason.
     while let Ok(n @ 1..) = stream.read(&mut buffer).await {
         kept.push(&buffer[..n]);
     }

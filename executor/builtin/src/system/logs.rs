@@ -24,7 +24,7 @@ pub(super) const DESCRIPTION: &str = "Read the last lines of a log file, like `t
 
 const MAX_LINES: usize = 10_000;
 const MAX_BYTES: u64 = 256 << 10;
-/// Most line ends that are checked for a secret across them.
+/// Maximum number of line ends that are checked for a secret that crosses them.
 const MAX_SPLITS: usize = 64;
 /// Bytes per read. The file is read backwards.
 const BLOCK_BYTES: u64 = 16 << 10;

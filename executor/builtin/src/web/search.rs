@@ -21,7 +21,7 @@ pub(super) const WEB: &str = "Search the web using DuckDuckGo (privacy-focused).
 pub(super) const WIKI: &str = "Look up a topic on Wikipedia.";
 
 const MAX_RESULTS: usize = 20;
-/// Most bytes read of a title or a snippet.
+/// Maximum number of bytes that are read of a title or a snippet.
 const FIELD_BYTES: usize = 4 << 10;
 const DOCS_RESULTS: usize = 5;
 const SUMMARY_BYTES: usize = 3_000;
@@ -192,7 +192,7 @@ fn read_results(html: &str, base: &Url) -> ResultPage {
                     _ => (),
                 }
             }
-            // Inline elements may occur inside. The end of the link or its cell ends the part.
+            // Inline elements may occur in the part. It ends with its link or table cell.
             Token::EndTag(tag) if matches!(&**tag.name, b"a" | b"div" | b"td") => part = None,
             _ => (),
         }

@@ -30,10 +30,10 @@ use crate::{
     session::SessionState,
 };
 
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The header with the event after which a stream resumes.
-const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+const LAST_EVENT_HEADER: HeaderName = HeaderName::from_static("last-event-id");
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 /// Time limit for a message that has no answer.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -51,7 +51,7 @@ pub(super) struct Connection {
     headers: HeaderMap,
     bearer: Option<Bearer>,
     pub(super) host: String,
-    /// The most bytes of a message.
+    /// Maximum size of a message in bytes.
     pub(super) most: usize,
     /// Notified when the session is initialized, so that the server may send requests.
     pub(super) initialized: Notify,
@@ -158,7 +158,7 @@ impl Connection {
     pub(super) async fn open_stream(&self, last: Option<&str>) -> Result<Response, Broken> {
         let mut asked = self.new_request(Method::GET);
         if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
-            asked.headers.insert(LAST_EVENT, last);
+            asked.headers.insert(LAST_EVENT_HEADER, last);
         }
         self.send_authorized(asked, None).await
     }
@@ -248,7 +248,8 @@ impl Connection {
     fn new_request(&self, method: Method) -> Outgoing {
         let mut headers = self.headers.clone();
         let agreed = self.lock_negotiated();
-        for (name, value) in [(SESSION, &agreed.session), (VERSION, &agreed.version)] {
+        for (name, value) in [(SESSION_HEADER, &agreed.session), (VERSION_HEADER, &agreed.version)]
+        {
             if let Some(value) = value {
                 headers.insert(name, value.clone());
             }
@@ -260,7 +261,7 @@ impl Connection {
     pub(super) fn note_session(&self, response: &Response) {
         let mut agreed = self.lock_negotiated();
         if agreed.session.is_none() {
-            agreed.session = response.headers().get(SESSION).cloned();
+            agreed.session = response.headers().get(SESSION_HEADER).cloned();
         }
     }
 

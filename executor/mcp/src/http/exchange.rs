@@ -189,7 +189,7 @@ async fn read_stream(
                 response = Some(resumed);
             }
             Ok(resumed) if resumed.status().is_client_error() => break,
-            // Each retry would refresh the token, without success.
+            // A retry would refresh the token again, without success.
             Err(Broken::Denied(_)) => break,
             Ok(_) | Err(_) => pause = (pause * 2).min(MAX_RESUME_DELAY),
         }

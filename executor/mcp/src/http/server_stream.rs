@@ -31,8 +31,8 @@ pub(super) async fn read_server_stream(connection: Arc<Connection>) {
     let mut denials = 0;
     let mut pause = RESUME_DELAY;
     loop {
-        // The notification must be enabled first. A request may be accepted while this one is
-        // refused.
+        // The notification must be enabled first. A request may be accepted while the server
+        // refuses the stream.
         let mut admitted = pin!(connection.admitted.notified());
         admitted.as_mut().enable();
         let answer = connection.open_stream(last.as_deref()).await;
@@ -55,8 +55,8 @@ pub(super) async fn read_server_stream(connection: Arc<Connection>) {
                 return;
             }
             Err(Broken::Denied(_)) if denials < MAX_DENIALS => {
-                // The calls report that a login is missing. A retry before a login would refresh
-                // the token without success.
+                // Calls to tools report that a login is missing. A retry before a login would
+                // refresh the token without success.
                 denials += 1;
                 admitted.await;
                 continue;

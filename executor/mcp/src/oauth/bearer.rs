@@ -150,7 +150,7 @@ impl Bearer {
 
     pub(crate) async fn refusal_error(&self, answer: &Response) -> Denied {
         let denied = self.describe_denial(bearer_challenge(answer.headers()).as_deref()).await;
-        // The server would refuse another one, too.
+        // The server would refuse another token, too.
         self.state.lock().await.record_failure(&denied);
         denied
     }

@@ -79,7 +79,7 @@ impl Discovery<'_> {
     }
 }
 
-/// Rejects endpoints to which this server may not lead a secret.
+/// Rejects an endpoint that a server names, if no secret may be sent to it.
 pub(super) fn check_endpoint(server: &Url, endpoint: &str) -> Result<(), String> {
     let url: Url = endpoint.parse().map_err(|_| format!("`{endpoint}` is not a URL"))?;
     check_secure(&url).map_err(|err| err.to_string())?;

@@ -123,7 +123,7 @@ impl TokenSource {
         let found = sought.discover().await;
         let found = found.map_err(|err| Denied::from_auth_error(&err, redaction).into_unfound())?;
         let _lock = store.lock().await.map_err(Denied::Unreachable)?;
-        // Another process may have been faster.
+        // Another process may have stored a token meanwhile.
         let Some(record) = store.read().map_err(Denied::Refused)? else { return Ok(None) };
         if let Some(token) = usable_token(&record, refused) {
             return Ok(Some(token));

@@ -38,7 +38,7 @@ const MAX_REQUESTS: usize = 60;
 /// Requests metadata and tokens for one server.
 #[derive(Debug)]
 pub(super) struct AuthHttp {
-    net: Arc<SharedNet>,
+    shared: Arc<SharedState>,
     requests: AtomicUsize,
     /// The error of rmcp's last request. rmcp itself drops it.
     trouble: Mutex<Option<Denied>>,
@@ -48,7 +48,7 @@ pub(super) struct AuthHttp {
 
 /// State that all requests for one server share.
 #[derive(Debug)]
-struct SharedNet {
+struct SharedState {
     http: Http,
     server: Url,
     second: Option<Url>,
@@ -67,7 +67,7 @@ pub(super) struct Insecure(String);
 
 impl AuthHttp {
     pub(super) fn new(server: Url) -> Self {
-        Self::with_net(SharedNet {
+        Self::with_shared(SharedState {
             http: Http::default(),
             server,
             second: None,
@@ -77,7 +77,7 @@ impl AuthHttp {
 
     /// Creates a client with a second configured server.
     pub(super) fn with_second(server: Url, also: Option<Url>) -> Self {
-        Self::with_net(SharedNet {
+        Self::with_shared(SharedState {
             http: Http::default(),
             server,
             second: also,
@@ -85,9 +85,9 @@ impl AuthHttp {
         })
     }
 
-    fn with_net(net: impl Into<Arc<SharedNet>>) -> Self {
+    fn with_shared(shared: impl Into<Arc<SharedState>>) -> Self {
         Self {
-            net: net.into(),
+            shared: shared.into(),
             requests: AtomicUsize::new(0),
             trouble: Mutex::default(),
             secret_until: AtomicU64::new(0),
@@ -96,7 +96,7 @@ impl AuthHttp {
 
     /// Returns a client for the next token, without an error and with a new request count.
     pub(super) fn for_next_token(&self) -> Arc<Self> {
-        Arc::new(Self::with_net(Arc::clone(&self.net)))
+        Arc::new(Self::with_shared(Arc::clone(&self.shared)))
     }
 
     /// Sends a request once.
@@ -104,14 +104,14 @@ impl AuthHttp {
         check_secure(&asked.url).map_err(|err| Broken::Denied(err.to_string()))?;
         let host = host(&asked.url);
         if is_loopback(&asked.url)
-            && !is_loopback(&self.net.server)
-            && !self.net.is_configured(&asked.url)
+            && !is_loopback(&self.shared.server)
+            && !self.shared.is_configured(&asked.url)
         {
             return Err(Broken::Refused(Refused::Private(host)));
         }
         let asking = async {
-            asked.reach = self.net.reach(&asked.url).await?;
-            self.net.http.once(&asked, MAX_BYTES).await
+            asked.reach = self.shared.reach(&asked.url).await?;
+            self.shared.http.once(&asked, MAX_BYTES).await
         };
         let reply = timeout(REQUEST_TIMEOUT, asking).await.unwrap_or_else(|_| {
             let seconds = REQUEST_TIMEOUT.as_secs();
@@ -160,14 +160,14 @@ impl AuthHttp {
     fn convert_request(&self, request: HttpRequest) -> Result<Outgoing, String> {
         let (parts, body) = request.into_parts();
         if self.requests.fetch_add(1, Ordering::Relaxed) >= MAX_REQUESTS {
-            let host = host(&self.net.server);
+            let host = host(&self.shared.server);
             return Err(format!("`{host}` leads to more than {MAX_REQUESTS} addresses"));
         }
         let url = parts.uri.to_string().parse::<Url>().map_err(|err| err.to_string())?;
-        let is_server = parts.method == Method::GET && url == resource_url(&self.net.server);
+        let is_server = parts.method == Method::GET && url == resource_url(&self.shared.server);
         Ok(Outgoing {
             method: parts.method,
-            url: if is_server { self.net.server.clone() } else { url },
+            url: if is_server { self.shared.server.clone() } else { url },
             headers: parts.headers,
             body: Some(body).filter(|body| !body.is_empty()),
             reach: Reach::Public,
@@ -175,7 +175,7 @@ impl AuthHttp {
     }
 }
 
-impl SharedNet {
+impl SharedState {
     fn is_configured(&self, url: &Url) -> bool {
         let mut ours = [Some(&self.server), self.second.as_ref()].into_iter().flatten();
         ours.any(|own| own.origin() == url.origin())
@@ -297,7 +297,7 @@ mod tests {
         for server in ["http://127.0.0.1:9/mcp", "http://localhost:9/mcp", "https://10.0.0.2/mcp"] {
             let private = AuthHttp::new(server.parse().unwrap());
             for url in ["https://10.0.0.1/", "https://sso.internal/"] {
-                let reach = private.net.reach(&url.parse().unwrap()).await.unwrap();
+                let reach = private.shared.reach(&url.parse().unwrap()).await.unwrap();
                 assert_eq!(reach, Reach::Anywhere, "{server} {url}");
             }
         }
@@ -332,7 +332,7 @@ mod tests {
     async fn configured_urls_may_be_private() {
         let company = Some("https://10.0.0.1/token".parse().unwrap());
         let web = AuthHttp::with_second("https://1.1.1.1/mcp".parse().unwrap(), company);
-        let reach = async |url: &str| web.net.reach(&url.parse().unwrap()).await.unwrap();
+        let reach = async |url: &str| web.shared.reach(&url.parse().unwrap()).await.unwrap();
         assert_eq!(reach("https://10.0.0.1/other").await, Reach::Anywhere);
         assert_eq!(reach("https://1.1.1.1/token").await, Reach::Anywhere);
         assert_eq!(reach("https://10.0.0.1:444/token").await, Reach::Public);
@@ -351,6 +351,6 @@ mod tests {
         let web = AuthHttp::new("https://nobody.invalid/mcp".parse().unwrap());
         let err = web.send(asked("https://1.1.1.1:1/token")).await.unwrap_err();
         assert!(matches!(&err, Broken::Unsent(why) if why.contains("cannot be found")), "{err}");
-        assert!(web.net.is_private.get().is_none());
+        assert!(web.shared.is_private.get().is_none());
     }
 }

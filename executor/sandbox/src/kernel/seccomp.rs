@@ -159,7 +159,8 @@ fn build_rules(confinement: &Confinement) -> Result<Rules, FilterError> {
     for call in SHARED_CALLS {
         refuse(call, Vec::new());
     }
-    // Limits and scheduling of other processes. A limit on CPU time could end them.
+    // These calls change the limits and the scheduling of other processes. A limit on CPU time
+    // could end them.
     for call in PROCESS_CALLS {
         refuse(call, all_of([(0, SeccompCmpOp::Ne, 0)])?.into_iter().collect());
     }

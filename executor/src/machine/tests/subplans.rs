@@ -128,9 +128,10 @@ fn a_cancelled_execution_waits_for_its_sub_plan_to_stop() {
 #[test]
 fn nested_sub_plans_have_a_limit() {
     let plan = plan(vec![sub_plan("p", &[])]);
-    for (depth, state) in
-        [(limits::DEPTH - 1, ExecutionState::InProgress), (limits::DEPTH, ExecutionState::Failed)]
-    {
+    for (depth, state) in [
+        (limits::ANCESTORS - 1, ExecutionState::InProgress),
+        (limits::ANCESTORS, ExecutionState::Failed),
+    ] {
         let mut created = Created::new(plan.id(), plan.info().request, ExecutionOptions::default());
         created.parent = Some(shared::event::Parent {
             execution: "exec_9_aaaaaaaaa".parse().unwrap(),

@@ -17,7 +17,7 @@ use toolbox::{
 use super::{Inner, Registry, RegistryError};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Switched {
+pub struct SwitchResult {
     pub changed: Vec<String>,
     pub not_found: Vec<String>,
     /// Names of the sets that are always active, because other sets are activated with them.
@@ -26,10 +26,10 @@ pub struct Switched {
 
 impl Registry {
     /// Activates or deactivates the sets that exist. The result names the others.
-    pub async fn switch(&self, names: &[String], on: bool) -> Result<Switched, RegistryError> {
+    pub async fn switch(&self, names: &[String], on: bool) -> Result<SwitchResult, RegistryError> {
         self.sync().await?;
         let sets = self.0.parts.toolbox.sets();
-        let mut switched = Switched::default();
+        let mut switched = SwitchResult::default();
         for name in names {
             let Some(set) = sets.iter().find(|set| set.name.as_str() == name) else {
                 push_new(&mut switched.not_found, name);
@@ -153,7 +153,7 @@ fn switch_tool(
         let registry = open(&registry);
         async move {
             let switched = registry?.switch(&tool_set_names, on).await.map_err(to_tool_error)?;
-            let Switched { changed, not_found, refused } = switched;
+            let SwitchResult { changed, not_found, refused } = switched;
             let success = not_found.is_empty() && refused.is_empty();
             Ok::<_, ToolError>(Outcome { success, changed, not_found, refused })
         }

@@ -19,12 +19,12 @@ pub(super) fn check_syntax(condition: &str) -> Result<(), String> {
 }
 
 /// Evaluates conditions. Copies the data of all contexts at most once, when a condition needs them.
-pub(super) struct Asked<'a> {
+pub(super) struct ConditionEvaluator<'a> {
     contexts: &'a Contexts,
     all: OnceCell<Value>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> ConditionEvaluator<'a> {
     pub(super) fn new(contexts: &'a Contexts) -> Self {
         Self { contexts, all: OnceCell::new() }
     }
@@ -101,7 +101,7 @@ mod tests {
             ("shop".to_owned(), json!({ "adminMode": true, "users": ["ann"], "tier": 2 })),
             ("my-context".to_owned(), json!({ "adminMode": false })),
         ]);
-        let found = Asked::new(&contexts).holds(condition, Some("shop"));
+        let found = ConditionEvaluator::new(&contexts).holds(condition, Some("shop"));
         match (found, expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{condition}"),
             (Err(found), Err(expected)) => {
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn contexts_are_copied_only_for_conditions_that_read_all() {
         let contexts = Contexts::from([("shop".to_owned(), json!({ "n": 1 }))]);
-        let asked = Asked::new(&contexts);
+        let asked = ConditionEvaluator::new(&contexts);
         assert_eq!(asked.holds("n == 1 && data.n == 1", Some("shop")), Ok(true));
         assert!(asked.all.get().is_none());
         assert_eq!(asked.holds("contexts.shop.n == 1", None), Ok(true));
@@ -141,7 +141,7 @@ mod tests {
             ("b".to_owned(), json!({ "adminMode": false, "tier": 2 })),
             ("a".to_owned(), json!({ "adminMode": true, "note": null })),
         ]);
-        let asked = Asked::new(&contexts);
+        let asked = ConditionEvaluator::new(&contexts);
         for (condition, expected) in [
             ("adminMode == true", true),
             ("tier == 2", true),
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_missing_context_has_no_data() {
         let contexts = Contexts::new();
-        let asked = Asked::new(&contexts);
+        let asked = ConditionEvaluator::new(&contexts);
         assert_eq!(asked.holds("adminMode == true", Some("none")), Ok(false));
         assert_eq!(asked.holds("adminMode == true", None), Ok(false));
     }

@@ -14,7 +14,7 @@ use shared::{
 };
 use toolbox::effect_rules::EffectRules;
 
-use super::condition::{Asked, Contexts};
+use super::condition::{ConditionEvaluator, Contexts};
 use crate::{
     command::CommandTool,
     sources::{Documents, SetConfig, Source, root},
@@ -22,18 +22,19 @@ use crate::{
 
 /// The records that decide which sets exist.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known {
-    pub(super) sets: Vec<Added>,
+pub(super) struct KnownRecords {
+    pub(super) sets: Vec<AddedSet>,
     pub(super) tools: Vec<Registered>,
     /// `true` for sets that were activated, `false` for sets that were deactivated.
     pub(super) switches: BTreeMap<String, bool>,
-    /// The data of contexts without their documents, which conditions do not read.
+    /// The data of each context, without its documents. Conditions read it.
     pub(super) contexts: Contexts,
+    /// The documents of each context. They become tools, and conditions do not read them.
     pub(super) documents: Contexts,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Added {
+pub(super) struct AddedSet {
     pub(super) name: String,
     pub(super) written: Value,
     pub(super) at: Timestamp,
@@ -65,7 +66,7 @@ impl Registered {
 pub(super) type Read = BTreeMap<String, Arc<Documents>>;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Wanted {
+pub(super) struct WantedSet {
     pub(super) config: SetConfig,
     /// `true` if the set is active now, whatever its configuration says.
     pub(super) is_active: bool,
@@ -73,7 +74,7 @@ pub(super) struct Wanted {
 
 #[derive(Debug, Default)]
 pub(super) struct Merged {
-    pub(super) wanted: Vec<Wanted>,
+    pub(super) wanted: Vec<WantedSet>,
     pub(super) hidden: Vec<SetConfig>,
     pub(super) complaints: Vec<Complaint>,
     pub(super) read: Read,
@@ -83,7 +84,7 @@ pub(super) struct Merged {
 pub(super) type Complaint = (String, String);
 
 /// A set, and when it was added. Configured sets have no time.
-type Dated = (SetConfig, Option<Timestamp>);
+type DatedSet = (SetConfig, Option<Timestamp>);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Merge<'a> {
@@ -91,7 +92,7 @@ pub(super) struct Merge<'a> {
     pub(super) base: &'a Path,
     /// The variables that added sets and tools may use. `None` allows all.
     pub(super) secrets: Option<&'a BTreeSet<String>>,
-    pub(super) known_before: &'a Known,
+    pub(super) known_before: &'a KnownRecords,
     /// The documents of the last merge. Unchanged documents are not parsed again.
     pub(super) read_before: &'a Read,
 }
@@ -99,7 +100,7 @@ pub(super) struct Merge<'a> {
 impl Merge<'_> {
     /// Returns the sets in their order: configured sets first. Added sets, and sets that registered
     /// tools created, follow in the order of their creation.
-    pub(super) fn merge(&self, known: &Known) -> Merged {
+    pub(super) fn merge(&self, known: &KnownRecords) -> Merged {
         let mut merged = Merged::default();
         let sets = self.all_sets(known, &mut merged.complaints);
         Self::check_conditions(sets, known, &mut merged);
@@ -107,15 +108,18 @@ impl Merge<'_> {
         merged
     }
 
-    fn all_sets(&self, known: &Known, complaints: &mut Vec<Complaint>) -> Vec<Dated> {
-        let mut sets: Vec<Dated> = self.configured.iter().map(|set| (set.clone(), None)).collect();
-        for Added { name, written, at } in &known.sets {
+    fn all_sets(&self, known: &KnownRecords, complaints: &mut Vec<Complaint>) -> Vec<DatedSet> {
+        let mut sets: Vec<DatedSet> =
+            self.configured.iter().map(|set| (set.clone(), None)).collect();
+        for AddedSet { name, written, at } in &known.sets {
             match serde_json::from_value::<SetConfig>(written.clone()) {
                 Ok(_) if sets.iter().any(|(set, _)| set.name.as_str() == name) => {
                     complaints.push((name.clone(), "the configuration has one, too".to_owned()));
                 }
                 Ok(set) => match find_denied(set.variables(), self.secrets) {
-                    Some(variable) => complaints.push((name.clone(), not_told(variable))),
+                    Some(variable) => {
+                        complaints.push((name.clone(), forbidden_variable_reason(variable)))
+                    }
                     None => sets.push((set.rooted(self.base), Some(*at))),
                 },
                 Err(err) => complaints.push((name.clone(), err.to_string())),
@@ -134,7 +138,7 @@ impl Merge<'_> {
 
     fn add_tool(
         &self,
-        sets: &mut Vec<Dated>,
+        sets: &mut Vec<DatedSet>,
         names: &mut BTreeSet<ToolName>,
         registered: &Registered,
     ) -> Result<(), String> {
@@ -143,7 +147,7 @@ impl Merge<'_> {
             serde_json::from_value(written.clone()).map_err(|err| err.to_string())?;
         let variables = tool.secrets().into_iter().chain(tool.passed());
         if let Some(variable) = find_denied(variables, self.secrets) {
-            return Err(format!("`{}`: {}", tool.name, not_told(variable)));
+            return Err(format!("`{}`: {}", tool.name, forbidden_variable_reason(variable)));
         }
         root(&mut tool, self.base);
         let name: ToolSetName = set.parse().map_err(|err| format!("{err}"))?;
@@ -165,8 +169,8 @@ impl Merge<'_> {
         Ok(())
     }
 
-    fn check_conditions(sets: Vec<Dated>, known: &Known, merged: &mut Merged) {
-        let asked = Asked::new(&known.contexts);
+    fn check_conditions(sets: Vec<DatedSet>, known: &KnownRecords, merged: &mut Merged) {
+        let asked = ConditionEvaluator::new(&known.contexts);
         for (config, _) in sets {
             let name = config.name.as_str();
             let is_there = config.condition.as_ref().is_none_or(|condition| {
@@ -176,14 +180,14 @@ impl Merge<'_> {
                 })
             });
             if is_there {
-                merged.wanted.push(Wanted::new(config, known));
+                merged.wanted.push(WantedSet::new(config, known));
             } else {
                 merged.hidden.push(config);
             }
         }
     }
 
-    fn add_documents(&self, known: &Known, merged: &mut Merged) {
+    fn add_documents(&self, known: &KnownRecords, merged: &mut Merged) {
         for (context, written) in &known.documents {
             let is_same = self.known_before.documents.get(context) == Some(written);
             let documents = match self.read_before.get(context).filter(|_| is_same) {
@@ -196,7 +200,7 @@ impl Merge<'_> {
             });
             match offered {
                 Ok(config) => {
-                    merged.wanted.extend(config.map(|config| Wanted::new(config, known)));
+                    merged.wanted.extend(config.map(|config| WantedSet::new(config, known)));
                 }
                 Err(why) => merged.complaints.push((context.clone(), why)),
             }
@@ -204,8 +208,8 @@ impl Merge<'_> {
     }
 }
 
-impl Wanted {
-    fn new(config: SetConfig, known: &Known) -> Self {
+impl WantedSet {
+    fn new(config: SetConfig, known: &KnownRecords) -> Self {
         let is_active = known.switches.get(config.name.as_str()).copied();
         Self { is_active: is_active.unwrap_or(config.active), config }
     }
@@ -214,7 +218,7 @@ impl Wanted {
 fn document_set(
     context: &str,
     documents: Arc<Documents>,
-    wanted: &[Wanted],
+    wanted: &[WantedSet],
 ) -> Result<Option<SetConfig>, String> {
     if documents.is_empty() {
         return Ok(None);
@@ -235,7 +239,7 @@ fn document_set(
 }
 
 /// Returns the qualified names of all tools, because searching thousands of them takes long.
-fn names_of(sets: &[Dated]) -> BTreeSet<ToolName> {
+fn names_of(sets: &[DatedSet]) -> BTreeSet<ToolName> {
     let mut names = BTreeSet::new();
     for (set, _) in sets {
         if let Source::Tools(tools) = &set.source {
@@ -254,7 +258,7 @@ pub(super) fn find_denied<'a>(
     variables.into_iter().find(|name| !secrets.contains(*name))
 }
 
-fn not_told(variable: &str) -> String {
+fn forbidden_variable_reason(variable: &str) -> String {
     format!("it uses the variable `{variable}`, which is not in `access.secrets`")
 }
 
@@ -281,9 +285,9 @@ mod tests {
         serde_json::from_value(written(name, more)).unwrap()
     }
 
-    fn added(name: &str, at: i64, written: Value) -> Added {
+    fn added(name: &str, at: i64, written: Value) -> AddedSet {
         let at = Timestamp::from_timestamp(at, 0).unwrap();
-        Added { name: name.to_owned(), written, at }
+        AddedSet { name: name.to_owned(), written, at }
     }
 
     fn registered(set: &str, at: i64, written: Value) -> Registered {
@@ -301,7 +305,7 @@ mod tests {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check(known: Known, expected: Expect) {
+    fn check(known: KnownRecords, expected: Expect) {
         let configured = [
             set("a", &json!({})),
             set("b", &json!({ "active": false })),
@@ -314,12 +318,12 @@ mod tests {
             configured: &configured,
             base: Path::new("/"),
             secrets: Some(&secrets),
-            known_before: &Known::default(),
+            known_before: &KnownRecords::default(),
             read_before: &Read::new(),
         };
         let Merged { wanted, complaints, .. } = merge.merge(&known);
         let mut lines: Vec<String> = Vec::new();
-        for Wanted { config, is_active } in wanted {
+        for WantedSet { config, is_active } in wanted {
             let tools = match config.source {
                 Source::Tools(tools) => tools.iter().map(|tool| tool.name.to_string()).collect(),
                 _ => vec!["…".to_owned()],
@@ -334,7 +338,7 @@ mod tests {
     #[test]
     fn sets_keep_their_order_and_configured_state() {
         check(
-            Known::default(),
+            KnownRecords::default(),
             expect![[r"
                 a on: a_1
                 b off: b_1
@@ -349,7 +353,7 @@ mod tests {
             let env = json!({ "A": { "secret": secret } });
             json!({ "name": name, "run": { "command": ["date"], "env": env } })
         };
-        let known = Known {
+        let known = KnownRecords {
             sets: vec![
                 added("c", 1, written("c", &json!({ "active": false }))),
                 added("a", 2, written("a", &json!({}))),
@@ -370,7 +374,7 @@ mod tests {
                 registered("local", 11, telling("w", "HIDDEN")),
                 registered("local", 12, tool("local.u")),
             ],
-            ..Known::default()
+            ..KnownRecords::default()
         };
         check(
             known,
@@ -394,7 +398,7 @@ mod tests {
     #[test]
     fn a_set_is_as_old_as_its_oldest_registered_tool() {
         let tool = |name: &str| json!({ "name": name });
-        let known = Known {
+        let known = KnownRecords {
             sets: vec![
                 added("c", 2, written("c", &json!({}))),
                 added("d", 4, written("d", &json!({}))),
@@ -404,7 +408,7 @@ mod tests {
                 registered("mid", 3, tool("t")),
                 registered("first", 5, tool("u")),
             ],
-            ..Known::default()
+            ..KnownRecords::default()
         };
         check(
             known,
@@ -421,7 +425,7 @@ mod tests {
 
     #[test]
     fn unchanged_documents_are_not_read_again() {
-        fn merged(known: &Known, known_before: &Known, read_before: &Read) -> Merged {
+        fn merged(known: &KnownRecords, known_before: &KnownRecords, read_before: &Read) -> Merged {
             let base = Path::new("/");
             Merge { configured: &[], base, secrets: None, known_before, read_before }.merge(known)
         }
@@ -429,10 +433,10 @@ mod tests {
             let rag = |text: &str| json!({ "r": [{ "content": text }] });
             let documents =
                 Contexts::from([("f".to_owned(), rag(content)), ("g".to_owned(), rag("tea"))]);
-            Known { documents, ..Known::default() }
+            KnownRecords { documents, ..KnownRecords::default() }
         };
         let (old, new) = (known("one"), known("two"));
-        let first = merged(&old, &Known::default(), &Read::new());
+        let first = merged(&old, &KnownRecords::default(), &Read::new());
         let then = merged(&new, &old, &first.read);
         let is_same = |context: &str| Arc::ptr_eq(&first.read[context], &then.read[context]);
         assert_eq!(["f", "g"].map(is_same), [false, true]);
@@ -444,7 +448,7 @@ mod tests {
         let admin = |mode| Contexts::from([("shop".to_owned(), json!({ "adminMode": mode }))]);
         let switches = BTreeMap::from([("a".to_owned(), false), ("b".to_owned(), true)]);
         check(
-            Known { switches, contexts: admin(json!(true)), ..Known::default() },
+            KnownRecords { switches, contexts: admin(json!(true)), ..KnownRecords::default() },
             expect![[r"
                 a off: a_1
                 b on: b_1
@@ -452,7 +456,7 @@ mod tests {
                 m on: …"]],
         );
         check(
-            Known { contexts: admin(json!(false)), ..Known::default() },
+            KnownRecords { contexts: admin(json!(false)), ..KnownRecords::default() },
             expect![[r"
                 a on: a_1
                 b off: b_1

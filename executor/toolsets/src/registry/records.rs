@@ -9,7 +9,7 @@ use shared::{
     store::{Record, RecordKind, RecordPage, Store, StoreError},
 };
 
-use super::merge::{Added, Known, Registered};
+use super::merge::{AddedSet, KnownRecords, Registered};
 use crate::sources::{SetConfig, documents::FIELD};
 
 const PAGE_SIZE: usize = 500;
@@ -18,7 +18,7 @@ const PAGE_SIZE: usize = 500;
 pub(super) async fn read_records(
     store: &dyn Store,
     configured: &BTreeMap<String, Value>,
-) -> Result<Known, StoreError> {
+) -> Result<KnownRecords, StoreError> {
     let sets = oldest_first(list_all(store, RecordKind::ToolSet).await?);
     let tools = oldest_first(list_all(store, RecordKind::Tool).await?);
     let switches = list_all(store, RecordKind::Switch).await?;
@@ -32,9 +32,9 @@ pub(super) async fn read_records(
             documents.insert(name.clone(), written);
         }
     }
-    Ok(Known {
+    Ok(KnownRecords {
         sets: sets.into_iter().map(read_added).collect(),
-        tools: tools.into_iter().filter_map(tool).collect(),
+        tools: tools.into_iter().filter_map(read_registered).collect(),
         switches: switches
             .into_iter()
             .filter_map(|record| Some((record.name, record.value.as_bool()?)))
@@ -52,11 +52,11 @@ pub async fn added_set(
     Ok(record.and_then(|record| serde_json::from_value(Arc::unwrap_or_clone(record.value)).ok()))
 }
 
-fn read_added(Record { name, value, at, .. }: Record) -> Added {
-    Added { name, written: Arc::unwrap_or_clone(value), at }
+fn read_added(Record { name, value, at, .. }: Record) -> AddedSet {
+    AddedSet { name, written: Arc::unwrap_or_clone(value), at }
 }
 
-fn tool(Record { name, value, at, .. }: Record) -> Option<Registered> {
+fn read_registered(Record { name, value, at, .. }: Record) -> Option<Registered> {
     let set = value.get("set")?.as_str()?.to_owned();
     let since = value.get("since").and_then(|since| serde_json::from_value(since.clone()).ok());
     Some(Registered { record: name, set, written: value.get("tool")?.clone(), at, since })

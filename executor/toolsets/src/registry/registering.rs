@@ -19,7 +19,7 @@ use crate::{
 /// The set of tools that are registered without a set.
 const DEFAULT_SET: &str = "local";
 
-struct New {
+struct NewTool {
     set: ToolSetName,
     /// `true` if the caller named the set.
     has_set: bool,
@@ -39,7 +39,7 @@ impl Registry {
         let mut applied = self.lock_latest().await?;
         self.check_free(&applied, &new)?;
         self.check_place(&applied, &new)?;
-        let New { set, written, .. } = &new;
+        let NewTool { set, written, .. } = &new;
         if self.toolbox().set(set).is_none() {
             self.forget_switch(&applied, set.as_str()).await?;
         }
@@ -87,7 +87,7 @@ impl Registry {
         Ok(true)
     }
 
-    fn prepare_tool(&self, set: Option<&str>, written: Value) -> Result<New, RegistryError> {
+    fn prepare_tool(&self, set: Option<&str>, written: Value) -> Result<NewTool, RegistryError> {
         let parts = &self.0.parts;
         let mut tool: CommandTool = serde_json::from_value(written.clone())
             .map_err(|err| RegistryError::Invalid(err.to_string()))?;
@@ -100,12 +100,12 @@ impl Registry {
         if let Some(why) = complaint(&set, &tool.name) {
             return Err(RegistryError::Invalid(why));
         }
-        Ok(New { set, has_set, tool, written, ready: ReadyTool::new(ready) })
+        Ok(NewTool { set, has_set, tool, written, ready: ReadyTool::new(ready) })
     }
 
     /// Checks that the name is free. With a set, the name must be free in the set. Without one, no
     /// tool may have it as its own or qualified name.
-    fn check_free(&self, applied: &Applied, new: &New) -> Result<(), RegistryError> {
+    fn check_free(&self, applied: &Applied, new: &NewTool) -> Result<(), RegistryError> {
         let qualified = new.ready.definition().qualified_name();
         let is_taken = |name: &ToolName| match self.toolbox().find(name) {
             Found::Tool(found) | Found::Inactive(found) => {
@@ -137,8 +137,8 @@ impl Registry {
     }
 
     /// Checks that the set can take a tool: it does not exist yet, or its tools are configured.
-    fn check_place(&self, applied: &Applied, new: &New) -> Result<(), RegistryError> {
-        let New { set, tool, .. } = new;
+    fn check_place(&self, applied: &Applied, new: &NewTool) -> Result<(), RegistryError> {
+        let NewTool { set, tool, .. } = new;
         if applied.hidden.iter().any(|hidden| hidden.name == *set) {
             return Err(RegistryError::Hidden(set.to_string()));
         }
@@ -147,7 +147,8 @@ impl Registry {
             Some(wanted) => matches!(wanted.config.source, Source::Tools(_)),
             None => self.toolbox().set(set).is_none() && set.as_str() != dispatch::SET,
         };
-        // A failed set of configured tools takes a tool, because only its other tools are wrong.
+        // A failed set of configured tools accepts a new tool, because only other tools of the set
+        // are wrong.
         if is_open {
             return Ok(());
         }
@@ -171,7 +172,7 @@ impl Registry {
     async fn apply_registration(
         &self,
         applied: &mut Applied,
-        new: New,
+        new: NewTool,
         at: Timestamp,
         since: Option<Timestamp>,
     ) -> Result<(), StoreError> {

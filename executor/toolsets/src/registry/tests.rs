@@ -112,7 +112,7 @@ async fn effect_rules_apply_to_added_sets_and_registered_tools() {
             ("send", Effect::Once),
         ];
         assert_eq!(found, expected.map(|(name, effect)| (name.to_owned(), effect)));
-        assert_eq!(node.idle_effects().await.unwrap(), ["`nothing` of `b`"]);
+        assert_eq!(node.unmatched_effects().await.unwrap(), ["`nothing` of `b`"]);
     }
     for (wrong, expected) in [
         (json!({ "*": "often" }), "write `read`, `idempotent` or `once`"),
@@ -281,8 +281,11 @@ async fn a_switch_applies_to_every_node_and_names_unknown_sets() {
     assert_eq!(sets(&one).await, ["a+", "b-"]);
     let names = strings(&["b", "nope", "a", "nope", "b"]);
     let switched = one.switch(&names, true).await.unwrap();
-    let expected =
-        Switched { changed: strings(&["b"]), not_found: strings(&["nope"]), refused: Vec::new() };
+    let expected = SwitchResult {
+        changed: strings(&["b"]),
+        not_found: strings(&["nope"]),
+        refused: Vec::new(),
+    };
     assert_eq!(switched, expected);
     assert_eq!(sets(&other).await, ["a+", "b+"]);
     let names = strings(&["ToolSet", "a", "flow"]);

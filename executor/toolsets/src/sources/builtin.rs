@@ -68,7 +68,7 @@ pub struct BuiltinSet {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Needs {
+pub(super) struct Dependencies {
     pub(super) launcher: Launcher,
     pub(super) store: Option<(Arc<dyn Store>, Arc<dyn Clock>)>,
 }
@@ -88,7 +88,7 @@ impl BuiltinKind {
     }
 
     /// Returns `true` if the tools read or change the machine on which Faber runs.
-    pub(super) fn acts_here(self) -> bool {
+    pub(super) fn acts_on_this_machine(self) -> bool {
         matches!(self, Self::CodeTools | Self::FileTools | Self::SystemTools)
     }
 
@@ -120,10 +120,10 @@ impl BuiltinSet {
     pub(super) fn tools(
         self,
         set: &ToolSetName,
-        needs: &Needs,
+        needs: &Dependencies,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
         let base = self.base.unwrap_or_else(|| PathBuf::from("."));
-        if self.root.is_none() && self.builtin.acts_here() && is_of_the_system(&base) {
+        if self.root.is_none() && self.builtin.acts_on_this_machine() && is_of_the_system(&base) {
             let folder = base.display();
             return Err(format!(
                 "its tools would see the system folder `{folder}`, because the configuration is \
@@ -260,7 +260,7 @@ mod tests {
         ] {
             assert_eq!(is_of_the_system(Path::new(folder)), expected, "{folder}");
         }
-        let needs = Needs { launcher: Launcher::unconfined(), store: None };
+        let needs = Dependencies { launcher: Launcher::unconfined(), store: None };
         let tools = |written: Value| {
             let set: BuiltinSet = serde_json::from_value(written).unwrap();
             set.rooted(Path::new("/etc")).tools(&"s".parse().unwrap(), &needs)
@@ -310,7 +310,7 @@ mod tests {
             json!([{ "name": "files", "source": { "builtin": "file_tools", "root": "/" } }]);
         let toolbox = toolbox(files);
         assert_eq!(toolbox.sets().len(), BuiltinKind::ALL.len(), "it stands for `file_tools`");
-        let acting: Vec<_> = toolbox.sets().iter().map(|set| set.acts_here).collect();
+        let acting: Vec<_> = toolbox.sets().iter().map(|set| set.acts_on_this_machine).collect();
         assert_eq!(acting, [true, true, true, false, false], "the name of the set does not matter");
         let description = &toolbox.sets()[0].description;
         assert_eq!(description, BuiltinKind::FileTools.description(), "nobody said another");

@@ -42,7 +42,7 @@ struct WrittenSet {
     name: ToolSetName,
     #[serde(default)]
     description: String,
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     active: bool,
     source: WrittenSource,
     #[serde(default)]
@@ -59,7 +59,7 @@ impl From<WrittenSet> for SetConfig {
     }
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
@@ -273,7 +273,7 @@ impl SetConfig {
             name: self.name.clone(),
             description: self.default_description(),
             source: self.kind(),
-            acts_here: matches!(&self.source, Source::Builtin(set) if set.builtin.acts_here()),
+            acts_on_this_machine: matches!(&self.source, Source::Builtin(set) if set.builtin.acts_on_this_machine()),
             is_active: self.active,
             status,
             tools: Vec::new(),

@@ -48,7 +48,7 @@ pub struct GraphQlConfig {
     /// A token for the header `Authorization: Bearer …`.
     auth: Option<Text>,
     /// The depth to which objects are selected.
-    #[serde(default = "two")]
+    #[serde(default = "default_depth")]
     depth: usize,
     /// Globs of the names of the wanted tools. By default all tools are wanted.
     #[serde(default)]
@@ -62,7 +62,7 @@ impl GraphQlConfig {
     }
 }
 
-fn two() -> usize {
+fn default_depth() -> usize {
     2
 }
 

@@ -29,9 +29,9 @@ use super::CONNECT_TIMEOUT;
 const FIRST_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// Retry interval for a failed source that no call needs.
 const RETRY_INTERVAL: Duration = Duration::from_mins(1);
-pub(super) const TOOLS: usize = 20_000;
+pub(super) const MAX_TOOLS: usize = 20_000;
 /// Bytes of a tool's name. Leaves space for the name of the set and a number.
-const ID: usize = 180;
+const MAX_NAME_BYTES: usize = 180;
 const MAX_DESCRIPTION_BYTES: usize = 1_000;
 
 #[async_trait]
@@ -48,23 +48,23 @@ pub(super) trait Offers: fmt::Debug + Send + Sync {
 }
 
 #[derive(Debug)]
-pub(super) struct Asker {
+pub(super) struct OfferPoller {
     set: ToolSetName,
     source: Box<dyn Offers>,
     effects: EffectRules,
     toolbox: Toolbox,
     output_bytes: usize,
-    turn: Arc<Turn>,
+    retry_time: Arc<RetryTime>,
 }
 
 /// The earliest time of the next attempt after a failure.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+pub(super) struct RetryTime {
     due: Mutex<Option<Instant>>,
     wanted: Notify,
 }
 
-impl Turn {
+impl RetryTime {
     /// Starts the next attempt if it is due. Returns `false` if the set has not failed or failed a
     /// moment ago.
     pub(super) fn wake(&self) -> bool {
@@ -83,23 +83,23 @@ impl Turn {
     }
 }
 
-impl Asker {
+impl OfferPoller {
     pub(super) fn new(
         set: ToolSetName,
         source: Box<dyn Offers>,
         toolbox: Toolbox,
         output_bytes: usize,
     ) -> Self {
-        let (effects, turn) = (EffectRules::default(), Arc::default());
-        Self { set, source, effects, toolbox, output_bytes, turn }
+        let (effects, retry_time) = (EffectRules::default(), Arc::default());
+        Self { set, source, effects, toolbox, output_bytes, retry_time }
     }
 
     pub(super) fn with_effects(self, effects: EffectRules) -> Self {
         Self { effects, ..self }
     }
 
-    pub(super) fn turn(&self) -> Arc<Turn> {
-        Arc::clone(&self.turn)
+    pub(super) fn retry_time(&self) -> Arc<RetryTime> {
+        Arc::clone(&self.retry_time)
     }
 
     pub(super) async fn run(self, stop: CancellationToken) {
@@ -124,11 +124,11 @@ impl Asker {
                 Err(_) => format!("it did not list its tools within {seconds} s"),
             };
             tracing::warn!(target: LOG_TARGET, set = %self.set, %error, "the tools of a set are not known");
-            self.turn.put_off(wait);
+            self.retry_time.put_off(wait);
             self.toolbox.update_set_unless(stop, &self.set, SourceTools::failed(error));
             wait = (wait * 2).clamp(FIRST_RETRY_DELAY, RETRY_INTERVAL);
             tokio::select! {
-                () = self.turn.wanted.notified() => {}
+                () = self.retry_time.wanted.notified() => {}
                 () = sleep(RETRY_INTERVAL) => {}
             }
         }
@@ -187,7 +187,8 @@ impl<'a> Names<'a> {
 /// Makes a tool's name from an identifier of a document. Keeps the identifier if it is a valid
 /// name.
 pub(super) fn tool_id(called: &str) -> Option<ToolName> {
-    let name = if called.len() <= ID && is_word(called) { called.parse().ok() } else { None };
+    let name =
+        if called.len() <= MAX_NAME_BYTES && is_word(called) { called.parse().ok() } else { None };
     name.or_else(|| tool_name(called))
 }
 
@@ -196,7 +197,7 @@ pub(super) fn tool_name(called: &str) -> Option<ToolName> {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
     let name: String = called.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
     let name = name.trim_matches('_');
-    name[..name.floor_char_boundary(ID)].parse().ok()
+    name[..name.floor_char_boundary(MAX_NAME_BYTES)].parse().ok()
 }
 
 pub(super) fn described(text: &str) -> String {

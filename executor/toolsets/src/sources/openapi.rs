@@ -33,7 +33,7 @@ use super::offer::{Offers, included};
 use crate::http::Caller;
 
 /// Bytes of a document. The largest published documents have a third of it.
-const DOCUMENT: usize = 32 << 20;
+const MAX_DOCUMENT_BYTES: usize = 32 << 20;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -88,9 +88,9 @@ async fn read_file(document: &str) -> Result<Vec<u8>, String> {
         return Err(format!("the document `{document}` is not a file"));
     }
     let mut text = Vec::new();
-    file.take(DOCUMENT as u64 + 1).read_to_end(&mut text).await.map_err(about)?;
-    if text.len() > DOCUMENT {
-        return Err(format!("the document `{document}` has more than {DOCUMENT} bytes"));
+    file.take(MAX_DOCUMENT_BYTES as u64 + 1).read_to_end(&mut text).await.map_err(about)?;
+    if text.len() > MAX_DOCUMENT_BYTES {
+        return Err(format!("the document `{document}` has more than {MAX_DOCUMENT_BYTES} bytes"));
     }
     Ok(text)
 }
@@ -108,13 +108,14 @@ async fn load(document: &str) -> Result<(Vec<u8>, Option<Url>), String> {
         body: None,
         reach: Reach::Anywhere,
     };
-    let reply = Http::default().send(asked, DOCUMENT).await.map_err(|err| err.to_string())?;
+    let reply =
+        Http::default().send(asked, MAX_DOCUMENT_BYTES).await.map_err(|err| err.to_string())?;
     let host = host(&url);
     if !reply.status.is_success() {
         return Err(format!("`{host}` has no document at this URL: it answered {}", reply.status));
     }
     if reply.is_cut {
-        return Err(format!("the document of `{host}` has more than {DOCUMENT} bytes"));
+        return Err(format!("the document of `{host}` has more than {MAX_DOCUMENT_BYTES} bytes"));
     }
     Ok((reply.body, Some(url)))
 }

@@ -23,9 +23,9 @@ pub(crate) enum List {
         #[arg(long)]
         needs_person: bool,
         #[command(flatten)]
-        since: Since,
+        since: CreatedRange,
         #[command(flatten)]
-        part: Part,
+        part: PageArgs,
     },
     /// Saved plans, by name.
     Saved,
@@ -38,7 +38,7 @@ pub(crate) enum List {
         #[arg(long, value_name = "REQUEST_ID")]
         request: Option<String>,
         #[command(flatten)]
-        part: Part,
+        part: PageArgs,
     },
     /// Executions.
     Executions {
@@ -58,14 +58,14 @@ pub(crate) enum List {
         #[arg(long)]
         needs_person: bool,
         #[command(flatten)]
-        since: Since,
+        since: CreatedRange,
         #[command(flatten)]
-        part: Part,
+        part: PageArgs,
     },
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Since {
+pub(crate) struct CreatedRange {
     /// Created at or after this time, such as `2026-01-02T03:04:05Z`.
     #[arg(long, value_name = "TIME")]
     pub(crate) from: Option<String>,
@@ -75,8 +75,8 @@ pub(crate) struct Since {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Part {
-    /// The most entries.
+pub(crate) struct PageArgs {
+    /// Maximum number of entries.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) first: i32,
     /// Continue after this cursor of another page.

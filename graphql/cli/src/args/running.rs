@@ -30,7 +30,7 @@ pub(crate) struct RunArgs {
 pub(crate) struct AgentArgs {
     /// The request, in words.
     pub(crate) query: String,
-    /// The most turns with tool calls, 0 to 32.
+    /// Maximum number of turns with tool calls, 0 to 32.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) max_tool_turns: u32,
     /// Only tools of this toolset; repeatable.
@@ -58,7 +58,7 @@ pub(crate) struct Options {
     /// Run one step at a time, or all ready steps.
     #[arg(long, value_enum, ignore_case = true)]
     pub(crate) mode: Option<Mode>,
-    /// The most steps that run at the same time.
+    /// Maximum number of steps that run at the same time.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) max_parallel: Option<i32>,
     /// A key. Another start with the same key returns the same execution.
@@ -93,7 +93,7 @@ pub(crate) struct Options {
     /// Workers claim executions of higher priority first.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) priority: Option<i32>,
-    /// The most automatic replans, after a failure or when a step asks for one.
+    /// Maximum number of automatic replans, after a failure or when a step asks for one.
     #[arg(long, value_name = "N", value_parser = replans_range())]
     pub(crate) replans: Option<i32>,
     /// Wait for a tool that this process lacks instead of ending with status 3.

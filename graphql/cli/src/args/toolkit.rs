@@ -17,10 +17,10 @@ pub(crate) enum ToolkitCommand {
         /// Names of actions.
         #[arg(required = true)]
         actions: Vec<String>,
-        /// The lowest score of an edge.
+        /// The lowest score of the edges to follow.
         #[arg(long, default_value_t = 0.5, allow_negative_numbers = true, value_parser = parse_number)]
         threshold: f64,
-        /// The most hops from the named actions.
+        /// Maximum number of hops from the given actions.
         #[arg(long, default_value_t = 0)]
         hops: u16,
         /// The output format.

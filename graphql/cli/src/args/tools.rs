@@ -56,7 +56,7 @@ pub(crate) enum Tools {
         queries: PathBuf,
         /// Measure only this criterion.
         #[arg(long, value_enum, ignore_case = true)]
-        by: Option<By>,
+        by: Option<RankMethod>,
         /// Include inactive tools.
         #[arg(long)]
         all: bool,
@@ -67,7 +67,7 @@ pub(crate) enum Tools {
     History {
         /// Only calls of this tool.
         tool: Option<String>,
-        /// The most entries.
+        /// Maximum number of entries.
         #[arg(long, default_value_t = 100)]
         first: u32,
     },
@@ -79,8 +79,8 @@ pub(crate) struct SelectArgs {
     pub(crate) query: Option<String>,
     /// The criterion [default: centroid, or hybrid if no tool has examples].
     #[arg(long, value_enum, ignore_case = true)]
-    pub(crate) by: Option<By>,
-    /// The most tools [default: 5, or 1 for each query from standard input].
+    pub(crate) by: Option<RankMethod>,
+    /// Maximum number of tools [default: 5, or 1 for each query from standard input].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) limit: Option<i32>,
     /// Include inactive tools.
@@ -89,7 +89,7 @@ pub(crate) struct SelectArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum By {
+pub(crate) enum RankMethod {
     /// Similarity to the centroid of a tool's examples.
     Centroid,
     /// Similarity to a tool's description.

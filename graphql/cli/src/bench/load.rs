@@ -15,7 +15,7 @@ use tokio::{sync::oneshot, task::JoinSet};
 use super::BenchError;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Until {
+pub(crate) enum StopCondition {
     Runs(usize),
     Time(Duration),
 }
@@ -32,7 +32,7 @@ pub(crate) async fn drive(
     plan: &Arc<Plan>,
     options: &ExecutionOptions,
     concurrency: usize,
-    until: Until,
+    until: StopCondition,
 ) -> Result<Runs, BenchError> {
     let begun = Instant::now();
     let started = Arc::new(AtomicUsize::new(0));
@@ -43,8 +43,8 @@ pub(crate) async fn drive(
         let (started, each) = (Arc::clone(&started), Arc::clone(&each));
         clients.spawn(async move {
             let is_enough = |n: usize| match until {
-                Until::Runs(runs) => n >= runs,
-                Until::Time(time) => begun.elapsed() >= time,
+                StopCondition::Runs(runs) => n >= runs,
+                StopCondition::Time(time) => begun.elapsed() >= time,
             };
             while !is_enough(started.fetch_add(1, Ordering::Relaxed)) {
                 let asked = Instant::now();

@@ -32,7 +32,7 @@ use toolsets::{
 
 use self::corpus::{Corpus, EXAMPLES_PER_TOOL, Words};
 use super::{
-    BenchArgs, BenchError, Rig,
+    BenchArgs, BenchError, BenchNode,
     report::{Report, percentile, round},
 };
 
@@ -43,7 +43,7 @@ const COLLISION_THRESHOLD: f64 = 0.3;
 const ENCODED_QUERIES: usize = 20;
 
 pub(crate) async fn select(
-    rig: &Rig,
+    rig: &BenchNode,
     args: &BenchArgs,
     report: &mut Report,
 ) -> Result<(), BenchError> {
@@ -56,21 +56,21 @@ pub(crate) async fn select(
     report.begin(&*rig.store);
 
     let begun = Instant::now();
-    let first = Seat::new(&rig.store, &corpus, tools).await?;
+    let first = SelectionBench::new(&rig.store, &corpus, tools).await?;
     first.ask("anything", Criterion::Centroid).await?;
-    report.set("vectors_made_and_kept_s", seconds(begun.elapsed()));
+    report.set("vectors_made_and_kept_s", to_seconds(begun.elapsed()));
 
     // Simulates another process that finds all vectors in the store.
-    let again = Seat::new(&rig.store, &corpus, tools).await?;
+    let again = SelectionBench::new(&rig.store, &corpus, tools).await?;
     let begun = Instant::now();
     again.ask("anything", Criterion::Centroid).await?;
-    report.set("vectors_loaded_s", seconds(begun.elapsed()));
+    report.set("vectors_loaded_s", to_seconds(begun.elapsed()));
     report.set("texts_embedded_again", again.words.embedded() - 1);
 
     let begun = Instant::now();
     let collisions =
         again.engine.selection.tool_collisions(Similarity::Dot, COLLISION_THRESHOLD).await;
-    report.set("collisions_s", seconds(begun.elapsed()));
+    report.set("collisions_s", to_seconds(begun.elapsed()));
     report.set("collisions", collisions.map_or(Value::Null, |pairs| json!(pairs.len())));
 
     let mut all = Vec::new();
@@ -86,19 +86,19 @@ pub(crate) async fn select(
     }
     let wall = wall.elapsed();
     one_more(&rig.store, &corpus, tools, report).await?;
-    encoder(&corpus, report).await?;
+    measure_encoder(&corpus, report).await?;
     report.set("steps", 1);
     report.set("concurrency", 1);
     report.finish(&*rig.store, 1, wall, &mut all);
     Ok(())
 }
 
-struct Seat {
+struct SelectionBench {
     engine: Engine,
     words: Arc<Words>,
 }
 
-impl Seat {
+impl SelectionBench {
     async fn new(
         store: &Arc<dyn Store>,
         corpus: &Corpus,
@@ -130,7 +130,7 @@ impl Seat {
 
     async fn ask(&self, query: &str, by: Criterion) -> Result<usize, BenchError> {
         let wanted = Wanted { query, by, limit: ANSWER_TOOLS, active_only: true };
-        Ok(self.engine.selection.select_tools(wanted).await.map_err(failed)?.len())
+        Ok(self.engine.selection.select_tools(wanted).await.map_err(to_bench_error)?.len())
     }
 
     /// Asks each query twice and times the second run, when the engine has cached the vectors of
@@ -167,13 +167,13 @@ async fn one_more(
     tools: usize,
     report: &mut Report,
 ) -> Result<(), BenchError> {
-    let seat = Seat::new(store, corpus, tools).await?;
+    let seat = SelectionBench::new(store, corpus, tools).await?;
     for by in Criterion::ALL {
         seat.ask("anything", by).await?;
     }
     let before = seat.words.embedded();
     let added = corpus.tools(tools + 1).pop().unwrap_or_default();
-    seat.engine.tools.register_tool(Some("more"), added).await.map_err(failed)?;
+    seat.engine.tools.register_tool(Some("more"), added).await.map_err(to_bench_error)?;
     let begun = Instant::now();
     seat.ask("anything", Criterion::Hybrid).await?;
     report.set_ms("one_more_tool_ms", begun.elapsed());
@@ -181,7 +181,7 @@ async fn one_more(
     Ok(())
 }
 
-async fn encoder(corpus: &Corpus, report: &mut Report) -> Result<(), BenchError> {
+async fn measure_encoder(corpus: &Corpus, report: &mut Report) -> Result<(), BenchError> {
     let broken = |err: planner::embed::EmbedError| BenchError::Engine(err.to_string());
     let encoder = Local::builtin().await.map_err(broken)?;
     let mut times = Vec::with_capacity(ENCODED_QUERIES);
@@ -196,11 +196,11 @@ async fn encoder(corpus: &Corpus, report: &mut Report) -> Result<(), BenchError>
     Ok(())
 }
 
-fn seconds(duration: Duration) -> f64 {
+fn to_seconds(duration: Duration) -> f64 {
     round(duration.as_secs_f64())
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is the `map_err` of many")]
-fn failed(err: EngineError) -> BenchError {
+fn to_bench_error(err: EngineError) -> BenchError {
     BenchError::Engine(err.to_string())
 }

@@ -29,13 +29,13 @@ use tokio::task::JoinSet;
 use toolbox::{Toolbox, flow};
 
 use super::{
-    BenchArgs, BenchEffect, BenchError, Rig,
-    load::{self, Until},
+    BenchArgs, BenchEffect, BenchError, BenchNode,
+    load::{self, StopCondition},
     report::{Report, round},
 };
 
 pub(crate) async fn chain(
-    rig: &Rig,
+    rig: &BenchNode,
     args: &BenchArgs,
     report: &mut Report,
 ) -> Result<(), BenchError> {
@@ -44,16 +44,16 @@ pub(crate) async fn chain(
     let tool = tool_of(args.effect);
     let draft = (0..steps).map(|n| {
         let before = n.checked_sub(1).map(|n| json!(format!("s{n}")));
-        step(&format!("s{n}"), tool, None, before)
+        make_step(&format!("s{n}"), tool, None, before)
     });
-    let plan = keep(rig, draft.collect()).await?;
+    let plan = store_plan(rig, draft.collect()).await?;
     let load = Load { steps, concurrency, runs: 20_000 };
     run_executions(rig, args, report, &plan, load).await
 }
 
 /// Runs steps in parallel, and one step that depends on all.
 pub(crate) async fn fanout(
-    rig: &Rig,
+    rig: &BenchNode,
     args: &BenchArgs,
     report: &mut Report,
 ) -> Result<(), BenchError> {
@@ -61,12 +61,13 @@ pub(crate) async fn fanout(
     let concurrency = args.concurrency.unwrap_or(1);
     let tool = tool_of(args.effect);
     let names: Vec<String> = (0..steps).map(|n| format!("s{n}")).collect();
-    let mut draft: Vec<DraftStep> = names.iter().map(|name| step(name, tool, None, None)).collect();
-    draft.push(step("join", tool, None, Some(json!(names))));
-    let plan = keep(rig, draft).await?;
+    let mut draft: Vec<DraftStep> =
+        names.iter().map(|name| make_step(name, tool, None, None)).collect();
+    draft.push(make_step("join", tool, None, Some(json!(names))));
+    let plan = store_plan(rig, draft).await?;
     let load = Load { steps: steps + 1, concurrency, runs: 1_000 };
     run_executions(rig, args, report, &plan, load).await?;
-    // The results count the join, but the option does not.
+    // The result counts the join step, but the option `--steps` does not.
     report.set("steps", steps);
     Ok(())
 }
@@ -80,7 +81,7 @@ struct Load {
 }
 
 async fn run_executions(
-    rig: &Rig,
+    rig: &BenchNode,
     args: &BenchArgs,
     report: &mut Report,
     plan: &Arc<Plan>,
@@ -90,10 +91,12 @@ async fn run_executions(
     let options =
         ExecutionOptions { max_parallel: u32::try_from(steps).ok(), ..ExecutionOptions::default() };
     let until = match args.seconds {
-        Some(seconds) => Until::Time(Duration::try_from_secs_f64(seconds).unwrap_or_default()),
-        None => Until::Runs(args.runs.unwrap_or(runs)),
+        Some(seconds) => {
+            StopCondition::Time(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+        }
+        None => StopCondition::Runs(args.runs.unwrap_or(runs)),
     };
-    let warm_up = Until::Runs(concurrency * 2);
+    let warm_up = StopCondition::Runs(concurrency * 2);
     load::drive(&rig.control, plan, &options, concurrency, warm_up).await?;
     report.begin(&*rig.store);
     let mut runs = load::drive(&rig.control, plan, &options, concurrency, until).await?;
@@ -118,7 +121,7 @@ struct DagStep {
 
 /// Runs sleeping steps with the dependencies of a file.
 pub(crate) async fn dag(
-    rig: &Rig,
+    rig: &BenchNode,
     args: &BenchArgs,
     report: &mut Report,
 ) -> Result<(), BenchError> {
@@ -129,9 +132,9 @@ pub(crate) async fn dag(
     let dag: Dag = serde_json::from_str(&text)
         .map_err(|err| usage(format!("`{}` is not a graph: {err}", file.display())))?;
     let draft = dag.steps.iter().map(|node| {
-        step(&node.id, "flow.sleep", Some(json!({ "ms": node.ms })), Some(json!(node.after)))
+        make_step(&node.id, "flow.sleep", Some(json!({ "ms": node.ms })), Some(json!(node.after)))
     });
-    let plan = keep(rig, draft.collect()).await?;
+    let plan = store_plan(rig, draft.collect()).await?;
     let width = args.concurrency.unwrap_or(256).max(1);
     let max_parallel = Some(u32::try_from(width).unwrap_or(u32::MAX));
     let options = ExecutionOptions { max_parallel, ..ExecutionOptions::default() };
@@ -143,7 +146,7 @@ pub(crate) async fn dag(
     report.set("steps", dag.steps.len());
     report.set("concurrency", width);
     report.finish(&*rig.store, dag.steps.len(), wall, &mut [wall]);
-    let (work, critical) = lengths(&plan, &dag);
+    let (work, critical) = path_lengths(&plan, &dag);
     #[expect(clippy::cast_precision_loss, reason = "far fewer than 2⁵²")]
     let share = work / width as f64;
     report.set("makespan_s", round(makespan(rig, id).await?));
@@ -154,7 +157,7 @@ pub(crate) async fn dag(
     Ok(())
 }
 
-async fn makespan(rig: &Rig, id: ExecutionId) -> Result<f64, BenchError> {
+async fn makespan(rig: &BenchNode, id: ExecutionId) -> Result<f64, BenchError> {
     let mut events =
         Box::pin(store::follow_log(Arc::clone(&rig.store), id, Seq::START, Duration::MAX));
     let (mut first, mut last): (Option<Timestamp>, Option<Timestamp>) = (None, None);
@@ -171,7 +174,7 @@ async fn makespan(rig: &Rig, id: ExecutionId) -> Result<f64, BenchError> {
 }
 
 /// Returns the seconds of all steps together, and of the longest path.
-fn lengths(plan: &Plan, dag: &Dag) -> (f64, f64) {
+fn path_lengths(plan: &Plan, dag: &Dag) -> (f64, f64) {
     let times: BTreeMap<&str, u64> =
         dag.steps.iter().map(|step| (step.id.as_str(), step.ms)).collect();
     let mut ends: Vec<u64> = Vec::new();
@@ -184,7 +187,7 @@ fn lengths(plan: &Plan, dag: &Dag) -> (f64, f64) {
 }
 
 pub(crate) async fn subscribe(
-    rig: &Rig,
+    rig: &BenchNode,
     args: &BenchArgs,
     report: &mut Report,
 ) -> Result<(), BenchError> {
@@ -193,9 +196,9 @@ pub(crate) async fn subscribe(
     let tool = tool_of(args.effect);
     let draft = (0..steps).map(|n| {
         let before = n.checked_sub(1).map(|n| json!(format!("s{n}")));
-        step(&format!("s{n}"), tool, None, before)
+        make_step(&format!("s{n}"), tool, None, before)
     });
-    let plan = keep(rig, draft.collect()).await?;
+    let plan = store_plan(rig, draft.collect()).await?;
     report.begin(&*rig.store);
     let begun = Instant::now();
     let started = rig.control.start(Start::new(&plan, ExecutionOptions::default())).await;
@@ -204,7 +207,7 @@ pub(crate) async fn subscribe(
     for _ in 0..followers {
         let store = Arc::clone(&rig.store);
         tasks.spawn(async move {
-            let poll = shared::limits::POLL;
+            let poll = shared::limits::POLL_INTERVAL;
             store::follow_log(store, id, Seq::START, poll)
                 .filter(|answer| std::future::ready(answer.is_ok()))
                 .count()
@@ -231,16 +234,16 @@ pub(crate) fn plan(steps: usize) -> Value {
         let before = [n.checked_sub(1), n.checked_sub(7)].into_iter().flatten();
         let before: Vec<String> = before.map(|n| format!("s{n}")).collect();
         let text = before.first().map_or("none".to_owned(), |name| format!("{{{{{name}.text}}}}"));
-        step(&format!("s{n}"), "flow.echo", Some(json!({ "text": text })), Some(json!(before)))
+        make_step(&format!("s{n}"), "flow.echo", Some(json!({ "text": text })), Some(json!(before)))
     });
     let draft = Draft { tools: drafts.collect(), ..Draft::default() };
     let begun = Instant::now();
-    let compiled = compile(&draft, about(), &catalog(&flow_tools()));
+    let compiled = compile(&draft, plan_info(), &catalog(&flow_tools()));
     let wall = begun.elapsed();
     let (nodes, edges) = (60_000_usize, 245_000_usize);
-    let draft = cyclic(nodes, edges);
+    let draft = cyclic_draft(nodes, edges);
     let begun = Instant::now();
-    let refused = compile(&draft, about(), &catalog(&flow_tools()));
+    let refused = compile(&draft, plan_info(), &catalog(&flow_tools()));
     let cycle = begun.elapsed();
     let named = refused.err().unwrap_or_default();
     let mut report = Report::compiler(wall, steps);
@@ -255,7 +258,7 @@ pub(crate) fn plan(steps: usize) -> Value {
 }
 
 /// Returns a graph in which only one edge closes a cycle.
-fn cyclic(nodes: usize, edges: usize) -> Draft {
+fn cyclic_draft(nodes: usize, edges: usize) -> Draft {
     let mut before: Vec<Vec<String>> = vec![Vec::new(); nodes];
     let mut seed = 1_u64;
     for edge in 0..edges {
@@ -266,8 +269,8 @@ fn cyclic(nodes: usize, edges: usize) -> Draft {
     }
     before[0].push(format!("s{}", nodes - 1));
     let steps = before.into_iter().enumerate();
-    let steps =
-        steps.map(|(n, before)| step(&format!("s{n}"), "flow.noop", None, Some(json!(before))));
+    let steps = steps
+        .map(|(n, before)| make_step(&format!("s{n}"), "flow.noop", None, Some(json!(before))));
     Draft { tools: steps.collect(), ..Draft::default() }
 }
 
@@ -278,7 +281,7 @@ fn tool_of(effect: BenchEffect) -> &'static str {
     }
 }
 
-fn step(id: &str, tool: &str, parameters: Option<Value>, before: Option<Value>) -> DraftStep {
+fn make_step(id: &str, tool: &str, parameters: Option<Value>, before: Option<Value>) -> DraftStep {
     DraftStep {
         id: Some(id.to_owned()),
         name: Some(tool.to_owned()),
@@ -300,7 +303,7 @@ fn catalog(toolbox: &Toolbox) -> Catalog {
     Catalog::new(tools)
 }
 
-fn about() -> PlanInfo {
+fn plan_info() -> PlanInfo {
     let created_at = WallClock.now();
     PlanInfo {
         id: PlanId::draw(created_at),
@@ -312,8 +315,8 @@ fn about() -> PlanInfo {
     }
 }
 
-async fn keep(rig: &Rig, tools: Vec<DraftStep>) -> Result<Arc<Plan>, BenchError> {
-    let about = about();
+async fn store_plan(rig: &BenchNode, tools: Vec<DraftStep>) -> Result<Arc<Plan>, BenchError> {
+    let about = plan_info();
     let created_at = rig.clock.now();
     let request = Request { id: about.request, query: about.query.clone(), created_at };
     rig.store.put_request(&request).await?;

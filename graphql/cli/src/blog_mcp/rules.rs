@@ -9,7 +9,7 @@ use super::{
     tools::{Field, Kind, Offer, Rule, Verb},
 };
 
-/// The most records of one kind, because every call reads the whole file.
+/// Maximum number of records of one kind, because every call reads the whole file.
 pub(super) const RECORDS: usize = 10_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -78,7 +78,7 @@ impl Store {
         let bytes = match fs::read(&self.file) {
             Ok(bytes) => bytes,
             Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Data::default()),
-            Err(err) => return Err(self.io(err)),
+            Err(err) => return Err(self.io_error(err)),
         };
         serde_json::from_slice(&bytes)
             .map_err(|err| StoreError::Content { file: self.file.clone(), err })
@@ -93,7 +93,7 @@ impl Store {
         let _lock = self.lock()?;
         let mut data = self.read()?;
         let result = change(&mut data)?;
-        self.write(&data).map_err(|err| self.io(err))?;
+        self.write(&data).map_err(|err| self.io_error(err))?;
         Ok(result)
     }
 
@@ -101,21 +101,21 @@ impl Store {
     fn lock(&self) -> Result<File, StoreError> {
         let open = || {
             fs::create_dir_all(self.folder())?;
-            File::options().create(true).truncate(false).write(true).open(self.beside("lock"))
+            File::options().create(true).truncate(false).write(true).open(self.sibling_path("lock"))
         };
-        let lock = open().map_err(|err| self.io(err))?;
+        let lock = open().map_err(|err| self.io_error(err))?;
         for _ in 0..LOCK_TRIES {
             match lock.try_lock() {
                 Ok(()) => return Ok(lock),
                 Err(TryLockError::WouldBlock) => sleep(LOCK_PAUSE),
-                Err(TryLockError::Error(err)) => return Err(self.io(err)),
+                Err(TryLockError::Error(err)) => return Err(self.io_error(err)),
             }
         }
         Err(StoreError::Busy(self.file.clone()))
     }
 
     fn write(&self, data: &Data) -> io::Result<()> {
-        let draft = self.beside("new");
+        let draft = self.sibling_path("new");
         let mut file = File::create(&draft)?;
         file.write_all(&serde_json::to_vec_pretty(data)?)?;
         file.sync_all()?;
@@ -130,14 +130,14 @@ impl Store {
         }
     }
 
-    fn beside(&self, extension: &str) -> PathBuf {
+    fn sibling_path(&self, extension: &str) -> PathBuf {
         let mut name = self.file.clone().into_os_string();
         name.push(".");
         name.push(extension);
         name.into()
     }
 
-    fn io(&self, err: io::Error) -> StoreError {
+    fn io_error(&self, err: io::Error) -> StoreError {
         StoreError::Io { file: self.file.clone(), err }
     }
 }

@@ -53,15 +53,15 @@ pub(super) enum Rule {
 const MAX_LINE_CHARS: usize = 500;
 const MAX_TEXT_CHARS: usize = 100_000;
 
-const fn must(name: &'static str, rule: Rule, description: &'static str) -> Field {
+const fn required_field(name: &'static str, rule: Rule, description: &'static str) -> Field {
     Field { name, description, rule, is_required: true }
 }
 
-const fn may(name: &'static str, rule: Rule, description: &'static str) -> Field {
+const fn optional_field(name: &'static str, rule: Rule, description: &'static str) -> Field {
     Field { name, description, rule, is_required: false }
 }
 
-const fn offer(
+const fn make_offer(
     name: &'static str,
     description: &'static str,
     verb: Verb,
@@ -73,44 +73,48 @@ const fn offer(
 }
 
 const AUTHOR: &[Field] = &[
-    must("name", Rule::Line, "Name of the author"),
-    must("email", Rule::Email, "E-mail address of the author; no two authors share one"),
-    may("bio", Rule::Text, "A few words about the author"),
+    required_field("name", Rule::Line, "Name of the author"),
+    required_field("email", Rule::Email, "E-mail address of the author; no two authors share one"),
+    optional_field("bio", Rule::Text, "A few words about the author"),
 ];
 const AUTHOR_CHANGES: &[Field] = &[
-    must("id", Rule::Id(Kind::Author), "Id of the author"),
-    may("name", Rule::Line, "New name of the author"),
-    may("email", Rule::Email, "New e-mail address of the author"),
-    may("bio", Rule::Text, "New words about the author"),
+    required_field("id", Rule::Id(Kind::Author), "Id of the author"),
+    optional_field("name", Rule::Line, "New name of the author"),
+    optional_field("email", Rule::Email, "New e-mail address of the author"),
+    optional_field("bio", Rule::Text, "New words about the author"),
 ];
 const BLOG: &[Field] = &[
-    must("title", Rule::Line, "Title of the blog post"),
-    must("content", Rule::Text, "Content of the blog post: what it is about"),
-    must("authorId", Rule::Id(Kind::Author), "Id of the author who writes the blog post"),
+    required_field("title", Rule::Line, "Title of the blog post"),
+    required_field("content", Rule::Text, "Content of the blog post: what it is about"),
+    required_field("authorId", Rule::Id(Kind::Author), "Id of the author who writes the blog post"),
 ];
 const BLOG_CHANGES: &[Field] = &[
-    must("id", Rule::Id(Kind::Blog), "Id of the blog post"),
-    may("title", Rule::Line, "New title of the blog post"),
-    may("content", Rule::Text, "New content of the blog post"),
+    required_field("id", Rule::Id(Kind::Blog), "Id of the blog post"),
+    optional_field("title", Rule::Line, "New title of the blog post"),
+    optional_field("content", Rule::Text, "New content of the blog post"),
 ];
 const COMMENT: &[Field] = &[
-    must("blogId", Rule::Id(Kind::Blog), "Id of the blog post that is commented on"),
-    must("authorId", Rule::Id(Kind::Author), "Id of the author who writes the comment"),
-    must("content", Rule::Text, "Text of the comment"),
+    required_field("blogId", Rule::Id(Kind::Blog), "Id of the blog post that is commented on"),
+    required_field("authorId", Rule::Id(Kind::Author), "Id of the author who writes the comment"),
+    required_field("content", Rule::Text, "Text of the comment"),
 ];
 const PICTURE: &[Field] = &[
-    must("blogId", Rule::Id(Kind::Blog), "Id of the blog post that the picture belongs to"),
-    must("url", Rule::Url, "Address of the picture"),
-    may("caption", Rule::Text, "Caption of the picture"),
+    required_field(
+        "blogId",
+        Rule::Id(Kind::Blog),
+        "Id of the blog post that the picture belongs to",
+    ),
+    required_field("url", Rule::Url, "Address of the picture"),
+    optional_field("caption", Rule::Text, "Caption of the picture"),
 ];
-const AUTHOR_ID: &[Field] = &[must("id", Rule::Id(Kind::Author), "Id of the author")];
-const BLOG_ID: &[Field] = &[must("id", Rule::Id(Kind::Blog), "Id of the blog post")];
-const COMMENT_ID: &[Field] = &[must("id", Rule::Id(Kind::Comment), "Id of the comment")];
-const PICTURE_ID: &[Field] = &[must("id", Rule::Id(Kind::Picture), "Id of the picture")];
-const OF_BLOG: &[Field] = &[must("blogId", Rule::Id(Kind::Blog), "Id of the blog post")];
+const AUTHOR_ID: &[Field] = &[required_field("id", Rule::Id(Kind::Author), "Id of the author")];
+const BLOG_ID: &[Field] = &[required_field("id", Rule::Id(Kind::Blog), "Id of the blog post")];
+const COMMENT_ID: &[Field] = &[required_field("id", Rule::Id(Kind::Comment), "Id of the comment")];
+const PICTURE_ID: &[Field] = &[required_field("id", Rule::Id(Kind::Picture), "Id of the picture")];
+const OF_BLOG: &[Field] = &[required_field("blogId", Rule::Id(Kind::Blog), "Id of the blog post")];
 
 pub(super) const TABLE: &[Offer] = &[
-    offer(
+    make_offer(
         "createBlog",
         "Create a new blog post",
         Verb::Create,
@@ -122,7 +126,7 @@ pub(super) const TABLE: &[Offer] = &[
             "Create a blog by an author",
         ],
     ),
-    offer(
+    make_offer(
         "getBlog",
         "Get a blog post by its id",
         Verb::Get,
@@ -130,7 +134,7 @@ pub(super) const TABLE: &[Offer] = &[
         BLOG_ID,
         &["Show a blog post", "Read one blog post by its id", "What does that blog post say?"],
     ),
-    offer(
+    make_offer(
         "updateBlog",
         "Change a blog post",
         Verb::Update,
@@ -138,7 +142,7 @@ pub(super) const TABLE: &[Offer] = &[
         BLOG_CHANGES,
         &["Change the title of a blog post", "Edit the text of a blog post", "Rename a blog"],
     ),
-    offer(
+    make_offer(
         "deleteBlog",
         "Delete a blog post",
         Verb::Delete,
@@ -146,7 +150,7 @@ pub(super) const TABLE: &[Offer] = &[
         BLOG_ID,
         &["Delete a blog post", "Remove a blog", "Take a blog post down"],
     ),
-    offer(
+    make_offer(
         "listBlogs",
         "List all blog posts",
         Verb::List,
@@ -154,7 +158,7 @@ pub(super) const TABLE: &[Offer] = &[
         &[],
         &["List all blog posts", "Which blogs are there?", "Show me every blog post"],
     ),
-    offer(
+    make_offer(
         "createAuthor",
         "Create a new author",
         Verb::Create,
@@ -166,7 +170,7 @@ pub(super) const TABLE: &[Offer] = &[
             "Register somebody who writes",
         ],
     ),
-    offer(
+    make_offer(
         "getAuthor",
         "Get an author by their id",
         Verb::Get,
@@ -174,7 +178,7 @@ pub(super) const TABLE: &[Offer] = &[
         AUTHOR_ID,
         &["Show an author", "Who is the author with this id?", "Look up one author"],
     ),
-    offer(
+    make_offer(
         "updateAuthor",
         "Change an author",
         Verb::Update,
@@ -186,7 +190,7 @@ pub(super) const TABLE: &[Offer] = &[
             "Edit the words about an author",
         ],
     ),
-    offer(
+    make_offer(
         "deleteAuthor",
         "Delete an author",
         Verb::Delete,
@@ -194,7 +198,7 @@ pub(super) const TABLE: &[Offer] = &[
         AUTHOR_ID,
         &["Delete an author", "Remove an author", "Take an author out"],
     ),
-    offer(
+    make_offer(
         "listAuthors",
         "List all authors",
         Verb::List,
@@ -202,7 +206,7 @@ pub(super) const TABLE: &[Offer] = &[
         &[],
         &["List all authors", "Which authors are there?", "Show me everybody who writes"],
     ),
-    offer(
+    make_offer(
         "createComment",
         "Create a comment on a blog post",
         Verb::Create,
@@ -214,7 +218,7 @@ pub(super) const TABLE: &[Offer] = &[
             "Write what somebody says about a blog post",
         ],
     ),
-    offer(
+    make_offer(
         "getComment",
         "Get a comment by its id",
         Verb::Get,
@@ -222,7 +226,7 @@ pub(super) const TABLE: &[Offer] = &[
         COMMENT_ID,
         &["Show a comment", "Read one comment by its id", "What does that comment say?"],
     ),
-    offer(
+    make_offer(
         "deleteComment",
         "Delete a comment",
         Verb::Delete,
@@ -230,7 +234,7 @@ pub(super) const TABLE: &[Offer] = &[
         COMMENT_ID,
         &["Delete a comment", "Remove a comment from a blog post", "Take a comment back"],
     ),
-    offer(
+    make_offer(
         "listCommentsByBlog",
         "List all comments on a blog post",
         Verb::List,
@@ -242,7 +246,7 @@ pub(super) const TABLE: &[Offer] = &[
             "What do people say about a blog post?",
         ],
     ),
-    offer(
+    make_offer(
         "createPicture",
         "Create a picture for a blog post",
         Verb::Create,
@@ -254,7 +258,7 @@ pub(super) const TABLE: &[Offer] = &[
             "Attach a photo to a blog post",
         ],
     ),
-    offer(
+    make_offer(
         "getPicture",
         "Get a picture by its id",
         Verb::Get,
@@ -262,7 +266,7 @@ pub(super) const TABLE: &[Offer] = &[
         PICTURE_ID,
         &["Show a picture", "Look up one picture by its id", "Where is that image?"],
     ),
-    offer(
+    make_offer(
         "deletePicture",
         "Delete a picture",
         Verb::Delete,
@@ -270,7 +274,7 @@ pub(super) const TABLE: &[Offer] = &[
         PICTURE_ID,
         &["Delete a picture", "Remove an image from a blog post", "Take a photo away"],
     ),
-    offer(
+    make_offer(
         "listPicturesByBlog",
         "List all pictures of a blog post",
         Verb::List,

@@ -248,7 +248,7 @@ async fn open_engine(app: &App) -> Result<LocalEngine, Failure> {
     if missing_store(app.setup()).is_none() {
         return LocalEngine::open(app.setup(), Need::Tools).await;
     }
-    LocalEngine::over(app.setup(), Need::Tools, Arc::new(Memory::new())).await
+    LocalEngine::open_over(app.setup(), Need::Tools, Arc::new(Memory::new())).await
 }
 
 async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> {
@@ -300,7 +300,7 @@ async fn report_missing_programs(local: &LocalEngine, checks: &mut [Check]) -> R
 }
 
 async fn check_effects(local: &LocalEngine) -> Result<Option<Check>, Failure> {
-    let idle = local.engine.tools.inventory.registry().idle_effects().await?;
+    let idle = local.engine.tools.inventory.registry().unmatched_effects().await?;
     let help = "correct the pattern in `source.effects` of the toolset: `faber tools list` lists \
                 the tools";
     let why = format!("no tool matches {}", idle.join(", "));

@@ -16,9 +16,10 @@ use super::{
 use crate::session::Session;
 
 /// Doubts of the offline planner, and its draft in place of a model's plan.
-const DOUBTS: [&str; 3] = ["plan.unplaced_words", "plan.guessed_value", "plan.model_failed"];
+const OFFLINE_DOUBTS: [&str; 3] =
+    ["plan.unplaced_words", "plan.guessed_value", "plan.model_failed"];
 /// Doubts of the guard of plans.
-const GUARDED: [&str; 2] = ["plan.not_asked", "plan.invented_value"];
+const GUARD_DOUBTS: [&str; 2] = ["plan.not_asked", "plan.invented_value"];
 
 /// Shows a plan from words, and asks the user before a plan with doubts is executed. Returns the
 /// steps that the user approves, or `None` after a no.
@@ -33,7 +34,7 @@ pub(crate) async fn accept_plan(
     let screen = session.screen;
     let waiting = waiting_steps(plan);
     let acts = plan.tools.iter().any(|step| &*step.effect != "READ");
-    let has_doubts = acts && has_any(plan, &DOUBTS);
+    let has_doubts = acts && has_any(plan, &OFFLINE_DOUBTS);
     let is_interactive = io::stdin().is_terminal() && io::stderr().is_terminal();
     if has_doubts && !is_confirmed && (screen.json || !is_interactive) {
         if !screen.json {
@@ -42,7 +43,7 @@ pub(crate) async fn accept_plan(
         return Err(doubtful_plan(session, plan).await?);
     }
     show_plan(session, plan);
-    let is_guarded = has_any(plan, &GUARDED) && !waiting.is_empty();
+    let is_guarded = has_any(plan, &GUARD_DOUBTS) && !waiting.is_empty();
     if !has_doubts && !is_guarded {
         return Ok(Some(Vec::new()));
     }
@@ -67,7 +68,7 @@ fn has_any(plan: &Plan, codes: &[&str]) -> bool {
 
 async fn doubtful_plan(session: &Session<'_>, plan: &Plan) -> Result<Failure, Failure> {
     let draft = export_draft(&session.client, &plan.plan_id).await?;
-    let is_doubt = |found: &&Diagnostic| DOUBTS.contains(&&*found.code);
+    let is_doubt = |found: &&Diagnostic| OFFLINE_DOUBTS.contains(&&*found.code);
     let doubts: Vec<&Diagnostic> = plan.diagnostics.iter().filter(is_doubt).collect();
     let first = doubts.first().map_or("", |doubt| doubt.message.as_str());
     let more = doubts.len().saturating_sub(1);

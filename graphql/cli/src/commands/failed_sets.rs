@@ -78,11 +78,14 @@ pub(crate) async fn check_named_set(client: &Client, name: &str) -> Result<(), F
             format!("the toolset `{name}` failed: {}", set.reason()),
         )),
         Some(_) => Ok(()),
-        None => Err(no_set(name, states.iter().map(|set| set.name.as_str()))),
+        None => Err(unknown_set_failure(name, states.iter().map(|set| set.name.as_str()))),
     }
 }
 
-pub(crate) fn no_set<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Failure {
+pub(crate) fn unknown_set_failure<'a>(
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Failure {
     let failure = Failure::not_found("toolset", name);
     let help = suggest_set(name, known);
     Failure { message: format!("{}: {help}", failure.message), ..failure }

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use shared::{execution::ExecutionState, id::ExecutionId, store::Command};
 use tokio::time;
 
-use super::standstill::{self, Quiet};
+use super::standstill::{self, QuietTimer};
 use crate::{ExitStatus, live_view::LiveView, session::Session};
 
 const OWNER_POLL: Duration = Duration::from_secs(1);
@@ -297,13 +297,13 @@ impl EventReader<'_> {
         mut unowned: Pin<&mut impl Future<Output = ()>>,
         is_told: &mut bool,
     ) -> Result<Option<Stopped>, Failure> {
-        let (drives, mut quiet) = (self.of.purpose == Purpose::Drive, Quiet::new());
+        let (drives, mut quiet) = (self.of.purpose == Purpose::Drive, QuietTimer::new());
         loop {
             tokio::select! {
                 update = self.watcher.next() => {
                     let update = update?;
                     if !matches!(update, Update::Poll) {
-                        quiet = Quiet::new();
+                        quiet = QuietTimer::new();
                     }
                     match update {
                         Update::News { execution, news } => {
@@ -348,8 +348,8 @@ impl EventReader<'_> {
         self.view.tell(news, self.watcher.tree().root().steps_over);
     }
 
-    /// Says of a waiting step that it was answered, if the answer lies in the inbox. Otherwise a
-    /// watcher would read that the step waits, and then that it was approved.
+    /// Marks a waiting step as answered if the inbox contains its answer. Otherwise the user would
+    /// read that the step waits, and then that it was approved.
     async fn mark_answered(&self, id: &str, news: News) -> Result<News, Failure> {
         let (News::Step { name, view }, Ok(execution)) = (&news, id.parse()) else {
             return Ok(news);

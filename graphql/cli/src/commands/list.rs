@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::plan::list_saved;
 use crate::{
     ExitStatus,
-    args::{List, Since, api_name},
+    args::{CreatedRange, List, api_name},
     session::Session,
 };
 
@@ -27,7 +27,7 @@ pub(crate) async fn list(session: &Session<'_>, what: List) -> Result<ExitStatus
     let is_json = session.screen.json;
     match what {
         List::Saved => list_saved(session).await,
-        List::Requests { search, state, needs_person, since: Since { from, to }, part } => {
+        List::Requests { search, state, needs_person, since: CreatedRange { from, to }, part } => {
             let state = state.map(|state| api_name(&state));
             let filter = json!({
                 "search": search, "state": state, "from": from, "to": to,
@@ -35,7 +35,7 @@ pub(crate) async fn list(session: &Session<'_>, what: List) -> Result<ExitStatus
             });
             let mut fields = Request::VALUES.to_owned();
             if !is_json {
-                // Without `parts: false`, the newest executions may all be children.
+                // `parts: false` leaves out child executions. The newest execution may be one.
                 let row = Finding::ROW;
                 let _ = write!(
                     fields,
@@ -54,7 +54,7 @@ pub(crate) async fn list(session: &Session<'_>, what: List) -> Result<ExitStatus
             show_page(session, page, PLAN_HEADINGS, plan_row).await
         }
         List::Executions { state, request, plan, tool, needs_person, since, part } => {
-            let Since { from, to } = since;
+            let CreatedRange { from, to } = since;
             let states: Vec<String> = state.iter().map(api_name).collect();
             let filter = json!({
                 "state": (!states.is_empty()).then_some(states), "requestId": request,

@@ -23,7 +23,7 @@ use toolsets::{
 };
 
 use self::callback::{Callback, Page};
-use super::failed_sets::no_set;
+use super::failed_sets::unknown_set_failure;
 use crate::{
     App, ExitStatus,
     local_engine::{missing_store, open_store},
@@ -74,7 +74,7 @@ fn refuse_server(app: &App, command: &str) -> Result<(), Failure> {
 /// Finds a toolset in the configuration, or among the added toolsets.
 async fn find_set(app: &App, name: &str) -> Result<SetConfig, Failure> {
     let configured = &app.config.toolsets.value;
-    let missing = || no_set(name, configured.iter().map(|set| set.name.as_str()));
+    let missing = || unknown_set_failure(name, configured.iter().map(|set| set.name.as_str()));
     let parsed: ToolSetName = name.parse().map_err(|_| missing())?;
     if let Some(set) = configured.iter().find(|set| set.name == parsed) {
         return Ok(set.clone());

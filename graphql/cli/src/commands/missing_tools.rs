@@ -26,7 +26,7 @@ pub(crate) async fn check_plan(session: &Session<'_>, plan: &Text) -> Result<(),
     let (Some(engine), Ok(id)) = (session.engine(), plan.parse::<PlanId>()) else {
         return Ok(());
     };
-    // The command itself rejects an unknown id.
+    // The command that follows rejects an unknown id.
     let Some(plan) = engine.plans.library.load(id).await? else { return Ok(()) };
     check_compiled(session, engine, &plan).await
 }

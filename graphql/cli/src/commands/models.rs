@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use client::{failure::Failure, view::plain};
 use console::Term;
 use planner::{
-    embed::pull::{self, HUB, Places, Progress, PullError, Pulled, Request},
+    embed::pull::{self, HUB, Progress, PullError, PullLocations, Pulled, Request},
     model::pull::{self as planning, Offer, PLANNER},
 };
 use serde_json::json;
@@ -54,7 +54,7 @@ fn list_models(app: &App) -> Result<ExitStatus, Failure> {
 
 async fn pull_model(app: &App, request: Request<'_>) -> Result<ExitStatus, Failure> {
     let (screen, environment) = (&app.screen, &app.environment);
-    let places = Places {
+    let places = PullLocations {
         hub: environment.hub.clone().unwrap_or_else(|| HUB.to_owned()),
         models: app.config.models(),
     };
@@ -127,7 +127,7 @@ fn show_progress(app: &App, progress: Progress) {
     let line = format!("{file}: {}{whole}", format_megabytes(bytes));
     if app.screen.is_live {
         let terminal = Term::stderr();
-        // If the line cannot be cleared, the next one appears below.
+        // If the line cannot be cleared, the next progress line appears below it.
         let _ = terminal.clear_line().and_then(|()| terminal.write_str(&plain::safe_line(&line)));
     } else if of == Some(bytes) {
         app.screen.say(&line);

@@ -185,7 +185,7 @@ pub(crate) async fn save(app: &App, args: SaveArgs) -> Result<ExitStatus, Failur
 pub(crate) async fn unsave(session: &Session<'_>, name: &str) -> Result<ExitStatus, Failure> {
     let arguments = [("name: String!", json!(name))];
     if !session.client.mutate::<bool>("removeSavedPlan", &arguments, "").await? {
-        return Err(not_saved(&session.client, name).await?);
+        return Err(unknown_saved_plan_failure(&session.client, name).await?);
     }
     let document = json!({ "name": name, "removed": true });
     session
@@ -259,7 +259,7 @@ pub(crate) async fn export_draft(client: &Client, id: &str) -> Result<Value, Fai
     } else {
         match find_saved(client, id).await? {
             Some(plan) => plan,
-            None => return Err(not_saved(client, id).await?),
+            None => return Err(unknown_saved_plan_failure(client, id).await?),
         }
     };
     let arguments = [("planId: ID!", json!(&*plan))];
@@ -269,7 +269,7 @@ pub(crate) async fn export_draft(client: &Client, id: &str) -> Result<Value, Fai
     Ok(draft)
 }
 
-async fn not_saved(client: &Client, name: &str) -> Result<Failure, Failure> {
+async fn unknown_saved_plan_failure(client: &Client, name: &str) -> Result<Failure, Failure> {
     let saved = all_saved(client).await?;
     let help =
         planner::suggest::did_you_mean(name, saved.iter().filter_map(|plan| plan["name"].as_str()));

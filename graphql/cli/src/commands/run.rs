@@ -49,7 +49,7 @@ pub(crate) async fn run(app: &App, args: RunArgs) -> Result<ExitStatus, Failure>
     session
         .close_after(async |session| {
             let started = start_execution(session, &args, written, options).await?;
-            let Some(Started { id, approved }) = started else {
+            let Some(StartedExecution { id, approved }) = started else {
                 session.screen.say("nothing was executed");
                 return Ok(ExitStatus::Failed);
             };
@@ -59,12 +59,12 @@ pub(crate) async fn run(app: &App, args: RunArgs) -> Result<ExitStatus, Failure>
 }
 
 /// An execution, and the steps that the user approved before the start.
-struct Started {
+struct StartedExecution {
     id: ExecutionId,
     approved: Vec<Text>,
 }
 
-impl From<ExecutionHead> for Started {
+impl From<ExecutionHead> for StartedExecution {
     fn from(head: ExecutionHead) -> Self {
         Self { id: head.execution_id, approved: Vec::new() }
     }
@@ -91,7 +91,7 @@ async fn start_execution(
     args: &RunArgs,
     written: Option<WrittenPlan>,
     options: Value,
-) -> Result<Option<Started>, Failure> {
+) -> Result<Option<StartedExecution>, Failure> {
     let client = &session.client;
     let checks_tools = !args.options.wait && !args.options.dry_run;
     if let Some(name) = &args.saved {
@@ -117,7 +117,7 @@ async fn start_execution(
         let started = run_query(client, query, planning, options).await?;
         let plan = show_stored(session, &started.plan_id).await?;
         let approved = if args.yes { waiting_steps(&plan) } else { Vec::new() };
-        return Ok(Some(Started { id: started.execution_id, approved }));
+        return Ok(Some(StartedExecution { id: started.execution_id, approved }));
     }
     let made = make_plan(client, query, planning, Plan::SHOWN).await;
     failed_sets::warn_of_failed_sets(session).await;
@@ -126,7 +126,7 @@ async fn start_execution(
     let is_confirmed = args.yes || args.options.dry_run;
     let Some(approved) = accept_plan(session, &plan, is_confirmed).await? else { return Ok(None) };
     let started = execute_plan(client, &plan.plan_id, options).await?;
-    Ok(Some(Started { id: started.execution_id, approved }))
+    Ok(Some(StartedExecution { id: started.execution_id, approved }))
 }
 
 pub(crate) async fn execute(

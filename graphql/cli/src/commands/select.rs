@@ -20,18 +20,18 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::{
     ExitStatus,
-    args::{By, SelectArgs, api_name},
+    args::{RankMethod, SelectArgs, api_name},
     session::Session,
 };
 
 const MAX_TOOLS: i32 = 5;
 /// The ranks that the measurement of quality examines.
-const DEPTH: i32 = 100;
+const MAX_RANK: i32 = 100;
 const MAX_WRONG_NAMES: usize = 5;
 
 #[derive(Clone, Copy)]
 struct Criteria {
-    by: By,
+    by: RankMethod,
     limit: i32,
     all: bool,
 }
@@ -39,12 +39,12 @@ struct Criteria {
 /// Selects tools for one query, or reads queries from standard input.
 pub(crate) async fn select(session: &Session<'_>, args: SelectArgs) -> Result<ExitStatus, Failure> {
     let Some(query) = &args.query else { return ask_for_queries(session, &args).await };
-    let by = args.by.unwrap_or(By::Centroid);
+    let by = args.by.unwrap_or(RankMethod::Centroid);
     let criteria = Criteria { by, limit: args.limit.unwrap_or(MAX_TOOLS), all: args.all };
     let mut found = select_tools(&session.client, query, criteria, &ToolMatch::fields()).await?;
-    if by == By::Centroid && found.as_array().is_some_and(Vec::is_empty) {
+    if by == RankMethod::Centroid && found.as_array().is_some_and(Vec::is_empty) {
         session.screen.hint(if args.by.is_none() {
-            let criteria = Criteria { by: By::Hybrid, ..criteria };
+            let criteria = Criteria { by: RankMethod::Hybrid, ..criteria };
             found = select_tools(&session.client, query, criteria, &ToolMatch::fields()).await?;
             "no tool has `examples`: selected by similarity and words, as with `--by hybrid`"
         } else {
@@ -118,9 +118,9 @@ async fn answer_query(
         let found = select_tools(&session.client, query, criteria, &fields).await?;
         return show_matches(session, &found).map(drop);
     }
-    let criteria = Criteria { by: By::Centroid, limit: args.limit.unwrap_or(1), all };
+    let criteria = Criteria { by: RankMethod::Centroid, limit: args.limit.unwrap_or(1), all };
     let centroid = select_tools(&session.client, query, criteria, &fields).await?;
-    let criteria = Criteria { by: By::Description, ..criteria };
+    let criteria = Criteria { by: RankMethod::Description, ..criteria };
     let description = select_tools(&session.client, query, criteria, &fields).await?;
     if screen.json {
         return screen.print_json(&json!({ "centroid": centroid, "description": description }));
@@ -167,7 +167,7 @@ pub(crate) async fn list_collisions(
 }
 
 #[derive(Deserialize)]
-struct Known {
+struct GoldQuery {
     query: String,
     #[serde(alias = "tools", alias = "expected")]
     gold: Vec<String>,
@@ -188,15 +188,16 @@ struct Quality {
 pub(crate) async fn measure_quality(
     session: &Session<'_>,
     file: &Path,
-    by: Option<By>,
+    by: Option<RankMethod>,
     all: bool,
 ) -> Result<ExitStatus, Failure> {
     let known = read_known(file).await?;
     check_gold(&session.client, &known, all).await?;
-    let criteria = [By::Centroid, By::Description, By::Lexical, By::Hybrid];
+    let criteria =
+        [RankMethod::Centroid, RankMethod::Description, RankMethod::Lexical, RankMethod::Hybrid];
     let mut qualities = Vec::new();
     for criterion in criteria.into_iter().filter(|criterion| by.is_none_or(|by| by == *criterion)) {
-        let criteria = Criteria { by: criterion, limit: DEPTH, all };
+        let criteria = Criteria { by: criterion, limit: MAX_RANK, all };
         match measure_criterion(&session.client, &known, criteria).await {
             Ok(figures) => qualities.push(Quality {
                 by: api_name(&criterion),
@@ -220,23 +221,23 @@ pub(crate) async fn measure_quality(
     })
 }
 
-async fn read_known(file: &Path) -> Result<Vec<Known>, Failure> {
+async fn read_known(file: &Path) -> Result<Vec<GoldQuery>, Failure> {
     const FORM: &str = r#"write {"query": "…", "gold": ["tool", …]} on each line"#;
     let text = read_text("the queries", file).await?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let known = lines.map(|(number, line)| {
         let place = format!("`{}`, line {}", file.display(), number + 1);
         let unfit = |why: &str| Failure::usage(format!("{place}: {why}: {FORM}"));
-        let known: Known = serde_json::from_str(line).map_err(|err| unfit(&err.to_string()))?;
+        let known: GoldQuery = serde_json::from_str(line).map_err(|err| unfit(&err.to_string()))?;
         if known.query.trim().is_empty() {
             return Err(unfit("`query` is empty"));
         }
         if known.gold.is_empty() {
             return Err(unfit("`gold` names no tool, so no selection would be correct"));
         }
-        Ok(Known { place, ..known })
+        Ok(GoldQuery { place, ..known })
     });
-    let known = known.collect::<Result<Vec<Known>, Failure>>()?;
+    let known = known.collect::<Result<Vec<GoldQuery>, Failure>>()?;
     if known.is_empty() {
         return Err(Failure::usage(format!("`{}` has no query: {FORM}", file.display())));
     }
@@ -244,7 +245,7 @@ async fn read_known(file: &Path) -> Result<Vec<Known>, Failure> {
 }
 
 /// Rejects names of unknown tools, because each would silently count as a miss.
-async fn check_gold(client: &Client, known: &[Known], all: bool) -> Result<(), Failure> {
+async fn check_gold(client: &Client, known: &[GoldQuery], all: bool) -> Result<(), Failure> {
     let tools: Vec<Tool> = client.query("tools", &[], "name qualifiedName active").await?;
     let mut is_active: BTreeMap<&str, bool> = BTreeMap::new();
     for tool in &tools {
@@ -253,7 +254,7 @@ async fn check_gold(client: &Client, known: &[Known], all: bool) -> Result<(), F
         }
     }
     let mut wrong = Vec::new();
-    for Known { gold, place, .. } in known {
+    for GoldQuery { gold, place, .. } in known {
         for name in gold {
             let why = match is_active.get(name.as_str()) {
                 Some(is_active) if *is_active || all => continue,
@@ -277,7 +278,7 @@ async fn check_gold(client: &Client, known: &[Known], all: bool) -> Result<(), F
 
 async fn measure_criterion(
     client: &Client,
-    known: &[Known],
+    known: &[GoldQuery],
     criteria: Criteria,
 ) -> Result<Figures, Failure> {
     #[derive(Deserialize)]
@@ -285,7 +286,7 @@ async fn measure_criterion(
         tool: Tool,
     }
     let mut figures = Figures::default();
-    for Known { query, gold, place } in known {
+    for GoldQuery { query, gold, place } in known {
         let found = select_tools(client, query, criteria, "tool { name qualifiedName }").await;
         let found = found.map_err(|failure| match &*failure.code {
             "PLANNER_UNAVAILABLE" => failure,

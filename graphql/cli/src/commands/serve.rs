@@ -155,7 +155,7 @@ fn warn_of_idle_effects(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>)
         let inventory = &engine.tools.inventory;
         inventory.catch_up().await;
         inventory.toolbox().wait_for_sets(most).await;
-        match inventory.registry().idle_effects().await {
+        match inventory.registry().unmatched_effects().await {
             Ok(idle) if !idle.is_empty() => screen.say(&screen.err.yellow(format!(
                 "warning: no tool matches {}: correct `source.effects` of the toolset; `faber \
                  tools list` lists the tools",

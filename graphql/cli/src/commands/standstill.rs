@@ -16,13 +16,13 @@ const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const MAX_PAUSE: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Quiet {
+pub(super) struct QuietTimer {
     pub(super) until: Instant,
     pause: Duration,
     pub(super) is_told: bool,
 }
 
-impl Quiet {
+impl QuietTimer {
     pub(super) fn new() -> Self {
         Self { until: Instant::now() + FIRST_PAUSE, pause: FIRST_PAUSE, is_told: false }
     }

@@ -34,7 +34,7 @@ use crate::{
 
 const MAX_LISTED: usize = 20;
 /// Time after which a command that waits for a worker says so.
-const SLOW: Duration = Duration::from_millis(200);
+const HINT_DELAY: Duration = Duration::from_millis(200);
 
 pub(crate) async fn resume(
     session: &Session<'_>,
@@ -250,7 +250,7 @@ async fn hint_if_slow<T>(screen: &Screen, work: impl Future<Output = T>) -> T {
     tokio::select! {
         biased;
         done = &mut work => return done,
-        () = time::sleep(SLOW) => (),
+        () = time::sleep(HINT_DELAY) => (),
     }
     if !screen.json {
         screen.hint("waiting for the worker that has the execution");
@@ -431,11 +431,11 @@ pub(crate) async fn may_execute_again(
 ) -> Result<bool, Failure> {
     #[derive(Deserialize)]
     struct Found {
-        executions: Vec<Earlier>,
+        executions: Vec<EarlierExecution>,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Earlier {
+    struct EarlierExecution {
         execution_id: ExecutionId,
         dry_run: bool,
     }

@@ -73,7 +73,7 @@ async fn show_tool(session: &Session<'_>, name: &str) -> Result<ExitStatus, Fail
     let arguments = [("name: String!", json!(name))];
     let found: Value = session.client.query("tool", &arguments, Tool::FIELDS).await?;
     if found.is_null() {
-        return Err(no_tool(&session.client, name).await?);
+        return Err(unknown_tool_failure(&session.client, name).await?);
     }
     let screen = session.screen;
     if screen.json {
@@ -97,7 +97,7 @@ async fn show_tool(session: &Session<'_>, name: &str) -> Result<ExitStatus, Fail
     Ok(ExitStatus::Done)
 }
 
-async fn no_tool(client: &Client, name: &str) -> Result<Failure, Failure> {
+async fn unknown_tool_failure(client: &Client, name: &str) -> Result<Failure, Failure> {
     let tools: Vec<Tool> = client.query("tools", &[], "name toolSet").await?;
     let qualified = tools.iter().map(|tool| match &*tool.name {
         name if name.contains('.') => name.to_owned(),
@@ -191,7 +191,7 @@ async fn call_tool(
     let error = called.error.unwrap_or_default();
     // Failures of tools have other messages.
     if !is_done && *error == format!("Tool not found: {name}") {
-        return Err(no_tool(&session.client, name).await?);
+        return Err(unknown_tool_failure(&session.client, name).await?);
     }
     let screen = session.screen;
     if screen.json {

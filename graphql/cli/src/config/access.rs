@@ -12,16 +12,16 @@ use toolsets::sources::SetConfig;
 
 use super::{ConfigError, calls};
 
-const KEYS: [&str; 5] = ["name", "token_env", "role", "tools", "limits"];
-const LIMITS: [&str; 2] = ["calls", "per_tool"];
-/// The most tokens, because each request is compared with each token.
-const TOKENS: usize = 1_000;
-/// The most patterns of a token, because each call is matched with each pattern.
-const PATTERNS: usize = 1_000;
-/// The most environment variables that added toolsets may use.
-const SECRETS: usize = 1_000;
-/// A shorter token can be guessed.
-const SHORT: usize = 16;
+const TOKEN_KEYS: [&str; 5] = ["name", "token_env", "role", "tools", "limits"];
+const LIMIT_KEYS: [&str; 2] = ["calls", "per_tool"];
+/// The number is limited because each request is compared with each token.
+const MAX_TOKENS: usize = 1_000;
+/// The patterns of one token are limited because each call is matched with each pattern.
+const MAX_PATTERNS: usize = 1_000;
+/// Maximum number of environment variables that added toolsets may use.
+const MAX_SECRETS: usize = 1_000;
+/// A shorter secret of a token can be guessed.
+const MIN_SECRET_BYTES: usize = 16;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AccessConfig {
@@ -109,7 +109,7 @@ impl TokenConfig {
                 "the access token `{name}` (`{from}`) cannot be sent: use letters, digits and `-._~+/=`"
             ));
         }
-        if secret.len() < SHORT {
+        if secret.len() < MIN_SECRET_BYTES {
             tracing::warn!(token = name, "this access token is so short that it can be guessed");
         }
         let mut token = Token::new(name, secret, self.role);
@@ -149,8 +149,8 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
     let secrets = secrets(fields.get("secrets"))?;
     let items = match fields.get("tokens") {
         None | Some(Value::Null) => return Ok(AccessConfig { secrets, ..AccessConfig::default() }),
-        Some(Value::Array(items)) if items.len() <= TOKENS => items,
-        Some(_) => return Err(format!("`access.tokens` must be a list of at most {TOKENS}")),
+        Some(Value::Array(items)) if items.len() <= MAX_TOKENS => items,
+        Some(_) => return Err(format!("`access.tokens` must be a list of at most {MAX_TOKENS}")),
     };
     let mut tokens: Vec<TokenConfig> = Vec::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
@@ -168,11 +168,13 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
 /// Reads the names of environment variables that added toolsets may use.
 fn secrets(value: Option<&Value>) -> Result<Option<BTreeSet<String>>, String> {
     let wrong = || {
-        format!("`access.secrets` must be a list of at most {SECRETS} names, such as `[PET_KEY]`")
+        format!(
+            "`access.secrets` must be a list of at most {MAX_SECRETS} names, such as `[PET_KEY]`"
+        )
     };
     let items = match value {
         None | Some(Value::Null) => return Ok(None),
-        Some(Value::Array(items)) if items.len() <= SECRETS => items,
+        Some(Value::Array(items)) if items.len() <= MAX_SECRETS => items,
         Some(_) => return Err(wrong()),
     };
     let names = items.iter().map(|name| name.as_str().filter(|name| !name.trim().is_empty()));
@@ -189,7 +191,7 @@ fn token(item: &Value) -> Result<TokenConfig, String> {
                    `token_env`";
         return Err(why.to_owned());
     }
-    check_keys(fields, &KEYS)?;
+    check_keys(fields, &TOKEN_KEYS)?;
     let written_limits = fields.get("limits").cloned().unwrap_or_default();
     Ok(TokenConfig {
         name: read_text(fields, "name")?,
@@ -219,10 +221,12 @@ fn read_text(fields: &Map<String, Value>, key: &str) -> Result<String, String> {
 fn read_patterns(value: Option<&Value>) -> Result<Option<Vec<ToolPattern>>, String> {
     let items = match value {
         None | Some(Value::Null) => return Ok(None),
-        Some(Value::Array(items)) if items.len() <= PATTERNS => items,
+        Some(Value::Array(items)) if items.len() <= MAX_PATTERNS => items,
         Some(_) => {
             let hint = "[\"file_tools.*\"]";
-            return Err(format!("`tools` must be a list of at most {PATTERNS}, such as `{hint}`"));
+            return Err(format!(
+                "`tools` must be a list of at most {MAX_PATTERNS}, such as `{hint}`"
+            ));
         }
     };
     let glob = |item: &Value| {
@@ -238,7 +242,7 @@ fn read_limits(value: &Value) -> Result<Limits, String> {
         Value::Object(fields) => fields,
         _ => return Err("`limits` must be a map such as `{ calls: 100/h }`".to_owned()),
     };
-    check_keys(fields, &LIMITS).map_err(|why| format!("`limits`: {why}"))?;
+    check_keys(fields, &LIMIT_KEYS).map_err(|why| format!("`limits`: {why}"))?;
     let rate = |key: &str| -> Result<Option<Rate>, String> {
         if fields.get(key).is_none_or(Value::is_null) {
             return Ok(None);

@@ -5,17 +5,17 @@ use planner::suggest::did_you_mean;
 use serde_json::{Map, Value};
 use shared::store::Rate;
 
-const KEYS: [&str; 5] = ["tool", "toolset", "key", "concurrency", "rate"];
-/// The most rules, because each call is matched with each rule.
-const RULES: usize = 1_000;
+const RULE_KEYS: [&str; 5] = ["tool", "toolset", "key", "concurrency", "rate"];
+/// Maximum number of rules. Each call is matched with each rule.
+const MAX_RULES: usize = 1_000;
 
 pub(super) fn read(value: &Value) -> Result<CallLimits, String> {
     let Value::Array(items) = value else {
         let hint = "write `[{ tool: shop.charge, rate: 100/min }]`";
         return Err(format!("`limits.calls` must be a list: {hint}"));
     };
-    if items.len() > RULES {
-        return Err(format!("`limits.calls` has {} rules; the limit is {RULES}", items.len()));
+    if items.len() > MAX_RULES {
+        return Err(format!("`limits.calls` has {} rules; the limit is {MAX_RULES}", items.len()));
     }
     let rules = items
         .iter()
@@ -28,9 +28,9 @@ fn read_rule(item: &Value) -> Result<LimitRule, String> {
     let Value::Object(fields) = item else {
         return Err("write a map such as `{ tool: shop.charge, concurrency: 2 }`".to_owned());
     };
-    if let Some(key) = fields.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        let help =
-            did_you_mean(key, KEYS).unwrap_or_else(|| format!("there are `{}`", KEYS.join("`, `")));
+    if let Some(key) = fields.keys().find(|key| !RULE_KEYS.contains(&key.as_str())) {
+        let help = did_you_mean(key, RULE_KEYS)
+            .unwrap_or_else(|| format!("there are `{}`", RULE_KEYS.join("`, `")));
         return Err(format!("`{key}` is unknown: {help}"));
     }
     let rule = LimitRule {
@@ -41,7 +41,7 @@ fn read_rule(item: &Value) -> Result<LimitRule, String> {
         },
         concurrency: read_concurrency(fields.get("concurrency"))?,
         rate: match read_text(fields, "rate")? {
-            Some(text) => Some(rate(text).ok_or_else(|| no_rate(text))?),
+            Some(text) => Some(rate(text).ok_or_else(|| invalid_rate_message(text))?),
             None => None,
         },
     };
@@ -98,7 +98,7 @@ pub(super) fn rate(text: &str) -> Option<Rate> {
     Some(Rate { calls, per_ms })
 }
 
-fn no_rate(text: &str) -> String {
+fn invalid_rate_message(text: &str) -> String {
     format!("`rate` is `{text}`; write a rate, such as `5/s`, `100/min`, `1000/h` or `1/day`")
 }
 

@@ -37,22 +37,24 @@ impl Environment {
     /// Reads the environment. An empty variable counts as unset.
     pub fn of_process() -> Self {
         Self {
-            store: text("FABER_STORE"),
-            config: path("FABER_CONFIG"),
-            server: text("FABER_SERVER"),
-            token: text("FABER_TOKEN").map(|token| Secret::new(token.trim())),
-            listen: text("FABER_LISTEN"),
-            log: text("FABER_LOG"),
-            blog_file: path("FABER_BLOG_FILE"),
-            hub: text("HF_ENDPOINT"),
-            data_home: path("XDG_DATA_HOME"),
-            home: path("HOME"),
-            host: text("HOSTNAME"),
-            browser: text("BROWSER"),
-            has_display: os("DISPLAY").or_else(|| os("WAYLAND_DISPLAY")).is_some(),
-            is_dumb: os("TERM").is_none_or(|value| value == "dumb"),
+            store: read_text_variable("FABER_STORE"),
+            config: read_path_variable("FABER_CONFIG"),
+            server: read_text_variable("FABER_SERVER"),
+            token: read_text_variable("FABER_TOKEN").map(|token| Secret::new(token.trim())),
+            listen: read_text_variable("FABER_LISTEN"),
+            log: read_text_variable("FABER_LOG"),
+            blog_file: read_path_variable("FABER_BLOG_FILE"),
+            hub: read_text_variable("HF_ENDPOINT"),
+            data_home: read_path_variable("XDG_DATA_HOME"),
+            home: read_path_variable("HOME"),
+            host: read_text_variable("HOSTNAME"),
+            browser: read_text_variable("BROWSER"),
+            has_display: read_os_variable("DISPLAY")
+                .or_else(|| read_os_variable("WAYLAND_DISPLAY"))
+                .is_some(),
+            is_dumb: read_os_variable("TERM").is_none_or(|value| value == "dumb"),
             has_empty_no_color: env::var_os("NO_COLOR").is_some_and(|value| value.is_empty())
-                && os("CLICOLOR").is_none_or(|value| value != "0"),
+                && read_os_variable("CLICOLOR").is_none_or(|value| value != "0"),
         }
     }
 
@@ -79,17 +81,17 @@ impl Environment {
 }
 
 pub fn variable(name: &str) -> Option<String> {
-    text(name)
+    read_text_variable(name)
 }
 
-fn os(name: &str) -> Option<OsString> {
+fn read_os_variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
-fn text(name: &str) -> Option<String> {
-    os(name).map(|value| value.to_string_lossy().into_owned())
+fn read_text_variable(name: &str) -> Option<String> {
+    read_os_variable(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-fn path(name: &str) -> Option<PathBuf> {
-    os(name).map(PathBuf::from)
+fn read_path_variable(name: &str) -> Option<PathBuf> {
+    read_os_variable(name).map(PathBuf::from)
 }

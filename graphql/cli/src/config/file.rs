@@ -40,7 +40,7 @@ const KEYS: [&str; 12] = [
     "access",
 ];
 /// The toolset of `tools_files`.
-const DESCRIBED: &str = "tools";
+const TOOLS_FILES_SET: &str = "tools";
 /// A shorter retention could remove an execution whose worker is only frozen for a while.
 const MIN_RETENTION: Duration = Duration::from_mins(1);
 
@@ -72,34 +72,36 @@ pub(super) fn read(path: &Path) -> Result<File, ConfigError> {
     parse(&text, &base).map_err(named)
 }
 
-pub(super) struct Partly {
+pub(super) struct PartialFile {
     pub(super) file: Option<File>,
     pub(super) wrong: Vec<String>,
-    pub(super) lost: Vec<String>,
+    pub(super) omitted: Vec<String>,
 }
 
 /// Like [`read`], but omits wrong settings.
-pub(super) fn read_what_works(path: &Path) -> Partly {
+pub(super) fn read_what_works(path: &Path) -> PartialFile {
     let named = |why: String| format!("`{}`: {why}", path.display());
     let read =
         read_text(path).and_then(|text| Ok((parse_fields(&text)?, base_folder(path)?, text)));
     let (fields, base, text) = match read {
         Ok(read) => read,
-        Err(why) => return Partly { file: None, wrong: vec![named(why)], lost: Vec::new() },
+        Err(why) => {
+            return PartialFile { file: None, wrong: vec![named(why)], omitted: Vec::new() };
+        }
     };
-    let (mut works, mut wrong, mut lost) = (Map::new(), Vec::new(), Vec::new());
+    let (mut works, mut wrong, mut omitted) = (Map::new(), Vec::new(), Vec::new());
     for (key, value) in fields {
         let alone = Map::from_iter([(key.clone(), value.clone())]);
         match of_fields(alone, &base) {
             Ok(_) => drop(works.insert(key, value)),
             Err(why) => {
                 wrong.push(named(with_line(&text, &why)));
-                lost.push(key);
+                omitted.push(key);
             }
         }
     }
     let file = of_fields(works, &base).map_err(|why| wrong.push(named(why))).ok();
-    Partly { file, wrong, lost }
+    PartialFile { file, wrong, omitted }
 }
 
 fn read_text(path: &Path) -> Result<String, String> {
@@ -245,7 +247,7 @@ fn read_tools_files(
         tools.extend(read);
     }
     let set = json!({
-        "name": DESCRIBED,
+        "name": TOOLS_FILES_SET,
         "description": "Tools that are described in files.",
         "source": { "tools": tools },
     });

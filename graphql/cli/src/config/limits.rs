@@ -22,8 +22,8 @@ struct Limit {
 const DAY_MS: u64 = 86_400_000;
 
 const TABLE: [Limit; 12] = [
-    Limit { key: "lease_ms", default: || to_ms(limits::LEASE), least: 100, most: DAY_MS },
-    Limit { key: "poll_ms", default: || to_ms(limits::POLL), least: 1, most: DAY_MS },
+    Limit { key: "lease_ms", default: || to_ms(limits::LEASE_TIME), least: 100, most: DAY_MS },
+    Limit { key: "poll_ms", default: || to_ms(limits::POLL_INTERVAL), least: 1, most: DAY_MS },
     Limit { key: "park_after_ms", default: || to_ms(limits::PARK_AFTER), least: 0, most: DAY_MS },
     Limit {
         key: "cancel_grace_ms",

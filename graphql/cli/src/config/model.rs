@@ -12,14 +12,15 @@ use serde_json::{Map, Value, json};
 
 use super::{Config, DEFAULT_PLANNER, environment::variable, show::mask_url};
 
-/// The most tokens of an answer of a local model. Small models may repeat themselves without end.
+/// Maximum number of tokens of an answer of a local model. Small models may repeat themselves
+/// without end.
 const LOCAL_TOKENS: u32 = 1_500;
 /// Repairs of a local model. Each takes long, and a small model seldom gains by a second one.
 const LOCAL_REPAIRS: u32 = 1;
 const MIN_TIMEOUT_MS: u64 = 100;
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
 /// The highest price of a million tokens, so large because some currencies have large numbers.
-const MOST_PRICE: f64 = 1e9;
+const MAX_PRICE: f64 = 1e9;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum PlannerConfig {
@@ -183,8 +184,8 @@ impl Written {
             ));
         }
         if let Some(price) = self.price {
-            check_range(&format!("{place}.price"), "input", price.input, 0.0, MOST_PRICE)?;
-            check_range(&format!("{place}.price"), "output", price.output, 0.0, MOST_PRICE)?;
+            check_range(&format!("{place}.price"), "input", price.input, 0.0, MAX_PRICE)?;
+            check_range(&format!("{place}.price"), "output", price.output, 0.0, MAX_PRICE)?;
         }
         if is_fallback && self.fallback.is_some() {
             return Err(format!(

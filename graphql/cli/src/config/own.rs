@@ -11,7 +11,7 @@ use toolsets::sources::SetConfig;
 use super::{Config, DEFAULT_FILE};
 
 /// Suffixes of the files and folders of a SQLite store.
-const BESIDE: [&str; 5] = ["", "-wal", "-shm", "-journal", WORKERS];
+const STORE_SUFFIXES: [&str; 5] = ["", "-wal", "-shm", "-journal", WORKERS];
 const WORKERS: &str = "-workers";
 
 impl Config {
@@ -25,16 +25,16 @@ impl Config {
         // The document says where calls go, and calls carry secrets of the toolset.
         let documents = self.toolsets.value.iter().filter_map(SetConfig::document);
         own.extend(documents.map(|path| absolute(&path)));
-        own.extend(BESIDE.iter().filter_map(|suffix| self.beside_store(suffix)));
+        own.extend(STORE_SUFFIXES.iter().filter_map(|suffix| self.store_file_path(suffix)));
         own
     }
 
     /// Returns the protected folders. They need not exist.
     pub fn own_folders(&self) -> Vec<PathBuf> {
-        [absolute(&self.data)].into_iter().chain(self.beside_store(WORKERS)).collect()
+        [absolute(&self.data)].into_iter().chain(self.store_file_path(WORKERS)).collect()
     }
 
-    fn beside_store(&self, what: &str) -> Option<PathBuf> {
+    fn store_file_path(&self, what: &str) -> Option<PathBuf> {
         let store = self.store.value.strip_prefix("sqlite:")?;
         let file = absolute(Path::new(store.strip_prefix("//").unwrap_or(store)));
         let mut name = OsString::from(file);

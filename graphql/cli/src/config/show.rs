@@ -33,8 +33,8 @@ impl Config {
             "planner.cache": show_setting(&json!(self.plan_cache.value.as_str()), self.plan_cache.origin),
             "planner.guard": show_setting(&json!(self.guard.value.as_str()), self.guard.origin),
             "toolsets": show_setting(&mask_sets(&self.written), self.toolsets.origin),
-            "tools_files": show_setting(&json!(self.described), from_file(!self.described.is_empty())),
-            "contexts": show_setting(&self.contexts_shown(), from_file(!self.contexts.is_empty())),
+            "tools_files": show_setting(&json!(self.described), file_origin(!self.described.is_empty())),
+            "contexts": show_setting(&self.contexts_shown(), file_origin(!self.contexts.is_empty())),
             "toolkit_files": show_setting(&json!(self.toolkit.value.files), self.toolkit.origin),
             "learning": show_setting(&json!(self.learning.value), self.learning.origin),
             "selection": { "margin": show_setting(&json!(self.margin.value), self.margin.origin) },
@@ -65,7 +65,7 @@ impl Config {
     }
 }
 
-fn from_file(is_there: bool) -> Origin {
+fn file_origin(is_there: bool) -> Origin {
     if is_there { Origin::File } else { Origin::Default }
 }
 

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::{format::clip, paint::Paint, plain};
 use crate::types::{Finding, FindingKind, Remedy, Severity};
 
-/// The most findings of one kind that are shown, and the most failures at the end of a command.
-const SHOWN: usize = 5;
-const SHOWN_FAILURES: usize = 20;
+/// Maximum number of findings of one kind that are shown, and of failures at the end of a command.
+const MAX_FINDINGS: usize = 5;
+const MAX_FAILURES: usize = 20;
 const MAX_MESSAGE_CHARS: usize = 900;
 const MAX_REMEDIES: usize = 4;
 
@@ -23,8 +23,8 @@ pub fn draw_finding(finding: &Finding, paint: Paint) -> String {
     format!("{label} {message}")
 }
 
-/// Chooses the findings that a view shows, and counts the others. A view may hide what a kind
-/// repeats, because an execution can have a hundred findings.
+/// Chooses the findings that a view shows, and counts the others. Only the first few findings of a
+/// kind are shown, because an execution can have a hundred.
 pub fn choose_findings<'a>(
     findings: impl IntoIterator<Item = &'a Finding>,
 ) -> (Vec<&'a Finding>, Option<String>) {
@@ -35,7 +35,7 @@ pub fn choose_findings<'a>(
         let n = counts.entry((finding.kind, finding.severity)).or_default();
         *n += 1;
         let is_failure = finding.kind == FindingKind::Failure;
-        if *n <= if is_failure { SHOWN_FAILURES } else { SHOWN } {
+        if *n <= if is_failure { MAX_FAILURES } else { MAX_FINDINGS } {
             shown.push(finding);
         } else {
             left_out += 1;

@@ -7,8 +7,8 @@ use shared::clock::Timestamp;
 
 use super::plain;
 
-/// The most characters of a query or a description in a table.
-const TABLE_TEXT: usize = 300;
+/// Maximum number of characters of a query or a description in a table.
+const TABLE_TEXT_CHARS: usize = 300;
 
 pub fn format_duration(ms: f64) -> String {
     if ms < 9.95 {
@@ -48,7 +48,7 @@ pub fn clip(text: &str, max: usize) -> String {
 }
 
 pub fn first_line(text: &str) -> String {
-    plain::safe_line(&clip(text.lines().next().unwrap_or_default(), TABLE_TEXT))
+    plain::safe_line(&clip(text.lines().next().unwrap_or_default(), TABLE_TEXT_CHARS))
 }
 
 pub fn json_line(value: &Value, max: usize) -> String {

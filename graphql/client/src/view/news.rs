@@ -18,10 +18,10 @@ use super::{
 };
 use crate::types::{Event, EventData, ShownState};
 
-/// The most reused steps that are named.
-const KEPT: usize = 6;
-/// The most failed and waiting items of one list that have their own news.
-const TOLD: usize = 5;
+/// Maximum number of reused steps that are named.
+const MAX_KEPT_NAMES: usize = 6;
+/// Maximum number of failed and waiting items of one list that have their own news.
+const MAX_TOLD_ITEMS: usize = 5;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum News {
@@ -60,7 +60,9 @@ impl News {
 pub fn news_line(news: &News, width: usize, paint: Paint) -> Option<String> {
     match news {
         News::Progress { .. } | News::Allowed { .. } => None,
-        News::Kept(steps) => Some(paint.dim(format!("· kept: {}", list_names(steps, KEPT)))),
+        News::Kept(steps) => {
+            Some(paint.dim(format!("· kept: {}", list_names(steps, MAX_KEPT_NAMES))))
+        }
         News::Note(note) => Some(paint.dim(format!("· {}", plain::safe_line(note)))),
         News::Step { name, view } => view.line(name, width, paint),
     }
@@ -119,7 +121,7 @@ impl ExecutionView {
     /// answers this for a child.
     pub fn waits_for_person(&self, child_waits: impl Fn(&str) -> bool) -> bool {
         let only_waits = |step: &String| {
-            // The items of a list are in the same map and decide about it.
+            // A list does no work itself. Its items are in `running`, too, so they are checked.
             self.lists.contains_key(step)
                 || self.children.get(step).is_some_and(|child| child_waits(child))
         };
@@ -254,7 +256,8 @@ impl ExecutionView {
         for (name, part) in self.running.iter_mut().filter(|(_, part)| !part.is_detached) {
             let worked = part.since.zip(self.last_at).filter(|(from, last)| last > from);
             let since = worked.map(|(from, last)| claimed_at - (last - from));
-            // A loop continues. A lost call does not, and the log does not tell how long it ran.
+            // Without a known start, a loop counts from the claim. A lost call does not continue,
+            // and the log does not say how long it ran.
             part.since = since.or_else(|| self.lists.contains_key(name).then_some(claimed_at));
         }
     }
@@ -267,7 +270,7 @@ impl ExecutionView {
             list.over += 1;
             list.failed += u64::from(is_failed);
         }
-        if (is_failed || view.state == ShownState::Waiting) && list.told < TOLD {
+        if (is_failed || view.state == ShownState::Waiting) && list.told < MAX_TOLD_ITEMS {
             list.told += 1;
             return Some(News::Step { name, view });
         }

@@ -79,7 +79,7 @@ pub fn push(shown: &mut String, before: char, letter: char, after: char) {
     match letter {
         letter if !is_shown_otherwise(before, letter, after) => shown.push(letter),
         '\u{7f}' => shown.push('␡'),
-        // The pictures of control characters have the same order.
+        // Unicode has a visible picture of each control character, in the same order.
         '\0'..='\u{1f}' => shown.push(char::from_u32(0x2400 + u32::from(letter)).unwrap_or('�')),
         letter => shown.extend(letter.escape_unicode()),
     }

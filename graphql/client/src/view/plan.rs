@@ -16,7 +16,7 @@ use crate::{
 };
 
 const MAX_STEPS: usize = 60;
-/// The most steps of a plan that is drawn in full before it is executed.
+/// Maximum number of steps of a plan that is drawn in full before it is executed.
 const FEW_STEPS: usize = 20;
 const MAX_PARAMETER_CHARS: usize = 100;
 const MAX_NAME_COLUMNS: usize = 40;

@@ -23,10 +23,10 @@ use crate::types::{
     ExecutionStatus, FindingKind, Plan, ReplanningState, Request, StepStatus, TranscriptEntry,
 };
 
-const QUERY: usize = 400;
-const PARAMETERS: usize = 20;
-/// The most other executions and the most children in a report.
-const OTHERS: usize = 10;
+const MAX_QUERY_CHARS: usize = 400;
+const MAX_PARAMETERS: usize = 20;
+/// Maximum number of other executions, and of children, in a report.
+const MAX_OTHERS: usize = 10;
 const MAX_COMMANDS: usize = 10;
 const MAX_ITEMS: usize = 10;
 
@@ -37,7 +37,7 @@ pub fn draw_report(request: &Request, id: Option<&str>, is_full: bool, paint: Pa
     let roots = all().filter(|execution| execution.parent_execution_id.is_none());
     let newest = roots.max_by_key(|execution| execution.created_at);
     let named = id.and_then(|id| all().find(|execution| execution.execution_id == *id));
-    let Some(main) = named.or(newest) else { return never_executed(request, is_full, paint) };
+    let Some(main) = named.or(newest) else { return describe_unexecuted(request, is_full, paint) };
 
     let mut report = draw_head(request, main, paint);
     report.push_str(&draw_body(main, is_full, paint));
@@ -80,9 +80,9 @@ fn draw_head(request: &Request, execution: &ExecutionStatus, paint: Paint) -> St
         }
     };
     let text = |text: &Option<_>| text.as_ref().map(ToString::to_string).unwrap_or_default();
-    let input = execution.input.as_ref().map(|input| json_line(input, QUERY));
+    let input = execution.input.as_ref().map(|input| json_line(input, MAX_QUERY_CHARS));
     for (label, text) in [
-        ("query", clip(&plain::safe_line(&request.query), QUERY)),
+        ("query", clip(&plain::safe_line(&request.query), MAX_QUERY_CHARS)),
         ("time", period_of(execution)),
         ("node", text(&execution.node)),
         ("plan", plan),
@@ -176,7 +176,7 @@ fn draw_body(execution: &ExecutionStatus, is_full: bool, paint: Paint) -> String
         error.and_then(|error| Outcome::new(execution).parameters(&error.step_id, error.index));
     if let Some((error, parameters)) = error.zip(parameters) {
         let name = part_name(&error.step_id.to_string(), error.index);
-        let lines = first_lines(&indent_json(parameters, 0), PARAMETERS);
+        let lines = first_lines(&indent_json(parameters, 0), MAX_PARAMETERS);
         report.push_str(&draw_section(&format!("Parameters of {name}"), &lines, paint));
     }
     report
@@ -184,7 +184,7 @@ fn draw_body(execution: &ExecutionStatus, is_full: bool, paint: Paint) -> String
 
 fn first_lines(text: &str, max: usize) -> Vec<String> {
     let mut lines: Vec<String> =
-        text.lines().take(max).map(|line| clip(&plain::safe_line(line), QUERY)).collect();
+        text.lines().take(max).map(|line| clip(&plain::safe_line(line), MAX_QUERY_CHARS)).collect();
     lines.extend(text.lines().nth(max).map(|_| "…".to_owned()));
     lines
 }
@@ -257,7 +257,7 @@ fn children_of<'a>(request: &'a Request, of: &'a ExecutionStatus) -> Vec<&'a Exe
     while let Some(parent) = parents.pop() {
         let all = request.executions.iter();
         for child in all.filter(|child| child.parent_execution_id.as_ref() == Some(parent)) {
-            if found.len() < OTHERS {
+            if found.len() < MAX_OTHERS {
                 parents.push(&child.execution_id);
                 found.push(child);
             }
@@ -353,14 +353,14 @@ fn other_executions(request: &Request, main: &ExecutionStatus, paint: Paint) -> 
     let line = |other: &&ExecutionStatus| {
         format!("{}  {}", paint_state(other.state.as_str(), paint), summary_line(other))
     };
-    let mut lines: Vec<String> = all.iter().take(OTHERS).map(line).collect();
-    if all.len() > OTHERS {
-        lines.push(format!("… and {} more", all.len() - OTHERS));
+    let mut lines: Vec<String> = all.iter().take(MAX_OTHERS).map(line).collect();
+    if all.len() > MAX_OTHERS {
+        lines.push(format!("… and {} more", all.len() - MAX_OTHERS));
     }
     draw_section("Other executions of the request", &lines, paint)
 }
 
-fn never_executed(request: &Request, is_full: bool, paint: Paint) -> String {
+fn describe_unexecuted(request: &Request, is_full: bool, paint: Paint) -> String {
     let (id, plans) = (&request.request_id, &request.plans);
     let verdict = if !plans.is_empty() {
         paint.yellow("NOT EXECUTED")
@@ -369,7 +369,7 @@ fn never_executed(request: &Request, is_full: bool, paint: Paint) -> String {
     } else {
         paint_state("PLANNING_FAILED", paint)
     };
-    let query = clip(&plain::safe_line(&request.query), QUERY);
+    let query = clip(&plain::safe_line(&request.query), MAX_QUERY_CHARS);
     let mut report = format!("{verdict}  {id}\n  {}  {query}\n", paint.dim("query  "));
     let found = draw_findings(&request.findings, paint);
     report.push_str(&draw_section("What happened", &found, paint));

@@ -13,7 +13,7 @@ const BAR_COLUMNS: usize = 16;
 const MAX_MESSAGE_CHARS: usize = 60;
 /// The frames of the sign of a running step, and the milliseconds of each.
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-const TURN: i64 = 80;
+const FRAME_MS: i64 = 80;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepView {
@@ -97,7 +97,7 @@ impl StepView {
                 }));
             }
         }
-        let turn = usize::try_from(now.timestamp_millis() / TURN % 10).unwrap_or(0);
+        let turn = usize::try_from(now.timestamp_millis() / FRAME_MS % 10).unwrap_or(0);
         let mark = match self.state {
             ShownState::Running => paint.cyan(SPINNER[turn]),
             state => state_mark(state, paint),

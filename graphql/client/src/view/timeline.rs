@@ -16,8 +16,8 @@ use super::{
 };
 use crate::types::{ExecutionStatus, ItemTally, ShownState, StepStatus};
 
-/// The most steps of a timeline without folded lines.
-const STEPS: usize = 20;
+/// Maximum number of steps of a timeline without folded lines.
+const MAX_UNFOLDED_STEPS: usize = 20;
 const MAX_LINES: usize = 40;
 const MAX_ITEMS: usize = 5;
 const MAX_VALUE_CHARS: usize = 70;
@@ -41,7 +41,7 @@ impl<'a> Timeline<'a> {
         let names = steps.iter().map(|step| paint::text_width(&step.step_id));
         Self {
             started_at: execution.started_at.or(execution.created_at),
-            is_short: steps.len() <= STEPS,
+            is_short: steps.len() <= MAX_UNFOLDED_STEPS,
             width: names.max().unwrap_or(0).min(MAX_NAME_COLUMNS),
             critical: critical_path(&Outcome::new(execution), &steps),
             steps,

@@ -17,8 +17,9 @@ use super::{
 };
 use crate::types::Text;
 
-/// The most kept candidates, and the most dropped candidates, that are listed.
-const CANDIDATES: usize = 10;
+/// Maximum number of candidates that are listed: of those that are kept, and of those that are
+/// dropped.
+const MAX_CANDIDATES: usize = 10;
 const MAX_LINES: usize = 40;
 const MAX_COLUMNS: usize = 400;
 /// The fields of a prompt or reply that its first line shows.
@@ -95,11 +96,11 @@ fn tell_selection(selection: &Selection, paint: Paint) -> String {
         format!("{} of {} tools shown to the planner, by {by}", kept.len(), selection.total());
     let mut lines = vec![heading];
     lines.extend(tell_tools(&kept, &paint.green("✓"), paint));
-    if kept.len() > CANDIDATES {
-        lines.push(format!("  … and {} more", kept.len() - CANDIDATES));
+    if kept.len() > MAX_CANDIDATES {
+        lines.push(format!("  … and {} more", kept.len() - MAX_CANDIDATES));
     }
     lines.extend(tell_tools(&dropped, &paint.dim("○"), paint));
-    let left_out = dropped.len().saturating_sub(CANDIDATES) + selection.more;
+    let left_out = dropped.len().saturating_sub(MAX_CANDIDATES) + selection.more;
     if left_out > 0 {
         lines.push(format!("  … and {left_out} more that were dropped"));
     }
@@ -110,7 +111,7 @@ fn tell_selection(selection: &Selection, paint: Paint) -> String {
 }
 
 fn tell_tools(tools: &[&Candidate], mark: &str, paint: Paint) -> impl Iterator<Item = String> {
-    tools.iter().take(CANDIDATES).map(move |Candidate { tool, score, why, .. }| {
+    tools.iter().take(MAX_CANDIDATES).map(move |Candidate { tool, score, why, .. }| {
         let score = score.map_or_else(|| "    –".to_owned(), |score| format!("{score:.3}"));
         format!("{mark} {score}  {tool}  {}", paint.dim(why.to_string()))
     })

@@ -16,8 +16,8 @@ const BAD_TOKENS: u32 = 5;
 const ATTEMPT_WINDOW: Duration = Duration::from_mins(1);
 /// The log has at most one line for each kind and caller in this time.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
-/// The most peers, and the most callers of each kind, that are remembered. The limit bounds memory
-/// only.
+/// Maximum number of peers, and of callers for each kind, that are remembered. The limit bounds
+/// memory only.
 const MAX_CALLERS: usize = 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,7 +60,7 @@ impl Alerts {
     }
 
     /// Counts an unknown token. The fifth in a minute raises an alert.
-    pub(super) fn bad_token(&self, peer: IpAddr, now: Instant) {
+    pub(super) fn report_bad_token(&self, peer: IpAddr, now: Instant) {
         if self.count_attempt(peer, now) >= BAD_TOKENS {
             let what = "one peer sends unknown access tokens";
             self.raise(Kind::BadTokens, &peer.to_string(), what, now);
@@ -119,13 +119,13 @@ mod tests {
         let (alerts, now) = (Alerts::default(), Instant::now());
         let peer = |last| IpAddr::from([10, 0, 0, last]);
         for _ in 0..4 {
-            alerts.bad_token(peer(1), now);
-            alerts.bad_token(peer(2), now);
+            alerts.report_bad_token(peer(1), now);
+            alerts.report_bad_token(peer(2), now);
         }
         assert_eq!(alerts.count(Kind::BadTokens), 0);
-        alerts.bad_token(peer(1), now + ATTEMPT_WINDOW);
+        alerts.report_bad_token(peer(1), now + ATTEMPT_WINDOW);
         assert_eq!(alerts.count(Kind::BadTokens), 0, "the count restarts after a minute");
-        alerts.bad_token(peer(2), now);
+        alerts.report_bad_token(peer(2), now);
         assert_eq!(alerts.count(Kind::BadTokens), 1);
     }
 

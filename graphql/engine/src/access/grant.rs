@@ -16,7 +16,8 @@ use super::{
     required_role,
 };
 
-/// The most rate limiters for single tools that a token has. Full limiters are dropped first.
+/// Maximum number of rate limiters for single tools that a token has. Full limiters are dropped
+/// first.
 const MAX_BUCKETS: usize = 10_000;
 
 /// The tools of the toolset `ToolSet` that activate and deactivate toolsets.

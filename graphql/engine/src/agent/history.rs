@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use shared::{id::ToolName, json};
 
-/// The most bytes of results in the messages to a model. Newer results come first.
+/// Maximum number of bytes of results in the messages to a model. Newer results come first.
 const MAX_RESULT_BYTES: usize = 256 << 10;
 const LEFT_OUT: &str = "(left out because it is old: call the tool again if you need it)";
 
@@ -20,11 +20,11 @@ pub(super) struct Turn {
     /// True if the turn has calls or problems, so that another turn follows.
     pub(super) more: bool,
     #[serde(default)]
-    pub(super) read: Vec<Wanted>,
+    pub(super) read: Vec<WantedCall>,
     #[serde(default)]
-    pub(super) repeat: Vec<Wanted>,
+    pub(super) repeat: Vec<WantedCall>,
     #[serde(default)]
-    pub(super) call: Vec<Wanted>,
+    pub(super) call: Vec<WantedCall>,
     #[serde(default)]
     pub(super) refused: Vec<Refused>,
     pub(super) model: String,
@@ -39,12 +39,12 @@ pub(super) struct Turn {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct WantedCall {
     /// Position of the call among all calls of the reply.
     pub(super) n: usize,
     pub(super) tool: String,
     pub(super) args: Map<String, Value>,
-    /// The most bytes of the result.
+    /// Maximum number of bytes of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) most: Option<usize>,
     /// Id of a call in the provider's format. A call that the model wrote as text has none.
@@ -58,12 +58,12 @@ pub(super) struct Wanted {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Refused {
     #[serde(flatten)]
-    pub(super) wanted: Wanted,
+    pub(super) wanted: WantedCall,
     pub(super) error: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct Past {
+pub(super) struct PastTurn {
     /// `None` for a skipped turn.
     #[serde(default)]
     pub(super) turn: Option<Turn>,
@@ -76,7 +76,7 @@ pub(super) struct Past {
 }
 
 struct CallMade<'a> {
-    wanted: &'a Wanted,
+    wanted: &'a WantedCall,
     result: Result<String, String>,
 }
 
@@ -92,7 +92,7 @@ impl Turn {
 /// Adds all turns to the messages, with the display names of tools. Omits results of old turns when
 /// newer results fill the limit.
 pub(super) fn add_messages(
-    history: &[Past],
+    history: &[PastTurn],
     messages: &mut Vec<Message>,
     shown: impl Fn(&ToolName) -> ToolName,
 ) {
@@ -109,7 +109,7 @@ pub(super) fn add_messages(
     }
 }
 
-impl Past {
+impl PastTurn {
     pub(super) fn results(&self) -> impl Iterator<Item = &Value> {
         let groups = [&self.read, &self.repeat, &self.call].into_iter();
         let made = groups.filter_map(Value::as_array).flatten();
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     fn told(past: Value) -> Vec<Message> {
-        let past: Past = serde_json::from_value(past).unwrap();
+        let past: PastTurn = serde_json::from_value(past).unwrap();
         let mut messages = Vec::new();
         past.add_messages(&mut messages, true, &|name: &str| name.to_owned());
         messages
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn old_results_are_omitted_when_newer_ones_fill_the_limit() {
-        let past = |text: &str| -> Past {
+        let past = |text: &str| -> PastTurn {
             serde_json::from_value(json!({
                 "turn": {
                     "text": "", "more": true, "model": "m", "tokens": { "input": 1, "output": 1 },

@@ -91,11 +91,11 @@ mod tests {
     };
 
     use super::*;
-    use crate::agent::{self, tests::mind};
+    use crate::agent::{self, tests::agent_context};
 
     #[test]
     fn an_agent_with_any_number_of_turns_compiles() {
-        let tools = agent::tools(&mind(Vec::new()).0);
+        let tools = agent::tools(&agent_context(Vec::new()).0);
         let find = |name: &_| {
             tools.iter().find(|tool| tool.definition().qualified_name() == *name).map(Arc::clone)
         };

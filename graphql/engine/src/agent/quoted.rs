@@ -7,7 +7,7 @@
 use planner::calls::{CatalogNames, ToolCall, parse_tool_calls};
 use serde_json::Value;
 
-use super::history::Past;
+use super::history::PastTurn;
 
 /// Fields that name the tool in the JSON of a call, in the formats of common models.
 const TOOL_FIELDS: [&str; 6] =
@@ -39,9 +39,9 @@ pub(super) struct QuotedCalls {
 }
 
 impl QuotedCalls {
-    pub(super) fn find(history: &[Past], names: &CatalogNames<'_>) -> Self {
+    pub(super) fn find(history: &[PastTurn], names: &CatalogNames<'_>) -> Self {
         let mut texts = Vec::new();
-        history.iter().flat_map(Past::results).for_each(|value| add_texts(value, &mut texts));
+        history.iter().flat_map(PastTurn::results).for_each(|value| add_texts(value, &mut texts));
         // If a text has too many calls for the parser, the comparison of texts is enough.
         let read =
             |text: &String| parse_tool_calls(text, &|text| names.find(text)).unwrap_or_default();

@@ -11,7 +11,7 @@ use serde_json::Value;
 use shared::tool::{Effect, ToolError};
 use toolbox::{ToolContext, ToolSet, Toolbox, flow, function};
 
-use super::Mind;
+use super::AgentContext;
 
 #[derive(Debug)]
 pub(crate) struct Scripted {
@@ -88,14 +88,14 @@ pub(super) fn toolbox() -> Toolbox {
 }
 
 /// Returns a context with its toolbox, which the caller must keep, and its model.
-pub(super) fn mind(answers: Vec<Reply>) -> (Arc<Mind>, Toolbox, Arc<Scripted>) {
+pub(super) fn agent_context(answers: Vec<Reply>) -> (Arc<AgentContext>, Toolbox, Arc<Scripted>) {
     let toolbox = toolbox();
     let model = Arc::new(Scripted::new(answers));
-    let mind = Mind {
+    let agent_context = AgentContext {
         model: Arc::clone(&model) as _,
         toolbox: toolbox.downgrade(),
         holders: Arc::default(),
         has_native_tools: true,
     };
-    (Arc::new(mind), toolbox, model)
+    (Arc::new(agent_context), toolbox, model)
 }

@@ -22,8 +22,8 @@ use shared::{
 use toolbox::{ReadyTool, Tool, ToolContext, Toolbox, dispatch::Reach};
 
 use super::{
-    ANSWER, Mind, STOPPED, TURN,
-    history::{self, Past, Refused, Turn, Wanted},
+    ANSWER, AgentContext, STOPPED, TURN,
+    history::{self, PastTurn, Refused, Turn, WantedCall},
     quoted::{QuotedCalls, has_only_calls},
 };
 use crate::access::Grant;
@@ -33,12 +33,13 @@ const MAX_CALLS: usize = 32;
 const MAX_TEXT_BYTES: usize = 64 << 10;
 const MAX_ARGS_BYTES: usize = 16 << 10;
 const MAX_NAME_CHARS: usize = 128;
-/// The most bytes of all turns together, because templates pass at most one megabyte and each turn
-/// gets all earlier ones.
+/// Maximum number of bytes of all turns together, because templates pass at most one megabyte and
+/// each turn gets all earlier ones.
 const MAX_HISTORY_BYTES: usize = 512 << 10;
 const MAX_REFUSED_BYTES: usize = 1 << 10;
-/// Bytes that a text, arguments and a result may always have, even if the history is full.
-const MIN_BYTES: usize = 256;
+/// Lower bound for the size limits of a text, of arguments and of a result. The limits shrink as the
+/// history fills up.
+const MIN_PART_BYTES: usize = 256;
 /// The toolset that an agent is always offered, because it makes other tools available.
 const SWITCHES_SET: &str = toolbox::tool_names::TOOL_SET;
 
@@ -63,12 +64,12 @@ struct TurnParameters {
     #[serde(default)]
     of: u32,
     #[serde(default)]
-    history: Vec<Past>,
+    history: Vec<PastTurn>,
     #[serde(default)]
     reach: Reach,
 }
 
-pub(super) fn model_steps(mind: &Arc<Mind>) -> Vec<Arc<dyn Tool>> {
+pub(super) fn model_steps(agent_context: &Arc<AgentContext>) -> Vec<Arc<dyn Tool>> {
     let schema = json!({
         "type": "object",
         "properties": { "query": { "type": "string" }, "history": { "type": "array" } },
@@ -90,12 +91,12 @@ pub(super) fn model_steps(mind: &Arc<Mind>) -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(AskStep {
             definition: definition(TURN, "Asks the model what to do next."),
-            mind: Arc::clone(mind),
+            agent_context: Arc::clone(agent_context),
             selector: Selector::new(None),
         }),
         Arc::new(AnswerStep {
             definition: definition(ANSWER, "Returns the model's answer."),
-            mind: Arc::clone(mind),
+            agent_context: Arc::clone(agent_context),
         }),
     ]
 }
@@ -103,14 +104,14 @@ pub(super) fn model_steps(mind: &Arc<Mind>) -> Vec<Arc<dyn Tool>> {
 #[derive(Debug)]
 struct AskStep {
     definition: Arc<ToolDefinition>,
-    mind: Arc<Mind>,
+    agent_context: Arc<AgentContext>,
     selector: Selector,
 }
 
 #[derive(Debug)]
 struct AnswerStep {
     definition: Arc<ToolDefinition>,
-    mind: Arc<Mind>,
+    agent_context: Arc<AgentContext>,
 }
 
 #[async_trait]
@@ -121,18 +122,18 @@ impl Tool for AskStep {
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         let given = TurnParameters::parse(&parameters)?;
-        let toolbox = self.mind.open_toolbox()?;
+        let toolbox = self.agent_context.upgrade_toolbox()?;
         let catalog = active_catalog(&toolbox, &given.reach);
         let offered = self.choose_tools(&given.query, &catalog).await;
         let turns_left = format!("This is turn {} of {} with tools.", given.turn, given.of);
-        let reply = self.mind.ask_model(&given, &turns_left, &offered, &cx).await?;
+        let reply = self.agent_context.ask_model(&given, &turns_left, &offered, &cx).await?;
         let room = MAX_HISTORY_BYTES.saturating_sub(json::json_size(&parameters));
         let reader = ReplyReader {
             toolbox: &toolbox,
             catalog: &catalog,
             given: &given,
-            is_native: self.mind.has_native_tools,
-            grant: self.mind.find_grant(&given.reach),
+            is_native: self.agent_context.has_native_tools,
+            grant: self.agent_context.find_grant(&given.reach),
             room,
         };
         let turn = reader.read_turn(reply);
@@ -159,12 +160,13 @@ impl Tool for AnswerStep {
                 // Some providers require the definitions of earlier calls. Further calls are
                 // ignored.
                 let is_stopped = last.is_some();
-                let catalog = active_catalog(&self.mind.open_toolbox()?, &Reach::default());
+                let catalog =
+                    active_catalog(&self.agent_context.upgrade_toolbox()?, &Reach::default());
                 let called =
                     |tool: &&Arc<ToolDefinition>| used.contains(&tool.qualified_name().as_str());
                 let tools: Vec<_> = catalog.plannable().filter(called).cloned().collect();
                 let turns_left = "You can call no more tools: answer now, with what you know.";
-                let reply = self.mind.ask_model(&given, turns_left, &tools, &cx).await?;
+                let reply = self.agent_context.ask_model(&given, turns_left, &tools, &cx).await?;
                 tokens += reply.tokens;
                 costs.push(reply.cost);
                 let note = if is_stopped { format!("\n\n{STOPPED}") } else { String::new() };
@@ -172,7 +174,7 @@ impl Tool for AnswerStep {
                 (format!("{text}{note}"), is_stopped)
             }
         };
-        let toolbox = self.mind.open_toolbox()?;
+        let toolbox = self.agent_context.upgrade_toolbox()?;
         let shown =
             |name: &&str| name.parse().map(|name| toolbox.display_name_of(&name).to_string());
         let shown: Vec<_> = used.iter().filter_map(|name| shown(name).ok()).collect();
@@ -222,12 +224,12 @@ impl AskStep {
     }
 }
 
-impl Mind {
+impl AgentContext {
     fn find_grant(&self, reach: &Reach) -> Option<Grant> {
         self.holders.get()?.holder(reach.token.as_deref()?)
     }
 
-    fn open_toolbox(&self) -> Result<Toolbox, ToolError> {
+    fn upgrade_toolbox(&self) -> Result<Toolbox, ToolError> {
         let gone = || ToolError::new(ErrorCode::UNAVAILABLE, "the process is about to end");
         self.toolbox.upgrade().ok_or_else(gone)
     }
@@ -240,7 +242,7 @@ impl Mind {
         cx: &ToolContext,
     ) -> Result<Reply, ToolError> {
         let mut rules = format!("{RULES}\n\n{turns_left}");
-        let toolbox = self.open_toolbox()?;
+        let toolbox = self.upgrade_toolbox()?;
         let offered = if self.has_native_tools {
             tools.iter().map(|tool| offer_tool(tool, &toolbox)).collect()
         } else {
@@ -362,7 +364,7 @@ impl ReplyReader<'_> {
             turn.add_call(requested, self);
         }
         let text = if turn.more { text } else { note_early_stop(text, stop) };
-        turn.text = clip_text(text, MAX_TEXT_BYTES.min(self.room / 4).max(MIN_BYTES));
+        turn.text = clip_text(text, MAX_TEXT_BYTES.min(self.room / 4).max(MIN_PART_BYTES));
         turn.share_room(self.room);
         turn
     }
@@ -444,7 +446,7 @@ impl Turn {
             (Value::Object(args), _) => args,
             _ => Map::new(),
         };
-        let wanted = Wanted { n, tool, args, most: None, id, signatures };
+        let wanted = WantedCall { n, tool, args, most: None, id, signatures };
         match (found.map(|tool| tool.effect), error) {
             (Some(Effect::Read), None) => self.read.push(wanted),
             (Some(Effect::Idempotent), None) => self.repeat.push(wanted),
@@ -467,17 +469,18 @@ impl Turn {
             Why::Cut => format!("the call is cut off and was not made: {CALL_FORM}"),
         };
         let tool = missed.tool.chars().take(MAX_NAME_CHARS).collect();
-        self.refused.push(Refused { wanted: Wanted { n, tool, ..Wanted::default() }, error });
+        self.refused
+            .push(Refused { wanted: WantedCall { n, tool, ..WantedCall::default() }, error });
     }
 
     /// Adds one error for a text that cannot be read at all.
     fn refuse_all(&mut self, error: String) {
         self.more = true;
-        let wanted = Wanted { tool: "?".to_owned(), ..Wanted::default() };
+        let wanted = WantedCall { tool: "?".to_owned(), ..WantedCall::default() };
         self.refused.push(Refused { wanted, error });
     }
 
-    fn accepted_calls(&mut self) -> impl Iterator<Item = &mut Wanted> {
+    fn accepted_calls(&mut self) -> impl Iterator<Item = &mut WantedCall> {
         self.read.iter_mut().chain(&mut self.repeat).chain(&mut self.call)
     }
 
@@ -490,7 +493,7 @@ impl Turn {
     /// half.
     fn share_room(&mut self, room: usize) {
         let n = self.accepted_calls().count().max(1);
-        let share = (room / 2 / n).max(MIN_BYTES);
+        let share = (room / 2 / n).max(MIN_PART_BYTES);
         self.accepted_calls().for_each(|call| call.most = Some(share));
     }
 }
@@ -512,7 +515,7 @@ impl ReplyReader<'_> {
 
     /// Returns an error if arguments are too long, because each later turn repeats them.
     fn check_args_size(&self, args: &Value, so_far: usize) -> Option<String> {
-        let most = MAX_ARGS_BYTES.min((self.room / 4).saturating_sub(so_far)).max(MIN_BYTES);
+        let most = MAX_ARGS_BYTES.min((self.room / 4).saturating_sub(so_far)).max(MIN_PART_BYTES);
         let bytes = json::json_size(args);
         (bytes > most).then(|| {
             format!(

@@ -28,7 +28,7 @@ impl Executions {
     pub(super) async fn dry_run(&self, start: Start) -> Result<ExecutionId, EngineError> {
         let plan = &start.plan;
         let tools: Vec<ToolName> = self.plans.library.tools_of(plan).await?.into_iter().collect();
-        self.tools.inventory.certain(&tools).await;
+        self.tools.inventory.wait_for_tools(&tools).await;
         let catalog = self.tools.catalog_now().of_plans();
         let missing = self.find_missing(plan, &catalog).await?;
         let check = DryRun { plan, options: &start.created.options, catalog: &catalog, missing };

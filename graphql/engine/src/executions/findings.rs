@@ -2,7 +2,7 @@
 //!
 //! [`find_findings`] is the only code that explains an execution. The API, the command line, the MCP
 //! server and the page show its sentences and write none of their own. Causes come from the folded
-//! log. Waits also depend on what this node knows beside the log: see [`Surroundings`].
+//! log. Waits also depend on what this node knows beside the log: see [`NodeFacts`].
 
 mod cause_line;
 mod compensations;
@@ -28,7 +28,7 @@ pub use self::{
 };
 pub(super) use self::{
     failures::{children_with_unknown_call, find_unknown_call},
-    view::Surroundings,
+    view::NodeFacts,
     waits::find_reason,
 };
 use self::{finding::Candidates, view::View};
@@ -38,7 +38,7 @@ use self::{finding::Candidates, view::View};
 /// `around` has the facts of this node. Without it, findings come from the log alone.
 pub(super) fn find_findings(
     execution: &Execution,
-    around: Option<&Surroundings<'_>>,
+    around: Option<&NodeFacts<'_>>,
     now: Timestamp,
     most: usize,
 ) -> Vec<Finding> {

@@ -143,7 +143,7 @@ impl ExecutionReader {
         id: ExecutionId,
         after: Seq,
     ) -> impl Stream<Item = Result<RecordedEvent, StoreError>> + Send + use<> {
-        store::follow_log(Arc::clone(&self.store), id, after, limits::POLL)
+        store::follow_log(Arc::clone(&self.store), id, after, limits::POLL_INTERVAL)
     }
 
     /// Returns an execution at once, and again after each change of its state or of a step's state.
@@ -153,7 +153,7 @@ impl ExecutionReader {
         execution: Execution,
     ) -> impl Stream<Item = Result<Arc<Execution>, EngineError>> + Send + use<> {
         let log = self.tail(execution.id(), execution.seq()).fuse().boxed();
-        let watcher = Watcher { execution: Arc::new(execution), log, is_new: true };
+        let watcher = ExecutionWatcher { execution: Arc::new(execution), log, is_new: true };
         stream::try_unfold(watcher, |mut watcher| async move {
             let next = watcher.next().await?;
             Ok(next.map(|execution| (execution, watcher)))
@@ -259,13 +259,13 @@ enum Change {
     State,
 }
 
-struct Watcher {
+struct ExecutionWatcher {
     execution: Arc<Execution>,
     log: BoxStream<'static, Result<RecordedEvent, StoreError>>,
     is_new: bool,
 }
 
-impl Watcher {
+impl ExecutionWatcher {
     async fn next(&mut self) -> Result<Option<Arc<Execution>>, EngineError> {
         let mut is_change = std::mem::take(&mut self.is_new);
         while !is_change {

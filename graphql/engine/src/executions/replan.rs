@@ -92,7 +92,7 @@ impl ExecutionReader {
         while let Some(id) = earlier.filter(|_| left > 0) {
             left -= 1;
             let found = self.load(id).await?;
-            // It may have been pruned.
+            // The earlier execution may have been pruned.
             earlier = found.as_ref().and_then(Execution::retry_of);
             if let Some(found) = found {
                 guard.add_earlier(&found, last.as_ref().unwrap_or(finished));
@@ -177,7 +177,7 @@ impl AutoReplanner {
             );
             return Err(EngineError::LimitExceeded(why));
         }
-        if started >= limits::REPLAN_TRIES {
+        if started >= limits::REPLAN_ATTEMPTS {
             let why = format!(
                 "{started} replans of it were lost with their processes: `faber replan {}` tries \
                  again",

@@ -97,8 +97,8 @@ impl Executions {
         self.reader.expect(id).await
     }
 
-    /// Checks the output of a decision against the schema of the step's tool. For a process whose
-    /// other sessions have no tools.
+    /// Checks the output of a decision against the schema of the step's tool, and records nothing. A
+    /// process calls this while its tools are open, because it may record the decision without them.
     pub async fn check_settlement(
         &self,
         id: ExecutionId,
@@ -208,7 +208,7 @@ impl Executions {
             return Err(EngineError::InvalidArgument(why));
         }
         let inventory = &self.tools.inventory;
-        inventory.certain(std::slice::from_ref(tool)).await;
+        inventory.wait_for_tools(std::slice::from_ref(tool)).await;
         let (Found::Tool(found) | Found::Inactive(found)) = inventory.toolbox().find_planned(tool)
         else {
             return Ok(());

@@ -147,7 +147,7 @@ impl Executions {
         });
         let execution = awaited.await?;
         if is_refused.load(Ordering::Relaxed) {
-            let most = limits::SIGNALS;
+            let most = limits::KEPT_SIGNALS;
             let why = format!(
                 "`{id}` already keeps {most} signals that no step waited for, which is the limit: send \
                  `{name}` again when a step waits for it"

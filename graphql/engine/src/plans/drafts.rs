@@ -14,7 +14,7 @@ use shared::{
     plan::{Plan, PlanInfo},
 };
 
-use super::{Plans, SHORT_QUERY, check_length, transcript::Transcript};
+use super::{Plans, SHORT_QUERY_BYTES, check_length, transcript::Transcript};
 use crate::error::EngineError;
 
 /// The result of compiling a draft: a plan unless a diagnostic is an error.
@@ -34,7 +34,7 @@ impl Plans {
         let request = RequestId::draw(self.clock.now());
         let info = self.new_info(request, query_of(draft), EXPLICIT);
         let names = tool_names(draft);
-        self.tools.inventory.certain(&names).await;
+        self.tools.inventory.wait_for_tools(&names).await;
         let catalog = self.tools.catalog_now();
         let compiled = self.compile(draft, info.clone(), &catalog).await;
         if matches!(compiled, Err(EngineError::InvalidPlan { .. }))
@@ -147,7 +147,7 @@ fn query_of(draft: &Draft) -> String {
     let mut query = String::new();
     for name in names {
         let separator = if query.is_empty() { "" } else { ", " };
-        if query.len() + name.len() > SHORT_QUERY {
+        if query.len() + name.len() > SHORT_QUERY_BYTES {
             query.push_str(", …");
             break;
         }

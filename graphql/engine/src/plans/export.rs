@@ -14,7 +14,8 @@ use shared::{
 
 use crate::error::EngineError;
 
-/// The most steps of a plan and of all plans inside it. A plan that two steps execute counts twice.
+/// Maximum number of steps of a plan and of all plans inside it. A plan that two steps execute
+/// counts twice.
 pub(super) const MAX_STEPS: usize = 100_000;
 
 /// Returns the draft of a plan with the plans that it executes inside. `room` is the number of steps
@@ -30,7 +31,7 @@ pub(super) fn to_draft<'a>(
         let mut draft = Draft::exported(&plan);
         for (written, step) in draft.tools.iter_mut().zip(plan.steps()) {
             let StepKind::Plan(id) = step.kind else { continue };
-            if level >= limits::DEPTH {
+            if level >= limits::ANCESTORS {
                 return Err(too_large());
             }
             let inner = store.plan(id).await?;

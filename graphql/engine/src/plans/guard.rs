@@ -71,7 +71,8 @@ struct Call<'a> {
 }
 
 impl<'a> GuardedQuery<'a> {
-    /// `shown` are the tools that the planner saw, and `catalog` those that the plan may use.
+    /// Reads a query. The planner saw the tools in `shown`, and the plan may use those in
+    /// `catalog`.
     pub(super) fn read(
         guard: Guard,
         query: &'a str,

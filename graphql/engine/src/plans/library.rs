@@ -22,7 +22,7 @@ use super::{export, inputs};
 use crate::error::EngineError;
 
 const MAX_NAME: usize = 128;
-/// The most saved plans that are compared with a misspelt name.
+/// Maximum number of saved plans that are compared with a misspelt name.
 const MAX_COMPARED: usize = 1_000;
 const MAX_SUB_PLANS: usize = 1_000;
 
@@ -65,7 +65,7 @@ impl PlanLibrary {
     ) -> Result<Vec<Vec<Arc<Plan>>>, StoreError> {
         let mut levels: Vec<Vec<Arc<Plan>>> = Vec::new();
         let mut level = vec![Arc::clone(plan)];
-        while levels.len() <= limits::DEPTH as usize {
+        while levels.len() <= limits::ANCESTORS as usize {
             let ids: BTreeSet<PlanId> = level.iter().flat_map(|plan| plan.sub_plans()).collect();
             let mut next = Vec::with_capacity(ids.len());
             for id in ids {

@@ -7,13 +7,13 @@ use shared::{diagnostic::Diagnostic, execution::REPLAN, id::ToolName, plan::Plan
 
 use super::{PlanningScope, Plans};
 
-/// The tools that a model sees, unless the caller asks for another number.
+/// Number of tools that a model sees, unless the caller asks for another number.
 const MODEL_TOOLS: usize = 8;
 /// The warning about the offline draft in place of a model's plan.
 const MODEL_FAILED: &str = "plan.model_failed";
 
 impl Plans {
-    /// Makes the draft of the offline planner, and keeps the candidates for a model.
+    /// Makes the draft of the offline planner, and keeps the best candidates for a model.
     pub(super) async fn draft_offline(
         &self,
         query: &str,

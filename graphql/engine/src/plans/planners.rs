@@ -11,7 +11,7 @@ use toolbox::Toolbox;
 
 use crate::{
     access::Access,
-    agent::{self, Mind},
+    agent::{self, AgentContext},
     error::EngineError,
 };
 
@@ -48,13 +48,13 @@ impl Planners {
         toolbox: &Toolbox,
     ) -> Result<Self, ModelError> {
         let model = settings.model()?;
-        let mind = Mind {
+        let agent_context = AgentContext {
             model: Arc::clone(&model),
             toolbox: toolbox.downgrade(),
             holders: Arc::clone(&self.access),
             has_native_tools: settings.native_tools,
         };
-        toolbox.add_internal_tools(agent::tools(&Arc::new(mind)));
+        toolbox.add_internal_tools(agent::tools(&Arc::new(agent_context)));
         let planner = Arc::new(ModelPlanner::new(model, repairs));
         let provider = settings.provider.name();
         Ok(Self { model: Some(ConfiguredModel { planner, provider }), ..self })

@@ -55,7 +55,7 @@ impl Plans {
     ) -> Result<Result<ProposedPlan, PlanningError>, EngineError> {
         let query = finished.plan().info().query.as_str();
         let is_last = finished.options().replans.after_replan().left == 0;
-        let Offer { catalog, candidates } = self.offer(query, &scope, is_last).await?;
+        let Offer { catalog, candidates } = self.collect_offer(query, &scope, is_last).await?;
         let candidates =
             self.narrow(query, candidates, Some(finished.plan().as_ref()), &scope).await;
         transcript.add("selection", candidates.report);

@@ -4,7 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use planner::{
     embed::{ConfiguredEmbedder, EmbedError, Embedding},
-    select::{Ask, Centroids, Criterion, Outcomes, SelectError, Selection, Selector, Told, Tools},
+    select::{
+        Ask, Centroids, Criterion, LastLoggedError, Outcomes, SelectError, Selection, Selector,
+        Tools,
+    },
 };
 
 #[derive(Debug)]
@@ -15,7 +18,7 @@ pub(super) struct Selectors {
     /// Uses the embedder and keeps the vectors of the tools.
     embedded: OnceLock<SelectorPair>,
     /// The last reason why words alone decided, so that it is logged once.
-    fallback: Told,
+    fallback: LastLoggedError,
 }
 
 /// Selectors from all tools and from the plannable ones. Each keeps vectors of its own list.
@@ -37,7 +40,7 @@ impl SelectorPair {
         Self { every: new(), plannable: new() }
     }
 
-    fn in_scope(&self, scope: ToolScope) -> &Selector {
+    fn selector_for(&self, scope: ToolScope) -> &Selector {
         match scope {
             ToolScope::Every => &self.every,
             ToolScope::Plannable => &self.plannable,
@@ -48,7 +51,7 @@ impl SelectorPair {
 impl Selectors {
     pub(super) fn new(embedder: ConfiguredEmbedder) -> Self {
         let lexical = SelectorPair::new(None);
-        Self { embedder, lexical, embedded: OnceLock::new(), fallback: Told::default() }
+        Self { embedder, lexical, embedded: OnceLock::new(), fallback: LastLoggedError::default() }
     }
 
     pub(super) fn embedder(&self) -> &ConfiguredEmbedder {
@@ -61,7 +64,7 @@ impl Selectors {
             Some(embedding) => self.embedded.get_or_init(|| SelectorPair::new(Some(&embedding))),
             None => &self.lexical,
         };
-        Ok(selectors.in_scope(scope))
+        Ok(selectors.selector_for(scope))
     }
 
     /// Selects tools for which `is_allowed` is true. Without an embedder that works, `HYBRID`
@@ -73,7 +76,7 @@ impl Selectors {
         ask: &Ask<'_>,
         is_allowed: impl Fn(usize) -> bool,
     ) -> Result<Selection, SelectError> {
-        let lexical = self.lexical.in_scope(scope);
+        let lexical = self.lexical.selector_for(scope);
         match ask.by {
             Criterion::Lexical => lexical.select(tools, ask, is_allowed).await,
             Criterion::Centroid | Criterion::Description => {

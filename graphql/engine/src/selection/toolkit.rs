@@ -10,7 +10,7 @@ use std::{
 
 use planner::{
     suggest::did_you_mean,
-    toolkit::{Node, NodeKind, Reach, Toolkit, ToolkitError, Warning, written::Written},
+    toolkit::{Node, NodeKind, Reach, Toolkit, ToolkitError, Warning, written::ReadToolkit},
 };
 use shared::{
     id::{NodeName, ToolName},
@@ -22,7 +22,7 @@ use super::Selection;
 use crate::{error::EngineError, tools::inventory::to_tool_name};
 
 /// Distance from the actions of a query at which planning still finds tools.
-const HOPS: usize = 1;
+const PLANNING_HOPS: usize = 1;
 
 /// The other end of a new edge, and the score.
 pub type Link = (NodeName, f64);
@@ -102,7 +102,8 @@ impl Selection {
         if actions.is_empty() {
             return Ok(None);
         }
-        let found = self.recommend(actions, Reach { hops: HOPS, ..Reach::default() }).await?;
+        let found =
+            self.recommend(actions, Reach { hops: PLANNING_HOPS, ..Reach::default() }).await?;
         let tools = found.tools_and_actions().tools;
         if tools.is_empty() {
             let names = actions.join("`, `");
@@ -150,8 +151,8 @@ impl Selection {
         Ok(self.with_suggestions(change, [name]).await)
     }
 
-    pub async fn update_toolkit(&self, file: Written) -> Result<ToolkitChange, EngineError> {
-        let Written { toolkit: other, warnings } = file;
+    pub async fn update_toolkit(&self, file: ReadToolkit) -> Result<ToolkitChange, EngineError> {
+        let ReadToolkit { toolkit: other, warnings } = file;
         for (_, node) in other.nodes() {
             check_description(&node.description)?;
         }
@@ -301,7 +302,7 @@ impl Selection {
         if tools.is_empty() {
             return change;
         }
-        self.tools.inventory.certain(&tools).await;
+        self.tools.inventory.wait_for_tools(&tools).await;
         let sets = self.tools.sets();
         let known = sets.iter().flat_map(|set| set.tools.iter().map(ReadyTool::definition));
         let names: Vec<_> = known.clone().map(|tool| tool.qualified_name()).collect();

@@ -156,7 +156,7 @@ impl Tools {
     /// Finds the tool of a name, once the sets that may have it are known.
     async fn find_callee(&self, name: &str) -> Callee {
         let Ok(name) = name.parse::<ToolName>() else { return Callee::Unknown };
-        self.inventory.certain(std::slice::from_ref(&name)).await;
+        self.inventory.wait_for_tools(std::slice::from_ref(&name)).await;
         let is_of = |set: &ToolSetName| set_prefix(name.as_str()) == Some(set.as_str());
         match self.toolbox().find(&name) {
             Found::Tool(tool) => Callee::Tool(tool),

@@ -11,10 +11,10 @@ use shared::{
     store::{Record, RecordKind, RecordPage, Store, StoreError, WriteCondition},
 };
 
-/// The most calls that one request returns, and the most names in one read of the store.
+/// Maximum number of calls that one request returns, and of names in one read of the store.
 const MAX_CALLS: usize = 1_000;
 
-/// The most bytes of a call's parameters, and of its output, that are stored.
+/// Maximum number of bytes that are stored of a call's parameters, and of its output.
 const MAX_BYTES: usize = 64 << 10;
 
 #[derive(Clone, Debug, PartialEq)]

@@ -9,7 +9,7 @@ use shared::{
     tool::{ToolDefinition, set_prefix},
 };
 use toolbox::{Found, SetStatus, ToolSet, Toolbox};
-use toolsets::registry::{Registry, Switched};
+use toolsets::registry::{Registry, SwitchResult};
 
 use crate::error::EngineError;
 
@@ -57,7 +57,7 @@ impl Inventory {
 
     /// Waits until the sets that may have tools of these names are known, or until the timeout.
     /// Failed sets among these connect again.
-    pub async fn certain(&self, names: &[ToolName]) {
+    pub async fn wait_for_tools(&self, names: &[ToolName]) {
         self.catch_up().await;
         for name in names {
             let Found::Failed { set, .. } = self.toolbox().find(name) else { continue };
@@ -74,7 +74,7 @@ impl Inventory {
     /// deactivated toolset is not missing.
     pub async fn missing_tools(&self, tools: BTreeSet<ToolName>) -> Vec<MissingTool> {
         let names: Vec<ToolName> = tools.into_iter().collect();
-        self.certain(&names).await;
+        self.wait_for_tools(&names).await;
         let missing = names.into_iter().filter(|name| !self.toolbox().has_all([name]));
         missing
             .map(|tool| match self.toolbox().find(&tool) {
@@ -104,7 +104,7 @@ impl Inventory {
         Catalog::of(tools, self.toolbox().set_names()).with_failed_sets(failed.collect())
     }
 
-    pub async fn switch(&self, names: &[String], on: bool) -> Result<Switched, EngineError> {
+    pub async fn switch(&self, names: &[String], on: bool) -> Result<SwitchResult, EngineError> {
         if names.len() > limits::TOOL_SETS {
             let why = format!("{} names at once; the most is {}", names.len(), limits::TOOL_SETS);
             return Err(EngineError::LimitExceeded(why));
@@ -114,7 +114,9 @@ impl Inventory {
 
     /// Returns the deactivated sets that act on this machine, without those in `named`.
     pub(crate) fn inactive_machine_sets(&self, named: &[ToolSetName]) -> Vec<ToolSetName> {
-        let is_off = |set: &ToolSet| set.acts_here && !set.is_active && !named.contains(&set.name);
+        let is_off = |set: &ToolSet| {
+            set.acts_on_this_machine && !set.is_active && !named.contains(&set.name)
+        };
         self.toolbox().sets().into_iter().filter(is_off).map(|set| set.name).collect()
     }
 

@@ -16,7 +16,8 @@ use tokio::sync::Mutex as AsyncMutex;
 use crate::error::EngineError;
 
 const RECORD_NAME: &str = "graph";
-/// Attempts of a change, because of several nodes that try at once only one succeeds each time.
+/// Maximum number of attempts of a change. If several nodes try at the same time, only one of them
+/// succeeds.
 const MAX_ATTEMPTS: usize = 64;
 
 pub(crate) struct ToolkitStore {
@@ -42,7 +43,8 @@ impl ToolkitStore {
     }
 
     pub(crate) async fn load(&self) -> Result<Arc<Toolkit>, EngineError> {
-        // Read before the record. A record newer than its revision is only read again.
+        // The revision is read before the record. If the record changes in between, it is only read
+        // once more.
         let revision = self.store.records_revision().await?;
         let cached = {
             let cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);

@@ -106,7 +106,7 @@ impl Events {
 }
 
 #[derive(Default)]
-struct Settles(Nulls);
+struct Settles(FieldErrors);
 
 impl ExtensionFactory for Settles {
     fn create(&self) -> Arc<dyn Extension> {

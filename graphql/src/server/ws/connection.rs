@@ -26,8 +26,8 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_unti
 use super::{
     super::{
         app::{App, Caller},
-        entry::Opening,
-        metrics::Open,
+        entry::Handshake,
+        metrics::GaugeGuard,
         refusal::Refusal,
     },
     close::{Closing, close_halves},
@@ -35,7 +35,7 @@ use super::{
     session::{Effect, Output, Session},
 };
 
-/// The most messages in the outbox. Messages that are ready together leave in one write.
+/// Maximum number of messages in the outbox. Messages that are ready together leave in one write.
 const OUTBOX_LEN: usize = 32;
 
 /// Keep-alive intervals after which a silent client is disconnected.
@@ -49,7 +49,7 @@ type Tagged = (Arc<str>, Output);
 
 pub(super) struct Connection {
     app: Arc<App>,
-    opening: Opening,
+    opening: Handshake,
     /// Set after `connection_init`.
     caller: Arc<Caller>,
     session: Session,
@@ -57,7 +57,7 @@ pub(super) struct Connection {
     incoming: SplitStream<WebSocket>,
     outbox: Outbox,
     clock: Clock,
-    _open: Open,
+    _open: GaugeGuard,
 }
 
 enum Input {
@@ -71,14 +71,14 @@ enum Input {
 }
 
 /// The end of the loop: a close by the server, or `None` if the client is gone.
-type End = Option<Closing>;
+type ConnectionEnd = Option<Closing>;
 
 impl Connection {
     pub(super) fn new(
         app: Arc<App>,
         socket: WebSocket,
         protocol: Subprotocol,
-        caller: Opening,
+        caller: Handshake,
     ) -> Self {
         let (sink, incoming) = socket.split();
         let options = &app.options;
@@ -125,7 +125,7 @@ impl Connection {
         }
     }
 
-    fn handle(&mut self, input: Input) -> ControlFlow<End> {
+    fn handle(&mut self, input: Input) -> ControlFlow<ConnectionEnd> {
         match input {
             Input::Stop => ControlFlow::Break(Some(Closing::going_away())),
             Input::InitTimeout => ControlFlow::Break(Some(Closing::init_timeout())),
@@ -144,7 +144,10 @@ impl Connection {
         }
     }
 
-    fn on_received(&mut self, received: Option<Result<Message, Error>>) -> ControlFlow<End> {
+    fn on_received(
+        &mut self,
+        received: Option<Result<Message, Error>>,
+    ) -> ControlFlow<ConnectionEnd> {
         self.clock.heard = Instant::now();
         match received {
             Some(Ok(Message::Text(text))) => {
@@ -167,12 +170,15 @@ impl Connection {
         }
     }
 
-    fn carry_out(&mut self, effects: impl IntoIterator<Item = Effect>) -> ControlFlow<End> {
+    fn carry_out(
+        &mut self,
+        effects: impl IntoIterator<Item = Effect>,
+    ) -> ControlFlow<ConnectionEnd> {
         for effect in effects {
             match effect {
                 Effect::Greet(init) => match self.opening.greet(&self.app.options.access, init) {
                     Ok(caller) => self.caller = Arc::new(caller),
-                    Err(refusal) => return self.turn_away(refusal),
+                    Err(refusal) => return self.reject_caller(refusal),
                 },
                 Effect::Send(text) => self.send(Message::Text(text.into())),
                 Effect::Start { id, operation, abort } => {
@@ -189,7 +195,7 @@ impl Connection {
         ControlFlow::Continue(())
     }
 
-    fn turn_away(&mut self, refusal: Refusal) -> ControlFlow<End> {
+    fn reject_caller(&mut self, refusal: Refusal) -> ControlFlow<ConnectionEnd> {
         if let Some(text) = self.session.refusal(&refusal.message) {
             self.send(Message::Text(text.into()));
         }
@@ -197,7 +203,7 @@ impl Connection {
     }
 
     /// Sends keep-alive messages and detects a dead client.
-    fn on_tick(&mut self) -> ControlFlow<End> {
+    fn on_tick(&mut self) -> ControlFlow<ConnectionEnd> {
         let options = &self.app.options;
         if self.outbox.unwritten {
             let stalled = self.clock.written.max(self.clock.heard).elapsed();
@@ -277,7 +283,7 @@ impl Outbox {
         Pin::new(&mut self.sink).poll_flush(context)
     }
 
-    async fn close(self, incoming: SplitStream<WebSocket>, end: End) {
+    async fn close(self, incoming: SplitStream<WebSocket>, end: ConnectionEnd) {
         let Self { mut sink, waiting, .. } = self;
         let mut rest = stream::iter(waiting.into_iter().map(Ok));
         let closing = async {

@@ -3,9 +3,9 @@
 use super::{Candidate, Filler, count_f32};
 
 /// Partial assignments that are kept at each token.
-const BEAM: usize = 24;
+const BEAM_WIDTH: usize = 24;
 /// Slots of a tool that can be filled: one bit for each.
-const SLOTS: usize = 64;
+const MAX_SLOTS: usize = 64;
 
 /// The chosen candidates with the sum of their scores, less the costs of the words without a place.
 #[derive(Clone, Default)]
@@ -23,7 +23,7 @@ impl Filler<'_> {
         let mut states: Vec<Vec<Chosen>> = vec![Vec::new(); count + 1];
         let mut by_start: Vec<Vec<(usize, &Candidate)>> = vec![Vec::new(); count + 1];
         for (at, candidate) in candidates.iter().enumerate() {
-            if candidate.fills.iter().all(|(slot, _)| *slot < SLOTS) {
+            if candidate.fills.iter().all(|(slot, _)| *slot < MAX_SLOTS) {
                 by_start[candidate.tokens.start].push((at, candidate));
             }
         }
@@ -69,6 +69,6 @@ fn best_states(mut states: Vec<Chosen>) -> Vec<Chosen> {
         seen.push(state.slots);
         is_new
     });
-    states.truncate(BEAM);
+    states.truncate(BEAM_WIDTH);
     states
 }

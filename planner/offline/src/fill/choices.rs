@@ -1,4 +1,4 @@
-//! Values of which the schema or the description tells: choices, flags, examples and patterns.
+//! Values that the schema or the description names: choices, flags, examples and patterns.
 
 use std::{cmp::Reverse, ops::Range};
 
@@ -22,7 +22,12 @@ impl Filler<'_> {
         for choice in &slot.choices {
             if let Some(place) = self.verb.first().filter(|_| state == Some(choice)) {
                 let tokens = *place..place + 1;
-                candidates.push(self.one(at, json!(choice), tokens, weights.choice + weights.cue));
+                candidates.push(self.single_value_candidate(
+                    at,
+                    json!(choice),
+                    tokens,
+                    weights.choice + weights.cue,
+                ));
             }
             let words: Vec<String> =
                 choice.split(['_', '-', ' ']).map(|word| stem(&word.to_lowercase())).collect();
@@ -33,7 +38,7 @@ impl Filler<'_> {
                     let context = self.context(place, slot);
                     let tokens = context.start..place + words.len();
                     let score = weights.choice + context.score.max(0.0);
-                    candidates.push(self.one(at, json!(choice), tokens, score));
+                    candidates.push(self.single_value_candidate(at, json!(choice), tokens, score));
                 }
             }
         }
@@ -44,7 +49,12 @@ impl Filler<'_> {
             if self.is_said_at(place, &slot.words) && !self.verb.contains(&place) {
                 let is_negated = place > 0 && self.is_at(place - 1, &["not", "no"]);
                 let tokens = place - usize::from(is_negated)..place + slot.words.len();
-                candidates.push(self.one(at, json!(!is_negated), tokens, self.weights.choice));
+                candidates.push(self.single_value_candidate(
+                    at,
+                    json!(!is_negated),
+                    tokens,
+                    self.weights.choice,
+                ));
             }
         }
     }
@@ -57,13 +67,14 @@ impl Filler<'_> {
         })
     }
 
-    /// Adds values that a description shows, and words before the slot's noun: `the front door`.
+    /// Adds values that are examples in the description, and words before the slot's noun: `the
+    /// front door`.
     pub(super) fn add_examples(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         if slot.kind != SlotKind::Word {
             return;
         }
         let shown = self.shown_examples(slot);
-        // `the kitchen, the bedroom and the hallway`
+        // Reads a list such as `the kitchen, the bedroom and the hallway`.
         let read = |next: usize| {
             let other = shown.iter().find(|(tokens, _)| tokens.start == next);
             let end = other.map_or(next + 1, |(tokens, _)| tokens.end);
@@ -82,7 +93,7 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns the examples of a slot that the query has, the longest at each place.
+    /// Returns the examples of a slot that the query contains, the longest at each place.
     fn shown_examples(&self, slot: &Slot) -> Vec<(Range<usize>, &String)> {
         let slots = self.scene.tools.iter().flat_map(|tool| &tool.slots);
         let same = slots.filter(|other| other.words == slot.words);

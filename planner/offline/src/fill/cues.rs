@@ -37,7 +37,7 @@ impl Filler<'_> {
             let nouns = slot.nouns(self.tool, self.lexicon);
             nouns.iter().any(|noun| self.lexicon.is_same_noun(noun, &token.stem))
         };
-        // `a branch called X`: the slot is what the tool makes.
+        // In `a branch called X`, the slot is the object that the tool makes.
         let is_made = slot.kind == SlotKind::Word
             && slot.is_required
             && slot.words.last().is_some_and(|word| self.tool.nouns.contains(word));
@@ -102,11 +102,11 @@ impl Filler<'_> {
         if preposition.is_any(&["to", "as"]) {
             let mut near = self.tokens[place.saturating_sub(2)..place].iter();
             let near = near.find_map(|token| states.get(&token.lower));
-            if self.target().or(near) == Some(&slot.parameter) {
+            if self.target_parameter().or(near) == Some(&slot.parameter) {
                 return true;
             }
         }
-        // `from_branch` is closer to `from` than `branch`.
+        // `from_branch` is closer to `from` than `branch` is.
         let is_exact = |slot: &Slot| slot.words.contains(&preposition.stem);
         if !is_exact(slot) && self.tool.slots.iter().any(is_exact) {
             return false;

@@ -30,7 +30,7 @@ impl Filler<'_> {
         candidates: &mut Vec<Candidate>,
     ) {
         let Found { value, tokens, start, score } = found;
-        let one = self.one(at, value.clone(), start..tokens.end, score);
+        let one = self.single_value_candidate(at, value.clone(), start..tokens.end, score);
         candidates.push(one.valued(tokens.clone()));
         let (mut values, last) = self.items(tokens.end, read);
         if !values.is_empty() {

@@ -11,7 +11,7 @@ use crate::{
 
 #[derive(Clone, Copy, Debug)]
 struct Phrase<'a> {
-    /// The noun, if it is no bare pronoun.
+    /// The noun of the phrase, or `None` for a pronoun.
     noun: Option<&'a str>,
     place: usize,
     end: usize,
@@ -66,7 +66,8 @@ impl Filler<'_> {
         let is_content =
             |token: &&Token| token.kind == Kind::Word && !self.lexicon.is_filler(token);
         let noun = self.tokens.get(head).filter(is_content);
-        // `the order id`: a field of what the noun means, unless it announces another value.
+        // In `the order id`, the last word names a field of the order, unless it announces another
+        // value.
         let is_field = |field: &&Token| {
             is_content(field) && (!self.is_cue_of_text(field) || self.is_at(head + 2, &["as"]))
         };
@@ -92,7 +93,8 @@ impl Filler<'_> {
             next.kind == Kind::Quoted || is_word && !self.lexicon.is_filler(next)
         });
         let is_own = slot.words.iter().any(|own| self.lexicon.is_same_noun(own, noun));
-        // An optional name or query, and an owner, is no field of something else.
+        // Optional names, optional queries and owners are not filled from a field of another
+        // object.
         let is_loose = matches!(slot.kind, SlotKind::Word | SlotKind::Query) && !slot.is_required;
         let is_foreign = (is_loose || slot.is_slashed) && !is_own;
         !(is_foreign || has_value && is_cue(&self.tokens[phrase.end - 1]))
@@ -104,7 +106,7 @@ impl Filler<'_> {
         let token = &self.tokens[place];
         let is_person = token.is_any(&["him", "her", "his", "them"]);
         let is_place = token.is("there");
-        // `it` is none of several results.
+        // After several results, `it` means none of them.
         if self.scene.is_several && slot.kind != SlotKind::Path {
             return false;
         }
@@ -129,11 +131,11 @@ impl Filler<'_> {
             return Some(self.linked(at, found, &(context.start..phrase.end), score));
         }
         let found = self.scene.memory.text(&wanted)?;
-        let cued = self.cue_behind(phrase.end, slot);
+        let cued = self.cue_after(phrase.end, slot);
         let is_own = phrase
             .noun
             .is_some_and(|noun| slot.words.iter().any(|own| self.lexicon.is_same_noun(own, noun)));
-        // `its author` is no title.
+        // `its author` does not mean a title.
         if slot.kind == SlotKind::Title && phrase.noun.is_some() && !is_own && cued.is_none() {
             return None;
         }
@@ -144,15 +146,17 @@ impl Filler<'_> {
         Some(self.linked(at, found, &(context.start..end), score))
     }
 
-    /// Makes a candidate of a value of an earlier step. All of its words are cues, and no value.
+    /// Makes a candidate from a value of an earlier step. None of its words is the value itself, so
+    /// all of them are cues.
     fn linked(&self, slot: usize, found: Recalled, tokens: &Range<usize>, score: f32) -> Candidate {
         let none = tokens.start..tokens.start;
-        let candidate = self.one(slot, found.value, tokens.clone(), score).valued(none);
+        let candidate =
+            self.single_value_candidate(slot, found.value, tokens.clone(), score).valued(none);
         Candidate { link: Some(found.step), ..candidate }
     }
 
     /// Returns where `as the body` ends, if these words follow.
-    fn cue_behind(&self, end: usize, slot: &Slot) -> Option<usize> {
+    fn cue_after(&self, end: usize, slot: &Slot) -> Option<usize> {
         if !self.is_at(end, &["as", "in"]) {
             return None;
         }

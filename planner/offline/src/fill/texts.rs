@@ -10,9 +10,9 @@ use crate::{
     tool::{Slot, SlotKind},
 };
 
-const EXTENTS: usize = 8;
+const MAX_EXTENTS: usize = 8;
 
-struct Opening {
+struct ValueStart {
     /// Where the cue begins, with the words that belong to it.
     start: usize,
     value: usize,
@@ -35,18 +35,18 @@ impl Filler<'_> {
     pub(super) fn add_texts(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         for place in 0..self.tokens.len() {
             let Some(opening) = self.opening(place, slot) else { continue };
-            let set = self.opening_behind_to(&opening).filter(|_| slot.kind != SlotKind::Id);
+            let set = self.value_start_after_to(&opening).filter(|_| slot.kind != SlotKind::Id);
             self.add_text(at, slot, &opening, candidates);
             if let Some(set) = set {
                 self.add_text(at, slot, &set, candidates);
             }
         }
-        if let Some(opening) = self.bare_opening(slot) {
+        if let Some(opening) = self.bare_value_start(slot) {
             self.add_extents(at, slot, &opening, candidates);
         }
     }
 
-    fn opening(&self, place: usize, slot: &Slot) -> Option<Opening> {
+    fn opening(&self, place: usize, slot: &Slot) -> Option<ValueStart> {
         let token = &self.tokens[place];
         let is_text = slot.kind == SlotKind::Text;
         let is_about = is_text && token.is("about");
@@ -76,7 +76,7 @@ impl Filler<'_> {
             (_, true) => Announcer::Cue,
             (_, false) => Announcer::Preposition,
         };
-        Some(Opening { start: place - usize::from(has_link), value, score, announced_by })
+        Some(ValueStart { start: place - usize::from(has_link), value, score, announced_by })
     }
 
     /// Returns whether a colon announces the text that a tool needs: `comment on issue 3: thanks`.
@@ -87,39 +87,53 @@ impl Filler<'_> {
     }
 
     /// Finds the value behind `to`: `change the phone of C-1 to X`.
-    fn opening_behind_to(&self, name: &Opening) -> Option<Opening> {
+    fn value_start_after_to(&self, name: &ValueStart) -> Option<ValueStart> {
         let is_name = name.announced_by == Announcer::Cue
-            && self.tool.acts
+            && self.tool.has_effect
             && self.is_at(name.value, &["of", "for"]);
         let mut places = name.value + 2..self.tokens.len().saturating_sub(1);
         let start = places.find(|place| is_name && self.is_at(*place, &["to"]))?;
         let score = name.score + self.weights.preposition;
-        Some(Opening { start, value: start + 1, score, announced_by: Announcer::Cue })
+        Some(ValueStart { start, value: start + 1, score, announced_by: Announcer::Cue })
     }
 
     /// Adds the text that an opening announces: a quotation, a list, or words with each end that
     /// they may have.
-    fn add_text(&self, at: usize, slot: &Slot, opening: &Opening, candidates: &mut Vec<Candidate>) {
+    fn add_text(
+        &self,
+        at: usize,
+        slot: &Slot,
+        opening: &ValueStart,
+        candidates: &mut Vec<Candidate>,
+    ) {
         let weights = self.weights;
-        let Opening { start, value, .. } = *opening;
+        let ValueStart { start, value, .. } = *opening;
         let Some(first) = self.tokens.get(value) else { return };
         if first.kind == Kind::Quoted {
             let score = opening.score + weights.typed + weights.quoted;
-            candidates.push(self.one(at, json!(first.value), start..value + 1, score));
+            candidates.push(self.single_value_candidate(
+                at,
+                json!(first.value),
+                start..value + 1,
+                score,
+            ));
         } else if slot.kind == SlotKind::Id || !self.begins_text(opening, slot) {
         } else if slot.is_list && slot.kind == SlotKind::Word {
             let (values, end) = self.words_of_list(value);
             if end > value && !self.lexicon.is_pronoun(first) {
                 let more = weights.unplaced * count_f32(values.len() - 1);
                 let score = opening.score + weights.typed + more;
-                candidates.push(self.one(at, json!(values), start..end, score).valued(value..end));
+                candidates.push(
+                    self.single_value_candidate(at, json!(values), start..end, score)
+                        .valued(value..end),
+                );
             }
         } else {
             self.add_extents(at, slot, opening, candidates);
         }
     }
 
-    fn begins_text(&self, opening: &Opening, slot: &Slot) -> bool {
+    fn begins_text(&self, opening: &ValueStart, slot: &Slot) -> bool {
         let first = &self.tokens[opening.value];
         let is_preposition = opening.announced_by == Announcer::Preposition;
         let next = self.tokens.get(opening.value + 1);
@@ -138,15 +152,15 @@ impl Filler<'_> {
         &self,
         at: usize,
         slot: &Slot,
-        opening: &Opening,
+        opening: &ValueStart,
         candidates: &mut Vec<Candidate>,
     ) {
-        let Opening { start, value, announced_by, .. } = *opening;
+        let ValueStart { start, value, announced_by, .. } = *opening;
         let is_text = slot.kind == SlotKind::Text;
         let is_bare = announced_by == Announcer::Verb;
         let is_name = matches!(slot.kind, SlotKind::Word | SlotKind::Title);
         let mut ends = self.extents(value, slot);
-        ends.truncate(if is_bare && is_name { 1 } else { EXTENTS });
+        ends.truncate(if is_bare && is_name { 1 } else { MAX_EXTENTS });
         for end in ends {
             let count = end - value;
             if !self.is_text(value..end, slot) {
@@ -168,7 +182,9 @@ impl Filler<'_> {
                     .get(end)
                     .is_some_and(|token| token.kind == Kind::Word && slot.mentions(&token.stem));
             let tokens = start..end + usize::from(is_closed);
-            let candidate = self.one(at, as_value(text, slot), tokens, score).valued(value..end);
+            let candidate = self
+                .single_value_candidate(at, as_value(text, slot), tokens, score)
+                .valued(value..end);
             let is_guess = match announced_by {
                 // In `send a mail about lunch`, the words name a topic and are no finished text.
                 Announcer::About => self.tool.verb == "send",
@@ -222,7 +238,7 @@ impl Filler<'_> {
     /// Returns where a text that begins at a place may end: before marks, cues and prepositions.
     fn extents(&self, start: usize, slot: &Slot) -> Vec<usize> {
         let stops = (start + 1..self.tokens.len()).filter(|place| self.is_stop(*place, slot));
-        let mut ends: Vec<usize> = stops.take(EXTENTS - 1).collect();
+        let mut ends: Vec<usize> = stops.take(MAX_EXTENTS - 1).collect();
         ends.push(self.tokens.len());
         for end in &mut ends {
             let is_loose = |token: &Token| {
@@ -261,13 +277,13 @@ impl Filler<'_> {
     }
 
     /// Finds the words behind the verb and its noun: `play Miles Davis`, `search for red lamps`.
-    fn bare_opening(&self, slot: &Slot) -> Option<Opening> {
-        let is_wanted = slot.is_required || slot.kind == SlotKind::Query && !self.tool.acts;
+    fn bare_value_start(&self, slot: &Slot) -> Option<ValueStart> {
+        let is_wanted = slot.is_required || slot.kind == SlotKind::Query && !self.tool.has_effect;
         let can_be = is_wanted && slot.kind != SlotKind::Id && !slot.is_list;
         let start = self.bare_start().filter(|start| can_be && self.is_bare(*start, slot))?;
         let is_name = self.tokens[start].is_capitalised();
         let score = self.weights.bare * if is_name { 2.0 } else { 1.0 };
-        Some(Opening { start, value: start, score, announced_by: Announcer::Verb })
+        Some(ValueStart { start, value: start, score, announced_by: Announcer::Verb })
     }
 
     fn bare_start(&self) -> Option<usize> {
@@ -294,10 +310,10 @@ impl Filler<'_> {
         let is_known_noun = self.scene.nouns.contains(&first.stem)
             || slot.kind == SlotKind::Word && self.lexicon.is_noun(&first.stem);
         let is_name = matches!(slot.kind, SlotKind::Title | SlotKind::Word);
-        let is_other = is_known_noun && (self.tool.acts || slot.kind == SlotKind::Word)
+        let is_other = is_known_noun && (self.tool.has_effect || slot.kind == SlotKind::Word)
             || is_order && self.verb.is_empty()
             || is_name
-                && self.tool.acts
+                && self.tool.has_effect
                 && (is_order || self.lexicon.states.contains_key(&first.lower));
         let before = start.checked_sub(1).map(|place| &self.tokens[place]);
         let is_definite =

@@ -9,8 +9,8 @@ use crate::{
     tool::{Slot, SlotKind, has_form},
 };
 
-/// The most tokens between a day and its time that become one value with them.
-const NEAR: usize = 6;
+/// Maximum number of tokens between a day and its time if both become one value.
+const MAX_MOMENT_GAP: usize = 6;
 
 impl Filler<'_> {
     pub(super) fn add_typed(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
@@ -22,7 +22,7 @@ impl Filler<'_> {
                 let has_unit = self.has_unit(place, slot);
                 end += usize::from(has_unit);
                 fit += if has_unit { weights.preposition } else { 0.0 };
-                // `the last 10 lines`: the description has the word, too.
+                // In `the last 10 lines`, the word before the number is in the description, too.
                 let before = place.checked_sub(1).map(|before| &self.tokens[before]);
                 let is_counted = before.is_some_and(|token| {
                     slot.about.contains(&token.stem) && !self.lexicon.is_preposition(token)
@@ -52,8 +52,9 @@ impl Filler<'_> {
         let is_object = place > 0
             && self.verb.contains(&(place - 1))
             && self.tokens[place].kind == Kind::Number;
-        let is_copied =
-            slot.kind == SlotKind::Email && slot.is_list && self.target() != Some(&slot.parameter);
+        let is_copied = slot.kind == SlotKind::Email
+            && slot.is_list
+            && self.target_parameter() != Some(&slot.parameter);
         !slot.is_required
             && (slot.kind == SlotKind::Number && !is_object
                 || slot.kind == SlotKind::Word
@@ -109,8 +110,8 @@ impl Filler<'_> {
             let small = self.lexicon.small_number(&token.lower)?;
             return (small != 1).then(|| (json!(small), -self.weights.unusual));
         }
-        // `by 5` is a difference.
-        let is_difference = self.tool.acts && at > 0 && self.is_at(at - 1, &["by"]);
+        // `by 5` is a difference, not a new value.
+        let is_difference = self.tool.has_effect && at > 0 && self.is_at(at - 1, &["by"]);
         let value = Value::Number(number(&token.value).filter(|_| !is_difference)?);
         Some((value, 0.0))
     }
@@ -178,7 +179,7 @@ impl Filler<'_> {
         let last = parts().map(|moment| moment.tokens.end).max();
         let (Some(mut first), Some(last)) = (first, last) else { return };
         // A time apart from its day claims only itself, because values may stand between them.
-        if last - first > NEAR {
+        if last - first > MAX_MOMENT_GAP {
             first = time.map_or(first, |moment| moment.tokens.start);
         }
         let context = self.context(first, slot);
@@ -186,7 +187,7 @@ impl Filler<'_> {
         let score = weights.typed + weights.form + context.score.max(floor);
         let time = time.and_then(|moment| moment.time);
         let value = json!(write_moment(day, time));
-        candidates.push(self.one(at, value, context.start..last, score));
+        candidates.push(self.single_value_candidate(at, value, context.start..last, score));
     }
 
     /// Returns the day of an earlier step: `at 11:00 that day`.

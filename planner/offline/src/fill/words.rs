@@ -52,7 +52,8 @@ impl Filler<'_> {
             || self.tool.nouns.len() > 1 && self.tokens.iter().any(is_short)
     }
 
-    pub(super) fn cost(&self, at: usize) -> f32 {
+    /// Returns the cost of a token that no parameter takes.
+    pub(super) fn unplaced_cost(&self, at: usize) -> f32 {
         let token = &self.tokens[at];
         let weights = self.weights;
         if token.kind == Kind::Mark || self.verb.contains(&at) {

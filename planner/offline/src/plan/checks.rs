@@ -19,7 +19,7 @@ impl Planning<'_> {
         let said = || self.words(&clause.tokens);
         let is_word = |at: &usize| clause.tokens[*at].kind == Kind::Word;
         let lost = count_f32(reading.unplaced.len());
-        let most = weights.most_unplaced * if tool.acts { 1.0 } else { 2.0 };
+        let most = weights.most_unplaced * if tool.has_effect { 1.0 } else { 2.0 };
         let is_weak = reading.score < weights.least;
         if is_weak || !self.names_tool(clause, reading) || self.is_about_other(clause, reading) {
             return Err(Refusal::nothing_fits(&said()));
@@ -39,23 +39,23 @@ impl Planning<'_> {
         let slots = || reading.fillings.keys().map(|slot| &tool.slots[*slot]);
         let is_vague =
             self.lexicon.means(&tool.verb, "creat") || self.lexicon.means(&tool.verb, "updat");
-        // `put on` plays, and only one tool does.
+        // `put on` means `play`, and only one tool plays.
         let is_only = |verb: &str| {
             let has_verb = |other: &&Tool| self.lexicon.means(verb, &other.verb);
             has_verb(&tool) && self.tools.iter().filter(has_verb).count() == 1
         };
         let is_own = |verb: &str| verb == tool.verb || is_only(verb);
-        let has_own_verb =
-            clause.verb.as_ref().is_some_and(|verb| is_own(&verb.stem)) && !(tool.acts && is_vague);
-        let has_choice = !tool.acts && slots().any(|slot| slot.kind == SlotKind::Choice);
+        let has_own_verb = clause.verb.as_ref().is_some_and(|verb| is_own(&verb.stem))
+            && !(tool.has_effect && is_vague);
+        let has_choice = !tool.has_effect && slots().any(|slot| slot.kind == SlotKind::Choice);
         let is_composed = |kind| matches!(kind, SlotKind::Query | SlotKind::Title | SlotKind::Text);
         let has_typed = slots().any(|slot| slot.is_required && !is_composed(slot.kind));
         let has_id = slots().any(|slot| slot.is_required && !slot.is_free());
         let is_exact = has_typed
-            && (has_id || !tool.acts)
+            && (has_id || !tool.has_effect)
             && reading.words > 0.0
             && reading.missing.is_empty()
-            && (reading.unplaced.is_empty() || !tool.acts);
+            && (reading.unplaced.is_empty() || !tool.has_effect);
         reading.has_noun || has_own_verb || has_choice || is_exact
     }
 
@@ -66,7 +66,7 @@ impl Planning<'_> {
             let stem = &clause.tokens[*at].stem;
             self.nouns.contains(stem) || self.lexicon.is_noun(stem)
         };
-        let acts = self.tools[reading.tool].acts;
+        let acts = self.tools[reading.tool].has_effect;
         acts && !reading.has_noun && reading.unplaced.iter().any(is_noun)
     }
 

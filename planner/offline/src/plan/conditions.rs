@@ -1,4 +1,5 @@
-//! Conditions in words: the step that knows the fact, and an expression about it.
+//! Conditions in words. Finds the step whose output has the fact, and writes an expression about
+//! it.
 
 use serde_json::{Map, Value};
 
@@ -14,7 +15,7 @@ use crate::{
     tool::{Output, OutputKind, SlotKind, Tool},
 };
 
-/// A fact that a step knows: an earlier one, or a call that reads it.
+/// A fact in the output of a step: of an earlier one, or of a new call that reads it.
 struct Fact {
     step: Option<usize>,
     reading: Reading,
@@ -62,7 +63,7 @@ impl Planning<'_> {
         self.inherit_words(&mut main);
         let when = fact.expression.replace("{}", &self.memory.steps[step].id);
         let readings = self.readings(&main, &|_| true);
-        self.note(&main, &readings);
+        self.note_clause(&main, &readings);
         let mut best = readings
             .into_iter()
             .next()
@@ -85,12 +86,12 @@ impl Planning<'_> {
             let is_empty_word = |token: &Token| self.lexicon.is_filler(token) || token.is("are");
             let listed =
                 self.memory.steps.iter().rposition(|step| self.tools[step.tool].list().is_some());
-            // `there are none`: of what the step before lists.
+            // `there are none` refers to the items that the step before lists.
             let step = listed.filter(|_| clause.tokens.iter().all(is_empty_word));
             let reading = if step.is_some() {
                 Reading::default()
             } else {
-                let lists = |tool: &Tool| !tool.acts && tool.list().is_some();
+                let lists = |tool: &Tool| !tool.has_effect && tool.list().is_some();
                 self.known_fact(self.readings(&clause, &lists), shared)?
             };
             let tool = step.map_or(reading.tool, |step| self.memory.steps[step].tool);
@@ -106,7 +107,7 @@ impl Planning<'_> {
         let is_pronoun = |token: &Token| self.lexicon.is_pronoun(token) || token.is("it's");
         let has_pronoun = clause.tokens.iter().any(is_pronoun);
         if !clause.has_value() {
-            // `it is zero`: an earlier step knows it.
+            // `it is zero` refers to the output of an earlier step.
             let has_noun = |tool: &Tool| {
                 let mut words = clause.tokens.iter().filter(|token| token.kind == Kind::Word);
                 words.any(|token| tool.has_noun(&token.stem, self.lexicon))
@@ -124,13 +125,14 @@ impl Planning<'_> {
             if known.is_some() {
                 return known;
             }
-            // `it is already closed`: what the action is about.
+            // `it is already closed` refers to the object of the action.
             if has_pronoun {
                 clause.tokens.extend(topic.iter().cloned());
             }
         }
-        let readings =
-            self.readings(&clause, &|tool| !tool.acts && self.express(&statement, tool).is_some());
+        let readings = self.readings(&clause, &|tool| {
+            !tool.has_effect && self.express(&statement, tool).is_some()
+        });
         let best = self.known_fact(readings, shared)?;
         let expression = self.express(&statement, &self.tools[best.tool])?;
         Some(Fact { step: None, reading: best, expression })
@@ -159,7 +161,7 @@ impl Planning<'_> {
                 at = behind;
             }
             statement.has_none |= key == "none";
-            // `warmer` of `warmer than 22` tells what is measured.
+            // In `warmer than 22`, the word `warmer` tells which number is compared.
             if key != "none" && !is_not(token) {
                 statement.tokens.push(token.clone());
             }
@@ -189,7 +191,8 @@ impl Planning<'_> {
         let scalars: Vec<&Output> = tool.outputs.iter().filter(is_scalar).collect();
         let is_negated = statement.is_negated;
         if let Some(Comparison { sign, value }) = &statement.comparison {
-            let text = format!("{{}}.{} {sign} {value}", self.measured(statement, &scalars)?);
+            let text =
+                format!("{{}}.{} {sign} {value}", self.compared_output(statement, &scalars)?);
             return Some(if is_negated { format!("!({text})") } else { text });
         }
         let predicate = self.predicate(statement)?;
@@ -216,7 +219,11 @@ impl Planning<'_> {
     }
 
     /// Returns the path of the number that a comparison names, or of the only number.
-    fn measured<'t>(&self, statement: &Statement, scalars: &[&'t Output]) -> Option<&'t str> {
+    fn compared_output<'t>(
+        &self,
+        statement: &Statement,
+        scalars: &[&'t Output],
+    ) -> Option<&'t str> {
         let is_number = |output: &&&Output| output.kind == OutputKind::Number;
         let numbers: Vec<&&Output> = scalars.iter().filter(is_number).collect();
         let said = |word: &String| {
@@ -242,7 +249,8 @@ impl Statement {
         self.tokens.iter().position(|token| token.is_any(&words))
     }
 
-    /// Returns whether something exists if the statement is true: `there are open issues`.
+    /// Returns whether the statement says that something exists, or that nothing does: `there are open
+    /// issues`.
     fn is_existence(&self) -> bool {
         let begins_with_there = self.tokens.first().is_some_and(|token| token.is("there"));
         let is_none = self.has_none && self.comparison.is_none();

@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl Planning<'_> {
-    /// Reads the action of a clause such as `delete all emails from X`. Filters of the list are left
-    /// to the list.
+    /// Reads the action of a clause such as `delete all emails from X`. The words that filter the
+    /// items stay for the list.
     pub(super) fn loop_action(&self, clause: &Clause, best: &Reading) -> Option<Reading> {
         let tool = &self.tools[best.tool];
         let has_word = clause.tokens.iter().enumerate().any(|(at, token)| {
@@ -22,11 +22,11 @@ impl Planning<'_> {
                 self.lexicon.loops.has(&token.lower) || self.lexicon.ranks.has(&token.lower);
             token.kind == Kind::Word && is_word && !best.claimed[at]
         });
-        if !tool.acts || !has_word {
+        if !tool.has_effect || !has_word {
             return None;
         }
         let verb = self.verb_fit(clause, tool);
-        let lists = self.tools.iter().filter(|list| !list.acts && list.list().is_some());
+        let lists = self.tools.iter().filter(|list| !list.has_effect && list.list().is_some());
         let filters: Vec<&Slot> = lists.flat_map(|list| &list.slots).collect();
         let is_filter = |slot: &Slot| {
             !slot.is_required && filters.iter().any(|filter| filter.parameter == slot.parameter)
@@ -36,7 +36,7 @@ impl Planning<'_> {
         };
         let is_blocked = |at: &usize| is_filter(&tool.slots[*at]) && !is_set(&tool.slots[*at]);
         let blocked: Vec<usize> = (0..tool.slots.len()).filter(is_blocked).collect();
-        let action = fill(&self.scene(), clause, best.tool, &blocked, verb);
+        let action = fill(&self.fill_context(), clause, best.tool, &blocked, verb);
         (!action.missing.is_empty()).then_some(action)
     }
 
@@ -67,8 +67,8 @@ impl Planning<'_> {
     }
 
     fn best_action(&mut self, clause: &Clause) -> Result<Reading, Refusal> {
-        let readings = self.readings(clause, &|tool| tool.acts);
-        self.note(clause, &readings);
+        let readings = self.readings(clause, &|tool| tool.has_effect);
+        self.note_clause(clause, &readings);
         readings
             .into_iter()
             .next()
@@ -85,7 +85,8 @@ impl Planning<'_> {
             Refusal::no_list(&self.tools[action.tool], &self.words(&clause.tokens))
         })?;
         if let Some(at) = list.unplaced.first() {
-            // A word that is left over would have left out items.
+            // A word without a place may be a filter. Without it, the loop would include wrong
+            // items.
             let own = &self.tools[list.tool];
             let word = &rest.tokens[*at].value;
             return Err(Refusal::unplaced(own, word, &self.words(&clause.tokens)));
@@ -107,7 +108,7 @@ impl Planning<'_> {
                 missing.all(|slot| can_give(output, slot, &shared))
             })
         };
-        let mut readings = self.readings(rest, &|list| !list.acts && gives(list));
+        let mut readings = self.readings(rest, &|list| !list.has_effect && gives(list));
         for reading in &mut readings {
             let before = reading.missing.len();
             self.inherit_values(reading, Some(&shared));
@@ -140,7 +141,7 @@ impl Planning<'_> {
         if !action.missing.is_empty() {
             return Err(self.missing(clause, &action, &action.missing));
         }
-        // The words of the list have their place there.
+        // The call that lists the items already uses the words about the list.
         let in_list =
             |at: &usize| rest.tokens.iter().any(|token| token.start == clause.tokens[*at].start);
         action.unplaced.retain(|at| !in_list(at));
@@ -174,8 +175,8 @@ impl Planning<'_> {
         clause.tokens.iter().find(is_rank).filter(|_| !is_many)
     }
 
-    /// Fills the missing slots of an action with the fields of an item, or with what the list was
-    /// asked for.
+    /// Fills the missing slots of an action with the fields of an item, or with the parameters of
+    /// the list.
     fn fill_from_item(&self, action: &mut Reading, step: usize, is_first: bool) {
         let list = &self.memory.steps[step];
         let output = self.tools[list.tool].list();
@@ -205,7 +206,7 @@ impl Planning<'_> {
         let items = format!("{{{{{}.{path}}}}}", list.id);
         let whole = format!("{{{{{}}}}}", list.id);
         let text = Value::Object(call.clone()).to_string().replace(&first, "{{item.");
-        // The whole list is no value for one item.
+        // The whole list is not a value for one item.
         let has_list = text.contains(&items) || text.contains(&whole);
         let is_each = text.contains("{{item.") && !has_list;
         let parameters = serde_json::from_str(&text).ok().filter(|_| is_each)?;

@@ -9,8 +9,8 @@ use crate::{
 };
 
 impl Planning<'_> {
-    /// Splits a clause into two calls of one tool, where one call leaves words over. The second part
-    /// repeats the verb, or the noun of a question.
+    /// Splits a clause into two calls of one tool, if one call leaves words without a place. The
+    /// second part repeats the verb, or the noun of a question.
     pub(super) fn split(&self, clause: &Clause, best: &Reading) -> Option<[(Clause, Reading); 2]> {
         let tool = &self.tools[best.tool];
         let verb = clause.verb_places();
@@ -77,7 +77,7 @@ impl Planning<'_> {
         let is_write = self.lexicon.means(&verb.stem, "write");
         let copy = clause.tokens.iter().position(|token| token.is("copy"));
         if let Some(at) = copy.filter(|at| is_write && *at > 0 && !has_copy) {
-            // `save a copy as X`
+            // Handles `save a copy as X`.
             let mut clause = clause.clone();
             clause.tokens.splice(at - 1..=at, [Token::inserted("it", clause.tokens[at].start)]);
             return Some(vec![clause]);

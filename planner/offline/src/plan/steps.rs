@@ -8,7 +8,7 @@ use super::Planning;
 use crate::{
     clause::Clause,
     fill::Reading,
-    memory::Done,
+    memory::PlannedStep,
     refusal::Refusal,
     tool::{Slot, SlotKind, Tool},
 };
@@ -55,9 +55,9 @@ impl Planning<'_> {
         self.add_doubts(clause, &reading);
         let calls = reading.calls(tool);
         let is_them = clause.tokens.iter().any(|token| token.is_any(&["them", "these", "those"]));
-        // `archive them`: each item of the list that the step before gives.
+        // `archive them` means each item of the list from the step before.
         let list = match (calls.as_slice(), self.last.as_slice()) {
-            ([only], [last]) if is_them && tool.acts => self.over_items(*last, only),
+            ([only], [last]) if is_them && tool.has_effect => self.over_items(*last, only),
             _ => None,
         };
         let mut places = Vec::new();
@@ -80,7 +80,7 @@ impl Planning<'_> {
     /// Returns the first slot that an update without anything to change could set.
     fn missing_change(&self, reading: &Reading) -> Option<usize> {
         let tool = &self.tools[reading.tool];
-        if !tool.acts || !self.lexicon.means(&tool.verb, "updat") {
+        if !tool.has_effect || !self.lexicon.means(&tool.verb, "updat") {
             return None;
         }
         let is_change =
@@ -93,7 +93,7 @@ impl Planning<'_> {
         let own = &self.tools[call.tool];
         let id = self.free_id(&own.name);
         let depends_on = self.waits_for(&call, own);
-        self.memory.steps.push(Done {
+        self.memory.steps.push(PlannedStep {
             id: id.clone(),
             tool: call.tool,
             parameters: call.parameters.clone(),
@@ -117,8 +117,9 @@ impl Planning<'_> {
         let text = Value::Object(call.parameters.clone()).to_string()
             + call.each.as_deref().unwrap_or_default()
             + call.when.unwrap_or_default();
-        let acted = self.last.iter().any(|step| self.tools[self.memory.steps[*step].tool].acts);
-        let is_after = call.is_next || acted && !own.acts;
+        let acted =
+            self.last.iter().any(|step| self.tools[self.memory.steps[*step].tool].has_effect);
+        let is_after = call.is_next || acted && !own.has_effect;
         let steps = self.last.iter().filter(|step| is_after || call.links.contains(step));
         let ids = steps.map(|step| &self.memory.steps[*step].id);
         let waits: Vec<Value> = ids
@@ -158,7 +159,7 @@ impl Planning<'_> {
             if count == 1 && step.id == step.name {
                 step.id = None;
             }
-            if has_doubts && self.tools[done.tool].acts {
+            if has_doubts && self.tools[done.tool].has_effect {
                 step.requires_approval = Some(true);
             }
         }
@@ -172,7 +173,7 @@ pub(super) fn end_range(tool: &Tool, parameters: &mut Map<String, Value>) {
         let is_it = |slot: &Slot| slot.parameter == name && slot.kind == SlotKind::Moment;
         tool.slots.iter().any(is_it)
     };
-    let is_range = !tool.acts && is_moment("start") && is_moment("end");
+    let is_range = !tool.has_effect && is_moment("start") && is_moment("end");
     let is_open = !parameters.contains_key("query") && !parameters.contains_key("end");
     let start = parameters.get("start").filter(|_| is_range && is_open).cloned();
     parameters.extend(start.map(|start| ("end".to_owned(), start)));

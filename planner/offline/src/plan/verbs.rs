@@ -1,4 +1,4 @@
-//! How well the verb of a clause asks for a tool.
+//! Scores how well the verb of a clause fits a tool.
 
 use super::Planning;
 use crate::{
@@ -7,7 +7,8 @@ use crate::{
     tool::Tool,
 };
 
-/// Returns whether a concept only reads: a verb of one asks for tools of the others, too.
+/// Returns whether a concept only reads. A verb of such a concept fits tools of every other such
+/// concept, too.
 fn is_read(concept: &str) -> bool {
     matches!(concept, "get" | "list" | "search" | "tree")
 }
@@ -18,7 +19,7 @@ impl Planning<'_> {
         let Some(verb) = &clause.verb else {
             return VerbFit { score: self.fit_without_verb(clause, tool), ..none };
         };
-        if clause.mood == Mood::Question && tool.acts {
+        if clause.mood == Mood::Question && tool.has_effect {
             return none;
         }
         if verb.stem == tool.verb {
@@ -28,7 +29,7 @@ impl Planning<'_> {
         let target = self.lexicon.states.get(word).map(String::as_str);
         let has_choice = |state: &&str| {
             let mut choices = tool.slots.iter().flat_map(|slot| &slot.choices);
-            tool.acts && choices.any(|choice| choice == state)
+            tool.has_effect && choices.any(|choice| choice == state)
         };
         if let Some(state) = target.filter(has_choice) {
             return VerbFit { score: self.weights.described, state: Some(state) };
@@ -51,7 +52,7 @@ impl Planning<'_> {
         let is_said = |word: &str| clause.tokens.iter().any(|token| token.is(word));
         if clause.mood == Mood::Question {
             let has_verb = clause.tokens.iter().any(|token| token.stem == tool.verb);
-            return if tool.acts {
+            return if tool.has_effect {
                 0.0
             } else {
                 weights.reads + if has_verb { weights.about } else { 0.0 }
@@ -60,7 +61,7 @@ impl Planning<'_> {
         let particle = tool.verb.split(' ').nth(1);
         if particle.is_some_and(is_said) {
             weights.synonym
-        } else if tool.acts && !(tool.verb == "set" && is_said("to")) {
+        } else if tool.has_effect && !(tool.verb == "set" && is_said("to")) {
             0.0
         } else {
             weights.related
@@ -74,7 +75,7 @@ impl Planning<'_> {
         let before = place.checked_sub(1).map(|before| tool.about[before].as_str());
         if before.is_none_or(|before| matches!(before, "or" | "and")) {
             self.weights.described
-        } else if tool.acts || !self.lexicon.concepts(&verb.stem).is_empty() {
+        } else if tool.has_effect || !self.lexicon.concepts(&verb.stem).is_empty() {
             0.0
         } else {
             self.weights.related
@@ -103,6 +104,6 @@ impl Planning<'_> {
         let makes =
             self.lexicon.means(&tool.verb, "creat") || self.lexicon.means(&tool.verb, "send");
         let is_noun = tool.nouns.iter().any(|noun| self.lexicon.is_noun_of_verb(noun, &verb.stem));
-        if makes && is_noun && tool.acts { self.weights.described } else { 0.0 }
+        if makes && is_noun && tool.has_effect { self.weights.described } else { 0.0 }
     }
 }

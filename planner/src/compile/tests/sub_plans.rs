@@ -23,8 +23,8 @@ fn known() -> SubPlans {
     SubPlans::new([
         ("welcome".to_owned(), plan(1, 0, Some(Arc::new(inputs)))),
         (id(2).to_string(), plan(2, 3, None)),
-        ("deep".to_owned(), plan(3, limits::DEPTH, None)),
-        ("almost".to_owned(), plan(4, limits::DEPTH - 1, None)),
+        ("deep".to_owned(), plan(3, limits::ANCESTORS, None)),
+        ("almost".to_owned(), plan(4, limits::ANCESTORS - 1, None)),
         ("farewell".to_owned(), plan(5, 0, None)),
     ])
 }
@@ -142,8 +142,8 @@ fn too_deeply_nested_inline_plans_are_reported() {
         (0..levels).fold(innermost, |it, _| json!({ "tools": [{ "plan": it }] }))
     };
     let tools = |levels| nested(levels)["tools"].clone();
-    assert_eq!(all(&tools(limits::DEPTH)).unwrap().len(), 17);
-    let found = all(&tools(limits::DEPTH + 1)).unwrap_err();
+    assert_eq!(all(&tools(limits::ANCESTORS)).unwrap().len(), 17);
+    let found = all(&tools(limits::ANCESTORS + 1)).unwrap_err();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].code, "plan.too_deep");
     // The limit also applies to drafts that were not parsed.

@@ -26,26 +26,26 @@ const MAX_REDIRECTS: usize = 5;
 const REPORT_INTERVAL_BYTES: u64 = 1 << 20;
 const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 
-pub(crate) struct Wanted<'a> {
+pub(crate) struct DownloadRequest<'a> {
     pub(crate) url: Url,
     pub(crate) name: &'a str,
     pub(crate) sha256: Option<&'a str>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct FileInfo {
     pub(crate) revision: Option<String>,
     pub(crate) sha256: Option<String>,
     pub(crate) bytes: Option<u64>,
 }
 
 pub(crate) enum Fetched {
-    Is(Known),
+    Is(FileInfo),
     Not(StatusCode),
 }
 
 pub(crate) fn build_client(place: &str) -> Result<Client, PullError> {
-    // Another installed provider is as good.
+    // This fails if the process has a provider of cryptography already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // The hub sends the metadata with its redirect, so this module follows redirects itself.
     let client = Client::builder().user_agent(AGENT).connect_timeout(CONNECT_TIMEOUT);
@@ -61,7 +61,7 @@ pub(crate) async fn ask_head(client: &Client, url: &Url) -> Result<Fetched, Pull
         // A redirect has a length of its own.
         let length = response.headers().get(CONTENT_LENGTH).filter(|_| status.is_success());
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-        return Ok(Fetched::Is(Known { bytes: known.bytes.or(length), ..known }));
+        return Ok(Fetched::Is(FileInfo { bytes: known.bytes.or(length), ..known }));
     }
     if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
         return Err(place_answered(url, status));
@@ -69,14 +69,14 @@ pub(crate) async fn ask_head(client: &Client, url: &Url) -> Result<Fetched, Pull
     Ok(Fetched::Not(status))
 }
 
-fn read_headers(headers: &HeaderMap) -> Known {
+fn read_headers(headers: &HeaderMap) -> FileInfo {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(|value| value.trim_matches('"'));
     let is_hash =
         |hash: &&str, len| hash.len() == len && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
     let revision = text("x-repo-commit").filter(|hash| is_hash(hash, 40));
     // The tag is the SHA-256 for large files only.
     let sha256 = text("x-linked-etag").filter(|hash| is_hash(hash, 64));
-    Known {
+    FileInfo {
         revision: revision.map(ToOwned::to_owned),
         sha256: sha256.map(str::to_ascii_lowercase),
         bytes: text("x-linked-size").and_then(|size| size.parse().ok()),
@@ -86,7 +86,7 @@ fn read_headers(headers: &HeaderMap) -> Known {
 /// Downloads a file, or the rest of it.
 pub(crate) async fn fetch_file(
     client: &Client,
-    wanted: &Wanted<'_>,
+    wanted: &DownloadRequest<'_>,
     path: &Path,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<(), PullError> {
@@ -186,7 +186,7 @@ async fn send_request(request: reqwest::RequestBuilder, url: &Url) -> Result<Res
     answered.map_err(|err| unreachable_error(&host_name(url), &err))
 }
 
-fn verify_file(wanted: &Wanted<'_>, part: &Path) -> Result<(), PullError> {
+fn verify_file(wanted: &DownloadRequest<'_>, part: &Path) -> Result<(), PullError> {
     let Some(want) = wanted.sha256 else { return Ok(()) };
     let disk = |err| PullError::disk_error(part, &err);
     let mut file = File::open(part).map_err(disk)?;

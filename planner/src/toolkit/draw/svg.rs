@@ -155,7 +155,7 @@ fn draw_score(text: &mut String, edge: &Edge<'_>, points: &[Point]) {
 }
 
 fn letter_width(c: char) -> f64 {
-    // From here on most scripts are as wide as high.
+    // From this character on, most scripts have wide letters.
     if c >= '\u{1100}' { LETTER.1 } else { LETTER.0 }
 }
 

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::toolkit::written::{Written, read, write};
+use crate::toolkit::written::{ReadToolkit, read, write};
 
 #[test]
 fn chains_stay_separate_and_share_tools() {
@@ -24,7 +24,7 @@ fn chains_stay_separate_and_share_tools() {
             [{ "name": "say" }],
         ],
     });
-    let Written { toolkit, warnings } = read(&file).unwrap();
+    let ReadToolkit { toolkit, warnings } = read(&file).unwrap();
     assert_eq!(names(&toolkit), ["look", "say", "think", "Writer", "Reader"]);
     let edges: Vec<String> = toolkit
         .ordered_edges()
@@ -77,9 +77,9 @@ fn an_invalid_toolkit_file_is_explained() {
     ] {
         assert_eq!(read(&file).unwrap_err(), expected);
     }
-    assert_eq!(read(&json!({})).unwrap(), Written::default());
+    assert_eq!(read(&json!({})).unwrap(), ReadToolkit::default());
     let nulls = json!({ "tools": null, "actions": null, "toolkit": null });
-    assert_eq!(read(&nulls).unwrap(), Written::default());
+    assert_eq!(read(&nulls).unwrap(), ReadToolkit::default());
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn an_order_lists_known_nodes_and_others_come_last() {
         json!({ "actions": [{ "name": "a" }, { "name": "b" }, { "name": "c" }],
             "toolkit": [[{ "name": "a" }], [{ "name": "b" }], [{ "name": "c" }]], "order": order })
     };
-    let Written { toolkit, warnings } = read(&file(json!(["c", "x", "a", "c"]))).unwrap();
+    let ReadToolkit { toolkit, warnings } = read(&file(json!(["c", "x", "a", "c"]))).unwrap();
     assert_eq!(names(&toolkit), ["c", "a", "b"], "what is not in it comes last");
     assert_eq!(warnings, ["`order[1]`: there is no `x`; it was left out"]);
     for (order, expected) in

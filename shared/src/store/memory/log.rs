@@ -33,14 +33,14 @@ struct WaitingCommand {
 }
 
 impl Logs {
-    fn end(&self, id: ExecutionId) -> Seq {
+    fn end_position(&self, id: ExecutionId) -> Seq {
         let documents = self.documents.get(&id);
         documents.and_then(|documents| documents.last()).map_or(Seq::START, EventDocument::last)
     }
 
     fn append(&mut self, append: &mut Append) -> Result<(), AppendError> {
         append.check()?;
-        if self.end(append.execution) != append.after {
+        if self.end_position(append.execution) != append.after {
             return Err(AppendError::Conflict);
         }
         let documents = self.documents.entry(append.execution).or_default();
@@ -66,7 +66,9 @@ impl Logs {
             return Ok(());
         }
         let of = envelope.execution;
-        if self.inbox.values().filter(|waiting| waiting.execution == of).count() >= limits::INBOX {
+        if self.inbox.values().filter(|waiting| waiting.execution == of).count()
+            >= limits::INBOX_COMMANDS
+        {
             return Err(inbox_full_error(of));
         }
         self.arrived += 1;
@@ -83,10 +85,10 @@ impl Logs {
         let read = |WaitingCommand { id, json, .. }: &WaitingCommand| {
             serde_json::from_str(json).map_err(|err| StoreError::corrupt(id, err))
         };
-        let most = if of.is_some() { usize::MAX } else { limits::INBOX_LOOK };
+        let most = if of.is_some() { usize::MAX } else { limits::INBOX_POLL_COMMANDS };
         let mut bytes = 0;
         let fits = |waiting: &&WaitingCommand| {
-            let fits = of.is_some() || bytes < limits::INBOX_BYTES;
+            let fits = of.is_some() || bytes < limits::INBOX_POLL_BYTES;
             bytes += waiting.json.len();
             fits
         };
@@ -128,7 +130,7 @@ impl Log for Memory {
     async fn put_head(&self, head: ExecutionHead) -> Result<(), StoreError> {
         let is_work = head.is_claimable();
         let mut state = self.lock_state();
-        if state.logs.end(head.execution) == Seq::START {
+        if state.logs.end_position(head.execution) == Seq::START {
             return Ok(());
         }
         state.work.put_head(head);

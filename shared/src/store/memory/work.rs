@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[derive(Debug, Default)]
-pub(super) struct Work {
+pub(super) struct ExecutionIndex {
     heads: BTreeMap<ExecutionId, ExecutionHead>,
     /// Executions without an owner, in the order of claims.
     free: BTreeMap<Reverse<i32>, BTreeSet<(Timestamp, ExecutionId)>>,
@@ -24,7 +24,7 @@ pub(super) struct Work {
     leases: BTreeMap<WorkerId, Lease>,
 }
 
-impl Work {
+impl ExecutionIndex {
     /// Stores a head unless it is older than the stored one.
     pub(super) fn put_head(&mut self, head: ExecutionHead) {
         let id = head.execution;

@@ -11,7 +11,8 @@ use std::{
 
 use super::outermost_paths;
 
-/// Most files and folders to visit. This takes seconds, and happens only if a file has other names.
+/// Maximum number of files and folders to visit. This takes seconds, and happens only if a file has
+/// other names.
 const MAX_ENTRIES: usize = 1_000_000;
 
 /// Device and inode number of a file. They are the same under all its names.
@@ -23,10 +24,14 @@ type FileId = (u64, u64);
 ///
 /// If `folders` have more than [`MAX_ENTRIES`] files.
 pub(super) fn find_hard_links(own: &[PathBuf], folders: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
-    find_within(own, folders, MAX_ENTRIES)
+    find_links_within(own, folders, MAX_ENTRIES)
 }
 
-fn find_within(own: &[PathBuf], folders: &[PathBuf], mut left: usize) -> io::Result<Vec<PathBuf>> {
+fn find_links_within(
+    own: &[PathBuf],
+    folders: &[PathBuf],
+    mut left: usize,
+) -> io::Result<Vec<PathBuf>> {
     let own = outermost_paths(own.to_vec());
     // Number of names that are not yet found, by file.
     let mut wanted: BTreeMap<FileId, u64> = BTreeMap::new();
@@ -124,9 +129,9 @@ mod tests {
         let named = ["data", "root"].map(at);
         assert_eq!(find_hard_links(&own[2..], &named).unwrap(), [at("root/copy.db")]);
         assert_eq!(find_hard_links(&own[3..], &named).unwrap(), [] as [PathBuf; 0]);
-        let err = find_within(&own, &named, 3).unwrap_err().to_string();
+        let err = find_links_within(&own, &named, 3).unwrap_err().to_string();
         assert!(err.contains("hard links"), "{err}");
         // A file without other names needs no visit.
-        assert!(find_within(&own[3..], &named, 0).is_ok());
+        assert!(find_links_within(&own[3..], &named, 0).is_ok());
     }
 }

@@ -30,7 +30,7 @@ struct Ask {
     /// Question or words to search for.
     query: String,
     /// Maximum number of documents, from 1 to 100.
-    #[serde(default = "limit")]
+    #[serde(default = "default_limit")]
     #[schemars(range(min = 1, max = 100))]
     limit: usize,
     /// Lowest similarity of a document, from 0 to 1.
@@ -38,15 +38,15 @@ struct Ask {
     #[schemars(range(min = 0.0, max = 1.0))]
     similarity_threshold: f64,
     /// If true, include the metadata of the documents.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     include_metadata: bool,
 }
 
-fn limit() -> usize {
+fn default_limit() -> usize {
     DEFAULT_LIMIT
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 

@@ -23,19 +23,24 @@ pub(super) fn share(tools: usize) -> usize {
 }
 
 /// Makes the schema of a field's arguments. Input objects become `$defs`, because they may be
-/// recursive. After `most` nodes, further input objects accept any object.
-pub(super) fn schema(types: &Types, arguments: &[Argument], most: usize) -> Value {
-    let mut inputs =
-        Inputs { types, known: BTreeSet::new(), queue: VecDeque::new(), nodes: 0, most };
-    let mut schema = inputs.object_schema(arguments);
+/// recursive. After `max_nodes` nodes, further input objects accept any object.
+pub(super) fn schema(types: &Types, arguments: &[Argument], max_nodes: usize) -> Value {
+    let mut builder = SchemaBuilder {
+        types,
+        known: BTreeSet::new(),
+        queue: VecDeque::new(),
+        nodes: 0,
+        max_nodes,
+    };
+    let mut schema = builder.object_schema(arguments);
     let mut defs = Map::new();
-    while let Some(name) = inputs.queue.pop_front() {
-        if inputs.is_full() {
+    while let Some(name) = builder.queue.pop_front() {
+        if builder.is_full() {
             defs.insert(name, json!({ "type": "object" }));
             continue;
         }
         let fields = types.all.get(&name).and_then(|known| known.input_fields.as_deref());
-        let made = inputs.object_schema(fields.unwrap_or_default());
+        let made = builder.object_schema(fields.unwrap_or_default());
         defs.insert(name, made);
     }
     if !defs.is_empty() {
@@ -44,17 +49,19 @@ pub(super) fn schema(types: &Types, arguments: &[Argument], most: usize) -> Valu
     schema
 }
 
-struct Inputs<'a> {
+struct SchemaBuilder<'a> {
     types: &'a Types,
+    /// Names of the input objects that have, or will get, an entry in `$defs`.
     known: BTreeSet<String>,
+    /// Names of the input objects whose entries are still missing.
     queue: VecDeque<String>,
     nodes: usize,
-    most: usize,
+    max_nodes: usize,
 }
 
-impl Inputs<'_> {
+impl SchemaBuilder<'_> {
     fn is_full(&self) -> bool {
-        self.nodes >= self.most
+        self.nodes >= self.max_nodes
     }
 
     fn object_schema(&mut self, arguments: &[Argument]) -> Value {

@@ -12,7 +12,7 @@ use shared::{
 use toolbox::{Tool, ToolContext};
 
 use super::{Endpoint, answer::data, arguments, introspection::Types, select::select};
-use crate::sources::offer::{Names, TOOLS, described};
+use crate::sources::offer::{MAX_TOOLS, Names, described};
 
 /// The kind of a GraphQL operation. The configuration may give a mutation the effect of a query.
 #[derive(Clone, Copy, Debug)]
@@ -67,8 +67,8 @@ pub(super) fn tools(
         if !is_wanted(&name) {
             continue;
         }
-        if tools.len() == TOOLS {
-            return Err(format!("it has more than {TOOLS} fields: choose some by `include`"));
+        if tools.len() == MAX_TOOLS {
+            return Err(format!("it has more than {MAX_TOOLS} fields: choose some by `include`"));
         }
         let Ok(name) = name.parse() else {
             tracing::warn!(%set, %name, "a field of the endpoint is left out");

@@ -38,7 +38,7 @@ pub(super) enum Kind {
 
 /// A body as the document describes it.
 #[derive(Debug)]
-pub(super) struct Written<'a> {
+pub(super) struct DeclaredBody<'a> {
     pub(super) kind: Kind,
     pub(super) schema: Option<&'a Value>,
     pub(super) is_required: bool,
@@ -48,7 +48,7 @@ pub(super) struct Written<'a> {
 pub(super) fn read<'a>(
     document: &'a Document,
     operation: &'a Value,
-) -> Result<Option<Written<'a>>, String> {
+) -> Result<Option<DeclaredBody<'a>>, String> {
     let Some(body) = operation.get("requestBody") else { return Ok(None) };
     let body = document.resolve(body)?;
     let content = body.get("content").and_then(Value::as_object);
@@ -81,7 +81,7 @@ pub(super) fn read<'a>(
     };
     let unsaid = matches!(kind, Kind::Text(_)).then(|| &*TEXT);
     let said = about.get("schema").filter(|schema| unsaid.is_none() || says_more(schema));
-    Ok(Some(Written {
+    Ok(Some(DeclaredBody {
         kind,
         schema: said.or(unsaid),
         is_required: body.get("required") == Some(&Value::Bool(true)),

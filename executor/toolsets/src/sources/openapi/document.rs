@@ -29,7 +29,7 @@ impl Document {
             serde_json::from_str(text).map_err(|err| format!("the document is not JSON: {err}"))?
         } else {
             let options = serde_saphyr::options! {
-                // `NO` is a country, and `y` a parameter.
+                // Otherwise YAML would read the country `NO` and the parameter `y` as booleans.
                 strict_booleans: true,
                 budget: serde_saphyr::budget! { max_nodes: MAX_NODES, max_events: 2 * MAX_NODES },
             };

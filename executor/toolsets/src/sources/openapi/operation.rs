@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     http::Verb,
-    sources::offer::{Names, TOOLS, described, tool_id, tool_name},
+    sources::offer::{MAX_TOOLS, Names, described, tool_id, tool_name},
 };
 
 /// Nodes of all schemas of a document. A node has some hundred bytes.
@@ -81,7 +81,7 @@ pub(super) fn operations(
             if !has_tag(written, tags) {
                 continue;
             }
-            let called = name(method, path, written);
+            let called = operation_name(method, path, written);
             let reader = Reader { document, servers, auth, item, written, nodes };
             match reader.read(verb, path) {
                 Ok(operation) => {
@@ -92,9 +92,9 @@ pub(super) fn operations(
                     tracing::warn!(name = %called, %error, "an operation is left out");
                 }
             }
-            if operations.len() > TOOLS {
+            if operations.len() > MAX_TOOLS {
                 return Err(format!(
-                    "the document has more than {TOOLS} operations: choose some by `tags`"
+                    "the document has more than {MAX_TOOLS} operations: choose some by `tags`"
                 ));
             }
         }
@@ -127,7 +127,7 @@ fn has_tag(written: &Value, tags: &[String]) -> bool {
 }
 
 /// Returns the identifier of the operation, or a name made of its method and path.
-fn name(method: &str, path: &str, written: &Value) -> String {
+fn operation_name(method: &str, path: &str, written: &Value) -> String {
     let id = written.get("operationId").and_then(Value::as_str).and_then(tool_id);
     if let Some(id) = id {
         return id.to_string();
@@ -273,8 +273,8 @@ impl<'a> Input<'a> {
     }
 
     /// Adds a body: its properties as parameters if no name conflicts, otherwise one parameter.
-    fn add_body(&mut self, document: &'a Document, written: body::Written<'a>) -> Body {
-        let body::Written { kind, schema, is_required, description } = written;
+    fn add_body(&mut self, document: &'a Document, written: body::DeclaredBody<'a>) -> Body {
+        let body::DeclaredBody { kind, schema, is_required, description } = written;
         let known = schema.and_then(|schema| document.resolve(schema).ok());
         if let Some(schema) = known.filter(|schema| self.is_mergeable(schema)) {
             let made = self.schemas.schema(schema);

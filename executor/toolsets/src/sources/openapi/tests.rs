@@ -375,7 +375,7 @@ async fn too_large_files_and_devices_are_not_read() {
     let trial = Trial::begin("a: 1").await;
     let at = |name: &str| trial.folder.path().join(name);
     nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    fs::File::create(at("large")).unwrap().set_len(super::DOCUMENT as u64 + 1).unwrap();
+    fs::File::create(at("large")).unwrap().set_len(super::MAX_DOCUMENT_BYTES as u64 + 1).unwrap();
     for (document, expected) in [
         (PathBuf::from("/dev/zero"), "is not a file"),
         (at("pipe"), "is not a file"),

@@ -47,7 +47,7 @@ impl Corpus {
 
     fn tool(&self, n: u64) -> Value {
         let (verb, topic) = (VERBS[place(n, VERBS.len())], self.topic(n));
-        let mut dice = Dice::new(n);
+        let mut dice = SeededRandom::new(n);
         let about: Vec<String> = (0..DESCRIPTION_WORDS).map(|_| dice.word()).collect();
         let examples: Vec<String> = (0..EXAMPLES_PER_TOOL)
             .map(|_| format!("{verb} the {topic} {} {}", dice.word(), dice.word()))
@@ -63,7 +63,7 @@ impl Corpus {
     }
 
     fn topic(&self, n: u64) -> String {
-        name(VOCABULARY + n / VERBS.len() as u64 % self.topics)
+        name_of_number(VOCABULARY + n / VERBS.len() as u64 % self.topics)
     }
 
     pub(crate) fn queries(&self, count: usize, parts: usize) -> Vec<String> {
@@ -71,7 +71,7 @@ impl Corpus {
     }
 
     pub(crate) fn query(&self, n: usize, parts: usize) -> String {
-        let mut dice = Dice::new(!(n as u64));
+        let mut dice = SeededRandom::new(!(n as u64));
         let mut part = || {
             let verb = VERBS[place(dice.next(), VERBS.len())];
             let topic = self.topic(dice.next() % (self.topics * VERBS.len() as u64));
@@ -113,7 +113,7 @@ fn vector(text: &str) -> Vec<f32> {
         let seed = word.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        let mut dice = Dice(seed);
+        let mut dice = SeededRandom(seed);
         for sums in sums.as_chunks_mut::<8>().0 {
             // Each byte fills one of eight dimensions.
             for (sum, byte) in sums.iter_mut().zip(dice.next().to_le_bytes()) {
@@ -126,9 +126,9 @@ fn vector(text: &str) -> Vec<f32> {
     sums.into_iter().map(|number| number / length).collect()
 }
 
-struct Dice(u64);
+struct SeededRandom(u64);
 
-impl Dice {
+impl SeededRandom {
     fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
@@ -144,12 +144,12 @@ impl Dice {
     fn word(&mut self) -> String {
         let drawn = self.next();
         let room = VOCABULARY >> (drawn % 12);
-        name((drawn >> 8) % room.max(1))
+        name_of_number((drawn >> 8) % room.max(1))
     }
 }
 
 /// Returns the word of a number, made of syllables.
-fn name(mut number: u64) -> String {
+fn name_of_number(mut number: u64) -> String {
     const SYLLABLES: [&str; 16] = [
         "ba", "ce", "di", "fo", "gu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti", "vo", "zu",
         "xa",

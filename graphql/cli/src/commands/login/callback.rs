@@ -18,7 +18,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 const PATH: &str = "/callback";
-/// The most browsers that wait for a page.
+/// Maximum number of browsers that wait for a page.
 const MAX_WAITING: usize = 8;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The page is not cached, loads nothing, and sends no referrer.
@@ -30,13 +30,13 @@ const HEADERS: [(HeaderName, &str); 3] = [
 
 pub(crate) struct Callback {
     address: String,
-    came: mpsc::Receiver<Came>,
+    came: mpsc::Receiver<BrowserReturn>,
     stop: CancellationToken,
     tasks: JoinSet<()>,
 }
 
 /// The address with which a browser returned, and the reply to it.
-type Came = (String, Reply);
+type BrowserReturn = (String, Reply);
 
 pub(crate) struct Reply(oneshot::Sender<String>);
 
@@ -77,7 +77,8 @@ impl Callback {
     pub(crate) fn serve(listener: TcpListener) -> io::Result<Self> {
         let origin = format!("http://{}", listener.local_addr()?);
         let (sender, came) = mpsc::channel(MAX_WAITING);
-        let routes = Router::new().route(PATH, get(back)).with_state((origin.clone(), sender));
+        let routes =
+            Router::new().route(PATH, get(handle_redirect)).with_state((origin.clone(), sender));
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
         let mut tasks = JoinSet::new();
@@ -93,7 +94,7 @@ impl Callback {
         &self.address
     }
 
-    pub(crate) async fn next(&mut self) -> Option<Came> {
+    pub(crate) async fn next(&mut self) -> Option<BrowserReturn> {
         self.came.recv().await
     }
 
@@ -104,7 +105,10 @@ impl Callback {
     }
 }
 
-async fn back(State((origin, come)): State<(String, mpsc::Sender<Came>)>, uri: Uri) -> Response {
+async fn handle_redirect(
+    State((origin, come)): State<(String, mpsc::Sender<BrowserReturn>)>,
+    uri: Uri,
+) -> Response {
     let (reply, page) = oneshot::channel();
     let is_heard = come.try_send((format!("{origin}{uri}"), Reply(reply))).is_ok();
     let page = if is_heard { page.await.ok() } else { None };

@@ -83,7 +83,7 @@ fn items_are_counted_and_only_a_few_are_named() {
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!((told, board.steps_over), (TOLD, 0));
+    assert_eq!((told, board.steps_over), (MAX_TOLD_ITEMS, 0));
     let news = board.apply(&event(4, "step_succeeded", Some("l"), &json!({})));
     assert_eq!(step(news).1.detail.as_deref(), Some("10 items, 10 of them failed"));
     assert_eq!(board.steps_over, 1);

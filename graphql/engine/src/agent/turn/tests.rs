@@ -5,11 +5,15 @@ use toolbox::{ToolSet, function};
 use super::*;
 use crate::{
     access::{Access, Limits, Role, Token},
-    agent::tests::{mind, says},
+    agent::tests::{agent_context, says},
 };
 
-async fn call(name: &str, mind: Arc<Mind>, parameters: Value) -> Result<Value, ToolError> {
-    let tools = model_steps(&mind);
+async fn call(
+    name: &str,
+    agent_context: Arc<AgentContext>,
+    parameters: Value,
+) -> Result<Value, ToolError> {
+    let tools = model_steps(&agent_context);
     let tool = tools.iter().find(|tool| tool.definition().name.as_str() == name).unwrap();
     tool.call(Arc::new(parameters), ToolContext::detached()).await
 }
@@ -33,8 +37,8 @@ async fn calls_are_grouped_by_effect_and_invalid_ones_rejected() {
             ("faber_agent.call", json!({ "tool": "off.hidden", "args": {} })),
         ],
     );
-    let (mind, _toolbox, model) = mind(vec![reply]);
-    let turn = call("faber_agent.turn", mind, given(json!({}))).await.unwrap();
+    let (agent_context, _toolbox, model) = agent_context(vec![reply]);
+    let turn = call("faber_agent.turn", agent_context, given(json!({}))).await.unwrap();
     let of = |key: &str| -> Vec<(u64, String)> {
         let list = turn[key].as_array().unwrap().iter();
         list.map(|call| (call["n"].as_u64().unwrap(), call["tool"].as_str().unwrap().to_owned()))
@@ -67,9 +71,10 @@ async fn calls_are_grouped_by_effect_and_invalid_ones_rejected() {
 
 #[tokio::test]
 async fn only_tools_within_reach_are_offered() {
-    let (mind, _toolbox, model) = mind(vec![says("", &[("blog.make", json!({}))])]);
+    let (agent_context, _toolbox, model) =
+        agent_context(vec![says("", &[("blog.make", json!({}))])]);
     let reach = json!({ "tools": ["blog.*"], "except": ["*.make"], "sets": ["blog", "flow"] });
-    let turn = call("faber_agent.turn", mind, given(reach)).await.unwrap();
+    let turn = call("faber_agent.turn", agent_context, given(reach)).await.unwrap();
     let asked = model.asked.lock().unwrap();
     let offered: Vec<_> = asked[0].tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(offered, ["blog.look", "blog.keep"]);
@@ -79,17 +84,17 @@ async fn only_tools_within_reach_are_offered() {
 #[tokio::test]
 async fn calls_in_words_are_accepted() {
     let reply = || says("TOOL: blog.look ARGS: {}", &[]);
-    let (native, _kept, _) = mind(vec![reply()]);
+    let (native, _kept, _) = agent_context(vec![reply()]);
     let turn = call("faber_agent.turn", native, given(json!({}))).await.unwrap();
     assert_eq!(turn["read"][0]["tool"], "blog.look");
     assert_eq!(turn["read"][0].get("id"), None);
     // A model with native calls uses this format only to talk about tools.
     let spoken = || says("I would use blog.look() for that.", &[]);
-    let (native, _kept, _) = mind(vec![spoken()]);
+    let (native, _kept, _) = agent_context(vec![spoken()]);
     let turn = call("faber_agent.turn", native, given(json!({}))).await.unwrap();
     assert_eq!(turn["more"], false);
-    let (words, _kept, model) = mind(vec![spoken()]);
-    let words = Mind {
+    let (words, _kept, model) = agent_context(vec![spoken()]);
+    let words = AgentContext {
         model: Arc::clone(&words.model),
         toolbox: words.toolbox.clone(),
         holders: Arc::default(),
@@ -119,16 +124,17 @@ async fn a_model_always_sees_the_same_name_of_a_tool() {
         } else {
             says("TOOL: file_tools.glob ARGS: {}", &[])
         };
-        let (kept, toolbox, model) = mind(vec![reply, says("One.", &[])]);
+        let (kept, toolbox, model) = agent_context(vec![reply, says("One.", &[])]);
         toolbox.put_set(files());
-        let mind = Mind {
+        let agent_context = AgentContext {
             model: Arc::clone(&kept.model),
             toolbox: toolbox.downgrade(),
             holders: Arc::default(),
             has_native_tools: is_native,
         };
-        let mind = Arc::new(mind);
-        let turn = call("faber_agent.turn", Arc::clone(&mind), given(json!({}))).await.unwrap();
+        let agent_context = Arc::new(agent_context);
+        let turn =
+            call("faber_agent.turn", Arc::clone(&agent_context), given(json!({}))).await.unwrap();
         assert_eq!(
             turn["read"][0]["tool"], "files.file_tools.glob",
             "the history names the tool in full"
@@ -138,8 +144,8 @@ async fn a_model_always_sees_the_same_name_of_a_tool() {
             "turn": turn,
             "read": [{ "tool": "files.file_tools.glob", "status": "success", "result": 1 }],
         }]);
-        call("faber_agent.turn", Arc::clone(&mind), given.clone()).await.unwrap();
-        let answer = call("faber_agent.answer", mind, given).await;
+        call("faber_agent.turn", Arc::clone(&agent_context), given.clone()).await.unwrap();
+        let answer = call("faber_agent.answer", agent_context, given).await;
         let asked = model.asked.lock().unwrap();
         let told = format!("{:?}", (&asked[1].messages, &asked[1].tools));
         assert!(told.contains("file_tools.glob") && !told.contains("files.file_tools"), "{told}");
@@ -159,8 +165,8 @@ async fn an_unreadable_call_in_words_is_rejected_with_its_reason() {
         ("TOOL: blog.look ARGS: {\"a\": \"b", "blog.look", "the call is cut off"),
         ("TOOL: blog.look ARGS: a b", "blog.look", "the arguments cannot be read"),
     ] {
-        let (native, toolbox, _) = mind(vec![says(text, &[])]);
-        let words = Mind {
+        let (native, toolbox, _) = agent_context(vec![says(text, &[])]);
+        let words = AgentContext {
             model: Arc::clone(&native.model),
             toolbox: toolbox.downgrade(),
             holders: Arc::default(),
@@ -172,7 +178,7 @@ async fn an_unreadable_call_in_words_is_rejected_with_its_reason() {
         let told = refused["error"].as_str().unwrap();
         assert!(told.starts_with(error), "{told}");
         // A model with native calls only talks about the call.
-        let (native, _toolbox, _) = mind(vec![says(text, &[])]);
+        let (native, _toolbox, _) = agent_context(vec![says(text, &[])]);
         let turn = call("faber_agent.turn", native, given(json!({}))).await.unwrap();
         assert_eq!(turn["more"], false, "{text}");
     }
@@ -180,8 +186,8 @@ async fn an_unreadable_call_in_words_is_rejected_with_its_reason() {
 
 /// Returns the calls after a tool returned `returned` and the model said `said`.
 async fn wanted(said: &str, returned: Value, is_native: bool) -> (Vec<String>, Value) {
-    let (kept, _toolbox, _) = mind(vec![says(said, &[])]);
-    let mind = Mind {
+    let (kept, _toolbox, _) = agent_context(vec![says(said, &[])]);
+    let agent_context = AgentContext {
         model: Arc::clone(&kept.model),
         toolbox: kept.toolbox.clone(),
         holders: Arc::default(),
@@ -193,7 +199,7 @@ async fn wanted(said: &str, returned: Value, is_native: bool) -> (Vec<String>, V
                   "read": [{ "n": 0, "tool": "blog.look", "args": {}, "id": "a" }] },
         "read": [{ "tool": "blog.look", "status": "success", "result": returned }],
     }]);
-    let turn = call("faber_agent.turn", Arc::new(mind), given).await.unwrap();
+    let turn = call("faber_agent.turn", Arc::new(agent_context), given).await.unwrap();
     let calls = turn["call"].as_array().unwrap().iter();
     (calls.map(|call| call["tool"].as_str().unwrap().to_owned()).collect(), turn)
 }
@@ -244,16 +250,17 @@ async fn a_turn_leaves_room_for_later_turns() {
     let long = |n: usize| json!({ "text": "x".repeat(n) });
     let calls: Vec<_> =
         [long(10), long(MAX_ARGS_BYTES + 1)].map(|text| ("blog.make", text)).into_iter().collect();
-    let (mind, _toolbox, _) = mind(vec![says(&"w".repeat(MAX_TEXT_BYTES), &calls)]);
+    let (agent_context, _toolbox, _) =
+        agent_context(vec![says(&"w".repeat(MAX_TEXT_BYTES), &calls)]);
     let mut given = given(json!({}));
     // Few bytes are left.
     given["history"] =
         json!([{ "turn": null, "read": [{ "result": "y".repeat(MAX_HISTORY_BYTES - 4_000) }] }]);
-    let turn = call("faber_agent.turn", mind, given).await.unwrap();
+    let turn = call("faber_agent.turn", agent_context, given).await.unwrap();
     assert!(turn["text"].as_str().unwrap().len() < 1_100, "{}", turn["text"]);
     assert_eq!(turn["call"].as_array().unwrap().len(), 1);
     let most = turn["call"][0]["most"].as_u64().unwrap();
-    assert!((MIN_BYTES as u64..2_000).contains(&most), "{most}");
+    assert!((MIN_PART_BYTES as u64..2_000).contains(&most), "{most}");
     let refused = &turn["refused"][0];
     assert!(
         refused["error"].as_str().unwrap().contains("split them into several calls"),
@@ -271,9 +278,9 @@ async fn the_text_of_the_last_turn_is_the_answer() {
         { "turn": { "text": "It is one.", "more": false, "model": "m", "tokens": { "input": 6, "output": 2 } } },
         { "turn": null, "read": null, "repeat": null, "call": null },
     ]);
-    let (mind, _toolbox, model) = mind(Vec::new());
+    let (agent_context, _toolbox, model) = agent_context(Vec::new());
     let given = json!({ "query": "how many?", "of": 3, "history": past });
-    let answer = call("faber_agent.answer", mind, given).await.unwrap();
+    let answer = call("faber_agent.answer", agent_context, given).await.unwrap();
     assert_eq!(
         answer,
         json!({ "answer": "It is one.", "toolsUsed": ["blog.look"], "turns": 2,
@@ -289,9 +296,10 @@ async fn an_agent_that_used_all_turns_answers_with_a_note() {
                     "read": [{ "n": 0, "tool": "blog.look", "args": {}, "id": "a" }] },
           "read": [{ "tool": "blog.look", "status": "success", "result": "the result" }] },
     ]);
-    let (mind, _toolbox, model) = mind(vec![says("About one.", &[("blog.look", json!({}))])]);
+    let (agent_context, _toolbox, model) =
+        agent_context(vec![says("About one.", &[("blog.look", json!({}))])]);
     let given = json!({ "query": "how many?", "of": 1, "history": past });
-    let answer = call("faber_agent.answer", mind, given).await.unwrap();
+    let answer = call("faber_agent.answer", agent_context, given).await.unwrap();
     assert_eq!(answer["answer"], format!("About one.\n\n{STOPPED}"));
     assert_eq!(answer["limitReached"], true);
     let asked = model.asked.lock().unwrap();
@@ -305,8 +313,8 @@ async fn an_agent_that_used_all_turns_answers_with_a_note() {
 
 #[tokio::test]
 async fn a_failed_model_fails_its_turn() {
-    let (mind, _toolbox, _) = mind(Vec::new());
-    let err = call("faber_agent.turn", mind, given(json!({}))).await.unwrap_err();
+    let (agent_context, _toolbox, _) = agent_context(Vec::new());
+    let err = call("faber_agent.turn", agent_context, given(json!({}))).await.unwrap_err();
     assert_eq!((err.code.as_str(), err.retryable), ("tool.unavailable", true));
 }
 
@@ -314,7 +322,7 @@ async fn a_failed_model_fails_its_turn() {
 async fn an_agent_cannot_activate_a_set_out_of_reach() {
     let ops = |toolbox: &Toolbox| {
         let ops = ToolSet::ready("ops".parse().unwrap(), "builtin", "", []);
-        toolbox.put_set(ToolSet { acts_here: true, is_active: false, ..ops });
+        toolbox.put_set(ToolSet { acts_on_this_machine: true, is_active: false, ..ops });
     };
     let names = json!({ "toolSetNames": ["blog", "ops"] });
     for (reach, expected) in [
@@ -326,9 +334,9 @@ async fn an_agent_cannot_activate_a_set_out_of_reach() {
         ),
     ] {
         let calls = [("ToolSet.activate_toolset", names.clone())];
-        let (mind, toolbox, _) = mind(vec![says("", &calls)]);
+        let (agent_context, toolbox, _) = agent_context(vec![says("", &calls)]);
         ops(&toolbox);
-        let turn = call("faber_agent.turn", mind, given(reach)).await.unwrap();
+        let turn = call("faber_agent.turn", agent_context, given(reach)).await.unwrap();
         assert_eq!(turn["refused"][0]["error"].as_str(), expected, "{turn:#}");
     }
 }
@@ -344,13 +352,13 @@ async fn a_truncated_answer_has_a_note() {
         ),
         (Stop::Filter, "", "(Note: the provider's content filter removed the rest of the answer)"),
     ] {
-        let (mind, _toolbox, _) = mind(vec![Reply { stop, ..says(text, &[]) }]);
-        let turn = call("faber_agent.turn", mind, given(json!({}))).await.unwrap();
+        let (agent_context, _toolbox, _) = agent_context(vec![Reply { stop, ..says(text, &[]) }]);
+        let turn = call("faber_agent.turn", agent_context, given(json!({}))).await.unwrap();
         assert_eq!(turn["text"], expected);
     }
     let many = "TOOL: blog.look ARGS: {}\n".repeat(300);
-    let (mind, _toolbox, _) = mind(vec![says(&many, &[])]);
-    let turn = call("faber_agent.turn", mind, given(json!({}))).await.unwrap();
+    let (agent_context, _toolbox, _) = agent_context(vec![says(&many, &[])]);
+    let turn = call("faber_agent.turn", agent_context, given(json!({}))).await.unwrap();
     let error = turn["refused"][0]["error"].as_str().unwrap();
     assert!(error.contains("more than 256 tool calls"), "{error}");
     assert_eq!(turn["more"], true);
@@ -367,12 +375,13 @@ async fn calls_of_an_agent_count_for_the_limits_of_its_caller() {
     let look = || says("", &[("blog.look", json!({})), ("blog.look", json!({}))]);
     let other =
         says("", &[("blog.look", json!({})), ("blog.keep", json!({})), ("blog.make", json!({}))]);
-    let (mind, _toolbox, _) = mind(vec![look(), other, look()]);
-    mind.holders.set(access.clone()).unwrap();
+    let (agent_context, _toolbox, _) = agent_context(vec![look(), other, look()]);
+    agent_context.holders.set(access.clone()).unwrap();
     let reach = serde_json::to_value(access.holder("ci").unwrap().reach()).unwrap();
     let mut turns = Vec::new();
     for reach in [reach.clone(), reach, json!({})] {
-        let turn = call("faber_agent.turn", Arc::clone(&mind), given(reach)).await.unwrap();
+        let turn =
+            call("faber_agent.turn", Arc::clone(&agent_context), given(reach)).await.unwrap();
         let count = |key: &str| turn[key].as_array().unwrap().len();
         turns.push(([count("read"), count("repeat"), count("refused")], turn));
     }

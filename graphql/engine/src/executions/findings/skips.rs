@@ -14,7 +14,7 @@ use super::{
     view::View,
 };
 
-/// The most characters of a value, and the most values, that a condition saw.
+/// Maximum number of characters of a value that a condition read, and of such values.
 const MAX_VALUE_CHARS: usize = 60;
 const MAX_VALUES: usize = 5;
 

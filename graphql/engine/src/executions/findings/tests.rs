@@ -151,7 +151,7 @@ impl Story {
         let limits = CallLimits::new(vec![rule]);
         let children = &BTreeMap::from_iter(self.child.clone());
         let head = Some(&head);
-        let around = Surroundings { head, inbox, workers, limits: &limits, children, toolbox };
+        let around = NodeFacts { head, inbox, workers, limits: &limits, children, toolbox };
         draw(&find_findings(&self.execution, Some(&around), at(self.now), MAX_FINDINGS))
     }
 }

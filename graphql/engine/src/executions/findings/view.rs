@@ -17,7 +17,7 @@ use super::{finding::Finding, remedy::part_name};
 
 /// Facts about an execution that only this node knows, beside the log.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct NodeFacts<'a> {
     /// The head, which says who owns it. `None` if it was not read.
     pub head: Option<&'a ExecutionHead>,
     pub inbox: &'a [SentCommand],
@@ -32,7 +32,7 @@ pub(crate) struct Surroundings<'a> {
 
 pub(super) struct View<'a> {
     pub(super) execution: &'a Execution,
-    pub(super) around: Option<&'a Surroundings<'a>>,
+    pub(super) around: Option<&'a NodeFacts<'a>>,
     pub(super) now: Timestamp,
     first_failure: OnceCell<Option<(Occurrence, Task)>>,
 }
@@ -51,7 +51,7 @@ pub(super) enum Attendance {
 impl<'a> View<'a> {
     pub(super) fn new(
         execution: &'a Execution,
-        around: Option<&'a Surroundings<'a>>,
+        around: Option<&'a NodeFacts<'a>>,
         now: Timestamp,
     ) -> Self {
         Self { execution, around, now, first_failure: OnceCell::new() }
@@ -103,7 +103,7 @@ impl<'a> View<'a> {
     }
 
     pub(super) fn attendance(&self) -> Attendance {
-        let Some(Surroundings { head: Some(head), workers, .. }) = self.around else {
+        let Some(NodeFacts { head: Some(head), workers, .. }) = self.around else {
             return Attendance::Owned;
         };
         match head.owner {

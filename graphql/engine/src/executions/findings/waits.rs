@@ -19,10 +19,10 @@ use super::{
     failures::settle_remedies,
     finding::{Candidates, Finding, FindingKind, MAX_FINDINGS},
     remedy::Remedy,
-    view::{Attendance, Surroundings, View, describe_time, describe_worker, list_names},
+    view::{Attendance, NodeFacts, View, describe_time, describe_worker, list_names},
 };
 
-/// The most tasks that are looked at, because further ones wait for the same reasons.
+/// Maximum number of tasks that are examined, because further ones wait for the same reasons.
 const MAX_TASKS: usize = 1_000;
 
 /// Adds the reasons why an unfinished execution waits.
@@ -366,7 +366,7 @@ pub(in super::super) fn find_reason(found: Vec<Finding>) -> Option<Finding> {
 
 /// Returns how a waiting step was answered, if no worker has read the answer yet.
 fn find_answer(view: &View<'_>, task: Task, reason: &WaitReason) -> Option<&'static str> {
-    let Surroundings { inbox, .. } = view.around?;
+    let NodeFacts { inbox, .. } = view.around?;
     let step = &view.planned(task).id;
     inbox.iter().find_map(|sent| match (&sent.command, reason) {
         (

@@ -38,7 +38,7 @@ fn told(faber: &Embedded, answers: &[Value]) -> Engine {
 async fn begin(sets: Vec<ToolSet>) -> (Embedded, Arc<Memory>) {
     let store = Arc::new(Memory::new());
     let over = Arc::clone(&store) as Arc<dyn Store>;
-    (Embedded::over(over, sets, Options::default()).await.unwrap(), store)
+    (Embedded::open_over(over, sets, Options::default()).await.unwrap(), store)
 }
 
 /// Of many tools, the model sees a few. A plain name in its answer means the same tool as in any

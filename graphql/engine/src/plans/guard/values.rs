@@ -6,7 +6,7 @@ use offline::Wording;
 use serde_json::Value;
 
 /// Characters of a value or a clause that a message shows.
-const SHOWN: usize = 200;
+const SHOWN_CHARS: usize = 200;
 /// Values of an earlier plan that are remembered.
 const MAX_TEXTS: usize = 10_000;
 
@@ -127,7 +127,7 @@ fn has_phrase(text: &str, phrase: &str, is_inside: impl Fn(char) -> bool) -> boo
 /// Shortens a text for a message.
 pub(super) fn clip(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match text.char_indices().nth(SHOWN) {
+    match text.char_indices().nth(SHOWN_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }

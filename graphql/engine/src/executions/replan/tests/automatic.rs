@@ -213,7 +213,7 @@ async fn a_replan_is_given_up_after_repeated_crashes() {
     let first = run(&faber, steps(&[fail("x")]), Order::default()).await;
     let engine = faber.engine();
     let told = json!({ "executionId": first.id(), "automatic": true });
-    let tries = vec![engine.plans.new_entry(ATTEMPT, told); limits::REPLAN_TRIES];
+    let tries = vec![engine.plans.new_entry(ATTEMPT, told); limits::REPLAN_ATTEMPTS];
     engine.store().add_transcript(first.request(), &tries).await.unwrap();
     engine.executions.replanner().replan(&first).await.unwrap();
     let transcript = engine.store().transcript(first.request()).await.unwrap();
@@ -225,7 +225,7 @@ async fn a_replan_is_given_up_after_repeated_crashes() {
 #[tokio::test]
 async fn an_impossible_replan_option_is_rejected_at_the_start() {
     let (with, _) = faber(&[]).await;
-    let without = Embedded::over(Arc::new(Memory::new()), [set("crm")], Options::default());
+    let without = Embedded::open_over(Arc::new(Memory::new()), [set("crm")], Options::default());
     let without = without.await.unwrap();
     let asking = || json!({ "name": "flow.replan", "parameters": {} });
     let undoing = |times| Order { compensates: Some(true), ..order(times) };
