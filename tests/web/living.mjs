@@ -142,7 +142,7 @@ test('axe finds nothing where a plan is written, and where it is run', async () 
     await page.getByLabel('Diagnostics').waitFor();
     assert.deepEqual(await violations(page), []);
     await page.reload();
-    await page.getByRole('button', { name: 'Drop what was typed before' }).click();
+    await page.getByRole('button', { name: 'Discard the earlier text' }).click();
     await page.getByText('Plan is valid.').waitFor();
     await page.getByRole('button', { name: 'Run with options…' }).click();
     await page.getByRole('dialog').waitFor();
@@ -348,10 +348,10 @@ test('where there are tokens the page asks for one, and keeps it in its tab', as
     const page = await open(guarded, '/');
     const field = page.getByLabel('Access token');
     await field.fill('wrong');
-    await page.getByRole('button', { name: 'Go on' }).click();
+    await page.getByRole('button', { name: 'Continue' }).click();
     await page.getByText('does not know this token').waitFor();
     await field.fill('a-long-secret-of-mine');
-    await page.getByRole('button', { name: 'Go on' }).click();
+    await page.getByRole('button', { name: 'Continue' }).click();
     await page.getByRole('heading', { name: 'No requests yet' }).waitFor();
     await page.goto(`${guarded.url}/new`);
     await page.getByRole('button', { name: 'write the plan as JSON' }).click();
