@@ -53,7 +53,7 @@ fn report_patterns(set: &ToolSetName, tools: &mut [ReadyTool]) -> Vec<String> {
             tracing::warn!(%set, %why, "a part of a schema is not enforced");
             messages.push(why);
         }
-        tool.reported = patterns.into();
+        tool.logged_patterns = patterns.into();
     }
     messages
 }
