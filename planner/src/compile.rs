@@ -175,7 +175,7 @@ fn check_size(draft: &Draft) -> Option<Diagnostic> {
         ),
         n if n > limits::PLAN_STEPS => {
             let message =
-                format!("the plan has {n} steps; the most is {max}", max = limits::PLAN_STEPS);
+                format!("the plan has {n} steps; the limit is {max}", max = limits::PLAN_STEPS);
             let help = "write several plans";
             Some(Diagnostic::error("plan.too_large", "tools", message).with_help(help))
         }

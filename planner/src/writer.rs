@@ -214,7 +214,7 @@ impl Planner for ModelPlanner {
 fn check_query(query: &str, catalog: &Catalog) -> Result<(), PlanningError> {
     if query.len() > limits::QUERY_BYTES {
         let most = limits::QUERY_BYTES;
-        let why = format!("the query has {} bytes, and {most} is the most", query.len());
+        let why = format!("the query has {} bytes; the limit is {most}", query.len());
         return Err(no_plan_error(why));
     }
     if catalog.plannable().next().is_none() {

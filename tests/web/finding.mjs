@@ -75,7 +75,7 @@ test('a request whose planning failed says so, is found by its state, and offers
 
 test('a query without a plan leads to a draft at once', async () => {
   const page = await open(server, '/new');
-  await page.getByLabel('What is to be done?').fill('fry an egg in butter');
+  await page.getByLabel('What should be done?').fill('fry an egg in butter');
   await page.getByRole('button', { name: 'Create plan' }).click();
   await page.locator('.refused').getByRole('link', { name: 'Start a draft' }).click();
   await page.waitForURL(/\/new\?request=req_/);
@@ -108,7 +108,7 @@ test('the way back leads to the rows, the filter and the place that were left', 
     await page.locator(`[data-id="${id}"]`).waitFor();
     // Whoever goes there by a link begins at the top.
     await page.locator(`[data-id="${id}"]`).getByRole('link').click();
-    await page.getByLabel('Where this is').getByRole('link', { name: 'Requests' }).click();
+    await page.getByLabel('Path to this page').getByRole('link', { name: 'Requests' }).click();
     await page.getByText('50 shown').waitFor();
     assert.equal(await top(), 0);
     await close(page);

@@ -47,7 +47,7 @@ test('a loop over plans is opened by keyboard, walked into and out of, and close
   };
   await press('ArrowRight', 'list');
   await press('ArrowRight', 'kids');
-  await page.locator('[aria-live]', { hasText: 'kids, Succeeded, 3 of 3 items over, closed' }).waitFor();
+  await page.locator('[aria-live]', { hasText: 'kids, Succeeded, 3 of 3 items finished, closed' }).waitFor();
   await page.keyboard.press('Enter');
   await shows(page, 6, 1);
   await page.locator('[aria-live]', { hasText: 'kids, opened' }).waitFor();
@@ -107,7 +107,7 @@ test('a plan within a plan is opened before it begins, goes on there, and somebo
   await server.reaches(executionId, 'WAITING');
   const page = await open(server, `/executions/${executionId}?open=sub&step=sub/ask`);
   await shows(page, 4, 1);
-  await page.getByText('The plan that it belongs to has not begun.').waitFor();
+  await page.getByText('The plan that it belongs to has not started.').waitFor();
   assert.deepEqual(await violations(page), []);
   await server.signal(executionId, 'go');
   await page.locator('.inspector').getByRole('button', { name: 'Approve' }).click();
@@ -242,7 +242,7 @@ test('a plan that nobody executes yet is opened as well, and changed where it st
   await down('each/b/y');
   assert.deepEqual(await violations(page), []);
   // What is deep inside is changed in the text that it is written in, and stays open.
-  await page.getByLabel('A person must agree').check();
+  await page.getByLabel('A person must approve').check();
   const written = JSON.parse(await text.inputValue());
   assert.equal(written.tools[1].inlinePlan.tools[1].inlinePlan.tools[1].requiresApproval, true);
   await page.getByText('Plan is valid.').waitFor();

@@ -27,6 +27,130 @@ before(async () => {
 });
 after(() => server?.stop());
 
+<<<<<<< HEAD
+=======
+const places = () => [
+  ['/', '.list-row'],
+  ['/?search=nothing-like-it', '.empty'],
+  ['/executions?state=WAITING', '.list-row'],
+  [`/requests/${requestId}`, '.list-row'],
+  [`/requests/${requestId}?view=planning`, '[role=tabpanel]'],
+  [`/requests/${requestId}?view=versions`, '.card'],
+  [`/executions/${executionId}?step=fails`, '.fault'],
+  [`/executions/${executionId}?view=timeline&step=each`, '.inspector .items'],
+  [`/executions/${executionId}?view=steps&step=asks`, '.inspector .buttons .primary'],
+  [`/executions/${executionId}?view=events`, '.event-row'],
+  [`/executions/${executionId}?view=results`, '.results .json'],
+  ['/new', '#query'],
+  ['/tools', '.tool-row'],
+  ['/tools/blog.createAuthor', '.inspector .fields'],
+  ['/tools?view=selection&query=write', 'table .score'],
+  ['/tools?view=collisions', '.empty, table'],
+  ['/toolkit?actions=read&hops=1', '.inspector .plain-list'],
+  ['/executions/exec_1_aaaaaaaaa', '.empty'],
+];
+
+for (const [name, options] of [
+  ['light', { colorScheme: 'light' }],
+  ['dark', { colorScheme: 'dark' }],
+  ['on a phone', { viewport: { width: 375, height: 700 }, hasTouch: true }],
+]) {
+  test(`axe finds nothing, ${name}`, async () => {
+    const found = [];
+    for (const [path, there] of places()) {
+      const page = await open(server, path, options);
+      await page.locator(there).first().waitFor();
+      found.push(...(await violations(page)).map((it) => ({ path, ...it })));
+      const [wide, room] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+      assert.ok(wide <= room, `${path}: ${wide} pixels in a room of ${room}`);
+      await close(page);
+    }
+    assert.deepEqual(found, []);
+  });
+}
+
+test('axe finds nothing where states are words, and where a page is on its way', async () => {
+  const steps = [
+    { id: 'done', name: 'flow.echo', parameters: {} },
+    { id: 'missed', name: 'flow.noop', parameters: {}, when: 'false' },
+    { id: 'asks', name: 'flow.noop', parameters: {}, requiresApproval: true, dependsOn: 'done' },
+    { id: 'later', name: 'flow.noop', parameters: {}, dependsOn: 'asks' },
+  ];
+  const { executionId } = await server.execute(steps, 'states as words');
+  await server.reaches(executionId, 'WAITING');
+  for (const colorScheme of ['light', 'dark']) {
+    for (const { id } of steps) {
+      const page = await open(server, `/executions/${executionId}?view=steps&step=${id}`, { colorScheme });
+      await page.locator('[data-step="later"][data-state="PENDING"]').waitFor();
+      await page.locator('.inspector .section').first().waitFor();
+      assert.deepEqual(await violations(page), [], `${colorScheme}, ${id}`);
+      await close(page);
+    }
+    for (const path of [`/executions/${executionId}`, `/requests/${requestId}`, '/toolkit']) {
+      const page = await open(server, '/', { colorScheme });
+      // No answer comes.
+      await page.route('**/graphql', () => {});
+      await page.goto(server.url + path);
+      await page.locator('.loading').waitFor();
+      assert.deepEqual(await violations(page), [], `${colorScheme}, ${path}`);
+      await close(page);
+    }
+  }
+});
+
+test('axe finds nothing on the pages of a new installation', async () => {
+  const empty = await Server.start();
+  for (const colorScheme of ['light', 'dark']) {
+    for (const path of ['/', '/executions']) {
+      const page = await open(empty, path, { colorScheme });
+      await page.getByRole('heading', { name: 'No requests yet' }).waitFor();
+      assert.deepEqual(await violations(page), [], `${colorScheme}, ${path}`);
+      await close(page);
+    }
+  }
+  await empty.stop();
+});
+
+test('axe finds nothing in a dialog', async () => {
+  const page = await open(server, `/executions/${executionId}?step=asks`);
+  await page.locator('.inspector').getByRole('button', { name: 'Approve' }).click();
+  await page.getByRole('dialog').waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.keyboard.press('Escape');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await close(page);
+});
+
+test('axe finds nothing where a plan is written, and where it is run', async () => {
+  const { planId } = await server.plan([{ id: 'a', name: 'flow.echo', parameters: { v: '{{input.x}}' } }], 'to be written');
+  for (const options of [{ colorScheme: 'light' }, { colorScheme: 'dark' }, { viewport: { width: 375, height: 700 }, hasTouch: true }]) {
+    const page = await open(server, `/plans/${planId}`, options);
+    const text = page.getByLabel('The plan as JSON');
+    await until(async () => (await page.getByLabel('Add a step').locator('option').count()) > 2, 'the tools are known');
+    await text.evaluate((it) => {
+      it.focus();
+      const at = it.value.indexOf('flow.echo') + 5;
+      it.setSelectionRange(at, at);
+      it.setRangeText(' ', at, at, 'end');
+      it.setSelectionRange(at, at);
+      it.dispatchEvent(new Event('input', { bubbles: true }));
+    });
+    await page.getByRole('listbox').waitFor();
+    assert.deepEqual(await violations(page), []);
+    await page.keyboard.press('Escape');
+    await page.getByLabel('Diagnostics').waitFor();
+    assert.deepEqual(await violations(page), []);
+    await page.reload();
+    await page.getByRole('button', { name: 'Discard the earlier text' }).click();
+    await page.getByText('Plan is valid.').waitFor();
+    await page.getByRole('button', { name: 'Run with options…' }).click();
+    await page.getByRole('dialog').waitFor();
+    assert.deepEqual(await violations(page), []);
+    await close(page);
+  }
+});
+
+>>>>>>> reader29
 test('the graph is walked through by keyboard', async () => {
   const page = await open(server, `/executions/${executionId}`);
   const graph = page.getByRole('application');
@@ -226,10 +350,10 @@ test('where there are tokens the page asks for one, and keeps it in its tab', as
     const page = await open(guarded, '/');
     const field = page.getByLabel('Access token');
     await field.fill('wrong');
-    await page.getByRole('button', { name: 'Go on' }).click();
+    await page.getByRole('button', { name: 'Continue' }).click();
     await page.getByText('does not know this token').waitFor();
     await field.fill('a-long-secret-of-mine');
-    await page.getByRole('button', { name: 'Go on' }).click();
+    await page.getByRole('button', { name: 'Continue' }).click();
     await page.getByRole('heading', { name: 'No requests yet' }).waitFor();
     await page.goto(`${guarded.url}/new`);
     await page.getByRole('button', { name: 'write the plan as JSON' }).click();

@@ -182,7 +182,7 @@ test('a plan is run with compensation, without it, or as the plan has it', async
 
 test('what was made has an address, and what was typed waits', async () => {
   const page = await open(server, '/new');
-  await page.getByLabel('What is to be done?').fill('Create author Zoe with email zoe@web.test');
+  await page.getByLabel('What should be done?').fill('Create author Zoe with email zoe@web.test');
   await page.getByRole('button', { name: 'Create plan' }).click();
   await page.waitForURL(/\/plans\/plan_/);
   const planId = idIn(page);
@@ -200,10 +200,10 @@ test('what was made has an address, and what was typed waits', async () => {
   await until(async () => (await editor(page).inputValue()).includes('zoe@two.test'), 'what was typed is there');
   await page.reload();
   await until(async () => (await editor(page).inputValue()).includes('zoe@two.test'), 'it is there after loading, too');
-  await page.getByRole('button', { name: 'Drop what was typed before' }).click();
+  await page.getByRole('button', { name: 'Discard the earlier text' }).click();
   assert.equal(await editor(page).inputValue(), whole);
   await page.getByRole('link', { name: 'New plan', exact: true }).first().click();
-  const query = page.getByLabel('What is to be done?');
+  const query = page.getByLabel('What should be done?');
   await query.fill('half a thought');
   await page.getByRole('link', { name: 'Toolkit', exact: true }).click();
   await page.getByRole('heading', { name: 'Toolkit', exact: true }).waitFor();
@@ -281,7 +281,7 @@ test('a text that is emptied is written anew', async () => {
     await close(page);
   }
   const page = await open(server, '/new');
-  await page.getByText('Say it, or write it').waitFor();
+  await page.getByText('Describe the task, or write the plan').waitFor();
   await close(page);
 });
 
@@ -313,7 +313,7 @@ test('what could stand at the cursor is offered', async () => {
   const page = await open(server, '/new');
   await page.getByRole('button', { name: 'write the plan as JSON' }).click();
   await page.locator('canvas[data-nodes="2"]').waitFor();
-  const offers = page.getByRole('listbox', { name: 'What could stand here' });
+  const offers = page.getByRole('listbox', { name: 'Suggestions for this place' });
   /** Puts the cursor in the place of a mark. */
   const write = async (text) => {
     await editor(page).evaluate((element, whole) => {

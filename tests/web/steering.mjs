@@ -449,7 +449,7 @@ test('on a phone the way back closes what covers the page', async () => {
 
 test('a query becomes a plan, the plan is changed, kept and run', async () => {
   const page = await open(server, '/new');
-  await page.getByLabel('What is to be done?').fill('Create author Alice with email alice@web.test, then create blog by Alice titled Hello about world');
+  await page.getByLabel('What should be done?').fill('Create author Alice with email alice@web.test, then create blog by Alice titled Hello about world');
   await page.getByRole('button', { name: 'Create plan' }).click();
   await page.locator('canvas[data-nodes="2"]').waitFor();
   const text = page.getByLabel('The plan as JSON');
@@ -472,7 +472,7 @@ test('a query becomes a plan, the plan is changed, kept and run', async () => {
   await page.getByRole('link', { name: /^req_/ }).click();
   await page.getByRole('tab', { name: 'Versions (2)' }).click();
   await page.locator('.line-new', { hasText: 'Bonjour' }).waitFor();
-  await page.getByRole('tab', { name: 'How the plan came to be' }).click();
+  await page.getByRole('tab', { name: 'How the plan was made' }).click();
   await page.getByRole('heading', { name: /Candidates/ }).first().waitFor();
   await close(page);
 });
@@ -485,7 +485,7 @@ test('a step is added, edited as a form and removed', async () => {
   const form = page.getByRole('region', { name: 'Step flow.sleep' });
   await form.getByLabel(/^ms/).fill('5');
   await form.getByLabel('When').fill('steps["hello"].ok');
-  await form.getByLabel('A person must agree').check();
+  await form.getByLabel('A person must approve').check();
   const draft = async () => JSON.parse(await page.getByLabel('The plan as JSON').inputValue());
   const expected = { id: 'flow.sleep', name: 'flow.sleep', parameters: { ms: 5 }, when: 'steps["hello"].ok', requiresApproval: true };
   assert.deepEqual((await draft()).tools[2], expected);

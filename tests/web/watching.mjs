@@ -56,12 +56,12 @@ test('who watches an execution is led to what goes on after it', async () => {
   const { executionId } = await own.execute([ask], 'say it all', { replans: 3 });
   const page = await open(own, `/executions/${executionId}`);
   const onward = page.getByRole('list', { name: 'What goes on after it' });
-  await onward.getByText('A model plans how to go on because ask asks for it: say more').waitFor();
+  await onward.getByText('A model replans the execution because ask asks for it: say more').waitFor();
   await model.letGo();
   await onward.getByText('Planned anew because ask asks for it').waitFor();
   await onward.getByRole('link', { name: 'Go to version 2' }).click();
   await page.locator('.head').getByText(`after ${executionId}`).waitFor();
-  await onward.getByText('A model plans how to go on').waitFor();
+  await onward.getByText('A model replans the execution').waitFor();
   await model.letGo();
   await onward.getByText(/Not planned anew because askAgain asks for it.*all is said/).waitFor();
   await page.locator('.head').getByRole('link', { name: `after ${executionId}` }).click();

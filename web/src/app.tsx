@@ -163,14 +163,14 @@ function TokenForm({ reason }: { reason: string }) {
   };
   return (
     <form class="token-form" onSubmit={submit}>
-      <h1>Who are you?</h1>
+      <h1>Enter an access token</h1>
       <p>{reason} It is kept in this tab only, until the tab is closed.</p>
       <label class="field">
         <span>Access token</span>
         <input type="password" autocomplete="off" required value={text} onInput={(event) => setText(event.currentTarget.value)} />
       </label>
       <button type="submit" class="primary">
-        Go on
+        Continue
       </button>
     </form>
   );

@@ -150,7 +150,9 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
             runtime.shutdown_background();
             result
         }
-        Err(err) => Err(Failure::new("INTERNAL", format!("the system starts no threads: {err}"))),
+        Err(err) => {
+            Err(Failure::new("INTERNAL", format!("the system cannot start threads: {err}")))
+        }
     };
     match result {
         Ok(status) => ExitCode::from(status.to_code()),
@@ -224,7 +226,7 @@ fn log_filter(wanted: &str) -> Result<EnvFilter, Failure> {
     let mut lone = wanted.split(',').map(str::trim).filter(|part| !part.is_empty());
     let is_plain = |part: &&str| part.chars().all(|letter| letter.is_ascii_alphanumeric());
     if let Some(part) = lone.find(|part| is_plain(part) && part.parse::<LevelFilter>().is_err()) {
-        return Err(refuse(format!("`{part}` is no level")));
+        return Err(refuse(format!("`{part}` is not a log level")));
     }
     EnvFilter::try_new(wanted).map_err(|err| refuse(err.to_string()))
 }

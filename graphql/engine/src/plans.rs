@@ -468,7 +468,7 @@ fn max_tools(wanted: i32) -> Result<usize, EngineError> {
     match usize::try_from(wanted) {
         Ok(most) if (1..=MAX_TOOLS).contains(&most) => Ok(most),
         _ => Err(EngineError::InvalidArgument(format!(
-            "`maxTools` must be 1 to {MAX_TOOLS}, not {wanted}"
+            "`maxTools` must be from 1 to {MAX_TOOLS}, not {wanted}"
         ))),
     }
 }
@@ -484,7 +484,7 @@ pub(super) fn check_query(query: &str) -> Result<(), EngineError> {
 fn check_length(query: &str) -> Result<(), EngineError> {
     if query.len() > limits::QUERY_BYTES {
         let (has, most) = (query.len(), limits::QUERY_BYTES);
-        let why = format!("`query` has {has} bytes; the most is {most}");
+        let why = format!("`query` has {has} bytes; the limit is {most}");
         return Err(EngineError::LimitExceeded(why));
     }
     Ok(())

@@ -203,7 +203,7 @@ fn check_query(query: &str) -> Result<(), EngineError> {
     if query.len() > limits::QUERY_BYTES {
         let (has, most) = (query.len(), limits::QUERY_BYTES);
         return Err(EngineError::LimitExceeded(format!(
-            "`query` has {has} bytes; the most is {most}"
+            "`query` has {has} bytes; the limit is {most}"
         )));
     }
     Ok(())

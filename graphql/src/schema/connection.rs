@@ -32,14 +32,14 @@ pub(super) fn page<Id: FromStr>(first: Option<i32>, after: Option<&str>) -> ApiR
 /// Checks that a page size is between 1 and `most`.
 pub(super) fn count(name: &str, asked: i32, most: usize) -> ApiResult<usize> {
     let within = usize::try_from(asked).ok().filter(|count| (1..=most).contains(count));
-    within.ok_or_else(|| invalid(format!("`{name}` is {asked}; it must be 1 to {most}")))
+    within.ok_or_else(|| invalid(format!("`{name}` is {asked}; it must be from 1 to {most}")))
 }
 
 fn cursor<Id: FromStr>(text: &str) -> ApiResult<Cursor> {
     let cursor: Option<Cursor> = text.parse().ok();
     cursor.filter(|cursor| cursor.id.parse::<Id>().is_ok()).ok_or_else(|| {
         let text: String = text.chars().take(64).collect();
-        invalid(format!("`after` is `{text}`; use the `endCursor` of the part before"))
+        invalid(format!("`after` is `{text}`; use the `endCursor` of the page before"))
     })
 }
 

@@ -50,7 +50,7 @@ impl From<ApiError> for Error {
 fn internal(err: &EngineError, mut extensions: ErrorExtensionValues) -> Error {
     let reference = nanoid::nanoid!(REFERENCE_LEN, &REFERENCE_ALPHABET);
     tracing::error!(%reference, %err, "internal error");
-    let message = format!("something is wrong inside; look for `{reference}` in the log");
+    let message = format!("internal error; look for `{reference}` in the log");
     extensions.set("reference", reference);
     Error { extensions: Some(extensions), ..Error::new(message) }
 }

@@ -382,7 +382,7 @@ impl RequestFilter {
 fn search(text: Option<String>) -> ApiResult<Option<String>> {
     let (words, most) = (store::search_words(text.as_deref()).len(), limits::SEARCH_WORDS);
     if words > most {
-        let why = format!("`search` has {words} different words; the most is {most}");
+        let why = format!("`search` has {words} different words; the limit is {most}");
         return Err(exceeded(why));
     }
     Ok(text)

@@ -16,7 +16,7 @@ impl ScalarType for DateTime {
             return Err(InputValueError::expected_type(value));
         };
         let parsed = text.parse::<Timestamp>().map_err(|err| {
-            let hint = "write a moment like `2026-01-02T03:04:05Z`";
+            let hint = "write a time such as `2026-01-02T03:04:05Z`";
             InputValueError::custom(format!("`{text}` is not a timestamp: {err}; {hint}"))
         })?;
         Ok(Self(parsed.duration_trunc(TimeDelta::microseconds(1)).unwrap_or(parsed)))

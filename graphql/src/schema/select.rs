@@ -61,7 +61,7 @@ impl SelectQuery {
             .ok()
             .filter(|limit| (1..=MAX_SELECTED).contains(limit));
         let Some(limit) = limit else {
-            return Err(invalid(format!("`limit` must be 1 to {MAX_SELECTED}")).into());
+            return Err(invalid(format!("`limit` must be from 1 to {MAX_SELECTED}")).into());
         };
         let by = by.unwrap_or(SelectionCriterion::Centroid).into();
         let active_only = active_only.unwrap_or(true);

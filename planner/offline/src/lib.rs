@@ -165,8 +165,7 @@ impl Planner for Offline {
 fn check_limits(query: &str, tools: &[Tool]) -> Result<Vec<Token>, Refusal> {
     let (count, most) = (query.len(), limits::QUERY_BYTES);
     if count > most {
-        let message =
-            format!("the query has {count} bytes, but {most} is the most: use fewer words");
+        let message = format!("the query has {count} bytes; the limit is {most}: use fewer words");
         return Err(Refusal::new(message));
     }
     if tools.is_empty() {

@@ -33,7 +33,7 @@ impl Refusal {
     pub(super) fn mood(mood: Mood, said: &str) -> Self {
         let said = shorten(said);
         let message = match mood {
-            Mood::Denied => format!("`{said}` says what is not to be done: say what is"),
+            Mood::Denied => format!("`{said}` says what not to do: say what to do"),
             Mood::Asked => format!("`{said}` only asks about an action: say it as an order"),
             Mood::Hypothetical => format!("`{said}` is no order yet: say it as an order"),
             _ => format!("`{said}` only tells something: say what to do as an order"),
@@ -90,7 +90,7 @@ impl Refusal {
 
     pub(super) fn too_many_words(count: usize, most: usize) -> Self {
         Self::new(format!(
-            "the query has {count} words and marks without a join such as `then`, but {most} is the most: split it, or put texts between quotation marks"
+            "the query has {count} words and marks without a join such as `then`; the limit is {most}: split it, or put texts between quotation marks"
         ))
     }
 }

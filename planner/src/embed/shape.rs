@@ -215,7 +215,7 @@ pub(super) fn read_required(directory: &Path, name: &str) -> Result<String, Brok
     let len = fs::metadata(&path).map_err(|err| unreadable(&err))?.len();
     if len > MAX_CONFIG_BYTES {
         return Err(unreadable(&format_args!(
-            "it has {len} bytes, {MAX_CONFIG_BYTES} is the most"
+            "it has {len} bytes; the limit is {MAX_CONFIG_BYTES}"
         )));
     }
     fs::read_to_string(&path).map_err(|err| unreadable(&err))

@@ -77,7 +77,7 @@ pub struct UncheckedCompensation {
 pub enum PlanError {
     #[error("the plan has no steps")]
     Empty,
-    #[error("the plan has {0} steps; the most is {max}", max = limits::PLAN_STEPS)]
+    #[error("the plan has {0} steps; the limit is {max}", max = limits::PLAN_STEPS)]
     TooLarge(usize),
     #[error("two steps are called `{0}`")]
     Duplicate(StepId),

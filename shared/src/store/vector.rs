@@ -25,7 +25,7 @@ pub fn check_vectors(model: &str, vectors: &[(TextHash, Vec<f32>)]) -> Result<()
     else {
         return Ok(());
     };
-    let why = format!("it has {} numbers, {} is the most", vector.len(), limits::VECTOR_LEN);
+    let why = format!("it has {} numbers; the limit is {}", vector.len(), limits::VECTOR_LEN);
     Err(unfit(format!("the vector of {text:?}"), why))
 }
 

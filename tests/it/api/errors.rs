@@ -105,7 +105,12 @@ async fn invalid_planning_arguments_keep_the_request_with_the_error() {
         (" \n", json!({}), "INVALID_ARGUMENT", "`query` is empty"),
         (&*long, json!({}), "LIMIT_EXCEEDED", "`query` has"),
         ("x", json!({ "planner": "gtp" }), "INVALID_ARGUMENT", "`gtp`"),
-        ("x", json!({ "maxTools": 0 }), "INVALID_ARGUMENT", "`maxTools` must be 1 to 1000, not 0"),
+        (
+            "x",
+            json!({ "maxTools": 0 }),
+            "INVALID_ARGUMENT",
+            "`maxTools` must be from 1 to 1000, not 0",
+        ),
         ("x", json!({ "maxTools": 1001 }), "INVALID_ARGUMENT", "1001"),
         ("x", json!({ "maxTools": -1 }), "INVALID_ARGUMENT", "-1"),
         ("x", json!({ "actions": ["no such"] }), "INVALID_ARGUMENT", "`no such`"),

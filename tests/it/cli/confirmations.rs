@@ -252,7 +252,7 @@ async fn an_unknown_log_level_is_an_error() {
     let ended = ended.unwrap();
     assert_eq!(ended.status.code(), Some(2));
     let printed = String::from_utf8(ended.stderr).unwrap();
-    assert!(printed.contains("`FABER_LOG` is `loud`: `loud` is no level"), "{printed}");
+    assert!(printed.contains("`FABER_LOG` is `loud`: `loud` is not a log level"), "{printed}");
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ export function setToken(value: string | null): void {
 
 /** Notes that the server rejected the token, or wants one. */
 export function refused(): void {
-  wantsToken.set(token() ? "The server does not know this token." : "The server wants an access token.");
+  wantsToken.set(token() ? "The server does not know this token." : "The server requires an access token.");
 }
 
 /** Notes that the server did not answer, and polls it until it answers. */

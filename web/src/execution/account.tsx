@@ -167,7 +167,7 @@ export function Onward({ story }: { story: Story }) {
       {(next || replanning) && (
         <li role="status">
           <span>
-            {next ? "Planned anew" : replanning?.state === "GIVEN_UP" ? "Not planned anew" : "A model plans how to go on"}
+            {next ? "Planned anew" : replanning?.state === "GIVEN_UP" ? "Not planned anew" : "A model replans the execution"}
             {replanning && (
               <>
                 {" because "}

@@ -172,7 +172,7 @@ export function Question({ story, asking, onClose }: QuestionProps) {
           }
         >
           {call && <Call {...call} />}
-          {asking.kind === "reject" ? <p>The step fails, and with it what its plan says.</p> : <TryAgain story={story} name={asking.step} />}
+          {asking.kind === "reject" ? <p>The step fails. The plan decides whether the execution fails, too.</p> : <TryAgain story={story} name={asking.step} />}
           <Field label="Comment (optional)" value={text} onInput={setText} />
         </Dialog>
       );
@@ -199,7 +199,7 @@ function Cancel({ story, onClose }: { story: Story; onClose: () => void }) {
       onClose={onClose}
       onDo={async () => void (await ask(CancelExecution, { id, reason: reason || null }))}
     >
-      <p>Running steps are told and then cut off. What they did stays done{story.about.compensateOnFailure ? ", until it is undone" : ""}.</p>
+      <p>Running steps are asked to stop, and ended if they do not. Their effects remain{story.about.compensateOnFailure ? " until they are undone" : ""}.</p>
       {asked.error && <Refused error={asked.error} />}
       <UndoList calls={calls} executionId={id} />
       <Field label="Why (optional)" value={reason} onInput={setReason} />
@@ -403,13 +403,13 @@ function Settle({ story, step, item, onClose }: SettleProps) {
     </label>
   );
   return (
-    <Dialog title={`What became of “${name}”?`} action="Settle" onClose={onClose} onDo={settle}>
+    <Dialog title={`Did the call of “${name}” take effect?`} action="Settle" onClose={onClose} onDo={settle}>
       <p>The outcome of this call is unknown. Check in the other system if it took effect.</p>
       {call && <Call {...call} />}
       <fieldset class="options">
         <legend class="unseen">Outcome</legend>
         {choice("SUCCEEDED", "It succeeded", story.live.isOver ? "A retry reuses the output, and does not call the tool." : "The step succeeds with this output.")}
-        {choice("FAILED", "It failed", story.live.isOver ? "A retry calls the tool again." : "The step fails, and with it what its plan says.")}
+        {choice("FAILED", "It failed", story.live.isOver ? "A retry calls the tool again." : "The step fails. The plan decides whether the execution fails, too.")}
       </fieldset>
       {outcome === "SUCCEEDED" && <Field label="Output (JSON, optional)" value={output} onInput={setOutput} mono />}
       <Field label="Comment (optional)" value={comment} onInput={setComment} />

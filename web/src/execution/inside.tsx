@@ -89,7 +89,7 @@ export function ItemPanel({ story, step, findings, index, view, item, isPast, op
           <Fault code={detail.compensation.error.code} message={detail.compensation.error.message} />
         </Section>
       )}
-      {state === "PENDING" && <p class="why">It has not begun.</p>}
+      {state === "PENDING" && <p class="why">It has not started.</p>}
       <Decision detail={detail} name={name} />
       {item?.child && (
         <Section title="Other execution">
@@ -130,7 +130,7 @@ export function PlannedPanel({ step, opening, around, onSelect, onClose }: Plann
         </>
       }
     >
-      <p class="why">The plan that it belongs to has not begun.</p>
+      <p class="why">The plan that it belongs to has not started.</p>
       <Parameters written={step.parameters} resolved={undefined} />
       <Rules step={step} onSelect={onSelect} />
     </Panel>

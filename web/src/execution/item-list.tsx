@@ -117,7 +117,7 @@ export function ItemList({ detail, states, from, asked, onFrom, onSelect, onStat
           </span>
           {hasMore && isFull && (
             <button type="button" class="link" onClick={() => onFrom(last + 1)}>
-              Show those behind
+              Show later items
             </button>
           )}
           {hasMore && !isFull && (

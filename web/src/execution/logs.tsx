@@ -24,7 +24,7 @@ export function Logs({ lines, index }: { lines: Lines; index: number | null }) {
           Show {left.toLocaleString("en")} earlier lines
         </button>
       )}
-      {left === 0 && lines.before > 0 && <p class="faint">What came before is among the events.</p>}
+      {left === 0 && lines.before > 0 && <p class="faint">Earlier lines are in the list of events.</p>}
       <ol class="logs" tabIndex={0} aria-label="What it said">
         {shown.map((it, at) => (
           <li key={at} class={it.isBad ? "is-bad" : ""}>

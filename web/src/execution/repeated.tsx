@@ -32,7 +32,7 @@ export function RepeatedList({ calls, executionId }: { calls: readonly RepeatedC
         {calls.slice(0, MAX_LISTED).map((call) => (
           <li key={`${call.stepId} ${call.toolName} ${call.outcomeUnknown}`}>
             <code>{call.stepId}</code>: {countText(call.calls, "call")} of <code>{call.toolName}</code>
-            {call.outcomeUnknown && ", of which nobody knows if they took effect"}
+            {call.outcomeUnknown && ", and it is unknown whether they took effect"}
           </li>
         ))}
         {calls.length > MAX_LISTED && <li>and {calls.length - MAX_LISTED} more</li>}

@@ -147,7 +147,7 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle
         tabIndex={0}
         role="application"
         aria-roledescription="graph"
-        aria-label={`${label}. Arrow keys go from step to step, ${canOpen ? "Enter opens and closes what stands for many, " : ""}plus and minus zoom, 0 shows all.`}
+        aria-label={`${label}. Arrow keys go from step to step, ${canOpen ? "Enter opens and closes a group, " : ""}plus and minus zoom, 0 shows all.`}
         onKeyDown={walk}
       >
         <canvas ref={below} aria-hidden="true" />

@@ -236,7 +236,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
   /** Stores the text as a new plan or the next version, and returns its id. */
   const keep = async (): Promise<string> => {
     if (stored && !isChanged) return stored.about.planId;
-    if ("problems" in draft) throw new ApiError(draft.problems[0]?.message ?? "this is no plan", "INVALID_PLAN");
+    if ("problems" in draft) throw new ApiError(draft.problems[0]?.message ?? "this is not a plan", "INVALID_PLAN");
     const { input } = draft;
     const it = stored ? (await ask(RevisePlan, { id: stored.about.planId, input })).revisePlan : (await ask(CreatePlan, { input })).createPlan;
     if (!it.plan) {
@@ -321,7 +321,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
                   setBack(false);
                 }}
               >
-                Drop what was typed before
+                Discard the earlier text
               </button>
             )}
           </p>
@@ -334,13 +334,13 @@ function Compose({ known, start, onBecome }: ComposeProps) {
             }}
           >
             <label class="unseen" for="query">
-              What is to be done?
+              What should be done?
             </label>
             <textarea
               id="query"
               rows={2}
               required
-              placeholder="What is to be done? Create author Alice with email alice@test.com, then create blog by Alice titled Hello about world"
+              placeholder="What should be done? Create author Alice with email alice@test.com, then create blog by Alice titled Hello about world"
               value={query}
               onInput={(event) => setQuery(event.currentTarget.value)}
               onKeyDown={(event) => {
@@ -358,9 +358,9 @@ function Compose({ known, start, onBecome }: ComposeProps) {
       {error && <Refused error={error} actions={draftOf(error)} />}
       {start && !stored && <UncoveredParts uncovered={start.uncovered} steps={steps} />}
       {!isBegun ? (
-        <Empty title="Say it, or write it">
+        <Empty title="Describe the task, or write the plan">
           <p>
-            Type what is to be done, and see which tools it takes. Or <button type="button" class="link" onClick={() => setText(EXAMPLE)}>write the plan as JSON</button>.
+            Describe the task to see which tools fit it. Or <button type="button" class="link" onClick={() => setText(EXAMPLE)}>write the plan as JSON</button>.
           </p>
         </Empty>
       ) : (

@@ -224,7 +224,7 @@ function ExecutionView({ story }: { story: Story }) {
 function holds(groups: Groups, spot: Spot, past: number | null): string {
   if (groups.kindOf(spot) === "plan") return "a sub-plan";
   const items = groups.viewOf(spot, past)?.items;
-  return items ? `${countFinishedItems(items)} of ${items.total} items over` : "a loop";
+  return items ? `${countFinishedItems(items)} of ${items.total} items finished` : "a loop";
 }
 
 interface SelectedPanelProps {
@@ -316,7 +316,7 @@ function Results({ story, onSelect }: { story: Story; onSelect: (id: string) => 
   if (!results) return <Loading />;
   return (
     <div class="results">
-      {story.scrub.value !== null && <p class="why">Results are shown as they are now, whatever moment of the log is.</p>}
+      {story.scrub.value !== null && <p class="why">Results are shown as they are now, and not as they were at the selected event.</p>}
       {results.errors.length > 0 && (
         <section class="section">
           <h2>Errors</h2>

@@ -114,7 +114,7 @@ function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
         tabs={TABS}
         shown={tab}
         onShow={setTab}
-        names={{ planning: "How the plan came to be", versions: `Versions (${request.plans.length})`, executions: `Executions (${executions})` }}
+        names={{ planning: "How the plan was made", versions: `Versions (${request.plans.length})`, executions: `Executions (${executions})` }}
       />
       <div role="tabpanel" id="panel" aria-labelledby={`tab-${tab}`} class={tab === "executions" ? "list" : "scroll"}>
         {tab === "executions" && <RunList request={request} runs={hasParts ? all : roots} hasParts={hasParts} onParts={(it) => showParts(it ? "all" : "")} />}
@@ -169,7 +169,7 @@ function RunList({ request, runs, hasParts, onParts }: RunListProps) {
   const { list, error } = runs;
   if (error && error.code !== "UNREACHABLE") return <Refused error={error} />;
   if (!list) return <Loading />;
-  const empty = <Empty title="It has not been executed">{request.plans.length > 0 ? "Open the plan to run it." : request.planningError ? "No plan came of it. Start a draft of your own, or see how the plan came to be." : "There is no plan yet."}</Empty>;
+  const empty = <Empty title="It has not been executed">{request.plans.length > 0 ? "Open the plan to run it." : request.planningError ? "The planner made no plan. Start a draft of your own, or see how the plan was made." : "There is no plan yet."}</Empty>;
   return (
     <>
       {list.rows.length > 0 && (
@@ -191,7 +191,7 @@ function RunList({ request, runs, hasParts, onParts }: RunListProps) {
 }
 
 const KINDS: Record<string, string> = {
-  selection: "Tools that were looked at",
+  selection: "Tools that were considered",
   clauses: "What the query says",
   candidates: "Candidates",
   assumptions: "Assumptions",

@@ -117,7 +117,7 @@ export function ToolkitPage() {
               </section>
             )}
             <section class="section">
-              <h2>What is to be done</h2>
+              <h2>What should be done</h2>
               <ul class="checks">
                 {toolkit.actions.map((it) => (
                   <li key={it.name}>

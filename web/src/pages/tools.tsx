@@ -156,16 +156,16 @@ function Selection() {
   return (
     <>
       <div class="pane-bar">
-        <SearchBox label="Query" value={query} onSearch={setQuery} placeholder="What is a tool wanted for?" />
+        <SearchBox label="Query" value={query} onSearch={setQuery} placeholder="What should the tool do?" />
         <Choice label="Criterion" value={by} options={CRITERIA} onChange={setBy} />
         <Choice label="At most" value={limit} options={["5", "15", "50"].map((it) => [it, `${it} tools`] as const)} onChange={setLimit} />
       </div>
       {asked.error && <Refused error={asked.error} />}
-      {query === "" && <Empty title="Which tools would a query find?">Type one, and see every score, and where the line of a hit is.</Empty>}
+      {query === "" && <Empty title="Which tools would a query find?">Type a query to see the score of each tool, and which tools are hits.</Empty>}
       {query !== "" && asked.isLoading && <Loading />}
       {query !== "" && !asked.isLoading && !asked.error && matches.length === 0 && (
         <Empty title="No tool fits">
-          {by === "CENTROID" ? "By this criterion only tools with examples take part." : by === "LEXICAL" ? "No tool has any of these words." : "There is no tool to choose from."}
+          {by === "CENTROID" ? "This criterion selects only tools with examples." : by === "LEXICAL" ? "No tool has any of these words." : "There is no tool to choose from."}
         </Empty>
       )}
       {matches.length > 0 && (
@@ -225,7 +225,7 @@ function CollisionTable() {
       </div>
       {asked.error && <Refused error={asked.error} />}
       {!asked.data && !asked.error && <Loading />}
-      {asked.data && pairs.length === 0 && <Empty title="No two tools collide">Tools without examples take no part.</Empty>}
+      {asked.data && pairs.length === 0 && <Empty title="No two tools collide">Tools without examples are not compared.</Empty>}
       {pairs.length > 0 && (
         <table class="plain wide">
           <thead>

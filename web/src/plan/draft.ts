@@ -32,7 +32,7 @@ const RENAMED = [["plan", "inlinePlan"]] as const;
 
 /** Parses the text of a draft. Returns diagnostics if the text is not a draft. */
 export function readDraft(text: string): Draft | { problems: Problem[] } {
-  if (text.trim() === "") return { problems: [wrong("nothing is written: a plan is an object with `tools`", "")] };
+  if (text.trim() === "") return { problems: [wrong("the text is empty: a plan is an object with `tools`", "")] };
   let value: Json;
   try {
     value = parse(text);

@@ -44,7 +44,7 @@ export function OfferList({ id, offers, chosen, line, column, scroll, height, on
       id={id}
       class="offers"
       role="listbox"
-      aria-label="What could stand here"
+      aria-label="Suggestions for this place"
       style={place}
       // The arrow keys select a suggestion and scroll the list, so the Tab key skips the list.
       onWheel={(event) => {

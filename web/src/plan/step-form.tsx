@@ -72,11 +72,11 @@ export function StepForm({ step, name, tools, others, onStep, onRemove, onClose 
         </label>
         <label class="check">
           <input type="checkbox" checked={step.requiresApproval === true} onChange={(event) => set("requiresApproval", event.currentTarget.checked)} />
-          A person must agree
+          A person must approve
         </label>
         {after.length > 0 && (
           <button type="button" class="link" onClick={() => set("dependsOn", undefined)}>
-            After nothing in particular
+            After no other step
           </button>
         )}
       </div>

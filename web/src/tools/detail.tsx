@@ -143,7 +143,7 @@ function Try({ name, schema, isReady, effect, onDone }: TryProps) {
   const [result, setResult] = useState<CallToolResult["callTool"] | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const [isBusy, setBusy] = useState(false);
-  if (!isReady) return <p class="faint">Its toolset is switched off, or nothing says how to call it.</p>;
+  if (!isReady) return <p class="faint">Its toolset is inactive, or the tool has no `run`.</p>;
   const call = async (event: Event) => {
     event.preventDefault();
     setBusy(true);

@@ -16,7 +16,7 @@ export function useTitle(title: string): void {
 
 export function Crumbs({ trail, here }: { trail: [string, string][]; here: string }) {
   return (
-    <nav class="crumbs" aria-label="Where this is">
+    <nav class="crumbs" aria-label="Path to this page">
       <ol>
         {trail.map(([name, to]) => (
           <li key={to}>

@@ -155,7 +155,7 @@ fn replans_range() -> clap::builder::RangedI64ValueParser<i32> {
 
 /// Rejects an invalid time before anything is planned.
 fn parse_time(text: &str) -> Result<String, String> {
-    let hint = "write a moment like `2026-01-02T03:04:05Z`";
+    let hint = "write a time such as `2026-01-02T03:04:05Z`";
     text.parse::<Timestamp>().map(|_| text.to_owned()).map_err(|err| format!("{err}; {hint}"))
 }
 

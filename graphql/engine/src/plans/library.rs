@@ -137,7 +137,7 @@ impl PlanLibrary {
         let names = names(draft);
         if names.len() > MAX_SUB_PLANS {
             let (has, most) = (names.len(), MAX_SUB_PLANS);
-            let why = format!("the plan names {has} other plans; the most is {most}");
+            let why = format!("the plan names {has} other plans; the limit is {most}");
             return Err(EngineError::LimitExceeded(why));
         }
         let mut found = Vec::with_capacity(names.len());

@@ -322,5 +322,5 @@ fn check_description(text: &str) -> Result<(), EngineError> {
         return Ok(());
     }
     let (has, most) = (text.len(), limits::TEXT_BYTES);
-    Err(EngineError::LimitExceeded(format!("a description has {has} bytes; the most is {most}")))
+    Err(EngineError::LimitExceeded(format!("a description has {has} bytes; the limit is {most}")))
 }

@@ -106,7 +106,7 @@ impl Inventory {
 
     pub async fn switch(&self, names: &[String], on: bool) -> Result<SwitchResult, EngineError> {
         if names.len() > limits::TOOL_SETS {
-            let why = format!("{} names at once; the most is {}", names.len(), limits::TOOL_SETS);
+            let why = format!("{} names at once; the limit is {}", names.len(), limits::TOOL_SETS);
             return Err(EngineError::LimitExceeded(why));
         }
         Ok(self.registry.switch(names, on).await?)

@@ -155,7 +155,7 @@ impl Connection {
                 self.carry_out(effects)
             }
             Some(Ok(Message::Binary(_))) => {
-                ControlFlow::Break(Some(Closing::invalid_message("messages are text")))
+                ControlFlow::Break(Some(Closing::invalid_message("messages must be text")))
             }
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => {
                 // The pong is queued already, but only a write sends it.
