@@ -144,7 +144,7 @@ test('axe finds nothing where a plan is written, and where it is run', async () 
     await page.getByLabel('Diagnostics').waitFor();
     assert.deepEqual(await findAll(page), []);
     await page.reload();
-    await page.getByRole('button', { name: 'Drop what was typed before' }).click();
+    await page.getByRole('button', { name: 'Discard the earlier text' }).click();
     await page.getByText('Plan is valid.').waitFor();
     await page.getByRole('button', { name: 'Run with options…' }).click();
     await page.getByRole('dialog').waitFor();

@@ -272,7 +272,7 @@ test('a text that is emptied is written anew', async () => {
     await editor(page).click();
     await page.keyboard.press('Control+A');
     await page.keyboard.press('Delete');
-    await page.getByLabel('Diagnostics').getByText('nothing is written').waitFor();
+    await page.getByLabel('Diagnostics').getByText('the text is empty').waitFor();
     assert.equal(await page.getByText('It is being checked').count(), 0, path);
     await page.keyboard.type('{"tools":[{"name":"flow.noop"}]}');
     assert.equal(await editor(page).inputValue(), '{"tools":[{"name":"flow.noop"}]}', 'the focus stayed');

@@ -74,7 +74,7 @@ impl Shop {
 }
 
 fn pay_step(parameters: &Value) -> Value {
-    json!({ "id": "pay", "name": "own.pay", "timeoutMs": 300, "parameters": parameters,
+    json!({ "id": "pay", "name": "own.pay", "timeoutMs": 1000, "parameters": parameters,
         "compensate": { "name": "own.refund", "parameters": { "payment": "{{pay.id}}" } } })
 }
 
