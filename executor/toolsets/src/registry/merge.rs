@@ -118,7 +118,7 @@ impl Merge<'_> {
                 }
                 Ok(set) => match find_denied(set.variables(), self.secrets) {
                     Some(variable) => {
-                        complaints.push((name.clone(), forbidden_variable_reason(variable)))
+                        complaints.push((name.clone(), forbidden_variable_reason(variable)));
                     }
                     None => sets.push((set.rooted(self.base), Some(*at))),
                 },
