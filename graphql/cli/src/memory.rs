@@ -15,7 +15,7 @@ use nix::unistd::{SysconfVar, sysconf};
 /// Time between two checks of the size of the process.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Minimum growth in bytes since the last release that causes another release.
+/// Bytes by which the process must exceed its smallest size after a release to cause another one.
 const MIN_GROWTH: u64 = 16 << 20;
 
 /// Starts the thread that releases free memory while the process is larger than its smallest size.
