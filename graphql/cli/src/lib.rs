@@ -251,7 +251,7 @@ async fn dispatch(
     }
     let flags = cli.flags();
     if let Command::Doctor { ready } = cli.command {
-        let (config, faults) = Config::load_what_works(&flags, &environment)?;
+        let (config, faults) = Config::load_valid_settings(&flags, &environment)?;
         let app = App { config, environment, screen };
         return if ready {
             doctor::check_readiness(&app).await
@@ -274,7 +274,7 @@ async fn dispatch(
         Command::Cancel { id, reason } => steer::cancel(app, &id, reason).await,
         Command::Login { set, no_browser } => login::log_in(app, &set, no_browser).await,
         Command::Logout { set } => login::log_out(app, &set).await,
-        Command::Models { what } => models::manage_models(app, what).await,
+        Command::Models { subcommand } => models::manage_models(app, subcommand).await,
         Command::Bench(args) => commands::bench::bench(app, &args).await,
         Command::Config => doctor::print_config(app),
         command => {
@@ -287,14 +287,14 @@ async fn dispatch(
 /// Opens what a command needs of the engine. Only commands that write plans or tools create a store.
 async fn open_session<'a>(app: &'a App, command: &Command) -> Result<Session<'a>, Failure> {
     match command {
-        Command::Agent(_) | Command::Tools { what: Tools::Call { .. } } => {
+        Command::Agent(_) | Command::Tools { subcommand: Tools::Call { .. } } => {
             // A worker counts calls that have a limit.
             Session::open(app, Need::Driving).await
         }
         Command::Plan(_)
-        | Command::Tools { what: Tools::Load { .. } }
-        | Command::Toolsets { what: Toolsets::Activate { .. } | Toolsets::Deactivate { .. } }
-        | Command::Toolkit { what: ToolkitCommand::Load { .. } } => {
+        | Command::Tools { subcommand: Tools::Load { .. } }
+        | Command::Toolsets { subcommand: Toolsets::Activate { .. } | Toolsets::Deactivate { .. } }
+        | Command::Toolkit { subcommand: ToolkitCommand::Load { .. } } => {
             Session::open(app, Need::Tools).await
         }
         Command::Tools { .. } | Command::Toolsets { .. } | Command::Toolkit { .. } => {
@@ -324,10 +324,10 @@ async fn run_in_session(session: &Session<'_>, command: Command) -> Result<ExitS
         Command::Prune { older_than } => list::prune(session, &older_than).await,
         Command::Debug(args) => debug::debug(session, &args).await,
         Command::Blob { id, output } => debug::print_blob(session, &id, output.as_deref()).await,
-        Command::List { what } => list::list(session, what).await,
-        Command::Tools { what } => tools::use_tools(session, what).await,
-        Command::Toolsets { what } => tools::use_toolsets(session, what).await,
-        Command::Toolkit { what } => toolkit::use_toolkit(session, what).await,
+        Command::List { subcommand } => list::list(session, subcommand).await,
+        Command::Tools { subcommand } => tools::use_tools(session, subcommand).await,
+        Command::Toolsets { subcommand } => tools::use_toolsets(session, subcommand).await,
+        Command::Toolkit { subcommand } => toolkit::use_toolkit(session, subcommand).await,
         _ => unreachable!("commands without a session were dispatched before"),
     }
 }

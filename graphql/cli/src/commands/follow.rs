@@ -37,7 +37,7 @@ const OWNER_POLLS: usize = 3;
 const REPLAN_POLL: Duration = Duration::from_millis(250);
 /// Polls in a row without a worker for the replan before a warning.
 const REPLAN_POLLS: usize = 20;
-const ASKED: usize = 20;
+const QUESTIONS_PER_PAGE: usize = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -69,29 +69,29 @@ pub(crate) async fn watch_with_approvals(
     let approved = Mutex::new(approved);
     let mut follower = Follower { session, id, purpose, approved: &approved };
     loop {
-        let stopped = follower.until_stopped().await?;
+        let stopped = follower.run_until_stopped().await?;
         let id = follower.id;
         match stopped {
-            Stopped::Continued(next) => {
+            StopReason::Continued(next) => {
                 // The user has not seen the new plan.
-                follower.take_approved(|_| true);
+                follower.take_approved_steps(|_| true);
                 follower.id = next;
             }
-            Stopped::Over => return show_ending(session, id).await,
-            Stopped::GivenUp => {
+            StopReason::Over => return show_ending(session, id).await,
+            StopReason::GivenUp => {
                 // The request failed, even if this execution succeeded.
                 let status = show_ending(session, id).await?;
                 let is_done = status == ExitStatus::Done;
                 return Ok(if is_done { ExitStatus::Failed } else { status });
             }
-            Stopped::Asking(steps) => return show_waiting(session, id, steps).await,
-            Stopped::Unattended => return Err(unattended_failure(session, id).await),
-            Stopped::Detached => return print_detached(session, id).await,
+            StopReason::Asking(steps) => return show_waiting(session, id, steps).await,
+            StopReason::Unattended => return Err(unattended_failure(session, id).await),
+            StopReason::Detached => return print_detached(session, id).await,
         }
     }
 }
 
-enum Stopped {
+enum StopReason {
     Over,
     Asking(Vec<(String, String)>),
     Continued(ExecutionId),
@@ -112,14 +112,14 @@ struct Follower<'a> {
 impl Follower<'_> {
     /// Watches the execution, and drives it if the purpose says so. Waits for a signal from the
     /// beginning, because the execution may already run.
-    async fn until_stopped(&self) -> Result<Stopped, Failure> {
+    async fn run_until_stopped(&self) -> Result<StopReason, Failure> {
         tokio::select! {
-            stopped = self.until_over() => stopped,
-            () = self.session.await_end_signal() => Ok(Stopped::Detached),
+            stopped = self.run_until_over() => stopped,
+            () = self.session.await_end_signal() => Ok(StopReason::Detached),
         }
     }
 
-    async fn until_over(&self) -> Result<Stopped, Failure> {
+    async fn run_until_over(&self) -> Result<StopReason, Failure> {
         let found: Value = self
             .session
             .client
@@ -132,10 +132,10 @@ impl Follower<'_> {
         }
         let (client, store) = (&self.session.client, self.session.store());
         let watcher = Watcher::new(client, store, self.id.to_string());
-        let reader = EventReader { of: *self, watcher, view: LiveView::new(screen, &plan) };
+        let reader = EventReader { follower: *self, watcher, view: LiveView::new(screen, &plan) };
         let following = async {
-            match reader.until_stopped().await? {
-                Stopped::Over if self.purpose != Purpose::Finish => self.await_replan().await,
+            match reader.run_until_stopped().await? {
+                StopReason::Over if self.purpose != Purpose::Finish => self.await_replan().await,
                 stopped => Ok(stopped),
             }
         };
@@ -153,7 +153,7 @@ impl Follower<'_> {
 
     /// Waits until the replan of a finished execution has started the next execution or is given
     /// up.
-    async fn await_replan(&self) -> Result<Stopped, Failure> {
+    async fn await_replan(&self) -> Result<StopReason, Failure> {
         #[derive(Deserialize)]
         struct Found {
             replanning: Option<Replanning>,
@@ -175,31 +175,31 @@ impl Follower<'_> {
             }
         };
         let fields = "replanning { state reason givenUp } next { executionId plan { version } }";
-        let (mut is_told, mut unattended) = (false, 0);
+        let (mut is_user_told, mut unattended) = (false, 0);
         loop {
             let found: Found = self.session.client.execution(self.id, fields).await?;
-            let Some(replanning) = found.replanning else { return Ok(Stopped::Over) };
+            let Some(replanning) = found.replanning else { return Ok(StopReason::Over) };
             let reason = &replanning.reason;
             match (replanning.state, found.next) {
                 (ReplanningState::Begun, Some(Next { execution_id: id, plan })) => {
                     let version = plan.version;
                     say(format!("replanned as version {version} because {reason}; {id} continues"));
-                    return Ok(Stopped::Continued(id));
+                    return Ok(StopReason::Continued(id));
                 }
                 (ReplanningState::GivenUp, _) => {
                     let why = replanning.given_up.as_ref().map(Text::to_string);
                     say(format!("the replan was given up: {}", why.unwrap_or_default()));
-                    return Ok(Stopped::GivenUp);
+                    return Ok(StopReason::GivenUp);
                 }
-                _ if !is_told => say(format!("a model replans because {reason}")),
+                _ if !is_user_told => say(format!("a model replans because {reason}")),
                 _ => (),
             }
-            is_told = true;
+            is_user_told = true;
             let is_unattended = self.session.lacks_replanner(self.id).await.unwrap_or(false);
             unattended = if is_unattended { unattended + 1 } else { 0 };
             if unattended >= REPLAN_POLLS && self.purpose == Purpose::Watch {
                 say(format!("no worker replans it: `faber execute {}` does", self.id));
-                return Ok(Stopped::Over);
+                return Ok(StopReason::Over);
             }
             time::sleep(REPLAN_POLL).await;
         }
@@ -229,7 +229,7 @@ impl Follower<'_> {
         Ok(self.purpose != Purpose::Watch || self.session.has_reader(id).await?)
     }
 
-    fn take_approved(&self, is_taken: impl Fn(&str) -> bool) -> Vec<Text> {
+    fn take_approved_steps(&self, is_taken: impl Fn(&str) -> bool) -> Vec<Text> {
         let mut approved = self.approved.lock().unwrap_or_else(PoisonError::into_inner);
         approved.extract_if(.., |step| is_taken(step)).collect()
     }
@@ -255,7 +255,7 @@ impl Follower<'_> {
         let Found { waits_for } = client.execution(self.id, "waitsFor { kind stepId }").await?;
         let waits = waits_for.iter().filter(|wait| &*wait.kind == "approval");
         let steps: Vec<&str> = waits.filter_map(|wait| wait.step_id.as_deref()).collect();
-        let approved = self.take_approved(|step| steps.contains(&step));
+        let approved = self.take_approved_steps(|step| steps.contains(&step));
         for step in &approved {
             let arguments = [
                 ("executionId: ID!", json!(self.id)),
@@ -270,20 +270,20 @@ impl Follower<'_> {
 }
 
 struct EventReader<'a> {
-    of: Follower<'a>,
+    follower: Follower<'a>,
     watcher: Watcher<'a>,
     view: LiveView,
 }
 
 impl EventReader<'_> {
-    async fn until_stopped(mut self) -> Result<Stopped, Failure> {
-        let of = self.of;
-        let mut unowned = pin!(of.await_loss_of_owner());
-        let mut is_told = self.of.purpose == Purpose::Drive;
+    async fn run_until_stopped(mut self) -> Result<StopReason, Failure> {
+        let follower = self.follower;
+        let mut unowned = pin!(follower.await_loss_of_owner());
+        let mut is_user_told = self.follower.purpose == Purpose::Drive;
         loop {
-            match self.read(unowned.as_mut(), &mut is_told).await {
+            match self.read(unowned.as_mut(), &mut is_user_told).await {
                 Ok(Some(stopped)) => return Ok(stopped),
-                Ok(None) if self.watcher.is_finished().await? => return Ok(Stopped::Over),
+                Ok(None) if self.watcher.is_finished().await? => return Ok(StopReason::Over),
                 Ok(None) => (),
                 Err(failure) => self.watcher.reconnect_after(failure)?,
             }
@@ -295,9 +295,9 @@ impl EventReader<'_> {
     async fn read(
         &mut self,
         mut unowned: Pin<&mut impl Future<Output = ()>>,
-        is_told: &mut bool,
-    ) -> Result<Option<Stopped>, Failure> {
-        let (drives, mut quiet) = (self.of.purpose == Purpose::Drive, QuietTimer::new());
+        is_user_told: &mut bool,
+    ) -> Result<Option<StopReason>, Failure> {
+        let (drives, mut quiet) = (self.follower.purpose == Purpose::Drive, QuietTimer::new());
         loop {
             tokio::select! {
                 update = self.watcher.next() => {
@@ -308,44 +308,44 @@ impl EventReader<'_> {
                     match update {
                         Update::News { execution, news } => {
                             let news = self.mark_answered(&execution, news).await?;
-                            self.tell(&news);
+                            self.show_news(&news);
                         }
                         Update::Ended => return Ok(None),
                         Update::Event | Update::Poll => (),
                     }
                 }
-                () = time::sleep_until(quiet.until), if drives && !quiet.is_told => {
-                    quiet = match standstill::find_reason(self.of.session, self.of.id).await? {
+                () = time::sleep_until(quiet.asks_at), if drives && !quiet.is_user_told => {
+                    quiet = match standstill::find_reason(self.follower.session, self.follower.id).await? {
                         Some(reason) => {
-                            self.tell(&News::Note(format!("{reason} (Ctrl-C detaches)")));
-                            quiet.told()
+                            self.show_news(&News::Note(format!("{reason} (Ctrl-C detaches)")));
+                            quiet.after_telling()
                         }
-                        None => quiet.next(),
+                        None => quiet.after_pause(),
                     };
                 }
-                () = &mut unowned, if !*is_told => {
-                    if self.of.purpose == Purpose::Finish {
-                        return Ok(Some(Stopped::Unattended));
+                () = &mut unowned, if !*is_user_told => {
+                    if self.follower.purpose == Purpose::Finish {
+                        return Ok(Some(StopReason::Unattended));
                     }
-                    let note = format!("no worker drives it: `faber execute {}` does", self.of.id);
-                    self.tell(&News::Note(note));
-                    *is_told = true;
+                    let note = format!("no worker drives it: `faber execute {}` does", self.follower.id);
+                    self.show_news(&News::Note(note));
+                    *is_user_told = true;
                 }
             }
-            let of = self.of;
-            match self.watcher.standing(async |id| of.has_reader(id).await).await? {
+            let follower = self.follower;
+            match self.watcher.standing(async |id| follower.has_reader(id).await).await? {
                 Standing::Running => (),
-                Standing::Finished => return Ok(Some(Stopped::Over)),
-                Standing::NeedsPerson if self.of.approve_steps().await? => (),
+                Standing::Finished => return Ok(Some(StopReason::Over)),
+                Standing::NeedsPerson if self.follower.approve_steps().await? => (),
                 Standing::NeedsPerson => {
-                    return Ok(Some(Stopped::Asking(self.watcher.tree().waiting_steps())));
+                    return Ok(Some(StopReason::Asking(self.watcher.tree().waiting_steps())));
                 }
             }
         }
     }
 
-    fn tell(&mut self, news: &News) {
-        self.view.tell(news, self.watcher.tree().root().steps_over);
+    fn show_news(&mut self, news: &News) {
+        self.view.show_news(news, self.watcher.tree().root().steps_over);
     }
 
     /// Marks a waiting step as answered if the inbox contains its answer. Otherwise the user would
@@ -357,9 +357,9 @@ impl EventReader<'_> {
         if view.state != ShownState::Waiting {
             return Ok(news);
         }
-        let inbox = self.of.session.inbox(execution).await?;
+        let inbox = self.follower.session.inbox(execution).await?;
         let step = name.rsplit(" › ").next().unwrap_or(name);
-        let Some(answer) = inbox.iter().find_map(|command| answer_to(command, step)) else {
+        let Some(answer) = inbox.iter().find_map(|command| command_for_answer(command, step)) else {
             return Ok(news);
         };
         let detail = Some(format!("{answer}, and no worker has read that yet"));
@@ -417,16 +417,16 @@ async fn show_waiting(
     }
     screen.print(&format!("{id}  WAITING"))?;
     let mut executions = vec![id.to_string()];
-    for (of, _) in steps {
-        if !executions.contains(&of) && executions.len() < ASKED {
-            executions.push(of);
+    for (follower, _) in steps {
+        if !executions.contains(&follower) && executions.len() < QUESTIONS_PER_PAGE {
+            executions.push(follower);
         }
     }
-    for of in executions {
+    for follower in executions {
         let fields = format!("findings {{ {} }}", Finding::FIELDS);
-        let found: Waiting = session.client.execution(&of, &fields).await?;
+        let found: Waiting = session.client.execution(&follower, &fields).await?;
         let waits = found.findings.iter().filter(|finding| is_question(finding));
-        for finding in waits.take(ASKED) {
+        for finding in waits.take(QUESTIONS_PER_PAGE) {
             screen.say(&draw_finding(finding, screen.err));
             for line in draw_commands(finding, screen.err) {
                 screen.say(&line);
@@ -442,7 +442,7 @@ struct Waiting {
 }
 
 /// Returns how a command answers a step or one of its items, such as `step[3]`.
-fn answer_to(command: &Command, asked: &str) -> Option<&'static str> {
+fn command_for_answer(command: &Command, asked: &str) -> Option<&'static str> {
     let Command::Approve { step, item, approved, .. } = command else { return None };
     let is_meant = if let Some(item) = item {
         asked == format!("{step}[{item}]")

@@ -154,7 +154,7 @@ async fn await_login(
         let finished = begun.finish(address.trim()).await;
         let was_pasted = page.is_none();
         if let Some(page) = page {
-            page.show(match &finished {
+            page.send_page(match &finished {
                 Ok(_) => Page::Done(name),
                 Err(LoginError::Stray) => Page::Stray,
                 Err(_) => Page::Failed(name),
@@ -174,13 +174,13 @@ async fn await_login(
 }
 
 /// Returns the next line from standard input. Never returns if it is no terminal.
-async fn next_line(typed: &mut Option<Lines<BufReader<Stdin>>>) -> Option<String> {
+async fn next_line(input_lines: &mut Option<Lines<BufReader<Stdin>>>) -> Option<String> {
     loop {
-        let Some(lines) = typed else { return std::future::pending().await };
+        let Some(lines) = input_lines else { return std::future::pending().await };
         match lines.next_line().await {
             Ok(Some(line)) if line.trim().is_empty() => {}
             Ok(Some(line)) => return Some(line),
-            Ok(None) | Err(_) => *typed = None,
+            Ok(None) | Err(_) => *input_lines = None,
         }
     }
 }

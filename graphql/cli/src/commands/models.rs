@@ -13,21 +13,21 @@ use serde_json::json;
 use super::steer::ask_person;
 use crate::{App, ExitStatus, args::Models, signals};
 
-const KEPT: &str = "the downloaded part is kept: the same command continues the download";
+const RESUME_HINT: &str = "the downloaded part is kept: the same command continues the download";
 
-pub(crate) async fn manage_models(app: &App, what: Models) -> Result<ExitStatus, Failure> {
-    match what {
+pub(crate) async fn manage_models(app: &App, subcommand: Models) -> Result<ExitStatus, Failure> {
+    match subcommand {
         Models::List => list_models(app),
         Models::Pull { name, url, sha256, yes } if name == PLANNER => tokio::select! {
             pulled = pull_planner(app, url.as_deref(), sha256.as_deref(), yes) => pulled,
-            () = signals::await_interrupt() => app.detach(KEPT),
+            () = signals::await_interrupt() => app.detach(RESUME_HINT),
         },
         Models::Pull { url: Some(_), .. } => {
             Err(Failure::usage(format!("`--url` is for `faber models pull {PLANNER}` only")))
         }
         Models::Pull { name, sha256, .. } => tokio::select! {
             pulled = pull_model(app, Request { name: &name, sha256: sha256.as_deref() }) => pulled,
-            () = signals::await_interrupt() => app.detach(KEPT),
+            () = signals::await_interrupt() => app.detach(RESUME_HINT),
         },
     }
 }

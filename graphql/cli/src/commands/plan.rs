@@ -63,7 +63,7 @@ pub(crate) async fn plan(session: &Session<'_>, args: PlanArgs) -> Result<ExitSt
 }
 
 pub(crate) async fn revise(app: &App, id: &str, file: &Path) -> Result<ExitStatus, Failure> {
-    let written = read_plan(app, file).await?;
+    let written = read_plan_file(app, file).await?;
     let session = Session::open_existing(app, Need::Tools).await;
     let session = session.map_err(|failure| written.prefer_errors(failure))?;
     let fields = if app.screen.json { Plan::fields() } else { Plan::SHOWN.to_owned() };
@@ -89,8 +89,8 @@ pub(crate) async fn revise(app: &App, id: &str, file: &Path) -> Result<ExitStatu
 }
 
 /// Reads a plan from a file and shows its warnings.
-pub(crate) async fn read_plan(app: &App, file: &Path) -> Result<WrittenPlan, Failure> {
-    let plan = plan_file::read_plan(file).await?;
+pub(crate) async fn read_plan_file(app: &App, file: &Path) -> Result<WrittenPlan, Failure> {
+    let plan = plan_file::read_plan_file(file).await?;
     // `check` reports errors together with those of the compiler.
     if !plan.has_errors() && !plan.notices.is_empty() {
         let file = file.display().to_string();
@@ -149,7 +149,7 @@ pub(crate) async fn save(app: &App, args: SaveArgs) -> Result<ExitStatus, Failur
     };
     let (session, written) = match &args.file {
         Some(file) => {
-            let written = read_plan(app, file).await?;
+            let written = read_plan_file(app, file).await?;
             let session = Session::open(app, Need::Tools).await;
             let session = session.map_err(|failure| written.prefer_errors(failure))?;
             (session, Some((written, file_label(file))))
@@ -194,7 +194,7 @@ pub(crate) async fn unsave(session: &Session<'_>, name: &str) -> Result<ExitStat
 }
 
 pub(crate) async fn list_saved(session: &Session<'_>) -> Result<ExitStatus, Failure> {
-    let saved = Value::Array(all_saved(&session.client).await?);
+    let saved = Value::Array(load_saved_plans(&session.client).await?);
     let headings = ["NAME", "PLAN", "SAVED", "INPUTS"];
     session.screen.print_list(&saved, &headings, |plan: &SavedPlan, _| {
         let inputs = plan.inputs.as_ref().map(input_names).unwrap_or_default();
@@ -202,7 +202,7 @@ pub(crate) async fn list_saved(session: &Session<'_>) -> Result<ExitStatus, Fail
     })
 }
 
-async fn all_saved(client: &Client) -> Result<Vec<Value>, Failure> {
+async fn load_saved_plans(client: &Client) -> Result<Vec<Value>, Failure> {
     let mut all: Vec<Value> = Vec::new();
     loop {
         let after = all.last().map(|plan| plan["name"].clone()).unwrap_or_default();
@@ -270,7 +270,7 @@ pub(crate) async fn export_draft(client: &Client, id: &str) -> Result<Value, Fai
 }
 
 async fn unknown_saved_plan_failure(client: &Client, name: &str) -> Result<Failure, Failure> {
-    let saved = all_saved(client).await?;
+    let saved = load_saved_plans(client).await?;
     let help =
         planner::suggest::did_you_mean(name, saved.iter().filter_map(|plan| plan["name"].as_str()));
     let help = help.unwrap_or_else(|| "`faber list saved` lists the saved plans".to_owned());

@@ -189,7 +189,7 @@ async fn execution_options(how: &Options) -> Result<Value, Failure> {
         "idempotencyKey": how.idempotency_key,
         "deadlineMs": how.deadline_ms,
         "strictTemplates": how.strict_templates,
-        "compensateOnFailure": how.compensates(),
+        "compensateOnFailure": how.compensate_on_failure(),
         "dryRun": how.dry_run.then_some(true),
         "startAt": how.start_at,
         "priority": how.priority,

@@ -24,7 +24,7 @@ use crate::{
 pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     refuse_server(app, "serve")?;
     let config = &app.config;
-    let told = told_to_end()?;
+    let end_signal = listen_for_end_signal()?;
     let access = config.access.value.open(&config.toolsets.value, variable)?;
     let wanted = config.listen.value;
     let listener = TcpListener::bind(wanted).await.map_err(|err| {
@@ -63,11 +63,11 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
         mcp_server::build_routes(mcp_client, store, config.limits.request_bytes(), stop.clone());
     let hooks = Hooks { members, ..hooks(&local.engine, local.worker(), &retention) };
     let schema = local.schema.clone();
-    let told = async move {
-        told.await;
+    let end_signal = async move {
+        end_signal.await;
         stop.cancel();
     };
-    let served = server::serve(listener, schema, options, hooks, told).await;
+    let served = server::serve(listener, schema, options, hooks, end_signal).await;
     app.screen.say("stopping");
     local.close().await;
     served.map_err(|err| Failure::new("SERVER_UNAVAILABLE", err.to_string()))?;
@@ -76,23 +76,23 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
 
 pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
     refuse_server(app, "worker")?;
-    let told = told_to_end()?;
+    let end_signal = listen_for_end_signal()?;
     let local = LocalEngine::open(app.setup(), Need::Everything).await?;
     warn_of_free_commands(app);
     app.screen.say(&format!("working on {}", app.config.store_name()));
     let (_, _pruning) = start_retention(app, &local);
-    told.await;
+    end_signal.await;
     app.screen.say("stopping");
     local.close().await;
     Ok(ExitStatus::Done)
 }
 
 pub(crate) async fn serve_mcp(app: &App) -> Result<ExitStatus, Failure> {
-    let told = told_to_end()?;
+    let end_signal = listen_for_end_signal()?;
     let session = Session::open(app, Need::Driving).await?;
     let ended = tokio::select! {
         ended = mcp_server::serve_stdio(session.client.clone(), session.store().cloned(), session.drive()) => ended,
-        () = told => Ok(()),
+        () = end_signal => Ok(()),
     };
     session.close().await;
     ended.map(|()| ExitStatus::Done)
@@ -101,7 +101,7 @@ pub(crate) async fn serve_mcp(app: &App) -> Result<ExitStatus, Failure> {
 /// Returns the limit on connections. Warns if the system allows fewer.
 fn max_connections(app: &App) -> usize {
     let wanted = app.config.limits.connections();
-    // The rest of the file descriptors is for the store, tools and logs.
+    // The store, tools and logs need the rest of the file descriptors.
     let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
     let most = usize::try_from(descriptors / 4 * 3).unwrap_or(usize::MAX);
     if wanted > most {
@@ -178,7 +178,7 @@ fn start_retention(app: &App, local: &LocalEngine) -> (Arc<Retention>, JoinSet<(
     (retention, tasks)
 }
 
-fn told_to_end() -> Result<impl Future<Output = ()> + Send, Failure> {
+fn listen_for_end_signal() -> Result<impl Future<Output = ()> + Send, Failure> {
     let deaf = |err| Failure::new("INTERNAL", format!("cannot listen for signals: {err}"));
     signals::await_end_signal().map_err(deaf)
 }

@@ -69,7 +69,7 @@ async fn settle_finished(
 ) -> Result<(), Failure> {
     let told: ExecutionHead = send_command(&session.client, id, "settleStep", arguments).await?;
     show_state(session, told.execution_id).await?;
-    let step = args.part_name();
+    let step = args.step_or_item_name();
     let root = find_root(session, id).await?;
     let hint = if args.failed {
         format!("recorded: `{step}` had no effect; `faber retry {root}` calls it again")
@@ -89,7 +89,7 @@ async fn settle_finished(
     Ok(())
 }
 
-/// Returns the execution that a retry can repeat: a child is repeated by its parent.
+/// Returns the topmost parent of the execution, because only the parent can repeat a child.
 async fn find_root(session: &Session<'_>, id: ExecutionId) -> Result<ExecutionId, Failure> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

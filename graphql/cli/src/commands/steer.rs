@@ -83,7 +83,7 @@ pub(crate) async fn cancel(
     reason: Option<String>,
 ) -> Result<ExitStatus, Failure> {
     let session = Session::open_existing(app, Need::Store).await?;
-    let found = session.close_after(async |session| find_open(session, id).await);
+    let found = session.close_after(async |session| find_cancellable(session, id).await);
     let Some((id, calls)) = found.await? else { return Ok(ExitStatus::Done) };
     // Cancelling alone needs no tool, and connecting toolsets takes time.
     let need = if calls.is_empty() { Need::Stopping } else { Need::Driving };
@@ -93,7 +93,7 @@ pub(crate) async fn cancel(
 
 /// Finds an execution to cancel, and lists the calls that will undo it. Shows a finished one, and
 /// returns `None`.
-async fn find_open(
+async fn find_cancellable(
     session: &Session<'_>,
     id: &str,
 ) -> Result<Option<(ExecutionId, Vec<UndoCall>)>, Failure> {
@@ -281,7 +281,7 @@ pub(super) async fn answer_and_drive(
         let id = find_execution(&session.client, id).await?.execution_id;
         let sending = async {
             send_command(&session.client, id, mutation, arguments).await?;
-            if drives { root_to_drive(session, id).await } else { Ok(None) }
+            if drives { find_root_to_drive(session, id).await } else { Ok(None) }
         };
         if let Some(root) = hint_if_slow(session.screen, sending).await? {
             if !session.screen.json {
@@ -309,7 +309,7 @@ pub(super) async fn answer_and_drive(
 }
 
 /// Returns the root of an execution's tree if it can continue and no live worker drives it.
-async fn root_to_drive(
+async fn find_root_to_drive(
     session: &Session<'_>,
     id: ExecutionId,
 ) -> Result<Option<ExecutionId>, Failure> {
@@ -346,7 +346,7 @@ async fn show_recorded(session: &Session<'_>, id: ExecutionId) -> Result<ExitSta
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Repeated {
+struct RepeatedCalls {
     repeated_calls: Vec<RepeatedCall>,
 }
 
@@ -370,7 +370,7 @@ pub(crate) async fn may_repeat_calls(
     }
     let screen = session.screen;
     screen.say(heading);
-    screen.say(&call_table(calls));
+    screen.say(&draw_calls(calls));
     let is_interactive = io::stdin().is_terminal() && io::stderr().is_terminal();
     if is_confirmed {
         Ok(true)
@@ -413,7 +413,7 @@ async fn may_retry(
 ) -> Result<bool, Failure> {
     let (mode, from, fields) = (args.mode(), json!(args.from_step), RepeatedCall::FIELDS);
     let fields = format!("repeatedCalls(mode: {mode}, fromStep: {from}) {{ {fields} }}");
-    let found: Repeated = session.client.execution(id, &fields).await?;
+    let found: RepeatedCalls = session.client.execution(id, &fields).await?;
     let repetition = Repetition {
         heading: "this retry repeats calls of `once` tools:",
         calls: &found.repeated_calls,
@@ -446,7 +446,7 @@ pub(crate) async fn may_execute_again(
     let Some(last) = earlier.rfind(|execution| !execution.dry_run) else { return Ok(true) };
     let id = last.execution_id;
     let fields = format!("repeatedCalls {{ {} }}", RepeatedCall::FIELDS);
-    let Repeated { repeated_calls } = session.client.execution(id, &fields).await?;
+    let RepeatedCalls { repeated_calls } = session.client.execution(id, &fields).await?;
     let repetition = Repetition {
         heading: &format!("`{id}` executed this plan before; these calls run again:"),
         calls: &repeated_calls,
@@ -455,7 +455,7 @@ pub(crate) async fn may_execute_again(
     may_repeat_calls(session, repetition).await
 }
 
-fn call_table(calls: &[RepeatedCall]) -> String {
+fn draw_calls(calls: &[RepeatedCall]) -> String {
     let rows = calls.iter().map(|call| {
         let unknown = if call.outcome_unknown { ", with an unknown outcome" } else { "" };
         let calls = count(call.calls, "call");

@@ -25,8 +25,8 @@ use crate::{
     session::Session,
 };
 
-pub(crate) async fn use_tools(session: &Session<'_>, what: Tools) -> Result<ExitStatus, Failure> {
-    match what {
+pub(crate) async fn use_tools(session: &Session<'_>, subcommand: Tools) -> Result<ExitStatus, Failure> {
+    match subcommand {
         Tools::Call { name, parameters } => call_tool(session, &name, parameters).await,
         Tools::Load { file, toolset } => load_tools(session, &file, &toolset).await,
         Tools::Select(args) => select::select(session, args).await,
@@ -118,9 +118,9 @@ async fn unknown_tool_failure(client: &Client, name: &str) -> Result<Failure, Fa
 
 pub(crate) async fn use_toolsets(
     session: &Session<'_>,
-    what: Toolsets,
+    subcommand: Toolsets,
 ) -> Result<ExitStatus, Failure> {
-    match what {
+    match subcommand {
         Toolsets::List => list_toolsets(session).await,
         Toolsets::Activate { names } => set_active(session, names, true).await,
         Toolsets::Deactivate { names } => set_active(session, names, false).await,

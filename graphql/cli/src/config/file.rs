@@ -79,7 +79,7 @@ pub(super) struct PartialFile {
 }
 
 /// Like [`read`], but omits wrong settings.
-pub(super) fn read_what_works(path: &Path) -> PartialFile {
+pub(super) fn read_valid_settings(path: &Path) -> PartialFile {
     let named = |why: String| format!("`{}`: {why}", path.display());
     let read =
         read_text(path).and_then(|text| Ok((parse_fields(&text)?, base_folder(path)?, text)));
