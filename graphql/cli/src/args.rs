@@ -145,9 +145,9 @@ pub(crate) enum Command {
     Blob {
         /// The value of `$blob` in an output: `exec_…/SHA-256`.
         id: String,
-        /// The file; default: standard output.
-        #[arg(long, short, value_name = "FILE")]
         /// The file to write; default: standard output.
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
     },
     /// List, show, call, load and select tools.
     Tools {

@@ -113,22 +113,22 @@ impl From<ConfigError> for Failure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
     /// Messages about wrong settings.
-    pub wrong: Vec<String>,
-    /// The rest of the file is used. It is not if the file cannot be parsed.
+    pub wrong_settings: Vec<String>,
+    /// The file was parsed. Otherwise no setting of it is used.
     pub is_read: bool,
     /// Names of the settings that were omitted because they are wrong.
-    pub omitted: Vec<String>,
+    pub omitted_settings: Vec<String>,
 }
 
 impl Faults {
     pub fn has_valid(&self, key: &str) -> bool {
-        self.is_read && !self.omitted.iter().any(|omitted| omitted == key)
+        self.is_read && !self.omitted_settings.iter().any(|omitted_settings| omitted_settings == key)
     }
 }
 
 impl Default for Faults {
     fn default() -> Self {
-        Self { wrong: Vec::new(), is_read: true, omitted: Vec::new() }
+        Self { wrong_settings: Vec::new(), is_read: true, omitted_settings: Vec::new() }
     }
 }
 
@@ -155,17 +155,17 @@ impl Config {
         let Some(named) = &path else {
             return Ok((Self::load(flags, environment)?, Faults::default()));
         };
-        let file::PartialFile { file, mut wrong, omitted } = file::read_valid_settings(named);
+        let file::PartialFile { file, mut wrong_settings, omitted_settings } = file::read_valid_settings(named);
         let mut is_read = file.is_some();
         let config = match Self::from_sources(path.clone(), file.unwrap_or_default(), flags, environment) {
             Ok(config) => config,
             Err(err) => {
                 is_read = false;
-                wrong.push(err.to_string());
+                wrong_settings.push(err.to_string());
                 Self::from_sources(path, file::File::default(), flags, environment)?
             }
         };
-        Ok((config, Faults { wrong, is_read, omitted }))
+        Ok((config, Faults { wrong_settings, is_read, omitted_settings }))
     }
 
     fn from_sources(
@@ -179,7 +179,7 @@ impl Config {
             .or_else(|| setting_from_variable("FABER_SERVER", environment.server.as_ref()));
         let (mut toolsets, written) = match file.toolsets {
             Some((sets, written)) => (Setting { value: sets, origin: Origin::File }, written),
-            None => toolsets::demo(),
+            None => toolsets::demo_toolset(),
         };
         if let Some(set) = file.described_files {
             if toolsets.value.iter().any(|known| known.name == set.name) {
@@ -211,7 +211,7 @@ impl Config {
             margin: or_default(file.margin, || MARGIN),
             data,
             written,
-            described_files: file.described_in,
+            described_files: file.tools_files,
         })
     }
 }

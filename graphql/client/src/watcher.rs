@@ -178,7 +178,7 @@ async fn is_unanswered(
 }
 
 async fn state_of(client: &Client, id: &str) -> Result<Option<StateAt>, Failure> {
-    client.execution(id, "state seq").await
+    client.query_execution(id, "state seq").await
 }
 
 impl StateAt {

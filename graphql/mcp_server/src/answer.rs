@@ -6,7 +6,7 @@ use client::{
     failure::Failure,
     types::{Plan, Request},
     view::{
-        format::{clip, pretty_json},
+        format::{clip_text, pretty_json},
         paint::Paint,
         plan as plan_view,
         report::draw_report,
@@ -40,7 +40,7 @@ pub(crate) struct Answer {
 
 impl From<Answer> for CallToolResult {
     fn from(Answer { text, document }: Answer) -> Self {
-        let mut text = clip(&text, MAX_TEXT_CHARS);
+        let mut text = clip_text(&text, MAX_TEXT_CHARS);
         let (document, is_cut) = fit_document(document);
         if is_cut {
             text.push_str(CUT_NOTE);
@@ -61,7 +61,7 @@ pub(crate) fn convert_failure(failure: &Failure) -> CallToolResult {
     } else {
         format!("error{code}: {}\n{drawn}", failure.message)
     };
-    let mut result = CallToolResult::error(vec![ContentBlock::text(clip(&text, MAX_TEXT_CHARS))]);
+    let mut result = CallToolResult::error(vec![ContentBlock::text(clip_text(&text, MAX_TEXT_CHARS))]);
     result.structured_content = Some(fit_document(failure.to_json()).0);
     result
 }
@@ -270,7 +270,7 @@ fn draw_execution(document: &Value) -> String {
         let _ = write!(
             text,
             "\noutputs: {}",
-            clip(&pretty_json(&document["outputs"]), MAX_OUTPUT_CHARS)
+            clip_text(&pretty_json(&document["outputs"]), MAX_OUTPUT_CHARS)
         );
     }
     if document["cut"] == true {
@@ -301,7 +301,7 @@ pub(crate) fn tools_answer(found: Value, most: usize) -> Answer {
     for tool in &tools {
         let part = |key: &str| tool[key].as_str().unwrap_or_default();
         let effect = part("effect").to_lowercase();
-        let _ = writeln!(text, "{}  ({effect})  {}", part("name"), clip(part("description"), 200));
+        let _ = writeln!(text, "{}  ({effect})  {}", part("name"), clip_text(part("description"), 200));
     }
     let mut document = json!({ "tools": tools });
     if more > 0 {
@@ -325,7 +325,7 @@ pub(crate) fn matches_answer(found: &Value) -> Answer {
         let score = found["score"].as_f64().unwrap_or_default();
         let hit = if found["hit"] == true { "" } else { "  (no hit)" };
         let _ =
-            writeln!(text, "{score:.3}  {}{hit}  {}", part("name"), clip(part("description"), 200));
+            writeln!(text, "{score:.3}  {}{hit}  {}", part("name"), clip_text(part("description"), 200));
     }
     Answer { text, document: json!({ "matches": matches }) }
 }

@@ -3,7 +3,7 @@
 //! A value that is too large is replaced by its beginning and its size. The schema of the result
 //! still holds.
 
-use client::view::format::clip;
+use client::view::format::clip_text;
 use serde_json::{Value, json};
 use shared::json;
 
@@ -126,7 +126,7 @@ fn objects_in<'a>(object: &'a mut Value, key: &str) -> impl Iterator<Item = &'a 
 fn cut_value(value: &mut Value) {
     let bytes = json::json_size(value);
     if bytes > MAX_OUTPUT_BYTES {
-        *value = json!({ "$cut": clip(&value.to_string(), MAX_OUTPUT_BYTES / 8), "bytes": bytes });
+        *value = json!({ "$cut": clip_text(&value.to_string(), MAX_OUTPUT_BYTES / 8), "bytes": bytes });
     }
 }
 
@@ -174,7 +174,7 @@ fn shrink_value(value: &mut Value, bytes: usize) {
     }
     match value {
         Value::String(text) => {
-            *text = clip(text, bytes.saturating_sub(MAX_SCALAR_BYTES) / MAX_CHAR_BYTES);
+            *text = clip_text(text, bytes.saturating_sub(MAX_SCALAR_BYTES) / MAX_CHAR_BYTES);
         }
         Value::Array(_) => {
             keep_first(value, usize::MAX, bytes);

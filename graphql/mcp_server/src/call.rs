@@ -77,7 +77,7 @@ impl Call<'_> {
     async fn plan(&mut self, arguments: PlanArguments) -> Result<Answer, Failure> {
         let PlanArguments { query, tool_sets, max_tools, planner, guard } = arguments;
         let options = planning_options(tool_sets.as_deref(), max_tools, planner.as_deref(), guard);
-        let planned = make_plan(&self.client, &query, options, Plan::SHOWN);
+        let planned = make_plan(&self.client, &query, options, Plan::VIEW_FIELDS);
         Ok(answer::plan_answer(self.reports.report_during(planned).await?))
     }
 
@@ -330,7 +330,7 @@ impl Call<'_> {
     }
 
     async fn load_fields(&self, id: &str, fields: &str) -> Result<Value, Failure> {
-        self.client.execution(id, fields).await
+        self.client.query_execution(id, fields).await
     }
 }
 

@@ -191,7 +191,7 @@ impl ServerHandler for McpServer {
             return Err(ErrorData::internal_error(why, None));
         };
         let mut call = Call {
-            client: self.backend.client.granted(&grant),
+            client: self.backend.client.with_grant(&grant),
             backend: &self.backend,
             reports: ProgressReporter::for_request(&context),
             caller_left: context.ct.clone(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use client::{
     types::ShownState,
     view::{
-        format::clip,
+        format::clip_text,
         news::{self, News},
         paint::Paint,
     },
@@ -117,7 +117,7 @@ fn news_text(news: &News) -> String {
         News::Step { name, view } if view.state == ShownState::Running => format!("{name} started"),
         News::Allowed { name } => format!("{name} was approved"),
         News::Progress { name, progress } => format!("{name}  {}", progress.draw()),
-        other => news::news_line(other, 0, plain).unwrap_or_default(),
+        other => news::format_news(other, 0, plain).unwrap_or_default(),
     };
-    clip(&text, MAX_MESSAGE_CHARS)
+    clip_text(&text, MAX_MESSAGE_CHARS)
 }

@@ -12,7 +12,7 @@ use client::{
     failure::Failure,
     remote::Remote,
     types::ToolSet as ApiToolSet,
-    view::{format::count, paint::Paint, plain},
+    view::{format::count_noun, paint::Paint, plain},
 };
 use engine::age;
 use executor::call_limits::{CallLimits, LimitedCalls};
@@ -100,7 +100,7 @@ impl Check {
 
 /// Checks everything. If settings are wrong, checks the parts that do not depend on them.
 pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, Failure> {
-    let mut checks = check_configuration(app, &faults.wrong);
+    let mut checks = check_configuration(app, &faults.wrong_settings);
     let config = &app.config;
     if let Some(server) = &config.server {
         checks.push(check_server(app, &server.value).await);
@@ -151,7 +151,7 @@ fn finish_checks(app: &App, checks: &[Check]) -> Result<ExitStatus, Failure> {
     Ok(if is_well { ExitStatus::Done } else { ExitStatus::Unreachable })
 }
 
-fn check_configuration(app: &App, wrong: &[String]) -> Vec<Check> {
+fn check_configuration(app: &App, wrong_settings: &[String]) -> Vec<Check> {
     let help = "correct the file; no other command works with it";
     let check = |result| Check::new("configuration", result, help);
     if !wrong.is_empty() {
@@ -187,7 +187,7 @@ async fn check_server_sets(app: &App, url: &str) -> Vec<Check> {
 
 fn check_set(set: &ApiToolSet, help: &'static str) -> Check {
     let error = || set.error.as_ref().map(ToString::to_string).unwrap_or_default();
-    let tools = count(set.tools.len(), "tool");
+    let tools = count_noun(set.tools.len(), "tool");
     let (mut help, mut result) = (help, Ok(tools.clone()));
     match (&*set.status, set.active) {
         ("failed", true) => result = Err(error()),
@@ -278,7 +278,7 @@ async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> 
         let (access, sets) = (&config.access.value, &config.toolsets.value);
         checks.extend(safety::check_patterns(access, sets, &toolbox.sets()));
     }
-    checks.push(check_limits(config.limits.calls(), toolbox));
+    checks.push(check_limits(config.limits.call_limits(), toolbox));
     checks.push(check_embedding(local.engine.selection.embedder().open().await));
     checks.push(check_retention(config));
     local.close().await;
@@ -319,7 +319,7 @@ fn check_limits(limits: &CallLimits, toolbox: &Toolbox) -> Check {
     };
     let lost = limits.rules().iter().map(|limited| &limited.of).find(|limited| !is_there(limited));
     let result = match lost {
-        None => Ok(count(limits.rules().len(), "rule")),
+        None => Ok(count_noun(limits.rules().len(), "rule")),
         Some(LimitedCalls::Set(name)) => Err(format!("there is no toolset `{name}`")),
         Some(LimitedCalls::Tool(name)) => Err(format!("no toolset has a tool `{name}`")),
     };

@@ -8,7 +8,7 @@ use std::{
 
 use client::{
     failure::Failure,
-    read,
+    read_answer,
     types::{
         ExecutionHead, ExecutionStatus, Finding, FindingKind, Plan, Replanning, ReplanningState,
         Severity, ShownState, Text,
@@ -123,9 +123,9 @@ impl Follower<'_> {
         let found: Value = self
             .session
             .client
-            .execution(self.id, "plan { layers tools { stepId retry } }")
+            .query_execution(self.id, "plan { layers tools { stepId retry } }")
             .await?;
-        let plan: Plan = read(found["plan"].clone())?;
+        let plan: Plan = read_answer(found["plan"].clone())?;
         let screen = self.session.screen;
         if self.purpose == Purpose::Drive && !screen.json {
             screen.hint(&format!("executing {}", self.id));
@@ -177,7 +177,7 @@ impl Follower<'_> {
         let fields = "replanning { state reason givenUp } next { executionId plan { version } }";
         let (mut is_user_told, mut unattended) = (false, 0);
         loop {
-            let found: Found = self.session.client.execution(self.id, fields).await?;
+            let found: Found = self.session.client.query_execution(self.id, fields).await?;
             let Some(replanning) = found.replanning else { return Ok(StopReason::Over) };
             let reason = &replanning.reason;
             match (replanning.state, found.next) {
@@ -252,7 +252,7 @@ impl Follower<'_> {
             return Ok(false);
         }
         let client = &self.session.client;
-        let Found { waits_for } = client.execution(self.id, "waitsFor { kind stepId }").await?;
+        let Found { waits_for } = client.query_execution(self.id, "waitsFor { kind stepId }").await?;
         let waits = waits_for.iter().filter(|wait| &*wait.kind == "approval");
         let steps: Vec<&str> = waits.filter_map(|wait| wait.step_id.as_deref()).collect();
         let approved = self.take_approved_steps(|step| steps.contains(&step));
@@ -292,7 +292,7 @@ impl EventReader<'_> {
 
     /// Shows events until the execution is finished or waits for a person. Returns `None` if the
     /// stream ends.
-    async fn read(
+    async fn read_answer(
         &mut self,
         mut unowned: Pin<&mut impl Future<Output = ()>>,
         is_user_told: &mut bool,
@@ -357,7 +357,7 @@ impl EventReader<'_> {
         if view.state != ShownState::Waiting {
             return Ok(news);
         }
-        let inbox = self.follower.session.inbox(execution).await?;
+        let inbox = self.follower.session.load_inbox(execution).await?;
         let step = name.rsplit(" › ").next().unwrap_or(name);
         let Some(answer) = inbox.iter().find_map(|command| command_for_answer(command, step)) else {
             return Ok(news);
@@ -384,8 +384,8 @@ async fn show_ending(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatu
         print_document(session, id).await?
     } else {
         let execution: ExecutionStatus =
-            session.client.execution(id, ExecutionStatus::SUMMARY).await?;
-        for line in outcome::ending_lines(&execution, screen.err) {
+            session.client.query_execution(id, ExecutionStatus::SUMMARY).await?;
+        for line in outcome::draw_ending(&execution, screen.err) {
             screen.say(&line);
         }
         match agent_answer(&execution) {
@@ -424,7 +424,7 @@ async fn show_waiting(
     }
     for follower in executions {
         let fields = format!("findings {{ {} }}", Finding::FIELDS);
-        let found: Waiting = session.client.execution(&follower, &fields).await?;
+        let found: Waiting = session.client.query_execution(&follower, &fields).await?;
         let waits = found.findings.iter().filter(|finding| is_question(finding));
         for finding in waits.take(QUESTIONS_PER_PAGE) {
             screen.say(&draw_finding(finding, screen.err));
@@ -468,7 +468,7 @@ pub(crate) async fn show_state(
     if session.screen.json {
         print_document(session, id).await?;
     } else {
-        let found: ExecutionHead = session.client.execution(id, ExecutionHead::FIELDS).await?;
+        let found: ExecutionHead = session.client.query_execution(id, ExecutionHead::FIELDS).await?;
         session.screen.print(&format!("{id}  {}", found.state.as_str()))?;
     }
     Ok(ExitStatus::Done)
@@ -479,7 +479,7 @@ pub(crate) async fn show_state(
 async fn print_detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
     // Without an answer of the store, the state is not known.
     let head: Option<ExecutionHead> = if session.drain().await {
-        session.client.execution(id, ExecutionHead::FIELDS).await.ok()
+        session.client.query_execution(id, ExecutionHead::FIELDS).await.ok()
     } else {
         None
     };
@@ -499,7 +499,7 @@ async fn print_detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitSt
 }
 
 async fn print_document(session: &Session<'_>, id: ExecutionId) -> Result<ExecutionState, Failure> {
-    let document: Value = session.client.execution(id, &ExecutionStatus::fields()).await?;
+    let document: Value = session.client.query_execution(id, &ExecutionStatus::fields()).await?;
     session.screen.print_json(&document)?;
-    read(document["state"].clone())
+    read_answer(document["state"].clone())
 }

@@ -7,7 +7,7 @@ use client::{
     page::Page,
     types::{ExecutionStatus, Finding, Plan, Pruned, Request, Severity},
     view::{
-        format::{clip, count, first_line, format_duration, format_second},
+        format::{clip_text, count_noun, first_line, format_duration, format_second},
         outcome::{duration_ms, paint_state},
         paint::Paint,
     },
@@ -111,8 +111,8 @@ pub(crate) async fn prune(session: &Session<'_>, older_than: &str) -> Result<Exi
             break;
         }
     }
-    let executions = count(removed.executions, "execution");
-    let (plans, requests) = (count(removed.plans, "plan"), count(removed.requests, "request"));
+    let executions = count_noun(removed.executions, "execution");
+    let (plans, requests) = (count_noun(removed.plans, "plan"), count_noun(removed.requests, "request"));
     session
         .screen
         .print_result(&json!(removed), &format!("removed {executions}, {plans}, {requests}"))
@@ -134,7 +134,7 @@ fn request_row(request: &Request, paint: Paint) -> Vec<String> {
         state,
         request.created_at.as_deref().map(format_second).unwrap_or_default(),
         newest.and_then(duration_ms).map(format_duration).unwrap_or_default(),
-        clip(&why.unwrap_or_default(), MAX_REASON_COLUMNS),
+        clip_text(&why.unwrap_or_default(), MAX_REASON_COLUMNS),
         first_line(&request.query),
     ]
 }
@@ -164,7 +164,7 @@ fn execution_row(execution: &ExecutionStatus, paint: Paint) -> Vec<String> {
         format!("{}/{}", execution.successful, execution.total),
         created.unwrap_or_default(),
         duration_ms(execution).map(format_duration).unwrap_or_default(),
-        clip(&describe_reason(execution).unwrap_or_default(), MAX_REASON_COLUMNS),
+        clip_text(&describe_reason(execution).unwrap_or_default(), MAX_REASON_COLUMNS),
         execution.plan_id.to_string(),
     ]
 }

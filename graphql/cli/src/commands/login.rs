@@ -35,7 +35,7 @@ const LOGIN_TIMEOUT: Duration = Duration::from_mins(10);
 pub(crate) async fn log_in(app: &App, name: &str, no_browser: bool) -> Result<ExitStatus, Failure> {
     refuse_server(app, "login")?;
     let set = find_set(app, name).await?;
-    let (logins, server) = (app.config.logins(), mcp_server_of(&set)?);
+    let (logins, server) = (app.config.open_logins(), mcp_server_of(&set)?);
     let listener = bind_callback(&logins, &set.name, server).await?;
     let callback = Callback::serve(listener).map_err(|err| listen_failure(&err))?;
     let begun = Login::start(&logins, &set.name, server, callback.address()).await;
@@ -50,7 +50,7 @@ pub(crate) async fn log_in(app: &App, name: &str, no_browser: bool) -> Result<Ex
 pub(crate) async fn log_out(app: &App, name: &str) -> Result<ExitStatus, Failure> {
     refuse_server(app, "logout")?;
     let set = find_set(app, name).await?;
-    let forgotten = app.config.logins().log_out(&set.name, mcp_server_of(&set)?).await;
+    let forgotten = app.config.open_logins().log_out(&set.name, mcp_server_of(&set)?).await;
     let forgotten = forgotten.map_err(|err| login_failure(&err))?;
     let screen = &app.screen;
     if screen.json {

@@ -33,7 +33,7 @@ pub(crate) async fn manage_models(app: &App, subcommand: Models) -> Result<ExitS
 }
 
 fn list_models(app: &App) -> Result<ExitStatus, Failure> {
-    let (screen, directory) = (&app.screen, app.config.models());
+    let (screen, directory) = (&app.screen, app.config.models_folder());
     let mut models = pull::list(&directory);
     if planning::find_downloaded(&directory).is_some() {
         models.push(PLANNER.to_owned());
@@ -56,7 +56,7 @@ async fn pull_model(app: &App, request: Request<'_>) -> Result<ExitStatus, Failu
     let (screen, environment) = (&app.screen, &app.environment);
     let places = PullLocations {
         hub: environment.hub.clone().unwrap_or_else(|| HUB.to_owned()),
-        models: app.config.models(),
+        models: app.config.models_folder(),
     };
     let mut report = |progress: Progress| show_progress(app, progress);
     let pulled = pull::pull(request, &places, &mut report).await;
@@ -83,7 +83,7 @@ async fn pull_planner(
     sha256: Option<&str>,
     is_confirmed: bool,
 ) -> Result<ExitStatus, Failure> {
-    let (screen, models) = (&app.screen, app.config.models());
+    let (screen, models) = (&app.screen, app.config.models_folder());
     let hub = app.environment.hub.as_deref().unwrap_or(HUB);
     let offer = planning::find_offer(hub, url, sha256).await.map_err(|err| pull_failure(&err))?;
     let Offer { url, bytes, licence, sha256, .. } = &offer;

@@ -9,7 +9,7 @@ use client::{
     Client,
     failure::Failure,
     plan_file::{self, WrittenPlan, file_label, read_json, write_file},
-    read,
+    read_answer,
     types::{DIAGNOSTIC, Plan, SavedPlan, Text},
     view::{
         format::{format_second, pretty_json},
@@ -36,7 +36,7 @@ pub(crate) async fn plan(session: &Session<'_>, args: PlanArgs) -> Result<ExitSt
     let screen = session.screen;
     let format = if screen.json { Format::Json } else { args.format };
     let fields = match format {
-        Format::Text => Plan::SHOWN.to_owned(),
+        Format::Text => Plan::VIEW_FIELDS.to_owned(),
         Format::Json => Plan::fields(),
         Format::Mermaid => format!("drawing: mermaid diagnostics {{ {DIAGNOSTIC} }}"),
         Format::Dot => format!("drawing: dot diagnostics {{ {DIAGNOSTIC} }}"),
@@ -45,7 +45,7 @@ pub(crate) async fn plan(session: &Session<'_>, args: PlanArgs) -> Result<ExitSt
     let made = make_plan(&session.client, &args.query, options, &fields).await;
     failed_sets::warn_of_failed_sets(session).await;
     let made = made?;
-    let plan: Plan = read(made.clone())?;
+    let plan: Plan = read_answer(made.clone())?;
     match format {
         Format::Text => screen.print(&draw_plan(&plan, screen.out))?,
         Format::Json => screen.print_json(&made)?,
@@ -66,7 +66,7 @@ pub(crate) async fn revise(app: &App, id: &str, file: &Path) -> Result<ExitStatu
     let written = read_plan_file(app, file).await?;
     let session = Session::open_existing(app, Need::Tools).await;
     let session = session.map_err(|failure| written.prefer_errors(failure))?;
-    let fields = if app.screen.json { Plan::fields() } else { Plan::SHOWN.to_owned() };
+    let fields = if app.screen.json { Plan::fields() } else { Plan::VIEW_FIELDS.to_owned() };
     let revised = session.close_after(async |session| {
         let input = written.check(&session.client).await?;
         let arguments = [("planId: ID!", json!(id)), ("input: PlanInput!", input)];
@@ -81,7 +81,7 @@ pub(crate) async fn revise(app: &App, id: &str, file: &Path) -> Result<ExitStatu
     if app.screen.json {
         app.screen.print_json(&revised)?;
     } else {
-        let plan = read(revised)?;
+        let plan = read_answer(revised)?;
         app.screen.print(&draw_plan(&plan, app.screen.out))?;
         show_warnings(&app.screen, &plan);
     }
@@ -117,7 +117,7 @@ pub(crate) fn show_plan(session: &Session<'_>, plan: &Plan) {
 
 pub(crate) async fn show_stored(session: &Session<'_>, id: &Text) -> Result<Plan, Failure> {
     let arguments = [("planId: ID!", json!(&**id))];
-    let plan = session.client.query("plan", &arguments, Plan::SHOWN).await?;
+    let plan = session.client.query("plan", &arguments, Plan::VIEW_FIELDS).await?;
     show_plan(session, &plan);
     Ok(plan)
 }
@@ -161,7 +161,7 @@ pub(crate) async fn save(app: &App, args: SaveArgs) -> Result<ExitStatus, Failur
         let plan = match written {
             Some((written, place)) => {
                 let made = create_plan(client, written).await;
-                let plan: Plan = read(made.map_err(|failure| failure.with("file", place))?)?;
+                let plan: Plan = read_answer(made.map_err(|failure| failure.with("file", place))?)?;
                 (*plan.plan_id).to_owned()
             }
             None => args.plan.clone().unwrap_or_default(),

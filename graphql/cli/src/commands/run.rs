@@ -9,7 +9,7 @@ use client::operations::{
 use client::{
     failure::Failure,
     plan_file::{WrittenPlan, file_label, read_json},
-    read,
+    read_answer,
     types::{ExecutionHead, Plan, Text},
     without_nulls,
 };
@@ -108,7 +108,7 @@ async fn start_execution(
         }
         let file = args.plan.as_deref().unwrap_or(Path::new("-"));
         let made = create_plan(client, written).await;
-        let plan: Plan = read(made.map_err(|failure| failure.with("file", file_label(file)))?)?;
+        let plan: Plan = read_answer(made.map_err(|failure| failure.with("file", file_label(file)))?)?;
         show_plan(session, &plan);
         return Ok(Some(execute_plan(client, &plan.plan_id, options).await?.into()));
     }
@@ -119,9 +119,9 @@ async fn start_execution(
         let approved = if args.yes { waiting_steps(&plan) } else { Vec::new() };
         return Ok(Some(StartedExecution { id: started.execution_id, approved }));
     }
-    let made = make_plan(client, query, planning, Plan::SHOWN).await;
+    let made = make_plan(client, query, planning, Plan::VIEW_FIELDS).await;
     failed_sets::warn_of_failed_sets(session).await;
-    let plan: Plan = read(made?)?;
+    let plan: Plan = read_answer(made?)?;
     // A dry run calls nothing.
     let is_confirmed = args.yes || args.options.dry_run;
     let Some(approved) = accept_plan(session, &plan, is_confirmed).await? else { return Ok(None) };

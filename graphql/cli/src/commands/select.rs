@@ -9,7 +9,7 @@ use client::{
     Client,
     failure::Failure,
     plan_file::read_text,
-    read,
+    read_answer,
     types::{Tool, ToolCollision, ToolMatch},
     view::{format::first_line, plain},
 };
@@ -126,7 +126,7 @@ async fn answer_query(
         return screen.print_json(&json!({ "centroid": centroid, "description": description }));
     }
     let (centroid, description): (Vec<ToolMatch>, Vec<ToolMatch>) =
-        (read(centroid)?, read(description)?);
+        (read_answer(centroid)?, read_answer(description)?);
     let hits = centroid.iter().filter(|found| found.hit).collect();
     for (title, matches) in [
         ("CENTROID SIMILARITY HIT", hits),
@@ -158,7 +158,7 @@ pub(crate) async fn list_collisions(
         screen.print_json(&found)?;
         return Ok(ExitStatus::Done);
     }
-    let pairs: Vec<ToolCollision> = read(found)?;
+    let pairs: Vec<ToolCollision> = read_answer(found)?;
     screen.print(&format!("POSSIBLE SIMILAR TOOLS ({threshold}): {}", pairs.len()))?;
     for ToolCollision { a, b, similarity } in pairs {
         screen.print(&format!("\t {a} -> {b}: {}", json!(similarity)))?;
@@ -292,7 +292,7 @@ async fn measure_criterion(
             "PLANNER_UNAVAILABLE" => failure,
             _ => Failure { message: format!("{place}: {}", failure.message), ..failure },
         })?;
-        let found: Vec<SelectedTool> = read(found)?;
+        let found: Vec<SelectedTool> = read_answer(found)?;
         let gold_tools: BTreeSet<&str> = gold.iter().map(String::as_str).collect();
         let names = found.iter().map(|SelectedTool { tool }| match &*tool.qualified_name {
             qualified if gold_tools.contains(qualified) => qualified,

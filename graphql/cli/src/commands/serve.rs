@@ -61,7 +61,7 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     let store = Arc::clone(local.engine.store());
     let members =
         mcp_server::build_routes(mcp_client, store, config.limits.request_bytes(), stop.clone());
-    let hooks = Hooks { members, ..hooks(&local.engine, local.worker(), &retention) };
+    let hooks = Hooks { members, ..hooks(&local.engine, local.worker_handle(), &retention) };
     let schema = local.schema.clone();
     let end_signal = async move {
         end_signal.await;
@@ -91,7 +91,7 @@ pub(crate) async fn serve_mcp(app: &App) -> Result<ExitStatus, Failure> {
     let end_signal = listen_for_end_signal()?;
     let session = Session::open(app, Need::Driving).await?;
     let ended = tokio::select! {
-        ended = mcp_server::serve_stdio(session.client.clone(), session.store().cloned(), session.drive()) => ended,
+        ended = mcp_server::serve_stdio(session.client.clone(), session.store().cloned(), session.new_drive()) => ended,
         () = end_signal => Ok(()),
     };
     session.close().await;
@@ -136,7 +136,7 @@ fn warn_of_idle_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>
         engine.tools.inventory.catch_up().await;
         let toolbox = engine.tools.inventory.toolbox();
         toolbox.wait_for_sets(most).await;
-        let idle = access.idle(&sets, &toolbox.sets());
+        let idle = access.find_unmatched(&sets, &toolbox.sets());
         if !idle.is_empty() {
             screen.say(&screen.err.yellow(format!(
                 "warning: no tool matches {}: correct `tools` in `access.tokens`; `faber tools \

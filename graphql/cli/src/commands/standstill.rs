@@ -53,7 +53,7 @@ struct Wait {
 
 impl WaitState {
     async fn read(session: &Session<'_>, id: ExecutionId) -> Result<Self, Failure> {
-        session.client.execution(id, "state waitsFor { kind message }").await
+        session.client.query_execution(id, "state waitsFor { kind message }").await
     }
 
     fn wait_for_worker(&self) -> Option<&Wait> {

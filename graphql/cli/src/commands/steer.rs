@@ -12,7 +12,7 @@ use client::{
     drive::await_stop_command,
     failure::Failure,
     types::{ExecutionHead, Finding, FindingKind, Remedy, RepeatedCall, Text, UndoCall},
-    view::{format::count, plain},
+    view::{format::count_noun, plain},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -109,7 +109,7 @@ async fn find_cancellable(
         return show_state(session, id).await.map(|_| None);
     }
     let fields = format!("undoCalls {{ {} }}", UndoCall::FIELDS);
-    let Found { undo_calls: calls } = session.client.execution(id, &fields).await?;
+    let Found { undo_calls: calls } = session.client.query_execution(id, &fields).await?;
     if calls.is_empty() {
         return Ok(Some((id, calls)));
     }
@@ -125,7 +125,7 @@ async fn find_cancellable(
     Ok(Some((id, calls)))
 }
 
-/// Cancels an execution and waits for its end. If a tool for `calls` is missing and no other worker
+/// Cancels an execution and waits for its end. If a tool for `call_limits` is missing and no other worker
 /// undoes the execution, the cancellation is recorded and the command fails.
 async fn cancel_and_undo(
     session: &Session<'_>,
@@ -186,7 +186,7 @@ async fn may_call_again(session: &Session<'_>, args: &ApproveArgs) -> Result<boo
     }
     let id = find_execution(&session.client, &args.id).await?.execution_id;
     let fields = format!("findings {{ {} }}", Finding::FIELDS);
-    let Found { findings } = session.client.execution(id, &fields).await?;
+    let Found { findings } = session.client.query_execution(id, &fields).await?;
     let name = |finding: &Finding| {
         let item = finding.index.map(|index| format!("[{index}]")).unwrap_or_default();
         format!("{}{item}", finding.step_id.as_deref().unwrap_or_default())
@@ -325,7 +325,7 @@ async fn find_root_to_drive(
     let mut id = id;
     loop {
         let fields = "state parentExecutionId";
-        let node: Node = session.client.execution(id, fields).await?;
+        let node: Node = session.client.query_execution(id, fields).await?;
         let Some(parent) = node.parent_execution_id else {
             let goes_on =
                 matches!(node.state, ExecutionState::Waiting | ExecutionState::InProgress);
@@ -413,7 +413,7 @@ async fn may_retry(
 ) -> Result<bool, Failure> {
     let (mode, from, fields) = (args.mode(), json!(args.from_step), RepeatedCall::FIELDS);
     let fields = format!("repeatedCalls(mode: {mode}, fromStep: {from}) {{ {fields} }}");
-    let found: RepeatedCalls = session.client.execution(id, &fields).await?;
+    let found: RepeatedCalls = session.client.query_execution(id, &fields).await?;
     let repetition = Repetition {
         heading: "this retry repeats calls of `once` tools:",
         calls: &found.repeated_calls,
@@ -446,7 +446,7 @@ pub(crate) async fn may_execute_again(
     let Some(last) = earlier.rfind(|execution| !execution.dry_run) else { return Ok(true) };
     let id = last.execution_id;
     let fields = format!("repeatedCalls {{ {} }}", RepeatedCall::FIELDS);
-    let RepeatedCalls { repeated_calls } = session.client.execution(id, &fields).await?;
+    let RepeatedCalls { repeated_calls } = session.client.query_execution(id, &fields).await?;
     let repetition = Repetition {
         heading: &format!("`{id}` executed this plan before; these calls run again:"),
         calls: &repeated_calls,
@@ -458,7 +458,7 @@ pub(crate) async fn may_execute_again(
 fn draw_calls(calls: &[RepeatedCall]) -> String {
     let rows = calls.iter().map(|call| {
         let unknown = if call.outcome_unknown { ", with an unknown outcome" } else { "" };
-        let calls = count(call.calls, "call");
+        let calls = count_noun(call.calls, "call");
         vec![format!("  {}", call.step_id), call.tool_name.to_string(), format!("{calls}{unknown}")]
     });
     align_rows(&rows.collect::<Vec<_>>())

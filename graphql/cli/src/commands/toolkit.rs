@@ -6,10 +6,10 @@ use client::{
     Argument, Client,
     failure::Failure,
     plan_file::read_text,
-    read,
+    read_answer,
     types::{Text, Toolkit},
     view::{
-        format::{count, first_line},
+        format::{count_noun, first_line},
         paint::Paint,
         plain,
     },
@@ -102,7 +102,7 @@ async fn show_graph(
     let format = if screen.json { ToolkitFormat::Json } else { format };
     let fields = match format {
         ToolkitFormat::Json => Toolkit::FIELDS,
-        ToolkitFormat::Text => Toolkit::SHOWN,
+        ToolkitFormat::Text => Toolkit::VIEW_FIELDS,
         ToolkitFormat::Yaml => "yaml",
         ToolkitFormat::Mermaid => "mermaid",
         ToolkitFormat::Dot => "dot",
@@ -111,7 +111,7 @@ async fn show_graph(
     let found: Value = session.client.query(field, arguments, fields).await?;
     match format {
         ToolkitFormat::Json => screen.print_json(&found)?,
-        ToolkitFormat::Text => screen.print(&draw_toolkit(&read(found)?, screen.out))?,
+        ToolkitFormat::Text => screen.print(&draw_toolkit(&read_answer(found)?, screen.out))?,
         _ => screen.print_document(found[fields].as_str().unwrap_or_default().trim_end())?,
     }
     Ok(ExitStatus::Done)
@@ -136,9 +136,9 @@ fn draw_toolkit(toolkit: &Toolkit, paint: Paint) -> String {
 }
 
 fn count_parts(toolkit: &Toolkit) -> String {
-    let actions = count(toolkit.actions.len(), "action");
-    let tools = count(toolkit.tools.len(), "tool");
-    format!("{actions}, {tools}, {}", count(toolkit.edges.len(), "edge"))
+    let actions = count_noun(toolkit.actions.len(), "action");
+    let tools = count_noun(toolkit.tools.len(), "tool");
+    format!("{actions}, {tools}, {}", count_noun(toolkit.edges.len(), "edge"))
 }
 
 async fn load_file(session: &Session<'_>, yaml: &str) -> Result<ExitStatus, Failure> {
@@ -152,7 +152,7 @@ async fn load_file(session: &Session<'_>, yaml: &str) -> Result<ExitStatus, Fail
     let found: Value =
         session.client.mutate("updateToolkit", &[("yaml: String!", json!(yaml))], fields).await?;
     let screen = session.screen;
-    let change: Change = read(found.clone())?;
+    let change: Change = read_answer(found.clone())?;
     for warning in &change.warnings {
         screen.say(&screen.err.yellow(warning.to_string()));
     }

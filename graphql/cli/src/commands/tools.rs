@@ -6,7 +6,7 @@ use client::{
     Client,
     failure::Failure,
     plan_file::{read_json, read_text},
-    read,
+    read_answer,
     types::{Text, Tool, ToolResult, ToolSet, ToolSetChange, ToolUsage},
     view::{
         format::{first_line, format_second, indent_json},
@@ -80,7 +80,7 @@ async fn show_tool(session: &Session<'_>, name: &str) -> Result<ExitStatus, Fail
         screen.print_json(&found)?;
         return Ok(ExitStatus::Done);
     }
-    let (tool, paint): (Tool, _) = (read(found)?, screen.out);
+    let (tool, paint): (Tool, _) = (read_answer(found)?, screen.out);
     let about = format!("{}, {}", tool.tool_set, tool.effect.to_string().to_lowercase());
     let mut shown = format!(
         "{}  {}\n  {}\n\n{}\n{}",
@@ -136,7 +136,7 @@ async fn set_active(
     let arguments = [("names: [String!]!", json!(names))];
     let found: Value =
         session.client.mutate(mutation, &arguments, &ToolSetChange::fields()).await?;
-    let change: ToolSetChange = read(found.clone())?;
+    let change: ToolSetChange = read_answer(found.clone())?;
     if session.screen.json {
         session.screen.print_json(&found)?;
     } else {
@@ -186,7 +186,7 @@ async fn call_tool(
     };
     let arguments = [("name: String!", json!(name)), ("parameters: JSON", parameters)];
     let found: Value = session.client.mutate("callTool", &arguments, ToolResult::FIELDS).await?;
-    let called: ToolResult = read(found.clone())?;
+    let called: ToolResult = read_answer(found.clone())?;
     let is_done = called.status == "success";
     let error = called.error.unwrap_or_default();
     // Failures of tools have other messages.

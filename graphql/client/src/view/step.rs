@@ -3,7 +3,7 @@
 use shared::clock::Timestamp;
 
 use super::{
-    format::{clip, format_duration, ms_between},
+    format::{clip_text, format_duration, ms_between},
     paint::{self, Paint},
     plain,
 };
@@ -150,7 +150,7 @@ impl Progress {
         if let Some(message) = message {
             text.push_str("  ");
             let line = message.lines().next().unwrap_or_default();
-            text.push_str(&clip(&plain::safe_line(line), MAX_MESSAGE_CHARS));
+            text.push_str(&clip_text(&plain::safe_line(line), MAX_MESSAGE_CHARS));
         }
         text
     }

@@ -8,7 +8,7 @@ use std::{
 use shared::clock::Timestamp;
 
 use super::{
-    format::{clip, count, format_duration, json_line, ms_between},
+    format::{clip_text, count_noun, format_duration, json_line, ms_between},
     outcome::Outcome,
     paint::{self, Paint},
     plain,
@@ -172,11 +172,11 @@ pub fn list_items(step: &StepStatus, max: usize, lead: &str) -> Vec<String> {
     let line = |item: &&StepStatus| {
         let why = item.error.as_ref().map(|error| format!("  {}: {}", error.code, error.message));
         let (index, state) = (item.index.unwrap_or_default(), item.state.as_str());
-        clip(&format!("{lead}[{index}]  {state}{}", why.unwrap_or_default()), 2 * MAX_VALUE_CHARS)
+        clip_text(&format!("{lead}[{index}]  {state}{}", why.unwrap_or_default()), 2 * MAX_VALUE_CHARS)
     };
     let mut lines: Vec<String> = shown.iter().take(max).map(line).collect();
     if shown.len() > max {
-        lines.push(format!("{lead}… and {}", count(shown.len() - max, "more item")));
+        lines.push(format!("{lead}… and {}", count_noun(shown.len() - max, "more item")));
     }
     lines
 }
@@ -230,7 +230,7 @@ fn state_and_reason(step: &StepStatus) -> impl Iterator<Item = String> {
 
 /// Counts the items of a list: `300 items ✓`, `297 of 300 items ✓, 3 failed`.
 pub fn describe_tally(tally: &ItemTally) -> String {
-    let items = count(tally.total, "item");
+    let items = count_noun(tally.total, "item");
     if tally.successful == tally.total {
         return format!("{items} ✓");
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use shared::diagnostic::Diagnostic;
 
 use super::{
-    format::{clip, format_duration, indent_json, json_line},
+    format::{clip_text, format_duration, indent_json, json_line},
     paint::Paint,
     plain,
     plan::draw_diagnostics,
@@ -120,7 +120,7 @@ fn tell_tools(tools: &[&Candidate], mark: &str, paint: Paint) -> impl Iterator<I
 fn tell_clauses(clauses: &[Value]) -> String {
     let lines = clauses.iter().enumerate().map(|(place, clause)| {
         let text = clause.as_str().map_or_else(|| clause.to_string(), str::to_owned);
-        format!("{}  {}", place + 1, clip(&plain::safe_line(&text), MAX_COLUMNS))
+        format!("{}  {}", place + 1, clip_text(&plain::safe_line(&text), MAX_COLUMNS))
     });
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -134,7 +134,7 @@ fn tell_candidates(content: &Value, paint: Paint) -> Option<String> {
     }
     let mut lines = Vec::new();
     for Clause { clause, tools } in read::<Vec<Clause>>(content)? {
-        lines.push(clip(&clause.to_string(), MAX_COLUMNS));
+        lines.push(clip_text(&clause.to_string(), MAX_COLUMNS));
         for Candidate { tool, score, .. } in tools {
             let score = score.map(|score| format!("{score:.3}")).unwrap_or_default();
             lines.push(format!("  {}  {tool}", paint.dim(score)));
@@ -234,7 +234,7 @@ fn draw_part(name: &str, value: &Value, paint: Paint) -> String {
     let name = paint.dim(format!("{}:", plain::safe_line(name)));
     let text = match value {
         Value::String(text) if text.lines().count() <= 1 => {
-            return format!("{name} {}", clip(&plain::safe_block(text), MAX_COLUMNS));
+            return format!("{name} {}", clip_text(&plain::safe_block(text), MAX_COLUMNS));
         }
         Value::String(text) => plain::safe_block(text),
         Value::Array(_) | Value::Object(_) => plain::safe_block(&indent_json(value, 0)),
@@ -246,7 +246,7 @@ fn draw_part(name: &str, value: &Value, paint: Paint) -> String {
 fn cut_text(text: &str, paint: Paint) -> String {
     let count = text.lines().count();
     let mut lines: Vec<String> =
-        text.lines().take(MAX_LINES).map(|line| clip(line, MAX_COLUMNS)).collect();
+        text.lines().take(MAX_LINES).map(|line| clip_text(line, MAX_COLUMNS)).collect();
     if count > MAX_LINES {
         lines
             .push(paint.dim(format!("… {} more lines; `--json` has all of it", count - MAX_LINES)));

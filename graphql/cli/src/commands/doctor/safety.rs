@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
-use client::view::format::count;
+use client::view::format::count_noun;
 use toolbox::ToolSet;
 use toolsets::sources::SetConfig;
 
@@ -46,7 +46,7 @@ pub(crate) fn check_access(
              may do everything"
         )),
         n => {
-            let said = format!("{}: every caller of `{listen}` needs one", count(n, "token"));
+            let said = format!("{}: every caller of `{listen}` needs one", count_noun(n, "token"));
             access.open(sets, variable).map(|_| said).map_err(|err| err.to_string())
         }
     };
@@ -60,7 +60,7 @@ pub(crate) fn check_patterns(
     sets: &[SetConfig],
     there: &[ToolSet],
 ) -> Option<Check> {
-    let idle = access.idle(sets, there);
+    let idle = access.find_unmatched(sets, there);
     if idle.is_empty() {
         return None;
     }
