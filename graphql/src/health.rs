@@ -54,7 +54,7 @@ pub fn hooks(engine: &Engine, worker: Option<WorkerHandle>, retention: &Arc<Rete
             let waiting = worker.as_ref().map_or(0, WorkerHandle::waiting_call_count);
             let figures = [
                 engine_metrics(counted.hints().commits(), &toolbox),
-                retention.figures(),
+                retention.format_metrics(),
                 format!(
                     "# HELP faber_calls_waiting Calls that wait here for a limit of `limits.calls`.\n\
                      # TYPE faber_calls_waiting gauge\n\

@@ -179,11 +179,11 @@ impl Drawing {
         match news {
             News::Step { name, view } => {
                 self.started_at = self.started_at.or(view.since);
-                if view.is_over() {
+                if view.is_finished() {
                     // No part of a finished step runs, even if its last event is missing.
-                    self.steps.retain(|part, of| of.is_over() || !is_part(name, part));
+                    self.steps.retain(|part, of| of.is_finished() || !is_part(name, part));
                 }
-                if self.plan_steps.contains(name) || !view.is_quiet() {
+                if self.plan_steps.contains(name) || !view.can_fold() {
                     self.steps.insert(name.clone(), view.clone());
                 } else {
                     self.steps.remove(name);
@@ -267,7 +267,7 @@ impl Drawing {
             // A fixed width, so that columns do not move when layers are folded.
             let place = frame.paint.dim(format!("{place:>5}"));
             let shown =
-                |step: &&&String| self.steps.get(**step).is_some_and(|view| !view.is_quiet());
+                |step: &&&String| self.steps.get(**step).is_some_and(|view| !view.can_fold());
             let shown: Vec<&String> = steps.iter().filter(shown).copied().collect();
             lines.push(self.draw_folded(&place, &steps, shown.is_empty(), frame.paint));
             for step in shown {
@@ -283,7 +283,7 @@ impl Drawing {
         if steps.clone().all(|step| step.is_none()) {
             return Some(FoldedState::Pending);
         }
-        if !steps.clone().all(|step| step.is_some_and(StepView::is_quiet)) {
+        if !steps.clone().all(|step| step.is_some_and(StepView::can_fold)) {
             return None;
         }
         let is_done =
@@ -293,7 +293,7 @@ impl Drawing {
 
     fn draw_folded(&self, place: &str, steps: &[&String], is_all: bool, paint: Paint) -> Line {
         let known = || steps.iter().filter_map(|step| self.steps.get(*step));
-        let (over, total) = (known().filter(|step| step.is_over()).count(), steps.len());
+        let (over, total) = (known().filter(|step| step.is_finished()).count(), steps.len());
         let in_state = |state| known().filter(|step| step.state == state).count();
         let [failed, skipped, cancelled] =
             [ShownState::Failed, ShownState::Skipped, ShownState::Cancelled].map(in_state);
@@ -336,7 +336,7 @@ impl Drawing {
             paint::cut_to_width(&shown, frame.columns.saturating_sub(taken).max(MIN_NAME_COLUMNS));
         let padding = " ".repeat(frame.name_columns.saturating_sub(paint::text_width(&shown)));
         let rank = match step.state {
-            _ if step.is_quiet() => 3,
+            _ if step.can_fold() => 3,
             ShownState::Running | ShownState::Retrying => 1,
             _ => 0,
         };

@@ -7,7 +7,7 @@ use client::view::{
     paint::{self, Paint},
     plain, plan,
 };
-use client::{failure::Failure, read};
+use client::{failure::Failure, read_answer};
 use console::Term;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -80,7 +80,7 @@ impl Screen {
             self.print_json(items)?;
             return Ok(ExitStatus::Done);
         }
-        let items: Vec<T> = read(items.clone())?;
+        let items: Vec<T> = read_answer(items.clone())?;
         let rows: Vec<_> = items.iter().map(|item| row(item, self.out)).collect();
         if rows.is_empty() {
             self.say("nothing found");

@@ -50,7 +50,7 @@ impl Client {
         fields: &str,
     ) -> Result<T, Failure> {
         let text = write_operation("query", field, arguments, fields);
-        read(self.execute_field(&text, make_variables(arguments)).await?)
+        read_answer(self.execute_field(&text, make_variables(arguments)).await?)
     }
 
     pub async fn query_execution<T: DeserializeOwned>(
@@ -69,7 +69,7 @@ impl Client {
         fields: &str,
     ) -> Result<T, Failure> {
         let text = write_operation("mutation", field, arguments, fields);
-        read(self.execute_field(&text, make_variables(arguments)).await?)
+        read_answer(self.execute_field(&text, make_variables(arguments)).await?)
     }
 
     pub fn subscribe<T: DeserializeOwned + Send + 'static>(

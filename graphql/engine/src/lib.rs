@@ -178,8 +178,8 @@ impl Engine {
 
     /// Returns the same engine with what one caller may do.
     #[must_use]
-    pub fn granted(&self, grant: Grant) -> Self {
-        Self::of(self.executions.granted(grant))
+    pub fn with_grant(&self, grant: Grant) -> Self {
+        Self::of(self.executions.with_grant(grant))
     }
 
     /// Sets the access tokens, so that calls of agents count for the limits of their callers. Only

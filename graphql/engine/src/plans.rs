@@ -450,7 +450,7 @@ impl Plans {
                 grant.check_payer(&reach)?;
             }
         }
-        Ok(grant.spend(&tools)?)
+        Ok(grant.count_uses(&tools)?)
     }
 }
 

@@ -55,7 +55,7 @@ impl Retention {
         }
     }
 
-    pub fn figures(&self) -> String {
+    pub fn format_metrics(&self) -> String {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         format!(
             "# HELP faber_pruned_total Objects that this process removed because of their age.\n\
@@ -112,7 +112,7 @@ mod tests {
             () = retention.keep(Arc::clone(&store), Arc::new(Later), hour) => (),
             () = gone => (),
         }
-        let figures = retention.figures();
+        let figures = retention.format_metrics();
         assert!(figures.contains("faber_pruned_total{kind=\"request\"} 1"), "{figures}");
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use client::{
     Client,
     failure::Failure,
-    watcher::{Standing, Update, Watcher},
+    watcher::{ExecutionPhase, Update, Watcher},
 };
 use shared::store::Store;
 use tokio::time;
@@ -52,7 +52,7 @@ impl Wait<'_> {
                 () = reports.send_when_due() => continue,
             }
             // The queue of this process or a worker reads each answer.
-            if watcher.standing(async |_| Ok(true)).await? != Standing::Running {
+            if watcher.load_phase(async |_| Ok(true)).await? != ExecutionPhase::Running {
                 return Ok(());
             }
         }

@@ -88,7 +88,7 @@ impl Extension for Guard {
         let grant = request.data.get(&TypeId::of::<Grant>());
         let grant =
             grant.and_then(|grant| grant.downcast_ref::<Grant>()).cloned().unwrap_or_default();
-        let engine = self.settings.engine.granted(grant);
+        let engine = self.settings.engine.with_grant(grant);
         let request = request.data(Loaders::new(engine.clone())).data(engine);
         next.run(ctx, request).await
     }

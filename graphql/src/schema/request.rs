@@ -56,7 +56,7 @@ impl Request {
         let most = count("last", last.unwrap_or(LAST), MOST)?;
         let engine = ctx.data::<Engine>()?;
         let is_root = parts == Some(false);
-        let heads = engine.executions.reader.executions_of(self.0.id, is_root, most).await;
+        let heads = engine.executions.reader.newest_of_request(self.0.id, is_root, most).await;
         let heads = heads.map_err(ApiError::from)?;
         let ids: Vec<_> = heads.iter().map(|head| head.execution).collect();
         let executions = ctx.data::<Loaders>()?.executions(&ids).await?;

@@ -207,7 +207,7 @@ impl Follower {
         for head in heads {
             let (id, plan) = (head.execution, head.plan);
             self.executions.insert(id);
-            let log = self.engine.executions.reader.tail(id, Seq::START);
+            let log = self.engine.executions.reader.follow_log(id, Seq::START);
             self.logs.push(log.map(move |read| read.map(|event| (id, plan, event))).boxed());
         }
         Ok(())
@@ -242,6 +242,6 @@ impl Follower {
         let filter = ExecutionFilter { request: Some(self.request), ..ExecutionFilter::default() };
         let known = &self.executions;
         let is_new = |head: &ExecutionHead| !known.contains(&head.execution);
-        Ok(self.engine.executions.reader.newest(&filter, usize::MAX, is_new).await?)
+        Ok(self.engine.executions.reader.newest_heads(&filter, usize::MAX, is_new).await?)
     }
 }

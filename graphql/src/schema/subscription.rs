@@ -34,7 +34,7 @@ impl Subscription {
         let engine = ctx.data::<Engine>()?;
         let after = position(after_seq.unwrap_or(0))?;
         let id = known(engine, &execution_id).await?;
-        let events = engine.executions.reader.tail(id, after);
+        let events = engine.executions.reader.follow_log(id, after);
         Ok(events.map(move |event| {
             let recorded = event.map_err(ApiError::from)?;
             Ok(ExecutionEvent::new(id, recorded))

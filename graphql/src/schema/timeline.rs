@@ -66,7 +66,7 @@ pub(super) async fn of(engine: &Engine, request: &Request) -> ApiResult<Vec<Time
     let mut logs = Vec::new();
     let mut budget = EventBudget::new(MAX_EVENTS);
     let reader = &engine.executions.reader;
-    let heads = reader.executions_of(request.id, false, MAX_EXECUTIONS).await?;
+    let heads = reader.newest_of_request(request.id, false, MAX_EXECUTIONS).await?;
     for head in heads.iter().rev() {
         let events = reader.events(head.execution, Seq::START, &mut budget).await?;
         logs.push(of_log(head.execution, &events));

@@ -139,7 +139,7 @@ impl Connections {
             || !table.reserve.waiting.is_empty()
     }
 
-    pub(super) fn figures(&self) -> String {
+    pub(super) fn format_metrics(&self) -> String {
         format!(
             "# HELP faber_connections_open Connections open now, WebSockets included.\n\
              # TYPE faber_connections_open gauge\n\

@@ -33,7 +33,7 @@ pub(super) fn is_health(path: &str) -> bool {
 /// Rejects other machines if no tokens are configured.
 pub(super) fn admit(access: &Access, request: &Request) -> Result<(), Refusal> {
     let peer = request.extensions().get::<Peer>();
-    if peer.is_some_and(|peer| access.admits(peer.0)) || is_health(request.uri().path()) {
+    if peer.is_some_and(|peer| access.may_connect(peer.0)) || is_health(request.uri().path()) {
         return Ok(());
     }
     Err(Refusal::forbidden(
@@ -42,12 +42,12 @@ pub(super) fn admit(access: &Access, request: &Request) -> Result<(), Refusal> {
     ))
 }
 
-pub(super) fn enter(access: &Access, headers: &HeaderMap, peer: Peer) -> Result<Grant, Refusal> {
-    Ok(access.enter(bearer_token(headers), peer.0)?)
+pub(super) fn authenticate(access: &Access, headers: &HeaderMap, peer: Peer) -> Result<Grant, Refusal> {
+    Ok(access.authenticate(bearer_token(headers), peer.0)?)
 }
 
 pub(super) fn caller(access: &Access, parts: &Parts) -> Result<Caller, Refusal> {
-    let grant = enter(access, &parts.headers, find_peer(parts)?)?;
+    let grant = authenticate(access, &parts.headers, find_peer(parts)?)?;
     Ok(Caller { headers: without_token(&parts.headers), init: None, grant })
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Handshake {
 /// later. A wrong token is rejected.
 pub(super) fn opening(access: &Access, parts: &Parts) -> Result<Handshake, Refusal> {
     let peer = find_peer(parts)?;
-    let grant = match access.enter(bearer_token(&parts.headers), peer.0) {
+    let grant = match access.authenticate(bearer_token(&parts.headers), peer.0) {
         Ok(grant) => Some(grant),
         Err(Denied::NoToken) => None,
         Err(denied) => return Err(denied.into()),
@@ -79,11 +79,11 @@ impl Handshake {
         mut init: Option<Value>,
     ) -> Result<Caller, Refusal> {
         let headers = self.headers.clone();
-        let Some(token) = access.wants_token().then(|| take_token(init.as_mut())).flatten() else {
+        let Some(token) = access.requires_token().then(|| take_token(init.as_mut())).flatten() else {
             let grant = self.grant.clone().ok_or(Denied::NoToken)?;
             return Ok(Caller { headers, init, grant });
         };
-        let grant = access.enter(Some(without_scheme(&token)), self.peer.0)?;
+        let grant = access.authenticate(Some(without_scheme(&token)), self.peer.0)?;
         Ok(Caller { headers, init, grant })
     }
 }

@@ -85,14 +85,14 @@ async fn metrics(
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, Refusal> {
-    entry::enter(&app.options.access, &headers, peer)?;
+    entry::authenticate(&app.options.access, &headers, peer)?;
     let mut text = (app.hooks.leading_metrics)().await;
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
     text.push_str(&app.metrics.render());
-    text.push_str(&app.connections.figures());
-    text.push_str(&app.options.access.figures());
+    text.push_str(&app.connections.format_metrics());
+    text.push_str(&app.options.access.format_metrics());
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text))
 }
 

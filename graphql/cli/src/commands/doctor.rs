@@ -341,7 +341,7 @@ fn check_embedding(opened: Result<Option<Embedding>, EmbedError>) -> Check {
 
 fn check_retention(config: &Config) -> Check {
     let result = match config.retention.value {
-        Some(kept) => format!("finished executions are kept for {}", age::text(kept)),
+        Some(kept) => format!("finished executions are kept for {}", age::format(kept)),
         None => "finished executions are kept for ever; set `retention: 30d` in the configuration to prune them"
             .to_owned(),
     };

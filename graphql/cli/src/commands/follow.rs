@@ -19,7 +19,7 @@ use client::{
         outcome, plain,
         step::StepView,
     },
-    watcher::{Standing, Update, Watcher},
+    watcher::{ExecutionPhase, Update, Watcher},
 };
 use engine::agent;
 use serde::Deserialize;
@@ -333,11 +333,11 @@ impl EventReader<'_> {
                 }
             }
             let follower = self.follower;
-            match self.watcher.standing(async |id| follower.has_reader(id).await).await? {
-                Standing::Running => (),
-                Standing::Finished => return Ok(Some(StopReason::Over)),
-                Standing::NeedsPerson if self.follower.approve_steps().await? => (),
-                Standing::NeedsPerson => {
+            match self.watcher.load_phase(async |id| follower.has_reader(id).await).await? {
+                ExecutionPhase::Running => (),
+                ExecutionPhase::Finished => return Ok(Some(StopReason::Over)),
+                ExecutionPhase::NeedsPerson if self.follower.approve_steps().await? => (),
+                ExecutionPhase::NeedsPerson => {
                     return Ok(Some(StopReason::Asking(self.watcher.tree().waiting_steps())));
                 }
             }

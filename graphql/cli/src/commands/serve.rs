@@ -36,7 +36,7 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     })?;
     let local = LocalEngine::open(app.setup(), Need::Everything).await?;
     local.engine.set_access(access.clone());
-    if !address.ip().is_loopback() && !access.wants_token() {
+    if !address.ip().is_loopback() && !access.requires_token() {
         app.screen.say(&app.screen.err.yellow(format!(
             "warning: `{address}` can be reached from other machines, but there are no access \
              tokens: only this machine may connect; add `access.tokens` to the \

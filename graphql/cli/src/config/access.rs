@@ -290,13 +290,13 @@ mod tests {
         let config = read(Some(example_setting())).unwrap();
         let access = config.open(&[], |name| Some(format!("the-secret-of-{name}\n"))).unwrap();
         let peer = std::net::IpAddr::from([10, 0, 0, 1]);
-        let grant = access.enter(Some("the-secret-of-CI"), peer).unwrap();
+        let grant = access.authenticate(Some("the-secret-of-CI"), peer).unwrap();
         assert_eq!(grant.name(), Some("ci"));
         assert!(!grant.allows(&"blog.get".parse().unwrap()));
         expect![[r#"[{"name":"ci","token_env":"CI","role":"operator","tools":["file_tools.*"],"limits":{"calls":"100/h","per_tool":"10/min"}},{"name":"owner","token_env":"OWNER","role":"admin","tools":["*"],"limits":null}]"#]]
             .assert_eq(&config.to_json().to_string());
         assert!(read(None).unwrap().is_empty());
-        assert!(!read(Some(json!({}))).unwrap().open(&[], |_| None).unwrap().wants_token());
+        assert!(!read(Some(json!({}))).unwrap().open(&[], |_| None).unwrap().requires_token());
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub fn format_news(news: &News, width: usize, paint: Paint) -> Option<String> {
             Some(paint.dim(format!("· kept: {}", list_names(steps, MAX_REUSED_NAMES))))
         }
         News::Note(note) => Some(paint.dim(format!("· {}", plain::safe_line(note)))),
-        News::Step { name, view } => view.line(name, width, paint),
+        News::Step { name, view } => view.draw_outcome_line(name, width, paint),
     }
 }
 
@@ -187,7 +187,7 @@ impl ExecutionView {
                 self.count_item(step, name, view)
             };
         }
-        if view.is_over() {
+        if view.is_finished() {
             self.steps_over += 1;
         }
         self.lists.remove(step);
@@ -266,7 +266,7 @@ impl ExecutionView {
     fn count_item(&mut self, step: &str, name: String, view: StepView) -> Option<News> {
         let list = self.lists.entry(step.to_owned()).or_default();
         let is_failed = view.state == ShownState::Failed;
-        if view.is_over() {
+        if view.is_finished() {
             list.finished += 1;
             list.failed += u64::from(is_failed);
         }
@@ -277,7 +277,7 @@ impl ExecutionView {
         #[expect(clippy::cast_precision_loss, reason = "a list has no more items than 2^52")]
         let (done, total) = (list.finished as f64, Some(list.total as f64));
         let progress = Progress { done, total, message: None };
-        view.is_over().then(|| News::Progress { name: step.to_owned(), progress })
+        view.is_finished().then(|| News::Progress { name: step.to_owned(), progress })
     }
 
     fn describe_result(&self, step: &str, data: &EventData) -> Option<String> {

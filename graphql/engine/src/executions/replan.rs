@@ -61,7 +61,7 @@ enum Trigger {
 }
 
 impl ExecutionReader {
-    pub async fn replanning(
+    pub async fn load_replanning(
         &self,
         finished: &Execution,
     ) -> Result<Option<Replanning>, EngineError> {
@@ -79,14 +79,14 @@ impl ExecutionReader {
     }
 
     /// Collects the effects of a finished execution, of the executions that it continues, and of
-    /// their children. Reads at most `most` executions.
+    /// their children. Reads at most `max_executions` executions.
     async fn repeat_guard<'a>(
         &self,
         finished: &'a Execution,
-        most: usize,
+        max_executions: usize,
     ) -> Result<RepeatGuard<'a>, EngineError> {
         let mut guard = RepeatGuard::new(finished);
-        let mut left = most;
+        let mut left = max_executions;
         let mut earlier = finished.retry_of();
         let mut last: Option<Execution> = None;
         while let Some(id) = earlier.filter(|_| left > 0) {
@@ -129,7 +129,7 @@ impl Replanner for AutoReplanner {
     /// the store is returned, so that the worker tries again later.
     async fn replan(&self, finished: &Execution) -> Result<(), StoreError> {
         let (store, request) = (&self.0.store, finished.request());
-        if self.has_next(finished).await? {
+        if self.has_next_execution(finished).await? {
             return Ok(());
         }
         let attempts = Attempts::read(&store.transcript(request).await?, finished.id());
@@ -137,11 +137,11 @@ impl Replanner for AutoReplanner {
             return Ok(());
         }
         let Err(err) = self.try_replan(finished, attempts.started).await else { return Ok(()) };
-        if let Some(passing) = passing_failure(&err) {
+        if let Some(passing) = temporary_store_failure(&err) {
             return Err(passing.clone());
         }
         // A concurrent replan may have won.
-        if self.has_next(finished).await? {
+        if self.has_next_execution(finished).await? {
             return Ok(());
         }
         let content = json!({
@@ -152,7 +152,7 @@ impl Replanner for AutoReplanner {
 }
 
 impl AutoReplanner {
-    async fn has_next(&self, finished: &Execution) -> Result<bool, StoreError> {
+    async fn has_next_execution(&self, finished: &Execution) -> Result<bool, StoreError> {
         match self.0.control.exists(next_execution(finished)).await {
             Ok(exists) => Ok(exists),
             Err(ControlError::Store(err)) => Err(err),
@@ -189,10 +189,10 @@ impl AutoReplanner {
             let message = NO_MODEL.to_owned();
             return Err(EngineError::PlannerUnavailable { message, request: None });
         }
-        let grant = replans.within.as_ref().map(Grant::kept).unwrap_or_default();
+        let grant = replans.within.as_ref().map(Grant::for_replan).unwrap_or_default();
         let tool_sets = replans.sets.iter().map(ToString::to_string).collect();
         let options = PlanningOptions { tool_sets, ..PlanningOptions::default() };
-        self.0.granted(grant).replan_finished(finished, &options, Trigger::Automatic).await
+        self.0.with_grant(grant).replan_finished(finished, &options, Trigger::Automatic).await
     }
 }
 
@@ -223,7 +223,7 @@ impl Executions {
         let scope = self.plans.check_options(options).await?;
         check_replannable(finished)?;
         self.plans.check_plan(plan).await?;
-        self.tools.grant.check_room()?;
+        self.tools.grant.check_limits()?;
         self.check_not_replanned(id, next).await?;
         let mut content =
             json!({ "executionId": id, "planId": plan.id(), "why": reason(finished) });
@@ -245,7 +245,7 @@ impl Executions {
         let created = create_replan(finished, &plan);
         let mut created = created.map_err(|err| refused_reuse(finished, err))?;
         if trigger == Trigger::Request {
-            created.options.replans.within = self.tools.grant.within();
+            created.options.replans.within = self.tools.grant.replan_permissions();
         }
         let start = Start::from_created(&plan, created);
         if start.created.options.dry_run {
@@ -300,7 +300,7 @@ impl Executions {
             let message = format!("{wanted}, which needs a model; {NO_MODEL}");
             return Err(EngineError::PlannerUnavailable { message, request: None });
         }
-        replans.within = self.tools.grant.within();
+        replans.within = self.tools.grant.replan_permissions();
         Ok(true)
     }
 }
@@ -333,11 +333,11 @@ fn check_replannable(finished: &Execution) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Returns the failure of the store that may pass.
-fn passing_failure(err: &EngineError) -> Option<&StoreError> {
+/// Returns the error of the store if it is temporary.
+fn temporary_store_failure(err: &EngineError) -> Option<&StoreError> {
     match err {
         EngineError::Store(err) if !err.is_permanent() => Some(err),
-        EngineError::Planning { error, .. } => passing_failure(error),
+        EngineError::Planning { error, .. } => temporary_store_failure(error),
         _ => None,
     }
 }

@@ -203,7 +203,7 @@ mod tests {
         let mut token = Token::new("ci", "a secret that is hard to guess", Role::Operator);
         token.tools = Some(vec!["mine.*".parse().unwrap()]);
         let access = Access::new([token]);
-        let engine = faber.engine().granted(access.holder("ci").unwrap());
+        let engine = faber.engine().with_grant(access.find_grant_by_name("ci").unwrap());
         for name in ["on.seen", "off.hidden", "hidden"] {
             let step = DraftStep { name: Some(name.to_owned()), ..DraftStep::default() };
             let draft = Draft { tools: vec![step], ..Draft::default() };
@@ -217,7 +217,7 @@ mod tests {
                 assert!(why.contains(&format!(".{tool}`")), "{why}");
             }
         }
-        let figures = access.figures();
+        let figures = access.format_metrics();
         assert!(figures.contains("{kind=\"forbidden_tool\"} 6"), "{figures}");
         faber.close().await;
     }

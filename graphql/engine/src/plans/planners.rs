@@ -51,7 +51,7 @@ impl Planners {
         let agent_context = AgentContext {
             model: Arc::clone(&model),
             toolbox: toolbox.downgrade(),
-            holders: Arc::clone(&self.access),
+            server_access: Arc::clone(&self.access),
             has_native_tools: settings.native_tools,
         };
         toolbox.add_internal_tools(agent::tools(&Arc::new(agent_context)));

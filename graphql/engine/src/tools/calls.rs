@@ -82,14 +82,14 @@ impl Tools {
             Callee::Tool(tool) => tool,
             Callee::Refused(tool, why) => {
                 self.grant.check_tools([&tool])?;
-                self.grant.spend([])?;
+                self.grant.count_uses([])?;
                 call.tool = tool.to_string();
                 call.result = Err(why.to_string());
                 history::store_call(&*self.store, &call).await?;
                 return Ok(self.with_shown_name(call));
             }
             Callee::Unknown => {
-                self.grant.spend([])?;
+                self.grant.count_uses([])?;
                 call.result = Err(format!("Tool not found: {name}"));
                 history::store_call(&*self.store, &call).await?;
                 return Ok(call);
@@ -98,7 +98,7 @@ impl Tools {
         let qualified = tool.definition().qualified_name();
         call.tool = qualified.to_string();
         self.grant.check_tools([&qualified])?;
-        self.grant.spend([&qualified])?;
+        self.grant.count_uses([&qualified])?;
         let _permit = self.acquire_permit(&call, &qualified, &left).await?;
         if tool.definition().effect != Effect::Read {
             history::store_call(&*self.store, &call).await?;

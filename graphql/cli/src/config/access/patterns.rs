@@ -78,7 +78,7 @@ mod tests {
         let may = |tools: Value, sets: &[SetConfig], tool: &str| {
             let opened = access_with_tools(&tools).open(sets, |_| Some("a-long-enough-token".to_owned()));
             let peer = std::net::IpAddr::from([10, 0, 0, 1]);
-            let grant = opened.unwrap().enter(Some("a-long-enough-token"), peer).unwrap();
+            let grant = opened.unwrap().authenticate(Some("a-long-enough-token"), peer).unwrap();
             grant.allows(&tool.parse().unwrap())
         };
         let files = parse_sets(json!([files_toolset()]));

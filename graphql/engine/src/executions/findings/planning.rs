@@ -27,7 +27,7 @@ pub fn find_planning_findings(
             let (code, message) = (text(&entry.content["code"]), text(&entry.content["message"]));
             let remedies = planning_remedies(request, &code);
             let kind = FindingKind::Failure;
-            vec![Finding::new(kind, Severity::Error, code, message).helped_by(remedies)]
+            vec![Finding::new(kind, Severity::Error, code, message).with_remedies(remedies)]
         }
         Some(diagnostics) => diagnostics.iter().map(diagnostic_finding).collect(),
     };
