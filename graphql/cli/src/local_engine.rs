@@ -128,7 +128,7 @@ impl LocalEngine {
         let (stop, mut background_tasks) = (CancellationToken::new(), JoinSet::new());
         if has_tools {
             background_tasks.spawn(engine.tools.inventory.registry().clone().watch(stop.clone()));
-            background_tasks.spawn(Arc::clone(&engine.tools).keep_usage(stop.clone()));
+            background_tasks.spawn(Arc::clone(&engine.tools).flush_usage_regularly(stop.clone()));
         }
         if need == Need::Everything {
             background_tasks.spawn(watch_clock(clock, stop.clone()));

@@ -103,7 +103,7 @@ fn yaml_to_json(text: &str) -> Result<Cow<'_, str>, String> {
     if text.trim_start().starts_with(['{', '[']) {
         return Ok(Cow::Borrowed(text));
     }
-    Ok(Cow::Owned(yaml::value(text)?.to_string()))
+    Ok(Cow::Owned(yaml::parse(text)?.to_string()))
 }
 
 pub fn parse(json: &str) -> Result<WrittenPlan, Vec<Diagnostic>> {

@@ -111,7 +111,7 @@ impl Embedded {
         let mut tasks = JoinSet::new();
         tasks.spawn(worker.run());
         tasks.spawn(registry.watch(stop.clone()));
-        tasks.spawn(Arc::clone(&engine.tools).keep_usage(stop.clone()));
+        tasks.spawn(Arc::clone(&engine.tools).flush_usage_regularly(stop.clone()));
         Ok(Self { engine, stop, tasks })
     }
 

@@ -37,7 +37,7 @@ use self::{
 use super::{
     error::EngineError,
     named_locks::NamedLocks,
-    plans::{PlanningOptions, Plans, fit_input, library::refused_reuse},
+    plans::{PlanningOptions, Plans, fit_input, library::reuse_error},
     tools::Tools,
 };
 use crate::access::Grant;
@@ -132,7 +132,7 @@ impl Executions {
         input: Option<Value>,
         mut order: Order,
     ) -> Result<ExecutionId, EngineError> {
-        let saved = self.plans.library.expect_saved_plan(name).await?;
+        let saved = self.plans.library.find_saved_plan_or_suggest(name).await?;
         if let Some(input) = input.filter(|input| !input.is_null()) {
             if !order.options.input.is_null() && *order.options.input != input {
                 let why = "`input` and `options.input` differ: leave one of them out";
@@ -171,7 +171,7 @@ impl Executions {
         }
         self.check_replans(None, &mut order)?;
         // Planning refuses unknown sets and stores the refusal.
-        order.options.replans.sets = match self.tools.known_sets(&planning.tool_sets).await {
+        order.options.replans.sets = match self.tools.check_sets(&planning.tool_sets).await {
             Ok(sets) => sets,
             Err(EngineError::InvalidArgument(_)) => Vec::new(),
             Err(err) => return Err(err),
@@ -230,7 +230,7 @@ impl Executions {
         finished: &Execution,
         scope: RetryScope<'_>,
     ) -> Result<Created, EngineError> {
-        let refused = |err| refused_reuse(finished, err);
+        let refused = |err| reuse_error(finished, err);
         let mut created = create_retry(finished, scope).map_err(refused)?;
         let kept = kept_steps(finished, scope).map_err(refused)?;
         let repeated = (0..kept.len()).filter(|at| !kept[*at]).map(StepNumber::new);

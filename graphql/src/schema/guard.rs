@@ -133,7 +133,7 @@ impl Extension for Guard {
         ctx: &ExtensionContext<'_>,
         next: NextValidation<'_>,
     ) -> Result<ValidationResult, Vec<ServerError>> {
-        next.run(ctx).await.map_err(document::shorten)
+        next.run(ctx).await.map_err(document::shorten_errors)
     }
 }
 
@@ -145,7 +145,7 @@ impl Guard {
             error.extensions.get_or_insert_default().set("code", "LIMIT_EXCEEDED");
             error
         };
-        document::check(&request.query).map_err(|too_much| limit(too_much.to_string()))?;
+        document::check_size(&request.query).map_err(|too_much| limit(too_much.to_string()))?;
         let most = self.settings.limits.complexity;
         if most == usize::MAX {
             return Ok(());

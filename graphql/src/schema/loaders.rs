@@ -54,7 +54,7 @@ impl Loaders {
     /// Returns the usage of a tool. The first call reads the usage of all tools.
     pub(super) async fn usage(&self, tool: &ToolName) -> ApiResult<Option<Usage>> {
         let read = async {
-            let usage = self.engine.tools.usage().await?;
+            let usage = self.engine.tools.load_usage().await?;
             Ok::<_, ApiError>(usage.into_iter().map(|usage| (usage.tool.clone(), usage)).collect())
         };
         Ok(self.usage.get_or_try_init(|| read).await?.get(tool).cloned())

@@ -1,7 +1,7 @@
 //! Tool selection, and tools that the same sentences select.
 
 use async_graphql::{Context, Enum, Object, Result};
-use engine::{Chosen, Colliding, Engine, MAX_SELECTED, Wanted};
+use engine::{SelectedTool, CollidingTools, Engine, MAX_SELECTED, ToolQuery};
 use planner::select::{Criterion, Similarity};
 
 use super::{
@@ -65,7 +65,7 @@ impl SelectQuery {
         };
         let by = by.unwrap_or(SelectionCriterion::Centroid).into();
         let active_only = active_only.unwrap_or(true);
-        let wanted = Wanted { query: &query, by, limit, active_only };
+        let wanted = ToolQuery { query: &query, by, limit, active_only };
         let chosen =
             ctx.data::<Engine>()?.selection.select_tools(wanted).await.map_err(ApiError::from)?;
         Ok(chosen.into_iter().map(ToolMatch).collect())
@@ -91,7 +91,7 @@ impl SelectQuery {
     }
 }
 
-pub(super) struct ToolMatch(Chosen);
+pub(super) struct ToolMatch(SelectedTool);
 
 /// Tool that was ranked for a query.
 #[Object]
@@ -133,7 +133,7 @@ impl ToolMatch {
     }
 }
 
-pub(super) struct ToolCollision(Colliding);
+pub(super) struct ToolCollision(CollidingTools);
 
 /// Two tools that the same sentences select.
 #[Object]

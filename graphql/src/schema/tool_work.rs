@@ -29,7 +29,7 @@ impl ToolQuery {
         active_only: Option<bool>,
     ) -> Result<Vec<Tool>> {
         let engine = ctx.data::<Engine>()?;
-        engine.tools.inventory.settled().await;
+        engine.tools.inventory.wait_until_connected().await;
         let search = search.unwrap_or_default().to_lowercase();
         let words: Vec<String> = search.split_whitespace().map(str::to_owned).collect();
         let sets = engine.tools.sets();
@@ -57,14 +57,14 @@ impl ToolQuery {
     async fn tool_sets(&self, ctx: &Context<'_>) -> Vec<ToolSet> {
         let engine = ctx.data_unchecked::<Engine>();
         // Does not wait for sets that are connecting.
-        engine.tools.inventory.catch_up().await;
+        engine.tools.inventory.read_changes().await;
         engine.tools.sets().into_iter().map(ToolSet).collect()
     }
 
     /// Usage of each tool, in plans and outside plans, on all nodes. Tools that were never called
     /// are missing.
     async fn tool_usage(&self, ctx: &Context<'_>) -> Result<Vec<ToolUsage>> {
-        let usage = ctx.data::<Engine>()?.tools.usage().await.map_err(ApiError::from)?;
+        let usage = ctx.data::<Engine>()?.tools.load_usage().await.map_err(ApiError::from)?;
         Ok(usage.into_iter().map(ToolUsage::from).collect())
     }
 

@@ -77,7 +77,7 @@ impl ToolkitQuery {
     ) -> Result<ToolsAndActions> {
         let found = recommended(ctx, &actions, threshold, hops).await?;
         let engine = ctx.data::<Engine>()?;
-        engine.tools.inventory.settled().await;
+        engine.tools.inventory.wait_until_connected().await;
         Ok(ToolsAndActions { tools: tools(engine, &found), actions: actions_of(&found) })
     }
 
@@ -95,7 +95,7 @@ impl ToolkitQuery {
             most.ok_or_else(|| unfit(format!("`first` is {first}; write a number from 1 to 100")))?;
         let Ok(name) = name.parse() else { return Ok(Vec::new()) };
         let engine = ctx.data::<Engine>()?;
-        engine.tools.inventory.settled().await;
+        engine.tools.inventory.wait_until_connected().await;
         let found = engine.selection.followers(&name, most).await.map_err(ApiError::from)?;
         let follower = |follower: graph::learned::Follower| ToolFollower {
             tool_name: engine.tools.inventory.toolbox().display_name_of(&follower.tool).to_string(),
@@ -158,7 +158,7 @@ impl ToolkitMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Content of the file, as YAML.")] yaml: String,
     ) -> Result<ToolkitChange> {
-        let file = yaml::value(&yaml).and_then(|file| written::read(&file)).map_err(unfit)?;
+        let file = yaml::parse(&yaml).and_then(|file| written::read(&file)).map_err(unfit)?;
         let change = ctx.data::<Engine>()?.selection.update_toolkit(file).await;
         Ok(ToolkitChange(change.map_err(ApiError::from)?))
     }
@@ -271,7 +271,7 @@ impl Toolkit {
     /// `toolkit`.
     async fn tools(&self, ctx: &Context<'_>) -> Result<Vec<Tool>> {
         let engine = ctx.data::<Engine>()?;
-        engine.tools.inventory.settled().await;
+        engine.tools.inventory.wait_until_connected().await;
         Ok(tools(engine, &self.0))
     }
 
@@ -339,7 +339,7 @@ impl Toolkit {
     /// Graph as YAML, as `updateToolkit` and the configuration's `toolkit_files` read it.
     #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn yaml(&self) -> Result<String> {
-        Ok(yaml::text(&written::write(&self.0)).map_err(unfit)?)
+        Ok(yaml::format(&written::write(&self.0)).map_err(unfit)?)
     }
 }
 
@@ -445,7 +445,7 @@ fn tools(engine: &Engine, toolkit: &graph::Toolkit) -> Vec<Tool> {
     let sets = engine.tools.inventory.toolbox().sets();
     let tool = |(name, node): (&NodeName, &Node)| {
         let called = name.as_str().parse().ok()?;
-        let registered = engine.tools.inventory.registered(name).and_then(|tool| {
+        let registered = engine.tools.inventory.find_tool(name).and_then(|tool| {
             let set = sets.iter().find(|set| set.name == tool.set)?;
             Some(Tool::new(&tool, set))
         });

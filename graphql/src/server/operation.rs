@@ -35,8 +35,8 @@ pub(super) struct Operation {
 
 /// Parses the document of `request`. The error is the response.
 pub(super) fn prepare(mut request: Request) -> Result<Operation, Box<Response>> {
-    let refuse = |errors| Box::new(Response::from_errors(document::shorten(errors)));
-    if let Err(too_much) = document::check(&request.query) {
+    let refuse = |errors| Box::new(Response::from_errors(document::shorten_errors(errors)));
+    if let Err(too_much) = document::check_size(&request.query) {
         let refusal = Refusal::limit(StatusCode::BAD_REQUEST, too_much.to_string());
         return Err(refuse(vec![refusal.into_error()]));
     }

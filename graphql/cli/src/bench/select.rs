@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use engine::{Engine, EngineError, Wanted};
+use engine::{Engine, EngineError, ToolQuery};
 use executor::{control::Control, options::Options};
 use offline::Offline;
 use planner::{
@@ -129,7 +129,7 @@ impl SelectionBench {
     }
 
     async fn ask(&self, query: &str, by: Criterion) -> Result<usize, BenchError> {
-        let wanted = Wanted { query, by, limit: SELECTED_TOOLS, active_only: true };
+        let wanted = ToolQuery { query, by, limit: SELECTED_TOOLS, active_only: true };
         Ok(self.engine.selection.select_tools(wanted).await.map_err(to_bench_error)?.len())
     }
 

@@ -38,7 +38,7 @@ pub(crate) async fn check_retry(
 ) -> Result<(), Failure> {
     let Some(engine) = session.engine() else { return Ok(()) };
     let Some(ended) = engine.executions.reader.load(id).await? else { return Ok(()) };
-    let tools = engine.plans.library.tools_of_retry(&ended, scope).await?;
+    let tools = engine.plans.library.list_retry_tools(&ended, scope).await?;
     refuse_missing(session, &engine.tools.inventory.missing_tools(tools).await)
 }
 
@@ -93,7 +93,7 @@ async fn check_compiled(
     engine: &Engine,
     plan: &Arc<Plan>,
 ) -> Result<(), Failure> {
-    let tools = engine.plans.library.tools_of(plan).await?;
+    let tools = engine.plans.library.list_tools(plan).await?;
     refuse_missing(session, &engine.tools.inventory.missing_tools(tools).await)
 }
 

@@ -133,7 +133,7 @@ fn warn_of_idle_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>
     let (access, sets) = (app.config.access.value.clone(), app.config.toolsets.value.clone());
     let most = app.config.limits.options().connect;
     tasks.spawn(async move {
-        engine.tools.inventory.catch_up().await;
+        engine.tools.inventory.read_changes().await;
         let toolbox = engine.tools.inventory.toolbox();
         toolbox.wait_for_sets(most).await;
         let idle = access.find_unmatched(&sets, &toolbox.sets());
@@ -153,7 +153,7 @@ fn warn_of_idle_effects(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>)
     let most = app.config.limits.options().connect;
     tasks.spawn(async move {
         let inventory = &engine.tools.inventory;
-        inventory.catch_up().await;
+        inventory.read_changes().await;
         inventory.toolbox().wait_for_sets(most).await;
         match inventory.registry().unmatched_effects().await {
             Ok(idle) if !idle.is_empty() => screen.say(&screen.err.yellow(format!(
@@ -173,7 +173,7 @@ fn start_retention(app: &App, local: &LocalEngine) -> (Arc<Retention>, JoinSet<(
     if let Some(age) = app.config.retention.value {
         let (store, clock) = (Arc::clone(local.engine.store()), Arc::clone(local.engine.clock()));
         let removing = Arc::clone(&retention);
-        tasks.spawn(async move { removing.keep(store, clock, age).await });
+        tasks.spawn(async move { removing.prune_forever(store, clock, age).await });
     }
     (retention, tasks)
 }

@@ -150,7 +150,7 @@ fn parse_fields(text: &str) -> Result<Map<String, Value>, String> {
     if text.trim().is_empty() {
         return Ok(Map::new());
     }
-    let read = yaml::value(text).map_err(|why| match find_unquoted_text(text) {
+    let read = yaml::parse(text).map_err(|why| match find_unquoted_text(text) {
         Some(line) => format!("{line}\n{why}"),
         None => why,
     });
@@ -267,7 +267,7 @@ fn read_toolkit(files: Option<Value>, base: &Path) -> Result<Option<ToolkitFiles
         let path = join_path(base, &file);
         let unfit = |why: String| format!("`toolkit_files`: `{}`: {why}", path.display());
         let text = read_text(&path).map_err(unfit)?;
-        let written = yaml::value(&text).map_err(unfit)?;
+        let written = yaml::parse(&text).map_err(unfit)?;
         let written = written::read(&written).map_err(|why| unfit(with_line(&text, &why)))?;
         let warnings = written.warnings.into_iter().map(|warning| with_line(&text, &warning));
         read.warnings.extend(warnings.map(|warning| format!("`{}`: {warning}", path.display())));

@@ -332,7 +332,7 @@ mod tests {
     use engine::yaml;
 
     fn parse(text: &str) -> Result<Option<PlannerConfig>, String> {
-        read(Some(yaml::value(text).unwrap()))
+        read(Some(yaml::parse(text).unwrap()))
     }
 
     fn parse_model(text: &str) -> ModelConfig {

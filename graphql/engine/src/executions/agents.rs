@@ -32,8 +32,8 @@ impl Executions {
         let (grant, inventory) = (&self.tools.grant, &self.tools.inventory);
         grant.check_limits()?;
         // Tools of connecting sets are not offered yet.
-        inventory.settled().await;
-        let sets = self.tools.known_sets(&options.tool_sets).await?;
+        inventory.wait_until_connected().await;
+        let sets = self.tools.check_sets(&options.tool_sets).await?;
         let request = self.plans.new_request(query).await?;
         let mut reach = grant.agent_reach();
         // An agent may activate other sets, but not those that act on this machine, because what

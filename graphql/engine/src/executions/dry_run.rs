@@ -27,9 +27,9 @@ impl Executions {
     /// Records the outcome that each step would have before any call. Calls nothing.
     pub(super) async fn dry_run(&self, start: Start) -> Result<ExecutionId, EngineError> {
         let plan = &start.plan;
-        let tools: Vec<ToolName> = self.plans.library.tools_of(plan).await?.into_iter().collect();
+        let tools: Vec<ToolName> = self.plans.library.list_tools(plan).await?.into_iter().collect();
         self.tools.inventory.wait_for_tools(&tools).await;
-        let catalog = self.tools.catalog_now().of_plans();
+        let catalog = self.tools.catalog_without_waiting().of_plans();
         let missing_plans = self.find_missing(plan, &catalog).await?;
         let check = DryRun { plan, options: &start.created.options, catalog: &catalog, missing_plans };
         let verdicts = check.check_steps();
@@ -50,7 +50,7 @@ impl Executions {
                 missing_plans.insert(id, ToolError::new(ErrorCode::UNAVAILABLE, why));
                 continue;
             };
-            let below = library.levels_below(&plan).await?;
+            let below = library.list_sub_plan_levels(&plan).await?;
             let plans = std::iter::once(&plan).chain(below.iter().flatten());
             let tools = plans.flat_map(|plan| plan.called_tools().map(|tool| (plan.id(), tool)));
             let mut errors = tools.filter_map(|(plan, tool)| {

@@ -10,7 +10,7 @@ use shared::{
 };
 
 use super::{findings::Remedy, reader::ExecutionReader};
-use crate::{error::EngineError, plans::library::refused_reuse};
+use crate::{error::EngineError, plans::library::reuse_error};
 
 const MAX_READ_EXECUTIONS: usize = 1_000;
 
@@ -138,7 +138,7 @@ impl ExecutionReader {
         finished: &Execution,
         scope: RetryScope<'_>,
     ) -> Result<Vec<RepeatedCall>, EngineError> {
-        let kept = kept_steps(finished, scope).map_err(|err| refused_reuse(finished, err))?;
+        let kept = kept_steps(finished, scope).map_err(|err| reuse_error(finished, err))?;
         let steps = finished.plan().steps().iter().zip(&kept);
         let repeated: Vec<StepId> =
             steps.filter(|(_, kept)| !**kept).map(|(step, _)| step.id.clone()).collect();

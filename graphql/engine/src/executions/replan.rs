@@ -35,7 +35,7 @@ use crate::{
     access::Grant,
     agent,
     error::EngineError,
-    plans::{PlanningOptions, library::refused_reuse, planners::NO_MODEL, transcript::Transcript},
+    plans::{PlanningOptions, library::reuse_error, planners::NO_MODEL, transcript::Transcript},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -243,7 +243,7 @@ impl Executions {
         let version = self.plans.library.next_version(request).await?;
         let plan = self.plans.store_proposed(request, version, proposed, transcript).await?;
         let created = create_replan(finished, &plan);
-        let mut created = created.map_err(|err| refused_reuse(finished, err))?;
+        let mut created = created.map_err(|err| reuse_error(finished, err))?;
         if trigger == Trigger::Request {
             created.options.replans.within = self.tools.grant.replan_permissions();
         }
@@ -314,7 +314,7 @@ fn already_replanned(id: ExecutionId, next: ExecutionId) -> EngineError {
 fn check_replannable(finished: &Execution) -> Result<(), EngineError> {
     let id = finished.id();
     if !finished.state().is_finished() {
-        return Err(refused_reuse(finished, ReuseError::Open(id)));
+        return Err(reuse_error(finished, ReuseError::Open(id)));
     }
     if finished.state() == ExecutionState::Completed && finished.replan_request().is_none() {
         let why = format!("`{id}` completed: there is nothing left to replan");
