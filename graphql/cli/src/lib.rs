@@ -245,7 +245,7 @@ async fn dispatch(
     match cli.command {
         Command::BlogMcp { file } => return serve_blog(file, &environment).await,
         Command::Completions { shell } => return print_completions(shell, &screen),
-        Command::Schema => return print_text(&screen, "schema", &schema::sdl()),
+        Command::Schema => return print_text(&screen, "schema", &schema::schema_text()),
         _ => (),
     }
     let flags = cli.flags();

@@ -57,7 +57,7 @@ pub struct CollidingTools {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ToolQuery<'a> {
+pub struct SelectionQuery<'a> {
     pub query: &'a str,
     pub by: Criterion,
     pub limit: usize,
@@ -87,11 +87,11 @@ impl Selection {
     }
 
     /// Selects the tools that fit a query, best first.
-    pub async fn select_tools(&self, tool_query: ToolQuery<'_>) -> Result<Vec<SelectedTool>, EngineError> {
+    pub async fn select_tools(&self, tool_query: SelectionQuery<'_>) -> Result<Vec<SelectedTool>, EngineError> {
         check_query(tool_query.query)?;
         self.tools.inventory.wait_until_connected().await;
         let listing = self.tools.inventory.toolbox().listing();
-        let ToolQuery { query, by, limit, active_only } = tool_query;
+        let SelectionQuery { query, by, limit, active_only } = tool_query;
         let lessons =
             if by == Criterion::Hybrid { self.learning.recent_lessons().await } else { None };
         let now = self.tools.clock.now();

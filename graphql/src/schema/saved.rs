@@ -6,7 +6,7 @@ use serde_json::Value;
 use shared::store;
 
 use super::{
-    connection::{MOST, count},
+    connection::{MAX_PAGE_SIZE, check_count},
     error::ApiError,
     loaders::Loaders,
     plan::Plan,
@@ -63,7 +63,7 @@ impl SavedQuery {
             String,
         >,
     ) -> Result<Vec<SavedPlan>> {
-        let first = count("first", first.unwrap_or(DEFAULT_PAGE), MOST)?;
+        let first = check_count("first", first.unwrap_or(DEFAULT_PAGE), MAX_PAGE_SIZE)?;
         let found = ctx.data::<Engine>()?.plans.library.saved_plans(after.as_deref(), first).await;
         Ok(found.map_err(ApiError::from)?.into_iter().map(SavedPlan).collect())
     }

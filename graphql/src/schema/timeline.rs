@@ -17,8 +17,8 @@ use shared::{
 
 use super::{
     error::ApiResult,
-    event::{data, ended},
-    scalar::{DateTime, int, milliseconds, written},
+    event::{data, final_state},
+    scalar::{DateTime, to_int, milliseconds_between, format_time},
 };
 
 /// Executions in one timeline: the newest of the request.
@@ -177,9 +177,9 @@ impl TimelineReader {
         }
         let (duration_ms, waited_ms) = match self.end(event) {
             Some(OpenEntry::Attempt(from) | OpenEntry::Detached(from)) => {
-                (Some(milliseconds(from, (*at).max(from))), None)
+                (Some(milliseconds_between(from, (*at).max(from))), None)
             }
-            Some(OpenEntry::Wait(from)) => (None, Some(milliseconds(from, *at))),
+            Some(OpenEntry::Wait(from)) => (None, Some(milliseconds_between(from, *at))),
             None => (None, None),
         };
         self.begin(event, *at);
@@ -273,11 +273,11 @@ fn message(event: &Event) -> String {
                 "claimed again by `{}` on {}, whose lease had expired, claim {}",
                 it.worker,
                 it.node,
-                int(it.epoch.0)
+                to_int(it.epoch.0)
             )
         }
         Event::Claimed(it) => {
-            format!("claimed by `{}` on {}, claim {}", it.worker, it.node, int(it.epoch.0))
+            format!("claimed by `{}` on {}, claim {}", it.worker, it.node, to_int(it.epoch.0))
         }
         Event::StepStarted(StepStarted { items: Some(n), .. }) => {
             format!("{step} started, with {n} items")
@@ -291,7 +291,7 @@ fn message(event: &Event) -> String {
         Event::StepProgress { progress, .. } => format!("{step} reports {}", far(progress)),
         Event::StepChecked { .. } => format!("{step} was checked"),
         Event::StepRetryScheduled { attempt, error, until, .. } => {
-            let (next, until) = (attempt.next(), written(*until));
+            let (next, until) = (attempt.next(), format_time(*until));
             let error = failure(error);
             format!("attempt {attempt} of {step} failed: {error}; attempt {next} starts at {until}")
         }
@@ -318,8 +318,8 @@ fn message(event: &Event) -> String {
         Event::SignalRefused { name, .. } => {
             format!("the signal `{name}` was refused: too many signals are waiting")
         }
-        Event::CommandIgnored { asked, .. } => {
-            format!("the command to {asked} changed nothing")
+        Event::CommandIgnored { requested, .. } => {
+            format!("the command to {requested} changed nothing")
         }
         Event::CompensationStarted => "compensation started".to_owned(),
         Event::SignalReceived { name, .. } => format!("the signal `{name}` arrived"),
@@ -340,7 +340,7 @@ fn message(event: &Event) -> String {
         }
         Event::Paused { .. } => "paused".to_owned(),
         Event::Resumed { .. } => "resumed".to_owned(),
-        Event::Finished { outcome } => format!("finished: {}", ended(*outcome).as_str()),
+        Event::Finished { outcome } => format!("finished: {}", final_state(*outcome).as_str()),
     }
 }
 

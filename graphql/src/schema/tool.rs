@@ -13,7 +13,7 @@ use toolsets::registry::SwitchResult;
 use super::{
     loaders::Loaders,
     plan::Effect,
-    scalar::{DateTime, int},
+    scalar::{DateTime, to_int},
 };
 
 /// Toolset and source of tools that only the toolkit knows.
@@ -207,12 +207,12 @@ impl ToolUsage {
 
     /// Number of finished calls, including failed calls.
     async fn calls(&self) -> i64 {
-        self.counted.as_ref().map_or(0, |usage| int(usage.calls))
+        self.counted.as_ref().map_or(0, |usage| to_int(usage.calls))
     }
 
     /// Number of failed calls.
     async fn failures(&self) -> i64 {
-        self.counted.as_ref().map_or(0, |usage| int(usage.failures))
+        self.counted.as_ref().map_or(0, |usage| to_int(usage.failures))
     }
 
     /// Time at which the last call finished. Null if the tool was never called.

@@ -33,8 +33,8 @@ impl ToolQuery {
         let search = search.unwrap_or_default().to_lowercase();
         let words: Vec<String> = search.split_whitespace().map(str::to_owned).collect();
         let sets = engine.tools.sets();
-        let asked = |name: &str| tool_set.as_ref().is_none_or(|wanted| wanted == name);
-        let tools = sets.iter().filter(|set| asked(set.name.as_str())).flat_map(Tool::of);
+        let requested = |name: &str| tool_set.as_ref().is_none_or(|wanted| wanted == name);
+        let tools = sets.iter().filter(|set| requested(set.name.as_str())).flat_map(Tool::of);
         let tools = tools.filter(|tool| tool.is_active() || !active_only.unwrap_or(false));
         Ok(tools.filter(|tool| tool.has_words(&words)).collect())
     }
@@ -80,12 +80,12 @@ impl ToolQuery {
         >,
     ) -> Result<Vec<ToolResult>> {
         let first = first.unwrap_or(100);
-        let most = usize::try_from(first).ok().filter(|first| (1..=1_000).contains(first));
-        let most = most.ok_or_else(|| {
+        let maximum = usize::try_from(first).ok().filter(|first| (1..=1_000).contains(first));
+        let maximum = maximum.ok_or_else(|| {
             let why = format!("`first` is {first}; write a number from 1 to 1000");
             ApiError::from(EngineError::InvalidArgument(why))
         })?;
-        let calls = ctx.data::<Engine>()?.tools.list_calls(tool_name.as_deref(), most).await;
+        let calls = ctx.data::<Engine>()?.tools.list_calls(tool_name.as_deref(), maximum).await;
         Ok(calls.map_err(ApiError::from)?.into_iter().map(ToolResult).collect())
     }
 

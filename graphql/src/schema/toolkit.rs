@@ -4,7 +4,7 @@ use std::{str::FromStr, sync::Arc};
 
 use async_graphql::{Context, InputObject, Object, Result, SimpleObject};
 use engine::{Engine, EngineError, Link, NewAction, ToolkitChange as Change, yaml};
-use planner::toolkit::{self as graph, Node, NodeKind, Reach, draw, written};
+use planner::toolkit::{self as graph, Node, NodeKind, Reach, draw_graph, written};
 use shared::{id::NodeName, limits};
 use tokio::task;
 
@@ -90,13 +90,13 @@ impl ToolkitQuery {
         first: Option<i32>,
     ) -> Result<Vec<ToolFollower>> {
         let first = first.unwrap_or(5);
-        let most = usize::try_from(first).ok().filter(|first| (1..=100).contains(first));
-        let most =
-            most.ok_or_else(|| unfit(format!("`first` is {first}; write a number from 1 to 100")))?;
+        let maximum = usize::try_from(first).ok().filter(|first| (1..=100).contains(first));
+        let maximum =
+            maximum.ok_or_else(|| unfit(format!("`first` is {first}; write a number from 1 to 100")))?;
         let Ok(name) = name.parse() else { return Ok(Vec::new()) };
         let engine = ctx.data::<Engine>()?;
         engine.tools.inventory.wait_until_connected().await;
-        let found = engine.selection.followers(&name, most).await.map_err(ApiError::from)?;
+        let found = engine.selection.followers(&name, maximum).await.map_err(ApiError::from)?;
         let follower = |follower: graph::learned::Follower| ToolFollower {
             tool_name: engine.tools.inventory.toolbox().display_name_of(&follower.tool).to_string(),
             score: follower.score,
@@ -333,7 +333,7 @@ impl Toolkit {
         let graph = Graph { names: names.into_iter().map(ToString::to_string).collect(), edges };
         let (width, height) = (node_width, node_height);
         let wish = DrawingOptions { direction, width, height, sizes: Vec::new() };
-        Ok(layout::draw(graph, wish).await?)
+        Ok(layout::draw_graph(graph, wish).await?)
     }
 
     /// Graph as YAML, as `updateToolkit` and the configuration's `toolkit_files` read it.
@@ -345,14 +345,14 @@ impl Toolkit {
 
 impl Toolkit {
     fn check_drawn(&self) -> ApiResult<()> {
-        for (has, most, what) in [
+        for (has, maximum, what) in [
             (self.0.len(), limits::DRAWN_NODES, "actions and tools"),
             (self.0.edge_count(), limits::DRAWN_EDGES, "edges"),
         ] {
-            if has > most {
+            if has > maximum {
                 let help = "draw a part of it: `toolkitSubgraph`, `recommendSubgraph`";
                 let why =
-                    format!("a picture shows at most {most} {what}, and there are {has}; {help}");
+                    format!("a picture shows at most {maximum} {what}, and there are {has}; {help}");
                 return Err(ApiError::from(EngineError::LimitExceeded(why)));
             }
         }

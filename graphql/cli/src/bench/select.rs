@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use engine::{Engine, EngineError, ToolQuery};
+use engine::{Engine, EngineError, SelectionQuery};
 use executor::{control::Control, options::Options};
 use offline::Offline;
 use planner::{
@@ -129,8 +129,8 @@ impl SelectionBench {
     }
 
     async fn ask(&self, query: &str, by: Criterion) -> Result<usize, BenchError> {
-        let wanted = ToolQuery { query, by, limit: SELECTED_TOOLS, active_only: true };
-        Ok(self.engine.selection.select_tools(wanted).await.map_err(to_bench_error)?.len())
+        let selection_query = SelectionQuery { query, by, limit: SELECTED_TOOLS, active_only: true };
+        Ok(self.engine.selection.select_tools(selection_query).await.map_err(to_bench_error)?.len())
     }
 
     /// Asks each query twice and times the second run, when the engine has cached the vectors of

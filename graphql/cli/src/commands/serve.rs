@@ -5,7 +5,7 @@ use std::sync::Arc;
 use client::{Client, failure::Failure};
 use engine::retention::Retention;
 use graphql::{
-    health::hooks,
+    health::server_hooks,
     schema,
     server::{self, Hooks, ServerOptions},
 };

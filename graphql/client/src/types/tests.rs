@@ -87,7 +87,7 @@ fn is_plain_value(schema: &ServiceDocument, field: &FieldDefinition) -> bool {
 /// Checks the text of a selection and the struct that reads its answer.
 #[track_caller]
 fn check_fields<T: for<'de> Deserialize<'de>>(name: &str, text: &str, needs_all_values: bool) {
-    let schema = parse_schema(graphql::schema::sdl()).unwrap();
+    let schema = parse_schema(graphql::schema::schema_text()).unwrap();
     let query = parse_query(format!("{{ {text} }}")).unwrap();
     let (_, operation) = query.operations.iter().next().unwrap();
     let selected = check_selection(&schema, name, &operation.node.selection_set.node);
