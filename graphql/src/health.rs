@@ -50,7 +50,7 @@ pub fn server_hooks(engine: &Engine, worker: Option<WorkerHandle>, retention: &A
             let probe = Arc::clone(&probe);
             async move { probe.check_writes().await }.boxed()
         }),
-        leading_metrics: Arc::new(move || {
+        first_metrics: Arc::new(move || {
             let waiting = worker.as_ref().map_or(0, WorkerHandle::waiting_call_count);
             let figures = [
                 format_engine_metrics(counted.hints().commits(), &toolbox),
@@ -63,8 +63,8 @@ pub fn server_hooks(engine: &Engine, worker: Option<WorkerHandle>, retention: &A
             ];
             std::future::ready(figures.concat()).boxed()
         }),
-        pages: web::pages(),
-        elsewhere: web::elsewhere,
+        pages: web::page_routes(),
+        unknown_path_handler: web::answer_unknown_path,
         ..Hooks::default()
     }
 }

@@ -296,7 +296,7 @@ impl ApiExecution {
     /// Empty if it is progressing or has finished.
     async fn waits_for(&self, ctx: &Context<'_>) -> Result<Vec<Wait>> {
         let found = self.find_findings(ctx, MAX_FINDINGS).await?;
-        Ok(found.into_iter().filter_map(Wait::of).collect())
+        Ok(found.into_iter().filter_map(Wait::from_finding).collect())
     }
 
     /// Findings about the execution: what happened, why, and what helps. The most severe come

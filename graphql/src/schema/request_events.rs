@@ -28,7 +28,7 @@ use super::{
     error::{ApiError, ApiResult},
     event::data,
     scalar::{DateTime, to_int},
-    timeline::about_json,
+    timeline::plan_summary,
 };
 
 /// Interval between two polls for planning and for new executions, because the store sends no hint
@@ -224,7 +224,7 @@ impl RequestFollower {
         }
         for id in plans.iter().skip(self.sent_plans) {
             if let Some(plan) = self.engine.sent_plans.library.load(*id).await? {
-                let about = about_json(&plan);
+                let about = plan_summary(&plan);
                 pending_events.push((plan.info().created_at, EventContent::Plan { id: *id, about }));
             }
         }

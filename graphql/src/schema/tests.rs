@@ -29,7 +29,7 @@ fn the_golden_copy_is_the_schema() {
 /// Returns the type and default of every field, argument and input field, by `Type.field` or
 /// `Type.field(argument)`. Values of enums and scalars have an empty type.
 fn describe_members(sdl: &str) -> BTreeMap<String, String> {
-    let mut members = BTreeMap::new();
+    let mut member_routes = BTreeMap::new();
     for definition in parse_schema(sdl).unwrap().definitions {
         let TypeSystemDefinition::Type(ty) = definition else { continue };
         let name = &ty.node.name.node;
@@ -39,24 +39,24 @@ fn describe_members(sdl: &str) -> BTreeMap<String, String> {
                     let path = format!("{name}.{}", field.node.name.node);
                     for argument in &field.node.arguments {
                         let place = format!("{path}({})", argument.node.name.node);
-                        members.insert(place, describe_input(&argument.node));
+                        member_routes.insert(place, describe_input(&argument.node));
                     }
-                    members.insert(path, field.node.ty.node.to_string());
+                    member_routes.insert(path, field.node.ty.node.to_string());
                 }
             }
-            TypeKind::InputObject(object) => members.extend(object.fields.iter().map(|field| {
+            TypeKind::InputObject(object) => member_routes.extend(object.fields.iter().map(|field| {
                 (format!("{name}.{}", field.node.name.node), describe_input(&field.node))
             })),
-            TypeKind::Enum(values) => members.extend(
+            TypeKind::Enum(values) => member_routes.extend(
                 values
                     .values
                     .iter()
                     .map(|value| (format!("{name}.{}", value.node.value.node), String::new())),
             ),
-            _ => drop(members.insert(name.to_string(), String::new())),
+            _ => drop(member_routes.insert(name.to_string(), String::new())),
         }
     }
-    members
+    member_routes
 }
 
 fn describe_input(input: &InputValueDefinition) -> String {

@@ -49,14 +49,14 @@ impl ToolQuery {
         if let Ok(name) = name.parse() {
             engine.tools.inventory.wait_for_tools(&[name]).await;
         }
-        Ok(find(engine.tools.inventory.toolbox(), &name)
+        Ok(find_tool(engine.tools.inventory.toolbox(), &name)
             .filter(|tool| engine.grant().allows(&tool.qualified())))
     }
 
     /// All toolsets, in the order in which a plain tool name is looked up.
     async fn tool_sets(&self, ctx: &Context<'_>) -> Vec<ToolSet> {
         let engine = ctx.data_unchecked::<Engine>();
-        // Does not wait for sets that are connecting.
+        // The list shows connecting sets, so this does not wait for them.
         engine.tools.inventory.read_changes().await;
         engine.tools.sets().into_iter().map(ToolSet).collect()
     }
@@ -129,10 +129,10 @@ impl ToolMutation {
     ) -> Result<Tool> {
         let engine = ctx.data::<Engine>()?;
         let set = input.tool_set.clone();
-        let name = engine.tools.register_tool(set.as_deref(), input.into_written()).await;
+        let name = engine.tools.register_tool(set.as_deref(), input.into_configured()).await;
         let name = name.map_err(ApiError::from)?;
         let missing = || EngineError::not_found("tool", &name);
-        let tool = find(engine.tools.inventory.toolbox(), name.as_str());
+        let tool = find_tool(engine.tools.inventory.toolbox(), name.as_str());
         Ok(tool.ok_or_else(missing).map_err(ApiError::from)?)
     }
 
@@ -156,7 +156,7 @@ impl ToolMutation {
         #[graphql(desc = "Toolset to add.")] input: ToolSetInput,
     ) -> Result<ToolSet> {
         let engine = ctx.data::<Engine>()?;
-        let set = engine.tools.add_tool_set(input.into_written()).await.map_err(ApiError::from)?;
+        let set = engine.tools.add_tool_set(input.into_configured()).await.map_err(ApiError::from)?;
         Ok(ToolSet(set))
     }
 
@@ -179,7 +179,7 @@ impl ToolMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Names of the toolsets.")] names: Vec<String>,
     ) -> Result<ToolSetChange> {
-        switch(ctx.data::<Engine>()?, &names, true).await
+        switch_sets(ctx.data::<Engine>()?, &names, true).await
     }
 
     /// Deactivates toolsets on all nodes. Their tools can then neither be planned nor called.
@@ -189,7 +189,7 @@ impl ToolMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Names of the toolsets.")] names: Vec<String>,
     ) -> Result<ToolSetChange> {
-        switch(ctx.data::<Engine>()?, &names, false).await
+        switch_sets(ctx.data::<Engine>()?, &names, false).await
     }
 
     /// Calls one tool outside plans, and returns when the call has finished. An error of the tool
@@ -223,7 +223,7 @@ impl ToolMutation {
     }
 }
 
-fn find(toolbox: &Toolbox, name: &str) -> Option<Tool> {
+fn find_tool(toolbox: &Toolbox, name: &str) -> Option<Tool> {
     let name = name.parse().ok()?;
     let (Found::Tool(found) | Found::Inactive(found)) = toolbox.find(&name) else { return None };
     let definition = found.definition();
@@ -231,10 +231,10 @@ fn find(toolbox: &Toolbox, name: &str) -> Option<Tool> {
     Some(Tool::new(definition, &set))
 }
 
-async fn switch(engine: &Engine, names: &[String], on: bool) -> Result<ToolSetChange> {
-    let switched = engine.tools.inventory.switch(names, on).await.map_err(ApiError::from)?;
+async fn switch_sets(engine: &Engine, names: &[String], is_active: bool) -> Result<ToolSetChange> {
+    let switch_result = engine.tools.inventory.switch(names, is_active).await.map_err(ApiError::from)?;
     let tool_sets = engine.tools.sets().into_iter().map(ToolSet).collect();
-    Ok(ToolSetChange { switched, tool_sets })
+    Ok(ToolSetChange { switch_result, tool_sets })
 }
 
 /// Tool to register.
@@ -260,8 +260,8 @@ pub(super) struct ToolInput {
 }
 
 impl ToolInput {
-    /// Returns the tool as the configuration writes it.
-    fn into_written(self) -> Value {
+    /// Returns the tool in the form of the configuration.
+    fn into_configured(self) -> Value {
         let effect = self.effect.map(shared::tool::Effect::from);
         let is_callable = self.run.as_object().is_none_or(|fields| !fields.is_empty());
         json!({
@@ -296,8 +296,8 @@ pub(super) struct ToolSetInput {
 }
 
 impl ToolSetInput {
-    /// Returns the toolset as the configuration writes it.
-    fn into_written(self) -> Value {
+    /// Returns the toolset in the form of the configuration.
+    fn into_configured(self) -> Value {
         let mut written = json!({
             "name": self.name,
             "description": self.description,

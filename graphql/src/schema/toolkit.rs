@@ -61,7 +61,7 @@ impl ToolkitQuery {
         #[graphql(desc = "Maximum number of `next` edges to follow.", default_with = "Some(0)")]
         hops: Option<i32>,
     ) -> Result<Toolkit> {
-        let found = recommended(ctx, &actions, threshold, hops).await?;
+        let found = recommend(ctx, &actions, threshold, hops).await?;
         Ok(Toolkit(Arc::new(found)))
     }
 
@@ -75,10 +75,10 @@ impl ToolkitQuery {
         #[graphql(desc = "Maximum number of `next` edges to follow.", default_with = "Some(0)")]
         hops: Option<i32>,
     ) -> Result<ToolsAndActions> {
-        let found = recommended(ctx, &actions, threshold, hops).await?;
+        let found = recommend(ctx, &actions, threshold, hops).await?;
         let engine = ctx.data::<Engine>()?;
         engine.tools.inventory.wait_until_connected().await;
-        Ok(ToolsAndActions { tools: tools(engine, &found), actions: actions_of(&found) })
+        Ok(ToolsAndActions { tools: list_tools(engine, &found), actions: list_actions(&found) })
     }
 
     /// Tools that often come after a tool in executions that succeeded, most likely first.
@@ -92,7 +92,7 @@ impl ToolkitQuery {
         let first = first.unwrap_or(5);
         let maximum = usize::try_from(first).ok().filter(|first| (1..=100).contains(first));
         let maximum =
-            maximum.ok_or_else(|| unfit(format!("`first` is {first}; write a number from 1 to 100")))?;
+            maximum.ok_or_else(|| invalid_toolkit(format!("`first` is {first}; write a number from 1 to 100")))?;
         let Ok(name) = name.parse() else { return Ok(Vec::new()) };
         let engine = ctx.data::<Engine>()?;
         engine.tools.inventory.wait_until_connected().await;
@@ -105,7 +105,7 @@ impl ToolkitQuery {
     }
 }
 
-async fn recommended(
+async fn recommend(
     ctx: &Context<'_>,
     actions: &[String],
     threshold: Option<f64>,
@@ -146,12 +146,12 @@ impl ToolkitMutation {
         let change = ctx
             .data::<Engine>()?
             .selection
-            .connect_tool(&known(&name)?, &links(Some(actions))?)
+            .connect_tool(&parse_name(&name)?, &parse_edges(Some(actions))?)
             .await;
         Ok(ToolkitChange(change.map_err(ApiError::from)?))
     }
 
-    /// Merges a toolkit file in chat2graph's format: `tools`, `actions`, and chains of actions in
+    /// Merges a toolkit file in chat2graph's format: `list_tools`, `actions`, and chains of actions in
     /// `toolkit`. Adds what is missing and replaces descriptions. Existing edges keep their scores.
     async fn update_toolkit(
         &self,
@@ -170,7 +170,7 @@ impl ToolkitMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Name of the action.")] name: String,
     ) -> Result<bool> {
-        removed(ctx, &name, NodeKind::Action).await
+        remove_node(ctx, &name, NodeKind::Action).await
     }
 
     /// Removes a tool from the toolkit. The tool stays registered. Returns false if the toolkit
@@ -180,7 +180,7 @@ impl ToolkitMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Name of the tool, or `set.name`.")] name: String,
     ) -> Result<bool> {
-        removed(ctx, &name, NodeKind::Tool).await
+        remove_node(ctx, &name, NodeKind::Tool).await
     }
 
     /// Sets the score of an edge. Returns false if there is no such edge.
@@ -197,22 +197,22 @@ impl ToolkitMutation {
     }
 }
 
-async fn removed(ctx: &Context<'_>, name: &str, kind: NodeKind) -> Result<bool> {
+async fn remove_node(ctx: &Context<'_>, name: &str, kind: NodeKind) -> Result<bool> {
     let removed = ctx.data::<Engine>()?.selection.remove_from_toolkit(name, kind).await;
     Ok(removed.map_err(ApiError::from)?)
 }
 
-fn unfit(why: impl Into<String>) -> ApiError {
+fn invalid_toolkit(why: impl Into<String>) -> ApiError {
     ApiError::from(EngineError::InvalidArgument(why.into()))
 }
 
-fn known(name: &str) -> ApiResult<NodeName> {
-    NodeName::from_str(name).map_err(|err| unfit(err.to_string()))
+fn parse_name(name: &str) -> ApiResult<NodeName> {
+    NodeName::from_str(name).map_err(|err| invalid_toolkit(err.to_string()))
 }
 
-fn links(edges: Option<Vec<EdgeInput>>) -> ApiResult<Vec<Link>> {
+fn parse_edges(edges: Option<Vec<EdgeInput>>) -> ApiResult<Vec<Link>> {
     let link =
-        |edge: EdgeInput| Ok((known(&edge.name)?, edge.score.unwrap_or(graph::DEFAULT_SCORE)));
+        |edge: EdgeInput| Ok((parse_name(&edge.name)?, edge.score.unwrap_or(graph::DEFAULT_SCORE)));
     edges.unwrap_or_default().into_iter().map(link).collect()
 }
 
@@ -234,14 +234,14 @@ pub(super) struct ActionInput {
 impl ActionInput {
     fn into_action(self) -> ApiResult<NewAction> {
         if self.name.trim().is_empty() {
-            return Err(unfit("the name of an action must not be blank"));
+            return Err(invalid_toolkit("the name of an action must not be blank"));
         }
         Ok(NewAction {
-            name: known(&self.name)?,
+            name: parse_name(&self.name)?,
             description: self.description,
-            next: links(self.next)?,
-            before: links(self.prev)?,
-            tools: links(self.tools)?,
+            next: parse_edges(self.next)?,
+            before: parse_edges(self.prev)?,
+            tools: parse_edges(self.tools)?,
         })
     }
 }
@@ -264,7 +264,7 @@ pub(super) struct Toolkit(Arc<graph::Toolkit>);
 impl Toolkit {
     /// Actions of the graph.
     async fn actions(&self) -> Vec<Action> {
-        actions_of(&self.0)
+        list_actions(&self.0)
     }
 
     /// Tools of the graph, by the names that it uses. A tool that is not registered has the source
@@ -272,7 +272,7 @@ impl Toolkit {
     async fn tools(&self, ctx: &Context<'_>) -> Result<Vec<Tool>> {
         let engine = ctx.data::<Engine>()?;
         engine.tools.inventory.wait_until_connected().await;
-        Ok(tools(engine, &self.0))
+        Ok(list_tools(engine, &self.0))
     }
 
     /// Edges of the graph.
@@ -294,14 +294,14 @@ impl Toolkit {
     /// Drawing of the graph as a Mermaid flowchart.
     #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn mermaid(&self) -> Result<String> {
-        self.check_drawn()?;
+        self.check_can_be_drawn()?;
         Ok(draw::mermaid(&self.0))
     }
 
     /// Drawing of the graph in Graphviz DOT.
     #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn dot(&self) -> Result<String> {
-        self.check_drawn()?;
+        self.check_can_be_drawn()?;
         Ok(draw::dot(&self.0))
     }
 
@@ -311,11 +311,11 @@ impl Toolkit {
         #[graphql(desc = "Title of the drawing.", default_with = "Some(\"Toolkit\".to_owned())")]
         title: Option<String>,
     ) -> Result<String> {
-        self.check_drawn()?;
+        self.check_can_be_drawn()?;
         let (toolkit, title) = (Arc::clone(&self.0), title.unwrap_or_default());
         // A large drawing takes a while, so it must not block other requests.
-        let drawn = task::spawn_blocking(move || draw::svg(&toolkit, &title)).await;
-        Ok(drawn.map_err(|err| unfit(format!("the graph cannot be drawn: {err}")))?)
+        let svg = task::spawn_blocking(move || draw::svg(&toolkit, &title)).await;
+        Ok(svg.map_err(|err| invalid_toolkit(format!("the graph cannot be drawn: {err}")))?)
     }
 
     /// Positions for clients that draw the graph themselves.
@@ -328,7 +328,7 @@ impl Toolkit {
         #[graphql(desc = "Node height in pixels, from 1 to 2000.", default_with = "Some(52.0)")]
         node_height: Option<f64>,
     ) -> Result<Layout> {
-        self.check_drawn()?;
+        self.check_can_be_drawn()?;
         let (names, edges) = self.0.numbered();
         let graph = Graph { names: names.into_iter().map(ToString::to_string).collect(), edges };
         let (width, height) = (node_width, node_height);
@@ -344,7 +344,7 @@ impl Toolkit {
 }
 
 impl Toolkit {
-    fn check_drawn(&self) -> ApiResult<()> {
+    fn check_can_be_drawn(&self) -> ApiResult<()> {
         for (has, maximum, what) in [
             (self.0.len(), limits::DRAWN_NODES, "actions and tools"),
             (self.0.edge_count(), limits::DRAWN_EDGES, "edges"),
@@ -431,7 +431,7 @@ impl ToolkitChange {
     }
 }
 
-fn actions_of(toolkit: &graph::Toolkit) -> Vec<Action> {
+fn list_actions(toolkit: &graph::Toolkit) -> Vec<Action> {
     let actions = toolkit.tools_and_actions().actions.into_iter();
     actions
         .map(|(name, node)| Action {
@@ -441,7 +441,7 @@ fn actions_of(toolkit: &graph::Toolkit) -> Vec<Action> {
         .collect()
 }
 
-fn tools(engine: &Engine, toolkit: &graph::Toolkit) -> Vec<Tool> {
+fn list_tools(engine: &Engine, toolkit: &graph::Toolkit) -> Vec<Tool> {
     let sets = engine.tools.inventory.toolbox().sets();
     let tool = |(name, node): (&NodeName, &Node)| {
         let called = name.as_str().parse().ok()?;
@@ -450,7 +450,7 @@ fn tools(engine: &Engine, toolkit: &graph::Toolkit) -> Vec<Tool> {
             Some(Tool::new(&tool, set))
         });
         Some(match registered {
-            Some(tool) => tool.called(called),
+            Some(tool) => tool.with_name(called),
             None => Tool::unregistered(called, &node.description),
         })
     };

@@ -31,12 +31,12 @@ pub(super) fn read_quoted(source: &Source<'_>, at: usize) -> Option<ArgumentValu
     })
 }
 
-pub(super) fn typed_word(tool: &KnownTool, key: &str, word: &str) -> Value {
+pub(super) fn parse_word(tool: &KnownTool, key: &str, word: &str) -> Value {
     if tool.is_text(key) { Value::from(word) } else { word::word_value(word) }
 }
 
 /// Returns whether a parameter of the tool begins at `at`, followed by `=` or `:`.
-pub(super) fn is_key(source: &Source<'_>, at: usize, tool: &KnownTool) -> bool {
+pub(super) fn has_parameter_at(source: &Source<'_>, at: usize, tool: &KnownTool) -> bool {
     let Some(stop) = source.key_end(at) else { return false };
     let sign = source.skip_blanks(stop);
     let is_sign =

@@ -2,7 +2,8 @@
 
 use super::source::Source;
 
-/// Words for arguments. A longer word comes before its prefix, so that it is found first.
+/// Words for arguments. A longer word comes before its own prefix, so that the longer one is found
+/// first.
 const ARGUMENT_NOUNS: [&str; 11] = [
     "arguments",
     "argument",
@@ -16,10 +17,10 @@ const ARGUMENT_NOUNS: [&str; 11] = [
     "input",
     "kwargs",
 ];
-/// Words that may precede them: `Tool Input`.
+/// Words that may precede these nouns, as in `Tool Input`.
 const OWNER_WORDS: [&str; 4] = ["tool", "action", "function", "call"];
 
-/// Returns the end of `TOOL:` at `at`.
+/// Returns the end of a marker such as `TOOL:` at a position.
 pub(super) fn tool_marker_end(source: &Source<'_>, at: usize) -> Option<usize> {
     let end = source.word_at(at, "tool")?;
     let sign = source.skip(end, |byte| matches!(byte, b'*' | b'`' | b'_'));
@@ -47,14 +48,14 @@ pub(super) fn argument_marker_end(source: &Source<'_>, at: usize) -> Option<usiz
     if let Some(wide) = source.word_at(sign, "：") {
         return Some(wide);
     }
-    // Without a colon, only an object makes the meaning clear.
+    // Without a colon, only a following object shows that the words are a marker.
     let sign = source.skip(sign, |byte| matches!(byte, b'=' | b'-' | b'>'));
     let object = skip_layout(source, sign);
     (source.byte(object) == Some(b'{')).then_some(object)
 }
 
 /// Returns the name before the argument marker at the end of `line`.
-pub(super) fn before_arguments(line: &str) -> Option<&str> {
+pub(super) fn name_before_arguments(line: &str) -> Option<&str> {
     let is_around =
         |character: char| character.is_whitespace() || matches!(character, '*' | '`' | '_');
     let before = |text: &'_ str, words: &[&str]| {

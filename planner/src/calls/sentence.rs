@@ -8,7 +8,7 @@ use super::{
     lenient::{self, Tree},
     pairs::{self, Pairs},
     shape,
-    source::{Attempt, CallReader, Source, Why, is_name_byte},
+    source::{Attempt, CallReader, Source, MissReason, is_name_byte},
 };
 
 const USE: &str = "use";
@@ -97,7 +97,7 @@ fn read_arguments(reading: &CallReader<'_>, tool: &KnownTool, start: usize, at: 
 }
 
 fn missed_call(reading: &CallReader<'_>, tool: &KnownTool, next: usize) -> Attempt {
-    reading.miss(tool.name.as_str(), Why::Unreadable);
+    reading.miss(tool.name.as_str(), MissReason::Unreadable);
     Attempt::Passed(next)
 }
 

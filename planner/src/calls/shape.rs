@@ -10,7 +10,7 @@ use super::{
     argument::Args,
     lenient::{self, Object, OpenValue, Tree},
     pairs,
-    source::{Attempt, BrokenCall, CallReader, Why},
+    source::{Attempt, BrokenCall, CallReader, MissReason},
 };
 
 /// Fields that hold only the name of a tool.
@@ -86,7 +86,7 @@ pub(super) fn read(reading: &CallReader<'_>, at: usize) -> Attempt {
             };
             let is_cut = stuck.is_cut && wanted.is_sure;
             if wanted.is_sure {
-                reading.miss(&wanted.name, Why::from_flags(wanted.is_known, stuck.is_cut));
+                reading.miss(&wanted.name, MissReason::from_flags(wanted.is_known, stuck.is_cut));
             }
             let at = if stuck.is_cut { stuck.resume } else { stuck.at };
             Attempt::Broken(BrokenCall { calls, at, is_cut, is_known: wanted.is_known })
@@ -292,7 +292,7 @@ fn take_text(object: &mut Object, names: &[&str]) -> Option<String> {
 fn call(reading: &CallReader<'_>, shape: Shape) -> Option<ToolCall> {
     let Some(tool) = reading.tool(&shape.name) else {
         if shape.is_sure {
-            reading.miss(&shape.name, Why::Unknown);
+            reading.miss(&shape.name, MissReason::Unknown);
         }
         return None;
     };
@@ -303,7 +303,7 @@ fn call(reading: &CallReader<'_>, shape: Shape) -> Option<ToolCall> {
         None => read_sibling_arguments(shape.beside, &tool),
     };
     let Some(args) = args else {
-        reading.miss(&shape.name, Why::Unreadable);
+        reading.miss(&shape.name, MissReason::Unreadable);
         return None;
     };
     Some(reading.call(&tool, args, shape.format, shape.span))

@@ -9,7 +9,7 @@ use super::{
     marker,
     pairs::{self, Pairs},
     prompt,
-    source::{Attempt, BrokenCall, CallReader, Source, Why},
+    source::{Attempt, BrokenCall, CallReader, Source, MissReason},
 };
 
 /// Labels after a tool's name in the report of a result.
@@ -90,7 +90,7 @@ impl Call<'_, '_> {
             };
         }
         let Some(tool) = self.tool.clone() else {
-            self.reading.miss(source.slice(self.name), Why::Unknown);
+            self.reading.miss(source.slice(self.name), MissReason::Unknown);
             return Attempt::Passed(marked);
         };
         let none = NO_ARGUMENTS.iter().find_map(|none| source.word_at(at, none));
@@ -139,7 +139,7 @@ impl Call<'_, '_> {
 
     fn read(self, args: Args, end: usize) -> Attempt {
         let Some(tool) = self.tool.as_deref() else {
-            self.reading.miss(self.reading.source.slice(self.name), Why::Unknown);
+            self.reading.miss(self.reading.source.slice(self.name), MissReason::Unknown);
             return Attempt::Read { calls: Vec::new(), end };
         };
         let call = self.reading.call(tool, args, CallFormat::Simple, self.start..end);
@@ -149,7 +149,7 @@ impl Call<'_, '_> {
     fn broken_call(self, at: usize, is_cut: bool) -> Attempt {
         let is_known = self.tool.is_some();
         let name = self.reading.source.slice(self.name);
-        self.reading.miss(name, Why::from_flags(is_known, is_cut));
+        self.reading.miss(name, MissReason::from_flags(is_known, is_cut));
         Attempt::Broken(BrokenCall { calls: Vec::new(), at, is_cut: is_cut && is_known, is_known })
     }
 }
@@ -172,7 +172,7 @@ fn may_be_argument(source: &Source<'_>, at: usize, tool: Option<&KnownTool>) -> 
     let label = source.slice(at..end);
     let is_label = end > at && matches!(source.byte(sign), Some(b':' | b'='));
     let is_new = NEW_LINE_LABELS.iter().any(|new| new.eq_ignore_ascii_case(label));
-    let is_parameter = tool.is_some_and(|tool| argument::is_key(source, at, tool));
+    let is_parameter = tool.is_some_and(|tool| argument::has_parameter_at(source, at, tool));
     is_parameter || is_label && !is_new && marker::tool_marker_end(source, at).is_none()
 }
 

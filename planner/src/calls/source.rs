@@ -6,8 +6,8 @@ use std::{
     sync::Arc,
 };
 
-pub(super) use super::Why;
-use super::{CallFormat, KnownTool, Missed, ToolCall};
+pub(super) use super::MissReason;
+use super::{CallFormat, KnownTool, MissedCall, ToolCall};
 
 /// Namespaces that some models put before a function's name.
 const NAMESPACES: [&str; 2] = ["functions.", "default_api."];
@@ -160,7 +160,7 @@ pub(super) fn is_name_byte(byte: u8) -> bool {
 pub(super) struct CallReader<'a> {
     pub(super) source: Source<'a>,
     known: &'a dyn Fn(&str) -> Option<Arc<KnownTool>>,
-    missed: RefCell<Vec<Missed>>,
+    missed: RefCell<Vec<MissedCall>>,
 }
 
 impl<'a> CallReader<'a> {
@@ -180,12 +180,12 @@ impl<'a> CallReader<'a> {
         (self.known)(name).or_else(plain)
     }
 
-    pub(super) fn miss(&self, name: &str, why: Why) {
+    pub(super) fn miss(&self, name: &str, why: MissReason) {
         let mut missed = self.missed.borrow_mut();
         let name = name.trim();
         let is_name = !name.is_empty() && name.len() <= NAME_BYTES;
         if is_name && missed.len() < MAX_MISSED {
-            missed.push(Missed { tool: name.to_owned(), why });
+            missed.push(MissedCall { tool: name.to_owned(), why });
         }
     }
 
@@ -199,7 +199,7 @@ impl<'a> CallReader<'a> {
         self.missed.borrow_mut().truncate(from);
     }
 
-    pub(super) fn into_missed(self) -> Vec<Missed> {
+    pub(super) fn into_missed(self) -> Vec<MissedCall> {
         self.missed.into_inner()
     }
 
@@ -237,7 +237,7 @@ impl Attempt {
     /// Reports a call of a registered tool at the end of the text.
     pub(super) fn cut(reading: &CallReader<'_>, tool: &KnownTool) -> Self {
         let source = &reading.source;
-        reading.miss(tool.name.as_str(), Why::Cut);
+        reading.miss(tool.name.as_str(), MissReason::Cut);
         Self::Broken(BrokenCall {
             calls: Vec::new(),
             at: source.len(),

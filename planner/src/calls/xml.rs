@@ -10,7 +10,7 @@ use super::{
     argument::Args,
     lenient::{self, Tree},
     pairs, shape,
-    source::{Attempt, BrokenCall, CallReader, Source, Why},
+    source::{Attempt, BrokenCall, CallReader, Source, MissReason},
     tags::{self, Kind, Tag, Tags},
     word,
 };
@@ -280,7 +280,7 @@ impl<'a> Element<'_, 'a> {
         let Some(name) = &self.name else { return Attempt::Passed(self.body.start.max(self.end)) };
         let end = self.end;
         let Some(tool) = self.reading.tool(name) else {
-            self.reading.miss(name, Why::Unknown);
+            self.reading.miss(name, MissReason::Unknown);
             return Attempt::Read { calls: Vec::new(), end };
         };
         let args = match given {
@@ -303,7 +303,7 @@ impl<'a> Element<'_, 'a> {
     fn broken_call(self) -> Attempt {
         let name = self.name.unwrap_or_default();
         let is_known = self.reading.tool(&name).is_some();
-        self.reading.miss(&name, Why::from_flags(is_known, !self.is_closed));
+        self.reading.miss(&name, MissReason::from_flags(is_known, !self.is_closed));
         let at = self.end.max(self.body.end);
         let is_cut = is_known && !self.is_closed;
         Attempt::Broken(BrokenCall { calls: Vec::new(), at, is_cut, is_known })

@@ -59,9 +59,9 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     let stop = CancellationToken::new();
     let mcp_client = Client::local(schema::build(local.engine.clone(), unlimited()));
     let store = Arc::clone(local.engine.store());
-    let members =
+    let member_routes =
         mcp_server::build_routes(mcp_client, store, config.limits.request_bytes(), stop.clone());
-    let hooks = Hooks { members, ..hooks(&local.engine, local.worker_handle(), &retention) };
+    let hooks = Hooks { member_routes, ..hooks(&local.engine, local.worker_handle(), &retention) };
     let schema = local.schema.clone();
     let end_signal = async move {
         end_signal.await;

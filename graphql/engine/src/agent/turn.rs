@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use planner::{
     calls::{
-        CallFormat, CatalogNames, Missed, TooMuch, ToolCall, Why, prompt::tool_prompt,
+        CallFormat, CatalogNames, MissedCall, TooMuch, ToolCall, MissReason, prompt::tool_prompt,
         read_tool_calls,
     },
     catalog::{Catalog, CatalogTool},
@@ -301,7 +301,7 @@ struct RequestedCall {
 struct TextCalls {
     calls: Vec<RequestedCall>,
     /// Texts that look like calls and are none.
-    missed: Vec<Missed>,
+    missed: Vec<MissedCall>,
 }
 
 impl RequestedCall {
@@ -457,16 +457,16 @@ impl Turn {
         }
     }
 
-    fn add_missed(&mut self, missed: &Missed, catalog: &Catalog) {
+    fn add_missed(&mut self, missed: &MissedCall, catalog: &Catalog) {
         self.more = true;
         let n = self.read.len() + self.repeat.len() + self.call.len() + self.refused.len();
         if n >= 2 * MAX_CALLS {
             return;
         }
         let error = match missed.why {
-            Why::Unknown => describe_unknown(&missed.tool, catalog),
-            Why::Unreadable => format!("the arguments cannot be read: {CALL_FORMAT}"),
-            Why::Cut => format!("the call is cut off and was not made: {CALL_FORMAT}"),
+            MissReason::Unknown => describe_unknown(&missed.tool, catalog),
+            MissReason::Unreadable => format!("the arguments cannot be read: {CALL_FORMAT}"),
+            MissReason::Cut => format!("the call is cut off and was not made: {CALL_FORMAT}"),
         };
         let tool = missed.tool.chars().take(MAX_NAME_CHARS).collect();
         self.refused

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{CallFormat::*, check, check_none, read, tools};
-use crate::calls::{CatalogNames, KnownTool, Why, parse_tool_calls, read_tool_calls};
+use crate::calls::{CatalogNames, KnownTool, MissReason, parse_tool_calls, read_tool_calls};
 
 const CLEAR: &str = "memory_tools.clear_memory";
 
@@ -227,25 +227,25 @@ fn a_name_with_underscores_must_mean_one_tool() {
 #[test]
 fn a_failed_call_is_reported_with_its_reason() {
     let names = CatalogNames::new(tools::catalog());
-    let missed = |text: &str| -> Vec<(String, Why)> {
+    let missed = |text: &str| -> Vec<(String, MissReason)> {
         let found = read_tool_calls(text, &|it| names.find(it)).unwrap();
         found.missed.into_iter().map(|it| (it.tool, it.why)).collect()
     };
     for (text, tool, why) in [
-        ("TOOL: nope.nope ARGS: {\"a\":1}", "nope.nope", Why::Unknown),
-        ("TOOL: nope.nope ARGS: a=1", "nope.nope", Why::Unknown),
-        ("TOOL: nope.nope", "nope.nope", Why::Unknown),
-        (r#"{"tool": "nope", "args": {}}"#, "nope", Why::Unknown),
-        (r#"{"type":"tool_use","name":"nope","input":{}}"#, "nope", Why::Unknown),
-        ("<tool_call><tool>nope</tool><args></args></tool_call>", "nope", Why::Unknown),
-        (r#"<tool_call>{"name": "nope", "arguments": {}}</tool_call>"#, "nope", Why::Unknown),
-        ("<tool_call>glob<arg_key>pattern</arg_key></tool_call>", "glob", Why::Unreadable),
-        ("TOOL: file_tools.glob ARGS: {\"pattern\": \"*.py", "file_tools.glob", Why::Cut),
-        ("{\"tool\": \"glob\", \"args\": {\"pattern\": \"*.py", "glob", Why::Cut),
-        ("<tool_call><tool>glob</tool><args>{\"pattern\": ", "glob", Why::Cut),
-        ("file_tools.glob(pattern='*.py", "file_tools.glob", Why::Cut),
-        ("TOOL: glob ARGS: *.py", "glob", Why::Unreadable),
-        (r#"{"tool": "glob", "args": "*.py"}"#, "glob", Why::Unreadable),
+        ("TOOL: nope.nope ARGS: {\"a\":1}", "nope.nope", MissReason::Unknown),
+        ("TOOL: nope.nope ARGS: a=1", "nope.nope", MissReason::Unknown),
+        ("TOOL: nope.nope", "nope.nope", MissReason::Unknown),
+        (r#"{"tool": "nope", "args": {}}"#, "nope", MissReason::Unknown),
+        (r#"{"type":"tool_use","name":"nope","input":{}}"#, "nope", MissReason::Unknown),
+        ("<tool_call><tool>nope</tool><args></args></tool_call>", "nope", MissReason::Unknown),
+        (r#"<tool_call>{"name": "nope", "arguments": {}}</tool_call>"#, "nope", MissReason::Unknown),
+        ("<tool_call>glob<arg_key>pattern</arg_key></tool_call>", "glob", MissReason::Unreadable),
+        ("TOOL: file_tools.glob ARGS: {\"pattern\": \"*.py", "file_tools.glob", MissReason::Cut),
+        ("{\"tool\": \"glob\", \"args\": {\"pattern\": \"*.py", "glob", MissReason::Cut),
+        ("<tool_call><tool>glob</tool><args>{\"pattern\": ", "glob", MissReason::Cut),
+        ("file_tools.glob(pattern='*.py", "file_tools.glob", MissReason::Cut),
+        ("TOOL: glob ARGS: *.py", "glob", MissReason::Unreadable),
+        (r#"{"tool": "glob", "args": "*.py"}"#, "glob", MissReason::Unreadable),
     ] {
         assert_eq!(missed(text), [(tool.to_owned(), why)], "{text}");
     }
