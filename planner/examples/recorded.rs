@@ -62,7 +62,7 @@ async fn embedder(model: &str) -> Result<Arc<dyn Embedder>, Box<dyn Error>> {
         return Ok(Arc::new(Recorded { vectors, dimensions }));
     }
     let local = match model {
-        "builtin" => Local::builtin().await?,
+        "builtin" => Local::open_builtin_model().await?,
         directory => Local::open(Path::new(directory)).await?,
     };
     Ok(Arc::new(CachingEmbedder::new(Arc::new(local), Arc::new(Memory::new()))))

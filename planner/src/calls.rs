@@ -130,20 +130,20 @@ pub enum TooMuch {
 /// catalog. The time is linear in the length of the text.
 pub fn parse_tool_calls(
     text: &str,
-    known: &dyn Fn(&str) -> Option<Arc<KnownTool>>,
+    find_tool: &dyn Fn(&str) -> Option<Arc<KnownTool>>,
 ) -> Result<Vec<ToolCall>, TooMuch> {
-    read_tool_calls(text, known).map(|read| read.calls)
+    read_tool_calls(text, find_tool).map(|read| read.calls)
 }
 
 /// Returns the same calls, and also the texts that look like a call and cannot be called.
 pub fn read_tool_calls(
     text: &str,
-    known: &dyn Fn(&str) -> Option<Arc<KnownTool>>,
+    find_tool: &dyn Fn(&str) -> Option<Arc<KnownTool>>,
 ) -> Result<Calls, TooMuch> {
     if text.len() > limits::REPLY_BYTES {
         return Err(TooMuch::Text { bytes: text.len() });
     }
-    let reading = source::CallReader::new(text, known);
+    let reading = source::CallReader::new(text, find_tool);
     let calls = drop_announcements(scan::scan_calls(&reading)?);
     Ok(Calls { calls, missed: reading.into_missed() })
 }

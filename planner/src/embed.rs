@@ -22,7 +22,7 @@ use async_trait::async_trait;
 
 pub use self::{
     configured::{ConfiguredEmbedder, Embedding, Source},
-    kept::{CachingEmbedder, Recent},
+    kept::{CachingEmbedder, RecentEmbedder},
     local::Local,
     server::{Server, ServerConfig},
 };
@@ -33,11 +33,11 @@ pub trait Embedder: Send + Sync + std::fmt::Debug {
     /// Returns the model's name and revision, under which vectors are stored.
     fn model(&self) -> &str;
 
-    /// Returns one vector for each text. All have the same length.
+    /// Returns one vector for each text. All vectors have the same length.
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError>;
 
-    /// Checks that the embedder works: before its first use, and before the next
-    /// use after a failure.
+    /// Checks that the embedder works. Called before the first use, and before the next use after a
+    /// failure.
     async fn probe(&self) -> Result<(), EmbedError> {
         Ok(())
     }

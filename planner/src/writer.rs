@@ -217,7 +217,7 @@ fn check_query(query: &str, catalog: &Catalog) -> Result<(), PlanningError> {
         let why = format!("the query has {} bytes; the limit is {most}", query.len());
         return Err(no_plan_error(why));
     }
-    if catalog.plannable().next().is_none() {
+    if catalog.list_plannable().next().is_none() {
         let why = "there are no tools to plan with: register a toolset, or switch one on";
         return Err(no_plan_error(why.to_owned()));
     }

@@ -56,7 +56,7 @@ async fn a_local_model_computes_the_reference_vectors() {
 #[tokio::test]
 async fn the_built_in_encoder_agrees_with_its_original_model() {
     let (real, builtin) =
-        (Local::open(&model_folder()).await.unwrap(), Local::builtin().await.unwrap());
+        (Local::open(&model_folder()).await.unwrap(), Local::open_builtin_model().await.unwrap());
     let texts = [
         "What time is it?",
         "Tell me the current date.",
@@ -95,7 +95,7 @@ impl Embedder for FailingEmbedder {
 async fn stored_vectors_are_used_after_a_restart() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
-    let local = Arc::new(Local::builtin().await.unwrap());
+    let local = Arc::new(Local::open_builtin_model().await.unwrap());
     let made = {
         let store = Arc::new(Sqlite::open(&path).unwrap());
         CachingEmbedder::new(local.clone(), store).embed(&["one", "two"]).await.unwrap()

@@ -148,7 +148,7 @@ impl Selection {
         catalog: &Catalog,
         max_tools: usize,
     ) -> Candidates {
-        let tools: ToolList = catalog.plannable().cloned().collect();
+        let tools: ToolList = catalog.list_plannable().cloned().collect();
         let by = if tools.len() > max_tools { Criterion::Hybrid } else { Criterion::Lexical };
         let limit = tools.len().min(MAX_SELECTED);
         let lessons =

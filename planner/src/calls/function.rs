@@ -27,7 +27,7 @@ enum ArgumentsError {
 
 pub(super) fn read(reading: &CallReader<'_>, start: usize, open: usize) -> Attempt {
     let source = &reading.source;
-    let Some(tool) = reading.tool(source.slice(start..open)) else {
+    let Some(tool) = reading.resolve_tool(source.slice(start..open)) else {
         return Attempt::Passed(open + 1);
     };
     if is_after_word(source, start, &DEFINITION_WORDS) {
@@ -41,11 +41,11 @@ pub(super) fn read(reading: &CallReader<'_>, start: usize, open: usize) -> Attem
             Attempt::Passed(open + 1)
         }
         Ok((args, end)) if is_continued(source, end, &tool, args.is_empty()) => {
-            reading.miss(tool.name.as_str(), MissReason::Unreadable);
+            reading.add_missed(tool.name.as_str(), MissReason::Unreadable);
             Attempt::Passed(end)
         }
         Ok((args, end)) => {
-            let call = reading.call(&tool, args, CallFormat::FunctionCall, start..end);
+            let call = reading.make_call(&tool, args, CallFormat::FunctionCall, start..end);
             Attempt::Read { calls: vec![call], end }
         }
         Err(ArgumentsError::At(at)) => Attempt::Passed(at.max(open + 1)),
@@ -61,7 +61,7 @@ fn is_continued(source: &Source<'_>, end: usize, tool: &KnownTool, is_empty: boo
     }
     let at = source.skip_marks(source.skip(source.skip_marks(end), |byte| byte == b','));
     let is_object = |at: usize| source.byte(at) == Some(b'{');
-    let with = CONTINUATION_WORDS.iter().find_map(|word| source.word_at(at, word));
+    let with = CONTINUATION_WORDS.iter().find_map(|word| source.find_word_end(at, word));
     let is_with = with.is_some_and(|word| {
         let next = source.skip_markup(word);
         next > word && (is_empty || argument::has_parameter_at(source, next, tool) || is_object(next))
@@ -79,7 +79,7 @@ fn has_body(source: &Source<'_>, end: usize) -> bool {
 fn is_after_word(source: &Source<'_>, start: usize, words: &[&str]) -> bool {
     words.iter().any(|word| {
         let Some(at) = start.checked_sub(word.len() + 1) else { return false };
-        source.word_at(at, word).is_some()
+        source.find_word_end(at, word).is_some()
             && source.byte(at + word.len()) == Some(b' ')
             && at
                 .checked_sub(1)
@@ -118,7 +118,7 @@ impl<'a> Arguments<'_, 'a> {
             None => self.read_unquoted(value_at, name.map(|name| name.0))?,
         };
         // After a string with a forgotten quote, other text would be part of the string.
-        let quote = word::quote_at(self.source, value_at).filter(|_| !is_bare);
+        let quote = word::find_quote(self.source, value_at).filter(|_| !is_bare);
         let word = value.as_str().filter(|_| is_bare);
         match name {
             // A signature has `name: type` and plain names.
@@ -140,7 +140,7 @@ impl<'a> Arguments<'_, 'a> {
 
     /// Returns the name of the argument at `at`, its sign, and the start of its value.
     fn read_name(&self, at: usize) -> Result<Option<(&'a str, u8, usize)>, ArgumentsError> {
-        let Some(end) = self.source.key_end(at) else { return Ok(None) };
+        let Some(end) = self.source.find_key_end(at) else { return Ok(None) };
         let sign_at = self.source.skip_space(end);
         let Some(sign @ (b'=' | b':')) = self.source.byte(sign_at) else { return Ok(None) };
         if self.source.byte(sign_at + 1) == Some(b'=') {
@@ -160,7 +160,7 @@ impl<'a> Arguments<'_, 'a> {
         at: usize,
         key: Option<&str>,
     ) -> Result<(Value, usize, bool), ArgumentsError> {
-        let end = word::word_end(self.source, at, b",)").map_err(ArgumentsError::At)?;
+        let end = word::find_word_end(self.source, at, b",)").map_err(ArgumentsError::At)?;
         let text = self.source.slice(at..end).trim();
         if text.is_empty() || text.starts_with("...") || text.starts_with('…') {
             return Err(ArgumentsError::At(end));
@@ -170,7 +170,7 @@ impl<'a> Arguments<'_, 'a> {
         });
         let value = match key {
             Some(key) => argument::parse_word(self.tool, key, text),
-            None => word::word_value(text),
+            None => word::parse_word(text),
         };
         Ok((value, end, true))
     }

@@ -193,7 +193,7 @@ impl Reader<'_, '_> {
         let name = if let Some(name) = self.read_string()? {
             name
         } else {
-            let end = self.source.key_end(self.at).ok_or(ReadError::AtPosition)?;
+            let end = self.source.find_key_end(self.at).ok_or(ReadError::AtPosition)?;
             let name = self.source.slice(self.at..end).to_owned();
             self.at = end;
             name
@@ -221,17 +221,17 @@ impl Reader<'_, '_> {
         if let Some(text) = self.read_string()? {
             return Ok(Tree::Leaf(Value::String(text)));
         }
-        let end = word::word_end(self.source, self.at, b",}]").map_err(ReadError::AtByte)?;
+        let end = word::find_word_end(self.source, self.at, b",}]").map_err(ReadError::AtByte)?;
         let text = self.source.slice(self.at..end).trim();
         if text.is_empty() {
             return Err(ReadError::AtPosition);
         }
         self.at = end;
-        Ok(Tree::Leaf(word::word_value(text)))
+        Ok(Tree::Leaf(word::parse_word(text)))
     }
 
     fn read_string(&mut self) -> Result<Option<String>, ReadError> {
-        let Some((quote, is_raw)) = word::quote_at(self.source, self.at) else { return Ok(None) };
+        let Some((quote, is_raw)) = word::find_quote(self.source, self.at) else { return Ok(None) };
         let (text, end) =
             word::read_string(self.source, quote, is_raw).ok_or(ReadError::Endless(quote))?;
         if word::is_expression(self.source, self.at, &text) {

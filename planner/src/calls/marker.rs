@@ -22,7 +22,7 @@ const OWNER_WORDS: [&str; 4] = ["tool", "action", "function", "call"];
 
 /// Returns the end of a marker such as `TOOL:` at a position.
 pub(super) fn tool_marker_end(source: &Source<'_>, at: usize) -> Option<usize> {
-    let end = source.word_at(at, "tool")?;
+    let end = source.find_word_end(at, "tool")?;
     let sign = source.skip(end, |byte| matches!(byte, b'*' | b'`' | b'_'));
     (source.byte(sign) == Some(b':')).then_some(sign + 1)
 }
@@ -36,16 +36,16 @@ pub(super) fn argument_marker_end(source: &Source<'_>, at: usize) -> Option<usiz
     {
         return None;
     }
-    let whose = OWNER_WORDS.iter().find_map(|word| source.word_at(at, word));
+    let whose = OWNER_WORDS.iter().find_map(|word| source.find_word_end(at, word));
     let whose = whose.filter(|end| matches!(source.byte(*end), Some(b' ' | b'_')));
     let noun = whose.map_or(at, |end| end + 1);
-    let end = ARGUMENT_NOUNS.iter().find_map(|word| source.word_at(noun, word))?;
+    let end = ARGUMENT_NOUNS.iter().find_map(|word| source.find_word_end(noun, word))?;
     let sign =
         source.skip(end, |byte| matches!(byte, b' ' | b'\t' | b'*' | b'`' | b'_' | b'"' | b'\''));
     if source.byte(sign) == Some(b':') {
         return Some(sign + 1);
     }
-    if let Some(wide) = source.word_at(sign, "：") {
+    if let Some(wide) = source.find_word_end(sign, "：") {
         return Some(wide);
     }
     // Without a colon, only a following object shows that the words are a marker.
@@ -94,7 +94,7 @@ pub(super) fn bullet_end(source: &Source<'_>, at: usize) -> Option<usize> {
             matches!(source.byte(end)?, b'.' | b')').then_some(end + 1)?
         }
         byte if byte >= 0x80 => {
-            ["•", "–", "—", "→"].iter().find_map(|word| source.word_at(at, word))?
+            ["•", "–", "—", "→"].iter().find_map(|word| source.find_word_end(at, word))?
         }
         _ => return None,
     };

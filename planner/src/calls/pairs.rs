@@ -93,7 +93,7 @@ pub(super) fn has_next_pair(source: &Source<'_>, end: usize, tool: &KnownTool) -
 }
 
 fn key_at<'a>(source: &Source<'a>, at: usize) -> Option<Key<'a>> {
-    let end = source.key_end(at)?;
+    let end = source.find_key_end(at)?;
     let sign = source.skip_blanks(end);
     let is_sign = source.byte(sign) == Some(b'=') && source.byte(sign + 1) != Some(b'=');
     is_sign.then(|| Key { name: source.slice(at..end), value: source.skip_blanks(sign + 1) })
@@ -104,7 +104,7 @@ fn next_key<'a>(source: &Source<'a>, end: usize) -> Option<Key<'a>> {
     let start = source.skip_space(end);
     let comma = source.skip(start, |byte| byte == b',');
     let word = source.skip_space(comma);
-    let and = source.word_at(word, "and").filter(|and| source.skip_space(*and) > *and);
+    let and = source.find_word_end(word, "and").filter(|and| source.skip_space(*and) > *and);
     let at = and.map_or(word, |and| source.skip_space(and));
     (comma > start || and.is_some()).then(|| key_at(source, at)).flatten()
 }
@@ -190,7 +190,7 @@ fn has_pair_ahead(source: &Source<'_>, at: usize, tool: &KnownTool) -> bool {
         if source.byte(at) == Some(b'\n') {
             return argument::has_parameter_at(source, marker::skip_layout(source, at), tool);
         }
-        let end = source.name_end(at);
+        let end = source.find_name_end(at);
         let word = source.slice(at..end);
         if word.is_empty()
             || sentence::is_verb(word)

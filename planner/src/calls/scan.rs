@@ -70,9 +70,9 @@ impl Scan<'_, '_> {
     fn scan_word(&mut self) {
         let source = &self.reading.source;
         let start = source.skip(self.at, |byte| matches!(byte, b'-' | b'.'));
-        let end = source.name_end(start);
-        let missed = self.reading.missed();
-        if let Some(end) = simple::echo_end(source, start, &mut self.has_no_echo_end) {
+        let end = source.find_name_end(start);
+        let missed = self.reading.count_missed();
+        if let Some(end) = simple::find_echo_end(source, start, &mut self.has_no_echo_end) {
             self.at = end;
             return;
         }
@@ -96,8 +96,8 @@ impl Scan<'_, '_> {
     /// Adds a call in prose, unless the words before it negate it.
     fn add_prose_call(&mut self, attempt: Attempt, start: usize, missed: usize) {
         let is_read = matches!(&attempt, Attempt::Read { .. });
-        let is_reported = self.reading.missed() > missed;
-        if !(is_read || is_reported) || !sentence::is_denied(&self.reading.source, start) {
+        let is_reported = self.reading.count_missed() > missed;
+        if !(is_read || is_reported) || !sentence::is_negated(&self.reading.source, start) {
             return self.add_attempt(attempt);
         }
         self.reading.forget_missed(missed);
@@ -118,7 +118,7 @@ impl Scan<'_, '_> {
                 self.calls.extend(broken.calls);
                 self.has_unreadable_call |= broken.is_known;
                 let source = &self.reading.source;
-                let next = if broken.is_cut { source.len() } else { source.line_end(broken.at) };
+                let next = if broken.is_cut { source.len() } else { source.find_line_end(broken.at) };
                 let tags = self.tags.get_or_insert_with(|| Tags::find(source));
                 if tags.has_thought_end(self.at..next) {
                     self.drop_calls();

@@ -5,11 +5,11 @@ use shared::diagnostic::Diagnostic;
 
 use super::{names::clip, place};
 
-const EXAMPLE: &str = "write one template whose value is a list, such as `{{listAuthors.items}}`";
+const LIST_EXAMPLE: &str = "write one template whose value is a list, such as `{{listAuthors.items}}`";
 
 pub(super) fn not_a_template_error(place: String, value: &Value) -> Diagnostic {
     let message =
-        format!("`forEach` must be one template whose value is a list, not {}", place::kind(value));
+        format!("`forEach` must be one template whose value is a list, not {}", place::describe_kind(value));
     Diagnostic::error("plan.invalid_for_each", place, message).with_help(list_help(value))
 }
 
@@ -17,7 +17,7 @@ pub(super) fn not_a_template_error(place: String, value: &Value) -> Diagnostic {
 pub(super) fn not_whole_error(at: usize, written: &str) -> Diagnostic {
     let message = format!("`{}` is not a whole template", clip(written));
     let is_list = written.trim_start().starts_with('[');
-    let help = if is_list { list_help(&Value::Array(Vec::new())) } else { EXAMPLE.to_owned() };
+    let help = if is_list { list_help(&Value::Array(Vec::new())) } else { LIST_EXAMPLE.to_owned() };
     Diagnostic::error("plan.invalid_for_each", place::field_path(at, "forEach"), message)
         .with_help(help)
 }
@@ -27,7 +27,7 @@ fn list_help(value: &Value) -> String {
         Value::Array(_) => "pass the list as input and write `{{input.list}}`, or let a \
                             `flow.echo` step return it and write `{{thatStep.list}}`"
             .to_owned(),
-        _ => EXAMPLE.to_owned(),
+        _ => LIST_EXAMPLE.to_owned(),
     }
 }
 

@@ -12,9 +12,9 @@ use super::{
 
 const MAX_DIFFERENCES: usize = 8;
 
-/// Returns the order. Repeatedly takes the first step in draft order whose dependencies are placed.
-/// Steps on cycles and their dependents are left out.
-pub(super) fn written_first(edges: &[Vec<StepNumber>]) -> Vec<StepNumber> {
+/// Returns the execution order. Repeatedly takes the first step in draft order whose dependencies
+/// are in the order. Leaves out steps on cycles and their dependents.
+pub(super) fn order_steps(edges: &[Vec<StepNumber>]) -> Vec<StepNumber> {
     let dependents = Dependents::new(edges);
     let mut missing: Vec<usize> = edges.iter().map(Vec::len).collect();
     let mut ready: BinaryHeap<Reverse<StepNumber>> = (0..edges.len())
@@ -34,7 +34,7 @@ pub(super) fn written_first(edges: &[Vec<StepNumber>]) -> Vec<StepNumber> {
     order
 }
 
-/// The dependents of each step, in one list, so that memory stays linear.
+/// The dependents of all steps in one list, so that memory stays linear.
 struct Dependents {
     starts: Vec<usize>,
     steps: Vec<StepNumber>,
@@ -78,7 +78,7 @@ pub(super) fn check_order(
     let found: Vec<_> = given.iter().map(|name| naming.names.find(name)).collect();
     let mut complaints = Vec::new();
     for (name, _) in given.iter().zip(&found).filter(|(_, step)| step.is_none()) {
-        let (why, help) = naming.why_not(name, name);
+        let (why, help) = naming.describe_unknown_name(name, name);
         complaints.push(format!("it names `{}`, but {why} ({help})", clip(name)));
         if complaints.len() > MAX_DIFFERENCES {
             break;
@@ -108,7 +108,7 @@ pub(super) fn check_order(
     }
 }
 
-/// Returns the places that differ, at most one more than [`MAX_DIFFERENCES`].
+/// Returns the positions that differ, at most one more than [`MAX_DIFFERENCES`].
 fn order_differences(
     found: &[Option<StepNumber>],
     order: &[StepNumber],

@@ -12,28 +12,28 @@ use super::{
     weights::{Broken, Weights},
 };
 
-pub(super) const WEIGHTS: &str = "model.safetensors";
-pub(super) const TOKENIZER: &str = "tokenizer.json";
-pub(super) const CONFIG: &str = "config.json";
+pub(super) const WEIGHTS_FILE: &str = "model.safetensors";
+pub(super) const TOKENIZER_FILE: &str = "tokenizer.json";
+pub(super) const CONFIG_FILE: &str = "config.json";
 
 #[derive(Debug)]
 pub(super) struct Encoder {
     tokenizer: Tokenizer,
-    is_lowered: bool,
+    is_lower_case: bool,
     transformer: Transformer,
     pooling: Pooling,
 }
 
 impl Encoder {
     pub(super) fn open(directory: &Path) -> Result<Self, Broken> {
-        let shape = Shape::read(&shape::read_required(directory, CONFIG)?)?;
+        let shape = Shape::read(&shape::read_required(directory, CONFIG_FILE)?)?;
         let pooling = shape::read_pooling(directory)?;
         let reading = shape::read_limits(directory, &shape)?;
-        let path = directory.join(TOKENIZER);
+        let path = directory.join(TOKENIZER_FILE);
         let tokenizer = Tokenizer::from_file(&path);
         let tokenizer = tokenizer
             .map_err(|err| Broken(format!("`{}` cannot be read: {err}", path.display())))?;
-        let weights = Weights::open(&directory.join(WEIGHTS))?;
+        let weights = Weights::open(&directory.join(WEIGHTS_FILE))?;
         Self::new(tokenizer, reading, Transformer::load(&shape, &weights)?, pooling)
     }
 
@@ -47,11 +47,12 @@ impl Encoder {
         tokenizer
             .with_padding(None)
             .with_truncation(Some(truncation))
-            .map_err(|err| Broken(format!("its `{TOKENIZER}` cannot cut texts off: {err}")))?;
-        Ok(Self { tokenizer, is_lowered: reading.is_lowered, transformer, pooling })
+            .map_err(|err| Broken(format!("its `{TOKENIZER_FILE}` cannot cut texts off: {err}")))?;
+        Ok(Self { tokenizer, is_lower_case: reading.is_lower_case, transformer, pooling })
     }
 
-    /// Returns a vector for each text. Each takes milliseconds.
+    /// Returns a vector for each text. A text takes milliseconds, so call this outside of the async
+    /// runtime.
     pub(super) fn encode(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Broken> {
         let tokens: Vec<Vec<u32>> =
             texts.iter().map(|text| self.tokenize_text(text)).collect::<Result<_, _>>()?;
@@ -66,19 +67,19 @@ impl Encoder {
     }
 
     fn tokenize_text(&self, text: &str) -> Result<Vec<u32>, Broken> {
-        let lowered = self.is_lowered.then(|| text.to_lowercase());
+        let lowered = self.is_lower_case.then(|| text.to_lowercase());
         let text = lowered.as_deref().unwrap_or(text);
         let encoding = self.tokenizer.encode_fast(text, true);
         let encoding = encoding.map_err(|err| {
-            Broken(format!("its `{TOKENIZER}` can make no tokens of a text: {err}"))
+            Broken(format!("its `{TOKENIZER_FILE}` can make no tokens of a text: {err}"))
         })?;
         Ok(encoding.get_ids().to_vec())
     }
 
     fn pool(&self, tokens: &ArrayView2<'_, f32>) -> Result<Vec<f32>, Broken> {
         let mut vector = Vec::with_capacity(tokens.ncols() * self.pooling.ways.len());
-        for way in &self.pooling.ways {
-            vector.extend(pool_by(*way, tokens));
+        for pooling in &self.pooling.ways {
+            vector.extend(pool_by(*pooling, tokens));
         }
         if self.pooling.is_normalized {
             math::normalize_vector(&mut vector);
@@ -92,9 +93,9 @@ impl Encoder {
 
 /// Pools the vectors of tokens. Without tokens, the result is zero.
 #[expect(clippy::cast_precision_loss, reason = "a text has some hundred tokens")]
-fn pool_by(way: PoolingMethod, tokens: &ArrayView2<'_, f32>) -> Vec<f32> {
+fn pool_by(pooling: PoolingMethod, tokens: &ArrayView2<'_, f32>) -> Vec<f32> {
     let count = tokens.nrows().max(1) as f32;
-    match way {
+    match pooling {
         PoolingMethod::First if tokens.nrows() > 0 => tokens.row(0).to_vec(),
         PoolingMethod::First => vec![0.0; tokens.ncols()],
         PoolingMethod::Largest => tokens
@@ -115,19 +116,19 @@ mod tests {
     #[test]
     fn token_vectors_are_pooled_into_one() {
         let tokens = array![[1.0, -2.0], [3.0, 0.0], [2.0, 2.0], [6.0, -4.0]];
-        let pool = |way| pool_by(way, &tokens.view());
+        let pool = |pooling| pool_by(pooling, &tokens.view());
         assert_eq!(pool(PoolingMethod::First), [1.0, -2.0]);
         assert_eq!(pool(PoolingMethod::Largest), [6.0, 2.0]);
         assert_eq!(pool(PoolingMethod::Mean), [3.0, -1.0]);
         assert_eq!(pool(PoolingMethod::MeanOfRoot), [6.0, -2.0]);
         let none = Array2::zeros((0, 2));
-        for way in [
+        for pooling in [
             PoolingMethod::First,
             PoolingMethod::Largest,
             PoolingMethod::Mean,
             PoolingMethod::MeanOfRoot,
         ] {
-            assert_eq!(pool_by(way, &none.view()), [0.0, 0.0], "{way:?}");
+            assert_eq!(pool_by(pooling, &none.view()), [0.0, 0.0], "{pooling:?}");
         }
     }
 }

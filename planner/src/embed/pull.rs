@@ -1,8 +1,8 @@
 //! Downloads embedding models from a hub.
 //!
-//! The weights must match a SHA-256: the caller's, else the one in [`PINNED`], else the one that
-//! the hub names. The model is opened and used once before it moves to its final name. An
-//! interrupted download resumes.
+//! The weights must match a SHA-256: the caller's, else the one in [`PINNED_SHA256`], else the one
+//! that the hub names. The model is opened and used once before the directory gets its final name.
+//! An interrupted download is resumed.
 
 pub(crate) mod download;
 
@@ -19,16 +19,16 @@ use super::{
     encoder::{CONFIG, TOKENIZER, WEIGHTS},
 };
 
-pub const HUB: &str = "https://huggingface.co";
+pub const DEFAULT_HUB: &str = "https://huggingface.co";
 /// The owner of models without an owner in their name.
-const OWNER: &str = "sentence-transformers";
+const DEFAULT_OWNER: &str = "sentence-transformers";
 /// The SHA-256 of recommended models' weights, by repository.
-const PINNED: [(&str, &str); 1] = [(
+const PINNED_SHA256: [(&str, &str); 1] = [(
     "sentence-transformers/all-MiniLM-L6-v2",
     "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
 )];
-/// The files of a model. The flag marks required ones.
-const FILES: [(&str, bool); 6] = [
+/// The files of a model, each with a flag that says whether it is required.
+const VECTOR_FILES: [(&str, bool); 6] = [
     (CONFIG, true),
     (TOKENIZER, true),
     ("modules.json", false),
@@ -88,16 +88,16 @@ impl PullError {
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub name: &'a str,
-    /// The expected SHA-256 of its weights, in hexadecimal.
+    /// The expected SHA-256 of the weights, in hexadecimal.
     pub sha256: Option<&'a str>,
 }
 
 impl Request<'_> {
-    /// Returns the SHA-256 that the weights must have regardless of the hub.
+    /// Returns the SHA-256 that the weights must have, whatever the hub says.
     fn pinned_sha256(&self, repository: &str) -> Result<Option<String>, PullError> {
         let Some(sha256) = self.sha256 else {
-            let known = PINNED.iter().find(|(pinned, _)| *pinned == repository);
-            return Ok(known.map(|(_, sha256)| (*sha256).to_owned()));
+            let file_info = PINNED_SHA256.iter().find(|(pinned, _)| *pinned == repository);
+            return Ok(file_info.map(|(_, sha256)| (*sha256).to_owned()));
         };
         if sha256.len() != 64 || !sha256.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(PullError::Checksum(sha256.to_owned()));
@@ -147,7 +147,7 @@ fn repository_name(name: &str) -> Result<String, PullError> {
     let parts: Vec<&str> = name.split('/').collect();
     let is_fit = name.len() <= MAX_NAME_LEN && parts.iter().all(|part| is_part(part));
     match (&parts[..], is_fit) {
-        ([model], true) => Ok(format!("{OWNER}/{model}")),
+        ([model], true) => Ok(format!("{DEFAULT_OWNER}/{model}")),
         ([_, _], true) => Ok(name.to_owned()),
         _ => Err(PullError::Name(name.to_owned())),
     }
@@ -163,7 +163,7 @@ struct Source<'a> {
     client: Client,
     hub: &'a str,
     repository: &'a str,
-    /// The SHA-256 that the weights must have regardless of the hub.
+    /// The SHA-256 that the weights must have, whatever the hub says.
     pinned: Option<String>,
 }
 
@@ -175,12 +175,12 @@ impl Source<'_> {
         progress: &mut (dyn FnMut(Progress) + Send),
     ) -> Result<String, PullError> {
         let mut revision = "main".to_owned();
-        for (file, is_needed) in FILES {
-            let Some(known) = self.find_file(&revision, file, is_needed).await? else { continue };
-            // All files are of the revision that the first answer names.
-            revision = known.revision.unwrap_or(revision);
+        for (file, is_needed) in VECTOR_FILES {
+            let Some(file_info) = self.find_file(&revision, file, is_needed).await? else { continue };
+            // All files are taken from the revision that the first answer names.
+            revision = file_info.revision.unwrap_or(revision);
             let pinned = self.pinned.as_ref().filter(|_| file == WEIGHTS);
-            let sha256 = pinned.or(known.sha256.as_ref()).map(String::as_str);
+            let sha256 = pinned.or(file_info.sha256.as_ref()).map(String::as_str);
             let wanted =
                 DownloadRequest { url: self.file_url(&revision, file)?, name: file, sha256 };
             download::fetch_file(&self.client, &wanted, &directory.join(file), progress).await?;
@@ -211,7 +211,7 @@ impl Source<'_> {
     ) -> Result<Option<FileInfo>, PullError> {
         let url = self.file_url(revision, file)?;
         match download::ask_head(&self.client, &url).await? {
-            Fetched::Is(known) => Ok(Some(known)),
+            Fetched::Is(file_info) => Ok(Some(file_info)),
             Fetched::Not(StatusCode::NOT_FOUND | StatusCode::UNAUTHORIZED) if !is_needed => {
                 Ok(None)
             }
@@ -226,7 +226,7 @@ impl Source<'_> {
 }
 
 /// Lists the models in a directory and in the directories of owners.
-pub fn list(models: &Path) -> Vec<String> {
+pub fn list_models(models: &Path) -> Vec<String> {
     let names = |at: &Path| {
         let entries = fs::read_dir(at).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());

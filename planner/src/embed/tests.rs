@@ -177,7 +177,7 @@ fn a_file_without_tensors_is_rejected() {
 #[tokio::test]
 async fn the_built_in_encoder_returns_its_reference_vectors() {
     let golden: Vec<Golden> = serde_json::from_str(include_str!("builtin/golden.json")).unwrap();
-    let embedder = Local::builtin().await.unwrap();
+    let embedder = Local::open_builtin_model().await.unwrap();
     let texts: Vec<&str> = golden.iter().map(|it| &*it.text).collect();
     let vectors = embedder.embed(&texts).await.unwrap();
     for (Golden { text, vector: want }, vector) in golden.iter().zip(vectors) {

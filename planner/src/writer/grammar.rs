@@ -52,7 +52,7 @@ const NUMBER_WORDS: [&str; 13] = [
 
 /// Returns the typed form of plans for a query, or `None` if there are too many tools.
 pub(super) fn typed_form(query: &str, catalog: &Catalog) -> Option<Value> {
-    let tools: Vec<&ToolDefinition> = catalog.plannable().map(AsRef::as_ref).collect();
+    let tools: Vec<&ToolDefinition> = catalog.list_plannable().map(AsRef::as_ref).collect();
     if tools.is_empty() || tools.len() > MAX_TOOLS {
         return None;
     }

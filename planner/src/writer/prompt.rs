@@ -64,7 +64,7 @@ const REPLANNING: &str = r#"
 
 /// Returns the rules. The rule about replanning is part of them only if the catalog has the tool.
 fn planning_rules(catalog: &Catalog) -> String {
-    let may_ask = catalog.plannable().any(|tool| tool.qualified_name().as_str() == REPLAN);
+    let may_ask = catalog.list_plannable().any(|tool| tool.qualified_name().as_str() == REPLAN);
     let place = RULES.find("\n- Use the fewest steps").filter(|_| may_ask);
     let (before, behind) = RULES.split_at(place.unwrap_or(RULES.len()));
     let more = if may_ask { REPLANNING } else { "" };
@@ -212,11 +212,11 @@ fn tools_to_repeat<'a>(
     let mut tools: Vec<&ToolDefinition> = Vec::new();
     for step in steps.into_iter().filter_map(|at| draft.tools.get(at)) {
         let Some(written) = step.name.as_deref().or(step.tool_name.as_deref()) else { continue };
-        let names = || catalog.plannable().map(|tool| tool.name.as_str());
+        let names = || catalog.list_plannable().map(|tool| tool.name.as_str());
         let is_plannable = |name: &str| {
             let found = catalog.find(name).map(|tool| &tool.definition);
             found.filter(|found| {
-                catalog.plannable().any(|tool| tool.qualified_name() == found.qualified_name())
+                catalog.list_plannable().any(|tool| tool.qualified_name() == found.qualified_name())
             })
         };
         let meant = is_plannable(written).or_else(|| is_plannable(nearest(written, names())?));

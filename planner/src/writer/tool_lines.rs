@@ -37,7 +37,7 @@ const SHORT: Detail = Detail { description: 60, fields: 4 };
 /// Returns the lines of all plannable tools.
 pub(super) fn write_all(catalog: &Catalog) -> String {
     let lines = |detail| -> String {
-        catalog.plannable().map(|tool| write_line(tool, catalog, detail) + "\n").collect()
+        catalog.list_plannable().map(|tool| write_line(tool, catalog, detail) + "\n").collect()
     };
     let full = lines(FULL);
     if full.len() > LONG_BYTES { lines(SHORT) } else { full }

@@ -183,7 +183,7 @@ async fn add_one_tool(
 
 async fn measure_encoder(corpus: &Corpus, report: &mut Report) -> Result<(), BenchError> {
     let broken = |err: planner::embed::EmbedError| BenchError::Engine(err.to_string());
-    let encoder = Local::builtin().await.map_err(broken)?;
+    let encoder = Local::open_builtin_model().await.map_err(broken)?;
     let mut times = Vec::with_capacity(ENCODED_QUERIES);
     for n in 0..ENCODED_QUERIES {
         let query = corpus.make_query(n, 1);

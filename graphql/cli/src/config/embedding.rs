@@ -119,7 +119,7 @@ fn server_source(base_url: &str, model: &str, api_key_env: Option<&str>) -> Sour
             let why = format!(
                 "the variable `{name}`, which `embedding.api_key_env` names, is not set: set it"
             );
-            return Source::Wrong(why);
+            return Source::Invalid(why);
         }
     };
     let (base_url, model) = (base_url.to_owned(), model.to_owned());

@@ -164,7 +164,7 @@ impl Tool for AnswerStep {
                     active_catalog(&self.agent_context.upgrade_toolbox()?, &Reach::default());
                 let called =
                     |tool: &&Arc<ToolDefinition>| used.contains(&tool.qualified_name().as_str());
-                let tools: Vec<_> = catalog.plannable().filter(called).cloned().collect();
+                let tools: Vec<_> = catalog.list_plannable().filter(called).cloned().collect();
                 let turns_left = "You can call no more tools: answer now, with what you know.";
                 let reply = self.agent_context.ask_model(&parameters, turns_left, &tools, &cx).await?;
                 tokens += reply.tokens;
@@ -202,7 +202,7 @@ impl TurnParameters {
 impl AskStep {
     /// Returns all tools, or the tools that fit the query best.
     async fn choose_tools(&self, query: &str, catalog: &Catalog) -> Vec<Arc<ToolDefinition>> {
-        let all: Tools = catalog.plannable().cloned().collect();
+        let all: Tools = catalog.list_plannable().cloned().collect();
         if all.len() <= MAX_OFFERED_TOOLS {
             return all.to_vec();
         }
@@ -528,7 +528,7 @@ impl ReplyReader<'_> {
 fn describe_unknown(name: &str, catalog: &Catalog) -> String {
     let shown: String = name.chars().take(64).collect();
     let names: Vec<String> =
-        catalog.plannable().map(|tool| catalog.shown(tool).to_string()).collect();
+        catalog.list_plannable().map(|tool| catalog.shown(tool).to_string()).collect();
     let help = did_you_mean(name, names.iter().map(String::as_str));
     let help = help.map(|help| format!("; {help}")).unwrap_or_default();
     format!("there is no tool `{shown}` that may be called now{help}")

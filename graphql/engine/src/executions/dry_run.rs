@@ -29,7 +29,7 @@ impl Executions {
         let plan = &start.plan;
         let tools: Vec<ToolName> = self.plans.library.list_tools(plan).await?.into_iter().collect();
         self.tools.inventory.wait_for_tools(&tools).await;
-        let catalog = self.tools.catalog_without_waiting().of_plans();
+        let catalog = self.tools.catalog_without_waiting().for_stored_plans();
         let missing_plans = self.find_missing(plan, &catalog).await?;
         let check = DryRun { plan, options: &start.created.options, catalog: &catalog, missing_plans };
         let verdicts = check.check_steps();

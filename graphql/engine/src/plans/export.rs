@@ -28,7 +28,7 @@ pub(super) fn to_draft<'a>(
 ) -> BoxFuture<'a, Result<Draft, EngineError>> {
     async move {
         *steps_left = steps_left.checked_sub(plan.steps().len()).ok_or_else(too_large)?;
-        let mut draft = Draft::exported(&plan);
+        let mut draft = Draft::for_export(&plan);
         for (written, step) in draft.tools.iter_mut().zip(plan.steps()) {
             let StepKind::Plan(id) = step.kind else { continue };
             if level >= limits::ANCESTORS {

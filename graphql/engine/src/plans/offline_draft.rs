@@ -36,14 +36,14 @@ impl Plans {
         plan: Option<&Plan>,
         scope: &PlanningScope<'_>,
     ) -> Candidates {
-        let count = all_tools.catalog.plannable().count();
+        let count = all_tools.catalog.list_plannable().count();
         if scope.max_tools.is_some() || count <= MODEL_TOOLS {
             return all_tools;
         }
         let Candidates { catalog, report } =
             self.selection.candidates(query, &all_tools.catalog, MODEL_TOOLS).await;
         let mut kept: BTreeSet<ToolName> =
-            catalog.plannable().map(|tool| tool.qualified_name()).collect();
+            catalog.list_plannable().map(|tool| tool.qualified_name()).collect();
         kept.extend(plan.into_iter().flat_map(Plan::steps).map(|step| step.tool.clone()));
         let stays = |name: &ToolName| name.as_str() == REPLAN || kept.contains(name);
         let catalog = all_tools.catalog.filtered(|tool| {

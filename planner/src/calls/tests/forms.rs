@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{CallFormat::*, check, check_none, read, tools};
-use crate::calls::{CatalogNames, KnownTool, MissReason, parse_tool_calls, read_tool_calls};
+use super::{CallFormat::*, check_only_call, check_none, calls_as_json, tools};
+use crate::parse_calls::{CatalogNames, KnownTool, MissReason, parse_tool_calls, read_tool_calls};
 
-const CLEAR: &str = "memory_tools.clear_memory";
+const CLEAR_MEMORY: &str = "memory_tools.clear_memory";
 
 #[test]
 fn the_simple_form_accepts_every_argument_layout() {
@@ -34,7 +34,7 @@ fn the_simple_form_accepts_every_argument_layout() {
         "TOOL: memory_tools.clear_memory\n### Arguments\n```json\n{\"key\": \"old\"}\n```",
         "TOOL: memory_tools.clear_memory\nARGS:\nkey=old",
     ] {
-        check(text, CLEAR, json!({ "key": "old" }), Simple);
+        check_only_call(text, CLEAR_MEMORY, json!({ "key": "old" }), Simple);
     }
 }
 
@@ -86,22 +86,22 @@ fn json_arguments_may_stand_beside_the_tool_name() {
         r#"{"tool":"memory_tools.clear_memory","payload":{"key":"old"},"confidence":0.9}"#,
         r#"{"tool":"memory_tools.clear_memory","args":{},"key":"old"}"#,
     ] {
-        check(text, CLEAR, json!({ "key": "old" }), Json);
+        check_only_call(text, CLEAR_MEMORY, json!({ "key": "old" }), Json);
     }
-    check(
+    check_only_call(
         r#"{"tool":"memory_tools.clear_memory","args":{"key":"old"},"scope":"project"}"#,
-        CLEAR,
+        CLEAR_MEMORY,
         json!({ "key": "old", "scope": "project" }),
         Json,
     );
-    check(r#"{"tool":"tree","data":{},"reason":"look"}"#, "file_tools.tree", json!({}), Json);
+    check_only_call(r#"{"tool":"tree","data":{},"reason":"look"}"#, "file_tools.tree", json!({}), Json);
     for text in [
         r#"<tool_call><tool>memory_tools.clear_memory</tool><args key="old"></args></tool_call>"#,
         r#"<tool_call><tool>memory_tools.clear_memory</tool><args key="old"/></tool_call>"#,
         r#"<invoke name="memory_tools.clear_memory"><parameter name="key" value="old"/></invoke>"#,
         r#"<invoke name="memory_tools.clear_memory"><parameter name="key" string="true">old</parameter></invoke>"#,
     ] {
-        check(text, CLEAR, json!({ "key": "old" }), Xml);
+        check_only_call(text, CLEAR_MEMORY, json!({ "key": "old" }), Xml);
     }
 }
 
@@ -114,12 +114,12 @@ fn text_after_a_call_without_arguments_is_ignored() {
         "TOOL: tree\nThought: and then?",
         "- TOOL: tree\n- ARGS: {}\n- then more",
     ] {
-        check(text, "file_tools.tree", json!({}), Simple);
+        check_only_call(text, "file_tools.tree", json!({}), Simple);
     }
-    check("tree(depth=2)\npath = 'a'", "file_tools.tree", json!({ "depth": 2 }), FunctionCall);
+    check_only_call("tree(depth=2)\npath = 'a'", "file_tools.tree", json!({ "depth": 2 }), FunctionCall);
     let two = json!([["file_tools.tree", {}, "simple"], ["file_tools.glob", { "pattern": "a" }, "simple"]]);
-    assert_eq!(read("TOOL: tree\nTOOL: glob\nARGS: {\"pattern\": \"a\"}"), two);
-    assert_eq!(read("TOOL: tree\nARGS:\nTOOL: glob\nARGS: {\"pattern\": \"a\"}"), two);
+    assert_eq!(calls_as_json("TOOL: tree\nTOOL: glob\nARGS: {\"pattern\": \"a\"}"), two);
+    assert_eq!(calls_as_json("TOOL: tree\nARGS:\nTOOL: glob\nARGS: {\"pattern\": \"a\"}"), two);
 }
 
 #[test]
@@ -139,9 +139,9 @@ fn text_in_tags_keeps_its_indentation() {
         let text = format!(
             "<invoke name=\"code_tools.write_file\"><parameter name=\"file_path\">f</parameter><parameter name=\"content\">{written}</parameter></invoke>"
         );
-        check(&text, "code_tools.write_file", json!({ "file_path": "f", "content": content }), Xml);
+        check_only_call(&text, "code_tools.write_file", json!({ "file_path": "f", "content": content }), Xml);
     }
-    check(
+    check_only_call(
         "<invoke name=\"file_tools.tree\"><parameter name=\"depth\"> 2 </parameter></invoke>",
         "file_tools.tree",
         json!({ "depth": 2 }),
@@ -170,11 +170,11 @@ fn calls_inside_thoughts_are_ignored() {
         "TOOL: tree ARGS: {}\nThat is without `</think>`.",
         "nope {\"tool\": \"nope\", \"args\": 1}</think>TOOL: tree ARGS: {}",
     ] {
-        check(text, "file_tools.tree", json!({}), Simple);
+        check_only_call(text, "file_tools.tree", json!({}), Simple);
     }
     let written = json!({ "file_path": "f", "content": "a</think>b" });
     let text = format!("TOOL: code_tools.write_file ARGS: {written}");
-    check(&text, "code_tools.write_file", written, Simple);
+    check_only_call(&text, "code_tools.write_file", written, Simple);
 }
 
 #[test]
@@ -184,11 +184,11 @@ fn namespaces_of_models_are_no_part_of_a_name() {
         "print(default_api.file_tools.glob(pattern='*.py'))",
         "file_tools_glob(pattern='*.py')",
     ] {
-        check(text, "file_tools.glob", json!({ "pattern": "*.py" }), FunctionCall);
+        check_only_call(text, "file_tools.glob", json!({ "pattern": "*.py" }), FunctionCall);
     }
 }
 
-/// Their arguments may contain text that looks like a call, which must not run.
+/// The arguments of these formats may contain text that looks like a call, which must not run.
 #[test]
 fn formats_of_other_models_are_no_calls() {
     let value = "TOOL: tree ARGS: {}";
