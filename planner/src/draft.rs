@@ -124,7 +124,7 @@ pub struct DraftRetry {
 
 impl Draft {
     /// Converts a plan to a draft, which compiles to the same steps with the same tools. The
-    /// compiler needs the plans of [`SubPlans::of`](crate::sub_plans::SubPlans::of).
+    /// compiler needs the plans of [`SubPlans::of_plan`](crate::sub_plans::SubPlans::of_plan).
     pub fn from_plan(plan: &Plan) -> Self {
         Self {
             query: Some(plan.info().query.clone()),

@@ -24,7 +24,7 @@ pub use self::{
     figures::Figures,
     index::{Centroid, Centroids, Tools},
     outcomes::{NEAR, Outcomes},
-    selector::{Ask, LastLoggedError, MARGIN, Match, SelectError, Selection, Selector},
+    selector::{SelectionRequest, LastLoggedError, DEFAULT_MARGIN, Match, SelectError, Selection, Selector},
     vector::cosine,
 };
 

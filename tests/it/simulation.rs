@@ -76,7 +76,7 @@ fn every_execution_finishes_despite_crashes_and_store_faults() {
         threads.map(|thread| thread.join().expect("a world failed, its seed is above"))
     });
     let [mut figures, other] = figures;
-    figures.add(other);
+    figures.add_query(other);
     eprintln!(
         "{} worlds: {:?}\n{:?}\n{:?}",
         seeds.len(),
@@ -128,7 +128,7 @@ fn simulate_all(seeds: impl IntoIterator<Item = u64>, tools: Tools) -> Figures {
             eprintln!("seed {seed}\n{}", end.describe());
         }
         match end.check() {
-            Ok(world) => figures.add(world),
+            Ok(world) => figures.add_query(world),
             Err(violations) => wrong(&violations),
         }
         if seed % REPEAT_EVERY == 0 && simulate(seed, tools).describe() != end.describe() {

@@ -24,7 +24,7 @@ use std::{
 use ::toolsets::sources::SetConfig;
 use client::failure::Failure;
 use engine::{Guard, PlanCache};
-use planner::{select::MARGIN, toolkit::Toolkit};
+use planner::{select::DEFAULT_MARGIN, toolkit::Toolkit};
 use serde_json::Value;
 
 pub use self::{
@@ -208,7 +208,7 @@ impl Config {
             contexts: file.contexts,
             toolkit: or_default(file.toolkit, ToolkitFiles::default),
             learning: or_default(file.learning, || true),
-            margin: or_default(file.margin, || MARGIN),
+            margin: or_default(file.margin, || DEFAULT_MARGIN),
             data,
             written,
             described_files: file.tools_files,

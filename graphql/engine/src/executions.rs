@@ -15,7 +15,7 @@ pub(super) mod undo_calls;
 use std::{collections::BTreeMap, sync::Arc};
 
 use executor::control::{Control, IdempotencyKey, Start};
-use planner::reuse::{RetryScope, create_retry, kept_steps, take_over_children};
+use planner::reuse::{RetryScope, create_retry, find_kept_steps, take_over_children};
 use serde_json::Value;
 use shared::{
     clock::Clock,
@@ -232,7 +232,7 @@ impl Executions {
     ) -> Result<Created, EngineError> {
         let refused = |err| reuse_error(finished, err);
         let mut created = create_retry(finished, scope).map_err(refused)?;
-        let kept = kept_steps(finished, scope).map_err(refused)?;
+        let kept = find_kept_steps(finished, scope).map_err(refused)?;
         let repeated = (0..kept.len()).filter(|at| !kept[*at]).map(StepNumber::new);
         let children = ChildPath::of_steps(finished, &repeated.collect::<Vec<_>>());
         if !children.is_empty() {

@@ -10,7 +10,7 @@ use planner::{
     candidates::Candidates,
     catalog::Catalog,
     embed::ConfiguredEmbedder,
-    select::{Ask, Criterion, MARGIN, SelectError, Similarity, Tools as ToolList},
+    select::{SelectionRequest, Criterion, DEFAULT_MARGIN, SelectError, Similarity, Tools as ToolList},
     toolkit::{
         Toolkit,
         learned::{Follower, Learned},
@@ -68,7 +68,7 @@ impl Selection {
     pub(super) fn new(tools: Arc<Tools>, embedder: ConfiguredEmbedder) -> Self {
         let selectors = Arc::new(Selectors::new(embedder));
         let learning = Learning::new(&tools, Arc::clone(&selectors), true);
-        Self { learning: Arc::new(learning), tools, margin: MARGIN, selectors }
+        Self { learning: Arc::new(learning), tools, margin: DEFAULT_MARGIN, selectors }
     }
 
     pub(super) fn with_embedder(self, embedder: ConfiguredEmbedder) -> Self {
@@ -95,8 +95,8 @@ impl Selection {
         let lessons =
             if by == Criterion::Hybrid { self.learning.recent_lessons().await } else { None };
         let now = self.tools.clock.now();
-        let taught = lessons.as_deref().map(|lessons| (&lessons.outcomes, now));
-        let ask = Ask { query, by, limit: limit.min(MAX_SELECTED), margin: self.margin, taught };
+        let outcomes = lessons.as_deref().map(|lessons| (&lessons.outcomes, now));
+        let ask = SelectionRequest { query, by, limit: limit.min(MAX_SELECTED), margin: self.margin, outcomes };
         let is_granted = filter_by_grant(&self.tools.grant, &listing);
         let is_allowed = |at| (!active_only || listing.set(at).is_active) && is_granted(at);
         let tools = listing.definitions();
@@ -154,8 +154,8 @@ impl Selection {
         let lessons =
             if by == Criterion::Hybrid { self.learning.recent_lessons().await } else { None };
         let now = self.tools.clock.now();
-        let taught = lessons.as_deref().map(|lessons| (&lessons.outcomes, now));
-        let ask = Ask { query, by, limit, margin: 0.0, taught };
+        let outcomes = lessons.as_deref().map(|lessons| (&lessons.outcomes, now));
+        let ask = SelectionRequest { query, by, limit, margin: 0.0, outcomes };
         let selected = self.selectors.select(ToolScope::Plannable, &tools, &ask, |_| true).await;
         Candidates::new(catalog, &tools, &selected.unwrap_or_default(), by, max_tools)
     }

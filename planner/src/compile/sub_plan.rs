@@ -120,7 +120,7 @@ pub(super) fn find_plan<'a>(
 }
 
 fn unknown_plan_error(at: usize, name: &str, plans: &SubPlans) -> Diagnostic {
-    let help = did_you_mean(name, plans.known()).unwrap_or_else(|| {
+    let help = did_you_mean(name, plans.list_names()).unwrap_or_else(|| {
         "write the id of a plan, the name of a saved plan, or a plan: `{\"tools\": […]}`".to_owned()
     });
     let message = format!("no plan is called `{}`", clip(name));

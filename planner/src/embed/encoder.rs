@@ -7,9 +7,9 @@ use tokenizers::{Tokenizer, TruncationParams};
 
 use super::{
     math,
-    shape::{self, Pooling, PoolingMethod, Shape, TokenizerSettings},
+    shape::{self, Pooling, PoolingMethod, ModelShape, TokenizerSettings},
     transformer::Transformer,
-    weights::{Broken, Weights},
+    weights::{InvalidModel, Weights},
 };
 
 pub(super) const WEIGHTS_FILE: &str = "model.safetensors";
@@ -25,14 +25,14 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    pub(super) fn open(directory: &Path) -> Result<Self, Broken> {
-        let shape = Shape::read(&shape::read_required(directory, CONFIG_FILE)?)?;
+    pub(super) fn open(directory: &Path) -> Result<Self, InvalidModel> {
+        let shape = ModelShape::read(&shape::read_required(directory, CONFIG_FILE)?)?;
         let pooling = shape::read_pooling(directory)?;
-        let reading = shape::read_limits(directory, &shape)?;
+        let reading = shape::read_tokenizer_settings(directory, &shape)?;
         let path = directory.join(TOKENIZER_FILE);
         let tokenizer = Tokenizer::from_file(&path);
         let tokenizer = tokenizer
-            .map_err(|err| Broken(format!("`{}` cannot be read: {err}", path.display())))?;
+            .map_err(|err| InvalidModel(format!("`{}` cannot be read: {err}", path.display())))?;
         let weights = Weights::open(&directory.join(WEIGHTS_FILE))?;
         Self::new(tokenizer, reading, Transformer::load(&shape, &weights)?, pooling)
     }
@@ -42,21 +42,21 @@ impl Encoder {
         reading: TokenizerSettings,
         transformer: Transformer,
         pooling: Pooling,
-    ) -> Result<Self, Broken> {
+    ) -> Result<Self, InvalidModel> {
         let truncation = TruncationParams { max_length: reading.tokens, ..Default::default() };
         tokenizer
             .with_padding(None)
             .with_truncation(Some(truncation))
-            .map_err(|err| Broken(format!("its `{TOKENIZER_FILE}` cannot cut texts off: {err}")))?;
+            .map_err(|err| InvalidModel(format!("its `{TOKENIZER_FILE}` cannot cut texts off: {err}")))?;
         Ok(Self { tokenizer, is_lower_case: reading.is_lower_case, transformer, pooling })
     }
 
     /// Returns a vector for each text. A text takes milliseconds, so call this outside of the async
     /// runtime.
-    pub(super) fn encode(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Broken> {
+    pub(super) fn encode(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, InvalidModel> {
         let tokens: Vec<Vec<u32>> =
             texts.iter().map(|text| self.tokenize_text(text)).collect::<Result<_, _>>()?;
-        let rows = self.transformer.run(&tokens)?;
+        let rows = self.transformer.encode_tokens(&tokens)?;
         let mut start = 0;
         let vectors = tokens.iter().map(|tokens| {
             let text = start..start + tokens.len();
@@ -66,19 +66,19 @@ impl Encoder {
         vectors.collect()
     }
 
-    fn tokenize_text(&self, text: &str) -> Result<Vec<u32>, Broken> {
+    fn tokenize_text(&self, text: &str) -> Result<Vec<u32>, InvalidModel> {
         let lowered = self.is_lower_case.then(|| text.to_lowercase());
         let text = lowered.as_deref().unwrap_or(text);
         let encoding = self.tokenizer.encode_fast(text, true);
         let encoding = encoding.map_err(|err| {
-            Broken(format!("its `{TOKENIZER_FILE}` can make no tokens of a text: {err}"))
+            InvalidModel(format!("its `{TOKENIZER_FILE}` can make no tokens of a text: {err}"))
         })?;
         Ok(encoding.get_ids().to_vec())
     }
 
-    fn pool(&self, tokens: &ArrayView2<'_, f32>) -> Result<Vec<f32>, Broken> {
-        let mut vector = Vec::with_capacity(tokens.ncols() * self.pooling.ways.len());
-        for pooling in &self.pooling.ways {
+    fn pool(&self, tokens: &ArrayView2<'_, f32>) -> Result<Vec<f32>, InvalidModel> {
+        let mut vector = Vec::with_capacity(tokens.ncols() * self.pooling.methods.len());
+        for pooling in &self.pooling.methods {
             vector.extend(pool_by(*pooling, tokens));
         }
         if self.pooling.is_normalized {
@@ -87,7 +87,7 @@ impl Encoder {
         if vector.iter().all(|number| number.is_finite()) {
             return Ok(vector);
         }
-        Err(Broken("it returns values that are not numbers: download it again".to_owned()))
+        Err(InvalidModel("it returns values that are not numbers: download it again".to_owned()))
     }
 }
 
@@ -103,7 +103,7 @@ fn pool_by(pooling: PoolingMethod, tokens: &ArrayView2<'_, f32>) -> Vec<f32> {
             .mapv(|number| if number.is_finite() { number } else { 0.0 })
             .to_vec(),
         PoolingMethod::Mean => (tokens.sum_axis(Axis(0)) / count).to_vec(),
-        PoolingMethod::MeanOfRoot => (tokens.sum_axis(Axis(0)) / count.sqrt()).to_vec(),
+        PoolingMethod::MeanBySquareRoot => (tokens.sum_axis(Axis(0)) / count.sqrt()).to_vec(),
     }
 }
 
@@ -120,13 +120,13 @@ mod tests {
         assert_eq!(pool(PoolingMethod::First), [1.0, -2.0]);
         assert_eq!(pool(PoolingMethod::Largest), [6.0, 2.0]);
         assert_eq!(pool(PoolingMethod::Mean), [3.0, -1.0]);
-        assert_eq!(pool(PoolingMethod::MeanOfRoot), [6.0, -2.0]);
+        assert_eq!(pool(PoolingMethod::MeanBySquareRoot), [6.0, -2.0]);
         let none = Array2::zeros((0, 2));
         for pooling in [
             PoolingMethod::First,
             PoolingMethod::Largest,
             PoolingMethod::Mean,
-            PoolingMethod::MeanOfRoot,
+            PoolingMethod::MeanBySquareRoot,
         ] {
             assert_eq!(pool_by(pooling, &none.view()), [0.0, 0.0], "{pooling:?}");
         }

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     encoder::{CONFIG, TOKENIZER, WEIGHTS},
-    weights::Broken,
+    weights::InvalidModel,
 };
 
 /// The files that influence vectors.
@@ -28,12 +28,12 @@ const CHUNK_BYTES: usize = 1 << 20;
 const FINGERPRINT_BYTES: usize = 8;
 
 /// Returns the name of the directory with a fingerprint of its files.
-pub(super) fn name_with_fingerprint(directory: &Path) -> Result<String, Broken> {
+pub(super) fn name_with_fingerprint(directory: &Path) -> Result<String, InvalidModel> {
     let mut hash = Sha256::new();
     let mut chunk = vec![0; CHUNK_BYTES];
     for name in VECTOR_FILES {
         let path = directory.join(name);
-        let unreadable = |err| Broken(format!("`{}` cannot be read: {err}", path.display()));
+        let unreadable = |err| InvalidModel(format!("`{}` cannot be read: {err}", path.display()));
         let mut file = match File::open(&path) {
             Ok(file) => file,
             Err(err) if err.kind() == ErrorKind::NotFound => continue,

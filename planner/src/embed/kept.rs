@@ -211,7 +211,7 @@ mod tests {
         }
     }
 
-    fn vector(text: &str) -> Vec<f32> {
+    fn load_vector(text: &str) -> Vec<f32> {
         let len = u16::try_from(text.len()).unwrap();
         vec![f32::from(len), text.bytes().next().map_or(0.0, f32::from)]
     }

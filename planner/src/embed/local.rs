@@ -14,9 +14,9 @@ use super::{
     EmbedError, Embedder,
     encoder::Encoder,
     fingerprint,
-    shape::{Pooling, PoolingMethod, Shape, TokenizerSettings},
+    shape::{Pooling, PoolingMethod, ModelShape, TokenizerSettings},
     transformer::Transformer,
-    weights::{Broken, Weights},
+    weights::{InvalidModel, Weights},
 };
 
 /// Maximum number of bytes of texts in one batch: some hundred tokens. Then matrices are large
@@ -53,7 +53,7 @@ impl Local {
         let directory = directory.to_owned();
         let opened = spawn_blocking(move || {
             let encoder = Encoder::open(&directory)?;
-            Ok::<_, Broken>((encoder, fingerprint::name_with_fingerprint(&directory)?))
+            Ok::<_, InvalidModel>((encoder, fingerprint::name_with_fingerprint(&directory)?))
         });
         let (encoder, model) = opened
             .await
@@ -78,7 +78,7 @@ impl Local {
     }
 }
 
-fn unusable_model(model: &str, why: &Broken) -> EmbedError {
+fn unusable_model(model: &str, why: &InvalidModel) -> EmbedError {
     EmbedError::Model { model: model.to_owned(), why: why.0.clone() }
 }
 
@@ -86,12 +86,12 @@ fn aborted_error(model: &str, err: &JoinError) -> EmbedError {
     EmbedError::Model { model: model.to_owned(), why: format!("encoding ended early ({err})") }
 }
 
-fn open_builtin() -> Result<Encoder, Broken> {
-    let tokenizer = Tokenizer::from_bytes(BUILTIN_TOKENIZER).map_err(|err| Broken(err.to_string()))?;
-    let reading = TokenizerSettings { tokens: MAX_BUILTIN_TOKENS, is_lowered: false };
+fn open_builtin() -> Result<Encoder, InvalidModel> {
+    let tokenizer = Tokenizer::from_bytes(BUILTIN_TOKENIZER).map_err(|err| InvalidModel(err.to_string()))?;
+    let reading = TokenizerSettings { tokens: MAX_BUILTIN_TOKENS, is_lower_case: false };
     let transformer =
-        Transformer::load(&Shape::read(BUILTIN_CONFIG)?, &Weights::included(BUILTIN_WEIGHTS)?)?;
-    let pooling = Pooling { ways: vec![PoolingMethod::Mean], is_normalized: true };
+        Transformer::load(&ModelShape::read(BUILTIN_CONFIG)?, &Weights::from_binary(BUILTIN_WEIGHTS)?)?;
+    let pooling = Pooling { methods: vec![PoolingMethod::Mean], is_normalized: true };
     Encoder::new(tokenizer, reading, transformer, pooling)
 }
 
@@ -135,7 +135,7 @@ type Encoded = Vec<(usize, Vec<f32>)>;
 impl Local {
     fn collect_encoded(
         &self,
-        done: Result<Result<Encoded, Broken>, JoinError>,
+        done: Result<Result<Encoded, InvalidModel>, JoinError>,
     ) -> Result<Encoded, EmbedError> {
         let encoded = done.map_err(|err| aborted_error(&self.model, &err))?;
         encoded.map_err(|why| unusable_model(&self.model, &why))

@@ -14,7 +14,7 @@ use super::*;
 use crate::{
     catalog::CatalogTool,
     compile::compile,
-    model::scripted::{Scripted, busy, says},
+    model::scripted::{Scripted, busy, reply_with},
 };
 
 pub(super) fn about() -> PlanInfo {
@@ -106,7 +106,7 @@ fn kinds(notes: &[Note]) -> Vec<&'static str> {
 
 #[tokio::test]
 async fn a_valid_plan_needs_one_question() {
-    let (proposed, asked) = propose(vec![says(GOOD)], 3).await;
+    let (proposed, asked) = propose(vec![reply_with(GOOD)], 3).await;
     let proposed = proposed.unwrap().proposal;
     assert_eq!(proposed.draft.tools[0].name.as_deref(), Some("createAuthor"));
     assert_eq!(kinds(&proposed.notes), ["prompt", "reply", "usage"]);
@@ -118,7 +118,7 @@ async fn a_valid_plan_needs_one_question() {
 
 #[tokio::test]
 async fn all_errors_are_sent_back_to_the_model() {
-    let (proposed, asked) = propose(vec![says("What?"), says(UNKNOWN), says(GOOD)], 3).await;
+    let (proposed, asked) = propose(vec![reply_with("What?"), reply_with(UNKNOWN), reply_with(GOOD)], 3).await;
     let notes = proposed.unwrap().proposal.notes;
     let expected =
         ["prompt", "reply", "repair", "prompt", "reply", "repair", "prompt", "reply", "usage"];
@@ -142,7 +142,7 @@ async fn all_errors_are_sent_back_to_the_model() {
 
 #[tokio::test]
 async fn planning_fails_after_the_last_repair_and_lists_the_attempts() {
-    let (proposed, asked) = propose(vec![says(UNKNOWN), says(UNKNOWN), says(GOOD)], 1).await;
+    let (proposed, asked) = propose(vec![reply_with(UNKNOWN), reply_with(UNKNOWN), reply_with(GOOD)], 1).await;
     assert_eq!(asked.len(), 2);
     let Err(PlanningError::Invalid { diagnostics, notes }) = proposed else { panic!() };
     assert_eq!(diagnostics[0].code, "plan.unknown_tool");
@@ -153,7 +153,7 @@ async fn planning_fails_after_the_last_repair_and_lists_the_attempts() {
 #[tokio::test]
 async fn a_model_cannot_plan_inactive_tools() {
     let reaching = r#"{"tools": [{"name": "secret.hidden", "parameters": {}}]}"#;
-    let (proposed, _) = propose(vec![says(reaching)], 0).await;
+    let (proposed, _) = propose(vec![reply_with(reaching)], 0).await;
     let Err(PlanningError::Invalid { diagnostics, .. }) = proposed else { panic!() };
     assert_eq!(diagnostics[0].code, "plan.inactive_tool");
 }
@@ -161,15 +161,15 @@ async fn a_model_cannot_plan_inactive_tools() {
 #[tokio::test]
 async fn a_model_cannot_plan_sub_plans() {
     let reaching = r#"{"tools": [{"id": "x", "plan": "nightly-wipe"}]}"#;
-    let (proposed, _) = propose(vec![says(reaching)], 0).await;
+    let (proposed, _) = propose(vec![reply_with(reaching)], 0).await;
     let Err(PlanningError::Invalid { diagnostics, .. }) = proposed else { panic!() };
     assert!(diagnostics.iter().any(Diagnostic::is_error), "{diagnostics:?}");
 }
 
 #[tokio::test]
 async fn a_truncated_answer_is_requested_in_a_shorter_form() {
-    let cut = says(&GOOD[..40]).map(|it| Reply { stop: Stop::Length, ..it });
-    let (proposed, asked) = propose(vec![cut, says(GOOD)], 1).await;
+    let cut = reply_with(&GOOD[..40]).map(|it| Reply { stop: Stop::Length, ..it });
+    let (proposed, asked) = propose(vec![cut, reply_with(GOOD)], 1).await;
     assert!(proposed.is_ok());
     let Message::User(complaint) = &asked[1].messages[3] else { panic!() };
     assert!(complaint.contains("the answer was cut off"), "{complaint}");
@@ -178,7 +178,7 @@ async fn a_truncated_answer_is_requested_in_a_shorter_form() {
 #[tokio::test]
 async fn long_texts_in_notes_are_cut() {
     let long = "ä".repeat(MAX_NOTED_BYTES);
-    let (proposed, asked) = propose(vec![says(&long), says(GOOD)], 1).await;
+    let (proposed, asked) = propose(vec![reply_with(&long), reply_with(GOOD)], 1).await;
     let text = proposed.unwrap().proposal.notes[1].content["text"].as_str().unwrap().to_owned();
     assert!(
         text.ends_with(&format!("… (cut: {MAX_NOTED_BYTES} of {} bytes)", 2 * MAX_NOTED_BYTES))
@@ -189,11 +189,11 @@ async fn long_texts_in_notes_are_cut() {
 
 #[tokio::test]
 async fn an_impossible_request_returns_the_models_reason() {
-    let (proposed, _) = propose(vec![says(r#"{"impossible": "nothing sends mail"}"#)], 3).await;
+    let (proposed, _) = propose(vec![reply_with(r#"{"impossible": "nothing sends mail"}"#)], 3).await;
     let Err(PlanningError::NoPlan { message, notes, .. }) = proposed else { panic!() };
     assert_eq!(message, "no plan for `create Al`: nothing sends mail");
     assert_eq!(kinds(&notes), ["prompt", "reply", "usage"]);
-    let (proposed, _) = propose(vec![says(r#"{"tools": [], "reason": "I may not"}"#)], 3).await;
+    let (proposed, _) = propose(vec![reply_with(r#"{"tools": [], "reason": "I may not"}"#)], 3).await;
     assert_eq!(proposed.unwrap_err().to_string(), "no plan for `create Al`: I may not");
 }
 
@@ -201,9 +201,9 @@ async fn an_impossible_request_returns_the_models_reason() {
 async fn an_answer_in_words_is_quoted_in_the_error() {
     let words = "I am sorry,\nbut no tool sends mail.";
     for (answers, repairs, questions) in [
-        (vec![says(words)], 0, 1),
-        (vec![says("Let me think."), says(words), says(GOOD)], 3, 2),
-        (vec![says(UNKNOWN), says(words)], 1, 2),
+        (vec![reply_with(words)], 0, 1),
+        (vec![reply_with("Let me think."), reply_with(words), reply_with(GOOD)], 3, 2),
+        (vec![reply_with(UNKNOWN), reply_with(words)], 1, 2),
     ] {
         let (proposed, asked) = propose(answers, repairs).await;
         let Err(PlanningError::NoPlan { message, .. }) = proposed else { panic!("{proposed:?}") };
@@ -214,15 +214,15 @@ async fn an_answer_in_words_is_quoted_in_the_error() {
         );
         assert_eq!(asked.len(), questions);
     }
-    let (proposed, _) = propose(vec![says(&"no ".repeat(10_000))], 0).await;
+    let (proposed, _) = propose(vec![reply_with(&"no ".repeat(10_000))], 0).await;
     let message = proposed.unwrap_err().to_string();
     assert!(message.len() < 1_000 && message.ends_with("…`"), "{message}");
 }
 
 #[tokio::test]
 async fn a_plan_names_the_fallback_model_that_wrote_it() {
-    let second = says(GOOD).map(|reply| Reply { model: "second".to_owned(), ..reply });
-    let (proposed, _) = propose(vec![says(UNKNOWN), second], 1).await;
+    let second = reply_with(GOOD).map(|reply| Reply { model: "second".to_owned(), ..reply });
+    let (proposed, _) = propose(vec![reply_with(UNKNOWN), second], 1).await;
     let ProposedPlan { compiled, proposal } = proposed.unwrap();
     assert_eq!(proposal.author.as_deref(), Some("second"));
     assert_eq!(compiled.plan.info().planner, "second");
@@ -231,14 +231,14 @@ async fn a_plan_names_the_fallback_model_that_wrote_it() {
 #[tokio::test]
 async fn a_draft_with_an_unknown_field_goes_back_to_the_model() {
     let bad = r#"{"tools": [{"name": "listAuthors", "retry": {"attempts": 2}}]}"#;
-    let (proposed, asked) = propose(vec![says(bad), says(GOOD)], 1).await;
+    let (proposed, asked) = propose(vec![reply_with(bad), reply_with(GOOD)], 1).await;
     assert_eq!(proposed.unwrap().proposal.draft.tools[0].name.as_deref(), Some("createAuthor"));
     assert_eq!(asked.len(), 2);
 }
 
 #[tokio::test]
 async fn a_model_without_an_answer_is_reported_as_unavailable() {
-    let (proposed, _) = propose(vec![says(UNKNOWN), busy(None)], 3).await;
+    let (proposed, _) = propose(vec![reply_with(UNKNOWN), busy(None)], 3).await;
     let Err(PlanningError::Unavailable { message, notes }) = proposed else { panic!() };
     assert!(message.contains("the model `scripted` is not available: busy"), "{message}");
     assert_eq!(kinds(&notes), ["prompt", "reply", "repair", "prompt", "usage"]);
@@ -246,7 +246,7 @@ async fn a_model_without_an_answer_is_reported_as_unavailable() {
 
 #[tokio::test]
 async fn no_model_is_asked_without_tools() {
-    let model = Arc::new(Scripted::new(vec![says(GOOD)]));
+    let model = Arc::new(Scripted::new(vec![reply_with(GOOD)]));
     let planner = ModelPlanner::new(Arc::clone(&model) as _, 3);
     let proposed = planner.plan("x", &Catalog::default(), &Compiling).await;
     assert!(matches!(proposed, Err(PlanningError::NoPlan { .. })));

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{
     cluster::Cluster,
     node::Node,
-    workspace::{LEASE, LONG_LEASE_MS, LedgerEntry, MARGIN},
+    workspace::{LEASE, LONG_LEASE_MS, LedgerEntry, DEFAULT_MARGIN},
 };
 
 /// Calls of the tool with a concurrency of two.
@@ -132,7 +132,7 @@ async fn assert_lost_permit_expires(cluster: &Cluster, node: &Node, lost: Node) 
     });
     gets_it.await;
     let took = freed.elapsed();
-    assert!(took < LEASE + MARGIN, "{took:?}");
+    assert!(took < LEASE + DEFAULT_MARGIN, "{took:?}");
 }
 
 /// Of the calls that wait on one node, those with a higher priority go first.

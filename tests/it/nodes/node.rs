@@ -8,7 +8,7 @@ use std::{
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use super::workspace::{DRAIN, MARGIN};
+use super::workspace::{DRAIN, DEFAULT_MARGIN};
 use crate::harness::{
     Process,
     api_client::{Trouble, ask},
@@ -52,7 +52,7 @@ impl Node {
     /// Sends SIGTERM and waits for the end. Returns how long it took.
     pub(super) async fn drain(mut self) -> Duration {
         // The server drains first, then the worker.
-        let drained = self.process.drain(2 * DRAIN + MARGIN).await;
+        let drained = self.process.drain(2 * DRAIN + DEFAULT_MARGIN).await;
         drained.unwrap_or_else(|why| panic!("the process {why}"))
     }
 

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{
     cluster::{Cluster, claimers, execution_id},
     node::{MAX_WAIT, Node, POLL},
-    workspace::MARGIN,
+    workspace::DEFAULT_MARGIN,
 };
 use crate::harness::api_client::{Events, Trouble};
 
@@ -133,7 +133,7 @@ async fn cancel_through_other_node(cluster: &Cluster, doer: &Node, other: &Node)
     other.run_mutation("cancelExecution", &execution, ", reason: \"enough\"").await;
     let subscriber = Subscriber::subscribe(other, &execution).await;
     subscriber.assert_receives_whole_log(cluster, &execution).await;
-    assert!(begun.elapsed() < Duration::from_secs(1) + MARGIN, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(1) + DEFAULT_MARGIN, "{:?}", begun.elapsed());
     let head = cluster.store.head(execution_id(&execution)).await.unwrap().unwrap();
     assert_eq!(head.state, ExecutionState::Cancelled);
     assert_eq!(

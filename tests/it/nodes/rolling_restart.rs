@@ -12,7 +12,7 @@ use shared::{
 use super::{
     cluster::{Cluster, claimers, execution_id},
     node::Node,
-    workspace::{LONG_LEASE_MS, MARGIN},
+    workspace::{LONG_LEASE_MS, DEFAULT_MARGIN},
 };
 
 /// Executions of each plan.
@@ -107,7 +107,7 @@ async fn assert_handed_over(
     told_at: Timestamp,
     left_at: Timestamp,
 ) {
-    let bound = TimeDelta::from_std(MARGIN).unwrap();
+    let bound = TimeDelta::from_std(DEFAULT_MARGIN).unwrap();
     let mut handed_over = 0;
     for head in cluster.read_heads().await {
         let log = cluster.read_log(head.execution).await;

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     cluster::{Cluster, claimers, execution_id},
     node::Node,
-    workspace::MARGIN,
+    workspace::DEFAULT_MARGIN,
 };
 use crate::harness::number_from_env;
 
@@ -78,7 +78,7 @@ async fn assert_cancelled_parent_cancels_child(cluster: &Cluster, far: &Node) {
     near.run_mutation("cancelExecution", &parent.to_string(), "").await;
     cluster.wait_for_all_finished(8).await;
     // The call itself takes longer.
-    assert!(begun.elapsed() < MARGIN + MARGIN / 2, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < DEFAULT_MARGIN + DEFAULT_MARGIN / 2, "{:?}", begun.elapsed());
     for id in [parent, child] {
         let head = cluster.store.head(id).await.unwrap().unwrap();
         // A call that was lost on a busy machine has an unknown outcome, so the execution may have

@@ -24,7 +24,7 @@ pub(super) const LEASE: Duration = Duration::from_secs(4);
 pub(super) const LONG_LEASE_MS: u64 = 30_000;
 pub(super) const DRAIN: Duration = Duration::from_millis(1_500);
 /// Extra time for everything, because the machine may be busy.
-pub(super) const MARGIN: Duration = Duration::from_secs(20);
+pub(super) const DEFAULT_MARGIN: Duration = Duration::from_secs(20);
 
 /// Names and effects of the tools in the set `ledger`.
 const TOOLS: [(&str, &str); 5] = [

@@ -13,7 +13,7 @@ use client::{
     types::{Tool, ToolCollision, ToolMatch},
     view::{format::first_line, plain},
 };
-use planner::select::Figures;
+use planner::select::SelectionQuality;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -201,7 +201,7 @@ pub(crate) async fn measure_quality(
         match measure_criterion(&session.client, &gold_queries, criteria).await {
             Ok(figures) => qualities.push(Quality {
                 by: api_name(&criterion),
-                queries: figures.queries(),
+                queries: figures.count_queries(),
                 hit_at_1: figures.hit_at_1(),
                 recall_at_5: figures.recall_at_5(),
                 mrr: figures.reciprocal_rank(),
@@ -280,12 +280,12 @@ async fn measure_criterion(
     client: &Client,
     gold_queries: &[GoldQuery],
     criteria: Criteria,
-) -> Result<Figures, Failure> {
+) -> Result<SelectionQuality, Failure> {
     #[derive(Deserialize)]
     struct SelectedTool {
         tool: Tool,
     }
-    let mut figures = Figures::default();
+    let mut figures = SelectionQuality::default();
     for GoldQuery { query, gold, place } in gold_queries {
         let found = select_tools(client, query, criteria, "tool { name qualifiedName }").await;
         let found = found.map_err(|failure| match &*failure.code {
@@ -298,7 +298,7 @@ async fn measure_criterion(
             qualified if gold_tools.contains(qualified) => qualified,
             _ => &*tool.name,
         });
-        figures.add(&gold_tools, &names.collect::<Vec<_>>());
+        figures.add_query(&gold_tools, &names.collect::<Vec<_>>());
     }
     Ok(figures)
 }

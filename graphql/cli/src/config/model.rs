@@ -148,7 +148,7 @@ fn check_rule_keys(fields: &Map<String, Value>) -> Result<(), String> {
 
 impl WrittenModel {
     fn check(self, place: &str, is_fallback: bool) -> Result<ModelConfig, String> {
-        let provider = ProviderKind::named(&self.provider)
+        let provider = ProviderKind::find_by_name(&self.provider)
             .map_err(|err| format!("`{place}.provider`: {err}"))?;
         let model = self.model.filter(|name| !name.trim().is_empty());
         let model = model.or_else(|| provider.is_local().then(String::new)).ok_or_else(|| {
@@ -169,7 +169,7 @@ impl WrittenModel {
         let timeout_ms = self.timeout_ms.unwrap_or(to_ms(settings::TIMEOUT));
         check_range(place, "timeout_ms", timeout_ms, MIN_TIMEOUT_MS, MAX_TIMEOUT_MS)?;
         let max_retries = self.max_retries.unwrap_or(settings::RETRIES);
-        check_range(place, "max_retries", max_retries, 0, settings::MOST_RETRIES)?;
+        check_range(place, "max_retries", max_retries, 0, settings::MAX_RETRIES)?;
         let usual = if provider.is_local() { MAX_LOCAL_REPAIRS } else { writer::REPAIRS };
         let max_repairs = self.max_repairs.unwrap_or(usual);
         check_range(place, "max_repairs", max_repairs, 0, writer::MOST_REPAIRS)?;
@@ -261,7 +261,7 @@ impl ModelConfig {
             (Some(name), _) => Some(name.as_str()),
             // Without `api_key_env`, a key goes to its own provider only.
             (None, Some(_)) => None,
-            (None, None) => self.provider.usual_variable(),
+            (None, None) => self.provider.default_key_variable(),
         };
         let value = |name: &str| {
             let value = variable(name).map(|value| value.trim().to_owned());

@@ -153,7 +153,7 @@ impl DryRun<'_> {
                 call.insert("parameters".to_owned(), fill_input(&compensation.template, &input));
             }
         }
-        let plans = SubPlans::of(self.plan);
+        let plans = SubPlans::of_plan(self.plan);
         match compile_with(&draft, self.plan.info().clone(), self.catalog, &plans) {
             Ok(plan) => plan.diagnostics().to_vec(),
             Err(found) => found,

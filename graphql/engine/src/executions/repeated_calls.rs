@@ -1,6 +1,6 @@
 //! The calls that a retry would repeat.
 
-use planner::reuse::{RetryScope, kept_steps};
+use planner::reuse::{RetryScope, find_kept_steps};
 use shared::{
     event::Settled,
     execution::{Execution, Step},
@@ -138,7 +138,7 @@ impl ExecutionReader {
         finished: &Execution,
         scope: RetryScope<'_>,
     ) -> Result<Vec<RepeatedCall>, EngineError> {
-        let kept = kept_steps(finished, scope).map_err(|err| reuse_error(finished, err))?;
+        let kept = find_kept_steps(finished, scope).map_err(|err| reuse_error(finished, err))?;
         let steps = finished.plan().steps().iter().zip(&kept);
         let repeated: Vec<StepId> =
             steps.filter(|(_, kept)| !**kept).map(|(step, _)| step.id.clone()).collect();

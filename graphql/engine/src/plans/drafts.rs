@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use planner::{
-    EXPLICIT,
+    EXPLICIT_PLANNER,
     catalog::Catalog,
     compile::{Compiled, compile_all},
     draft::{Draft, SubDraft},
@@ -32,7 +32,7 @@ impl Plans {
     /// Compiles a draft for a caller as a plan of a new request.
     async fn compile_draft(&self, draft: &Draft) -> Result<Compiled, EngineError> {
         let request = RequestId::draw(self.clock.now());
-        let info = self.new_info(request, find_or_derive_query(draft), EXPLICIT);
+        let info = self.new_info(request, find_or_derive_query(draft), EXPLICIT_PLANNER);
         let names = collect_tool_names(draft);
         self.tools.inventory.wait_for_tools(&names).await;
         let catalog = self.tools.catalog_without_waiting();

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use planner::{
     draft::Draft,
-    reuse::{RetryScope, ReuseError, kept_steps},
+    reuse::{RetryScope, ReuseError, find_kept_steps},
     sub_plans::{SubPlan, SubPlans, names},
     suggest::did_you_mean,
 };
@@ -113,7 +113,7 @@ impl PlanLibrary {
         finished: &Execution,
         scope: RetryScope<'_>,
     ) -> Result<BTreeSet<ToolName>, EngineError> {
-        let kept = kept_steps(finished, scope).map_err(|err| reuse_error(finished, err))?;
+        let kept = find_kept_steps(finished, scope).map_err(|err| reuse_error(finished, err))?;
         let mut tools = BTreeSet::new();
         let compensates = finished.options().compensate_on_failure;
         for (step, is_kept) in finished.plan().steps().iter().zip(kept) {

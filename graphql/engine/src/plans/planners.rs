@@ -47,7 +47,7 @@ impl Planners {
         repairs: u32,
         toolbox: &Toolbox,
     ) -> Result<Self, ModelError> {
-        let model = settings.model()?;
+        let model = settings.build_model()?;
         let agent_context = AgentContext {
             model: Arc::clone(&model),
             toolbox: toolbox.downgrade(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use planner::{
-    EXPLICIT, PlanCompiler, PlanningError, ProposedPlan, Rejection,
+    EXPLICIT_PLANNER, PlanCompiler, PlanningError, ProposedPlan, Rejection,
     compile::Compiled,
     draft::Draft,
     replan::{EarlierPlan, RepeatGuard, carry_over},
@@ -88,7 +88,7 @@ impl Plans {
 /// Returns the goal of a `flow.replan` step if a person wrote the plan. A goal that a model wrote
 /// orders nothing.
 fn find_written_goal<'a>(plan: &Plan, earlier: &'a EarlierPlan) -> Option<&'a str> {
-    let is_written = plan.info().planner == EXPLICIT && earlier.is_requested;
+    let is_written = plan.info().planner == EXPLICIT_PLANNER && earlier.is_requested;
     let mut steps = earlier.draft.tools.iter().filter(|_| is_written);
     let asking = steps.find(|step| step.name.as_deref() == Some(REPLAN))?;
     asking.parameters.as_ref()?["goal"].as_str()

@@ -12,7 +12,7 @@ use toolbox::{ToolContext, ToolSet, function};
 
 use super::*;
 use crate::{
-    agent::tests::{Scripted, says},
+    agent::tests::{Scripted, reply_with},
     embedded::Embedded,
 };
 
@@ -35,7 +35,7 @@ async fn engine_with_model(answers: &[Value]) -> (Embedded, crate::Engine, Arc<S
     tools.extend(UNRELATED_TOOLS.map(paint));
     let set = ToolSet::ready("own".parse().unwrap(), "local", "", tools);
     let faber = Embedded::open("memory:", [set]).await.unwrap();
-    let answers = answers.iter().map(|answer| says(&answer.to_string(), &[])).collect();
+    let answers = answers.iter().map(|answer| reply_with(&answer.to_string(), &[])).collect();
     let model = Arc::new(Scripted::new(answers));
     let planner = Arc::new(ModelPlanner::new(Arc::<Scripted>::clone(&model) as _, 0));
     let engine = faber.engine().clone().with_planner(planner);

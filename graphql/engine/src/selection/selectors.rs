@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use planner::{
     embed::{ConfiguredEmbedder, EmbedError, Embedding},
     select::{
-        Ask, Centroids, Criterion, LastLoggedError, Outcomes, SelectError, Selection, Selector,
+        SelectionRequest, Centroids, Criterion, LastLoggedError, Outcomes, SelectError, Selection, Selector,
         Tools,
     },
 };
@@ -74,7 +74,7 @@ impl Selectors {
         &self,
         scope: ToolScope,
         tools: &Tools,
-        ask: &Ask<'_>,
+        ask: &SelectionRequest<'_>,
         is_allowed: impl Fn(usize) -> bool,
     ) -> Result<Selection, SelectError> {
         let lexical = self.lexical.selector_for(scope);
@@ -96,7 +96,7 @@ impl Selectors {
                 if let Some(why) = why {
                     self.embedder.report_failure(why);
                 }
-                self.fallback.tell(why, "tools are chosen by words alone");
+                self.fallback.log_if_new(why, "tools are chosen by words alone");
                 Ok(selection)
             }
         }

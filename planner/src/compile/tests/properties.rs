@@ -283,11 +283,11 @@ proptest! {
             let targets = |it: &shared::plan::ToolExecution| it.when.as_ref().map(|it| it.targets().to_vec());
             prop_assert_eq!(targets(stored), targets(step));
         }
-        let again = compile_with(&Draft::from_plan(&plan), plan_info(), &make_catalog(), &SubPlans::of(&plan));
+        let again = compile_with(&Draft::from_plan(&plan), plan_info(), &make_catalog(), &SubPlans::of_plan(&plan));
         prop_assert_eq!(again.unwrap().to_unchecked().steps, plan.to_unchecked().steps);
         let exported = serde_json::to_string(&Draft::for_export(&plan)).unwrap();
         let read = super::super::parse(&exported).unwrap();
-        let again = compile_with(&read, plan_info(), &make_catalog(), &SubPlans::of(&plan)).unwrap();
+        let again = compile_with(&read, plan_info(), &make_catalog(), &SubPlans::of_plan(&plan)).unwrap();
         prop_assert_eq!(again.to_unchecked().steps, plan.to_unchecked().steps);
         prop_assert_eq!(&again.info().query, &plan.info().query);
     }

@@ -155,7 +155,7 @@ fn too_deeply_nested_inline_plans_are_reported() {
     }
     let found = compile_all(&draft, plan_info(), &make_catalog(), &saved_sub_plans(), &mut |_| plan_info()).unwrap_err();
     assert_eq!(found[0].code, "plan.too_deep");
-    assert!(sub_plans::names(&draft).is_empty());
+    assert!(sub_plans::list_sub_plan_names(&draft).is_empty());
     // The levels of an inline plan and of the plan that it names add up.
     let step = |plan: &str| json!([{ "plan": { "tools": [{ "plan": plan }] } }]);
     assert_eq!(list_codes(&compile_with_inline_plans(&step("almost")).unwrap_err()), ["plan.too_deep tools[0].plan"]);
@@ -167,7 +167,7 @@ fn the_named_sub_plans_of_a_draft_are_listed() {
     let draft = parse_value(json!({ "tools": [
         { "plan": "b" }, { "plan": { "tools": [{ "plan": "a" }, { "plan": "b" }] } }, { "name": "c" },
     ] }));
-    assert_eq!(sub_plans::names(&draft.unwrap()), ["a", "b"]);
+    assert_eq!(sub_plans::list_sub_plan_names(&draft.unwrap()), ["a", "b"]);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn a_recompiled_plan_keeps_its_sub_plans() {
     let tools = json!([{ "plan": "welcome", "parameters": { "name": "x" } }, { "plan": { "tools": [{ "name": "flow.noop" }] } }]);
     let plan = compile_with_inline_plans(&tools).unwrap().pop().unwrap();
     let draft = Draft::from_plan(&plan);
-    let again = compile_with(&draft, plan_info(), &make_catalog(), &SubPlans::of(&plan)).unwrap();
+    let again = compile_with(&draft, plan_info(), &make_catalog(), &SubPlans::of_plan(&plan)).unwrap();
     assert_eq!(again.to_unchecked().steps, plan.to_unchecked().steps);
     assert_eq!(again.to_unchecked().steps[0].inputs.as_ref().unwrap()["required"], json!(["name"]));
 }

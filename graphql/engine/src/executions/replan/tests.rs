@@ -15,7 +15,7 @@ use toolbox::{ToolContext, ToolSet, function};
 use super::*;
 use crate::{
     Engine, Guard,
-    agent::tests::{Scripted, says},
+    agent::tests::{Scripted, reply_with},
     embedded::Embedded,
 };
 
@@ -31,7 +31,7 @@ fn make_toolset(name: &'static str, tools: &[&'static str]) -> ToolSet {
 /// Returns an engine whose model gives these answers. The guard is off, because the answers do not
 /// follow the words of the query.
 fn engine_with_answers(faber: &Embedded, answers: &[Value]) -> Engine {
-    let answers = answers.iter().map(|answer| says(&answer.to_string(), &[])).collect();
+    let answers = answers.iter().map(|answer| reply_with(&answer.to_string(), &[])).collect();
     let planner = Arc::new(ModelPlanner::new(Arc::new(Scripted::new(answers)), 0));
     faber.engine().clone().with_planner(planner).with_guard(Guard::Off)
 }

@@ -16,7 +16,7 @@ use toolbox::{ToolContext, ToolSet, function};
 use super::super::*;
 use crate::{
     Engine, Guard, Order,
-    agent::tests::{Scripted, says},
+    agent::tests::{Scripted, reply_with},
     embedded::Embedded,
 };
 
@@ -33,7 +33,7 @@ fn make_toolset(name: &'static str) -> ToolSet {
 
 /// Faber with a model that gives these answers in order, and then refuses.
 async fn open_faber(answers: &[Value]) -> (Embedded, Arc<Scripted>) {
-    let answers = answers.iter().map(|answer| says(&answer.to_string(), &[])).collect();
+    let answers = answers.iter().map(|answer| reply_with(&answer.to_string(), &[])).collect();
     let model = Arc::new(Scripted::new(answers));
     let planner = Arc::new(ModelPlanner::new(Arc::<Scripted>::clone(&model), 0));
     // The drafts of these tests do not follow the words of the query.
