@@ -160,7 +160,7 @@ impl Price {
 }
 
 /// Returns the cost of several answers, or `None` if the cost of one of them is unknown.
-pub fn total(costs: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+pub fn sum_costs(costs: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let costs: Vec<f64> = costs.into_iter().collect::<Option<_>>()?;
     (!costs.is_empty()).then(|| (costs.iter().sum::<f64>() * 1e9).round() / 1e9)
 }
@@ -208,15 +208,15 @@ mod tests {
             (0.0, 0.0, (5, 5), 0.0),
         ] {
             let tokens = Tokens { input: tokens.0, output: tokens.1 };
-            let cost = Price { input, output }.of(tokens);
+            let cost = Price { input, output }.cost_of(tokens);
             assert!((cost - expected).abs() < 1e-12, "{tokens:?}: {cost}");
         }
     }
 
     #[test]
     fn a_total_with_an_unknown_cost_is_unknown() {
-        assert_eq!(total([Some(0.1), Some(0.2)]), Some(0.3));
-        assert_eq!(total([Some(0.1), None]), None);
-        assert_eq!(total([]), None);
+        assert_eq!(sum_costs([Some(0.1), Some(0.2)]), Some(0.3));
+        assert_eq!(sum_costs([Some(0.1), None]), None);
+        assert_eq!(sum_costs([]), None);
     }
 }

@@ -84,7 +84,7 @@ impl Provider {
                        `planner.base_url`";
             return Err(self.connection_lost(why.to_owned(), None));
         }
-        let cost = self.settings.price.map(|price| price.of(tokens));
+        let cost = self.settings.price.map(|price| price.cost_of(tokens));
         let stop = stop.unwrap_or(Stop::Other);
         Ok(Reply { text, calls, stop, tokens, cost, model: self.name.clone(), missed: Vec::new() })
     }

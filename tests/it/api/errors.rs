@@ -76,7 +76,7 @@ async fn failed_planning_keeps_the_request_with_its_transcript() {
         let request = api.get(asked, json!({ "id": refusal["requestId"] })).await;
         assert_eq!((&request["query"], &request["plans"]), (&json!(words), &json!([])));
         let transcript = request["transcript"].as_array().unwrap();
-        assert_eq!(super::test_api::pluck(transcript, "kind"), kinds);
+        assert_eq!(super::test_api::texts_of_field(transcript, "kind"), kinds);
         assert_eq!(request["timeline"].as_array().map(Vec::len), Some(1 + kinds.len()));
         match code {
             "NO_PLAN_FOUND" => assert_eq!(refusal["nearest"], json!(["flow.echo"])),

@@ -79,15 +79,15 @@ impl HeadTest {
         self.memory.head(id).await.unwrap().unwrap()
     }
 
-    /// Waits until a head satisfies `is_so`.
+    /// Waits until a head satisfies `is_expected`.
     async fn wait_for_head(
         &self,
         id: ExecutionId,
         within: Duration,
-        is_so: impl Fn(&ExecutionHead) -> bool,
+        is_expected: impl Fn(&ExecutionHead) -> bool,
     ) {
         let wait = async {
-            while !is_so(&self.head(id).await) {
+            while !is_expected(&self.head(id).await) {
                 time::sleep(Duration::from_millis(100)).await;
             }
         };

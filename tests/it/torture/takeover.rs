@@ -96,10 +96,10 @@ async fn start_executions(address: &str, count: u64) {
     timeout(MAX_WAIT, clients.join_all()).await.expect("all executions start");
 }
 
-/// Waits until all heads satisfy `is_so`. Returns them, and the time.
+/// Waits until all heads satisfy `is_expected`. Returns them, and the time.
 async fn wait_for_heads(
     store: &dyn Store,
-    is_so: impl Fn(&ExecutionHead) -> bool,
+    is_expected: impl Fn(&ExecutionHead) -> bool,
     count: u64,
 ) -> (Vec<ExecutionHead>, Instant) {
     let mut look = interval(Duration::from_millis(50));
@@ -107,7 +107,7 @@ async fn wait_for_heads(
         loop {
             look.tick().await;
             let heads = read_heads(store).await;
-            if heads.len() as u64 == count && heads.iter().all(&is_so) {
+            if heads.len() as u64 == count && heads.iter().all(&is_expected) {
                 return (heads, Instant::now());
             }
         }

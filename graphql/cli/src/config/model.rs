@@ -170,9 +170,9 @@ impl WrittenModel {
         check_range(place, "timeout_ms", timeout_ms, MIN_TIMEOUT_MS, MAX_TIMEOUT_MS)?;
         let max_retries = self.max_retries.unwrap_or(settings::RETRIES);
         check_range(place, "max_retries", max_retries, 0, settings::MAX_RETRIES)?;
-        let usual = if provider.is_local() { MAX_LOCAL_REPAIRS } else { writer::REPAIRS };
+        let usual = if provider.is_local() { MAX_LOCAL_REPAIRS } else { writer::DEFAULT_REPAIRS };
         let max_repairs = self.max_repairs.unwrap_or(usual);
-        check_range(place, "max_repairs", max_repairs, 0, writer::MOST_REPAIRS)?;
+        check_range(place, "max_repairs", max_repairs, 0, writer::MAX_REPAIRS)?;
         if let Some(most) = self.max_tokens {
             check_range(place, "max_tokens", most, 1, 10_000_000)?;
         }

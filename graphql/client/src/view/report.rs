@@ -281,7 +281,7 @@ fn describe_origin(transcript: &[TranscriptEntry], plan: &Plan) -> String {
     let selection = parent("selection").next_back();
     if let Some(selection) = selection.and_then(|entry| transcript::Selection::read(&entry.content))
     {
-        let (kept, total) = (selection.kept(), selection.total());
+        let (kept, total) = (selection.count_kept(), selection.count_all());
         parts.push(format!("{kept} of {total} tools shown to the planner"));
     }
     for (kind, one, many) in [

@@ -9,7 +9,7 @@ use planner::{
         read_tool_calls,
     },
     catalog::{Catalog, CatalogTool},
-    model::{Message, ModelError, OfferedTool, Question, Reply, Stop, Tokens, total},
+    model::{Message, ModelError, OfferedTool, Question, Reply, Stop, Tokens, sum_costs},
     select::{Ask, Criterion, Selector, Tools},
     suggest::did_you_mean,
 };
@@ -185,7 +185,7 @@ impl Tool for AnswerStep {
             "limitReached": is_stopped,
             "tokens": tokens,
         });
-        if let Some(cost) = total(costs) {
+        if let Some(cost) = sum_costs(costs) {
             output["cost"] = json!(cost);
         }
         Ok(output)

@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 
 use super::{
-    super::terminal_output::answered_on_a_terminal, Model, Workspace, configure, transcript_kinds,
+    super::terminal_output::answered_on_a_terminal, MockModel, Workspace, configure, transcript_kinds,
 };
 
 const QUESTION: &str = "Should I delete the author 507f1f77bcf86cd799439011?";
 
-async fn model_that_deletes(workspace: &Workspace) -> Model {
+async fn model_that_deletes(workspace: &Workspace) -> MockModel {
     let plan = json!({ "tools": [{ "name": "deleteAuthor",
         "parameters": { "id": "507f1f77bcf86cd799439011" } }] });
-    Model::with_answers(workspace, "model", json!([{ "content": plan.to_string() }])).await
+    MockModel::with_answers(workspace, "model", json!([{ "content": plan.to_string() }])).await
 }
 
 #[tokio::test]
