@@ -321,7 +321,7 @@ async fn introspection_queries_of_real_clients_are_answered() {
             { descriptions: true, schemaDescription: true, specifiedByUrl: true,
               directiveIsRepeatable: true, inputValueDeprecation: true }];
         console.log(JSON.stringify(all.map((options) => getIntrospectionQuery(options))));";
-    let mut node = tokio::process::Command::new(installed::program("node"));
+    let mut node = tokio::process::Command::new(installed::find_program("node"));
     node.args(["-e", script]).env("NODE_PATH", crate::protocol::node_modules());
     let output = node.output().await.unwrap();
     assert!(output.status.success(), "{output:?}");

@@ -58,7 +58,7 @@ async fn an_execution_removed_during_a_read_is_complete_or_missing() {
         let rates = FaultRates {
             fails_before: 0,
             fails_after: 0,
-            forgets: 0,
+            fails_before_inbox: 0,
             stalls: 1_000,
             stall: Duration::from_millis(4),
         };

@@ -69,7 +69,7 @@ fn config() -> String {
     );
     let sets = json!([
         { "name": "local", "source": { "tools": tools } },
-        { "name": "listed", "source": { "mcp": { "command": installed::program("python3"), "args": ["-c", script] } } },
+        { "name": "listed", "source": { "mcp": { "command": installed::find_program("python3"), "args": ["-c", script] } } },
     ]);
     let tokens = json!([
         { "name": "eyes", "token_env": "T_VIEWER", "role": "viewer" },

@@ -22,9 +22,9 @@ struct OAuthServer {
 
 impl OAuthServer {
     async fn start() -> Self {
-        let modules = installed::path("FABER_TEST_MCP_MODULES", "mcp/node_modules");
+        let modules = installed::find_path("FABER_TEST_MCP_MODULES", "mcp/node_modules");
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/it/mcp/guarded.mjs");
-        let mut command = Command::new(installed::program("node"));
+        let mut command = Command::new(installed::find_program("node"));
         command.arg(script).arg(modules).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

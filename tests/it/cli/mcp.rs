@@ -24,7 +24,7 @@ const WAITING_PLAN: &str =
     r#"{"tools":[{"id":"w","name":"flow.wait","parameters":{"name":"go"}}]}"#;
 
 fn node_modules() -> PathBuf {
-    installed::path("FABER_TEST_MCP_MODULES", "mcp/node_modules")
+    installed::find_path("FABER_TEST_MCP_MODULES", "mcp/node_modules")
 }
 
 pub(super) struct Client {
@@ -49,7 +49,7 @@ impl Client {
 
     async fn connect(server: &Value) -> Self {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/it/cli/mcp/client.mjs");
-        let mut command = Command::new(installed::program("node"));
+        let mut command = Command::new(installed::find_program("node"));
         command.arg(script).arg(node_modules());
         command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
         let mut process = command.kill_on_drop(true).spawn().unwrap();

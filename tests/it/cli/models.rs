@@ -31,9 +31,9 @@ impl MockModel {
     }
 
     async fn spawn(workspace: &Workspace, name: &str, script: Value) -> Self {
-        let modules = installed::path("FABER_TEST_SERVER_MODULES", "servers/node_modules");
+        let modules = installed::find_path("FABER_TEST_SERVER_MODULES", "servers/node_modules");
         let file = workspace.file(&format!("{name}.json"), &script.to_string());
-        let mut command = Command::new(installed::program("node"));
+        let mut command = Command::new(installed::find_program("node"));
         command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/servers/model.cjs"));
         command.arg(modules).arg(file).kill_on_drop(true);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

@@ -426,7 +426,7 @@ proptest! {
     #[test]
     fn mongodb_answers_like_the_memory_store(operations in vec(any_operation(), 1..60)) {
         block_on(async {
-            let url = Mongod::shared().await.fresh_url();
+            let url = Mongod::shared().await.new_database_url();
             compare_with_memory(&operations, open_store(&url).await.unwrap()).await
         })?;
     }

@@ -117,7 +117,7 @@ fn is_known_scatter(query: &Document) -> bool {
 
 #[tokio::test]
 async fn every_operation_names_its_shard_or_is_listed_as_scattered() {
-    let url = Mongod::shared().await.fresh_url();
+    let url = Mongod::shared().await.new_database_url();
     let store = Mongo::open(&url).await.unwrap();
     let client = Client::with_uri_str(&url).await.unwrap();
     let database = client.default_database().unwrap();

@@ -11,15 +11,15 @@ use super::{
     workspace::LedgerEntry,
 };
 
-fn step(kind: Kind, after: &[&str], n: u64) -> Step {
+fn make_step(kind: Kind, after: &[&str], n: u64) -> Step {
     let after = after.iter().map(|name| (*name).to_owned()).collect();
-    let (on_error, fate, items, when, child) = ("fail", "ok", None, None, None);
+    let (on_error, behaviour, items, when, child) = ("fail", "ok", None, None, None);
     Step {
         kind,
         after,
         on_error,
         n,
-        fate,
+        behaviour,
         needs_approval: false,
         items,
         when,
@@ -30,7 +30,7 @@ fn step(kind: Kind, after: &[&str], n: u64) -> Step {
 
 /// A correct log of two `once` steps, one after the other.
 fn correct_log() -> (ClientRecord, ApiRecord, Vec<LedgerEntry>) {
-    let steps = [("a", step(Kind::Once, &[], 1)), ("b", step(Kind::Once, &["a"], 2))];
+    let steps = [("a", make_step(Kind::Once, &[], 1)), ("b", make_step(Kind::Once, &["a"], 2))];
     let steps: BTreeMap<String, Step> =
         steps.into_iter().map(|(name, step)| (name.to_owned(), step)).collect();
     let draft = Draft { steps, ..Draft::default() };
@@ -45,7 +45,7 @@ fn correct_log() -> (ClientRecord, ApiRecord, Vec<LedgerEntry>) {
     }
     log.push(json!({ "type": "finished", "data": { "state": "COMPLETED" } }));
     renumber(&mut log);
-    let mut record = ClientRecord::for_follow_up(&draft, "exec_1".to_owned());
+    let mut record = ClientRecord::for_child_or_retry(&draft, "exec_1".to_owned());
     record.received.clone_from(&log);
     let line = |step: &str| LedgerEntry {
         tool: "once".to_owned(),
