@@ -39,7 +39,9 @@ impl fmt::Display for DocumentTooLarge {
                 "the document has more than {MAX_TOKENS} words and signs: give values as variables, \
                  and ask for less in one operation"
             ),
-            Self::Name => write!(f, "a name in the document has more than {MAX_NAME_BYTES} letters"),
+            Self::Name => {
+                write!(f, "a name in the document has more than {MAX_NAME_BYTES} letters")
+            }
         }
     }
 }
@@ -157,7 +159,10 @@ mod tests {
         for (text, expected) in [
             (format!("{{ a(b: {deep}1) }}"), Err(DocumentTooLarge::Nesting)),
             (format!("{{ a(b: {}1) }}", "{a:".repeat(300_000)), Err(DocumentTooLarge::Nesting)),
-            (format!("{{ a(b: \"\"\" \\\"\"\" \"\"\", c: {deep}1) }}"), Err(DocumentTooLarge::Nesting)),
+            (
+                format!("{{ a(b: \"\"\" \\\"\"\" \"\"\", c: {deep}1) }}"),
+                Err(DocumentTooLarge::Nesting),
+            ),
             (format!("{{ a(b: \"\\\"{deep}\") }}"), Ok(())),
             (format!("{{ a(b: \"\"\" \\\"\"\" {deep} \" \"\"\") }}"), Ok(())),
             (format!("# {deep}\n{{ a }}"), Ok(())),
@@ -171,10 +176,16 @@ mod tests {
 
     #[test]
     fn words_signs_and_strings_count_as_tokens() {
-        assert_eq!(check_size(&format!("{{ {} }}", "a ".repeat(MAX_TOKENS))), Err(DocumentTooLarge::Tokens));
+        assert_eq!(
+            check_size(&format!("{{ {} }}", "a ".repeat(MAX_TOKENS))),
+            Err(DocumentTooLarge::Tokens)
+        );
         assert_eq!(check_size(&format!("{{ {} }}", "a ".repeat(MAX_TOKENS - 2))), Ok(()));
         assert_eq!(check_size(&format!("{{ a(b: \"{}\") }}", "x ".repeat(100_000))), Ok(()));
-        assert_eq!(check_size(&format!("{{ {} }}", "x".repeat(MAX_NAME_BYTES + 1))), Err(DocumentTooLarge::Name));
+        assert_eq!(
+            check_size(&format!("{{ {} }}", "x".repeat(MAX_NAME_BYTES + 1))),
+            Err(DocumentTooLarge::Name)
+        );
         assert_eq!(check_size(&format!("{{ {} }}", "x".repeat(MAX_NAME_BYTES))), Ok(()));
     }
 

@@ -40,7 +40,11 @@ impl WriteProbe {
 }
 
 /// Returns the parts of the server that depend on the engine: readiness, metrics and pages.
-pub fn server_hooks(engine: &Engine, worker: Option<WorkerHandle>, retention: &Arc<Retention>) -> Hooks {
+pub fn server_hooks(
+    engine: &Engine,
+    worker: Option<WorkerHandle>,
+    retention: &Arc<Retention>,
+) -> Hooks {
     let counted = Arc::clone(engine.store());
     let probe = Arc::new(WriteProbe::new(Arc::clone(&counted)));
     let toolbox = engine.tools.inventory.toolbox().clone();

@@ -44,8 +44,8 @@ use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStre
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    connection::ListPage, execution::ApiExecution, guard::OperationGuard, mutation::Mutation, plan::Plan,
-    query::Query, request::Request, subscription::Subscription,
+    connection::ListPage, execution::ApiExecution, guard::OperationGuard, mutation::Mutation,
+    plan::Plan, query::Query, request::Request, subscription::Subscription,
 };
 
 /// A schema that executes operations. It hides the types of the resolvers, because otherwise each

@@ -119,7 +119,9 @@ fn add_policy(mut response: Response, policy: HeaderValue) -> Response {
 
 fn send_file(name: &str, lifetime: HeaderValue, headers: &HeaderMap) -> Response {
     let Some(kind) = media_type_of(name) else { return not_found_response() };
-    let Some((file, encoding)) = choose_encoding(name, headers) else { return not_found_response() };
+    let Some((file, encoding)) = choose_encoding(name, headers) else {
+        return not_found_response();
+    };
     let tag = entity_tag_of(file);
     let mut fields = HeaderMap::from_iter([
         (header::CACHE_CONTROL, lifetime),

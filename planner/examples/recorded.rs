@@ -23,7 +23,9 @@ use std::{
 use async_trait::async_trait;
 use planner::{
     embed::{CachingEmbedder, EmbedError, Embedder, Local},
-    select::{SelectionRequest, Criterion, SelectionQuality, DEFAULT_MARGIN, Selector, Similarity, Tools},
+    select::{
+        Criterion, DEFAULT_MARGIN, SelectionQuality, SelectionRequest, Selector, Similarity, Tools,
+    },
 };
 use serde_json::{Value, json};
 use shared::{
@@ -103,7 +105,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let mut figures = SelectionQuality::default();
         for known in &queries {
             let query = known["query"].as_str().unwrap_or_default();
-            let ask = SelectionRequest { query, by, limit: 100, margin: DEFAULT_MARGIN, outcomes: None };
+            let ask =
+                SelectionRequest { query, by, limit: 100, margin: DEFAULT_MARGIN, outcomes: None };
             let matches = selector.select(&tools, &ask, |_| true).await?.matches;
             if queries.len() <= 8 {
                 let best = matches.first().map(|it| (tools[it.at].name.as_str(), it));

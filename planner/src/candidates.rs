@@ -48,7 +48,8 @@ impl Candidates {
                 is_kept: rank < max_tools,
             })
             .collect();
-        let scored: BTreeSet<usize> = candidates.iter().map(|candidate| candidate.tool_index).collect();
+        let scored: BTreeSet<usize> =
+            candidates.iter().map(|candidate| candidate.tool_index).collect();
         for tool_index in (0..tools.len()).filter(|tool_index| !scored.contains(tool_index)) {
             let is_kept = candidates.len() < max_tools;
             candidates.push(Candidate { tool_index, score: None, learned: None, is_kept });

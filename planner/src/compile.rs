@@ -37,7 +37,7 @@ use self::{
     names::{Naming, clip},
     parameters::{CheckedParameters, ErrorBudget},
     report::Report,
-    sub_plan::{Inline, DraftTree},
+    sub_plan::{DraftTree, Inline},
     tools::ToolChoice,
 };
 pub use self::{
@@ -123,10 +123,12 @@ fn compile_one(
         return Err(report.into_diagnostics());
     }
     let names = naming.names;
-    build::build_plan(about, names, steps, links, &order, report.into_diagnostics()).map_err(|err| {
-        let help = "this is a mistake of the compiler; report it with the draft";
-        vec![Diagnostic::error("plan.internal", "", err.to_string()).with_help(help)]
-    })
+    build::build_plan(about, names, steps, links, &order, report.into_diagnostics()).map_err(
+        |err| {
+            let help = "this is a mistake of the compiler; report it with the draft";
+            vec![Diagnostic::error("plan.internal", "", err.to_string()).with_help(help)]
+        },
+    )
 }
 
 struct Step<'a> {
@@ -183,7 +185,11 @@ fn check_size(draft: &Draft) -> Option<Diagnostic> {
     }
 }
 
-fn read_steps<'a>(draft: &'a Draft, context: &CompileContext<'a>, report: &mut Report) -> Vec<Step<'a>> {
+fn read_steps<'a>(
+    draft: &'a Draft,
+    context: &CompileContext<'a>,
+    report: &mut Report,
+) -> Vec<Step<'a>> {
     let choices = tools::choose_tools(draft, context, report);
     let ids = names::assign_ids(draft, report);
     let mut room = ErrorBudget::default();
@@ -226,7 +232,10 @@ fn check_mapping(written: &str, variable: &Value) -> Result<OutputMapping, Strin
     let path = written.parse::<Path>();
     let path = path.map_err(|err| format!("`{}` is not a path: {err}", clip(written)))?;
     let Value::String(variable) = variable else {
-        return Err(format!("a variable's name must be text, not {}", place::describe_kind(variable)));
+        return Err(format!(
+            "a variable's name must be text, not {}",
+            place::describe_kind(variable)
+        ));
     };
     let is_name = (1..=STEP_ID_LEN).contains(&variable.chars().count())
         && variable.chars().all(is_step_id_char);

@@ -58,8 +58,15 @@ mod tests {
             "a#34;b#92;c#93;#96;#60;x#62; #35;1#59;#38;#39;#0;#7;#10;日本 é"
         );
         assert_eq!(escape_dot(hostile), "a\\\"b\\\\c]`<x> #1;&amp;'\u{0}\u{7}\n日本 é");
-        assert_ne!(escape_dot("<b>#"), escape_dot("&lt;b&gt;&#35;"), "Graphviz would draw both alike");
+        assert_ne!(
+            escape_dot("<b>#"),
+            escape_dot("&lt;b&gt;&#35;"),
+            "Graphviz would draw both alike"
+        );
         assert_eq!(escape_dot("&lt;&#35;"), "&amp;lt;&amp;#35;");
-        assert_eq!(escape_xml(hostile), "a&quot;b\\c]`&lt;x&gt; #1;&amp;&#39;\u{fffd}\u{fffd}&#10;日本 é");
+        assert_eq!(
+            escape_xml(hostile),
+            "a&quot;b\\c]`&lt;x&gt; #1;&amp;&#39;\u{fffd}\u{fffd}&#10;日本 é"
+        );
     }
 }

@@ -146,7 +146,12 @@ fn find_root(roots: &mut [usize], mut node: usize) -> usize {
     node
 }
 
-fn pack_parts(mut drawings: Vec<(ConnectedPart, Drawing)>, nodes: usize, edges: usize, gap: f64) -> Drawing {
+fn pack_parts(
+    mut drawings: Vec<(ConnectedPart, Drawing)>,
+    nodes: usize,
+    edges: usize,
+    gap: f64,
+) -> Drawing {
     let area: f64 =
         drawings.iter().map(|(_, drawing)| (drawing.width + gap) * (drawing.height + gap)).sum();
     let widest = drawings.iter().map(|(_, drawing)| drawing.width).fold(0.0, f64::max);

@@ -189,7 +189,8 @@ fn take_over_same_calls(
     plan: &Plan,
 ) -> Result<(), ReuseError> {
     let is_same = |place: &CallPlace| {
-        let old_step = ended.plan().step_number(&place.step).map(|number| ended.plan().step(number));
+        let old_step =
+            ended.plan().step_number(&place.step).map(|number| ended.plan().step(number));
         let is = plan.step_number(&place.step).map(|number| plan.step(number));
         old_step.zip(is).is_some_and(|(old_step, is)| is_same_call(old_step, is))
     };
@@ -245,7 +246,8 @@ pub fn is_same_call(first: &ToolExecution, other: &ToolExecution) -> bool {
     fn written_list(step: &ToolExecution) -> Option<&str> {
         step.for_each.as_ref().map(|list| list.written.as_str())
     }
-    (&first.tool, &first.kind, written_list(first)) == (&other.tool, &other.kind, written_list(other))
+    (&first.tool, &first.kind, written_list(first))
+        == (&other.tool, &other.kind, written_list(other))
         && json::equals_normalized(&first.parameters, &other.parameters)
 }
 
@@ -397,14 +399,24 @@ mod tests {
     /// again.
     #[test]
     fn dependents_of_a_step_that_runs_again_run_again() {
-        let ended = ended_execution_of(&plan_of_steps(&[("a", &[]), ("b", &[]), ("c", &["b"]), ("d", &["c"])]));
+        let ended = ended_execution_of(&plan_of_steps(&[
+            ("a", &[]),
+            ("b", &[]),
+            ("c", &["b"]),
+            ("d", &["c"]),
+        ]));
         let created = create_retry(&ended, FromStep("d")).unwrap();
         let names: Vec<_> = created.reused.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(names, ["a"], "`b` failed, and `c` follows from it");
         let created = create_retry(&ended, RetryScope::Failed).unwrap();
         let names: Vec<_> = created.reused.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(names, ["a", "c"], "a retry of what failed keeps every output");
-        let ended = ended_execution_of(&plan_of_steps(&[("a", &[]), ("b", &[]), ("c", &["a"]), ("d", &["c"])]));
+        let ended = ended_execution_of(&plan_of_steps(&[
+            ("a", &[]),
+            ("b", &[]),
+            ("c", &["a"]),
+            ("d", &["c"]),
+        ]));
         let created = create_retry(&ended, FromStep("d")).unwrap();
         let names: Vec<_> = created.reused.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(names, ["a", "c"]);
@@ -420,7 +432,8 @@ mod tests {
         assert_eq!(create_retry(&ended, RetryScope::Failed), Err(ReuseError::TooMuchSucceeded));
         assert_eq!(create_retry(&ended, FromStep("e")), Err(ReuseError::NoStep("e".to_owned())));
         assert_eq!(create_retry(&ended, FromStep("")), Err(ReuseError::NoStep(String::new())));
-        let open = make_execution(ended.plan(), created_event(ended.plan(), ExecutionOptions::default()));
+        let open =
+            make_execution(ended.plan(), created_event(ended.plan(), ExecutionOptions::default()));
         assert_eq!(create_retry(&open, RetryScope::All), Err(ReuseError::Open(open.id())));
         assert_eq!(create_replan(&open, ended.plan()), Err(ReuseError::Open(open.id())));
         assert_eq!(create_replan(&ended, ended.plan()), Err(ReuseError::TooMuchKept));

@@ -24,7 +24,9 @@ pub use self::{
     figures::Figures,
     index::{Centroid, Centroids, Tools},
     outcomes::{NEAR, Outcomes},
-    selector::{SelectionRequest, LastLoggedError, DEFAULT_MARGIN, Match, SelectError, Selection, Selector},
+    selector::{
+        DEFAULT_MARGIN, LastLoggedError, Match, SelectError, Selection, SelectionRequest, Selector,
+    },
     vector::cosine,
 };
 

@@ -102,7 +102,8 @@ impl ModelPlanner {
         compiler: &dyn PlanCompiler,
         rounds: &mut WriterRounds<'_>,
     ) -> Result<(Draft, Compiled), PlanningError> {
-        let known = rounds.earlier.map(|earlier| list_named_plans(&earlier.draft)).unwrap_or_default();
+        let known =
+            rounds.earlier.map(|earlier| list_named_plans(&earlier.draft)).unwrap_or_default();
         let mut errors = Vec::new();
         let mut has_declined = false;
         for round in 0..=self.repairs {
@@ -245,7 +246,8 @@ impl<'a> WriterRounds<'a> {
     }
 
     fn note_prompt(&mut self, round: u32, model: &str) {
-        let new: Vec<Value> = self.messages[self.noted_messages..].iter().map(note_of_message).collect();
+        let new: Vec<Value> =
+            self.messages[self.noted_messages..].iter().map(note_of_message).collect();
         self.noted_messages = self.messages.len();
         self.add_note("prompt", json!({ "round": round, "model": model, "messages": new }));
     }
@@ -337,7 +339,10 @@ fn impossible_plan_error(query: &str, why: &str) -> PlanningError {
 fn declined_plan_error(query: &str, words: &str) -> PlanningError {
     let said = words.rsplit("</think>").next().unwrap_or(words);
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (query, words) = (shorten_text(query, MAX_QUOTED_QUERY_BYTES), shorten_text(&words, MAX_QUOTED_ANSWER_BYTES));
+    let (query, words) = (
+        shorten_text(query, MAX_QUOTED_QUERY_BYTES),
+        shorten_text(&words, MAX_QUOTED_ANSWER_BYTES),
+    );
     no_plan_error(format!("no plan for `{query}`: the model answers in words: `{words}`"))
 }
 

@@ -66,7 +66,10 @@ async fn a_failed_command_reports_its_status_or_signal_and_its_last_output() {
     assert_output(&["/"], json!({}), expect!["tool.unavailable: `/` may not be run: is it an executable file? (Permission denied (os error 13)) (retryable: true, definite: true)"]).await;
     let run = json!({ "command": ["true"], "cwd": "/no/such/folder" });
     let tool = json!({ "name": "t", "run": run });
-    let err = Connected::start_connecting(&json!({ "tools": [tool] })).call("t", json!({})).await.unwrap_err();
+    let err = Connected::start_connecting(&json!({ "tools": [tool] }))
+        .call("t", json!({}))
+        .await
+        .unwrap_err();
     expect!["tool.unavailable: `true` cannot run in `/no/such/folder`: there is no such directory"]
         .assert_eq(&err.to_string());
 }
@@ -87,7 +90,8 @@ async fn a_command_that_prints_too_much_is_stopped() {
 #[tokio::test]
 async fn a_command_may_leave_its_input_unread() {
     let long = json!({ "a": "x".repeat(1 << 20) });
-    assert_output(&shell_command("exec <&-; echo done"), long.clone(), expect![[r#""done""#]]).await;
+    assert_output(&shell_command("exec <&-; echo done"), long.clone(), expect![[r#""done""#]])
+        .await;
     assert_output(&["true"], long, expect![[r#""""#]]).await;
 }
 
@@ -95,8 +99,9 @@ async fn a_command_may_leave_its_input_unread() {
 async fn a_command_gets_key_execution_step_and_attempt_as_variables() {
     let cx = step();
     let key = cx.idempotency_key().unwrap();
-    let script =
-        shell_command(r#"echo "$FABER_IDEMPOTENCY_KEY $FABER_EXECUTION_ID/$FABER_STEP_ID $FABER_ATTEMPT""#);
+    let script = shell_command(
+        r#"echo "$FABER_IDEMPOTENCY_KEY $FABER_EXECUTION_ID/$FABER_STEP_ID $FABER_ATTEMPT""#,
+    );
     let output = connect_command(&script).call_in("t", json!({}), cx).await;
     assert_eq!(output, Ok(json!(format!("{key} {key} 2"))));
 }
@@ -112,12 +117,16 @@ async fn standard_error_of_a_successful_command_is_kept() {
     ] {
         let cx = step();
         let aside = cx.aside.clone();
-        assert_eq!(connect_command(&shell_command(&script)).call_in("t", json!({}), cx).await, Ok(json!(1)));
+        assert_eq!(
+            connect_command(&shell_command(&script)).call_in("t", json!({}), cx).await,
+            Ok(json!(1))
+        );
         assert_eq!(aside.take(), said, "{script}");
     }
     let cx = step();
     let aside = cx.aside.clone();
-    let failed = connect_command(&shell_command("echo oops >&2; exit 3")).call_in("t", json!({}), cx).await;
+    let failed =
+        connect_command(&shell_command("echo oops >&2; exit 3")).call_in("t", json!({}), cx).await;
     assert!(failed.unwrap_err().message.ends_with("oops"));
     assert_eq!(aside.take(), None, "the error contains the text");
 }

@@ -105,7 +105,11 @@ impl Sandbox {
         self.call(SystemConfig::default(), "bash", json!({ "command": command })).await
     }
 
-    async fn call_bash_with(&self, confine: Confinement, command: &str) -> Result<String, ToolError> {
+    async fn call_bash_with(
+        &self,
+        confine: Confinement,
+        command: &str,
+    ) -> Result<String, ToolError> {
         let config = SystemConfig { confine, ..SystemConfig::default() };
         self.call(config, "bash", json!({ "command": command })).await
     }

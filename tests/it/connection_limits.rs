@@ -33,7 +33,8 @@ impl Query {
     /// Blocks until the test sends a message. Returns whether it did.
     async fn compute(&self, ctx: &Context<'_>, text: String) -> bool {
         let end_computation = ctx.data_unchecked::<Mutex<Receiver<()>>>();
-        let is_enough = end_computation.lock().unwrap().recv_timeout(Duration::from_secs(20)).is_ok();
+        let is_enough =
+            end_computation.lock().unwrap().recv_timeout(Duration::from_secs(20)).is_ok();
         is_enough && !text.is_empty()
     }
 

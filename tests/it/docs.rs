@@ -84,8 +84,10 @@ async fn every_console_example_prints_what_its_page_shows() {
 #[test]
 fn every_relative_link_leads_to_a_file_and_a_heading() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/links.py");
-    let output =
-        std::process::Command::new(installed::find_program("python3")).arg(script).output().unwrap();
+    let output = std::process::Command::new(installed::find_program("python3"))
+        .arg(script)
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
@@ -109,7 +111,10 @@ fn guides_for_embedders_show_code_of_the_example_that_cargo_compiles() {
         let blocks = code_blocks(&text, "rust");
         assert!(!blocks.is_empty(), "{page}");
         for block in blocks {
-            assert!(example.contains(&non_empty_lines(block)), "{page}: `examples/embed.rs` lacks\n{block}");
+            assert!(
+                example.contains(&non_empty_lines(block)),
+                "{page}: `examples/embed.rs` lacks\n{block}"
+            );
         }
     }
 }

@@ -32,7 +32,8 @@ fn dot_product(one: &[f32], other: &[f32]) -> f32 {
 
 #[tokio::test]
 async fn a_local_model_computes_the_reference_vectors() {
-    let golden: Vec<ReferenceVector> = serde_json::from_str(include_str!("embed/minilm.json")).unwrap();
+    let golden: Vec<ReferenceVector> =
+        serde_json::from_str(include_str!("embed/minilm.json")).unwrap();
     let local = Local::open(&model_folder()).await.unwrap();
     assert!(local.model().starts_with("model@"), "{}", local.model());
     let texts: Vec<&str> = golden.iter().map(|example| &*example.text).collect();
@@ -71,7 +72,10 @@ async fn the_built_in_encoder_agrees_with_its_original_model() {
     // Texts that are near in one model are near in the other.
     for one in 0..texts.len() {
         for other in 0..texts.len() {
-            let (is, was) = (dot_product(&builtin[one], &builtin[other]), dot_product(&real[one], &real[other]));
+            let (is, was) = (
+                dot_product(&builtin[one], &builtin[other]),
+                dot_product(&real[one], &real[other]),
+            );
             assert!((is - was).abs() < 0.1, "{} and {}: {is}, {was}", texts[one], texts[other]);
         }
     }

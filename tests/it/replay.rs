@@ -37,7 +37,16 @@ async fn replayed_calculations_are_equal_to_the_last_bit() {
             let tools: Vec<Value> = steps.iter().map(calculation).collect();
             let commands =
                 ["add", "subtract", "multiply", "divide", "sqrt", "inverse"].map(|name| {
-                    (name, json!([installed::find_program("python3"), "-S", "-c", CALCULATOR_SCRIPT, name]))
+                    (
+                        name,
+                        json!([
+                            installed::find_program("python3"),
+                            "-S",
+                            "-c",
+                            CALCULATOR_SCRIPT,
+                            name
+                        ]),
+                    )
                 });
             let done = run_plan(&folder, &commands, &tools, mode).await;
             let bits = |number: &Value| number.as_f64().map(f64::to_bits);

@@ -72,7 +72,8 @@ fn every_execution_finishes_despite_crashes_and_store_faults() {
         number_from_env("FABER_SIM_SEED").map_or((0..seeds).collect(), |seed| vec![seed]);
     let halves = [0, 1].map(|half| seeds.iter().copied().filter(move |seed| seed % 2 == half));
     let figures = std::thread::scope(|scope| {
-        let threads = halves.map(|seeds| scope.spawn(move || simulate_all(seeds, ToolPresence::Stay)));
+        let threads =
+            halves.map(|seeds| scope.spawn(move || simulate_all(seeds, ToolPresence::Stay)));
         threads.map(|thread| thread.join().expect("a world failed, its seed is above"))
     });
     let [mut figures, other] = figures;
@@ -248,7 +249,8 @@ impl Simulation {
         };
         let toolbox = self.ledger.make_toolbox();
         if self.tools == ToolPresence::ComeAndGo {
-            self.tool_changes.spawn(remove_and_restore_tools(Arc::clone(&self.world), toolbox.clone()));
+            self.tool_changes
+                .spawn(remove_and_restore_tools(Arc::clone(&self.world), toolbox.clone()));
         }
         let parts = WorkerParts {
             node: format!("node {}", self.started_workers),
@@ -258,7 +260,8 @@ impl Simulation {
             options,
             scope: WorkerScope::Everything,
         };
-        let id: WorkerId = format!("work_{}_simulated", self.started_workers).parse().expect("well-formed");
+        let id: WorkerId =
+            format!("work_{}_simulated", self.started_workers).parse().expect("well-formed");
         let (worker, handle) = Worker::new(parts, id, drain.clone());
         let abort_handle = self.tasks.spawn(worker.run());
         self.workers.push(LivingWorker { view, handle, drain, abort_handle });
@@ -346,7 +349,9 @@ impl Simulation {
         let at = dice.draw_index(self.workers.len());
         match dice.draw_below(100) {
             0..30 => self.workers.swap_remove(at).abort_handle.abort(),
-            30..50 => self.workers[at].view.freeze(Duration::from_millis(500 + dice.draw_below(6_000))),
+            30..50 => {
+                self.workers[at].view.freeze(Duration::from_millis(500 + dice.draw_below(6_000)))
+            }
             50..65 => self.workers[at].drain.cancel(),
             _ => (),
         }

@@ -38,7 +38,8 @@ fn workspace_dependencies(folder: &Path) -> Vec<String> {
     let (_, rest) = manifest.split_once("[dependencies]\n").unwrap();
     let names = rest.lines().take_while(|line| !line.starts_with('['));
     let names = names.filter_map(|line| line.split_once('.').map(|(name, _)| name));
-    let own = crate_folders().into_iter().map(|folder| package_name(&folder)).collect::<BTreeSet<_>>();
+    let own =
+        crate_folders().into_iter().map(|folder| package_name(&folder)).collect::<BTreeSet<_>>();
     names.filter(|name| own.contains(*name)).map(str::to_owned).collect()
 }
 

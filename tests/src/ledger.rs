@@ -134,7 +134,11 @@ fn attempts_without_call(log: &[RecordedEvent], call: &StepCall) -> BTreeSet<Att
 
 /// Returns whether the log allows another call of a `once` step: the last real attempt failed for
 /// certain, or a person decided.
-fn allows_another_call(log: &[RecordedEvent], call: &StepCall, attempts_without_call: &BTreeSet<Attempt>) -> bool {
+fn allows_another_call(
+    log: &[RecordedEvent],
+    call: &StepCall,
+    attempts_without_call: &BTreeSet<Attempt>,
+) -> bool {
     let is_of = |event: &&Event| {
         event.step() == Some(&call.step)
             && event.part() == call.part

@@ -122,7 +122,8 @@ pub struct Faults {
 
 impl Faults {
     pub fn has_valid(&self, key: &str) -> bool {
-        self.is_read && !self.omitted_settings.iter().any(|omitted_settings| omitted_settings == key)
+        self.is_read
+            && !self.omitted_settings.iter().any(|omitted_settings| omitted_settings == key)
     }
 }
 
@@ -155,16 +156,18 @@ impl Config {
         let Some(named) = &path else {
             return Ok((Self::load(flags, environment)?, Faults::default()));
         };
-        let file::PartialFile { file, mut wrong_settings, omitted_settings } = file::read_valid_settings(named);
+        let file::PartialFile { file, mut wrong_settings, omitted_settings } =
+            file::read_valid_settings(named);
         let mut is_read = file.is_some();
-        let config = match Self::from_sources(path.clone(), file.unwrap_or_default(), flags, environment) {
-            Ok(config) => config,
-            Err(err) => {
-                is_read = false;
-                wrong_settings.push(err.to_string());
-                Self::from_sources(path, file::File::default(), flags, environment)?
-            }
-        };
+        let config =
+            match Self::from_sources(path.clone(), file.unwrap_or_default(), flags, environment) {
+                Ok(config) => config,
+                Err(err) => {
+                    is_read = false;
+                    wrong_settings.push(err.to_string());
+                    Self::from_sources(path, file::File::default(), flags, environment)?
+                }
+            };
         Ok((config, Faults { wrong_settings, is_read, omitted_settings }))
     }
 
@@ -219,7 +222,8 @@ impl Config {
 impl Config {
     /// Returns the folder for relative paths: that of the configuration file, or the current one.
     pub fn base_folder(&self) -> std::io::Result<PathBuf> {
-        let path = std::find_file::absolute(self.file.as_deref().unwrap_or(Path::new(DEFAULT_FILE)))?;
+        let path =
+            std::find_file::absolute(self.file.as_deref().unwrap_or(Path::new(DEFAULT_FILE)))?;
         Ok(path.parent().map_or_else(PathBuf::new, Path::to_owned))
     }
 }
@@ -239,7 +243,10 @@ fn read_store(
     })
 }
 
-fn read_listen(flags: &Flags, environment: &Environment) -> Result<Setting<SocketAddr>, ConfigError> {
+fn read_listen(
+    flags: &Flags,
+    environment: &Environment,
+) -> Result<Setting<SocketAddr>, ConfigError> {
     let explicit = setting_from_flag("--listen", flags.listen.as_ref())
         .or_else(|| setting_from_variable("FABER_LISTEN", environment.listen.as_ref()));
     let Setting { value, origin } = or_default_setting(explicit, || DEFAULT_LISTEN.to_owned());

@@ -292,7 +292,9 @@ async fn open_session<'a>(app: &'a App, command: &Command) -> Result<Session<'a>
         }
         Command::Plan(_)
         | Command::Tools { subcommand: Tools::Load { .. } }
-        | Command::Toolsets { subcommand: Toolsets::Activate { .. } | Toolsets::Deactivate { .. } }
+        | Command::Toolsets {
+            subcommand: Toolsets::Activate { .. } | Toolsets::Deactivate { .. },
+        }
         | Command::Toolkit { subcommand: ToolkitCommand::Load { .. } } => {
             Session::open(app, Need::Tools).await
         }
@@ -396,7 +398,8 @@ mod tests {
     fn whole_messages_of_servers_are_not_logged() {
         let heard = Arc::default();
         let layer = filter_fn(may_log);
-        let logging = tracing_subscriber::registry().with(layer).with(LoggedEvents(Arc::clone(&heard)));
+        let logging =
+            tracing_subscriber::registry().with(layer).with(LoggedEvents(Arc::clone(&heard)));
         with_default(logging, || {
             tracing::info!(target: "rmcp::service", "received notification");
             tracing::warn!(target: "rmcp::service::client", "Received unexpected message");

@@ -55,7 +55,10 @@ impl LiveView {
         let line = format_news(news, self.width, self.screen.err);
         match (&self.terminal, line) {
             (Some((bar, drawing)), line) => {
-                drawing.lock().unwrap_or_else(PoisonError::into_inner).show_news(news, finished_steps);
+                drawing
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .show_news(news, finished_steps);
                 if let (News::Note(_), Some(line)) = (news, line) {
                     bar.println(self.screen.err.to_terminal(&line));
                 }
@@ -223,7 +226,8 @@ impl Drawing {
         let essential =
             self.steps.iter().map(|(name, step)| self.draw_outcome(name, step, frame).essential);
         // A number of five columns and a sign precede a name. Two spaces follow it.
-        let name_columns = columns.saturating_sub(10 + essential.max().unwrap_or(0)).max(MIN_NAME_COLUMNS);
+        let name_columns =
+            columns.saturating_sub(10 + essential.max().unwrap_or(0)).max(MIN_NAME_COLUMNS);
         frame.name_columns = self.width.min(name_columns);
         let mut lines = if self.plan_steps.len() <= MAX_UNFOLDED_STEPS {
             self.draw_all_steps(frame)
@@ -306,7 +310,8 @@ impl Drawing {
         };
         let mark =
             if state == ShownState::Running { paint.cyan("▸") } else { state_mark(state, paint) };
-        let name_columns: Vec<String> = steps.iter().take(3).map(|step| plain::safe_line(step)).collect();
+        let name_columns: Vec<String> =
+            steps.iter().take(3).map(|step| plain::safe_line(step)).collect();
         let more = if total > names.len() { ", …" } else { "" };
         let names = paint.dim(format!("{}{more}", names.join(", ")));
         let mut text = match state {

@@ -105,7 +105,8 @@ impl LocalEngine {
                 scope,
             })
         });
-        let handle = running_worker.as_ref().map(|(_, running_worker)| running_worker.handle.clone());
+        let handle =
+            running_worker.as_ref().map(|(_, running_worker)| running_worker.handle.clone());
         let control = Control::new(Arc::clone(&store), Arc::clone(&clock), handle);
         let engine = build_engine(config, control, registry, Arc::clone(&clock))?;
         for warning in config.toolkit.value.warnings.iter().filter(|_| has_tools) {
@@ -134,7 +135,8 @@ impl LocalEngine {
             background_tasks.spawn(watch_clock(clock, stop.clone()));
         }
         if need == Need::Everything && config.learning.value {
-            background_tasks.spawn(Arc::clone(&engine.selection.learning).keep_learning(stop.clone()));
+            background_tasks
+                .spawn(Arc::clone(&engine.selection.learning).keep_learning(stop.clone()));
         }
         Ok(Self { engine, schema, has_tools, stop, background_tasks, running_worker })
     }

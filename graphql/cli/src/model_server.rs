@@ -177,7 +177,8 @@ impl ServerStarter for ModelServer {
         {
             return Ok(running.into_started());
         }
-        let running = ServerAddress::choose_address().map_err(|err| format!("no port is free: {err}"))?;
+        let running =
+            ServerAddress::choose_address().map_err(|err| format!("no port is free: {err}"))?;
         let mut server = self.spawn(&model, &running)?;
         self.await_server(&mut server, &running).await?;
         running.write(&mut lock).map_err(|err| {
@@ -251,8 +252,11 @@ async fn is_faber_server(running: &ServerAddress) -> bool {
     let Ok(client) = reqwest::Client::builder().timeout(PROBE_TIMEOUT).no_proxy().build() else {
         return false;
     };
-    let Ok(answer) =
-        client.get(format!("{}/models", local_url(running.port))).bearer_auth(&running.key).send().await
+    let Ok(answer) = client
+        .get(format!("{}/models", local_url(running.port)))
+        .bearer_auth(&running.key)
+        .send()
+        .await
     else {
         return false;
     };

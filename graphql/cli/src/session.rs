@@ -205,7 +205,8 @@ impl<'a> Session<'a> {
     /// Stops the worker of this process after a signal, and says so if calls run. Returns `false` if
     /// there is no worker, or if Ctrl-C skipped the wait.
     pub(crate) async fn drain(&self) -> bool {
-        let Some(local) = self.local.as_ref().filter(|local| local.worker_handle().is_some()) else {
+        let Some(local) = self.local.as_ref().filter(|local| local.worker_handle().is_some())
+        else {
             return false;
         };
         let limit = self.app.config.limits.drain().as_secs_f64();

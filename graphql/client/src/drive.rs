@@ -87,7 +87,8 @@ impl Drive {
             return Ok(false);
         }
         if head.owner.is_some() {
-            let orphans = self.store.find_heads(HeadQuery::Orphans { now }, MAX_UNOWNED_CHILDREN).await?;
+            let orphans =
+                self.store.find_heads(HeadQuery::Orphans { now }, MAX_UNOWNED_CHILDREN).await?;
             return Ok(orphans.iter().any(|orphan| orphan.execution == id));
         }
         // A running execution that is never due waits for its children. Other workers drive these

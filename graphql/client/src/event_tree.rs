@@ -113,7 +113,8 @@ impl EventTree {
             self.nodes.remove(id);
         }
         if let Some(child) = event.data.child_execution_id.as_deref() {
-            let step = format_step_name(event.step_id.as_deref().unwrap_or_default(), event.data.index);
+            let step =
+                format_step_name(event.step_id.as_deref().unwrap_or_default(), event.data.index);
             self.queued_ids.insert(child.to_owned());
             self.queue.push_back((child.to_owned(), format!("{prefix}{step} › ")));
         }

@@ -136,7 +136,8 @@ fn write_operation(kind: &str, field: &str, arguments: &[Argument<'_>], fields: 
     }
     let declared: Vec<String> =
         arguments.iter().map(|(declaration, _)| format!("${declaration}")).collect();
-    let given: Vec<String> = argument_names(arguments).map(|name| format!("{name}: ${name}")).collect();
+    let given: Vec<String> =
+        argument_names(arguments).map(|name| format!("{name}: ${name}")).collect();
     let (declared, given) = (declared.join(", "), given.join(", "));
     format!("{kind}({declared}) {{ {field}({given}){selected} }}")
 }

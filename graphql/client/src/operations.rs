@@ -22,7 +22,9 @@ pub async fn make_plan(
 
 pub async fn create_plan(client: &Client, plan: WrittenPlan) -> Result<Value, Failure> {
     let arguments = [("input: PlanInput!", plan.check(client).await?)];
-    plan_or_failure(client.mutate("createPlan", &arguments, &plan_payload_fields(Plan::VIEW_FIELDS)).await?)
+    plan_or_failure(
+        client.mutate("createPlan", &arguments, &plan_payload_fields(Plan::VIEW_FIELDS)).await?,
+    )
 }
 
 pub fn plan_payload_fields(fields: &str) -> String {
@@ -103,7 +105,8 @@ pub async fn find_execution(client: &Client, id: &str) -> Result<ExecutionHead, 
         }
     };
     let fields = format!("executions(last: 1{parts}) {{ {fields} }}");
-    let found: Option<ExecutionOwner> = client.query(owner, &[(argument, json!(id))], &fields).await?;
+    let found: Option<ExecutionOwner> =
+        client.query(owner, &[(argument, json!(id))], &fields).await?;
     let found = found.ok_or_else(|| Failure::not_found(owner, id))?;
     found.executions.into_iter().next().ok_or_else(|| {
         let why = format!("`{id}` was never executed: run `faber execute {id}`");

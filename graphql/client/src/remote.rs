@@ -193,7 +193,8 @@ impl EventStream {
     }
 
     fn take_event(&mut self) -> Option<Event> {
-        let Some(end) = self.buffer[self.searched_bytes..].windows(2).position(|bytes| bytes == b"\n\n")
+        let Some(end) =
+            self.buffer[self.searched_bytes..].windows(2).position(|bytes| bytes == b"\n\n")
         else {
             self.searched_bytes = self.buffer.len().saturating_sub(1);
             return None;
@@ -327,7 +328,8 @@ mod tests {
         local
             .run_until(async {
                 let (asking, mut connection) =
-                    connect_to_server(async |server| server.execute("{ q }", &json!({})).await).await;
+                    connect_to_server(async |server| server.execute("{ q }", &json!({})).await)
+                        .await;
                 advance_time(Duration::from_mins(20)).await;
                 let answer = r#"{"data":{"q":1}}"#;
                 let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length:";

@@ -14,7 +14,7 @@ mod token;
 use std::{fmt::Write as _, net::IpAddr, sync::Arc, time::Instant};
 
 use self::{
-    alerts::{Alerts, AlertKind},
+    alerts::{AlertKind, Alerts},
     grant::Rights,
     role::{mutation_role, query_role},
     token::Digest,
@@ -77,13 +77,9 @@ impl Access {
         let token = token.ok_or(Denied::NoToken)?;
         let digest = Digest::of_token(token);
         // The loop compares every token, so that its time reveals nothing about them.
-        let found =
-            self.0.grants_by_digest.iter().fold(
-                None,
-                |found, (known, grant)| {
-                    if known.equals_in_constant_time(&digest) { Some(grant) } else { found }
-                },
-            );
+        let found = self.0.grants_by_digest.iter().fold(None, |found, (known, grant)| {
+            if known.equals_in_constant_time(&digest) { Some(grant) } else { found }
+        });
         found.cloned().ok_or_else(|| {
             self.0.alerts.report_bad_token(peer.to_canonical(), Instant::now());
             Denied::UnknownToken

@@ -77,7 +77,8 @@ pub fn is_own(tool: &ToolName) -> bool {
 /// Returns the tools that the agents of a plan may use, one item for each step that asks the model
 /// or calls tools.
 pub(crate) fn reaches(plan: &Plan) -> impl Iterator<Item = Reach> {
-    let own = plan.steps().iter().filter(|step| is_own(&step.tool) && step.tool.as_str() != ANSWER_TOOL);
+    let own =
+        plan.steps().iter().filter(|step| is_own(&step.tool) && step.tool.as_str() != ANSWER_TOOL);
     own.map(|step| {
         let reach = step.parameters.get("reach").cloned().unwrap_or_default();
         serde_json::from_value(reach).unwrap_or_default()

@@ -294,7 +294,8 @@ impl Executions {
             workers,
             limits: &self.tools.options().calls,
             children: &children,
-            toolbox: Some(self.tools.inventory.toolbox()).filter(|toolbox| has_opened_toolsets(toolbox)),
+            toolbox: Some(self.tools.inventory.toolbox())
+                .filter(|toolbox| has_opened_toolsets(toolbox)),
         };
         Ok(find_findings(execution, Some(&around), now, max_findings))
     }

@@ -56,7 +56,7 @@ pub use self::{
         library::PlanLibrary,
     },
     selection::{
-        SelectedTool, CollidingTools, MAX_SELECTED, Selection, SelectionQuery,
+        CollidingTools, MAX_SELECTED, SelectedTool, Selection, SelectionQuery,
         learning::Learning,
         toolkit::{Link, NewAction, ToolkitChange},
     },

@@ -217,8 +217,10 @@ impl Plans {
         };
         let plan = self.store_proposed(request.id, 1, proposed, transcript).await?;
         if let Some((key, entry)) = cache_key.zip(entry)
-            && let Err(err) =
-                self.store.cache_output(&key, &entry, self.clock.now() + CACHED_DRAFT_LIFETIME).await
+            && let Err(err) = self
+                .store
+                .cache_output(&key, &entry, self.clock.now() + CACHED_DRAFT_LIFETIME)
+                .await
         {
             tracing::warn!(%err, "cannot add a draft to the plan cache");
         }
@@ -378,7 +380,8 @@ impl Plans {
                 Ok(()) => return Ok(Arc::new(plan)),
                 Err(StoreError::Taken) => {
                     if lock.is_none() {
-                        lock = Some(self.version_locks.lock(format!("versions of {request}")).await);
+                        lock =
+                            Some(self.version_locks.lock(format!("versions of {request}")).await);
                     }
                     let version = self.library.next_version(request).await?;
                     let id = PlanId::draw(self.clock.now());

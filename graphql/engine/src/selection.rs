@@ -10,7 +10,9 @@ use planner::{
     candidates::Candidates,
     catalog::Catalog,
     embed::ConfiguredEmbedder,
-    select::{SelectionRequest, Criterion, DEFAULT_MARGIN, SelectError, Similarity, Tools as ToolList},
+    select::{
+        Criterion, DEFAULT_MARGIN, SelectError, SelectionRequest, Similarity, Tools as ToolList,
+    },
     toolkit::{
         Toolkit,
         learned::{Follower, Learned},
@@ -87,7 +89,10 @@ impl Selection {
     }
 
     /// Selects the tools that fit a query, best first.
-    pub async fn select_tools(&self, tool_query: SelectionQuery<'_>) -> Result<Vec<SelectedTool>, EngineError> {
+    pub async fn select_tools(
+        &self,
+        tool_query: SelectionQuery<'_>,
+    ) -> Result<Vec<SelectedTool>, EngineError> {
         check_query(tool_query.query)?;
         self.tools.inventory.wait_until_connected().await;
         let listing = self.tools.inventory.toolbox().listing();
@@ -96,7 +101,13 @@ impl Selection {
             if by == Criterion::Hybrid { self.learning.recent_lessons().await } else { None };
         let now = self.tools.clock.now();
         let outcomes = lessons.as_deref().map(|lessons| (&lessons.outcomes, now));
-        let ask = SelectionRequest { query, by, limit: limit.min(MAX_SELECTED), margin: self.margin, outcomes };
+        let ask = SelectionRequest {
+            query,
+            by,
+            limit: limit.min(MAX_SELECTED),
+            margin: self.margin,
+            outcomes,
+        };
         let is_granted = filter_by_grant(&self.tools.grant, &listing);
         let is_allowed = |at| (!active_only || listing.set(at).is_active) && is_granted(at);
         let tools = listing.definitions();
@@ -123,7 +134,8 @@ impl Selection {
     ) -> Result<Vec<CollidingTools>, EngineError> {
         self.tools.inventory.wait_until_connected().await;
         let listing = self.tools.inventory.toolbox().listing();
-        let rows = self.selectors.list_centroids(ToolScope::AllTools, listing.definitions()).await?;
+        let rows =
+            self.selectors.list_centroids(ToolScope::AllTools, listing.definitions()).await?;
         let grant = self.tools.grant.clone();
         let compared = tokio::task::spawn_blocking(move || {
             let pairs = rows.collisions(similarity, threshold, filter_by_grant(&grant, &listing));

@@ -61,7 +61,8 @@ pub(crate) fn convert_failure(failure: &Failure) -> CallToolResult {
     } else {
         format!("error{code}: {}\n{drawn}", failure.message)
     };
-    let mut result = CallToolResult::error(vec![ContentBlock::text(clip_text(&text, MAX_TEXT_CHARS))]);
+    let mut result =
+        CallToolResult::error(vec![ContentBlock::text(clip_text(&text, MAX_TEXT_CHARS))]);
     result.structured_content = Some(fit_document(failure.to_json()).0);
     result
 }
@@ -125,7 +126,8 @@ pub(crate) fn execution_answer(mut found: Value) -> Answer {
     let state = found["state"].as_str().unwrap_or_default().to_owned();
     let replanning = Replanning::from_execution(&found);
     let is_finished = matches!(state.as_str(), "COMPLETED" | "FAILED" | "CANCELLED");
-    let is_done = is_finished && !matches!(replanning, Replanning::Pending | Replanning::Started(_));
+    let is_done =
+        is_finished && !matches!(replanning, Replanning::Pending | Replanning::Started(_));
     let mut results = found["executionResults"].take();
     let mut outputs = found["outputs"].take();
     let mut variables = results["variables"].take();
@@ -301,7 +303,8 @@ pub(crate) fn tools_answer(found: Value, max_tools: usize) -> Answer {
     for tool in &tools {
         let part = |key: &str| tool[key].as_str().unwrap_or_default();
         let effect = part("effect").to_lowercase();
-        let _ = writeln!(text, "{}  ({effect})  {}", part("name"), clip_text(part("description"), 200));
+        let _ =
+            writeln!(text, "{}  ({effect})  {}", part("name"), clip_text(part("description"), 200));
     }
     let mut document = json!({ "tools": tools });
     if more > 0 {
@@ -324,8 +327,12 @@ pub(crate) fn matches_answer(found: &Value) -> Answer {
         let part = |key: &str| found[key].as_str().unwrap_or_default();
         let score = found["score"].as_f64().unwrap_or_default();
         let hit = if found["hit"] == true { "" } else { "  (no hit)" };
-        let _ =
-            writeln!(text, "{score:.3}  {}{hit}  {}", part("name"), clip_text(part("description"), 200));
+        let _ = writeln!(
+            text,
+            "{score:.3}  {}{hit}  {}",
+            part("name"),
+            clip_text(part("description"), 200)
+        );
     }
     Answer { text, document: json!({ "matches": matches }) }
 }

@@ -53,7 +53,8 @@ pub(crate) fn shorten_request(mut request: Value) -> Value {
         shorten_execution(execution);
     }
     // The newest executions come last and are kept.
-    let reverse = |list: &mut Value| list.as_array_mut().into_iter().for_each(|list| list.reverse());
+    let reverse =
+        |list: &mut Value| list.as_array_mut().into_iter().for_each(|list| list.reverse());
     update_fields(&mut request, &["executions"], |list| {
         reverse(list);
         keep_first(list, MAX_ITEMS, 2 * MAX_REQUEST_BYTES);
@@ -126,7 +127,8 @@ fn objects_of_field<'a>(object: &'a mut Value, key: &str) -> impl Iterator<Item 
 fn cut_value(value: &mut Value) {
     let bytes = json::json_size(value);
     if bytes > MAX_OUTPUT_BYTES {
-        *value = json!({ "$cut": clip_text(&value.to_string(), MAX_OUTPUT_BYTES / 8), "bytes": bytes });
+        *value =
+            json!({ "$cut": clip_text(&value.to_string(), MAX_OUTPUT_BYTES / 8), "bytes": bytes });
     }
 }
 

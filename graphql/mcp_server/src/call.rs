@@ -317,7 +317,8 @@ impl Call<'_> {
         let found = self.load_fields(id, "total").await?;
         self.reports.set_total(found["total"].as_f64());
         let store = self.backend.store.as_ref();
-        let wait = ExecutionWait { client: &self.client, store, timeout, caller_left: &self.caller_left };
+        let wait =
+            ExecutionWait { client: &self.client, store, timeout, caller_left: &self.caller_left };
         wait.wait_until_done(id, &mut self.reports).await
     }
 

@@ -101,7 +101,8 @@ impl ProgressReporter {
         let (Some(text), Some((peer, token))) = (self.pending.take(), &self.client) else { return };
         // Progress must grow with each report, and must stay below the next whole number until the
         // next step finishes.
-        let progress = self.finished_steps + self.reports_since_step / (self.reports_since_step + 1.0);
+        let progress =
+            self.finished_steps + self.reports_since_step / (self.reports_since_step + 1.0);
         self.reports_since_step += 1.0;
         (self.can_send, self.quiet_ticks) = (false, 0);
         let mut report = ProgressNotificationParam::new(token.clone(), progress).with_message(text);

@@ -124,9 +124,13 @@ fn approximate_json_bytes(value: &Value) -> usize {
         Value::String(text) => text.len() + 2,
         Value::Enum(name) => name.len() + 2,
         Value::Binary(bytes) => bytes.len(),
-        Value::List(items) => items.iter().map(|item| approximate_json_bytes(item) + 1).sum::<usize>() + 2,
+        Value::List(items) => {
+            items.iter().map(|item| approximate_json_bytes(item) + 1).sum::<usize>() + 2
+        }
         Value::Object(fields) => {
-            let fields = fields.iter().map(|(name, value)| name.len() + NAME_OVERHEAD_BYTES + approximate_json_bytes(value));
+            let fields = fields.iter().map(|(name, value)| {
+                name.len() + NAME_OVERHEAD_BYTES + approximate_json_bytes(value)
+            });
             fields.sum::<usize>() + 2
         }
     }

@@ -23,13 +23,18 @@ pub(super) fn parse_page<Id: FromStr>(first: Option<i32>, after: Option<&str>) -
         Some(text) => Some(parse_cursor::<Id>(text)?),
         None => None,
     };
-    Ok(Page { first: check_count("first", first.unwrap_or(DEFAULT_PAGE_SIZE), MAX_PAGE_SIZE)?, after })
+    Ok(Page {
+        first: check_count("first", first.unwrap_or(DEFAULT_PAGE_SIZE), MAX_PAGE_SIZE)?,
+        after,
+    })
 }
 
 /// Checks that a page size is between 1 and `maximum`.
 pub(super) fn check_count(name: &str, requested: i32, maximum: usize) -> ApiResult<usize> {
     let within = usize::try_from(requested).ok().filter(|count| (1..=maximum).contains(count));
-    within.ok_or_else(|| invalid_argument(format!("`{name}` is {requested}; it must be from 1 to {maximum}")))
+    within.ok_or_else(|| {
+        invalid_argument(format!("`{name}` is {requested}; it must be from 1 to {maximum}"))
+    })
 }
 
 fn parse_cursor<Id: FromStr>(text: &str) -> ApiResult<Cursor> {

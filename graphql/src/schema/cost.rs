@@ -226,8 +226,12 @@ impl Costs {
             }
         }
         for (path, type_name) in INTROSPECTION {
-            let cost =
-                FieldCost { type_name: type_name.to_owned(), base: 1, items: ItemCount::Expected(1), requested: None };
+            let cost = FieldCost {
+                type_name: type_name.to_owned(),
+                base: 1,
+                items: ItemCount::Expected(1),
+                requested: None,
+            };
             fields.insert(path.to_owned(), cost);
         }
         for ExpensiveField { field, base, items } in EXPENSIVE_FIELDS {
@@ -365,11 +369,14 @@ impl<'a> CostComputation<'a> {
         let type_name = cost.map_or("", |cost| cost.type_name.as_str());
         let selection_cost = self.selection_set_cost(type_name, &field.selection_set.node);
         let Some(cost) = cost else { return selection_cost.saturating_add(1) };
-        let selection_cost = if field.selection_set.node.items.is_empty() { 0 } else { selection_cost.max(1) };
+        let selection_cost =
+            if field.selection_set.node.items.is_empty() { 0 } else { selection_cost.max(1) };
         let items = match cost.items {
             ItemCount::Expected(items) => items,
             ItemCount::Requested => self.requested(cost, field).clamp(1, MAX_ITEMS),
-            ItemCount::OneFor(divisor) => (self.requested(cost, field) / divisor).clamp(1, MAX_ITEMS),
+            ItemCount::OneFor(divisor) => {
+                (self.requested(cost, field) / divisor).clamp(1, MAX_ITEMS)
+            }
         };
         cost.base.saturating_add(items.saturating_mul(selection_cost))
     }

@@ -38,7 +38,9 @@ impl From<ApiError> for Error {
             EngineError::InvalidPlan { diagnostics, .. } => {
                 extensions.set("diagnostics", to_graphql_value(diagnostics));
             }
-            EngineError::NoPlanFound { nearest, .. } => extensions.set("nearest", to_graphql_value(nearest)),
+            EngineError::NoPlanFound { nearest, .. } => {
+                extensions.set("nearest", to_graphql_value(nearest))
+            }
             _ => (),
         }
         Self { extensions: Some(extensions), ..Self::new(err.to_string()) }
@@ -85,7 +87,8 @@ mod tests {
 
     #[test]
     fn an_internal_error_shows_only_a_reference() {
-        let (message, extensions) = code_and_extensions(StoreError::corrupt("exec_1", "a secret").into());
+        let (message, extensions) =
+            code_and_extensions(StoreError::corrupt("exec_1", "a secret").into());
         assert_eq!(extensions.get("code"), Some(&Value::from("INTERNAL")));
         let Some(Value::String(reference)) = extensions.get("reference") else {
             panic!("{extensions:?}")
@@ -99,7 +102,8 @@ mod tests {
     fn planning_errors_have_the_id_of_their_request() {
         let request = Some("req_1_aaaaaaaaa".parse().unwrap());
         let (message, nearest) = ("m".to_owned(), vec!["t".to_owned()]);
-        let (_, extensions) = code_and_extensions(EngineError::NoPlanFound { message, nearest, request });
+        let (_, extensions) =
+            code_and_extensions(EngineError::NoPlanFound { message, nearest, request });
         assert_eq!(extensions.get("requestId"), Some(&Value::from("req_1_aaaaaaaaa")));
         assert_eq!(extensions.get("nearest"), Some(&Value::from(vec!["t"])));
     }

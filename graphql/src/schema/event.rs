@@ -13,7 +13,7 @@ use shared::{
     tool::ToolError,
 };
 
-use super::scalar::{DateTime, to_int, format_time};
+use super::scalar::{DateTime, format_time, to_int};
 
 pub(super) struct ExecutionEvent {
     execution: ExecutionId,

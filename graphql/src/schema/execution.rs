@@ -100,7 +100,11 @@ impl From<Execution> for ApiExecution {
 }
 
 impl ApiExecution {
-    async fn find_findings(&self, ctx: &Context<'_>, maximum: usize) -> Result<Vec<engine::Finding>> {
+    async fn find_findings(
+        &self,
+        ctx: &Context<'_>,
+        maximum: usize,
+    ) -> Result<Vec<engine::Finding>> {
         let executions = &ctx.data::<Engine>()?.executions;
         let workers = ctx.data::<Loaders>()?.workers().await?;
         let found = executions.findings(&self.0, &workers, maximum).await;
@@ -442,7 +446,8 @@ fn collect_errors(execution: &Arc<Execution>) -> Vec<StepError> {
 /// Parses `afterSeq`.
 pub(super) fn parse_position(after: i64) -> Result<Seq, ApiError> {
     let position = u64::try_from(after).map(Seq);
-    position.map_err(|_| invalid_argument(format!("`afterSeq` is {after}; it must not be negative")))
+    position
+        .map_err(|_| invalid_argument(format!("`afterSeq` is {after}; it must not be negative")))
 }
 
 #[cfg(test)]
@@ -481,7 +486,8 @@ mod tests {
         };
         let created = Created::new(plan.id(), plan.info().request, options);
         let id = "exec_1_aaaaaaaaa".parse().unwrap();
-        let (mut execution, _) = machine::create_execution_from(id, &plan, created, at_ms(0)).unwrap();
+        let (mut execution, _) =
+            machine::create_execution_from(id, &plan, created, at_ms(0)).unwrap();
         let worker = "work_1_aaaaaaaaa".parse().unwrap();
         machine::decide(
             &mut execution,

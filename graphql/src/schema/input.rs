@@ -16,7 +16,7 @@ use shared::{
 };
 
 use super::{
-    error::{ApiResult, limit_exceeded, invalid_argument},
+    error::{ApiResult, invalid_argument, limit_exceeded},
     execution::{ExecutionMode, ExecutionState},
     scalar::DateTime,
 };
@@ -113,7 +113,9 @@ impl PlanInput {
     pub(super) fn into_draft(self, written: Option<&LargeIntegers>) -> Draft {
         let mut notices = Vec::new();
         let steps = self.tools.into_iter().enumerate();
-        let tools = steps.map(|(step_index, step)| step.into_draft(step_index, written, &mut notices)).collect();
+        let tools = steps
+            .map(|(step_index, step)| step.into_draft(step_index, written, &mut notices))
+            .collect();
         Draft {
             query: self.query,
             request_id: self.request_id.map(|id| id.0),
@@ -139,7 +141,8 @@ impl ToolExecutionInput {
             self.inline_plan.map(|plan| SubDraft::Inline(Box::new(plan.into_draft(written))));
         if inline.is_some() && self.plan.is_some() {
             let message = "a step has `plan` or `inlinePlan`, not both";
-            let notice = Diagnostic::error("plan.two_tools", format!("tools[{step_index}]"), message);
+            let notice =
+                Diagnostic::error("plan.two_tools", format!("tools[{step_index}]"), message);
             notices.push(notice.with_help("write exactly one of the two"));
         }
         DraftStep {
@@ -173,7 +176,11 @@ impl ToolExecutionInput {
     }
 }
 
-fn parse_mapping(value: Value, step_index: usize, notices: &mut Vec<Diagnostic>) -> Option<Map<String, Value>> {
+fn parse_mapping(
+    value: Value,
+    step_index: usize,
+    notices: &mut Vec<Diagnostic>,
+) -> Option<Map<String, Value>> {
     match value {
         Value::Object(mapping) => Some(mapping),
         Value::Null => None,

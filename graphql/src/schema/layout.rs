@@ -120,8 +120,9 @@ fn check_sizes(graph: &Graph, options: &DrawingOptions) -> ApiResult<Vec<Size>> 
             return Err(invalid_argument(format!("{what}: each must be from 1 to 10000000")));
         }
         let at = places.get(name.as_str());
-        let at =
-            at.ok_or_else(|| invalid_argument(format!("`sizes` names `{name}`, which is not a node")))?;
+        let at = at.ok_or_else(|| {
+            invalid_argument(format!("`sizes` names `{name}`, which is not a node"))
+        })?;
         sizes[*at] = Size { width: *width, height: *height };
     }
     Ok(sizes)
@@ -131,7 +132,10 @@ fn layout_graph(Graph { names, edges }: Graph, sizes: &[Size], style: &Style) ->
     let drawing = layout::layout_graph(sizes, &edges, style);
     let ways = edges.iter().zip(drawing.edges).filter_map(|((from, to), points)| {
         let (from, to) = (names.get(*from)?.clone(), names.get(*to)?.clone());
-        let points = points.into_iter().flat_map(|Point { x, y }| [round_to_tenth(x), round_to_tenth(y)]).collect();
+        let points = points
+            .into_iter()
+            .flat_map(|Point { x, y }| [round_to_tenth(x), round_to_tenth(y)])
+            .collect();
         Some(LayoutEdge { from, to, points })
     });
     let edges = ways.collect();

@@ -131,7 +131,10 @@ impl WorkMutation {
         #[graphql(desc = "Reason to store, at most 4096 bytes.")] reason: Option<String>,
     ) -> Result<ApiExecution> {
         to_execution(
-            ctx.data::<Engine>()?.executions.cancel(parse_execution_id(&execution_id)?, reason).await,
+            ctx.data::<Engine>()?
+                .executions
+                .cancel(parse_execution_id(&execution_id)?, reason)
+                .await,
         )
     }
 
@@ -142,7 +145,9 @@ impl WorkMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
     ) -> Result<ApiExecution> {
-        to_execution(ctx.data::<Engine>()?.executions.pause(parse_execution_id(&execution_id)?).await)
+        to_execution(
+            ctx.data::<Engine>()?.executions.pause(parse_execution_id(&execution_id)?).await,
+        )
     }
 
     /// Resumes a paused execution. A finished execution is `CONFLICT`.
@@ -151,7 +156,9 @@ impl WorkMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
     ) -> Result<ApiExecution> {
-        to_execution(ctx.data::<Engine>()?.executions.resume(parse_execution_id(&execution_id)?).await)
+        to_execution(
+            ctx.data::<Engine>()?.executions.resume(parse_execution_id(&execution_id)?).await,
+        )
     }
 
     /// Starts a new execution of a finished one, with the same plan, input and options. It has no
@@ -185,7 +192,10 @@ impl WorkMutation {
         #[graphql(desc = "Options of planning.")] options: Option<PlanningOptions>,
     ) -> Result<ApiExecution> {
         let engine = ctx.data::<Engine>()?;
-        let id = engine.executions.replan(parse_execution_id(&execution_id)?, &or_default(options)).await;
+        let id = engine
+            .executions
+            .replan(parse_execution_id(&execution_id)?, &or_default(options))
+            .await;
         load_started(engine, id).await
     }
 
@@ -351,7 +361,10 @@ fn parse_execution_id(id: &ID) -> ApiResult<ExecutionId> {
 }
 
 /// Returns the current state of an execution that was just created.
-async fn load_started(engine: &Engine, id: Result<ExecutionId, EngineError>) -> Result<ApiExecution> {
+async fn load_started(
+    engine: &Engine,
+    id: Result<ExecutionId, EngineError>,
+) -> Result<ApiExecution> {
     let id = id.map_err(ApiError::from)?;
     let execution = engine.executions.reader.load(id).await.map_err(ApiError::from)?;
     let execution = execution.ok_or_else(|| not_found("execution", &id.to_string()))?;

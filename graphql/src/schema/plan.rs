@@ -173,7 +173,8 @@ impl Plan {
     ) -> Result<Vec<ApiExecution>> {
         let maximum = check_count("last", last.unwrap_or(DEFAULT_LAST), MAX_PAGE_SIZE)?;
         let filter = ExecutionFilter { plan: Some(self.0.id()), ..ExecutionFilter::default() };
-        let heads = ctx.data::<Engine>()?.executions.reader.newest_heads(&filter, maximum, |_| true).await;
+        let heads =
+            ctx.data::<Engine>()?.executions.reader.newest_heads(&filter, maximum, |_| true).await;
         let heads = heads.map_err(super::error::ApiError::from)?;
         let ids: Vec<_> = heads.iter().map(|head| head.execution).collect();
         let executions = ctx.data::<Loaders>()?.executions(&ids).await?;

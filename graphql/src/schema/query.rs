@@ -6,7 +6,7 @@ use shared::id::{ExecutionId, PlanId, RequestId};
 
 use super::{
     blob::Blob,
-    connection::{ListPage, empty_page, parse_page, make_page},
+    connection::{ListPage, empty_page, make_page, parse_page},
     error::ApiError,
     execution::ApiExecution,
     input::{ExecutionFilter, PlanFilter, PlanInput, RequestFilter},
@@ -89,7 +89,9 @@ impl WorkQuery {
         after: Option<String>,
     ) -> Result<ListPage<Plan>> {
         let page = parse_page::<PlanId>(first, after.as_deref())?;
-        let Some(filter) = filter.unwrap_or_default().to_store_filter()? else { return Ok(empty_page(&page)) };
+        let Some(filter) = filter.unwrap_or_default().to_store_filter()? else {
+            return Ok(empty_page(&page));
+        };
         let listing = ctx.data::<Engine>()?.store().list_plans(&filter, &page).await;
         let listing = listing.map_err(ApiError::from)?;
         let ids: Vec<_> = listing.items.iter().map(|(_, plan)| plan.id).collect();
@@ -125,7 +127,9 @@ impl WorkQuery {
         after: Option<String>,
     ) -> Result<ListPage<ApiExecution>> {
         let page = parse_page::<ExecutionId>(first, after.as_deref())?;
-        let Some(filter) = filter.unwrap_or_default().to_store_filter() else { return Ok(empty_page(&page)) };
+        let Some(filter) = filter.unwrap_or_default().to_store_filter() else {
+            return Ok(empty_page(&page));
+        };
         let listing = ctx.data::<Engine>()?.store().list_heads(&filter, &page).await;
         let listing = listing.map_err(ApiError::from)?;
         let ids: Vec<_> = listing.items.iter().map(|(_, head)| head.execution).collect();

@@ -113,7 +113,8 @@ impl Request {
     ) -> Result<Vec<TimelineEntry>> {
         let maximum = check_count("first", first.unwrap_or(10_000), MAX_ENTRIES)?;
         let skip = usize::try_from(skip.unwrap_or(0));
-        let skip = skip.map_err(|_| super::error::invalid_argument("`skip` must not be negative"))?;
+        let skip =
+            skip.map_err(|_| super::error::invalid_argument("`skip` must not be negative"))?;
         let entries = timeline::from_last_entry(ctx.data::<Engine>()?, &self.0).await?;
         Ok(entries.into_iter().skip(skip).take(maximum).collect())
     }

@@ -225,13 +225,15 @@ impl RequestFollower {
         for id in plans.iter().skip(self.sent_plans) {
             if let Some(plan) = self.engine.sent_plans.library.load(*id).await? {
                 let about = plan_summary(&plan);
-                pending_events.push((plan.info().created_at, EventContent::Plan { id: *id, about }));
+                pending_events
+                    .push((plan.info().created_at, EventContent::Plan { id: *id, about }));
             }
         }
         self.sent_plans = plans.len();
         pending_events.sort_by_key(|(at, _)| *at);
         let request = self.request;
-        let pending_events = pending_events.into_iter().map(|(at, content)| RequestEvent { request, at, content });
+        let pending_events =
+            pending_events.into_iter().map(|(at, content)| RequestEvent { request, at, content });
         self.pending_events.extend(pending_events);
         Ok(())
     }

@@ -22,7 +22,10 @@ pub(super) enum RetryMode {
 }
 
 /// Checks that `mode` and `fromStep` fit together.
-pub(super) fn parse_scope(mode: Option<RetryMode>, from_step: Option<&str>) -> ApiResult<RetryScope<'_>> {
+pub(super) fn parse_scope(
+    mode: Option<RetryMode>,
+    from_step: Option<&str>,
+) -> ApiResult<RetryScope<'_>> {
     match (mode, from_step) {
         (None | Some(RetryMode::All), None) => Ok(RetryScope::All),
         (Some(RetryMode::Failed), None) => Ok(RetryScope::Failed),

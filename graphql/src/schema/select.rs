@@ -1,7 +1,7 @@
 //! Tool selection, and tools that the same sentences select.
 
 use async_graphql::{Context, Enum, Object, Result};
-use engine::{SelectedTool, CollidingTools, Engine, MAX_SELECTED, SelectionQuery};
+use engine::{CollidingTools, Engine, MAX_SELECTED, SelectedTool, SelectionQuery};
 use planner::select::{Criterion, Similarity};
 
 use super::{
@@ -61,13 +61,19 @@ impl SelectQuery {
             .ok()
             .filter(|limit| (1..=MAX_SELECTED).contains(limit));
         let Some(limit) = limit else {
-            return Err(invalid_argument(format!("`limit` must be from 1 to {MAX_SELECTED}")).into());
+            return Err(
+                invalid_argument(format!("`limit` must be from 1 to {MAX_SELECTED}")).into()
+            );
         };
         let by = by.unwrap_or(SelectionCriterion::Centroid).into();
         let active_only = active_only.unwrap_or(true);
         let selection_query = SelectionQuery { query: &query, by, limit, active_only };
-        let chosen =
-            ctx.data::<Engine>()?.selection.select_tools(selection_query).await.map_err(ApiError::from)?;
+        let chosen = ctx
+            .data::<Engine>()?
+            .selection
+            .select_tools(selection_query)
+            .await
+            .map_err(ApiError::from)?;
         Ok(chosen.into_iter().map(ToolMatch).collect())
     }
 

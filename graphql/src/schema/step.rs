@@ -20,7 +20,7 @@ use super::{
     error::invalid_argument,
     execution::ApiExecution,
     loaders::Loaders,
-    scalar::{DateTime, to_milliseconds, to_int, milliseconds_between},
+    scalar::{DateTime, milliseconds_between, to_int, to_milliseconds},
 };
 
 /// Largest page of `items`.
@@ -238,7 +238,10 @@ impl StepStatus {
 
     /// Returns the error of a step that the execution's deadline kept from succeeding.
     pub(super) fn deadline_error(&self) -> StepError {
-        self.describe_error(&ToolError::new(ErrorCode::DEADLINE, "the deadline of the execution passed"))
+        self.describe_error(&ToolError::new(
+            ErrorCode::DEADLINE,
+            "the deadline of the execution passed",
+        ))
     }
 
     fn own_error(&self) -> Option<StepError> {
@@ -474,6 +477,7 @@ impl StepStatus {
 fn parse_after_index(after: Option<i64>) -> Result<u32> {
     let Some(after) = after else { return Ok(0) };
     let begin = u32::try_from(after).ok().and_then(|index| index.checked_add(1));
-    let why = || invalid_argument(format!("`afterIndex` is {after}; it must be the index of an item"));
+    let why =
+        || invalid_argument(format!("`afterIndex` is {after}; it must be the index of an item"));
     Ok(begin.ok_or_else(why)?)
 }

@@ -44,9 +44,11 @@ fn describe_members(sdl: &str) -> BTreeMap<String, String> {
                     member_routes.insert(path, field.node.ty.node.to_string());
                 }
             }
-            TypeKind::InputObject(object) => member_routes.extend(object.fields.iter().map(|field| {
-                (format!("{name}.{}", field.node.name.node), describe_input(&field.node))
-            })),
+            TypeKind::InputObject(object) => {
+                member_routes.extend(object.fields.iter().map(|field| {
+                    (format!("{name}.{}", field.node.name.node), describe_input(&field.node))
+                }))
+            }
             TypeKind::Enum(values) => member_routes.extend(
                 values
                     .values

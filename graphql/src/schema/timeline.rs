@@ -18,7 +18,7 @@ use shared::{
 use super::{
     error::ApiResult,
     event::{data, final_state},
-    scalar::{DateTime, to_int, milliseconds_between, format_time},
+    scalar::{DateTime, format_time, milliseconds_between, to_int},
 };
 
 /// Maximum number of executions in one timeline: the newest of the request.
@@ -56,7 +56,10 @@ pub(super) struct TimelineEntry {
 /// Returns the timeline of a request.
 ///
 /// Clocks of machines differ, so entries of one execution stay in the order of its log.
-pub(super) async fn load_timeline(engine: &Engine, request: &Request) -> ApiResult<Vec<TimelineEntry>> {
+pub(super) async fn load_timeline(
+    engine: &Engine,
+    request: &Request,
+) -> ApiResult<Vec<TimelineEntry>> {
     let mut entries = vec![request_entry(request)];
     let transcript = engine.store().transcript(request.id).await?;
     entries.extend(transcript.into_iter().map(of_transcript));
@@ -289,7 +292,9 @@ fn describe_event(event: &Event) -> String {
         Event::StepStarted(it) => format!("{step} started, attempt {}", it.attempt),
         Event::StepSucceeded { cached: true, .. } => format!("{step} succeeded, from the cache"),
         Event::StepSucceeded { .. } => format!("{step} succeeded"),
-        Event::StepProgress { progress, .. } => format!("{step} reports {}", describe_progress(progress)),
+        Event::StepProgress { progress, .. } => {
+            format!("{step} reports {}", describe_progress(progress))
+        }
         Event::StepChecked { .. } => format!("{step} was checked"),
         Event::StepRetryScheduled { attempt, error, until, .. } => {
             let (next, until) = (attempt.next(), format_time(*until));

@@ -59,7 +59,11 @@ impl Tool {
             examples: Vec::new(),
             is_callable: false,
         };
-        Self { definition: Arc::new(definition), source: TOOLKIT_SOURCE.to_owned(), is_active: false }
+        Self {
+            definition: Arc::new(definition),
+            source: TOOLKIT_SOURCE.to_owned(),
+            is_active: false,
+        }
     }
 
     pub(super) fn qualified_tool_name(&self) -> ToolName {

@@ -156,7 +156,8 @@ impl ToolMutation {
         #[graphql(desc = "Toolset to add.")] input: ToolSetInput,
     ) -> Result<ToolSet> {
         let engine = ctx.data::<Engine>()?;
-        let set = engine.tools.add_tool_set(input.into_configured()).await.map_err(ApiError::from)?;
+        let set =
+            engine.tools.add_tool_set(input.into_configured()).await.map_err(ApiError::from)?;
         Ok(ToolSet(set))
     }
 
@@ -232,7 +233,8 @@ fn find_tool(toolbox: &Toolbox, name: &str) -> Option<Tool> {
 }
 
 async fn switch_sets(engine: &Engine, names: &[String], is_active: bool) -> Result<ToolSetChange> {
-    let switch_result = engine.tools.inventory.switch(names, is_active).await.map_err(ApiError::from)?;
+    let switch_result =
+        engine.tools.inventory.switch(names, is_active).await.map_err(ApiError::from)?;
     let tool_sets = engine.tools.sets().into_iter().map(ToolSet).collect();
     Ok(ToolSetChange { switch_result, tool_sets })
 }

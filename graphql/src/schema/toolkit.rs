@@ -91,8 +91,9 @@ impl ToolkitQuery {
     ) -> Result<Vec<ToolFollower>> {
         let first = first.unwrap_or(5);
         let maximum = usize::try_from(first).ok().filter(|first| (1..=100).contains(first));
-        let maximum =
-            maximum.ok_or_else(|| invalid_toolkit(format!("`first` is {first}; write a number from 1 to 100")))?;
+        let maximum = maximum.ok_or_else(|| {
+            invalid_toolkit(format!("`first` is {first}; write a number from 1 to 100"))
+        })?;
         let Ok(name) = name.parse() else { return Ok(Vec::new()) };
         let engine = ctx.data::<Engine>()?;
         engine.tools.inventory.wait_until_connected().await;
@@ -351,8 +352,9 @@ impl Toolkit {
         ] {
             if has > maximum {
                 let help = "draw a part of it: `toolkitSubgraph`, `recommendSubgraph`";
-                let why =
-                    format!("a picture shows at most {maximum} {what}, and there are {has}; {help}");
+                let why = format!(
+                    "a picture shows at most {maximum} {what}, and there are {has}; {help}"
+                );
                 return Err(ApiError::from(EngineError::LimitExceeded(why)));
             }
         }

@@ -38,7 +38,8 @@ impl<T> AnswerStream<T> {
                 self.connection.mark_resumed();
             }
         } else if !self.is_stalled {
-            let stall_timer = self.stall_timer.get_or_insert_with(|| Box::pin(sleep(STALL_TIMEOUT)));
+            let stall_timer =
+                self.stall_timer.get_or_insert_with(|| Box::pin(sleep(STALL_TIMEOUT)));
             if stall_timer.as_mut().poll(context).is_ready() {
                 self.is_stalled = true;
                 self.connection.mark_stalled();

@@ -103,7 +103,8 @@ impl Connections {
         let peer = peer_network(peer);
         let mut connection_table = self.lock_table();
         let total = self.limits.total;
-        let is_reserve = connection_table.ordinary.open >= total && !self.evict_oldest(&mut connection_table, false);
+        let is_reserve = connection_table.ordinary.open >= total
+            && !self.evict_oldest(&mut connection_table, false);
         if is_reserve
             && connection_table.reserve.open >= RESERVED_CONNECTIONS
             && !self.evict_oldest(&mut connection_table, true)
@@ -160,7 +161,9 @@ impl Connections {
     /// Closes the connection of a pool that has waited longest. Returns `false` if none waits.
     fn evict_oldest(&self, connection_table: &mut ConnectionTable, is_reserve: bool) -> bool {
         let oldest = connection_table.pool_mut(is_reserve).waiting.keys().next().copied();
-        oldest.is_some_and(|queue_place| self.evict_connection(connection_table, queue_place, is_reserve))
+        oldest.is_some_and(|queue_place| {
+            self.evict_connection(connection_table, queue_place, is_reserve)
+        })
     }
 
     /// Closes the oldest new connections of a peer that has too many.
@@ -175,8 +178,15 @@ impl Connections {
         }
     }
 
-    fn evict_connection(&self, connection_table: &mut ConnectionTable, queue_place: u64, is_reserve: bool) -> bool {
-        let Some(evicted) = connection_table.stop_waiting(queue_place, is_reserve) else { return false };
+    fn evict_connection(
+        &self,
+        connection_table: &mut ConnectionTable,
+        queue_place: u64,
+        is_reserve: bool,
+    ) -> bool {
+        let Some(evicted) = connection_table.stop_waiting(queue_place, is_reserve) else {
+            return false;
+        };
         evicted.close.cancel();
         let closed = self.closed.fetch_add(1, Ordering::Relaxed) + 1;
         if closed.is_power_of_two() {
@@ -344,7 +354,11 @@ mod tests {
 
     fn make_connections() -> Arc<Connections> {
         let header_timeout = Duration::from_mins(1);
-        Connections::new(ConnectionLimits { total: TOTAL, new_per_peer: MAX_NEW_PER_PEER, header_timeout })
+        Connections::new(ConnectionLimits {
+            total: TOTAL,
+            new_per_peer: MAX_NEW_PER_PEER,
+            header_timeout,
+        })
     }
 
     fn peer_address(n: usize) -> IpAddr {
@@ -365,12 +379,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_evicted_only_after_its_answer_is_written() {
         let connections = make_connections();
-        let all: Vec<_> = (0..TOTAL).map(|n| connections.accept(peer_address(n)).unwrap()).collect();
+        let all: Vec<_> =
+            (0..TOTAL).map(|n| connections.accept(peer_address(n)).unwrap()).collect();
         all[0].mark_request_complete();
         all[0].mark_answer_started();
         all[0].mark_buffer_written();
         all[0].mark_answer_buffered();
-        let crowd = || (0..2 * TOTAL).for_each(|n| drop(connections.accept(peer_address(n)).unwrap()));
+        let crowd =
+            || (0..2 * TOTAL).for_each(|n| drop(connections.accept(peer_address(n)).unwrap()));
         crowd();
         assert!(all[0].is_answering() && !all[0].close.is_cancelled());
         all[0].mark_buffer_written();
@@ -411,7 +427,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_connection_without_a_whole_request_is_evicted() {
         let connections = make_connections();
-        let all: Vec<_> = (0..TOTAL).map(|n| connections.accept(peer_address(n)).unwrap()).collect();
+        let all: Vec<_> =
+            (0..TOTAL).map(|n| connections.accept(peer_address(n)).unwrap()).collect();
         all[0].mark_request_complete();
         let next = connections.accept(peer_address(90)).unwrap();
         assert_eq!((closed_positions(&all), next.is_reserve()), (vec![1], false));
@@ -420,7 +437,11 @@ mod tests {
         more.extend((2..TOTAL).map(|n| connections.accept(peer_address(n)).unwrap()));
         assert_eq!(closed_positions(&all), [1, 2, 3, 4, 5, 6, 7]);
         more.push(connections.accept(peer_address(91)).unwrap());
-        assert_eq!((closed_positions(&all).len(), closed_positions(&more)), (7, vec![0]), "the oldest first");
+        assert_eq!(
+            (closed_positions(&all).len(), closed_positions(&more)),
+            (7, vec![0]),
+            "the oldest first"
+        );
         drop((all, more));
         assert_eq!(connections.count_open(), 0);
     }
@@ -428,12 +449,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn reserve_connections_serve_health_checks_when_all_are_busy() {
         let connections = make_connections();
-        let all: Vec<_> = (0..TOTAL).map(|n| connections.accept(peer_address(n)).unwrap()).collect();
+        let all: Vec<_> =
+            (0..TOTAL).map(|n| connections.accept(peer_address(n)).unwrap()).collect();
         for connection in &all {
             connection.mark_request_complete();
         }
-        let reserve: Vec<_> =
-            (0..RESERVED_CONNECTIONS).map(|n| connections.accept(peer_address(n)).unwrap()).collect();
+        let reserve: Vec<_> = (0..RESERVED_CONNECTIONS)
+            .map(|n| connections.accept(peer_address(n)).unwrap())
+            .collect();
         assert!(
             reserve.iter().all(|connection| connection.is_reserve()
                 && connection.header_timeout() == RESERVE_TIMEOUT)
@@ -450,7 +473,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn new_connections_of_one_peer_are_limited() {
         let connections = make_connections();
-        let mut all: Vec<_> = (0..=MAX_NEW_PER_PEER).map(|_| connections.accept(peer_address(1)).unwrap()).collect();
+        let mut all: Vec<_> =
+            (0..=MAX_NEW_PER_PEER).map(|_| connections.accept(peer_address(1)).unwrap()).collect();
         assert!(closed_positions(&all).is_empty(), "many may come at once");
         all[1].mark_request_complete();
         answer_request(&all[1]);

@@ -42,7 +42,11 @@ pub(super) fn check_peer(access: &Access, request: &Request) -> Result<(), Refus
     ))
 }
 
-pub(super) fn authenticate(access: &Access, headers: &HeaderMap, peer: Peer) -> Result<Grant, Refusal> {
+pub(super) fn authenticate(
+    access: &Access,
+    headers: &HeaderMap,
+    peer: Peer,
+) -> Result<Grant, Refusal> {
     Ok(access.authenticate(bearer_token(headers), peer.0)?)
 }
 
@@ -79,7 +83,8 @@ impl HandshakeCaller {
         mut init: Option<Value>,
     ) -> Result<Caller, Refusal> {
         let headers = self.headers.clone();
-        let Some(token) = access.requires_token().then(|| take_token(init.as_mut())).flatten() else {
+        let Some(token) = access.requires_token().then(|| take_token(init.as_mut())).flatten()
+        else {
             let grant = self.grant.clone().ok_or(Denied::NoToken)?;
             return Ok(Caller { headers, init, grant });
         };

@@ -12,7 +12,7 @@ use engine::access::Access;
 
 use super::{
     entry,
-    hosts::{HostPolicy, Origin, HostAndPort},
+    hosts::{HostAndPort, HostPolicy, Origin},
     metrics::{Metrics, RequestKind},
     refusal::Refusal,
 };
@@ -32,8 +32,8 @@ pub(super) async fn check_hosts_and_origins(
     request: Request,
     next: Next,
 ) -> Response {
-    let admitted =
-        entry::check_peer(&gate.access, &request).and_then(|()| check_origin(&gate.policy, &request));
+    let admitted = entry::check_peer(&gate.access, &request)
+        .and_then(|()| check_origin(&gate.policy, &request));
     let origin = match admitted {
         Ok(origin) => origin,
         Err(refusal) => {

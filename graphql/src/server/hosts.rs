@@ -35,7 +35,8 @@ impl FromStr for AllowedHost {
             Some((scheme, rest)) => (Some(scheme.to_ascii_lowercase()), rest),
             None => (None, text),
         };
-        let host = HostAndPort::parse(rest.strip_suffix('/').unwrap_or(rest)).ok_or_else(invalid)?;
+        let host =
+            HostAndPort::parse(rest.strip_suffix('/').unwrap_or(rest)).ok_or_else(invalid)?;
         Ok(Self { scheme, host })
     }
 }
@@ -175,7 +176,8 @@ mod tests {
     #[track_caller]
     fn accepts_origin(listen: &str, host: &str, origin: &str) -> bool {
         let host = HostAndPort::parse(host).unwrap();
-        Origin::parse(origin).is_some_and(|origin| listen_policy(listen).accepts_origin(&origin, &host))
+        Origin::parse(origin)
+            .is_some_and(|origin| listen_policy(listen).accepts_origin(&origin, &host))
     }
 
     #[test]
@@ -237,7 +239,10 @@ mod tests {
         ] {
             assert!(accepts_origin("127.0.0.1", here, page), "{page}");
         }
-        assert!(accepts_origin("0.0.0.0", "192.168.1.5:4000", "http://192.168.1.5:4000"), "same origin");
+        assert!(
+            accepts_origin("0.0.0.0", "192.168.1.5:4000", "http://192.168.1.5:4000"),
+            "same origin"
+        );
     }
 
     #[test]
@@ -254,8 +259,14 @@ mod tests {
         ] {
             assert!(!accepts_origin("127.0.0.1", "127.0.0.1:4000", page), "{page}");
         }
-        assert!(!accepts_origin("0.0.0.0", "192.168.1.5:4000", "http://6.6.6.6"), "another address");
-        assert!(!accepts_origin("0.0.0.0", "192.168.1.5:4000", "http://192.168.1.5:80"), "another port");
+        assert!(
+            !accepts_origin("0.0.0.0", "192.168.1.5:4000", "http://6.6.6.6"),
+            "another address"
+        );
+        assert!(
+            !accepts_origin("0.0.0.0", "192.168.1.5:4000", "http://192.168.1.5:80"),
+            "another port"
+        );
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::{
     operation::{self, Operation},
     params,
     refusal::Refusal,
-    to_http_response, sse, ws,
+    sse, to_http_response, ws,
 };
 
 /// From a body that is too large, the server reads and drops this multiple of the limit. Otherwise
@@ -234,7 +234,10 @@ async fn receive_body(app: &App, headers: &HeaderMap, body: Body) -> Result<Vec<
     }
     let receiving = collect_body(body, limit);
     tokio::time::timeout(app.options.body_timeout, receiving).await.unwrap_or_else(|_| {
-        Err(Refusal::limit_exceeded(StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive"))
+        Err(Refusal::limit_exceeded(
+            StatusCode::REQUEST_TIMEOUT,
+            "the body took too long to arrive",
+        ))
     })
 }
 

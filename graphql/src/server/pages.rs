@@ -39,7 +39,8 @@ pub(super) fn build_router(app: Arc<App>, gate: GuardState) -> Router {
     let pages = app.hooks.pages.clone();
     let elsewhere = app.hooks.unknown_path_handler;
     let member_routes = app.hooks.member_routes.clone();
-    let member_routes = member_routes.layer(middleware::from_fn_with_state(Arc::clone(&app), http::identify_member));
+    let member_routes = member_routes
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), http::identify_member));
     Router::new()
         .route("/graphql", any(http::handle_request))
         .route("/health/live", get(live))

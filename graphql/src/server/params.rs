@@ -63,7 +63,8 @@ fn build_request(
     variables: Map<String, Value>,
     extensions: Map<String, Value>,
 ) -> Request {
-    let mut request = Request::new(query).variables(Variables::parse_json_body(Value::Object(variables)));
+    let mut request =
+        Request::new(query).variables(Variables::parse_json_body(Value::Object(variables)));
     request.operation_name = operation_name;
     if let Ok(extensions) = serde_json::parse_request(Value::Object(extensions)) {
         request.extensions = extensions;

@@ -188,7 +188,9 @@ impl ServerTasks {
                 LoopEvent::Shutdown => return,
                 LoopEvent::NewTask(task) => self.spawn(task),
                 LoopEvent::TaskEnded => {}
-                LoopEvent::Accepted(Ok((stream, peer))) => self.start_connection(stream, Peer(peer.ip())),
+                LoopEvent::Accepted(Ok((stream, peer))) => {
+                    self.start_connection(stream, Peer(peer.ip()))
+                }
                 LoopEvent::Accepted(Err(error)) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;

@@ -79,8 +79,8 @@ fn format_events(
     outcomes: BoxStream<'static, OperationResult>,
 ) -> impl Stream<Item = String> + Send + 'static {
     let next = outcomes.map(|outcome| {
-        let response =
-            outcome.unwrap_or_else(|refusal| Response::from_errors(vec![refusal.into_server_error()]));
+        let response = outcome
+            .unwrap_or_else(|refusal| Response::from_errors(vec![refusal.into_server_error()]));
         format!("event: next\ndata: {}\n\n", reply::encode(response))
     });
     next.chain(stream::once(async { COMPLETE_EVENT.to_owned() }))

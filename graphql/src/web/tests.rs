@@ -91,7 +91,10 @@ fn an_unknown_path_serves_the_page_to_browsers_only() {
     for path in ["/foo", "/requests", "/requests/x/y", "//evil.example/"] {
         let response = answer_unknown_path(&path.parse().unwrap(), &browser).unwrap();
         assert_eq!(response.status(), StatusCode::NOT_FOUND, "{path}");
-        assert_eq!(response_header(&response, header::CONTENT_TYPE), Some("text/html; charset=utf-8"));
+        assert_eq!(
+            response_header(&response, header::CONTENT_TYPE),
+            Some("text/html; charset=utf-8")
+        );
         assert_eq!(response_header(&response, header::CACHE_CONTROL), Some("no-store"));
         assert!(response_header(&response, header::CONTENT_SECURITY_POLICY).is_some());
     }

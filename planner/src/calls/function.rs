@@ -6,7 +6,7 @@ use super::{
     CallFormat, KnownTool,
     argument::{self, Args, ArgumentValue},
     marker, pairs,
-    source::{Attempt, CallReader, Comments, Source, MissReason},
+    source::{Attempt, CallReader, Comments, MissReason, Source},
     word,
 };
 
@@ -36,7 +36,8 @@ pub(super) fn read(reading: &CallReader<'_>, start: usize, open: usize) -> Attem
     let arguments = Arguments { source, tool: &tool, args: Args::new(), positional: Vec::new() };
     match arguments.read(open + 1) {
         Ok((_, end))
-            if is_after_word(source, start, &POSSIBLE_DEFINITION_WORDS) && has_body(source, end) =>
+            if is_after_word(source, start, &POSSIBLE_DEFINITION_WORDS)
+                && has_body(source, end) =>
         {
             Attempt::Passed(open + 1)
         }
@@ -64,7 +65,8 @@ fn is_continued(source: &Source<'_>, end: usize, tool: &KnownTool, is_empty: boo
     let with = CONTINUATION_WORDS.iter().find_map(|word| source.find_word_end(at, word));
     let is_with = with.is_some_and(|word| {
         let next = source.skip_markup(word);
-        next > word && (is_empty || argument::has_parameter_at(source, next, tool) || is_object(next))
+        next > word
+            && (is_empty || argument::has_parameter_at(source, next, tool) || is_object(next))
     });
     is_with
         || is_empty && is_object(at)
@@ -177,7 +179,8 @@ impl<'a> Arguments<'_, 'a> {
 
     /// Assigns positional values to the parameters, in the order of the schema.
     fn place_positional(mut self) -> Option<Args> {
-        let is_object = matches!(&*self.positional, [Value::Object(object)] if self.has_all_parameters(object));
+        let is_object =
+            matches!(&*self.positional, [Value::Object(object)] if self.has_all_parameters(object));
         if is_object && self.args.is_empty() {
             return match self.positional.pop() {
                 Some(Value::Object(args)) => Some(args),

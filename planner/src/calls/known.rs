@@ -80,7 +80,12 @@ type UniqueTool = Option<Arc<ToolDefinition>>;
 
 impl<'a> CatalogNames<'a> {
     pub fn new(catalog: &'a Catalog) -> Self {
-        Self { catalog, by_lowercase_name: OnceCell::new(), by_provider_name: OnceCell::new(), found_tools: RefCell::default() }
+        Self {
+            catalog,
+            by_lowercase_name: OnceCell::new(),
+            by_provider_name: OnceCell::new(),
+            found_tools: RefCell::default(),
+        }
     }
 
     /// Returns the tool that `name` means. The result has the qualified name only if the text
@@ -90,12 +95,14 @@ impl<'a> CatalogNames<'a> {
             return Some(self.find_known(&tool.definition, name));
         }
         let lower = name.to_lowercase();
-        let by_lowercase_name = self.by_lowercase_name.get_or_init(|| fold_names(self.catalog, str::to_lowercase));
+        let by_lowercase_name =
+            self.by_lowercase_name.get_or_init(|| fold_names(self.catalog, str::to_lowercase));
         let meant = match by_lowercase_name.get(&lower) {
             Some(meant) => meant,
-            None => {
-                self.by_provider_name.get_or_init(|| fold_names(self.catalog, provider_name)).get(&lower)?
-            }
+            None => self
+                .by_provider_name
+                .get_or_init(|| fold_names(self.catalog, provider_name))
+                .get(&lower)?,
         };
         meant.as_deref().map(|tool| self.find_known(tool, name))
     }

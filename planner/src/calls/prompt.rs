@@ -120,8 +120,12 @@ fn describe_parameter(
         .get("items")
         .filter(|items| items.as_object().is_some_and(|fields| !fields.is_empty()))
     {
-        let item =
-            DescribedParameter { name: "each item", schema: items, is_required: true, depth: depth + 1 };
+        let item = DescribedParameter {
+            name: "each item",
+            schema: items,
+            is_required: true,
+            depth: depth + 1,
+        };
         describe_parameter(prompt, root, &item, lines_left);
     }
     let required = whole.get("required").and_then(Value::as_array);
@@ -152,7 +156,9 @@ fn describe_types(root: &Value, schema: &Value) -> Option<String> {
 }
 
 /// Returns each parameter with its schema, and whether it is required.
-pub(super) fn list_parameters(tool: &ToolDefinition) -> impl Iterator<Item = (&String, &Value, bool)> {
+pub(super) fn list_parameters(
+    tool: &ToolDefinition,
+) -> impl Iterator<Item = (&String, &Value, bool)> {
     let schema = &tool.input_schema;
     let required = schema.get("required").and_then(Value::as_array);
     let properties = schema.get("properties").and_then(Value::as_object);
@@ -176,10 +182,11 @@ fn example_call(tools: &[(ToolName, &ToolDefinition)]) -> Option<String> {
     tried.into_iter().find_map(|(name, tool)| {
         let schema = &tool.input_schema;
         let valid = Schema::new(schema).ok();
-        let mut made = (0..EXAMPLE_CHOICES).map(|choice| match sample(schema, "", schema, choice) {
-            Value::Object(args) => Value::Object(args),
-            _ => json!({}),
-        });
+        let mut made =
+            (0..EXAMPLE_CHOICES).map(|choice| match sample(schema, "", schema, choice) {
+                Value::Object(args) => Value::Object(args),
+                _ => json!({}),
+            });
         let args = made.find(|args| valid.as_ref().is_none_or(|valid| valid.is_valid(args)));
         Some(format_call(name.as_str(), &args?))
     })

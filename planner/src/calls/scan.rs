@@ -118,7 +118,8 @@ impl Scan<'_, '_> {
                 self.calls.extend(broken.calls);
                 self.has_unreadable_call |= broken.is_known;
                 let source = &self.reading.source;
-                let next = if broken.is_cut { source.len() } else { source.find_line_end(broken.at) };
+                let next =
+                    if broken.is_cut { source.len() } else { source.find_line_end(broken.at) };
                 let tags = self.tags.get_or_insert_with(|| Tags::find(source));
                 if tags.has_thought_end(self.at..next) {
                     self.drop_calls();

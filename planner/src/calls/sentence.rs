@@ -8,7 +8,7 @@ use super::{
     lenient::{self, Tree},
     pairs::{self, Pairs},
     shape,
-    source::{Attempt, CallReader, Source, MissReason, is_name_byte},
+    source::{Attempt, CallReader, MissReason, Source, is_name_byte},
 };
 
 const USE_VERB: &str = "use";
@@ -101,7 +101,12 @@ fn missed_call(reading: &CallReader<'_>, tool: &KnownTool, next: usize) -> Attem
     Attempt::Passed(next)
 }
 
-fn read_call(reading: &CallReader<'_>, tool: &KnownTool, args: Args, span: Range<usize>) -> Attempt {
+fn read_call(
+    reading: &CallReader<'_>,
+    tool: &KnownTool,
+    args: Args,
+    span: Range<usize>,
+) -> Attempt {
     let end = span.end;
     let call = reading.make_call(tool, args, CallFormat::NaturalLanguage, span);
     Attempt::Read { calls: vec![call], end }
@@ -128,7 +133,9 @@ pub(super) fn is_negated(source: &Source<'_>, at: usize) -> bool {
             end -= 1;
         }
         let mut start = end;
-        while byte_before(start).is_some_and(|byte| !is_gap(byte)) && end - start < MAX_NEGATION_BYTES {
+        while byte_before(start).is_some_and(|byte| !is_gap(byte))
+            && end - start < MAX_NEGATION_BYTES
+        {
             start -= 1;
         }
         let word = source.slice(start..end).replace('’', "'").to_ascii_lowercase();

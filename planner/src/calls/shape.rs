@@ -86,7 +86,10 @@ pub(super) fn read(reading: &CallReader<'_>, at: usize) -> Attempt {
             };
             let is_cut = stuck.is_cut && wanted.is_certain;
             if wanted.is_certain {
-                reading.add_missed(&wanted.name, MissReason::from_flags(wanted.is_known, stuck.is_cut));
+                reading.add_missed(
+                    &wanted.name,
+                    MissReason::from_flags(wanted.is_known, stuck.is_cut),
+                );
             }
             let at = if stuck.is_cut { stuck.resume } else { stuck.at };
             Attempt::Broken(BrokenCall { calls, at, is_cut, is_known: wanted.is_known })
@@ -96,7 +99,8 @@ pub(super) fn read(reading: &CallReader<'_>, at: usize) -> Attempt {
 
 pub(super) fn is_call(reading: &CallReader<'_>, object: &Object) -> bool {
     let name = object.get(&TOOL_FIELDS).or_else(|| object.get(&NAME_FIELDS));
-    let named = name.and_then(Tree::as_str).is_some_and(|name| reading.resolve_tool(name).is_some());
+    let named =
+        name.and_then(Tree::as_str).is_some_and(|name| reading.resolve_tool(name).is_some());
     named && (object.get(&TOOL_FIELDS).is_some() || object.get(&ARGUMENT_FIELDS).is_some())
 }
 

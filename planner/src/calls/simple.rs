@@ -9,7 +9,7 @@ use super::{
     marker,
     pairs::{self, Pairs},
     prompt,
-    source::{Attempt, BrokenCall, CallReader, Source, MissReason},
+    source::{Attempt, BrokenCall, CallReader, MissReason, Source},
 };
 
 /// Labels after a tool's name in the report of a result.
@@ -27,7 +27,8 @@ pub(super) fn read(reading: &CallReader<'_>, start: usize) -> Option<Attempt> {
     let name_at = skip_quotes(source, source.skip_markup(arguments_at));
     let mut name_end = source.find_name_end(name_at);
     let name = source.slice(name_at..name_end);
-    let mut tool = reading.resolve_tool(name).or_else(|| reading.resolve_tool(name.trim_end_matches('.')));
+    let mut tool =
+        reading.resolve_tool(name).or_else(|| reading.resolve_tool(name.trim_end_matches('.')));
     if tool.is_none()
         && let Some((found, end)) = read_name(reading, name_at)
     {
@@ -99,7 +100,8 @@ impl Call<'_, '_> {
         if let Some(end) = none.filter(|end| is_none(*end)) {
             return self.read(Args::new(), end);
         }
-        let own = source.skip(arguments_at, |byte| matches!(byte, b'*' | b'`' | b' ' | b'\t' | b'\r'));
+        let own =
+            source.skip(arguments_at, |byte| matches!(byte, b'*' | b'`' | b' ' | b'\t' | b'\r'));
         // Text on the next line may be arguments. Text after an empty line is prose.
         let is_prose = source.slice(own..at).matches('\n').count() > 1;
         let is_over =
@@ -123,7 +125,8 @@ impl Call<'_, '_> {
             matches!(byte, b'.' | b'`' | b'*' | b'"' | b'\'' | b' ' | b'\t' | b'\r')
         });
         let is_alone = matches!(source.byte(rest), None | Some(b'\n'));
-        if !is_alone || RESULT_LABELS.iter().any(|word| source.find_word_end(after, word).is_some()) {
+        if !is_alone || RESULT_LABELS.iter().any(|word| source.find_word_end(after, word).is_some())
+        {
             return Attempt::Passed(self.name.start);
         }
         let line = marker::skip_layout(source, rest);
@@ -178,7 +181,11 @@ fn may_be_argument(source: &Source<'_>, at: usize, tool: Option<&KnownTool>) -> 
 
 /// Returns the end of the echo of a result that begins at a position. The second line of an echo
 /// names the tool. An echo ends with the last sentence of a report, or with its paragraph.
-pub(super) fn find_echo_end(source: &Source<'_>, at: usize, is_endless: &mut bool) -> Option<usize> {
+pub(super) fn find_echo_end(
+    source: &Source<'_>,
+    at: usize,
+    is_endless: &mut bool,
+) -> Option<usize> {
     let headers = [prompt::SUCCESSFUL, prompt::FAILED];
     let start = headers.iter().find_map(|word| source.find_word_end(at, word))?;
     let line = source.skip(start, |byte| byte.is_ascii_whitespace() || byte == b'>');

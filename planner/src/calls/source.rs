@@ -165,7 +165,10 @@ pub(super) struct CallReader<'a> {
 }
 
 impl<'a> CallReader<'a> {
-    pub(super) fn new(text: &'a str, find_tool: &'a dyn Fn(&str) -> Option<Arc<KnownTool>>) -> Self {
+    pub(super) fn new(
+        text: &'a str,
+        find_tool: &'a dyn Fn(&str) -> Option<Arc<KnownTool>>,
+    ) -> Self {
         Self { source: Source::new(text), find_tool, missed: RefCell::default() }
     }
 

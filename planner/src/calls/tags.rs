@@ -5,7 +5,8 @@ use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 use super::source::Source;
 
 const THOUGHT_TAGS: [&str; 4] = ["think", "thinking", "thought", "reasoning"];
-const RESULT_TAGS: [&str; 4] = ["tool_response", "tool_result", "function_results", "function_result"];
+const RESULT_TAGS: [&str; 4] =
+    ["tool_response", "tool_result", "function_results", "function_result"];
 const CALL_TAGS: [&str; 4] = ["tool_call", "function_call", "invoke", "function"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,12 +46,20 @@ impl<'a> Tag<'a> {
             Some(value) => Some(strip_quotes(value)),
             None => name_attribute(attributes_text),
         };
-        Some(Self { name: local_name(full), full, attribute, end: close + 1, is_empty, attributes_text })
+        Some(Self {
+            name: local_name(full),
+            full,
+            attribute,
+            end: close + 1,
+            is_empty,
+            attributes_text,
+        })
     }
 
     /// Returns the attributes in the form `key="value"`, or `None` if there is other text.
     pub(super) fn attributes(&self) -> Option<Vec<(&'a str, String)>> {
-        let mut attributes_text = self.attributes_text.strip_suffix('/').unwrap_or(self.attributes_text).trim();
+        let mut attributes_text =
+            self.attributes_text.strip_suffix('/').unwrap_or(self.attributes_text).trim();
         let mut attributes = Vec::new();
         while !attributes_text.is_empty() {
             let (key, value) = attributes_text.split_once('=')?;
@@ -184,7 +193,9 @@ impl Tags {
     }
 
     pub(super) fn next_opening(&self, at: usize) -> Option<usize> {
-        self.opening_positions.get(self.opening_positions.partition_point(|open| *open <= at)).copied()
+        self.opening_positions
+            .get(self.opening_positions.partition_point(|open| *open <= at))
+            .copied()
     }
 }
 
@@ -199,7 +210,8 @@ pub(super) fn decode_entities(text: &str) -> Cow<'_, str> {
     let mut decoded = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let entity = part.split_once(';').filter(|(name, _)| name.len() <= 8);
-        let entity = entity.and_then(|(name, attributes_text)| Some((entity_char(name)?, attributes_text)));
+        let entity =
+            entity.and_then(|(name, attributes_text)| Some((entity_char(name)?, attributes_text)));
         let (character, attributes_text) = entity.unwrap_or(('&', part));
         decoded.push(character);
         decoded.push_str(attributes_text);

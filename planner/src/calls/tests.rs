@@ -20,7 +20,10 @@ fn parse_calls(text: &str) -> Vec<ToolCall> {
 
 /// Returns the calls of a text as JSON: tool, arguments, format.
 fn calls_as_json(text: &str) -> Value {
-    parse_calls(text).iter().map(|call| json!([call.tool, call.args, call.format.as_str()])).collect()
+    parse_calls(text)
+        .iter()
+        .map(|call| json!([call.tool, call.args, call.format.as_str()]))
+        .collect()
 }
 
 fn check_only_call(text: &str, tool: &str, args: Value, format: CallFormat) {

@@ -10,8 +10,8 @@ use super::{
     argument::Args,
     lenient::{self, Tree},
     pairs, shape,
-    source::{Attempt, BrokenCall, CallReader, Source, MissReason},
-    tags::{self, TagKind, Tag, Tags},
+    source::{Attempt, BrokenCall, CallReader, MissReason, Source},
+    tags::{self, Tag, TagKind, Tags},
     word,
 };
 
@@ -226,7 +226,8 @@ impl<'a> Element<'_, 'a> {
             return Ok((TagArguments::Fields(attributes), child.end));
         }
         if !attributes.is_empty() {
-            let (content, end) = content_range(source, child, self.body.end).ok_or(NotACallError)?;
+            let (content, end) =
+                content_range(source, child, self.body.end).ok_or(NotACallError)?;
             let is_empty = source.skip_space(content.start) >= content.end;
             return if is_empty {
                 Ok((TagArguments::Fields(attributes), end))
@@ -287,7 +288,9 @@ impl<'a> Element<'_, 'a> {
             None => Some(Args::new()),
             Some(TagArguments::Object(args)) => Some(args),
             Some(TagArguments::Fields(fields)) => merge_fields(
-                fields.into_iter().map(|(key, text)| (key.clone(), to_parameter_type(text, &key, &tool))),
+                fields
+                    .into_iter()
+                    .map(|(key, text)| (key.clone(), to_parameter_type(text, &key, &tool))),
             ),
             Some(TagArguments::Text(text)) => {
                 let (args, steps) = pairs::read_whole(&text, &tool);
@@ -354,7 +357,11 @@ fn read_text(source: &Source<'_>, range: Range<usize>) -> Text {
 }
 
 /// Reads the value of a field (its content or its `value` attribute) and returns its end.
-fn read_field(source: &Source<'_>, tag: &Tag<'_>, limit: usize) -> Result<(Text, usize), NotACallError> {
+fn read_field(
+    source: &Source<'_>,
+    tag: &Tag<'_>,
+    limit: usize,
+) -> Result<(Text, usize), NotACallError> {
     let said = tag.attributes().unwrap_or_default();
     let said = said.into_iter().find(|(key, _)| *key == "value").map(|(_, value)| value);
     let (written, end) = if tag.is_empty {
@@ -370,11 +377,15 @@ fn read_field(source: &Source<'_>, tag: &Tag<'_>, limit: usize) -> Result<(Text,
     }
 }
 
-fn read_fields(source: &Source<'_>, range: Range<usize>) -> Result<Vec<(String, Text)>, NotACallError> {
+fn read_fields(
+    source: &Source<'_>,
+    range: Range<usize>,
+) -> Result<Vec<(String, Text)>, NotACallError> {
     let mut fields = Vec::new();
     let mut at = range.start;
     while at < range.end {
-        let tag = Tag::read_at(source, at).filter(|tag| tag.end <= range.end).ok_or(NotACallError)?;
+        let tag =
+            Tag::read_at(source, at).filter(|tag| tag.end <= range.end).ok_or(NotACallError)?;
         let key = tag.attribute.clone().unwrap_or_else(|| tag.name.to_owned());
         let (text, end) = read_field(source, &tag, range.end)?;
         fields.push((key, text));

@@ -33,7 +33,8 @@ pub(super) fn build_plan(
     let DependencyLinks { edges, templates } = links;
     let mut waiting: Vec<_> = steps.into_iter().zip(edges).zip(templates).map(Some).collect();
     let in_order = order.iter().filter_map(|number| waiting[number.get()].take());
-    let steps = in_order.map(|((step, on), templates)| build_step(step, &on, templates, &names, &places));
+    let steps =
+        in_order.map(|((step, on), templates)| build_step(step, &on, templates, &names, &places));
     let steps = steps.collect::<Result<Vec<_>, _>>()?;
     Plan::from_resolved_steps(about, names, steps, diagnostics)?.with_draft_order(places)
 }
@@ -70,7 +71,11 @@ fn build_step(
             || StepKind::of_tool(&step.tool_choice.tool),
             |sub_plan| StepKind::Plan(sub_plan.id),
         ),
-        inputs: step.tool_choice.plan.and_then(|sub_plan| sub_plan.inputs.clone()).map(PlanInputs::new),
+        inputs: step
+            .tool_choice
+            .plan
+            .and_then(|sub_plan| sub_plan.inputs.clone())
+            .map(PlanInputs::new),
         tool: step.tool_choice.tool,
         parameters: step.checked_parameters.parameters,
         template: templates.template,

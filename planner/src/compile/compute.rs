@@ -27,7 +27,10 @@ pub(super) fn is_expression(at: &str) -> bool {
 
 /// Returns `true` if the expression in `parameters` contains `text`.
 pub(super) fn is_in_expression(parameters: &Value, text: &str) -> bool {
-    parameters.get(EXPRESSION_FIELD).and_then(Value::as_str).is_some_and(|source| source.contains(text))
+    parameters
+        .get(EXPRESSION_FIELD)
+        .and_then(Value::as_str)
+        .is_some_and(|source| source.contains(text))
 }
 
 /// Checks the expression of one call. `field` contains its parameters. If `values` is one whole
@@ -39,7 +42,8 @@ pub(super) fn check_expression(
     names: &StepNames,
     report: &mut Report,
 ) {
-    let Some(written) = parameters.get(EXPRESSION_FIELD).filter(|written| written.is_string()) else {
+    let Some(written) = parameters.get(EXPRESSION_FIELD).filter(|written| written.is_string())
+    else {
         return;
     };
     let place = || format!("tools[{at}].{field}.{EXPRESSION_FIELD}");

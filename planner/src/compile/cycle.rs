@@ -145,7 +145,8 @@ impl<'a> Tarjan<'a> {
 
     fn leave_step(&mut self, step: usize) {
         if let Some((parent, _)) = self.path.last() {
-            self.lowest_reached[*parent] = self.lowest_reached[*parent].min(self.lowest_reached[step]);
+            self.lowest_reached[*parent] =
+                self.lowest_reached[*parent].min(self.lowest_reached[step]);
         }
         if self.lowest_reached[step] != self.visited_at[step] {
             return;

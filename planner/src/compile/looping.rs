@@ -5,11 +5,14 @@ use shared::diagnostic::Diagnostic;
 
 use super::{names::clip, place};
 
-const LIST_EXAMPLE: &str = "write one template whose value is a list, such as `{{listAuthors.items}}`";
+const LIST_EXAMPLE: &str =
+    "write one template whose value is a list, such as `{{listAuthors.items}}`";
 
 pub(super) fn not_a_template_error(place: String, value: &Value) -> Diagnostic {
-    let message =
-        format!("`forEach` must be one template whose value is a list, not {}", place::describe_kind(value));
+    let message = format!(
+        "`forEach` must be one template whose value is a list, not {}",
+        place::describe_kind(value)
+    );
     Diagnostic::error("plan.invalid_for_each", place, message).with_help(list_help(value))
 }
 

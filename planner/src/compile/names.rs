@@ -143,8 +143,11 @@ impl<'a> Naming<'a> {
         if let Some((tool, tool_users)) =
             prefixes.take(8).find_map(|prefix| Some((prefix, self.variable_users().get(prefix)?)))
         {
-            let ids: Vec<_> =
-                tool_users.iter().take(10).map(|user| format!("`{}`", self.steps[*user].id)).collect();
+            let ids: Vec<_> = tool_users
+                .iter()
+                .take(10)
+                .map(|user| format!("`{}`", self.steps[*user].id))
+                .collect();
             let and_more = if tool_users.len() > 10 { ", …" } else { "" };
             let message = format!("{} steps use the tool `{tool}`", tool_users.len());
             return (message, format!("name one of them: {}{and_more}", ids.join(", ")));

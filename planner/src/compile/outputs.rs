@@ -42,7 +42,9 @@ pub(super) fn check_outputs(
     reference: &Reference,
     report: &mut Report,
 ) {
-    let Some((whose, shape)) = describe_target(steps, site, list, &reference.target) else { return };
+    let Some((whose, shape)) = describe_target(steps, site, list, &reference.target) else {
+        return;
+    };
     let (code, says, missing, shape) = match shape.follow_path(reference.path.segments()) {
         PathResult::Found(_) => return,
         PathResult::Missing(key, shape) => ("plan.path_not_in_output", "has no", key, shape),
@@ -95,8 +97,11 @@ fn describe_target<'a>(
             let step = &steps[target.get()];
             // The compensation of a loop belongs to one item.
             let is_own_output = site.is_compensation() && target.get() == site.at;
-            let shape =
-                if is_own_output { Shape::Single(step.tool_choice.output_schema()) } else { step.output_shape() };
+            let shape = if is_own_output {
+                Shape::Single(step.tool_choice.output_schema())
+            } else {
+                step.output_shape()
+            };
             Some((format!("the output of `{}`", step.tool_choice.tool), shape))
         }
         Target::Item => Some(("the item".to_owned(), item_shape(steps, list?)?)),

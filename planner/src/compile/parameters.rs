@@ -74,7 +74,12 @@ impl ErrorBudget {
     }
 }
 
-fn read_value(at: usize, field: &str, written: Option<&Value>, report: &mut Report) -> Option<Value> {
+fn read_value(
+    at: usize,
+    field: &str,
+    written: Option<&Value>,
+    report: &mut Report,
+) -> Option<Value> {
     let place = || place::field_path(at, field);
     let value = match written {
         None | Some(Value::Null) => return Some(Value::Object(Map::new())),
@@ -141,15 +146,22 @@ pub(super) fn check_all_calls(steps: &[Step<'_>], naming: &Naming<'_>, report: &
     let mut budget = Budget::for_plan();
     for (at, step) in steps.iter().enumerate() {
         let own = (&step.tool_choice, &step.checked_parameters, "parameters");
-        let undo = step
-            .undo
-            .as_ref()
-            .map(|compensation| (&compensation.tool_choice, &compensation.checked_parameters, UNDO_PARAMETERS));
+        let undo = step.undo.as_ref().map(|compensation| {
+            (&compensation.tool_choice, &compensation.checked_parameters, UNDO_PARAMETERS)
+        });
         for (tool_choice, checked_parameters, field) in std::iter::once(own).chain(undo) {
             if checked_parameters.is_as_written && compute::is_compute(&tool_choice.tool) {
-                compute::check_expression(at, field, &checked_parameters.parameters, &naming.names, report);
+                compute::check_expression(
+                    at,
+                    field,
+                    &checked_parameters.parameters,
+                    &naming.names,
+                    report,
+                );
             }
-            if let Some(schema) = tool_choice.input_schema().filter(|_| checked_parameters.is_as_written) {
+            if let Some(schema) =
+                tool_choice.input_schema().filter(|_| checked_parameters.is_as_written)
+            {
                 let parameters = &*checked_parameters.parameters;
                 let names = &naming.names;
                 let judge = CallChecker { at, field, tool_choice, schema, parameters, names };
@@ -173,10 +185,11 @@ struct CallChecker<'a> {
 
 impl<'a> CallChecker<'a> {
     fn check_call(&self, schemas: &mut Schemas<'a>, budget: &mut Budget, report: &mut Report) {
-        let compiled =
-            schemas.entry((self.tool_choice.plan.is_some(), self.tool_choice.tool.as_str())).or_insert_with(
-                || Schema::without_large_patterns(self.schema).ok().map(|(schema, _)| schema),
-            );
+        let compiled = schemas
+            .entry((self.tool_choice.plan.is_some(), self.tool_choice.tool.as_str()))
+            .or_insert_with(|| {
+                Schema::without_large_patterns(self.schema).ok().map(|(schema, _)| schema)
+            });
         let Some(schema) = compiled.as_ref() else { return };
         let has_templates = has_braces(self.parameters);
         let misfits = schema.violations_where(self.parameters, budget, |violation| {
@@ -225,8 +238,11 @@ impl<'a> CallChecker<'a> {
             ViolationKind::Type | ViolationKind::Unchecked | ViolationKind::Other => {
                 report.error(self.at, || {
                     let place = self.place_of(&violation.at);
-                    let diagnostic =
-                        Diagnostic::error("plan.invalid_parameters", place, clip(&violation.message));
+                    let diagnostic = Diagnostic::error(
+                        "plan.invalid_parameters",
+                        place,
+                        clip(&violation.message),
+                    );
                     let schema = schema_at(self.schema, &violation.at);
                     match schema.and_then(|schema| schema.get("description")?.as_str()) {
                         Some(help) => diagnostic.with_help(clip(help)),
@@ -241,7 +257,8 @@ impl<'a> CallChecker<'a> {
     fn has_default(&self, violation: &SchemaViolation, property: &str) -> bool {
         let schema = schema_at(self.schema, &violation.at)
             .and_then(|schema| schema.get("properties")?.get(property));
-        self.tool_choice.plan.is_some() && schema.is_some_and(|schema| schema.get("default").is_some())
+        self.tool_choice.plan.is_some()
+            && schema.is_some_and(|schema| schema.get("default").is_some())
     }
 
     fn missing_error(&self, violation: &SchemaViolation, property: &str) -> Diagnostic {

@@ -130,7 +130,9 @@ impl Reader<'_> {
         let request_id = self.read_text(&mut fields, "requestId");
         let execution_order = fields.take_field("executionOrder").map(|(place, value)| {
             let names = self.read_list(&place, value).into_iter().enumerate();
-            names.filter_map(|(n, value)| self.read_as_text(&format!("{place}[{n}]"), value)).collect()
+            names
+                .filter_map(|(n, value)| self.read_as_text(&format!("{place}[{n}]"), value))
+                .collect()
         });
         let Some((place, tools)) = fields.take_field("tools") else {
             self.report_error("tools".to_owned(), "a plan must have a list of `tools`".to_owned());
@@ -158,7 +160,9 @@ impl Reader<'_> {
             parameters: fields.take_field("parameters").map(|(_, value)| value),
             depends_on: fields.take_field("dependsOn").map(|(_, value)| value),
             output_mapping: self.read_mapping(&mut fields),
-            retry: fields.take_field("retry").and_then(|(place, value)| self.read_retry(&place, value)),
+            retry: fields
+                .take_field("retry")
+                .and_then(|(place, value)| self.read_retry(&place, value)),
             timeout_ms: self.read_integer(&mut fields, "timeoutMs"),
             on_error: self.read_text(&mut fields, "onError"),
             requires_approval: self.read_flag(&mut fields, "requiresApproval"),
@@ -221,7 +225,9 @@ impl Reader<'_> {
             name: self.read_text(&mut fields, "name"),
             tool_name: self.read_text(&mut fields, "toolName"),
             parameters: fields.take_field("parameters").map(|(_, value)| value),
-            retry: fields.take_field("retry").and_then(|(place, value)| self.read_retry(&place, value)),
+            retry: fields
+                .take_field("retry")
+                .and_then(|(place, value)| self.read_retry(&place, value)),
             timeout_ms: self.read_integer(&mut fields, "timeoutMs"),
         })
     }
@@ -243,8 +249,10 @@ impl Reader<'_> {
             (_, Value::Object(mapping)) => Some(mapping),
             (place, other) => {
                 self.report.error(self.step, || {
-                    let message =
-                        format!("an output mapping must be an object, not {}", place::describe_kind(&other));
+                    let message = format!(
+                        "an output mapping must be an object, not {}",
+                        place::describe_kind(&other)
+                    );
                     Diagnostic::error("plan.invalid_mapping", place, message)
                         .with_help("write `{\"path in the output\": \"variable\"}`")
                 });
@@ -330,12 +338,16 @@ impl Reader<'_> {
     fn report_unknown(&mut self, fields: &mut Fields, known: &[&'static str]) {
         // A null field counts as absent, even if its name is unknown.
         let fields_with_values = fields.fields.iter().filter(|(_, value)| !value.is_null());
-        let unknown = fields_with_values.map(|(name, _)| name).filter(|name| !known.contains(&name.as_str()));
+        let unknown =
+            fields_with_values.map(|(name, _)| name).filter(|name| !known.contains(&name.as_str()));
         let unknown: Vec<String> = unknown.cloned().collect();
         for name in unknown {
             let suggestion = nearest_field(&name, known);
-            self.report.error(self.step, || unknown_field_error(&fields.place, &name, suggestion, known));
-            if let Some(suggestion) = suggestion.filter(|suggestion| !fields.fields.contains_key(*suggestion)) {
+            self.report
+                .error(self.step, || unknown_field_error(&fields.place, &name, suggestion, known));
+            if let Some(suggestion) =
+                suggestion.filter(|suggestion| !fields.fields.contains_key(*suggestion))
+            {
                 let value = fields.fields.get_mut(&name).map(Value::take).unwrap_or_default();
                 fields.fields.insert(suggestion.to_owned(), value);
             }
@@ -343,7 +355,12 @@ impl Reader<'_> {
     }
 }
 
-fn unknown_field_error(place: &str, name: &str, suggestion: Option<&str>, known: &[&str]) -> Diagnostic {
+fn unknown_field_error(
+    place: &str,
+    name: &str,
+    suggestion: Option<&str>,
+    known: &[&str],
+) -> Diagnostic {
     let inside = place::key_path(name);
     let place = match place.strip_suffix('.') {
         Some(outside) => format!("{outside}{inside}"),

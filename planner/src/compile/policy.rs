@@ -18,7 +18,8 @@ use crate::{
 /// The longest timeout and the longest wait between attempts: a year, in milliseconds.
 const MAX_TIME_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
 const MAX_MULTIPLIER: f64 = 1_000.0;
-const ON_ERROR_RULES: [OnError; 4] = [OnError::Fail, OnError::Continue, OnError::Ignore, OnError::Wait];
+const ON_ERROR_RULES: [OnError; 4] =
+    [OnError::Fail, OnError::Continue, OnError::Ignore, OnError::Wait];
 
 const MAX_PARALLEL: u64 = 10_000;
 
@@ -59,8 +60,12 @@ pub(super) fn read_undo(
 ) -> StepPolicy {
     const COMPENSATION_PREFIX: &str = "compensate.";
     let default = StepPolicy::default();
-    let mut range =
-        RangeChecker { at, field_prefix: COMPENSATION_PREFIX, code: "plan.invalid_timeout", report };
+    let mut range = RangeChecker {
+        at,
+        field_prefix: COMPENSATION_PREFIX,
+        code: "plan.invalid_timeout",
+        report,
+    };
     let timeout_ms = range.check_range("timeoutMs", undo.timeout_ms, 1, MAX_TIME_MS);
     let retry = undo.retry.as_ref().map(|retry| read_retry(at, COMPENSATION_PREFIX, retry, report));
     StepPolicy {
@@ -83,7 +88,8 @@ fn read_parallel(at: usize, step: &DraftStep, report: &mut Report) -> Option<u32
         });
         return None;
     }
-    let mut range = RangeChecker { at, field_prefix: "", code: "plan.invalid_max_parallel", report };
+    let mut range =
+        RangeChecker { at, field_prefix: "", code: "plan.invalid_max_parallel", report };
     let maximum = range.check_range("maxParallel", step.max_parallel, 1, MAX_PARALLEL)?;
     u32::try_from(maximum).ok()
 }
@@ -188,14 +194,21 @@ impl RangeChecker<'_> {
         maximum: u64,
     ) -> Option<u64> {
         let value = value?;
-        let field_prefix = u64::try_from(value).ok().filter(|number| (minimum..=maximum).contains(number));
+        let field_prefix =
+            u64::try_from(value).ok().filter(|number| (minimum..=maximum).contains(number));
         if field_prefix.is_none() {
             self.report_out_of_range(field, &value, minimum, &maximum);
         }
         field_prefix
     }
 
-    fn report_out_of_range(&mut self, field: &str, value: &dyn Display, minimum: u64, maximum: &dyn Display) {
+    fn report_out_of_range(
+        &mut self,
+        field: &str,
+        value: &dyn Display,
+        minimum: u64,
+        maximum: &dyn Display,
+    ) {
         let (at, code) = (self.at, self.code);
         let place = || place::field_path(at, &format!("{}{field}", self.field_prefix));
         self.report.error(at, || {

@@ -50,7 +50,8 @@ pub(super) fn collect_links<'a>(
     links.templates.reserve(steps.len());
     for at in 0..steps.len() {
         let (dependencies, variables) = (Vec::new(), BTreeSet::new());
-        let mut looking = TemplateReader { at, steps, naming, dependencies, variables, list: None, report };
+        let mut looking =
+            TemplateReader { at, steps, naming, dependencies, variables, list: None, report };
         let (template, undo) = looking.read_templates();
         let templates = StepTemplates { template, list: looking.list, undo };
         let mut dependencies = looking.dependencies;
@@ -98,7 +99,9 @@ impl<'a> TemplateReader<'a, '_> {
         for site in TemplateSite::list_sites(self.at, step) {
             let template = self.collect_site(&site);
             match site.field {
-                FOR_EACH => self.list = template.and_then(|template| self.check_list_template(template)),
+                FOR_EACH => {
+                    self.list = template.and_then(|template| self.check_list_template(template))
+                }
                 PARAMETERS => own = template.unwrap_or_default(),
                 _ => undo = template,
             }
@@ -147,7 +150,11 @@ impl<'a> TemplateReader<'a, '_> {
     fn add_reference(&mut self, site: &TemplateSite<'_>, reference: &Reference) {
         match &reference.target {
             // A compensation may use the output of its own step.
-            Target::Step(dependencies) if site.is_compensation() && dependencies.get() == self.at => (),
+            Target::Step(dependencies)
+                if site.is_compensation() && dependencies.get() == self.at =>
+            {
+                ()
+            }
             Target::Step(dependencies) => self.dependencies.push(*dependencies),
             Target::Variable(name) => {
                 self.add_variable(name, &reference.text, &|text| site.path_of(text));
@@ -223,7 +230,8 @@ impl<'a> TemplateReader<'a, '_> {
                     // costs as much.
                     self.report.add_pattern_cost(limits::PATTERN_COST);
                 }
-                self.report.error(self.at, || wrong_condition_error(place(), written, &err, naming));
+                self.report
+                    .error(self.at, || wrong_condition_error(place(), written, &err, naming));
                 return;
             }
         };
@@ -286,7 +294,8 @@ fn add_named_steps(
             }),
         },
         other => report.error(at, || {
-            let message = format!("a dependency must be a step's id, not {}", place::describe_kind(other));
+            let message =
+                format!("a dependency must be a step's id, not {}", place::describe_kind(other));
             Diagnostic::error("plan.invalid_dependency", place(), message)
                 .with_help("write null, a name, or a list of names")
         }),
@@ -302,7 +311,11 @@ fn add_named_steps(
     }
 }
 
-fn template_diagnostic(site: &TemplateSite<'_>, error: &TemplateError, naming: &Naming<'_>) -> Diagnostic {
+fn template_diagnostic(
+    site: &TemplateSite<'_>,
+    error: &TemplateError,
+    naming: &Naming<'_>,
+) -> Diagnostic {
     let place = format!("tools[{}].{}{}", site.at, site.field, error.at);
     match &error.kind {
         TemplateErrorKind::Invalid { text, why } => {

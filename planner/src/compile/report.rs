@@ -61,10 +61,11 @@ impl Report {
             (self.errors.hidden_count, "errors", Diagnostic::error as fn(_, String, String) -> _),
             (self.warnings.hidden_count, "warnings", Diagnostic::warning),
         ];
-        let hidden_count = hidden_count.into_iter().filter(|(count, ..)| *count > 0).map(|(count, what, make)| {
-            let message = format!("{count} more {what} are not shown");
-            make("plan.more", String::new(), message).with_help("correct the listed ones first")
-        });
+        let hidden_count =
+            hidden_count.into_iter().filter(|(count, ..)| *count > 0).map(|(count, what, make)| {
+                let message = format!("{count} more {what} are not shown");
+                make("plan.more", String::new(), message).with_help("correct the listed ones first")
+            });
         let mut formatted = self.errors.formatted;
         formatted.extend(self.warnings.formatted);
         formatted.sort_by_key(|(step, _)| *step);

@@ -36,7 +36,9 @@ pub(super) fn choose_tools<'a>(
         let call = Call::of_step(at, step);
         call.check_fields(step.plan.as_ref(), report);
         match (&step.plan, call.written_name()) {
-            (Some(plan), None) => ToolChoice::of_plan(&sub_plan::find_plan(at, plan, world, report)),
+            (Some(plan), None) => {
+                ToolChoice::of_plan(&sub_plan::find_plan(at, plan, world, report))
+            }
             (_, written) => {
                 let written = written.unwrap_or_default();
                 let found = call.find_tool(world.catalog, report);
@@ -96,7 +98,12 @@ struct Call<'a> {
 
 impl<'a> Call<'a> {
     fn of_step(at: usize, step: &'a DraftStep) -> Self {
-        Self { at, field_prefix: "", name: step.name.as_deref(), tool_name: step.tool_name.as_deref() }
+        Self {
+            at,
+            field_prefix: "",
+            name: step.name.as_deref(),
+            tool_name: step.tool_name.as_deref(),
+        }
     }
 
     fn of_undo(at: usize, undo: &'a DraftCompensation) -> Self {
@@ -211,7 +218,8 @@ fn unknown_tool_error(place: String, written: &str, catalog: &Catalog) -> Diagno
         .collect();
     let after_set = written.rsplit_once('.').map(|(_, name)| name);
     // A name that begins with the name of a set never means a tool of another set.
-    let tool_with_this_name = catalog.tools().iter().find_tool(|tool| tool.definition.name.as_str() == written);
+    let tool_with_this_name =
+        catalog.tools().iter().find_tool(|tool| tool.definition.name.as_str() == written);
     let tool_with_this_name = tool_with_this_name.map(|tool| tool.definition.qualified_name());
     let near = tool_with_this_name
         .map(|name| {

@@ -164,7 +164,10 @@ mod tests {
 
     #[tokio::test]
     async fn an_embedder_is_probed_before_its_first_use_and_after_a_failure() {
-        let flaky = Arc::new(FlakyEmbedder { is_unavailable: AtomicBool::new(true), ..FlakyEmbedder::default() });
+        let flaky = Arc::new(FlakyEmbedder {
+            is_unavailable: AtomicBool::new(true),
+            ..FlakyEmbedder::default()
+        });
         let configured = configured(Some(Source::Own(flaky.clone())));
         let probes = || flaky.probes.load(Ordering::SeqCst);
         for _ in 0..2 {

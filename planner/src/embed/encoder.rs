@@ -7,7 +7,7 @@ use tokenizers::{Tokenizer, TruncationParams};
 
 use super::{
     math,
-    shape::{self, Pooling, PoolingMethod, ModelShape, TokenizerSettings},
+    shape::{self, ModelShape, Pooling, PoolingMethod, TokenizerSettings},
     transformer::Transformer,
     weights::{InvalidModel, Weights},
 };
@@ -44,10 +44,9 @@ impl Encoder {
         pooling: Pooling,
     ) -> Result<Self, InvalidModel> {
         let truncation = TruncationParams { max_length: reading.tokens, ..Default::default() };
-        tokenizer
-            .with_padding(None)
-            .with_truncation(Some(truncation))
-            .map_err(|err| InvalidModel(format!("its `{TOKENIZER_FILE}` cannot cut texts off: {err}")))?;
+        tokenizer.with_padding(None).with_truncation(Some(truncation)).map_err(|err| {
+            InvalidModel(format!("its `{TOKENIZER_FILE}` cannot cut texts off: {err}"))
+        })?;
         Ok(Self { tokenizer, is_lower_case: reading.is_lower_case, transformer, pooling })
     }
 

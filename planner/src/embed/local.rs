@@ -14,7 +14,7 @@ use super::{
     EmbedError, Embedder,
     encoder::Encoder,
     fingerprint,
-    shape::{Pooling, PoolingMethod, ModelShape, TokenizerSettings},
+    shape::{ModelShape, Pooling, PoolingMethod, TokenizerSettings},
     transformer::Transformer,
     weights::{InvalidModel, Weights},
 };
@@ -87,10 +87,13 @@ fn aborted_error(model: &str, err: &JoinError) -> EmbedError {
 }
 
 fn open_builtin() -> Result<Encoder, InvalidModel> {
-    let tokenizer = Tokenizer::from_bytes(BUILTIN_TOKENIZER).map_err(|err| InvalidModel(err.to_string()))?;
+    let tokenizer =
+        Tokenizer::from_bytes(BUILTIN_TOKENIZER).map_err(|err| InvalidModel(err.to_string()))?;
     let reading = TokenizerSettings { tokens: MAX_BUILTIN_TOKENS, is_lower_case: false };
-    let transformer =
-        Transformer::load(&ModelShape::read(BUILTIN_CONFIG)?, &Weights::from_binary(BUILTIN_WEIGHTS)?)?;
+    let transformer = Transformer::load(
+        &ModelShape::read(BUILTIN_CONFIG)?,
+        &Weights::from_binary(BUILTIN_WEIGHTS)?,
+    )?;
     let pooling = Pooling { methods: vec![PoolingMethod::Mean], is_normalized: true };
     Encoder::new(tokenizer, reading, transformer, pooling)
 }

@@ -176,7 +176,9 @@ impl Source<'_> {
     ) -> Result<String, PullError> {
         let mut revision = "main".to_owned();
         for (file, is_needed) in VECTOR_FILES {
-            let Some(file_info) = self.find_file(&revision, file, is_needed).await? else { continue };
+            let Some(file_info) = self.find_file(&revision, file, is_needed).await? else {
+                continue;
+            };
             // All files are taken from the revision that the first answer names.
             revision = file_info.revision.unwrap_or(revision);
             let pinned = self.pinned.as_ref().filter(|_| file == WEIGHTS);

@@ -129,9 +129,13 @@ impl Server {
         for tried in 1.. {
             match self.try_once(texts).await {
                 Ok(vectors) => return Ok(vectors),
-                Err(RequestFailure::Permanent(why)) => return Err(EmbedError::Refused { url: url(), why }),
+                Err(RequestFailure::Permanent(why)) => {
+                    return Err(EmbedError::Refused { url: url(), why });
+                }
                 Err(RequestFailure::Text(why)) => return Err(EmbedError::Text { url: url(), why }),
-                Err(RequestFailure::Temporary(why, _)) if tried == MAX_ATTEMPTS || began.elapsed() >= REQUEST_TIMEOUT => {
+                Err(RequestFailure::Temporary(why, _))
+                    if tried == MAX_ATTEMPTS || began.elapsed() >= REQUEST_TIMEOUT =>
+                {
                     let times = if tried == 1 { "once" } else { &format!("{tried} times") };
                     let why = format!("{why}, asked {times}: see that it runs");
                     return Err(EmbedError::Unavailable { url: url(), why });
@@ -157,7 +161,12 @@ impl Server {
             let (status, wait) = (response.status(), retry_after(&response));
             Ok::<_, RequestFailure>((status, wait, read_body(response).await?))
         });
-        let slow = |_| RequestFailure::Temporary(format!("it did not answer in {} s", REQUEST_TIMEOUT.as_secs()), None);
+        let slow = |_| {
+            RequestFailure::Temporary(
+                format!("it did not answer in {} s", REQUEST_TIMEOUT.as_secs()),
+                None,
+            )
+        };
         let (status, wait, body) = answered.await.map_err(slow)??;
         if status.is_success() {
             return parse_vectors(&body, texts.len()).map_err(RequestFailure::Permanent);
@@ -170,9 +179,9 @@ impl Server {
                 Err(RequestFailure::Temporary(why, wait))
             }
             _ if status.is_server_error() => Err(RequestFailure::Temporary(why, wait)),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(RequestFailure::Permanent(format!(
-                "{why}; check the variable that `embedding.api_key_env` names"
-            ))),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(RequestFailure::Permanent(
+                format!("{why}; check the variable that `embedding.api_key_env` names"),
+            )),
             StatusCode::NOT_FOUND => Err(RequestFailure::Permanent(format!(
                 "{why}; check `embedding.base_url` and `embedding.model`"
             ))),
@@ -211,8 +220,12 @@ impl Embedder for Server {
     /// it answers.
     async fn probe(&self) -> Result<(), EmbedError> {
         let url = || self.url.to_string();
-        let slow =
-            |_| RequestFailure::Temporary(format!("it did not answer in {} s", PROBE_TIMEOUT.as_secs()), None);
+        let slow = |_| {
+            RequestFailure::Temporary(
+                format!("it did not answer in {} s", PROBE_TIMEOUT.as_secs()),
+                None,
+            )
+        };
         let answered = timeout(PROBE_TIMEOUT, self.try_once(&PROBE_TEXTS)).await;
         match answered.unwrap_or_else(|elapsed| Err(slow(elapsed))) {
             // With zero vectors, every score would be 0.
@@ -270,7 +283,9 @@ async fn read_body(mut response: Response) -> Result<Vec<u8>, RequestFailure> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|err| connection_error(&err))? {
         if body.len() + chunk.len() > MAX_ANSWER_BYTES {
-            return Err(RequestFailure::Permanent(format!("it answered more than {MAX_ANSWER_BYTES} bytes")));
+            return Err(RequestFailure::Permanent(format!(
+                "it answered more than {MAX_ANSWER_BYTES} bytes"
+            )));
         }
         body.extend_from_slice(&chunk);
     }

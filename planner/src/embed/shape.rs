@@ -56,7 +56,9 @@ impl ModelShape {
         if let Some(other) = shape.position_embedding_type.as_deref()
             && other != "absolute"
         {
-            return Err(InvalidModel(format!("its positions are `{other}`, which is not known here")));
+            return Err(InvalidModel(format!(
+                "its positions are `{other}`, which is not known here"
+            )));
         }
         let (size, heads) = (shape.hidden_size, shape.num_attention_heads);
         if heads == 0 || size == 0 || !size.is_multiple_of(heads) {
@@ -198,20 +200,27 @@ pub(super) fn read_pooling(directory: &Path) -> Result<Pooling, InvalidModel> {
     Ok(pooling)
 }
 
-pub(super) fn read_tokenizer_settings(directory: &Path, shape: &ModelShape) -> Result<TokenizerSettings, InvalidModel> {
+pub(super) fn read_tokenizer_settings(
+    directory: &Path,
+    shape: &ModelShape,
+) -> Result<TokenizerSettings, InvalidModel> {
     let module: TransformerModule =
         read_optional(directory, "sentence_bert_config.json")?.unwrap_or_default();
-    let max_tokens = module.max_seq_length.unwrap_or(DEFAULT_MAX_TOKENS).min(shape.max_position_embeddings);
+    let max_tokens =
+        module.max_seq_length.unwrap_or(DEFAULT_MAX_TOKENS).min(shape.max_position_embeddings);
     if max_tokens < 3 {
-        return Err(InvalidModel(format!("it reads {max_tokens} tokens of a text, which is not enough")));
+        return Err(InvalidModel(format!(
+            "it reads {max_tokens} tokens of a text, which is not enough"
+        )));
     }
     Ok(TokenizerSettings { max_tokens, is_lower_case: module.do_lower_case })
 }
 
 pub(super) fn read_required(directory: &Path, name: &str) -> Result<String, InvalidModel> {
     let path = directory.join(name);
-    let unreadable =
-        |err: &dyn std::fmt::Display| InvalidModel(format!("`{}` cannot be read: {err}", path.display()));
+    let unreadable = |err: &dyn std::fmt::Display| {
+        InvalidModel(format!("`{}` cannot be read: {err}", path.display()))
+    };
     let len = fs::metadata(&path).map_err(|err| unreadable(&err))?.len();
     if len > MAX_CONFIG_BYTES {
         return Err(unreadable(&format_args!(
@@ -221,7 +230,10 @@ pub(super) fn read_required(directory: &Path, name: &str) -> Result<String, Inva
     fs::read_to_string(&path).map_err(|err| unreadable(&err))
 }
 
-fn read_optional<T: DeserializeOwned>(directory: &Path, name: &str) -> Result<Option<T>, InvalidModel> {
+fn read_optional<T: DeserializeOwned>(
+    directory: &Path,
+    name: &str,
+) -> Result<Option<T>, InvalidModel> {
     match fs::metadata(directory.join(name)) {
         Err(err) if err.kind() == ErrorKind::NotFound => Ok(None),
         _ => parse_json(name, &read_required(directory, name)?).map(Some),
@@ -229,5 +241,6 @@ fn read_optional<T: DeserializeOwned>(directory: &Path, name: &str) -> Result<Op
 }
 
 fn parse_json<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, InvalidModel> {
-    serde_json::from_str(text).map_err(|err| InvalidModel(format!("its `{name}` cannot be read: {err}")))
+    serde_json::from_str(text)
+        .map_err(|err| InvalidModel(format!("its `{name}` cannot be read: {err}")))
 }

@@ -87,7 +87,10 @@ fn load_transformer(tensors: &[(String, Vec<usize>)]) -> Result<Transformer, Inv
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("model.safetensors");
     write_tensors(&path, tensors);
-    Transformer::load_transformer(&ModelShape::read(&make_config().to_string())?, &Weights::open(&path)?)
+    Transformer::load_transformer(
+        &ModelShape::read(&make_config().to_string())?,
+        &Weights::open(&path)?,
+    )
 }
 
 #[test]
@@ -176,7 +179,8 @@ fn a_file_without_tensors_is_rejected() {
 
 #[tokio::test]
 async fn the_built_in_encoder_returns_its_reference_vectors() {
-    let golden: Vec<ReferenceVector> = serde_json::from_str(include_str!("builtin/golden.json")).unwrap();
+    let golden: Vec<ReferenceVector> =
+        serde_json::from_str(include_str!("builtin/golden.json")).unwrap();
     let embedder = Local::open_builtin_model().await.unwrap();
     let texts: Vec<&str> = golden.iter().map(|it| &*it.text).collect();
     let vectors = embedder.embed(&texts).await.unwrap();

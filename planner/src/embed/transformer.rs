@@ -101,7 +101,10 @@ fn load_table(
     let table = weights.load_matrix(name)?;
     if table.ncols() != columns || table.nrows() < rows {
         let is = table.dim();
-        return Err(InvalidModel(format!("its tensor `{name}` is {is:?}, not {:?}", (rows, columns))));
+        return Err(InvalidModel(format!(
+            "its tensor `{name}` is {is:?}, not {:?}",
+            (rows, columns)
+        )));
     }
     Ok(table)
 }
@@ -126,10 +129,13 @@ impl Layer {
         query.weight *= scale;
         query.bias.iter_mut().for_each(|number| *number *= scale);
         let feed_forward_input = weights.load_linear(&name("intermediate.dense"), size)?;
-        let feed_forward_output = weights.load_linear(&name("output.dense"), feed_forward_input.bias.len())?;
+        let feed_forward_output =
+            weights.load_linear(&name("output.dense"), feed_forward_input.bias.len())?;
         if feed_forward_output.bias.len() != size {
             let feed_forward_output = name("output.dense");
-            return Err(InvalidModel(format!("its tensor `{feed_forward_output}` has not {size} rows")));
+            return Err(InvalidModel(format!(
+                "its tensor `{feed_forward_output}` has not {size} rows"
+            )));
         }
         Ok(Self {
             attention: join_layers(&[query, key, value])?,
@@ -182,7 +188,8 @@ impl Layer {
 fn join_layers(layers: &[Linear; 3]) -> Result<Linear, InvalidModel> {
     let weights: Vec<ArrayView2<'_, f32>> =
         layers.iter().map(|layer| layer.weight.view()).collect();
-    let weight = ndarray::concatenate(Axis(1), &weights).map_err(|err| InvalidModel(err.to_string()))?;
+    let weight =
+        ndarray::concatenate(Axis(1), &weights).map_err(|err| InvalidModel(err.to_string()))?;
     let bias = layers.iter().flat_map(|layer| layer.bias.iter().copied()).collect();
     Ok(Linear { weight: weight.as_standard_layout().into_owned(), bias })
 }

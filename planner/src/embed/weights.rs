@@ -103,7 +103,12 @@ impl Weights {
         Self::new(header, size, bytes.len() as u64, WeightsSource::Memory(bytes))
     }
 
-    fn new(header: &[u8], size: u64, len: u64, source: WeightsSource) -> Result<Self, InvalidModel> {
+    fn new(
+        header: &[u8],
+        size: u64,
+        len: u64,
+        source: WeightsSource,
+    ) -> Result<Self, InvalidModel> {
         let is_none = |why: &dyn std::fmt::Display| {
             InvalidModel(format!(
                 "its weights are not a complete `safetensors` file ({why}): fetch it again"
@@ -139,10 +144,13 @@ impl Weights {
     }
 
     pub(super) fn load_vector(&self, name: &str) -> Result<Vec<f32>, InvalidModel> {
-        let info = self.find_tensor(name).ok_or_else(|| InvalidModel::for_tensor(name, "is missing"))?;
+        let info =
+            self.find_tensor(name).ok_or_else(|| InvalidModel::for_tensor(name, "is missing"))?;
         match info.shape[..] {
             [_] => self.read_numbers(name, info),
-            _ => Err(InvalidModel::for_tensor(name, format_args!("has the shape {:?}", info.shape))),
+            _ => {
+                Err(InvalidModel::for_tensor(name, format_args!("has the shape {:?}", info.shape)))
+            }
         }
     }
 
@@ -151,7 +159,10 @@ impl Weights {
             return self.load_quantised_matrix(name);
         };
         let [rows, columns] = info.shape[..] else {
-            return Err(InvalidModel::for_tensor(name, format_args!("has the shape {:?}", info.shape)));
+            return Err(InvalidModel::for_tensor(
+                name,
+                format_args!("has the shape {:?}", info.shape),
+            ));
         };
         shape_matrix(name, rows, columns, self.read_numbers(name, info)?)
     }
@@ -163,7 +174,10 @@ impl Weights {
         let scales = self.find_tensor(&format!("{name}.scale")).ok_or_else(missing)?;
         let scales = self.read_numbers(name, scales)?;
         let [rows, half] = halves.shape[..] else {
-            return Err(InvalidModel::for_tensor(name, format_args!("has the shape {:?}", halves.shape)));
+            return Err(InvalidModel::for_tensor(
+                name,
+                format_args!("has the shape {:?}", halves.shape),
+            ));
         };
         let bytes = self.read_bytes(name, halves)?;
         if halves.dtype != NumberType::U8 || scales.len() * GROUP_LEN != bytes.len() * 2 {
@@ -187,7 +201,12 @@ impl Weights {
         Ok(Linear { weight: weight.t().as_standard_layout().into_owned(), bias })
     }
 
-    pub(super) fn load_norm(&self, name: &str, len: usize, epsilon: f32) -> Result<Norm, InvalidModel> {
+    pub(super) fn load_norm(
+        &self,
+        name: &str,
+        len: usize,
+        epsilon: f32,
+    ) -> Result<Norm, InvalidModel> {
         let (scale, shift) = if self.has_tensor(&format!("{name}.weight")) {
             ("weight", "bias")
         } else {
@@ -213,18 +232,21 @@ impl Weights {
                 Ok(bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
             }
             NumberType::F16 => Ok(halves.map(from_half).collect()),
-            NumberType::BF16 => Ok(halves.map(|half| f32::from_bits(u32::from(half) << 16)).collect()),
-            other => {
-                Err(InvalidModel::for_tensor(name, format_args!("is of the kind {other:?}, not F32")))
+            NumberType::BF16 => {
+                Ok(halves.map(|half| f32::from_bits(u32::from(half) << 16)).collect())
             }
+            other => Err(InvalidModel::for_tensor(
+                name,
+                format_args!("is of the kind {other:?}, not F32"),
+            )),
         }
     }
 
     fn read_bytes(&self, name: &str, info: &Tensor) -> Result<Cow<'static, [u8]>, InvalidModel> {
         let (from, to) = info.data_offsets;
         let data_start = self.data_start + from;
-        let len =
-            usize::try_from(to - from).map_err(|_| InvalidModel::for_tensor(name, "is too large"))?;
+        let len = usize::try_from(to - from)
+            .map_err(|_| InvalidModel::for_tensor(name, "is too large"))?;
         match &self.source {
             WeightsSource::Memory(all) => {
                 let data_start = usize::try_from(data_start).unwrap_or(usize::MAX);
@@ -250,7 +272,8 @@ fn shape_matrix(
     columns: usize,
     numbers: Vec<f32>,
 ) -> Result<Array2<f32>, InvalidModel> {
-    Array2::from_shape_vec((rows, columns), numbers).map_err(|err| InvalidModel::for_tensor(name, err))
+    Array2::from_shape_vec((rows, columns), numbers)
+        .map_err(|err| InvalidModel::for_tensor(name, err))
 }
 
 /// Converts a half-precision number (sign, five bits of exponent, ten of fraction).

@@ -63,7 +63,9 @@ fn sort_layer(graph: &mut LayeredGraph, layer: usize, is_down: bool, positions: 
     let fixed = if is_down { &graph.above } else { &graph.below };
     let mut keyed: Vec<(f64, usize)> = graph.layers[layer]
         .iter()
-        .map(|node| (mean_position(&fixed[*node], positions).unwrap_or(to_f64(positions[*node])), *node))
+        .map(|node| {
+            (mean_position(&fixed[*node], positions).unwrap_or(to_f64(positions[*node])), *node)
+        })
         .collect();
     keyed.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     for (place, ((_, node), there)) in keyed.iter().zip(&mut graph.layers[layer]).enumerate() {

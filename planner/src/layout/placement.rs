@@ -172,12 +172,21 @@ fn place_nodes(graph: &LayeredGraph, sizes: &[Size], style: &Style) -> PlacedNod
         let layers = graph.layers.len();
         for step in 0..layers {
             let layer = if side == Side::Below { layers - 1 - step } else { step };
-            move_nodes_to_neighbours(graph, &graph.layers[layer], &offsets[layer], side, &mut positions);
+            move_nodes_to_neighbours(
+                graph,
+                &graph.layers[layer],
+                &offsets[layer],
+                side,
+                &mut positions,
+            );
         }
     }
     let half = |node: usize| half_width(sizes, node);
-    let left = (0..positions.len()).map(|node| positions[node] - half(node)).fold(f64::INFINITY, f64::min);
-    let right = (0..positions.len()).map(|node| positions[node] + half(node)).fold(f64::NEG_INFINITY, f64::max);
+    let left =
+        (0..positions.len()).map(|node| positions[node] - half(node)).fold(f64::INFINITY, f64::min);
+    let right = (0..positions.len())
+        .map(|node| positions[node] + half(node))
+        .fold(f64::NEG_INFINITY, f64::max);
     let centres = positions.iter().zip(&graph.layer_of).map(|(x, layer)| {
         let LayerBand { top, bottom } = bands[*layer];
         Point { x: x - left, y: f64::midpoint(top, bottom) }
@@ -227,7 +236,13 @@ struct Block {
 ///
 /// This is isotonic regression: after subtracting the offsets, positions must not decrease from left
 /// to right. Pooling adjacent violators gives the least sum of squares.
-fn move_nodes_to_neighbours(graph: &LayeredGraph, layer: &[usize], offsets: &[f64], side: Side, positions: &mut [f64]) {
+fn move_nodes_to_neighbours(
+    graph: &LayeredGraph,
+    layer: &[usize],
+    offsets: &[f64],
+    side: Side,
+    positions: &mut [f64],
+) {
     let mut blocks: Vec<Block> = Vec::with_capacity(layer.len());
     for (node, offset) in layer.iter().zip(offsets) {
         let (x, weight) = preferred_position(graph, *node, side, positions);
@@ -252,7 +267,12 @@ fn move_nodes_to_neighbours(graph: &LayeredGraph, layer: &[usize], offsets: &[f6
 }
 
 /// Returns the preferred position of a node, and its weight.
-fn preferred_position(graph: &LayeredGraph, node: usize, side: Side, positions: &[f64]) -> (f64, f64) {
+fn preferred_position(
+    graph: &LayeredGraph,
+    node: usize,
+    side: Side,
+    positions: &[f64],
+) -> (f64, f64) {
     let above = graph.above[node].iter().filter(|_| side != Side::Below);
     let below = graph.below[node].iter().filter(|_| side != Side::Above);
     let (mut sum, mut weight) = (0.0, 0.0);

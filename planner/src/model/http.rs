@@ -40,13 +40,16 @@ pub(super) fn build_client(is_local: bool) -> reqwest::Result<Client> {
 /// Sends a request and reads the answer. Closes the connection if the answer is too long.
 pub(super) async fn send_request(request: RequestBuilder) -> Result<Answer, ExchangeError> {
     let response = request.send().await;
-    let mut response = response.map_err(|err| ExchangeError::Unreachable(find_innermost_cause(&err)))?;
+    let mut response =
+        response.map_err(|err| ExchangeError::Unreachable(find_innermost_cause(&err)))?;
     let status = response.status();
     let headers = std::mem::take(response.headers_mut());
     let limit = if status.is_success() { MAX_ANSWER_BYTES } else { MAX_ERROR_BYTES };
     let mut body = Vec::new();
-    while let Some(chunk) =
-        response.chunk().await.map_err(|err| ExchangeError::ConnectionLost(find_innermost_cause(&err)))?
+    while let Some(chunk) = response
+        .chunk()
+        .await
+        .map_err(|err| ExchangeError::ConnectionLost(find_innermost_cause(&err)))?
     {
         body.extend_from_slice(&chunk);
         if body.len() > limit {

@@ -191,7 +191,9 @@ impl LocalModel {
             }
             (None, "") => format!("run `{PULL_COMMAND}`, or start a server"),
             (None, _) => {
-                format!("start a server that has it, or remove `planner.model` and run `{PULL_COMMAND}`")
+                format!(
+                    "start a server that has it, or remove `planner.model` and run `{PULL_COMMAND}`"
+                )
             }
         };
         self.refused_error(format!(
@@ -308,7 +310,10 @@ mod tests {
         let (url, _started_task) = serve_models(&["faber-planner"]).await;
         let server = StartedServer { url, key: Key::None };
         let starter = || Some(SharedStarter(Arc::new(ScriptedStarter(Ok(server.clone())))));
-        assert_eq!(ask_hello(&local_model("", &[&running], starter())).await.unwrap(), "local/running");
+        assert_eq!(
+            ask_hello(&local_model("", &[&running], starter())).await.unwrap(),
+            "local/running"
+        );
         for name in ["", STARTED_MODEL] {
             let asked = ask_hello(&local_model(name, &[UNREACHABLE_URL], starter())).await.unwrap();
             assert_eq!(asked, "local/faber-planner");
@@ -318,7 +323,8 @@ mod tests {
             why.contains("the model `other`") && why.contains("remove `planner.model`"),
             "{why}"
         );
-        let fails = SharedStarter(Arc::new(ScriptedStarter(Err("install `llama-server`".to_owned()))));
+        let fails =
+            SharedStarter(Arc::new(ScriptedStarter(Err("install `llama-server`".to_owned()))));
         let why = ask_hello(&local_model("", &[UNREACHABLE_URL], Some(fails))).await.unwrap_err();
         assert!(why.ends_with("install `llama-server`"), "{why}");
     }

@@ -56,7 +56,8 @@ impl RetryingModel {
         // Knuth's multiplier. Its upper bits are random enough.
         let step = |state: u64| state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let rolled =
-            self.random_state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| Some(step(state)));
+            self.random_state
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| Some(step(state)));
         let rolled = step(rolled.unwrap_or_default()) >> 54;
         let share = u32::try_from(rolled).unwrap_or_default();
         of / 2 + of / 2 * share / 1_024
@@ -86,7 +87,13 @@ impl Model for RetryingModel {
             let next = wait.map_or(part, |wait| wait.saturating_add(pause.saturating_sub(part)));
             let is_too_long = wait.is_some_and(|wait| wait > max_pause);
             if missed.len() >= retries as usize || is_too_long {
-                return Err(retries_exhausted_error(model, why, missed.len() + 1, is_too_long, *wait));
+                return Err(retries_exhausted_error(
+                    model,
+                    why,
+                    missed.len() + 1,
+                    is_too_long,
+                    *wait,
+                ));
             }
             tracing::debug!(%model, %why, "the model is asked again");
             missed.push(err);
@@ -155,7 +162,8 @@ mod tests {
             let model = Arc::new(Scripted::default());
             RetryingModel::with_seed(model, ModelRetryPolicy::default(), seed).random_part(whole)
         };
-        let patient = RetryingModel::with_seed(Arc::new(Scripted::default()), ModelRetryPolicy::default(), 1);
+        let patient =
+            RetryingModel::with_seed(Arc::new(Scripted::default()), ModelRetryPolicy::default(), 1);
         let parts: Vec<Duration> = (0..1_000).map(|_| patient.random_part(whole)).collect();
         assert!(parts.iter().all(|part| (whole / 2..=whole).contains(part)));
         for part in [parts, (0..1_000).map(part).collect()] {
@@ -170,7 +178,8 @@ mod tests {
         assert!(answer.is_ok());
         let (least, most) = (Duration::from_secs(7), Duration::from_millis(7_250));
         assert!(least <= took && took <= most, "{took:?}");
-        let (answer, took, asked) = ask_with_retries(vec![busy(Some(600)), reply_with("well")], 3).await;
+        let (answer, took, asked) =
+            ask_with_retries(vec![busy(Some(600)), reply_with("well")], 3).await;
         let why = answer.unwrap_err().to_string();
         assert_eq!(
             why,
@@ -186,7 +195,8 @@ mod tests {
         let why = answer.unwrap_err().to_string();
         assert_eq!(why, "the model `scripted` is not available: busy, 3 times");
         assert_eq!(asked, 3);
-        let (answer, took, asked) = ask_with_retries(vec![refused(), reply_with("never asked")], 2).await;
+        let (answer, took, asked) =
+            ask_with_retries(vec![refused(), reply_with("never asked")], 2).await;
         assert!(matches!(answer, Err(ModelError::Refused { .. })));
         assert_eq!((took, asked), (Duration::ZERO, 1), "asking again is no use");
     }

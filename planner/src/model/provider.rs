@@ -110,8 +110,12 @@ impl Provider {
                 failures::retry_after(&answer.headers),
             ));
         }
-        serde_json::from_str(&body)
-            .map_err(|_| self.connection_lost(format!("it answered no JSON: {}", self.shorten_without_key(&body)), None))
+        serde_json::from_str(&body).map_err(|_| {
+            self.connection_lost(
+                format!("it answered no JSON: {}", self.shorten_without_key(&body)),
+                None,
+            )
+        })
     }
 
     fn key_header(&self) -> Result<Option<(HeaderName, HeaderValue)>, ModelError> {
@@ -130,7 +134,9 @@ impl Provider {
             Format::Anthropic => (HeaderName::from_static("x-api-key"), HeaderValue::from_str(key)),
         };
         let mut value = value.map_err(|_| {
-            self.refused_error("the key has characters that no header can have: check it".to_owned())
+            self.refused_error(
+                "the key has characters that no header can have: check it".to_owned(),
+            )
         })?;
         value.set_sensitive(true);
         Ok(Some((name, value)))
@@ -157,10 +163,13 @@ impl Model for Provider {
     }
 
     async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
-        let may_form = self.settings.structured && !self.rejects_answer_schemas.load(Ordering::Relaxed);
+        let may_form =
+            self.settings.structured && !self.rejects_answer_schemas.load(Ordering::Relaxed);
         let form = question.answer.as_ref().filter(|_| may_form);
         match self.ask_once(question, form).await {
-            Err(ModelError::Refused { why, .. }) if form.is_some() && mentions_answer_schema(&why) => {
+            Err(ModelError::Refused { why, .. })
+                if form.is_some() && mentions_answer_schema(&why) =>
+            {
                 tracing::debug!(%why, "the provider keeps no answer to a schema");
                 let answer = self.ask_once(question, None).await;
                 self.rejects_answer_schemas.fetch_or(answer.is_ok(), Ordering::Relaxed);

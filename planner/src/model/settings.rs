@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
-    Fallback, Model, ModelError, ModelRetryPolicy, RetryingModel, Price, Provider, ProviderKind,
+    Fallback, Model, ModelError, ModelRetryPolicy, Price, Provider, ProviderKind, RetryingModel,
     local::{LocalModel, SharedStarter},
 };
 

@@ -45,7 +45,8 @@ pub(super) fn similar_pairs(
     threshold: f64,
     is_allowed: impl Fn(usize) -> bool,
 ) -> Result<Vec<Collision>, TooManyPairs> {
-    let row_numbers: Vec<usize> = (0..rows.len()).filter(|row| is_allowed(rows.owner_of_row(*row))).collect();
+    let row_numbers: Vec<usize> =
+        (0..rows.len()).filter(|row| is_allowed(rows.owner_of_row(*row))).collect();
     let side = Block { rows, row_numbers: &row_numbers, slack: rows.slack() };
     let mut found = Vec::new();
     for first in (0..row_numbers.len()).step_by(BLOCK_LEN) {

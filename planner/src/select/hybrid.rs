@@ -12,8 +12,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    SelectionRequest, Match, SelectError, Selection, Selector, Tools, best, index::embedded, lexical::Lexical,
-    parts, rows::Rows, vector::QueryVector,
+    Match, SelectError, Selection, SelectionRequest, Selector, Tools, best, index::embedded,
+    lexical::Lexical, parts, rows::Rows, vector::QueryVector,
 };
 use crate::embed::EmbedError;
 
@@ -41,7 +41,8 @@ impl Selector {
         if ask.query.trim().is_empty() {
             return Ok(Selection::default());
         }
-        let texts: Vec<&str> = std::iter::once(ask.query).chain(parts::split_parts(ask.query)).collect();
+        let texts: Vec<&str> =
+            std::iter::once(ask.query).chain(parts::split_parts(ask.query)).collect();
         let words = self.index().await.words(tools);
         let (meaning, without_meaning) = match self.embed_query(tools, &texts).await {
             Ok(meaning) => (Some(meaning), None),
@@ -111,8 +112,12 @@ impl Selector {
 /// Returns the scores of words and names, for each tool.
 fn lexical_scores(words: &Lexical, text: &str, allowed: &[bool]) -> Vec<f32> {
     let (mut lexical, names) = words.score_tools_and_names(text);
-    let max_count =
-        lexical.iter().zip(allowed).filter(|score| *score.1).map(|score| *score.0).fold(0.0, f32::max);
+    let max_count = lexical
+        .iter()
+        .zip(allowed)
+        .filter(|score| *score.1)
+        .map(|score| *score.0)
+        .fold(0.0, f32::max);
     let share = if max_count > 0.0 { LEXICAL_WEIGHT / max_count } else { 0.0 };
     for (lexical, name) in lexical.iter_mut().zip(names) {
         *lexical = share * *lexical + NAME_WEIGHT * name;
@@ -132,9 +137,9 @@ impl ScoreInputs<'_> {
     fn best_tools(&self, allowed: &[bool], max_count: usize) -> Vec<(usize, f64)> {
         let mut quick = self.lexical.to_vec();
         if let Some(meaning) = self.meaning {
-            meaning
-                .tools
-                .visit_quick_cosines(&meaning.texts, |text, tool, cosine| quick[text][tool] += cosine);
+            meaning.tools.visit_quick_cosines(&meaning.texts, |text, tool, cosine| {
+                quick[text][tool] += cosine
+            });
         }
         let score =
             |tool: usize| combine_points(quick.iter().map(|points| f64::from(points[tool])));

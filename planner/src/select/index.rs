@@ -133,7 +133,8 @@ impl Index {
             centroids.push(entries);
         }
         for positions in text_batches(&wanted, |at| list_examples(&tools[at]).count()) {
-            let texts: Vec<&str> = positions.iter().flat_map(|tool| list_examples(&tools[*tool])).collect();
+            let texts: Vec<&str> =
+                positions.iter().flat_map(|tool| list_examples(&tools[*tool])).collect();
             let mut vectors = embed_all(embedder, &texts).await?.into_iter();
             for at in positions {
                 let count = list_examples(&tools[*at]).count();
@@ -202,7 +203,10 @@ impl<T> Part<T> {
             let at = *names.get(&tool_key(tool))?;
             is_same_definition(&part.tools[at], tool).then_some(at)
         };
-        Err(EarlierEntries { entries: Some(&part.entries), positions: tools.iter().map(place).collect() })
+        Err(EarlierEntries {
+            entries: Some(&part.entries),
+            positions: tools.iter().map(place).collect(),
+        })
     }
 
     fn keep_part(part: &mut Option<Self>, tools: &Tools, entries: T) -> Arc<T> {
@@ -226,14 +230,19 @@ impl<'a, T> EarlierEntries<'a, T> {
 
 impl Centroids {
     fn new(centroids: &[Option<Centroid>]) -> Self {
-        let centroids =
-            centroids.iter().enumerate().filter_map(|(at, centroid)| Some((at, centroid.as_ref()?)));
-        let rows = Rows::new(centroids.clone().map(|(at, centroid)| (at, centroid.mean.as_slice())));
+        let centroids = centroids
+            .iter()
+            .enumerate()
+            .filter_map(|(at, centroid)| Some((at, centroid.as_ref()?)));
+        let rows =
+            Rows::new(centroids.clone().map(|(at, centroid)| (at, centroid.mean.as_slice())));
         // `Rows` leaves out vectors of another length.
         let mut owners = rows.owners().iter().peekable();
         let kept = centroids.filter(|(at, _)| owners.next_if(|owner| *owner == at).is_some());
         Self {
-            least_similar_index: kept.map(|(_, centroid)| (centroid.least_similar_index, centroid.least_similar)).collect(),
+            least_similar_index: kept
+                .map(|(_, centroid)| (centroid.least_similar_index, centroid.least_similar))
+                .collect(),
             rows,
         }
     }

@@ -120,7 +120,11 @@ impl Outcomes {
 
     /// Returns the learned score of each tool for a kind, from -1 (always failed) to 1 (always
     /// succeeded). It is near 0 after few outcomes.
-    pub fn list_verdicts(&self, kind: usize, at: Timestamp) -> impl Iterator<Item = (&ToolName, f64)> {
+    pub fn list_verdicts(
+        &self,
+        kind: usize,
+        at: Timestamp,
+    ) -> impl Iterator<Item = (&ToolName, f64)> {
         let faded = self.since.map_or(1.0, |since| (-ages(since, at)).exp2());
         let tools = self.kinds.get(kind).into_iter().flat_map(|kind| &kind.tools);
         tools.map(move |(tool, outcome)| {
@@ -173,7 +177,12 @@ mod tests {
         let (mut outcomes, at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
         for _ in 0..6 {
             let kind = (!outcomes.is_empty()).then_some(0);
-            outcomes.learn(kind, "a query", &[(parse_tool("s.good"), true), (parse_tool("s.bad"), false)], at);
+            outcomes.learn(
+                kind,
+                "a query",
+                &[(parse_tool("s.good"), true), (parse_tool("s.bad"), false)],
+                at,
+            );
         }
         outcomes.learn(None, "another", &[(parse_tool("s.bad"), true)], at);
         assert_eq!(outcomes.queries().collect::<Vec<_>>(), ["a query", "another"]);

@@ -27,7 +27,8 @@ const REQUEST_WORDS: &str = "\
 /// Words that separate two clauses.
 const SEPARATORS: [&str; 3] = ["and", "but", "then"];
 /// Words between two clauses that mean nothing for the selection.
-const LINK_WORDS: [&str; 9] = ["also", "and", "but", "finally", "next", "please", "so", "then", "to"];
+const LINK_WORDS: [&str; 9] =
+    ["also", "and", "but", "finally", "next", "please", "so", "then", "to"];
 /// Words at the beginning of a part that only connect it to the part before.
 const CONNECTING_WORDS: [&str; 19] = [
     "additionally",
@@ -51,7 +52,8 @@ const CONNECTING_WORDS: [&str; 19] = [
     "third",
 ];
 
-static REQUEST_WORD_SET: LazyLock<BTreeSet<&str>> = LazyLock::new(|| REQUEST_WORDS.split_whitespace().collect());
+static REQUEST_WORD_SET: LazyLock<BTreeSet<&str>> =
+    LazyLock::new(|| REQUEST_WORDS.split_whitespace().collect());
 
 /// Returns the parts of a query, in order. Returns nothing if the query has only one part.
 pub(super) fn split_parts(query: &str) -> Vec<&str> {
@@ -125,7 +127,8 @@ fn clause_end(before: &[Word<'_>], start: usize) -> Option<usize> {
 }
 
 fn keep_part<'a>(words: &[Word<'_>], sentence: &'a str, parts: &mut Vec<&'a str>) {
-    let said = words.iter().take_while(|word| CONNECTING_WORDS.contains(&word.lower.as_str())).count();
+    let said =
+        words.iter().take_while(|word| CONNECTING_WORDS.contains(&word.lower.as_str())).count();
     let words = &words[said..];
     let count = words.iter().filter(|word| !word.lower.is_empty()).count();
     if let [first, .., last] = words

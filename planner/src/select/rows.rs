@@ -118,8 +118,13 @@ impl Rows {
         self.visit_quick_cosines(std::slice::from_ref(query), |_, _, cosine| {
             quick.push(f64::from(cosine));
         });
-        let rows = best::candidate_places(&quick, max_count, self.slack(), |row| is_allowed(self.owners[row]));
+        let rows = best::candidate_places(&quick, max_count, self.slack(), |row| {
+            is_allowed(self.owners[row])
+        });
         let exact = |row: usize| query.cosine(self.row(row), self.norms[row]);
-        best::take_best(rows.into_iter().map(|row| (self.owners[row], exact(row))).collect(), max_count)
+        best::take_best(
+            rows.into_iter().map(|row| (self.owners[row], exact(row))).collect(),
+            max_count,
+        )
     }
 }

@@ -175,7 +175,9 @@ impl Selector {
             Criterion::Centroid => self.select_by_centroid(tools, ask, is_allowed).await?,
             Criterion::Description => self.select_by_description(tools, ask, is_allowed).await?,
             Criterion::Lexical => self.select_by_words(tools, ask, is_allowed).await,
-            Criterion::Hybrid => return self.select_by_words_and_meaning(tools, ask, is_allowed).await,
+            Criterion::Hybrid => {
+                return self.select_by_words_and_meaning(tools, ask, is_allowed).await;
+            }
         };
         Ok(Selection { matches, without_meaning: None })
     }
@@ -222,8 +224,9 @@ impl Selector {
     ) -> Vec<Match> {
         let words = self.lock_index().await.words(tools);
         let scores: Vec<f64> = words.score_tools(ask.query).into_iter().map(f64::from).collect();
-        let positions =
-            best::candidate_places(&scores, ask.limit, 0.0, |at| scores[at] > 0.0 && is_allowed(at));
+        let positions = best::candidate_places(&scores, ask.limit, 0.0, |at| {
+            scores[at] > 0.0 && is_allowed(at)
+        });
         let best = best::take_best(
             positions.into_iter().map(|place| (place, scores[place])).collect(),
             ask.limit,
@@ -268,7 +271,10 @@ impl Selector {
         self.index.lock().await
     }
 
-    fn required_embedders(&self, criterion_name: &'static str) -> Result<&EmbedderPair, SelectError> {
+    fn required_embedders(
+        &self,
+        criterion_name: &'static str,
+    ) -> Result<&EmbedderPair, SelectError> {
         self.embedders.as_ref().ok_or(SelectError::NoEmbedder(criterion_name))
     }
 }

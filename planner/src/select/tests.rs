@@ -22,7 +22,7 @@ use shared::{
     tool::{Effect, ToolDefinition},
 };
 
-use super::{SelectionRequest, Criterion, Match, Outcomes, SelectError, Selector, Tools};
+use super::{Criterion, Match, Outcomes, SelectError, SelectionRequest, Selector, Tools};
 use crate::embed::{EmbedError, Embedder};
 
 /// An embedder that knows some texts and records its calls.
@@ -102,7 +102,11 @@ fn selection_request(query: &str, by: Criterion) -> SelectionRequest<'_> {
     SelectionRequest { query, by, limit: 5, margin: 0.01, outcomes: None }
 }
 
-async fn select_tools(selector: &Selector, tools: &Tools, ask: &SelectionRequest<'_>) -> Vec<Match> {
+async fn select_tools(
+    selector: &Selector,
+    tools: &Tools,
+    ask: &SelectionRequest<'_>,
+) -> Vec<Match> {
     selector.select(tools, ask, |_| true).await.unwrap().matches
 }
 

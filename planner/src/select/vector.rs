@@ -44,7 +44,8 @@ impl QueryVector {
 
 pub(super) fn dot_product(a: &[f32], b: &[f32]) -> f64 {
     let mut sums = [0.0_f64; PARALLEL_SUMS];
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<PARALLEL_SUMS>(), b.as_chunks::<PARALLEL_SUMS>());
+    let ((a, a_rest), (b, b_rest)) =
+        (a.as_chunks::<PARALLEL_SUMS>(), b.as_chunks::<PARALLEL_SUMS>());
     for (a, b) in a.iter().zip(b) {
         for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
             *sum += f64::from(*a) * f64::from(*b);

@@ -15,7 +15,8 @@ const STOP_WORD_LIST: &str = "\
     on or our please shall she should so some than that the their them then there these they this \
     those to us want was we were what when where which who why will with would you your";
 
-static STOP_WORDS: LazyLock<BTreeSet<&str>> = LazyLock::new(|| STOP_WORD_LIST.split_whitespace().collect());
+static STOP_WORDS: LazyLock<BTreeSet<&str>> =
+    LazyLock::new(|| STOP_WORD_LIST.split_whitespace().collect());
 static STEMMER: LazyLock<Stemmer> = LazyLock::new(|| Stemmer::create(Algorithm::English));
 
 pub(super) fn stem_words(text: &str) -> Vec<String> {

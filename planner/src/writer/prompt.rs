@@ -35,7 +35,8 @@ const REPLAN_REQUEST: &str = "Write the whole plan again so that it completes th
 - If no change helps, answer that it is impossible.";
 
 /// The reason that the prompt gives for a plan that asked for a replan.
-const REPLAN_REASON: &str = "stopped where its author could not plan further; its steps have results now";
+const REPLAN_REASON: &str =
+    "stopped where its author could not plan further; its steps have results now";
 
 const PLANNING_RULES: &str = r#"You turn a request into a plan of tool calls. A program checks the plan and runs it.
 
@@ -173,8 +174,9 @@ pub(super) fn repair_message(
     let errors = wrong.iter().filter(|diagnostic| diagnostic.is_error());
     // Warnings about paths are shown together with errors, but do not cause a question on their
     // own.
-    let undeclared_paths =
-        wrong.iter().filter(|diagnostic| diagnostic.code == UNDECLARED_PATH && !diagnostic.is_error());
+    let undeclared_paths = wrong
+        .iter()
+        .filter(|diagnostic| diagnostic.code == UNDECLARED_PATH && !diagnostic.is_error());
     let all = errors.clone().chain(undeclared_paths);
     for diagnostic in all.clone().take(MAX_DIAGNOSTICS) {
         let Diagnostic { path, message, help, code, .. } = diagnostic;
@@ -297,7 +299,10 @@ mod tests {
         for tag in ["<plan>", "</plan>", "<results>", "</results>"] {
             assert_eq!(text.matches(tag).count(), 1, "{tag}: {text}");
             let name = tag.replace(['<', '>', '/'], "");
-            assert!(system_message(&messages).contains(&format!("<{name}>")), "the rules know {tag}");
+            assert!(
+                system_message(&messages).contains(&format!("<{name}>")),
+                "the rules know {tag}"
+            );
         }
     }
 
@@ -316,7 +321,10 @@ mod tests {
         let (one, two) =
             (first_messages("x", None, &catalog()), first_messages("y", Some(&hint), &catalog()));
         assert_eq!(one[0], two[0]);
-        assert!(last_user_message(&two).contains("<hint>\n{\"tools\":[{\"name\":\"listAuthors\"}]}\n</hint>"));
+        assert!(
+            last_user_message(&two)
+                .contains("<hint>\n{\"tools\":[{\"name\":\"listAuthors\"}]}\n</hint>")
+        );
         assert!(!last_user_message(&one).contains("<hint>"));
         let long = json!({ "tools": [{ "name": "createBlog", "parameters": { "title": "x".repeat(MAX_HINT_BYTES) } }] });
         let long: Draft = serde_json::from_value(long).unwrap();
@@ -346,7 +354,8 @@ mod tests {
     #[test]
     fn a_repair_message_includes_undeclared_paths() {
         let wrong = [
-            Diagnostic::warning(UNDECLARED_PATH, "tools[1]", "declares no `idd`").with_help("or `_id`?"),
+            Diagnostic::warning(UNDECLARED_PATH, "tools[1]", "declares no `idd`")
+                .with_help("or `_id`?"),
             Diagnostic::warning("plan.understood", "", "it was read"),
             Diagnostic::error("plan.unknown_tool", "tools[0]", "no such tool"),
         ];

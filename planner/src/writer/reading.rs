@@ -138,7 +138,8 @@ fn is_step(value: &Value) -> bool {
 
 fn impossible_reason(found: &Value) -> Option<String> {
     let fields = found.as_object().filter(|fields| {
-        find_step_list_name(fields).is_none_or(|steps| fields[steps].as_array().is_some_and(Vec::is_empty))
+        find_step_list_name(fields)
+            .is_none_or(|steps| fields[steps].as_array().is_some_and(Vec::is_empty))
     })?;
     // `{"tools": [], "reason": "…"}` declines the request, too.
     let reason = || REASON_FIELDS.into_iter().find_map(|name| fields.get(name));
@@ -397,7 +398,10 @@ mod tests {
             assert_eq!(read_answer(text, &catalog(), &BTreeSet::new()), Ok(expected), "{text}");
         }
         let both = r#"{"tools": [{"name": "listAuthors"}], "impossible": "x"}"#;
-        assert!(matches!(read_answer(both, &catalog(), &BTreeSet::new()), Ok(ParsedAnswer::Draft(_))));
+        assert!(matches!(
+            read_answer(both, &catalog(), &BTreeSet::new()),
+            Ok(ParsedAnswer::Draft(_))
+        ));
     }
 
     #[test]
@@ -414,7 +418,9 @@ mod tests {
             {"name": "listAuthors", "plan": "first of all"}]}"#;
         let plans = |known: &[&str]| {
             let known = known.iter().copied().collect();
-            let Ok(ParsedAnswer::Draft(draft)) = read_answer(text, &catalog(), &known) else { panic!() };
+            let Ok(ParsedAnswer::Draft(draft)) = read_answer(text, &catalog(), &known) else {
+                panic!()
+            };
             let unread = draft.warnings.iter().map(|it| it.path.clone()).collect::<Vec<_>>();
             (draft.tools.into_iter().map(|it| it.plan).collect::<Vec<_>>(), unread)
         };

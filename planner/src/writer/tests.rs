@@ -88,7 +88,8 @@ impl PlanCompiler for TestCompiler {
 
 const VALID_PLAN: &str =
     r#"{"tools": [{"name": "createAuthor", "parameters": {"name": "Al", "email": "a@b.c"}}]}"#;
-const UNKNOWN_TOOL_PLAN: &str = r#"{"tools": [{"name": "createAuthr", "parameters": {"name": "Al"}}]}"#;
+const UNKNOWN_TOOL_PLAN: &str =
+    r#"{"tools": [{"name": "createAuthr", "parameters": {"name": "Al"}}]}"#;
 
 async fn propose(
     answers: Vec<Result<Reply, ModelError>>,
@@ -118,7 +119,11 @@ async fn a_valid_plan_needs_one_question() {
 
 #[tokio::test]
 async fn all_errors_are_sent_back_to_the_model() {
-    let (proposed, asked) = propose(vec![reply_with("What?"), reply_with(UNKNOWN_TOOL_PLAN), reply_with(VALID_PLAN)], 3).await;
+    let (proposed, asked) = propose(
+        vec![reply_with("What?"), reply_with(UNKNOWN_TOOL_PLAN), reply_with(VALID_PLAN)],
+        3,
+    )
+    .await;
     let notes = proposed.unwrap().proposal.notes;
     let expected =
         ["prompt", "reply", "repair", "prompt", "reply", "repair", "prompt", "reply", "usage"];
@@ -142,7 +147,11 @@ async fn all_errors_are_sent_back_to_the_model() {
 
 #[tokio::test]
 async fn planning_fails_after_the_last_repair_and_lists_the_attempts() {
-    let (proposed, asked) = propose(vec![reply_with(UNKNOWN_TOOL_PLAN), reply_with(UNKNOWN_TOOL_PLAN), reply_with(VALID_PLAN)], 1).await;
+    let (proposed, asked) = propose(
+        vec![reply_with(UNKNOWN_TOOL_PLAN), reply_with(UNKNOWN_TOOL_PLAN), reply_with(VALID_PLAN)],
+        1,
+    )
+    .await;
     assert_eq!(asked.len(), 2);
     let Err(PlanningError::Invalid { diagnostics, notes }) = proposed else { panic!() };
     assert_eq!(diagnostics[0].code, "plan.unknown_tool");
@@ -189,11 +198,13 @@ async fn long_texts_in_notes_are_cut() {
 
 #[tokio::test]
 async fn an_impossible_request_returns_the_models_reason() {
-    let (proposed, _) = propose(vec![reply_with(r#"{"impossible": "nothing sends mail"}"#)], 3).await;
+    let (proposed, _) =
+        propose(vec![reply_with(r#"{"impossible": "nothing sends mail"}"#)], 3).await;
     let Err(PlanningError::NoPlan { message, notes, .. }) = proposed else { panic!() };
     assert_eq!(message, "no plan for `create Al`: nothing sends mail");
     assert_eq!(note_kinds(&notes), ["prompt", "reply", "usage"]);
-    let (proposed, _) = propose(vec![reply_with(r#"{"tools": [], "reason": "I may not"}"#)], 3).await;
+    let (proposed, _) =
+        propose(vec![reply_with(r#"{"tools": [], "reason": "I may not"}"#)], 3).await;
     assert_eq!(proposed.unwrap_err().to_string(), "no plan for `create Al`: I may not");
 }
 

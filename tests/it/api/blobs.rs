@@ -8,7 +8,8 @@ use super::test_api::{TestApi, apis_without_server};
 async fn add_picture_tools(api: &TestApi) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/it/mcp/hostile.mjs");
     let arguments = [script, "normal", "/dev/null"];
-    let source = json!({ "mcp": { "command": installed::find_program("node"), "args": arguments } });
+    let source =
+        json!({ "mcp": { "command": installed::find_program("node"), "args": arguments } });
     let add = "mutation ($input: ToolSetInput!) { addToolSet(input: $input) { name } }";
     let input = json!({ "name": "pictures", "description": "Pictures.", "source": source });
     api.get(add, json!({ "input": input })).await;

@@ -16,7 +16,8 @@ use tokio::time::timeout;
 
 use super::test_api::{ProcessRole, TestApi, api, apis_without_server, json_to_text};
 
-const BULK_MUTATION: &str = "mutation ($filter: ExecutionFilter!, $action: BulkAction!, $perSecond: Float) {
+const BULK_MUTATION: &str =
+    "mutation ($filter: ExecutionFilter!, $action: BulkAction!, $perSecond: Float) {
     bulkControl(filter: $filter, action: $action, perSecond: $perSecond) }";
 
 fn wait_step() -> Value {

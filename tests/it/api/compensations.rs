@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::test_api::{apis_without_server, texts_of_field, json_to_text};
+use super::test_api::{apis_without_server, json_to_text, texts_of_field};
 
 fn steps_to_compensate(undo: &Value) -> Value {
     json!([
@@ -27,7 +27,9 @@ async fn compensations_run_in_reverse_order() {
         let undone: Vec<_> = events
             .iter()
             .filter(|event| json_to_text(&event["type"]).contains("compensat"))
-            .map(|event| format!("{} {}", json_to_text(&event["type"]), json_to_text(&event["stepId"])))
+            .map(|event| {
+                format!("{} {}", json_to_text(&event["type"]), json_to_text(&event["stepId"]))
+            })
             .collect();
         let expected = [
             "compensation_started null",
@@ -119,7 +121,8 @@ async fn a_failed_plan_with_compensations_compensates_unless_the_option_forbids_
         // A retry keeps the decision.
         let retry = "mutation ($id: ID!) { retryExecution(executionId: $id) { executionId } }";
         let again = api.get(retry, json!({ "id": id })).await;
-        let again = api.execution(&json_to_text(&again["executionId"]), "compensateOnFailure").await;
+        let again =
+            api.execution(&json_to_text(&again["executionId"]), "compensateOnFailure").await;
         assert_eq!(again["compensateOnFailure"], compensates, "{tools} {options}");
     }
 }
@@ -172,7 +175,12 @@ async fn undo_calls_lists_the_compensations_of_an_execution() {
         let calls: Vec<_> = calls
             .iter()
             .map(|call| {
-                format!("{} {} {}", json_to_text(&call["stepId"]), json_to_text(&call["toolName"]), call["index"])
+                format!(
+                    "{} {} {}",
+                    json_to_text(&call["stepId"]),
+                    json_to_text(&call["toolName"]),
+                    call["index"]
+                )
             })
             .collect();
         assert_eq!(calls, expected);

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::test_api::{TestApi, api, apis_without_server, json_to_text};
 
-const EXECUTION_FIELDS: &str = "state outputs executionResults { errors { stepId code message retryable } }
+const EXECUTION_FIELDS: &str =
+    "state outputs executionResults { errors { stepId code message retryable } }
     steps { stepId state attempts resolvedParameters warnings }";
 
 #[expect(clippy::needless_pass_by_value, reason = "so that tests can write `json!` in place")]
@@ -64,7 +65,10 @@ async fn a_failed_expression_is_not_retried_and_names_the_cause() {
         let list = json!({ "id": "list", "name": "flow.echo", "parameters": { "n": 1 } });
         let done = run_steps(&api, json!([list, step]), json!({})).await;
         let error = &done["executionResults"]["errors"][0];
-        assert_eq!((&done["state"], json_to_text(&error["code"])), (&json!("FAILED"), code.to_owned()));
+        assert_eq!(
+            (&done["state"], json_to_text(&error["code"])),
+            (&json!("FAILED"), code.to_owned())
+        );
         assert!(json_to_text(&error["message"]).contains(message), "{error:#}");
         assert_eq!(error["retryable"], false);
         assert!(done["steps"][1]["attempts"].as_u64() <= Some(1), "{done:#}");
@@ -113,7 +117,8 @@ async fn a_dry_run_evaluates_expressions_over_the_input() {
         ("one + other", json!("{{input}}"), "FAILED"),
         ("one + n", json!("{{input}}"), "COMPLETED"),
     ] {
-        let tools = json!([{ "id": "list", "name": "flow.echo" }, compute_step(expression, values)]);
+        let tools =
+            json!([{ "id": "list", "name": "flow.echo" }, compute_step(expression, values)]);
         let options = json!({ "dryRun": true, "input": { "n": 0, "one": 1 } });
         let done = run_steps(&api, tools, options).await;
         assert_eq!(done["state"], state, "{expression} {done:#}");

@@ -49,8 +49,11 @@ async fn a_stored_plan_waits_for_its_own_toolset_and_calls_no_tool_with_a_simila
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_name_waits_only_for_toolsets_that_may_contain_it() {
-    let faber =
-        open_embedded(&Arc::new(Memory::new()), vec![toolset("m", "b"), connecting_toolset("mute")]).await;
+    let faber = open_embedded(
+        &Arc::new(Memory::new()),
+        vec![toolset("m", "b"), connecting_toolset("mute")],
+    )
+    .await;
     let most = Options::default().connect;
     let (engine, began) = (faber.engine(), Instant::now());
     for name in ["flow.echo", "m.b", "b", "m.nothing"] {

@@ -34,7 +34,8 @@ async fn a_signal_ends_the_step_that_waits_for_it() {
         api.events(&id).await;
         let outputs = api.execution(&id, "outputs").await;
         assert_eq!(outputs["outputs"], json!({ "w": { "n": [1] } }));
-        for mutation_name in ["signalExecution , name: \"go\"", "pauseExecution", "resumeExecution"] {
+        for mutation_name in ["signalExecution , name: \"go\"", "pauseExecution", "resumeExecution"]
+        {
             assert_eq!(error_code(&api, &id, mutation_name).await, "CONFLICT", "{mutation_name}");
         }
         assert_eq!(
@@ -94,7 +95,8 @@ async fn an_approval_runs_the_step_and_a_rejection_fails_it() {
             assert_eq!(execution["step"]["resolvedParameters"], json!({ "x": 1 }));
             let unknown = format!("approveStep , stepId: \"b\", approved: {approved}");
             assert_eq!(error_code(&api, &id, &unknown).await, "NOT_FOUND");
-            let mutation_name = format!("approveStep , stepId: \"a\", approved: {approved}, comment: \"c\"");
+            let mutation_name =
+                format!("approveStep , stepId: \"a\", approved: {approved}, comment: \"c\"");
             let answer = control_execution(&api, &id, &mutation_name).await;
             assert_ne!(answer["steps"][0]["state"], "WAITING");
             let events = api.events(&id).await;

@@ -16,7 +16,8 @@ async fn every_diagnostic_of_a_draft_is_returned_and_nothing_is_stored() {
         { "name": "flow.noop", "id": "a", "dependsOn": ["b"], "outputMapping": "x" },
         { "name": "flow.noop", "id": "b", "dependsOn": "a" },
     ] });
-    let create = VALIDATE_QUERY.replace("query (", "mutation (").replace("validatePlan", "createPlan");
+    let create =
+        VALIDATE_QUERY.replace("query (", "mutation (").replace("validatePlan", "createPlan");
     for query in [VALIDATE_QUERY, &create] {
         let payload = api.get(query, json!({ "input": input })).await;
         assert_eq!(payload["plan"], Value::Null);

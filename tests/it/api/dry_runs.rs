@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::test_api::{TestApi, api, apis_without_server, texts_of_field, json_to_text};
+use super::test_api::{TestApi, api, apis_without_server, json_to_text, texts_of_field};
 
 const EXECUTION_FIELDS: &str =
     "state dryRun total successful failed skipped outputs node startedAt finishedAt
@@ -67,8 +67,10 @@ async fn a_dry_run_with_an_unfit_input_fails_with_every_error() {
         let execution = dry_run(&api, tools, json!({ "input": input })).await;
         assert_eq!(execution["state"], "FAILED");
         let errors = execution["executionResults"]["errors"].as_array().unwrap();
-        let codes: Vec<_> =
-            errors.iter().map(|error| (json_to_text(&error["stepId"]), json_to_text(&error["code"]))).collect();
+        let codes: Vec<_> = errors
+            .iter()
+            .map(|error| (json_to_text(&error["stepId"]), json_to_text(&error["code"])))
+            .collect();
         let expected = [
             ("text", "tool.invalid_parameters"),
             ("missing", "tool.invalid_parameters"),

@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::test_api::{TestApi, api, apis_without_server, texts_of_field};
 
-const FINDING_FIELDS: &str = "code severity kind stepId index at until message causeSeq causeExecutionId
+const FINDING_FIELDS: &str =
+    "code severity kind stepId index at until message causeSeq causeExecutionId
     remedies { label command mutation variables isDangerous }";
 
 async fn finding_codes_at(api: &TestApi, id: &str, seq: i64) -> Vec<String> {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use shared::limits;
 
-use super::test_api::{api, apis_without_server, texts_of_field, json_to_text};
+use super::test_api::{api, apis_without_server, json_to_text, texts_of_field};
 
 #[tokio::test]
 async fn lists_are_paged_and_filtered() {
@@ -64,7 +64,11 @@ async fn assert_filters(api: &super::test_api::TestApi, ids: &[String]) {
         (json!({ "to": created["createdAt"] }), &newest_first[3..].to_vec()),
     ] {
         let found = api.get(query, json!({ "filter": filter })).await;
-        assert_eq!(&texts_of_field(found["nodes"].as_array().unwrap(), "executionId"), expected, "{filter}");
+        assert_eq!(
+            &texts_of_field(found["nodes"].as_array().unwrap(), "executionId"),
+            expected,
+            "{filter}"
+        );
     }
     let query = "query ($filter: PlanFilter) { plans(filter: $filter) { nodes { planId } } }";
     let found = api.get(query, json!({ "filter": { "search": "FLOW.ECHO" } })).await;

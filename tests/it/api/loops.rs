@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::test_api::{TestApi, apis_without_server, texts_of_field, json_to_text};
+use super::test_api::{TestApi, apis_without_server, json_to_text, texts_of_field};
 
 fn failing_loop(on_error: &str) -> Value {
     json!([{

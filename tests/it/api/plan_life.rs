@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::test_api::{TestApi, api, apis_without_server, texts_of_field, json_to_text, two_processes};
+use super::test_api::{
+    TestApi, api, apis_without_server, json_to_text, texts_of_field, two_processes,
+};
 
 fn blog_steps() -> Value {
     json!([
@@ -127,7 +129,10 @@ async fn the_request_of_an_explicit_plan_is_older_than_the_plan() {
         let query = "query ($id: ID!) { plan(planId: $id) {
             createdAt request { createdAt timeline { at kind message } } } }";
         let found = api.get(query, json!({ "id": plan })).await;
-        assert!(json_to_text(&found["request"]["createdAt"]) <= json_to_text(&found["createdAt"]), "{found}");
+        assert!(
+            json_to_text(&found["request"]["createdAt"]) <= json_to_text(&found["createdAt"]),
+            "{found}"
+        );
         let timeline = found["request"]["timeline"].as_array().unwrap();
         let kinds = texts_of_field(timeline, "kind");
         assert_eq!(kinds[0], "request", "{timeline:#?}");

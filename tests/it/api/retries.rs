@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::test_api::{TestApi, apis_without_server, texts_of_field, json_to_text};
+use super::test_api::{TestApi, apis_without_server, json_to_text, texts_of_field};
 
 const RETRY_MUTATION: &str = "mutation ($id: ID!, $from: String) {
     retryExecution(executionId: $id, fromStep: $from) {
@@ -129,7 +129,12 @@ async fn repeated_calls(api: &TestApi, id: &str, arguments: &str) -> Vec<String>
     let calls = found["repeatedCalls"].as_array().unwrap_or_else(|| panic!("{found}"));
     let lines = calls.iter().map(|call| {
         let unknown = if call["outcomeUnknown"] == true { " unknown" } else { "" };
-        format!("{} {} {}{unknown}", json_to_text(&call["stepId"]), json_to_text(&call["toolName"]), call["calls"])
+        format!(
+            "{} {} {}{unknown}",
+            json_to_text(&call["stepId"]),
+            json_to_text(&call["toolName"]),
+            call["calls"]
+        )
     });
     lines.collect()
 }
@@ -158,7 +163,10 @@ async fn a_retry_of_failed_steps_reuses_every_output() {
         assert_eq!(repeated_calls(&api, &second, "").await, all);
         let third = json_to_text(&api.get(retry, json!({ "id": first })).await["executionId"]);
         let found = api.execution(&first, "retries { executionId requestId }").await;
-        assert_eq!(texts_of_field(found["retries"].as_array().unwrap(), "executionId"), [second, third]);
+        assert_eq!(
+            texts_of_field(found["retries"].as_array().unwrap(), "executionId"),
+            [second, third]
+        );
     }
 }
 

@@ -34,7 +34,8 @@ async fn a_saved_plan_checks_its_inputs_and_fills_defaults() {
             json!({ "type": "object", "properties": greeting_inputs(), "required": ["name"] });
         for (name, inputs) in [("short form", greeting_inputs()), ("a schema", schema)] {
             assert_eq!(save_plan(&api, name, &plan, inputs).await, true);
-            let run = api.get(RUN_MUTATION, json!({ "name": name, "input": { "name": "A" } })).await;
+            let run =
+                api.get(RUN_MUTATION, json!({ "name": name, "input": { "name": "A" } })).await;
             assert_eq!(run["planId"], json!(plan));
             let given = json!({ "name": "A", "greeting": "Hello", "times": 1 });
             assert_eq!(run["input"], given);
@@ -49,7 +50,8 @@ async fn a_saved_plan_checks_its_inputs_and_fills_defaults() {
                 (json!("A"), "is not of type \"object\""),
                 (Value::Null, "`name` is missing"),
             ] {
-                let refusal = api.expect_error(RUN_MUTATION, json!({ "name": name, "input": input })).await;
+                let refusal =
+                    api.expect_error(RUN_MUTATION, json!({ "name": name, "input": input })).await;
                 assert_eq!(refusal["code"], "INVALID_ARGUMENT", "{input} {refusal}");
                 assert!(json_to_text(&refusal["message"]).contains(why), "{refusal}");
             }

@@ -126,7 +126,8 @@ async fn only_tools_within_the_limit_can_be_hits() {
     let one = select_tools(&api, json!({ "query": "when", "by": "CENTROID", "limit": 1 })).await;
     assert_eq!(matched_names(&one), ["place"]);
     for limit in [0, -1, 1001] {
-        let refused = api.expect_error(SELECT_QUERY, json!({ "query": "when", "limit": limit })).await;
+        let refused =
+            api.expect_error(SELECT_QUERY, json!({ "query": "when", "limit": limit })).await;
         assert_eq!(refused["code"], "INVALID_ARGUMENT", "{refused}");
     }
     let refused = api.expect_error(SELECT_QUERY, json!({ "query": " " })).await;
@@ -146,7 +147,10 @@ async fn selection_by_description_or_words_needs_no_examples() {
     assert_near(&found[1]["score"], 0.48);
     assert_eq!(found[0]["leastSimilar"], Value::Null);
     let found = select_tools(&api, json!({ "query": "the weather", "by": "LEXICAL" })).await;
-    assert_eq!((matched_names(&found), matched_hits(&found)), (vec!["mute".to_owned()], vec![true]));
+    assert_eq!(
+        (matched_names(&found), matched_hits(&found)),
+        (vec!["mute".to_owned()], vec![true])
+    );
     assert!(found[0]["score"].as_f64().unwrap() > 0.0);
     assert!(select_tools(&api, json!({ "query": "zebra", "by": "LEXICAL" })).await.is_empty());
 }
@@ -157,7 +161,11 @@ async fn hybrid_selection_combines_meaning_and_words() {
     let arguments = |query: &str| json!({ "query": query, "by": "HYBRID", "limit": 1 });
     for (query, expected) in [("where am i", "place"), ("weather", "mute"), ("time please", "hour")]
     {
-        assert_eq!(matched_names(&select_tools(&api, arguments(query)).await), [expected], "{query}");
+        assert_eq!(
+            matched_names(&select_tools(&api, arguments(query)).await),
+            [expected],
+            "{query}"
+        );
     }
     // Each part of the query finds its tool.
     let two =
@@ -172,7 +180,8 @@ async fn tools_collide_by_the_dot_product_of_their_centroids() {
     let api = api_with_tools().await;
     let query = "query ($threshold: Float, $similarity: CollisionSimilarity) {
         toolCollisions(threshold: $threshold, similarity: $similarity) { a b similarity } }";
-    let pairs = async |arguments: Value| api.get(query, arguments).await.as_array().unwrap().clone();
+    let pairs =
+        async |arguments: Value| api.get(query, arguments).await.as_array().unwrap().clone();
     // The centroids are (0.933, 0.2, 0), (0, 0.3, 0.9), and (1, 0, 0) of the inactive tool.
     let found = pairs(json!({})).await;
     assert_eq!(

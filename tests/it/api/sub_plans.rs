@@ -128,7 +128,10 @@ async fn waits_for_of_a_parent_names_the_child_and_its_reason() {
     let execution = api.execution(&id, fields).await;
     let found = &execution["findings"][0];
     assert_eq!((&found["code"], &found["severity"]), (&json!("wait.child"), &json!("WARNING")));
-    assert!(json_to_text(&found["message"]).ends_with(": needs approval of `n`, which calls `flow.noop`"));
+    assert!(
+        json_to_text(&found["message"])
+            .ends_with(": needs approval of `n`, which calls `flow.noop`")
+    );
     assert_eq!(found["causeExecutionId"], child);
     assert_eq!(found["remedies"][0]["mutation"], "approveStep");
     assert_eq!(found["remedies"][0]["variables"]["executionId"], child);

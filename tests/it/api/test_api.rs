@@ -92,7 +92,11 @@ async fn open(url: &str) -> Arc<dyn Store> {
 }
 
 impl TestApi {
-    pub(super) fn over(store: &Arc<dyn Store>, role: ProcessRole, folder: Option<Arc<TempDir>>) -> Self {
+    pub(super) fn over(
+        store: &Arc<dyn Store>,
+        role: ProcessRole,
+        folder: Option<Arc<TempDir>>,
+    ) -> Self {
         Self::limited(store, role, folder, Arc::default())
     }
 

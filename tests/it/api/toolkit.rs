@@ -282,8 +282,9 @@ async fn the_toolkit_finds_a_tool_by_each_of_its_names() {
         let input = json!({ "name": "rest", "description": "", "tools": tools });
         assert_eq!(api.get(add, json!({ "input": input })).await["warnings"], json!([]));
         let set = "mutation ($to: String!) { setScore(from: \"rest\", to: $to, score: 0.4) }";
-        let part =
-            format!("query ($names: [String!]!) {{ toolkitSubgraph(names: $names) {GRAPH_QUERY} }}");
+        let part = format!(
+            "query ($names: [String!]!) {{ toolkitSubgraph(names: $names) {GRAPH_QUERY} }}"
+        );
         for name in [first, second] {
             assert_eq!(read_score(&api, "rest", name).await, 0.2, "{name}");
             let found = api.get(&part, json!({ "names": ["rest", name, "nope"] })).await;

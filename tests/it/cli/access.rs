@@ -240,7 +240,9 @@ async fn a_token_sees_and_calls_only_its_tools_within_its_limits() {
         .expect_data(ONE_TOOL_OPERATOR, "{ tools { qualifiedName } toolSets { name } }", json!({}))
         .await;
     assert_eq!(names["tools"], json!([{ "qualifiedName": "local.hello" }]));
-    let hidden = server.expect_data(ONE_TOOL_OPERATOR, "{ tool(name: \"secret\") { name } }", json!({})).await;
+    let hidden = server
+        .expect_data(ONE_TOOL_OPERATOR, "{ tool(name: \"secret\") { name } }", json!({}))
+        .await;
     assert_eq!(hidden["tool"], Value::Null);
     let schemas = server.expect_data(ONE_TOOL_OPERATOR, "{ toolSchemas }", json!({})).await;
     assert!(!schemas.to_string().contains("Says more"), "{schemas}");
@@ -277,7 +279,8 @@ async fn a_token_sees_and_calls_only_its_tools_within_its_limits() {
         let called = server.expect_data(ONE_TOOL_OPERATOR, call, json!({})).await;
         assert_eq!(called["callTool"]["status"], "success");
     }
-    let history = server.expect_data(ONE_TOOL_OPERATOR, "{ toolHistory { tool } }", json!({})).await;
+    let history =
+        server.expect_data(ONE_TOOL_OPERATOR, "{ toolHistory { tool } }", json!({})).await;
     assert_eq!(history["toolHistory"].as_array().unwrap().len(), 2, "{history}");
     let own = plan(json!([{ "name": "hello", "parameters": {} }])).await;
     let execute = format!(r#"mutation {{ executePlan(planId: "{own}") {{ executionId }} }}"#);
@@ -377,7 +380,10 @@ async fn a_websocket_needs_a_token_in_its_first_message_or_header() {
     let mut socket = Socket::open(at, CURRENT_PROTOCOL, &header).await.unwrap();
     socket.send(&json!({ "type": "connection_init" })).await;
     assert_eq!(socket.receive().await.unwrap()["type"], "connection_ack");
-    assert_eq!(Socket::open(at, CURRENT_PROTOCOL, "Authorization: Bearer no\r\n").await.err(), Some(401));
+    assert_eq!(
+        Socket::open(at, CURRENT_PROTOCOL, "Authorization: Bearer no\r\n").await.err(),
+        Some(401)
+    );
     for payload in [json!({}), json!({ "token": "no" }), json!({ "token": 7 })] {
         let mut socket = Socket::open(at, CURRENT_PROTOCOL, "").await.unwrap();
         socket.send(&init(payload)).await;

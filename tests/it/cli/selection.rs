@@ -123,9 +123,17 @@ async fn select_uses_the_margin_of_the_configuration() {
 }
 
 /// Runs a command and types lines into it.
-async fn run_with_input(served: &ServedWorkspace, arguments: &[&str], typed: &str) -> CommandOutput {
-    let mut child =
-        served.workspace.command(&served.with_server(arguments)).stdin(Stdio::piped()).spawn().unwrap();
+async fn run_with_input(
+    served: &ServedWorkspace,
+    arguments: &[&str],
+    typed: &str,
+) -> CommandOutput {
+    let mut child = served
+        .workspace
+        .command(&served.with_server(arguments))
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(typed.as_bytes()).await.unwrap();
     drop(stdin);
@@ -164,7 +172,10 @@ async fn select_without_a_query_asks_until_q_or_an_empty_line() {
     assert_eq!(tool_names(&answer["centroid"]).len(), 1, "{answer}");
     let ended =
         run_with_input(&served, &["tools", "select", "--by", "lexical", "--json"], "rain").await;
-    assert!(tool_names(&serde_json::from_str(&ended.out).unwrap()).contains(&"weather"), "{ended:?}");
+    assert!(
+        tool_names(&serde_json::from_str(&ended.out).unwrap()).contains(&"weather"),
+        "{ended:?}"
+    );
 }
 
 #[tokio::test]

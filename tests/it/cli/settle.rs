@@ -125,7 +125,11 @@ async fn a_call_settled_as_succeeded_is_reused_and_compensated_by_a_retry() {
     let retried = workspace.json(&["retry", &id], 1).await;
     assert_eq!(retried["steps"][0]["reused"], true, "{retried}");
     assert_eq!(shop.read_lines("keys").len(), 1, "the payment is not repeated");
-    assert_eq!(shop.read_lines("refunds"), [r#"{"payment":7}"#], "the retry compensated the payment");
+    assert_eq!(
+        shop.read_lines("refunds"),
+        [r#"{"payment":7}"#],
+        "the retry compensated the payment"
+    );
 }
 
 /// The demo's `createAuthor` takes longer than the timeout of a millisecond, and has an output

@@ -79,7 +79,8 @@ fn to_ascii_json(value: &Value) -> String {
 }
 
 fn hostile_plan() -> Value {
-    let echo = json!({ "m": HOSTILE_TEXT, "list": [HOSTILE_TEXT, 1], HOSTILE_TEXT: [HOSTILE_TEXT] });
+    let echo =
+        json!({ "m": HOSTILE_TEXT, "list": [HOSTILE_TEXT, 1], HOSTILE_TEXT: [HOSTILE_TEXT] });
     json!({ "query": format!("q {HOSTILE_TEXT}"), "tools": [
         { "id": "a", "name": "flow.echo", "parameters": echo },
         { "id": "each", "name": "flow.fail", "forEach": "{{a.list}}", "onError": "continue",
@@ -110,7 +111,8 @@ async fn no_command_prints_control_characters_to_a_terminal() {
     cat["run"] = json!({ "command": ["printf", "%s", HOSTILE_TEXT] });
     let mut sulk = cat.clone();
     sulk["name"] = json!("sulk");
-    sulk["run"] = json!({ "command": ["sh", "-c", "printf '%s' \"$0\" >&2; exit 1", HOSTILE_TEXT] });
+    sulk["run"] =
+        json!({ "command": ["sh", "-c", "printf '%s' \"$0\" >&2; exit 1", HOSTILE_TEXT] });
     let config = json!({ "toolsets": [{ "name": "evil", "description": HOSTILE_TEXT,
         "source": { "tools": [cat, sulk] } }] });
     workspace.file("faber.yaml", &to_ascii_json(&config));

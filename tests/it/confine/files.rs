@@ -11,7 +11,8 @@ use super::{Sandbox, expect_refusal_if};
 #[tokio::test]
 async fn a_confined_command_writes_only_below_its_root() {
     let sandbox = Sandbox::new();
-    let text = sandbox.call_bash("echo in > file && mkdir -p a/b && cat file /dev/null").await.unwrap();
+    let text =
+        sandbox.call_bash("echo in > file && mkdir -p a/b && cat file /dev/null").await.unwrap();
     assert_eq!(text, "STDOUT:\nin\n\nReturn code: 0");
     let outside = sandbox.folder.path().join("outside");
     for command in [
@@ -63,7 +64,10 @@ async fn a_confined_tool_reads_its_working_folder_only_if_it_is_configured() {
         let run = json!({ "command": ["cat", root.join("faber.yaml")], "cwd": cwd, "confine": {} });
         let set = json!({ "name": "t", "source": { "tools": [{ "name": "t", "run": run }] } });
         let set: toolsets::sources::SetConfig = serde_json::from_value(set).unwrap();
-        Connected::start_connecting_set(set.rooted(&root), Launcher::with_binary(faber().to_owned()))
+        Connected::start_connecting_set(
+            set.rooted(&root),
+            Launcher::with_binary(faber().to_owned()),
+        )
     };
     let read = tool(None).call("t", json!({})).await;
     expect_refusal_if(read.map(|output| output.to_string()), kernel_support().files);

@@ -28,7 +28,9 @@ async fn a_confined_command_cannot_read_the_environment_of_other_processes() {
     // The process that started the tests has this variable, and so has the process that takes the
     // place of Faber.
     let found = sandbox
-        .call_bash("grep -ls CARGO_MANIFEST_DIR= /proc/*/environ; grep ^Cap /proc/self/status; true")
+        .call_bash(
+            "grep -ls CARGO_MANIFEST_DIR= /proc/*/environ; grep ^Cap /proc/self/status; true",
+        )
         .await
         .unwrap();
     assert!(!found.contains("environ"), "{found}");
@@ -167,12 +169,15 @@ async fn a_confined_command_gains_no_privileges_and_has_limits() {
     }
     assert!(text.contains("\n123\n2\n0\n"), "{text}");
     let confine = Confinement { file_bytes: 2048, ..Confinement::default() };
-    let err =
-        sandbox.call_bash_with(confine, "head -c 9999 /dev/zero > file; exit $?").await.unwrap_err();
+    let err = sandbox
+        .call_bash_with(confine, "head -c 9999 /dev/zero > file; exit $?")
+        .await
+        .unwrap_err();
     assert!(err.message.contains("Return code: 1"), "{err}");
     assert_eq!(fs::metadata(sandbox.root().join("file")).unwrap().len(), 2048);
     let confine = Confinement { memory_bytes: 64 << 20, ..Confinement::default() };
-    let err = sandbox.call_bash_with(confine, "x=$(head -c 200000000 /dev/zero | tr '\\0' x)").await;
+    let err =
+        sandbox.call_bash_with(confine, "x=$(head -c 200000000 /dev/zero | tr '\\0' x)").await;
     assert!(err.is_err(), "{err:?}");
     let confine = Confinement { cpu_seconds: 1, ..Confinement::default() };
     let err = sandbox.call_bash_with(confine, "while :; do :; done").await.unwrap_err();

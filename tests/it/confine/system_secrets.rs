@@ -71,7 +71,8 @@ async fn a_confined_command_can_run_as_another_user() {
     for (path, mode) in [(sandbox.folder.path().to_owned(), 0o755), (sandbox.root(), 0o777)] {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
-    let err = sandbox.call_bash_with(confinement_as_user("no-such-user"), "true").await.unwrap_err();
+    let err =
+        sandbox.call_bash_with(confinement_as_user("no-such-user"), "true").await.unwrap_err();
     assert!(err.message.contains("there is no user `no-such-user`"), "{err}");
     let script = "id -un; id -u; id -G; echo $USER $LOGNAME; f=$(mktemp) && rm $f && echo x > made; \
                   cat /dev/stdin < /dev/null";
@@ -85,6 +86,9 @@ async fn a_confined_command_can_run_as_another_user() {
     assert!(text.starts_with("STDOUT:\nnobody\n65534\n65534\nnobody nobody\n\nReturn"), "{text}");
     let made = fs::metadata(sandbox.root().join("made")).unwrap();
     assert_eq!(made.uid(), 65_534);
-    let err = sandbox.call_bash_with(confinement_as_user("nobody"), "sleep 1000 & kill -9 $$").await.unwrap_err();
+    let err = sandbox
+        .call_bash_with(confinement_as_user("nobody"), "sleep 1000 & kill -9 $$")
+        .await
+        .unwrap_err();
     assert!(err.message.contains("-9"), "the watcher exits with the status of the command: {err}");
 }

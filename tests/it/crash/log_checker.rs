@@ -190,23 +190,33 @@ fn check_step(
 }
 
 /// Proves that the checks work, because they must find violations in forged results of a real run.
-pub(super) fn assert_forgeries_are_found(stored_executions: &[StoredExecution], ledger: &[LedgerEntry]) {
-    let expect_violation = |stored_executions: &[StoredExecution], ledger: &[LedgerEntry], what: &str| {
-        let violations = check_run(stored_executions, ledger).violations;
-        assert!(
-            violations.iter().any(|violation| violation.contains(what)),
-            "the checks do not find `{what}`"
-        );
-    };
+pub(super) fn assert_forgeries_are_found(
+    stored_executions: &[StoredExecution],
+    ledger: &[LedgerEntry],
+) {
+    let expect_violation =
+        |stored_executions: &[StoredExecution], ledger: &[LedgerEntry], what: &str| {
+            let violations = check_run(stored_executions, ledger).violations;
+            assert!(
+                violations.iter().any(|violation| violation.contains(what)),
+                "the checks do not find `{what}`"
+            );
+        };
     let once = ledger.iter().find(|line| line.tool == "once").expect("a run calls `once`");
-    expect_violation(stored_executions, &[ledger, std::slice::from_ref(once)].concat(), "called twice");
+    expect_violation(
+        stored_executions,
+        &[ledger, std::slice::from_ref(once)].concat(),
+        "called twice",
+    );
     expect_violation(stored_executions, &[], "succeeded without a call");
     expect_violation(
         stored_executions,
         &[LedgerEntry { bytes: 0, ..once.clone() }],
         "called without its parameters",
     );
-    let is_other = |stored_executions: &&StoredExecution| !once.key.starts_with(&stored_executions.id.to_string());
+    let is_other = |stored_executions: &&StoredExecution| {
+        !once.key.starts_with(&stored_executions.id.to_string())
+    };
     let others: Vec<StoredExecution> = stored_executions.iter().filter(is_other).cloned().collect();
     expect_violation(&others, ledger, "belongs to no execution");
 

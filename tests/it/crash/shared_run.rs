@@ -119,8 +119,9 @@ impl SharedRun {
         let plan = made["plan"]["planId"].as_str().unwrap_or_else(|| panic!("{made:#}")).to_owned();
         let order = if dice.happens(300) { "SEQUENTIAL" } else { "PARALLEL" };
         let options = json!({ "mode": order, "idempotencyKey": key });
-        let begun =
-            self.ask_until_answered(EXECUTE_MUTATION, json!({ "id": plan, "options": options })).await;
+        let begun = self
+            .ask_until_answered(EXECUTE_MUTATION, json!({ "id": plan, "options": options }))
+            .await;
         let execution = begun["executionId"].as_str().unwrap().to_owned();
         self.open_executions.lock().unwrap().insert(execution.clone());
         self.received.send_modify(|count| *count += 1);
@@ -144,7 +145,9 @@ impl SharedRun {
     async fn follow_while_connected(&self, address: &str, record: &mut ClientRecord) -> bool {
         let after = record.events.last().map_or(0, |event| event["seq"].as_u64().unwrap());
         let variables = json!({ "id": record.execution, "after": after });
-        let Some(mut events) = usable_answer(EventSubscription::subscribe(address, EVENTS_SUBSCRIPTION, &variables).await) else {
+        let Some(mut events) = usable_answer(
+            EventSubscription::subscribe(address, EVENTS_SUBSCRIPTION, &variables).await,
+        ) else {
             return false;
         };
         loop {

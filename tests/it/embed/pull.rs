@@ -129,7 +129,10 @@ async fn fetch(name: &str, locations: &PullLocations) -> Result<Pulled, PullErro
     fetch_request(Request { name, sha256: None }, locations).await
 }
 
-async fn fetch_request(request: Request<'_>, locations: &PullLocations) -> Result<Pulled, PullError> {
+async fn fetch_request(
+    request: Request<'_>,
+    locations: &PullLocations,
+) -> Result<Pulled, PullError> {
     let mut last = 0;
     let mut report = |progress: planner::embed::pull::Progress| last = progress.bytes;
     let pulled = pull(request, locations, &mut report).await;
@@ -141,7 +144,8 @@ async fn fetch_request(request: Request<'_>, locations: &PullLocations) -> Resul
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_interrupted_download_of_a_model_is_resumed() {
-    let hub_state = Hub { break_after_bytes: Mutex::new(Some(3_000_000)), ..Hub::new(model_folder()) };
+    let hub_state =
+        Hub { break_after_bytes: Mutex::new(Some(3_000_000)), ..Hub::new(model_folder()) };
     let (url, hub_state, _tasks) = serve_hub(hub_state).await;
     let folder = TempDir::new().unwrap();
     let models = folder.path().join("models");

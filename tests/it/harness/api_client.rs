@@ -42,7 +42,11 @@ impl RequestFailure {
 }
 
 /// Runs an operation and returns its only field.
-pub(crate) async fn ask(address: &str, query: &str, variables: &Value) -> Result<Value, RequestFailure> {
+pub(crate) async fn ask(
+    address: &str,
+    query: &str,
+    variables: &Value,
+) -> Result<Value, RequestFailure> {
     let answering = async {
         let mut answer = send_operation(address, query, variables, "application/json").await?;
         let mut text = String::new();
@@ -68,9 +72,14 @@ pub(crate) struct EventSubscription {
 }
 
 impl EventSubscription {
-    pub(crate) async fn subscribe(address: &str, query: &str, variables: &Value) -> Result<Self, RequestFailure> {
+    pub(crate) async fn subscribe(
+        address: &str,
+        query: &str,
+        variables: &Value,
+    ) -> Result<Self, RequestFailure> {
         let answering = send_operation(address, query, variables, "text/event-stream");
-        let answer = timeout(MAX_WAIT, answering).await.unwrap_or(Err(RequestFailure::ServerGone))?;
+        let answer =
+            timeout(MAX_WAIT, answering).await.unwrap_or(Err(RequestFailure::ServerGone))?;
         Ok(Self { answer })
     }
 

@@ -131,7 +131,12 @@ async fn receive(
     response
 }
 
-fn answer_message(state: &Arc<ServerState>, method: &Method, headers: &HeaderMap, body: &[u8]) -> Response {
+fn answer_message(
+    state: &Arc<ServerState>,
+    method: &Method,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Response {
     if let Some(status) = *state.forced_status.lock().unwrap() {
         let status = StatusCode::from_u16(status).unwrap();
         let token = headers.get("authorization").map_or("", |value| value.to_str().unwrap());
@@ -205,7 +210,9 @@ fn answer_call(state: &Arc<ServerState>, message: &Value) -> Response {
     let token = &message["params"]["_meta"]["progressToken"];
     let progress = |n: u32| {
         let params = json!({ "progressToken": token, "progress": n, "total": 2 });
-        format_event(&json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params }))
+        format_event(
+            &json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params }),
+        )
     };
     let broken = || Err(io::Error::other("broken"));
     match message["params"]["arguments"]["how"].as_str().unwrap_or_default() {
@@ -221,7 +228,10 @@ fn answer_call(state: &Arc<ServerState>, message: &Value) -> Response {
         "end" => event_stream_response(vec![]),
         "resume" => {
             let id = &message["id"];
-            event_stream_response(vec![Ok(format!("id: {id}\nretry: 60\ndata: \n\n").into()), broken()])
+            event_stream_response(vec![
+                Ok(format!("id: {id}\nretry: 60\ndata: \n\n").into()),
+                broken(),
+            ])
         }
         "html" => ([("content-type", "text/html")], "<h1>Hello</h1>").into_response(),
         "garbage" => ([("content-type", "application/json")], "{]").into_response(),
@@ -240,7 +250,9 @@ fn answer_call(state: &Arc<ServerState>, message: &Value) -> Response {
         "grow" => {
             state.added_tools.store(1, Ordering::SeqCst);
             let method = "notifications/tools/list_changed";
-            let _ = state.unrequested_messages.send(format_event(&json!({ "jsonrpc": "2.0", "method": method })));
+            let _ = state
+                .unrequested_messages
+                .send(format_event(&json!({ "jsonrpc": "2.0", "method": method })));
             json_response(&done)
         }
         "rubbish unasked" => {
@@ -267,15 +279,18 @@ fn huge_body(kind: &str, start: &'static str) -> Response {
 /// Returns the events after those that a broken stream has sent.
 fn resume_stream(id: &str) -> Response {
     let id: u64 = id.parse().unwrap();
-    event_stream_response(vec![Ok(format_event(&text_result(&json!({ "id": id }), "resumed")).into())])
+    event_stream_response(vec![Ok(
+        format_event(&text_result(&json!({ "id": id }), "resumed")).into()
+    )])
 }
 
 fn open_event_stream(state: &ServerState) -> Response {
     state.listeners.fetch_add(1, Ordering::SeqCst);
-    let unrequested_messages = stream::unfold(state.unrequested_messages.subscribe(), async |mut receiver| {
-        let message = receiver.recv().await.ok()?;
-        Some((Ok(message.into()), receiver))
-    });
+    let unrequested_messages =
+        stream::unfold(state.unrequested_messages.subscribe(), async |mut receiver| {
+            let message = receiver.recv().await.ok()?;
+            Some((Ok(message.into()), receiver))
+        });
     stream_response("text/event-stream", unrequested_messages.boxed())
 }
 
@@ -304,7 +319,10 @@ fn event_stream_response(chunks: Chunks) -> Response {
     stream_response("text/event-stream", chunks.boxed())
 }
 
-fn stream_response(kind: &str, body: stream::BoxStream<'static, Result<Bytes, io::Error>>) -> Response {
+fn stream_response(
+    kind: &str,
+    body: stream::BoxStream<'static, Result<Bytes, io::Error>>,
+) -> Response {
     ([("content-type", kind.to_owned())], Body::from_stream(body)).into_response()
 }
 

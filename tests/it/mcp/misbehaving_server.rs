@@ -22,7 +22,8 @@ impl ServerTest {
         let folder = tempfile::tempdir().expect("a folder");
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/it/mcp/hostile.mjs");
         let record = folder.path().join("record");
-        let mcp = json!({ "command": installed::find_program("node"), "args": [script, mode, record] });
+        let mcp =
+            json!({ "command": installed::find_program("node"), "args": [script, mode, record] });
         Self { connected: Connected::start_connecting(&json!({ "mcp": mcp })), folder }
     }
 

@@ -45,7 +45,8 @@ struct ServerState {
 impl OldServer {
     /// Starts a server whose first event names the address for messages, as the transport requires.
     pub(super) async fn start() -> Self {
-        Self::start_with_first_event("event: endpoint\r\ndata: /message?session=SESSION\r\n\r\n").await
+        Self::start_with_first_event("event: endpoint\r\ndata: /message?session=SESSION\r\n\r\n")
+            .await
     }
 
     /// Starts a server with another first event. `SESSION` is replaced by the session's number.

@@ -176,7 +176,9 @@ async fn an_unusable_older_server_fails_with_the_reason() {
         let status = Connected::start_connecting(&source).status().await;
         assert_eq!(status, SetStatus::Failed { error: format!("`{}` {why}", server.address) });
         // If the transport was only guessed, the first answer is reported.
-        let SetStatus::Failed { error } = Connected::start_connecting(&server.source()).status().await else {
+        let SetStatus::Failed { error } =
+            Connected::start_connecting(&server.source()).status().await
+        else {
             panic!("the server must be unusable")
         };
         assert!(error.contains("answered 405 Method Not Allowed"), "{error}");

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{
     cluster::Cluster,
     node::Node,
-    workspace::{LEASE, LONG_LEASE_MS, LedgerEntry, DEFAULT_MARGIN},
+    workspace::{DEFAULT_MARGIN, LEASE, LONG_LEASE_MS, LedgerEntry},
 };
 
 /// Number of calls of the tool with a concurrency of two.
@@ -31,8 +31,9 @@ async fn two_nodes_together_keep_limits_on_concurrency_and_rate() {
     ]);
     let cluster = Cluster::new(&json!({ "calls": calls, "lease_ms": LONG_LEASE_MS })).await;
     let nodes = [cluster.workspace.start_server().await, cluster.workspace.start_server().await];
-    let paired =
-        nodes[0].create_plan(&json!([call_step("ledger.pair", 0.05), call_step("ledger.pair", 0.05)])).await;
+    let paired = nodes[0]
+        .create_plan(&json!([call_step("ledger.pair", 0.05), call_step("ledger.pair", 0.05)]))
+        .await;
     let rated =
         nodes[0].create_plan(&json!([{ "name": "flow.noop" }, { "name": "flow.noop" }])).await;
     let begun = Instant::now();

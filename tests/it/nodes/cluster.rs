@@ -108,7 +108,11 @@ impl Cluster {
     }
 
     /// Waits until a condition holds for the ledger.
-    pub(super) async fn wait_for_ledger(&self, what: &str, is_expected: impl Fn(&[LedgerEntry]) -> bool) {
+    pub(super) async fn wait_for_ledger(
+        &self,
+        what: &str,
+        is_expected: impl Fn(&[LedgerEntry]) -> bool,
+    ) {
         let mut look = interval(POLL_INTERVAL);
         let looking = async {
             while !is_expected(&self.workspace.complete_ledger_lines()) {

@@ -8,7 +8,7 @@ use std::{
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use super::workspace::{DRAIN, DEFAULT_MARGIN};
+use super::workspace::{DEFAULT_MARGIN, DRAIN};
 use crate::harness::{
     Process,
     api_client::{RequestFailure, ask},
@@ -85,8 +85,9 @@ impl Node {
 
     /// Runs a mutation such as `cancelExecution` on an execution. `more` may add arguments.
     pub(super) async fn run_mutation(&self, mutation: &str, id: &str, more: &str) {
-        let query =
-            format!("mutation ($id: ID!) {{ {mutation}(executionId: $id{more}) {{ executionId }} }}");
+        let query = format!(
+            "mutation ($id: ID!) {{ {mutation}(executionId: $id{more}) {{ executionId }} }}"
+        );
         self.ask(&query, &json!({ "id": id })).await;
     }
 }

@@ -7,7 +7,7 @@ use shared::execution::ExecutionState;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    cluster::{Cluster, list_claimers, execution_id},
+    cluster::{Cluster, execution_id, list_claimers},
     node::{MAX_WAIT, Node, POLL_INTERVAL},
     workspace::DEFAULT_MARGIN,
 };
@@ -30,7 +30,9 @@ impl Subscriber {
         let variables = json!({ "id": execution, "after": 0 });
         let subscribing = async {
             loop {
-                match EventSubscription::subscribe(&node.address, EVENTS_SUBSCRIPTION, &variables).await {
+                match EventSubscription::subscribe(&node.address, EVENTS_SUBSCRIPTION, &variables)
+                    .await
+                {
                     // A busy machine may be late.
                     Err(RequestFailure::ServerGone) => sleep(POLL_INTERVAL).await,
                     events => return events,
@@ -155,7 +157,9 @@ async fn watch_takeover(cluster: &Cluster, owner_node: Node, other_node: &Node) 
         json!({ "id": format!("s{at}"), "name": "flow.sleep", "dependsOn": after,
             "parameters": { "ms": 100 } })
     };
-    let plan = owner_node.create_plan(&json!((0..STEPS_PER_EXECUTION).map(step).collect::<Vec<_>>())).await;
+    let plan = owner_node
+        .create_plan(&json!((0..STEPS_PER_EXECUTION).map(step).collect::<Vec<_>>()))
+        .await;
     let mut subscribers = Vec::new();
     for _ in 0..FOLLOWED_EXECUTIONS {
         let id = owner_node.execute(&plan, &json!({})).await;

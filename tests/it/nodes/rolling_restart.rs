@@ -10,9 +10,9 @@ use shared::{
 };
 
 use super::{
-    cluster::{Cluster, list_claimers, execution_id},
+    cluster::{Cluster, execution_id, list_claimers},
     node::Node,
-    workspace::{LONG_LEASE_MS, DEFAULT_MARGIN},
+    workspace::{DEFAULT_MARGIN, LONG_LEASE_MS},
 };
 
 const EXECUTIONS_PER_PLAN: usize = 4;
@@ -48,7 +48,9 @@ async fn a_drained_node_hands_all_its_executions_to_its_successor() {
     node.drain().await;
     let left_at = WallClock.now();
     // Each parent has one child.
-    cluster.wait_for_all_completed(plans.len() * EXECUTIONS_PER_PLAN + EXECUTIONS_PER_PLAN + 1).await;
+    cluster
+        .wait_for_all_completed(plans.len() * EXECUTIONS_PER_PLAN + EXECUTIONS_PER_PLAN + 1)
+        .await;
     cluster.assert_once_tools_called_once();
     let drained_node = list_claimers(&cluster.read_log(execution_id(&holder)).await)[0];
     assert_handed_over(&cluster, drained_node, told_at, left_at).await;

@@ -67,7 +67,9 @@ async fn assert_resumes_after_kill(cluster: &Cluster) {
     assert!(status.success(), "{status}");
     assert_outputs(cluster).await;
     let mut calls: BTreeMap<String, u64> = BTreeMap::new();
-    for entry in cluster.workspace.complete_ledger_lines().into_iter().filter(|entry| entry.is_start) {
+    for entry in
+        cluster.workspace.complete_ledger_lines().into_iter().filter(|entry| entry.is_start)
+    {
         *calls.entry(entry.key).or_default() += 1;
     }
     assert!(calls.values().any(|count| *count > 1), "the process was killed too late: {calls:?}");

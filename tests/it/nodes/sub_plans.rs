@@ -14,7 +14,7 @@ use tests::faulty::Dice;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    cluster::{Cluster, list_claimers, execution_id},
+    cluster::{Cluster, execution_id, list_claimers},
     node::Node,
     workspace::DEFAULT_MARGIN,
 };
@@ -52,7 +52,10 @@ async fn sub_plans_complete_when_the_node_of_parent_or_child_is_lost() {
     let (parent_workers, child_workers) =
         (list_workers(&cluster, parent).await, list_workers(&cluster, child).await);
     // A busy machine may lose a lease, so there may be more workers.
-    assert!(child_workers.len() >= 2, "two nodes claimed the child: {parent_workers:?} {child_workers:?}");
+    assert!(
+        child_workers.len() >= 2,
+        "two nodes claimed the child: {parent_workers:?} {child_workers:?}"
+    );
 
     // The parent's node is lost while the child runs.
     let (_, child) = start_parent(&cluster, &parent_node, &plan).await;

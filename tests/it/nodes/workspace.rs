@@ -94,7 +94,8 @@ impl harness::Workspace<LedgerEntry> {
     }
 
     pub(super) async fn start_server_with(&self, variables: &[(&str, PathBuf)]) -> Node {
-        Node::wait_for_server(self.spawn_with(&["serve", "--listen", "127.0.0.1:0"], variables)).await
+        Node::wait_for_server(self.spawn_with(&["serve", "--listen", "127.0.0.1:0"], variables))
+            .await
     }
 }
 

@@ -11,7 +11,7 @@ use shared::{
     tool::Effect,
 };
 
-use super::{FinalState, Figures, Simulation};
+use super::{Figures, FinalState, Simulation};
 
 impl Simulation {
     /// Checks that heads agree with logs and that inboxes are empty.

@@ -41,13 +41,15 @@ impl Simulation {
             14..30 => Command::Resume,
             30..50 => self.draw_signal(),
             50..75 => {
-                let step = format!("s{}", self.world.dice.draw_below(8)).parse().expect("well-formed");
+                let step =
+                    format!("s{}", self.world.dice.draw_below(8)).parse().expect("well-formed");
                 let approved = self.world.dice.happens(800);
                 let item = self.world.dice.happens(300).then_some(1);
                 Command::Approve { step, item, approved, comment: None }
             }
             75..85 => {
-                let step = format!("s{}", self.world.dice.draw_below(8)).parse().expect("well-formed");
+                let step =
+                    format!("s{}", self.world.dice.draw_below(8)).parse().expect("well-formed");
                 let item = self.world.dice.happens(300).then_some(1);
                 Command::Settle { step, item, decision: self.draw_settlement() }
             }
@@ -60,7 +62,8 @@ impl Simulation {
     async fn retry_randomly(&mut self, id: ExecutionId) {
         let Some(ended) = self.replay_state(id).await else { return };
         let steps = ended.plan().steps();
-        let from = steps.get(self.world.dice.draw_index(1 + steps.len())).map(|step| step.id.as_str());
+        let from =
+            steps.get(self.world.dice.draw_index(1 + steps.len())).map(|step| step.id.as_str());
         if ended.parent().is_some() {
             return;
         }
@@ -137,9 +140,9 @@ impl Simulation {
             let last = log.last().filter(|recorded| recorded.event.is_last());
             // The time is by the clock of the worker that wrote the event, which may be wrong.
             let seconds = if self.world.is_skewed() { 60 } else { 5 };
-            if last
-                .is_some_and(|recorded| recorded.at <= last_fault_at + chrono::TimeDelta::seconds(seconds))
-            {
+            if last.is_some_and(|recorded| {
+                recorded.at <= last_fault_at + chrono::TimeDelta::seconds(seconds)
+            }) {
                 continue;
             }
             let is_heard = log.iter().any(|recorded| match (&recorded.event, &command) {

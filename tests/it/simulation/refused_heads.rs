@@ -23,8 +23,13 @@ use tokio::{task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 use toolbox::{Toolbox, flow::flow};
 
-const NO_FAULTS: FaultRates =
-    FaultRates { fails_before: 0, fails_after: 0, fails_before_inbox: 0, stalls: 0, stall: Duration::ZERO };
+const NO_FAULTS: FaultRates = FaultRates {
+    fails_before: 0,
+    fails_after: 0,
+    fails_before_inbox: 0,
+    stalls: 0,
+    stall: Duration::ZERO,
+};
 
 /// A worker over a store that refuses heads.
 struct HeadTest {

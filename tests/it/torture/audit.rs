@@ -74,7 +74,11 @@ impl fmt::Display for Figures {
             self.claims, self.interrupted, self.unknown
         )?;
         writeln!(f, "  clients: {:?}", self.counts)?;
-        writeln!(f, "  slowest rolling restart: {:?}; took {:.1?}", self.slowest_drain, self.durations)?;
+        writeln!(
+            f,
+            "  slowest rolling restart: {:?}; took {:.1?}",
+            self.slowest_drain, self.durations
+        )?;
         write!(f, "  {} violations", self.violations.len())
     }
 }

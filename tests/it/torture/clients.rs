@@ -32,7 +32,8 @@ const EVENTS_SUBSCRIPTION: &str = "subscription ($id: ID!, $after: Int) {
     executionEvents(executionId: $id, afterSeq: $after) { seq at type stepId attempt data } }";
 const RETRY_MUTATION: &str = "mutation ($id: ID!, $from: String) {
     retryExecution(executionId: $id, fromStep: $from) { executionId } }";
-const LOG_QUERY: &str = "query ($id: ID!, $after: Int) { execution(executionId: $id) { state outputs
+const LOG_QUERY: &str =
+    "query ($id: ID!, $after: Int) { execution(executionId: $id) { state outputs
     events(afterSeq: $after) { seq at type stepId attempt data } } }";
 
 /// One execution, as a client knows it.
@@ -92,7 +93,11 @@ async fn run_client(run: Arc<SharedRun>, seed: u64) -> Vec<ClientRecord> {
 }
 
 /// Sometimes retries an execution, either completely or from a random step.
-async fn retry_sometimes(run: &SharedRun, dice: &Dice, record: &ClientRecord) -> Option<ClientRecord> {
+async fn retry_sometimes(
+    run: &SharedRun,
+    dice: &Dice,
+    record: &ClientRecord,
+) -> Option<ClientRecord> {
     if !dice.happens(120) {
         return None;
     }
@@ -121,7 +126,8 @@ async fn start_execution(run: &SharedRun, dice: &Dice, key: &str) -> Option<Clie
         let at = WallClock.now() + TimeDelta::milliseconds(i64::try_from(ms).unwrap());
         at.to_rfc3339()
     });
-    let made = run.ask_until_answered(PLAN_MUTATION, &json!({ "input": { "tools": draft.tools } })).await;
+    let made =
+        run.ask_until_answered(PLAN_MUTATION, &json!({ "input": { "tools": draft.tools } })).await;
     let made = value_or_report(run, "a plan", made)?;
     let Some(plan) = made["plan"]["planId"].as_str().map(str::to_owned) else {
         run.add_violation(format!("no plan was made of {:?}: {made:#}", draft.tools));
@@ -152,7 +158,11 @@ async fn request_start(run: &SharedRun, order: &Value) -> Option<String> {
     Some(begun["executionId"].as_str().unwrap().to_owned())
 }
 
-fn value_or_report(run: &SharedRun, what: &str, answer: Result<Value, RequestFailure>) -> Option<Value> {
+fn value_or_report(
+    run: &SharedRun,
+    what: &str,
+    answer: Result<Value, RequestFailure>,
+) -> Option<Value> {
     answer.map_err(|err| run.add_violation(format!("{what} is refused: {err:?}"))).ok()
 }
 
@@ -246,7 +256,9 @@ async fn subscribe(run: &SharedRun, id: &str, received: &[Value]) -> Option<Even
     let after = received.last().map_or(0, |event| event["seq"].as_u64().unwrap());
     let variables = json!({ "id": id, "after": after });
     run.count("subscriptions");
-    EventSubscription::subscribe(&run.next_address().await, EVENTS_SUBSCRIPTION, &variables).await.ok()
+    EventSubscription::subscribe(&run.next_address().await, EVENTS_SUBSCRIPTION, &variables)
+        .await
+        .ok()
 }
 
 /// Adds the next event to the received ones. Returns `None` at the end. The error is `true` if the

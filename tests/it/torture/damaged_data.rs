@@ -89,8 +89,10 @@ async fn start_plan_with(run: &SharedRun, step: Value) -> String {
     let plan = "mutation ($input: PlanInput!) { createPlan(input: $input) { plan { planId } } }";
     let made =
         run.ask_until_answered(plan, &json!({ "input": { "tools": [step] } })).await.unwrap();
-    let begun =
-        run.ask_until_answered(EXECUTE_MUTATION, &json!({ "id": made["plan"]["planId"] })).await.unwrap();
+    let begun = run
+        .ask_until_answered(EXECUTE_MUTATION, &json!({ "id": made["plan"]["planId"] }))
+        .await
+        .unwrap();
     begun["executionId"].as_str().unwrap().to_owned()
 }
 
@@ -111,13 +113,18 @@ async fn ask_until_answered(
     timeout(MAX_WAIT, asking).await.expect("the server answers")
 }
 
-async fn check_others_complete(workspace: &Workspace, damaged_execution: &str, waiting_execution: &str) {
+async fn check_others_complete(
+    workspace: &Workspace,
+    damaged_execution: &str,
+    waiting_execution: &str,
+) {
     let node = Node::start(workspace, Role::Serve).await.unwrap();
     let address = node.address.clone().unwrap();
     let run = SharedRun::new();
     run.set_address(0, node.address.clone());
 
-    let answer = ask_until_answered(&address, STATE_QUERY, &json!({ "id": damaged_execution })).await;
+    let answer =
+        ask_until_answered(&address, STATE_QUERY, &json!({ "id": damaged_execution })).await;
     let refusal = answer.expect_err("a damaged execution is an error");
     assert_eq!(refusal.code(), "INTERNAL", "{refusal:?}");
     let list = "{ executions { nodes { executionId } } }";

@@ -128,12 +128,15 @@ async fn follow_until(run: &SharedRun, id: &str, is_last: impl Fn(&Value) -> boo
     let for_follow_up = async {
         while !received.last().is_some_and(&is_last) {
             let variables = json!({ "id": id, "after": received.len() });
-            let events = EventSubscription::subscribe(&run.next_address().await, query, &variables).await;
+            let events =
+                EventSubscription::subscribe(&run.next_address().await, query, &variables).await;
             let Ok(mut events) = events else { continue };
             loop {
                 match events.next().await {
                     Ok(Some(event)) => received.push(event),
-                    Ok(None) | Err(RequestFailure::ServerGone | RequestFailure::Refused { .. }) => break,
+                    Ok(None) | Err(RequestFailure::ServerGone | RequestFailure::Refused { .. }) => {
+                        break;
+                    }
                 }
                 if received.last().is_some_and(&is_last) {
                     break;

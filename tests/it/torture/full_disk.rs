@@ -38,7 +38,8 @@ async fn requests_on_a_full_disk_are_refused_until_there_is_room() {
         { "id": "before", "name": "flow.sleep", "parameters": { "ms": 100 } },
         { "id": "after", "name": "flow.effect", "dependsOn": "before" },
     ] } });
-    let plan = run.ask_until_answered(PLAN_MUTATION, &steps).await.unwrap()["plan"]["planId"].clone();
+    let plan =
+        run.ask_until_answered(PLAN_MUTATION, &steps).await.unwrap()["plan"]["planId"].clone();
 
     disk.fill();
     // The store still accepts what fits into the WAL.
@@ -107,10 +108,14 @@ async fn a_call_that_runs_while_the_disk_is_full_is_recorded_later() {
     run.set_address(0, Some(address.clone()));
     let tool = json!({ "id": "long", "name": "ledger.idempotent",
         "parameters": { "n": 1, "seconds": 1, "fate": "ok", "until": 0 } });
-    let plan =
-        run.ask_until_answered(PLAN_MUTATION, &json!({ "input": { "tools": [tool] } })).await.unwrap();
-    let begun =
-        run.ask_until_answered(EXECUTE_MUTATION, &json!({ "id": plan["plan"]["planId"] })).await.unwrap();
+    let plan = run
+        .ask_until_answered(PLAN_MUTATION, &json!({ "input": { "tools": [tool] } }))
+        .await
+        .unwrap();
+    let begun = run
+        .ask_until_answered(EXECUTE_MUTATION, &json!({ "id": plan["plan"]["planId"] }))
+        .await
+        .unwrap();
     tests::toolset::wait_until("the tool is called", || !workspace.ledger().is_empty()).await;
     disk.fill();
     timeout(MAX_WAIT, fill_store(&address)).await.expect("the disk becomes full");

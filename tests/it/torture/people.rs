@@ -10,7 +10,8 @@ use super::{
     shared_run::SharedRun,
 };
 
-const APPROVE_MUTATION: &str = "mutation ($id: ID!, $step: String!, $yes: Boolean!, $mark: String) {
+const APPROVE_MUTATION: &str =
+    "mutation ($id: ID!, $step: String!, $yes: Boolean!, $mark: String) {
     approveStep(executionId: $id, stepId: $step, approved: $yes, comment: $mark) { state } }";
 const SIGNAL_MUTATION: &str = "mutation ($id: ID!, $name: String!, $mark: String!) {
     signalExecution(executionId: $id, name: $name, payload: $mark) { state } }";

@@ -95,7 +95,10 @@ const MAX_DEPTH: u64 = 2;
 /// Draws a plan. `start_at` formats the time that is this many milliseconds from now.
 pub(super) fn draw_plan(dice: &Dice, start_at: impl Fn(u64) -> String) -> Draft {
     let steps = 2 + dice.draw_below(8);
-    Draft { options: draw_options(dice, start_at), ..PlanWriter { dice, depth: 0 }.write_plan(steps) }
+    Draft {
+        options: draw_options(dice, start_at),
+        ..PlanWriter { dice, depth: 0 }.write_plan(steps)
+    }
 }
 
 fn draw_options(dice: &Dice, start_at: impl Fn(u64) -> String) -> Value {
@@ -158,7 +161,8 @@ impl PlanWriter<'_> {
             // No simulated person answers for steps of an inline plan.
             on_error: self.pick_one(if self.depth == 0 { &ON_ERROR } else { &ON_ERROR[..4] }),
             n: dice.draw_below(1_000) * 100 + at,
-            behaviour: self.pick_one(&["ok", "ok", "ok", "ok", "ok", "flaky", "flaky", "fail", "hang"]),
+            behaviour: self
+                .pick_one(&["ok", "ok", "ok", "ok", "ok", "flaky", "flaky", "fail", "hang"]),
             needs_approval: self.depth == 0 && dice.happens(80),
             items: None,
             when: numbers.first().filter(|_| dice.happens(250)).cloned(),
@@ -166,7 +170,8 @@ impl PlanWriter<'_> {
             is_compensated: false,
         };
         if kind == Kind::Plan {
-            let child = PlanWriter { dice, depth: self.depth + 1 }.write_plan(1 + dice.draw_below(3));
+            let child =
+                PlanWriter { dice, depth: self.depth + 1 }.write_plan(1 + dice.draw_below(3));
             tool["inlinePlan"] = json!({ "tools": child.tools });
             step.child = Some(Box::new(child));
         } else {
@@ -219,8 +224,7 @@ impl PlanWriter<'_> {
             tool["timeoutMs"] = json!(HANG_TIMEOUT_MS);
         }
         if dice.happens(if step.behaviour == "flaky" { 800 } else { 300 }) {
-            tool["retry"] =
-                json!({ "maxAttempts": 2 + dice.draw_below(3), "backoffMs": 1 + dice.draw_below(400) });
+            tool["retry"] = json!({ "maxAttempts": 2 + dice.draw_below(3), "backoffMs": 1 + dice.draw_below(400) });
         }
         if step.needs_approval {
             tool["requiresApproval"] = json!(true);

@@ -31,7 +31,10 @@ impl TorturedStore {
     /// Borrows the shared replica set.
     pub(super) async fn replica_set() -> Self {
         let cluster = Cluster::lock_shared().await;
-        Self::ReplicaSet(TorturedReplicaSet { url: cluster.new_database_url(), cluster: Mutex::new(cluster) })
+        Self::ReplicaSet(TorturedReplicaSet {
+            url: cluster.new_database_url(),
+            cluster: Mutex::new(cluster),
+        })
     }
 
     pub(super) fn url(&self) -> String {

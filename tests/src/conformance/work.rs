@@ -77,7 +77,13 @@ pub async fn an_older_head_never_replaces_a_newer_one(pair: StorePair) {
 /// Due executions are listed by priority, then by time. Owned ones and those without due time are
 /// not listed.
 pub async fn due_executions_are_listed_by_priority_and_time(pair: StorePair) {
-    let ordered = [due_head(5, 9, 7), due_head(4, 0, 0), due_head(3, 1, 0), due_head(2, 2, 0), due_head(1, 0, -3)];
+    let ordered = [
+        due_head(5, 9, 7),
+        due_head(4, 0, 0),
+        due_head(3, 1, 0),
+        due_head(2, 2, 0),
+        due_head(1, 0, -3),
+    ];
     put_heads(&pair, ordered.clone()).await;
     let not_yet = [due_head(10, 11, 7), due_head(11, 11, 99), due_head(12, 11, 0)];
     put_heads(&pair, not_yet).await;
@@ -205,7 +211,8 @@ pub async fn the_next_due_time_is_the_earliest(pair: StorePair) {
 pub async fn executions_are_orphans_after_the_lease_expired(pair: StorePair) {
     pair.one.renew_lease(make_lease(1, 10)).await.unwrap();
     pair.one.renew_lease(make_lease(2, 20)).await.unwrap();
-    put_heads(&pair, [owned_head(1, 1), owned_head(2, 1), owned_head(3, 2), due_head(4, 0, 0)]).await;
+    put_heads(&pair, [owned_head(1, 1), owned_head(2, 1), owned_head(3, 2), due_head(4, 0, 0)])
+        .await;
     assert_eq!(find_orphans(&pair, 9).await, []);
     assert_eq!(find_orphans(&pair, 10).await, [owned_head(1, 1), owned_head(2, 1)]);
     let mut owned_heads = pair.other.find_heads(HeadQuery::OwnedBy(worker(1)), 10).await.unwrap();

@@ -49,7 +49,10 @@ pub(crate) async fn drive_executions(
             while !is_enough(started.fetch_add(1, Ordering::Relaxed)) {
                 let asked_at = Instant::now();
                 run_once(&control, &plan, &options).await?;
-                run_durations.lock().unwrap_or_else(PoisonError::into_inner).push(asked_at.elapsed());
+                run_durations
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(asked_at.elapsed());
             }
             Ok::<_, BenchError>(())
         });
@@ -58,7 +61,8 @@ pub(crate) async fn drive_executions(
         client.map_err(|err| BenchError::Engine(err.to_string()))??;
     }
     let wall_time = started_at.elapsed();
-    let run_durations = std::mem::take(&mut *run_durations.lock().unwrap_or_else(PoisonError::into_inner));
+    let run_durations =
+        std::mem::take(&mut *run_durations.lock().unwrap_or_else(PoisonError::into_inner));
     Ok(RunTimes { wall_time, run_durations })
 }
 

@@ -81,10 +81,17 @@ impl Report {
         self.add_figures(store.hints().commits() - self.commits, steps, wall_time, runs);
     }
 
-    fn add_figures(&mut self, commits: u64, steps: usize, wall_time: Duration, runs: &mut [Duration]) {
+    fn add_figures(
+        &mut self,
+        commits: u64,
+        steps: usize,
+        wall_time: Duration,
+        runs: &mut [Duration],
+    ) {
         let n = runs.len();
         #[expect(clippy::cast_precision_loss, reason = "far fewer than 2⁵²")]
-        let per_second = |count: usize| round_to_four_decimals(count as f64 / wall_time.as_secs_f64());
+        let per_second =
+            |count: usize| round_to_four_decimals(count as f64 / wall_time.as_secs_f64());
         runs.sort_unstable();
         self.set("runs", n);
         self.set("wall_s", round_to_four_decimals(wall_time.as_secs_f64()));
@@ -101,8 +108,10 @@ impl Report {
 
     pub(crate) fn to_json(&self) -> Value {
         let mut fields = self.fields.clone();
-        fields
-            .insert("max_rss_mb".to_owned(), read_max_rss_mb().map_or(Value::Null, |size| json!(size)));
+        fields.insert(
+            "max_rss_mb".to_owned(),
+            read_max_rss_mb().map_or(Value::Null, |size| json!(size)),
+        );
         Value::Object(fields)
     }
 }

@@ -129,7 +129,8 @@ impl SelectionBench {
     }
 
     async fn ask(&self, query: &str, by: Criterion) -> Result<usize, BenchError> {
-        let selection_query = SelectionQuery { query, by, limit: SELECTED_TOOLS, active_only: true };
+        let selection_query =
+            SelectionQuery { query, by, limit: SELECTED_TOOLS, active_only: true };
         Ok(self.engine.selection.select_tools(selection_query).await.map_err(to_bench_error)?.len())
     }
 

@@ -99,7 +99,8 @@ async fn run_executions(
     let warm_up = StopCondition::Runs(concurrency * 2);
     load::drive_executions(&bench_node.control, plan, &options, concurrency, warm_up).await?;
     report.start_counting_commits(&*bench_node.store);
-    let mut runs = load::drive_executions(&bench_node.control, plan, &options, concurrency, until).await?;
+    let mut runs =
+        load::drive_executions(&bench_node.control, plan, &options, concurrency, until).await?;
     report.set("steps", steps);
     report.set("concurrency", concurrency);
     report.record_runs(&*bench_node.store, steps, runs.wall_time, &mut runs.run_durations);

@@ -111,7 +111,8 @@ const AUTHOR_ID: &[Field] = &[required_field("id", Rule::Id(Kind::Author), "Id o
 const BLOG_ID: &[Field] = &[required_field("id", Rule::Id(Kind::Blog), "Id of the blog post")];
 const COMMENT_ID: &[Field] = &[required_field("id", Rule::Id(Kind::Comment), "Id of the comment")];
 const PICTURE_ID: &[Field] = &[required_field("id", Rule::Id(Kind::Picture), "Id of the picture")];
-const BLOG_OF_COMMENTS: &[Field] = &[required_field("blogId", Rule::Id(Kind::Blog), "Id of the blog post")];
+const BLOG_OF_COMMENTS: &[Field] =
+    &[required_field("blogId", Rule::Id(Kind::Blog), "Id of the blog post")];
 
 pub(super) const TABLE: &[Offer] = &[
     make_offer(

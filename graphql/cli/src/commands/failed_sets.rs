@@ -58,7 +58,8 @@ pub(crate) async fn warn_of_failed_sets(session: &Session<'_>) {
         [] => return,
         [set] => format!("warning: the toolset `{}` failed: {}", set.name, set.failure_reason()),
         sets => {
-            let reasons = sets.iter().map(|set| format!("`{}`: {}", set.name, set.failure_reason()));
+            let reasons =
+                sets.iter().map(|set| format!("`{}`: {}", set.name, set.failure_reason()));
             let reasons: Vec<String> = reasons.collect();
             format!("warning: {} toolsets failed: {}", sets.len(), reasons.join("; "))
         }
@@ -105,7 +106,10 @@ pub(crate) async fn names_failed_set(client: &Client, tool: &str) -> Result<bool
 }
 
 /// Returns the failure for an unknown tool that may be in a failed toolset.
-pub(crate) async fn failure_of_failed_set(client: &Client, tool: &str) -> Result<Option<Failure>, Failure> {
+pub(crate) async fn failure_of_failed_set(
+    client: &Client,
+    tool: &str,
+) -> Result<Option<Failure>, Failure> {
     let states = load_states(client).await?;
     let own = set_prefix(tool).filter(|own| states.iter().any(|set| set.name == *own));
     let may_have = |set: &&SetState| set.has_failed() && own.is_none_or(|own| set.name == own);

@@ -252,7 +252,8 @@ impl Follower<'_> {
             return Ok(false);
         }
         let client = &self.session.client;
-        let Found { waits_for } = client.query_execution(self.id, "waitsFor { kind stepId }").await?;
+        let Found { waits_for } =
+            client.query_execution(self.id, "waitsFor { kind stepId }").await?;
         let waits = waits_for.iter().filter(|wait| &*wait.kind == "approval");
         let steps: Vec<&str> = waits.filter_map(|wait| wait.step_id.as_deref()).collect();
         let approved = self.take_approved_steps(|step| steps.contains(&step));
@@ -359,7 +360,8 @@ impl EventReader<'_> {
         }
         let inbox = self.follower.session.load_inbox(execution).await?;
         let step = name.rsplit(" › ").next().unwrap_or(name);
-        let Some(answer) = inbox.iter().find_map(|command| command_for_answer(command, step)) else {
+        let Some(answer) = inbox.iter().find_map(|command| command_for_answer(command, step))
+        else {
             return Ok(news);
         };
         let detail = Some(format!("{answer}, and no worker has read that yet"));
@@ -468,7 +470,8 @@ pub(crate) async fn show_state(
     if session.screen.json {
         print_document(session, id).await?;
     } else {
-        let found: ExecutionHead = session.client.query_execution(id, ExecutionHead::FIELDS).await?;
+        let found: ExecutionHead =
+            session.client.query_execution(id, ExecutionHead::FIELDS).await?;
         session.screen.print(&format!("{id}  {}", found.state.as_str()))?;
     }
     Ok(ExitStatus::Done)

@@ -80,7 +80,8 @@ const PLAN_HEADINGS: &[&str] = &["PLAN", "VERSION", "STEPS", "CREATED", "QUERY"]
 const EXECUTION_HEADINGS: &[&str] =
     &["EXECUTION", "STATE", "STEPS", "CREATED", "TOOK", "WHY", "PLAN"];
 /// The fields of an execution that a row shows, beside its finding.
-const EXECUTION_FIELDS: &str = "executionId planId state createdAt startedAt finishedAt total successful";
+const EXECUTION_FIELDS: &str =
+    "executionId planId state createdAt startedAt finishedAt total successful";
 const MAX_REASON_COLUMNS: usize = 72;
 
 async fn show_page<T: DeserializeOwned>(
@@ -112,7 +113,8 @@ pub(crate) async fn prune(session: &Session<'_>, older_than: &str) -> Result<Exi
         }
     }
     let executions = count_noun(removed.executions, "execution");
-    let (plans, requests) = (count_noun(removed.plans, "plan"), count_noun(removed.requests, "request"));
+    let (plans, requests) =
+        (count_noun(removed.plans, "plan"), count_noun(removed.requests, "request"));
     session
         .screen
         .print_result(&json!(removed), &format!("removed {executions}, {plans}, {requests}"))

@@ -108,7 +108,8 @@ async fn start_execution(
         }
         let file = args.plan.as_deref().unwrap_or(Path::new("-"));
         let made = create_plan(client, written).await;
-        let plan: Plan = read_answer(made.map_err(|failure| failure.with("file", file_label(file)))?)?;
+        let plan: Plan =
+            read_answer(made.map_err(|failure| failure.with("file", file_label(file)))?)?;
         show_plan(session, &plan);
         return Ok(Some(execute_plan(client, &plan.plan_id, options).await?.into()));
     }

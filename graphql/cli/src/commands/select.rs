@@ -228,7 +228,8 @@ async fn read_gold_queries(file: &Path) -> Result<Vec<GoldQuery>, Failure> {
     let gold_queries = lines.map(|(number, line)| {
         let place = format!("`{}`, line {}", file.display(), number + 1);
         let unfit = |why: &str| Failure::usage(format!("{place}: {why}: {LINE_FORMAT}"));
-        let gold_queries: GoldQuery = serde_json::from_str(line).map_err(|err| unfit(&err.to_string()))?;
+        let gold_queries: GoldQuery =
+            serde_json::from_str(line).map_err(|err| unfit(&err.to_string()))?;
         if gold_queries.query.trim().is_empty() {
             return Err(unfit("`query` is empty"));
         }
@@ -245,7 +246,11 @@ async fn read_gold_queries(file: &Path) -> Result<Vec<GoldQuery>, Failure> {
 }
 
 /// Rejects names of unknown tools, because each would silently count as a miss.
-async fn check_gold_names(client: &Client, gold_queries: &[GoldQuery], all: bool) -> Result<(), Failure> {
+async fn check_gold_names(
+    client: &Client,
+    gold_queries: &[GoldQuery],
+    all: bool,
+) -> Result<(), Failure> {
     let tools: Vec<Tool> = client.query("tools", &[], "name qualifiedName active").await?;
     let mut is_active: BTreeMap<&str, bool> = BTreeMap::new();
     for tool in &tools {

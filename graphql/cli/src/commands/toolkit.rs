@@ -82,7 +82,11 @@ async fn check_names(
     Ok(())
 }
 
-async fn describe_unknown_name(client: &Client, name: &str, only_actions: bool) -> Result<String, Failure> {
+async fn describe_unknown_name(
+    client: &Client,
+    name: &str,
+    only_actions: bool,
+) -> Result<String, Failure> {
     let all: Toolkit = client.query("toolkit", &[], Toolkit::NAMES).await?;
     let tools = all.tools.iter().filter(|_| !only_actions);
     let known = all.actions.iter().chain(tools).map(|item| &*item.name);

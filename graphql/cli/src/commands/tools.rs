@@ -25,7 +25,10 @@ use crate::{
     session::Session,
 };
 
-pub(crate) async fn use_tools(session: &Session<'_>, subcommand: Tools) -> Result<ExitStatus, Failure> {
+pub(crate) async fn use_tools(
+    session: &Session<'_>,
+    subcommand: Tools,
+) -> Result<ExitStatus, Failure> {
     match subcommand {
         Tools::Call { name, parameters } => call_tool(session, &name, parameters).await,
         Tools::Load { file, toolset } => load_tools(session, &file, &toolset).await,

@@ -49,7 +49,8 @@ pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<Embedding
         Some(value) => value,
     };
     let written = serde_json::from_value(value);
-    let written: WrittenEmbedding = written.map_err(|err| format!("`embedding`: {err}; {VALID_FORMS}"))?;
+    let written: WrittenEmbedding =
+        written.map_err(|err| format!("`embedding`: {err}; {VALID_FORMS}"))?;
     let WrittenEmbedding { model, base_url, api_key_env, builtin } = written;
     Ok(Some(match (builtin, base_url, model) {
         (Some(true), None, None) if api_key_env.is_none() => EmbeddingConfig::Builtin,

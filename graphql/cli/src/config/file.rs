@@ -85,10 +85,15 @@ pub(super) fn read_valid_settings(path: &Path) -> PartialFile {
     let (fields, base, text) = match read {
         Ok(read) => read,
         Err(why) => {
-            return PartialFile { file: None, wrong_settings: vec![named(why)], omitted_settings: Vec::new() };
+            return PartialFile {
+                file: None,
+                wrong_settings: vec![named(why)],
+                omitted_settings: Vec::new(),
+            };
         }
     };
-    let (mut works, mut wrong_settings, mut omitted_settings) = (Map::new(), Vec::new(), Vec::new());
+    let (mut works, mut wrong_settings, mut omitted_settings) =
+        (Map::new(), Vec::new(), Vec::new());
     for (key, value) in fields {
         let alone = Map::from_iter([(key.clone(), value.clone())]);
         match read_fields(alone, &base) {

@@ -24,7 +24,12 @@ const DAY_MS: u64 = 86_400_000;
 const LIMITS: [Limit; 12] = [
     Limit { key: "lease_ms", default: || to_ms(limits::LEASE_TIME), minimum: 100, maximum: DAY_MS },
     Limit { key: "poll_ms", default: || to_ms(limits::POLL_INTERVAL), minimum: 1, maximum: DAY_MS },
-    Limit { key: "park_after_ms", default: || to_ms(limits::PARK_AFTER), minimum: 0, maximum: DAY_MS },
+    Limit {
+        key: "park_after_ms",
+        default: || to_ms(limits::PARK_AFTER),
+        minimum: 0,
+        maximum: DAY_MS,
+    },
     Limit {
         key: "cancel_grace_ms",
         default: || to_ms(limits::CANCEL_GRACE),
@@ -37,7 +42,12 @@ const LIMITS: [Limit; 12] = [
         minimum: 1,
         maximum: DAY_MS,
     },
-    Limit { key: "drain_ms", default: || to_ms(Options::default().drain), minimum: 0, maximum: DAY_MS },
+    Limit {
+        key: "drain_ms",
+        default: || to_ms(Options::default().drain),
+        minimum: 0,
+        maximum: DAY_MS,
+    },
     Limit {
         key: "executions",
         default: || limits::EXECUTIONS as u64,

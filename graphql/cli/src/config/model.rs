@@ -359,7 +359,10 @@ mod tests {
         let local = parse_model("{ provider: local }");
         let settings = local.settings_from(&|_| None);
         assert_eq!((settings.model.as_str(), settings.base_url), ("", None));
-        assert_eq!((settings.max_tokens, settings.temperature), (Some(MAX_LOCAL_TOKENS), Some(0.0)));
+        assert_eq!(
+            (settings.max_tokens, settings.temperature),
+            (Some(MAX_LOCAL_TOKENS), Some(0.0))
+        );
         assert_eq!(local.max_repairs(), MAX_LOCAL_REPAIRS);
         assert_eq!(local.to_json()["model"], Value::Null);
         let other = parse_model("{ provider: local, model: x, max_repairs: 3, max_tokens: 9 }");
@@ -372,7 +375,10 @@ mod tests {
         assert_eq!(price("{ provider: openai, model: x }"), None);
         let written = "{ provider: openai, model: x, price: { input: 2.5, output: 10 } }";
         assert_eq!(price(written), Some(Price { input: 2.5, output: 10.0 }));
-        assert_eq!(parse_model(written).to_json()["price"], json!({ "input": 2.5, "output": 10.0 }));
+        assert_eq!(
+            parse_model(written).to_json()["price"],
+            json!({ "input": 2.5, "output": 10.0 })
+        );
     }
 
     #[test]
@@ -442,11 +448,15 @@ mod tests {
             key("{ provider: openai, model: x, base_url: 'http://h/v1', api_key_env: MY_KEY }"),
             of("MY_KEY")
         );
-        let unset = parse_model("{ provider: groq, model: x }").settings_from(&|_| Some(" ".to_owned()));
+        let unset =
+            parse_model("{ provider: groq, model: x }").settings_from(&|_| Some(" ".to_owned()));
         assert_eq!(unset.key, Key::Variable("GROQ_API_KEY".to_owned(), None));
         assert!(
-            !format!("{:?}", parse_model("{ provider: openai, model: x }").settings_from(&variable))
-                .contains("value of")
+            !format!(
+                "{:?}",
+                parse_model("{ provider: openai, model: x }").settings_from(&variable)
+            )
+            .contains("value of")
         );
     }
 }

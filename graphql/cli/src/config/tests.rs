@@ -285,7 +285,9 @@ fn the_built_in_embedder_follows_the_configured_one() {
     assert_eq!(source(server), "the model `m` at http://h/v1");
     let keyed = "embedding: { base_url: 'http://h/v1', model: m, api_key_env: FABER_NOT_SET }";
     let wanted = load(keyed).unwrap().embedding_source().unwrap();
-    assert!(matches!(wanted, planner::embed::Source::Invalid(why) if why.contains("FABER_NOT_SET")));
+    assert!(
+        matches!(wanted, planner::embed::Source::Invalid(why) if why.contains("FABER_NOT_SET"))
+    );
     for text in [
         "embedding: {}",
         "embedding: { base_url: 'http://h/v1' }",

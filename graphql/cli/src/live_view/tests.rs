@@ -48,7 +48,12 @@ fn events() -> Vec<(f64, &'static str, &'static str, Value)> {
     vec![
         (0.0, "step_started", "read", json!({})),
         (0.0, "step_started", "flaky", json!({})),
-        (0.25, "step_retry_scheduled", "flaky", json!({ "error": error, "until": format_event_time(3.0) })),
+        (
+            0.25,
+            "step_retry_scheduled",
+            "flaky",
+            json!({ "error": error, "until": format_event_time(3.0) }),
+        ),
         (0.5, "step_succeeded", "read", json!({})),
         (0.5, "step_started", "each", json!({ "items": 300 })),
         (1.0, "step_succeeded", "each", json!({ "index": 0 })),
@@ -61,7 +66,8 @@ fn events() -> Vec<(f64, &'static str, &'static str, Value)> {
 #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
 fn check(drawn: String, expected: Expect) {
     // `expect!` removes common indentation.
-    let indentation = drawn.lines().map(|line| line.len() - line.trim_start().len()).min().unwrap_or(0);
+    let indentation =
+        drawn.lines().map(|line| line.len() - line.trim_start().len()).min().unwrap_or(0);
     let lines: Vec<&str> = drawn.lines().map(|line| &line[indentation..]).collect();
     expected.assert_eq(&lines.join("\n"));
 }

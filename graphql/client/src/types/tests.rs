@@ -56,7 +56,11 @@ fn strip_modifiers(of: &Type) -> String {
 }
 
 /// Checks that a selection fits an object of the schema. Returns the names of its own fields.
-fn check_selection(schema: &ServiceDocument, name: &str, selection: &SelectionSet) -> BTreeSet<String> {
+fn check_selection(
+    schema: &ServiceDocument,
+    name: &str,
+    selection: &SelectionSet,
+) -> BTreeSet<String> {
     let fields = &find_object(schema, name).fields;
     let mut names = BTreeSet::new();
     for item in &selection.items {
@@ -65,7 +69,11 @@ fn check_selection(schema: &ServiceDocument, name: &str, selection: &SelectionSe
         let known = fields.iter().find(|known| known.node.name.node == field.name.node);
         let known = known.unwrap_or_else(|| panic!("{name} has no field {}", field.name.node));
         if !field.selection_set.node.items.is_empty() {
-            check_selection(schema, &strip_modifiers(&known.node.ty.node), &field.selection_set.node);
+            check_selection(
+                schema,
+                &strip_modifiers(&known.node.ty.node),
+                &field.selection_set.node,
+            );
         }
         names.insert(field.name.node.to_string());
     }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shared::clock::Timestamp;
 
 use super::{
-    format::{count_noun, list_names, ms_between, format_step_name, quote_for_shell},
+    format::{count_noun, format_step_name, list_names, ms_between, quote_for_shell},
     paint::Paint,
     plain,
     step::{Next, Progress, StepView},

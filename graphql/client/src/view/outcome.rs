@@ -35,8 +35,9 @@ pub fn draw_summary(execution: &ExecutionStatus) -> String {
     for (n, word) in others.into_iter().filter(|(n, _)| **n > 0) {
         let _ = write!(text, ", {n} {word}");
     }
-    let took =
-        execution_duration_ms(execution).map(|ms| format!(" in {}", format_duration(ms))).unwrap_or_default();
+    let took = execution_duration_ms(execution)
+        .map(|ms| format!(" in {}", format_duration(ms)))
+        .unwrap_or_default();
     let warnings = match count_warnings(&execution.findings) {
         0 => String::new(),
         n => format!(", with {}", count_noun(n, "warning")),

@@ -226,7 +226,8 @@ mod tests {
     #[test]
     fn a_long_plan_shows_only_counts() {
         let layers = vec![vec!["a"; 30]; 3];
-        let plan = parse_plan(json!({ "planId": "plan_1_aaaaaaaaa", "version": 2, "planner": "offline",
+        let plan =
+            parse_plan(json!({ "planId": "plan_1_aaaaaaaaa", "version": 2, "planner": "offline",
             "layers": layers, "tools": [] }));
         expect![[r"
             plan_1_aaaaaaaaa  version 2, offline

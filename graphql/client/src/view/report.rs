@@ -9,8 +9,8 @@ use shared::query_execution::ExecutionState;
 
 use super::{
     findings::{draw_findings, hint_of},
-    format::{clip_text, count_noun, format_duration, indent_json, json_line, format_step_name},
-    outcome::{Outcome, paint_state, draw_summary},
+    format::{clip_text, count_noun, format_duration, format_step_name, indent_json, json_line},
+    outcome::{Outcome, draw_summary, paint_state},
     paint::Paint,
     plain,
     plan::{draw_diagnostics, draw_plan},
@@ -183,8 +183,11 @@ fn draw_body(execution: &ExecutionStatus, is_full: bool, paint: Paint) -> String
 }
 
 fn first_lines(text: &str, max: usize) -> Vec<String> {
-    let mut lines: Vec<String> =
-        text.lines().take(max).map(|line| clip_text(&plain::safe_line(line), MAX_QUERY_CHARS)).collect();
+    let mut lines: Vec<String> = text
+        .lines()
+        .take(max)
+        .map(|line| clip_text(&plain::safe_line(line), MAX_QUERY_CHARS))
+        .collect();
     lines.extend(text.lines().nth(max).map(|_| "…".to_owned()));
     lines
 }
@@ -251,7 +254,10 @@ fn draw_section(title: &str, lines: &[String], paint: Paint) -> String {
     report
 }
 
-fn find_children<'a>(request: &'a Request, parent: &'a ExecutionStatus) -> Vec<&'a ExecutionStatus> {
+fn find_children<'a>(
+    request: &'a Request,
+    parent: &'a ExecutionStatus,
+) -> Vec<&'a ExecutionStatus> {
     let mut found: Vec<&ExecutionStatus> = Vec::new();
     let mut parents = vec![&parent.execution_id];
     while let Some(parent) = parents.pop() {
@@ -314,7 +320,11 @@ fn describe_origin(transcript: &[TranscriptEntry], plan: &Plan) -> String {
 type Hint = (String, String);
 
 /// Lists the remedies of the findings, best first, and then the commands that are always possible.
-fn list_next_commands(request: &Request, execution: &ExecutionStatus, is_full: bool) -> Vec<String> {
+fn list_next_commands(
+    request: &Request,
+    execution: &ExecutionStatus,
+    is_full: bool,
+) -> Vec<String> {
     use ExecutionState::{Cancelled, Completed, Failed, Paused};
     let id = &execution.execution_id;
     let mut all: Vec<Hint> = Vec::new();

@@ -172,7 +172,10 @@ pub fn list_items(step: &StepStatus, max: usize, lead: &str) -> Vec<String> {
     let line = |item: &&StepStatus| {
         let why = item.error.as_ref().map(|error| format!("  {}: {}", error.code, error.message));
         let (index, state) = (item.index.unwrap_or_default(), item.state.as_str());
-        clip_text(&format!("{lead}[{index}]  {state}{}", why.unwrap_or_default()), 2 * MAX_VALUE_CHARS)
+        clip_text(
+            &format!("{lead}[{index}]  {state}{}", why.unwrap_or_default()),
+            2 * MAX_VALUE_CHARS,
+        )
     };
     let mut lines: Vec<String> = shown.iter().take(max).map(line).collect();
     if shown.len() > max {

@@ -73,9 +73,8 @@ pub fn draw_entry(kind: &str, content: &Value, paint: Paint) -> String {
         "cache" => describe_cache(content),
         "plan" => describe_plan(content),
         "error" => draw_error(content, paint),
-        "diagnostics" => {
-            read_content::<Vec<Diagnostic>>(content).map(|found| draw_diagnostics(&found, "", paint))
-        }
+        "diagnostics" => read_content::<Vec<Diagnostic>>(content)
+            .map(|found| draw_diagnostics(&found, "", paint)),
         "prompt" | "reply" | "repair" | "usage" => {
             content.as_object().map(|fields| draw_exchange(fields, paint))
         }

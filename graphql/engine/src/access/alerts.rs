@@ -102,7 +102,10 @@ impl Alerts {
         if last_logged_at.len() >= MAX_CALLERS {
             return false;
         }
-        if last_logged_at.get(caller).is_some_and(|at| now.saturating_duration_since(*at) < LOG_INTERVAL) {
+        if last_logged_at
+            .get(caller)
+            .is_some_and(|at| now.saturating_duration_since(*at) < LOG_INTERVAL)
+        {
             return false;
         }
         last_logged_at.insert(caller.to_owned(), now);

@@ -11,7 +11,7 @@ use toolbox::{dispatch::Reach, tool_names::TOOL_SET};
 
 use super::{
     Role, Token,
-    alerts::{Alerts, AlertKind},
+    alerts::{AlertKind, Alerts},
     bucket::Bucket,
     required_role,
 };
@@ -260,6 +260,8 @@ impl Grant {
         };
         let now = Instant::now();
         let tools = tools.into_iter().collect();
-        rights.count_uses(&tools, now).inspect_err(|err| rights.raise_alert(AlertKind::Limit, err, now))
+        rights
+            .count_uses(&tools, now)
+            .inspect_err(|err| rights.raise_alert(AlertKind::Limit, err, now))
     }
 }

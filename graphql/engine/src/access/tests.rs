@@ -27,7 +27,9 @@ fn a_token_is_required_if_tokens_are_configured() {
         Token::new("a", "secret one", Role::Viewer),
         Token::new("b", "secret two", Role::Admin),
     ]);
-    let name = |token| access.authenticate(token, peer_address()).map(|grant| grant.name().map(str::to_owned));
+    let name = |token| {
+        access.authenticate(token, peer_address()).map(|grant| grant.name().map(str::to_owned))
+    };
     assert_eq!(name(Some("secret one")), Ok(Some("a".to_owned())));
     assert_eq!(name(Some("secret two")), Ok(Some("b".to_owned())));
     for wrong in ["secret", "secret one ", "SECRET ONE", "", "a"] {
@@ -132,8 +134,11 @@ fn only_tools_that_match_the_patterns_are_allowed() {
     let mut named = token.clone();
     named.tools = Some(parse_patterns(&["file_tools.*", "blog.createAuthor"]));
     let named = grant_of(named);
-    let (glob, author, bash) =
-        (parse_tool("file_tools.glob"), parse_tool("blog.createAuthor"), parse_tool("system_tools.bash"));
+    let (glob, author, bash) = (
+        parse_tool("file_tools.glob"),
+        parse_tool("blog.createAuthor"),
+        parse_tool("system_tools.bash"),
+    );
     assert_eq!(named.check_tools([&glob, &author]), Ok(()));
     let err = named.check_tools([&glob, &bash]).unwrap_err();
     expect![[

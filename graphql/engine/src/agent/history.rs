@@ -169,10 +169,10 @@ impl PastTurn {
         let groups =
             [(&turn.read, &self.read), (&turn.repeat, &self.repeat), (&turn.call, &self.call)];
         let called = groups.into_iter().flat_map(|(wanted, results)| {
-            wanted
-                .iter()
-                .enumerate()
-                .map(move |(at, wanted)| CompletedCall { wanted, result: read_result(results.get(at)) })
+            wanted.iter().enumerate().map(move |(at, wanted)| CompletedCall {
+                wanted,
+                result: read_result(results.get(at)),
+            })
         });
         let refused = turn.refused.iter().map(|refused| CompletedCall {
             wanted: &refused.wanted,

@@ -88,7 +88,9 @@ pub(super) fn make_toolbox() -> Toolbox {
 }
 
 /// Returns a context with its toolbox, which the caller must keep, and its model.
-pub(super) fn make_agent_context(answers: Vec<Reply>) -> (Arc<AgentContext>, Toolbox, Arc<ScriptedModel>) {
+pub(super) fn make_agent_context(
+    answers: Vec<Reply>,
+) -> (Arc<AgentContext>, Toolbox, Arc<ScriptedModel>) {
     let toolbox = make_toolbox();
     let model = Arc::new(ScriptedModel::new(answers));
     let agent_context = AgentContext {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use planner::{
     calls::{
-        CallFormat, CatalogNames, MissedCall, TooMuch, ToolCall, MissReason, prompt::tool_prompt,
+        CallFormat, CatalogNames, MissReason, MissedCall, TooMuch, ToolCall, prompt::tool_prompt,
         read_tool_calls,
     },
     catalog::{Catalog, CatalogTool},
@@ -23,7 +23,7 @@ use toolbox::{ReadyTool, Tool, ToolContext, Toolbox, dispatch::Reach};
 
 use super::{
     ANSWER_TOOL, AgentContext, STOPPED_NOTE, TURN_TOOL,
-    history::{self, PastTurn, Refused, Turn, RequestedCall},
+    history::{self, PastTurn, Refused, RequestedCall, Turn},
     quoted::{QuotedCalls, has_only_calls},
 };
 use crate::access::Grant;
@@ -125,7 +125,8 @@ impl Tool for AskStep {
         let toolbox = self.agent_context.upgrade_toolbox()?;
         let catalog = active_catalog(&toolbox, &parameters.reach);
         let offered = self.choose_tools(&parameters.query, &catalog).await;
-        let turns_left = format!("This is turn {} of {} with tools.", parameters.turn, parameters.of);
+        let turns_left =
+            format!("This is turn {} of {} with tools.", parameters.turn, parameters.of);
         let reply = self.agent_context.ask_model(&parameters, &turns_left, &offered, &cx).await?;
         let bytes_left = MAX_HISTORY_BYTES.saturating_sub(json::json_size(&parameters));
         let reader = ReplyReader {
@@ -166,7 +167,8 @@ impl Tool for AnswerStep {
                     |tool: &&Arc<ToolDefinition>| used.contains(&tool.qualified_name().as_str());
                 let tools: Vec<_> = catalog.list_plannable().filter(called).cloned().collect();
                 let turns_left = "You can call no more tools: answer now, with what you know.";
-                let reply = self.agent_context.ask_model(&parameters, turns_left, &tools, &cx).await?;
+                let reply =
+                    self.agent_context.ask_model(&parameters, turns_left, &tools, &cx).await?;
                 tokens += reply.tokens;
                 costs.push(reply.cost);
                 let note = if is_stopped { format!("\n\n{STOPPED_NOTE}") } else { String::new() };
@@ -208,8 +210,13 @@ impl AskStep {
         }
         let is_switch = |tool: &&Arc<ToolDefinition>| tool.set.as_str() == ACTIVATION_SET;
         let mut offered: Vec<_> = all.iter().filter(is_switch).cloned().collect();
-        let ask =
-            Ask { query, by: Criterion::Lexical, limit: MAX_OFFERED_TOOLS, margin: 0.0, taught: None };
+        let ask = Ask {
+            query,
+            by: Criterion::Lexical,
+            limit: MAX_OFFERED_TOOLS,
+            margin: 0.0,
+            taught: None,
+        };
         let best = self.selector.select(&all, &ask, |_| true).await.unwrap_or_default();
         let best = best.matches.iter().map(|found| &all[found.at]);
         for tool in best.chain(all.iter()) {
@@ -252,7 +259,9 @@ impl AgentContext {
             Vec::new()
         };
         let mut messages = vec![Message::System(rules), Message::User(parameters.query.clone())];
-        history::add_messages(&parameters.history, &mut messages, |name| toolbox.display_name_of(name));
+        history::add_messages(&parameters.history, &mut messages, |name| {
+            toolbox.display_name_of(name)
+        });
         let question = Question { messages, tools: offered, answer: None };
         tokio::select! {
             reply = self.model.ask(&question) => reply.map_err(|err| to_tool_error(&err)),
@@ -364,7 +373,8 @@ impl ReplyReader<'_> {
             turn.add_call(requested, self);
         }
         let text = if turn.more { text } else { note_early_stop(text, stop) };
-        turn.text = truncate_text(text, MAX_TEXT_BYTES.min(self.bytes_left / 4).max(MIN_PART_BYTES));
+        turn.text =
+            truncate_text(text, MAX_TEXT_BYTES.min(self.bytes_left / 4).max(MIN_PART_BYTES));
         turn.limit_results(self.bytes_left);
         turn
     }
@@ -515,7 +525,8 @@ impl ReplyReader<'_> {
 
     /// Returns an error if arguments are too long, because each later turn repeats them.
     fn check_args_size(&self, args: &Value, so_far: usize) -> Option<String> {
-        let most = MAX_ARGS_BYTES.min((self.bytes_left / 4).saturating_sub(so_far)).max(MIN_PART_BYTES);
+        let most =
+            MAX_ARGS_BYTES.min((self.bytes_left / 4).saturating_sub(so_far)).max(MIN_PART_BYTES);
         let bytes = json::json_size(args);
         (bytes > most).then(|| {
             format!(

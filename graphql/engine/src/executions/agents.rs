@@ -5,7 +5,7 @@ use shared::id::{ExecutionId, ToolName};
 
 use super::{Executions, Order};
 use crate::{
-    agent::{self, MAX_TURNS, DEFAULT_TURNS},
+    agent::{self, DEFAULT_TURNS, MAX_TURNS},
     error::EngineError,
     plans::check_query,
 };

@@ -108,7 +108,8 @@ impl Executions {
             let heads = page.items.iter().map(|(_, head)| head);
             ids.extend(heads.filter(|head| can_change(head, action)).map(|head| head.execution));
             if ids.len() > MAX_BULK_EXECUTIONS {
-                let why = format!("more than {MAX_BULK_EXECUTIONS} executions match: narrow the filter");
+                let why =
+                    format!("more than {MAX_BULK_EXECUTIONS} executions match: narrow the filter");
                 return Err(EngineError::LimitExceeded(why));
             }
             if !page.has_more {

@@ -31,7 +31,8 @@ impl Executions {
         self.tools.inventory.wait_for_tools(&tools).await;
         let catalog = self.tools.catalog_without_waiting().for_stored_plans();
         let missing_plans = self.find_missing(plan, &catalog).await?;
-        let check = DryRun { plan, options: &start.created.options, catalog: &catalog, missing_plans };
+        let check =
+            DryRun { plan, options: &start.created.options, catalog: &catalog, missing_plans };
         let verdicts = check.check_steps();
         Ok(self.control.record_dry_run(start, verdicts).await?)
     }
@@ -338,7 +339,8 @@ mod tests {
             let template = Template::parse(&written, &OneStep).unwrap();
             let input = InputOnly(&input);
             let direct = template.render(&input, 1_000).unwrap().value;
-            let filled_template = Template::parse(&fill_input(&template, &input), &OneStep).unwrap();
+            let filled_template =
+                Template::parse(&fill_input(&template, &input), &OneStep).unwrap();
             // Filling in the input first and rendering later gives the same as rendering at once.
             assert_eq!(filled_template.render(&input, 1_000).unwrap().value, direct, "{written}");
         }

@@ -271,7 +271,8 @@ fn check_item(
 }
 
 fn list_items(id: &StepId, unknown: &[u32]) -> String {
-    let shown: Vec<String> = unknown.iter().take(MAX_LISTED_ITEMS).map(ToString::to_string).collect();
+    let shown: Vec<String> =
+        unknown.iter().take(MAX_LISTED_ITEMS).map(ToString::to_string).collect();
     let more = unknown.len().saturating_sub(shown.len());
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let shown = shown.join(", ");

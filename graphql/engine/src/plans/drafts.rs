@@ -14,7 +14,7 @@ use shared::{
     plan::{Plan, PlanInfo},
 };
 
-use super::{Plans, MAX_SHORT_QUERY_BYTES, check_length, transcript::Transcript};
+use super::{MAX_SHORT_QUERY_BYTES, Plans, check_length, transcript::Transcript};
 use crate::error::EngineError;
 
 /// The result of compiling a draft: a plan unless a diagnostic is an error.

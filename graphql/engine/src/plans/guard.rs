@@ -21,7 +21,7 @@ use shared::{
     tool::{Effect, ToolDefinition},
 };
 
-use self::values::{add_texts, shorten, says_value, to_lowercase_words, plain_words};
+use self::values::{add_texts, plain_words, says_value, shorten, to_lowercase_words};
 
 /// The rule for calls of a model's plan that the query does not order. The strictest comes last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,7 +78,8 @@ impl<'a> GuardedQuery<'a> {
         shown_tools: &Catalog,
         catalog: &'a Catalog,
     ) -> Self {
-        let (lowercase_query, wording) = (to_lowercase_words(query), Wording::read(query, shown_tools));
+        let (lowercase_query, wording) =
+            (to_lowercase_words(query), Wording::read(query, shown_tools));
         let (accepted_tools, known_values) = (BTreeSet::new(), BTreeSet::new());
         Self { guard, lowercase_query, wording, catalog, accepted_tools, known_values }
     }
@@ -195,7 +196,11 @@ impl<'a> GuardedQuery<'a> {
     }
 
     /// Returns the paths and texts of values that neither the query nor an output says.
-    fn find_invented_values(&self, parameters: &Value, tool: &ToolDefinition) -> Vec<(String, String)> {
+    fn find_invented_values(
+        &self,
+        parameters: &Value,
+        tool: &ToolDefinition,
+    ) -> Vec<(String, String)> {
         let mut invented = Vec::new();
         for (name, value) in parameters.as_object().into_iter().flatten() {
             let schema = &tool.input_schema["properties"][name];

@@ -167,15 +167,22 @@ mod tests {
 
     #[test]
     fn an_invalid_input_schema_is_rejected() {
-        check_refused(json!(5), expect![[r#"write a JSON Schema, or `{"name": {"type": "string"}}`"#]]);
-        check_refused(json!({ "a": 5 }), expect![[r#"`a` is 5; write `{"a": {"type": "string"}}`"#]]);
+        check_refused(
+            json!(5),
+            expect![[r#"write a JSON Schema, or `{"name": {"type": "string"}}`"#]],
+        );
+        check_refused(
+            json!({ "a": 5 }),
+            expect![[r#"`a` is 5; write `{"a": {"type": "string"}}`"#]],
+        );
         let err = to_schema(&json!({ "a": "strnig" })).unwrap_err();
         assert!(err.starts_with("this is not a JSON Schema: ") && err.contains("strnig"), "{err}");
         check_refused(
             json!({ "a": { "type": "integer", "default": "x" } }),
             expect![[r#"the default of `a` does not fit: "x" is not of type "integer""#]],
         );
-        let err = to_schema(&json!({ "a": { "description": "x".repeat(MAX_INPUTS_BYTES) } })).unwrap_err();
+        let err = to_schema(&json!({ "a": { "description": "x".repeat(MAX_INPUTS_BYTES) } }))
+            .unwrap_err();
         assert_eq!(err, "they have more than 65536 bytes");
     }
 

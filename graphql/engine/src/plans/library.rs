@@ -202,7 +202,10 @@ impl PlanLibrary {
     }
 
     /// Returns the plan that is saved under a name, or an error with a similar name.
-    pub(crate) async fn find_saved_plan_or_suggest(&self, name: &str) -> Result<SavedPlan, EngineError> {
+    pub(crate) async fn find_saved_plan_or_suggest(
+        &self,
+        name: &str,
+    ) -> Result<SavedPlan, EngineError> {
         if let Some(saved) = self.saved_plan(name).await? {
             return Ok(saved);
         }

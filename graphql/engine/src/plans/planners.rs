@@ -68,7 +68,10 @@ impl Planners {
         self.model.is_some()
     }
 
-    pub(crate) fn find_model(&self, requested: Option<&str>) -> Result<&Arc<dyn Model>, EngineError> {
+    pub(crate) fn find_model(
+        &self,
+        requested: Option<&str>,
+    ) -> Result<&Arc<dyn Model>, EngineError> {
         let is_offline = requested.is_some_and(|name| is_same_name(name, self.offline.name()));
         let model = self.model.as_ref().filter(|_| !is_offline);
         let Some(model) = model else {
@@ -92,16 +95,24 @@ impl Planners {
     }
 
     /// Returns the planner of a name. The default is a model, if one is configured.
-    pub(super) fn find_planner(&self, requested: Option<&str>) -> Result<Arc<dyn Planner>, EngineError> {
+    pub(super) fn find_planner(
+        &self,
+        requested: Option<&str>,
+    ) -> Result<Arc<dyn Planner>, EngineError> {
         match (requested, &self.model) {
             (None, None) => Ok(Arc::clone(&self.offline)),
             (None, Some(model)) => Ok(Arc::clone(&model.planner) as _),
-            (Some(name), _) if is_same_name(name, self.offline.name()) => Ok(Arc::clone(&self.offline)),
+            (Some(name), _) if is_same_name(name, self.offline.name()) => {
+                Ok(Arc::clone(&self.offline))
+            }
             (Some(name), Some(model)) if model.is_named(name) => {
                 Ok(Arc::clone(&model.planner) as _)
             }
             (Some(name), None) if is_same_name(name, MODEL_PLANNER) => {
-                Err(EngineError::PlannerUnavailable { message: NO_MODEL_MESSAGE.to_owned(), request: None })
+                Err(EngineError::PlannerUnavailable {
+                    message: NO_MODEL_MESSAGE.to_owned(),
+                    request: None,
+                })
             }
             (Some(name), _) => Err(self.unknown_planner_error(name)),
         }

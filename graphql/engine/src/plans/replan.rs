@@ -15,7 +15,8 @@ use shared::{
 };
 
 use super::{
-    PlannerInput, PlanningScope, Plans, RequestCompiler, guard::GuardedQuery, transcript::Transcript,
+    PlannerInput, PlanningScope, Plans, RequestCompiler, guard::GuardedQuery,
+    transcript::Transcript,
 };
 use crate::error::EngineError;
 
@@ -55,7 +56,8 @@ impl Plans {
     ) -> Result<Result<ProposedPlan, PlanningError>, EngineError> {
         let query = finished.plan().info().query.as_str();
         let is_last = finished.options().replans.after_replan().left == 0;
-        let PlannerInput { catalog, candidates } = self.collect_planner_input(query, &scope, is_last).await?;
+        let PlannerInput { catalog, candidates } =
+            self.collect_planner_input(query, &scope, is_last).await?;
         let candidates =
             self.narrow(query, candidates, Some(finished.plan().as_ref()), &scope).await;
         transcript.add("selection", candidates.report);

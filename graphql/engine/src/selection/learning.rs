@@ -132,14 +132,16 @@ impl Learning {
         let (record, mut lessons) = read_lessons(&*self.store).await?;
         let now = self.clock.now();
         let since = lessons.until.unwrap_or(Timestamp::UNIX_EPOCH);
-        let FinishedExecutions { heads: new, until, has_more } = self.read_finished(since, until).await?;
+        let FinishedExecutions { heads: new, until, has_more } =
+            self.read_finished(since, until).await?;
         let told_since = lessons.told_until.unwrap_or(since);
         let mut waiting_for_embedder = Vec::new();
         if told_since < since {
             // These executions are included already. Only their queries are read again, and only
             // the newest of these.
             waiting_for_embedder = self.list_finished(told_since, since).await?;
-            waiting_for_embedder = waiting_for_embedder.split_off(waiting_for_embedder.len().saturating_sub(MAX_QUERIES_PER_ROUND));
+            waiting_for_embedder = waiting_for_embedder
+                .split_off(waiting_for_embedder.len().saturating_sub(MAX_QUERIES_PER_ROUND));
         }
         let is_new = !new.is_empty();
         let mut count = 0;
@@ -220,7 +222,8 @@ impl Learning {
         if !self.is_on {
             return None;
         }
-        let cached = self.lock_cache().as_ref().filter(|(at, _)| at.elapsed() < LEARN_INTERVAL).cloned();
+        let cached =
+            self.lock_cache().as_ref().filter(|(at, _)| at.elapsed() < LEARN_INTERVAL).cloned();
         if let Some((_, lessons)) = cached {
             return Some(lessons);
         }
@@ -243,8 +246,10 @@ impl Learning {
     ) -> Result<FinishedExecutions, EngineError> {
         let mut most = MAX_HEADS_PER_ROUND;
         loop {
-            let heads =
-                self.store.find_heads(HeadQuery::FinishedExecutions { after: since, until }, most).await?;
+            let heads = self
+                .store
+                .find_heads(HeadQuery::FinishedExecutions { after: since, until }, most)
+                .await?;
             let has_more = heads.len() == most;
             let last = heads.last().and_then(|head| head.finished_at).filter(|_| has_more);
             // More executions may have finished in the same microsecond as the last. All of these

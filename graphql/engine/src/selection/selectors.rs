@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use planner::{
     embed::{ConfiguredEmbedder, EmbedError, Embedding},
     select::{
-        SelectionRequest, Centroids, Criterion, LastLoggedError, Outcomes, SelectError, Selection, Selector,
-        Tools,
+        Centroids, Criterion, LastLoggedError, Outcomes, SelectError, Selection, SelectionRequest,
+        Selector, Tools,
     },
 };
 
@@ -81,7 +81,8 @@ impl Selectors {
         match ask.by {
             Criterion::Lexical => lexical.select(tools, ask, is_allowed).await,
             Criterion::Centroid | Criterion::Description => {
-                let selected = self.selector_with_embedder(scope).await?.select(tools, ask, is_allowed).await;
+                let selected =
+                    self.selector_with_embedder(scope).await?.select(tools, ask, is_allowed).await;
                 self.log_new_failure(selected)
             }
             Criterion::Hybrid => {
@@ -116,7 +117,9 @@ impl Selectors {
         outcomes: &Outcomes,
         query: &str,
     ) -> Result<Option<usize>, SelectError> {
-        self.log_new_failure(self.selector_with_embedder(ToolScope::Plannable).await?.kind(outcomes, query).await)
+        self.log_new_failure(
+            self.selector_with_embedder(ToolScope::Plannable).await?.kind(outcomes, query).await,
+        )
     }
 
     fn log_new_failure<T>(&self, result: Result<T, SelectError>) -> Result<T, SelectError> {

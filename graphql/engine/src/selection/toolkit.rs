@@ -263,7 +263,9 @@ impl Selection {
         if graph.get(name.as_str()).is_some() || inventory.find_tool(name).is_none() {
             return name.clone();
         }
-        self.names_in_graph(graph).remove(&inventory.qualify_name(name)).unwrap_or_else(|| name.clone())
+        self.names_in_graph(graph)
+            .remove(&inventory.qualify_name(name))
+            .unwrap_or_else(|| name.clone())
     }
 
     /// Returns the names that the graph has for registered tools, by qualified name.

@@ -141,7 +141,9 @@ impl Tools {
             return Err(refused(why.to_owned()));
         };
         if worker.waiting_call_count() >= MAX_WAITING_CALLS {
-            return Err(refused(format!("{MAX_WAITING_CALLS} calls wait already; try again later")));
+            return Err(refused(format!(
+                "{MAX_WAITING_CALLS} calls wait already; try again later"
+            )));
         }
         let permit = tokio::select! {
             permit = worker.acquire_permit(call.id.clone(), limits, MAX_PERMIT_WAIT) => permit,

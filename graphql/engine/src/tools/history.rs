@@ -112,7 +112,9 @@ fn shorten_value(value: &Value) -> Value {
     }
     let text = value.to_string();
     let head = &text[..text.floor_char_boundary(MAX_VALUE_BYTES)];
-    Value::from(format!("{bytes} bytes, of which the history keeps the first {MAX_VALUE_BYTES}: {head}…"))
+    Value::from(format!(
+        "{bytes} bytes, of which the history keeps the first {MAX_VALUE_BYTES}: {head}…"
+    ))
 }
 
 fn tool_in_record_name(name: &str) -> Option<&str> {

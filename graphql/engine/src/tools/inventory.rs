@@ -104,7 +104,11 @@ impl Inventory {
         Catalog::of(tools, self.toolbox().set_names()).with_failed_sets(failed.collect())
     }
 
-    pub async fn switch(&self, names: &[String], is_active: bool) -> Result<SwitchResult, EngineError> {
+    pub async fn switch(
+        &self,
+        names: &[String],
+        is_active: bool,
+    ) -> Result<SwitchResult, EngineError> {
         if names.len() > limits::TOOL_SETS {
             let why = format!("{} names at once; the limit is {}", names.len(), limits::TOOL_SETS);
             return Err(EngineError::LimitExceeded(why));

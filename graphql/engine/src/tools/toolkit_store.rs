@@ -100,7 +100,11 @@ impl ToolkitStore {
     }
 
     /// Caches the graph of a record that was read after this revision.
-    fn cache_toolkit(&self, revision: u64, record: Option<&Record>) -> Result<Arc<Toolkit>, StoreError> {
+    fn cache_toolkit(
+        &self,
+        revision: u64,
+        record: Option<&Record>,
+    ) -> Result<Arc<Toolkit>, StoreError> {
         let loaded_at = record.map(|record| record.loaded_at);
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         let toolkit = match &cached.toolkit {

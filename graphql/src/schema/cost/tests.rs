@@ -158,10 +158,13 @@ fn every_field_of_the_schema_has_a_cost() {
     let costs = Costs::new(&schema_text());
     let all = costs.fields.keys().map(String::as_str).filter(|field| !field.contains("__"));
     let all: BTreeSet<&str> = all.collect();
-    let expensive: BTreeSet<&str> = EXPENSIVE_FIELDS.iter().map(|expensive| expensive.field).collect();
+    let expensive: BTreeSet<&str> =
+        EXPENSIVE_FIELDS.iter().map(|expensive| expensive.field).collect();
     let cheap: BTreeSet<String> = CHEAP_FIELDS
         .iter()
-        .flat_map(|(type_name, fields)| fields.split(' ').map(move |field| format!("{type_name}.{field}")))
+        .flat_map(|(type_name, fields)| {
+            fields.split(' ').map(move |field| format!("{type_name}.{field}"))
+        })
         .collect();
     for field in &all {
         assert!(

@@ -137,7 +137,9 @@ impl Extension for FieldErrorsExtension {
 }
 
 fn schema() -> Schema<Root, EmptyMutation, Events> {
-    Schema::build(Root, EmptyMutation, Events).extension(FieldErrorsExtension::default()).complete_answer()
+    Schema::build(Root, EmptyMutation, Events)
+        .extension(FieldErrorsExtension::default())
+        .complete_answer()
 }
 
 /// Returns the data as text, and the paths of all errors.

@@ -32,7 +32,7 @@ use super::{
     },
     close::{Closing, close_halves},
     message::Subprotocol,
-    session::{SessionEffect, Output, Session},
+    session::{Output, Session, SessionEffect},
 };
 
 /// Maximum number of messages in the outbox. Messages that are ready together are sent in one
@@ -178,10 +178,12 @@ impl Connection {
     ) -> ControlFlow<ConnectionEnd> {
         for effect in effects {
             match effect {
-                SessionEffect::IdentifyClient(init) => match self.handshake.identify_client(&self.app.options.access, init) {
-                    Ok(caller) => self.caller = Arc::new(caller),
-                    Err(refusal) => return self.reject_caller(refusal),
-                },
+                SessionEffect::IdentifyClient(init) => {
+                    match self.handshake.identify_client(&self.app.options.access, init) {
+                        Ok(caller) => self.caller = Arc::new(caller),
+                        Err(refusal) => return self.reject_caller(refusal),
+                    }
+                }
                 SessionEffect::Send(text) => self.send(Message::Text(text.into())),
                 SessionEffect::Start { id, operation, abort } => {
                     let id: Arc<str> = id.into();

@@ -39,7 +39,8 @@ pub(super) async fn upgrade_request(app: &Arc<App>, mut parts: Parts) -> Respons
     let upgrade = match WebSocketUpgrade::from_request_parts(&mut parts, &()).await {
         Ok(upgrade) => upgrade,
         Err(rejection) => {
-            return Refusal::invalid_request(rejection.status(), rejection.body_text()).into_response();
+            return Refusal::invalid_request(rejection.status(), rejection.body_text())
+                .into_response();
         }
     };
     let limit = app.options.max_body_bytes.saturating_mul(OVERSIZE_FACTOR);
@@ -52,7 +53,9 @@ pub(super) async fn upgrade_request(app: &Arc<App>, mut parts: Parts) -> Respons
         // Clients report their own error instead of the close code unless the server accepts one of
         // their protocols.
         let offered_protocol = upgrade.requested_protocols().next().cloned();
-        if let Some(offered_protocol) = offered_protocol.filter(|offered_protocol| !offered_protocol.is_empty()) {
+        if let Some(offered_protocol) =
+            offered_protocol.filter(|offered_protocol| !offered_protocol.is_empty())
+        {
             upgrade.set_selected_protocol(offered_protocol);
         }
     }

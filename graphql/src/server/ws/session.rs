@@ -45,7 +45,11 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(protocol: Subprotocol, max_operations: usize, max_message_bytes: usize) -> Self {
+    pub(super) fn new(
+        protocol: Subprotocol,
+        max_operations: usize,
+        max_message_bytes: usize,
+    ) -> Self {
         Self {
             protocol,
             acknowledged: false,
@@ -85,7 +89,9 @@ impl Session {
                 }
                 Vec::new()
             }
-            ClientMessage::Ping(payload) => vec![SessionEffect::Send(Subprotocol::pong_message(payload))],
+            ClientMessage::Ping(payload) => {
+                vec![SessionEffect::Send(Subprotocol::pong_message(payload))]
+            }
             ClientMessage::Pong => Vec::new(),
             ClientMessage::Terminate => vec![SessionEffect::Close(Closing::normal())],
         }
@@ -96,7 +102,10 @@ impl Session {
             return vec![SessionEffect::Close(Closing::too_many_inits())];
         }
         self.acknowledged = true;
-        let mut effects = vec![SessionEffect::IdentifyClient(payload), SessionEffect::Send(Subprotocol::ack_message())];
+        let mut effects = vec![
+            SessionEffect::IdentifyClient(payload),
+            SessionEffect::Send(Subprotocol::ack_message()),
+        ];
         if self.wants_keep_alive() {
             effects.push(SessionEffect::Send(Subprotocol::keep_alive_message()));
         }
@@ -310,7 +319,8 @@ mod tests {
 
     #[test]
     fn the_older_protocol_gets_its_own_messages() {
-        let messages = [INIT_MESSAGE, START_MESSAGE, START_MESSAGE, r#"{"type":"connection_terminate"}"#];
+        let messages =
+            [INIT_MESSAGE, START_MESSAGE, START_MESSAGE, r#"{"type":"connection_terminate"}"#];
         let mut session = check(
             Subprotocol::Legacy,
             &messages,

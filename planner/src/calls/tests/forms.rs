@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{CallFormat::*, check_only_call, check_none, calls_as_json, tools};
+use super::{CallFormat::*, calls_as_json, check_none, check_only_call, tools};
 use crate::parse_calls::{CatalogNames, KnownTool, MissReason, parse_tool_calls, read_tool_calls};
 
 const CLEAR_MEMORY: &str = "memory_tools.clear_memory";
@@ -94,7 +94,12 @@ fn json_arguments_may_stand_beside_the_tool_name() {
         json!({ "key": "old", "scope": "project" }),
         Json,
     );
-    check_only_call(r#"{"tool":"tree","data":{},"reason":"look"}"#, "file_tools.tree", json!({}), Json);
+    check_only_call(
+        r#"{"tool":"tree","data":{},"reason":"look"}"#,
+        "file_tools.tree",
+        json!({}),
+        Json,
+    );
     for text in [
         r#"<tool_call><tool>memory_tools.clear_memory</tool><args key="old"></args></tool_call>"#,
         r#"<tool_call><tool>memory_tools.clear_memory</tool><args key="old"/></tool_call>"#,
@@ -116,7 +121,12 @@ fn text_after_a_call_without_arguments_is_ignored() {
     ] {
         check_only_call(text, "file_tools.tree", json!({}), Simple);
     }
-    check_only_call("tree(depth=2)\npath = 'a'", "file_tools.tree", json!({ "depth": 2 }), FunctionCall);
+    check_only_call(
+        "tree(depth=2)\npath = 'a'",
+        "file_tools.tree",
+        json!({ "depth": 2 }),
+        FunctionCall,
+    );
     let two = json!([["file_tools.tree", {}, "simple"], ["file_tools.glob", { "pattern": "a" }, "simple"]]);
     assert_eq!(calls_as_json("TOOL: tree\nTOOL: glob\nARGS: {\"pattern\": \"a\"}"), two);
     assert_eq!(calls_as_json("TOOL: tree\nARGS:\nTOOL: glob\nARGS: {\"pattern\": \"a\"}"), two);
@@ -139,7 +149,12 @@ fn text_in_tags_keeps_its_indentation() {
         let text = format!(
             "<invoke name=\"code_tools.write_file\"><parameter name=\"file_path\">f</parameter><parameter name=\"content\">{written}</parameter></invoke>"
         );
-        check_only_call(&text, "code_tools.write_file", json!({ "file_path": "f", "content": content }), Xml);
+        check_only_call(
+            &text,
+            "code_tools.write_file",
+            json!({ "file_path": "f", "content": content }),
+            Xml,
+        );
     }
     check_only_call(
         "<invoke name=\"file_tools.tree\"><parameter name=\"depth\"> 2 </parameter></invoke>",
@@ -238,7 +253,11 @@ fn a_failed_call_is_reported_with_its_reason() {
         (r#"{"tool": "nope", "args": {}}"#, "nope", MissReason::Unknown),
         (r#"{"type":"tool_use","name":"nope","input":{}}"#, "nope", MissReason::Unknown),
         ("<tool_call><tool>nope</tool><args></args></tool_call>", "nope", MissReason::Unknown),
-        (r#"<tool_call>{"name": "nope", "arguments": {}}</tool_call>"#, "nope", MissReason::Unknown),
+        (
+            r#"<tool_call>{"name": "nope", "arguments": {}}</tool_call>"#,
+            "nope",
+            MissReason::Unknown,
+        ),
         ("<tool_call>glob<arg_key>pattern</arg_key></tool_call>", "glob", MissReason::Unreadable),
         ("TOOL: file_tools.glob ARGS: {\"pattern\": \"*.py", "file_tools.glob", MissReason::Cut),
         ("{\"tool\": \"glob\", \"args\": {\"pattern\": \"*.py", "glob", MissReason::Cut),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{CallFormat, CallFormat::*, parse_calls, check_only_call, check_none, calls_as_json};
+use super::{CallFormat, CallFormat::*, calls_as_json, check_none, check_only_call, parse_calls};
 use crate::parse_calls::{KnownTool, parse_tool_calls};
 
 fn check_glob(texts: &[&str], format: CallFormat) {
@@ -422,7 +422,12 @@ fn an_unclosed_quote_does_not_hide_later_calls() {
         json!({}),
         Json,
     );
-    check_only_call("{don't} worry, it's {'tool': 'tree', 'args': {}}", "file_tools.tree", json!({}), Json);
+    check_only_call(
+        "{don't} worry, it's {'tool': 'tree', 'args': {}}",
+        "file_tools.tree",
+        json!({}),
+        Json,
+    );
 }
 
 #[test]
@@ -504,7 +509,12 @@ fn a_call_named_as_a_function_in_a_sentence_is_parsed() {
 
 #[test]
 fn a_number_is_converted_for_a_text_parameter() {
-    check_only_call("file_tools.glob(1234)", "file_tools.glob", json!({ "pattern": "1234" }), FunctionCall);
+    check_only_call(
+        "file_tools.glob(1234)",
+        "file_tools.glob",
+        json!({ "pattern": "1234" }),
+        FunctionCall,
+    );
     check_none("file_tools.glob(pattern)");
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{CallFormat::*, check_only_call, check_none};
+use super::{CallFormat::*, check_none, check_only_call};
 
 #[test]
 fn each_of_the_five_formats_is_parsed() {
@@ -143,7 +143,12 @@ fn prose_about_tools_contains_no_call() {
 
 #[test]
 fn tool_names_may_have_digits_and_no_set() {
-    check_only_call("rag2_tools.find(what='x')", "rag2_tools.find", json!({ "what": "x" }), FunctionCall);
+    check_only_call(
+        "rag2_tools.find(what='x')",
+        "rag2_tools.find",
+        json!({ "what": "x" }),
+        FunctionCall,
+    );
     check_only_call(
         r#"TOOL: glob ARGS: {"pattern": "*"}"#,
         "file_tools.glob",

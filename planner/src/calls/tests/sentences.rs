@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{CallFormat, CallFormat::*, check_only_call, check_none, calls_as_json, tools};
+use super::{CallFormat, CallFormat::*, calls_as_json, check_none, check_only_call, tools};
 use crate::parse_calls::{CatalogNames, read_tool_calls};
 
 const GLOB: &str = "file_tools.glob";
@@ -108,7 +108,11 @@ fn other_prose_is_reported_as_missed() {
         check_none(&text.replace(" and use file_tools.tree with depth=1 now", " and use"));
         let name = text.split(' ').nth(1).expect("a name");
         assert_eq!(missed_calls(text)[0], format!("{name} Unreadable"), "{text}");
-        assert_eq!(missed_calls(&format!("Never {text}")).len(), missed_calls(text).len() - 1, "{text}");
+        assert_eq!(
+            missed_calls(&format!("Never {text}")).len(),
+            missed_calls(text).len() - 1,
+            "{text}"
+        );
     }
     for text in ["use the file_tools.glob tool with pattern=a", "use file_tools.glob() with {}"] {
         check_none(text);
@@ -140,7 +144,10 @@ fn a_denied_call_is_no_call() {
         assert_eq!(missed_calls(text), [""; 0], "{text}");
     }
     let text = "Do not run file_tools.tree(). Run file_tools.glob(pattern='a').";
-    assert_eq!(calls_as_json(text), json!([["file_tools.glob", { "pattern": "a" }, "function_call"]]));
+    assert_eq!(
+        calls_as_json(text),
+        json!([["file_tools.glob", { "pattern": "a" }, "function_call"]])
+    );
     for text in [
         "I do not know, so I call file_tools.glob(pattern='*.py')",
         "I don't have the list\nfile_tools.glob(pattern='*.py')",

@@ -4,7 +4,7 @@ use expect_test::expect;
 use serde_json::json;
 use shared::tool::ToolDefinition;
 
-use super::{CallFormat::Simple, check_none, calls_as_json, tools};
+use super::{CallFormat::Simple, calls_as_json, check_none, tools};
 use crate::parse_calls::{
     prompt::{format_tool_result, tool_prompt},
     schemas::{schema, schemas_for},
@@ -187,7 +187,8 @@ fn the_example_in_the_prompt_fits_the_schema() {
             json!({ "allOf": [{ "type": "object", "required": ["a"] }, { "properties": { "a": { "const": 7 } } }] }),
         ),
     ] {
-        let prompt = tool_prompt([&definition_with_schema(schema.clone())], ToolDefinition::qualified_name);
+        let prompt =
+            tool_prompt([&definition_with_schema(schema.clone())], ToolDefinition::qualified_name);
         let line = prompt.lines().find_map(|it| it.strip_prefix("TOOL: a.b ARGS: "));
         let args =
             serde_json::from_str(line.unwrap_or_else(|| panic!("{schema}: {prompt}"))).unwrap();
@@ -249,7 +250,8 @@ fn an_example_of_recursive_schemas_stays_small() {
     let required: Vec<_> = fields.keys().cloned().collect();
     let node = json!({ "type": "object", "properties": fields, "required": required });
     let schema = json!({ "$ref": "#/$defs/n", "properties": fields, "required": required, "type": "object", "$defs": { "n": node } });
-    let prompt = tool_prompt([&definition_with_schema(schema.clone())], ToolDefinition::qualified_name);
+    let prompt =
+        tool_prompt([&definition_with_schema(schema.clone())], ToolDefinition::qualified_name);
     assert!(prompt.len() < 1 << 20, "{}", prompt.len());
     let mut wide = schema;
     wide["properties"] = (0..5_000)

@@ -10,7 +10,8 @@ fn catalog_with_compute() -> Catalog {
         "required": ["expression"],
         "additionalProperties": false,
     });
-    let compute = with_change(&make_tool("flow", COMPUTE, schema), |tool| tool.effect = Effect::Read);
+    let compute =
+        with_change(&make_tool("flow", COMPUTE, schema), |tool| tool.effect = Effect::Read);
     Catalog::new(make_catalog().tools().iter().cloned().chain([compute]))
 }
 
@@ -26,8 +27,9 @@ fn check(parameters: Value, expected: Expect) {
         { "id": "sum", "name": COMPUTE, "parameters": parameters },
     ]);
     let found = compile_steps(&tools);
-    expected
-        .assert_eq(&format_diagnostics(&found.map_or_else(|found| found, |plan| plan.diagnostics().to_vec())));
+    expected.assert_eq(&format_diagnostics(
+        &found.map_or_else(|found| found, |plan| plan.diagnostics().to_vec()),
+    ));
 }
 
 #[test]

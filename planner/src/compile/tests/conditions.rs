@@ -4,7 +4,9 @@ use super::*;
 
 fn check(tools: &Value, expected: &Expect) {
     let found = compile_json(json!({ "tools": tools }));
-    expected.assert_eq(&format_diagnostics(&found.map_or_else(|it| it, |it| it.diagnostics().to_vec())));
+    expected.assert_eq(&format_diagnostics(
+        &found.map_or_else(|it| it, |it| it.diagnostics().to_vec()),
+    ));
 }
 
 #[test]

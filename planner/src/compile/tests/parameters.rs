@@ -147,11 +147,14 @@ fn an_invalid_tool_schema_checks_nothing() {
 #[test]
 fn parameters_must_be_an_object() {
     for parameters in [json!(5), json!([1]), json!("text"), json!("[1]"), json!(true)] {
-        let found = compile_invalid(json!({ "tools": [{ "name": "flow.echo", "parameters": parameters }] }));
+        let found = compile_invalid(
+            json!({ "tools": [{ "name": "flow.echo", "parameters": parameters }] }),
+        );
         assert_eq!(list_codes(&found), ["plan.invalid_parameters tools[0].parameters"]);
     }
     for parameters in [json!(null), json!({})] {
-        let plan = compile_valid(json!({ "tools": [{ "name": "flow.echo", "parameters": parameters }] }));
+        let plan =
+            compile_valid(json!({ "tools": [{ "name": "flow.echo", "parameters": parameters }] }));
         assert_eq!(*plan.steps()[0].parameters, json!({}));
     }
     let text = r#"{"a": "{{flow.noop}}", "big": 18446744073709551616}"#;
@@ -173,7 +176,8 @@ fn too_deeply_nested_parameters_are_reported() {
     compile_valid(draft(draft_with_inline_drafts(96)));
     let expected = ["plan.too_large tools[0].parameters"];
     assert_eq!(list_codes(&compile_invalid(draft(draft_with_inline_drafts(97)))), expected);
-    let as_text = list_codes(&compile_invalid(draft(json!(draft_with_inline_drafts(97).to_string()))));
+    let as_text =
+        list_codes(&compile_invalid(draft(json!(draft_with_inline_drafts(97).to_string()))));
     assert_eq!(as_text, [expected[0], "plan.parameters_as_text tools[0].parameters"]);
     assert_eq!(list_codes(&compile_invalid(draft(draft_with_inline_drafts(300)))), expected);
 }
@@ -233,8 +237,9 @@ fn a_path_that_an_output_does_not_declare_is_a_warning() {
         (json!({ "type": "object" }), "nme", vec![]),
         (json!({ "type": ["object", "null"], "properties": fields }), "nme", vec![]),
     ] {
-        let made =
-            with_change(&make_tool("demo", "made", json!({})), |it| it.output_schema = Some(schema.clone()));
+        let made = with_change(&make_tool("demo", "made", json!({})), |it| {
+            it.output_schema = Some(schema.clone())
+        });
         let echo = make_tool("flow", "flow.echo", json!({ "type": "object" }));
         let draft = parse_value(json!({ "tools": [
             { "id": "a", "name": "made" },

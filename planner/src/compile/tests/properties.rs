@@ -219,7 +219,8 @@ fn cyclic_edges() -> impl Strategy<Value = Vec<Vec<usize>>> {
 fn draft_of_edges(edges: &[Vec<usize>]) -> Value {
     let step = |(at, on): (usize, &Vec<usize>)| {
         // Half of the dependencies are templates.
-        let (by_name, by_template): (Vec<usize>, Vec<usize>) = on.iter().partition(|it| **it % 2 == 0);
+        let (by_name, by_template): (Vec<usize>, Vec<usize>) =
+            on.iter().partition(|it| **it % 2 == 0);
         let by_name: Vec<_> = by_name.iter().map(|it| format!("s{it}")).collect();
         let by_template: Vec<_> = by_template.iter().map(|it| format!("{{{{s{it}.x}}}}")).collect();
         json!({ "id": format!("s{at}"), "name": "flow.echo", "dependsOn": by_name, "parameters": { "x": by_template } })

@@ -87,7 +87,8 @@ fn an_unknown_field_in_an_inline_plan_hides_no_other_diagnostic() {
     )
     .unwrap();
     let plans = SubPlans::default();
-    let found = compile_all(&draft, plan_info(), &make_catalog(), &plans, &mut |_| plan_info()).unwrap_err();
+    let found = compile_all(&draft, plan_info(), &make_catalog(), &plans, &mut |_| plan_info())
+        .unwrap_err();
     let expected = expect![[r#"
         error[plan.unknown_field] tools[0].plan.tools[0].why: there is no field `why` (known are `id`, `name`, `toolName`, `plan`, `parameters`, `dependsOn`, `outputMapping`, `retry`, `timeoutMs`, `onError`, `requiresApproval`, `when`, `forEach`, `maxParallel`, `compensate`, `idleTimeoutMs`, `cacheTtlMs`, `strictTemplates`)
         error[plan.unknown_tool] tools[0].plan.tools[0].name: no tool is called `flow.ech` (did you mean `flow.echo`?)

@@ -48,7 +48,8 @@ fn an_invalid_step_id_is_reported() {
         let plan = compile_valid(json!({ "tools": [{ "id": id, "name": "flow.noop" }] }));
         assert_eq!(list_ids(&plan), [id]);
     }
-    let found = compile_invalid(draft_of_steps(&[("a", &[]), ("a", &[]), ("b", &["a"]), ("a", &[])]));
+    let found =
+        compile_invalid(draft_of_steps(&[("a", &[]), ("a", &[]), ("b", &["a"]), ("a", &[])]));
     assert_eq!(
         list_codes(&found),
         ["plan.duplicate_step tools[1].id", "plan.duplicate_step tools[3].id"]
@@ -163,7 +164,10 @@ fn a_template_without_a_meaning_is_an_error() {
             { "id": "a", "name": "createBlog" },
             { "id": "b", "name": "createBlog", "parameters": { "tags": [1, 2, { "any key": template }] } },
         ] }));
-        assert_eq!(list_codes(&found), [format!("{code} tools[1].parameters.tags[2][\"any key\"]")]);
+        assert_eq!(
+            list_codes(&found),
+            [format!("{code} tools[1].parameters.tags[2][\"any key\"]")]
+        );
     }
 }
 
@@ -193,10 +197,17 @@ fn an_output_mapping_maps_paths_to_variables() {
         (json!({ "a": 5 }), ".a"),
         (json!({ "a": null }), ".a"),
     ] {
-        let found = compile_invalid(json!({ "tools": [{ "name": "flow.noop", "outputMapping": mapping }] }));
-        assert_eq!(list_codes(&found), [format!("plan.invalid_mapping tools[0].outputMapping{place}")]);
+        let found = compile_invalid(
+            json!({ "tools": [{ "name": "flow.noop", "outputMapping": mapping }] }),
+        );
+        assert_eq!(
+            list_codes(&found),
+            [format!("plan.invalid_mapping tools[0].outputMapping{place}")]
+        );
     }
-    let plan = compile_valid(json!({ "tools": [{ "name": "flow.noop", "outputMapping": { "a.0": "x" } }] }));
+    let plan = compile_valid(
+        json!({ "tools": [{ "name": "flow.noop", "outputMapping": { "a.0": "x" } }] }),
+    );
     assert_eq!(plan.to_unchecked().steps[0].output_mapping, [("a.0".to_owned(), "x".to_owned())]);
 }
 
@@ -246,7 +257,13 @@ fn policy_values_have_ranges() {
 
 #[test]
 fn the_execution_order_prefers_the_step_written_first() {
-    let plan = compile_valid(draft_of_steps(&[("d", &["c"]), ("b", &[]), ("c", &["a"]), ("a", &[]), ("e", &["b"])]));
+    let plan = compile_valid(draft_of_steps(&[
+        ("d", &["c"]),
+        ("b", &[]),
+        ("c", &["a"]),
+        ("a", &[]),
+        ("e", &["b"]),
+    ]));
     assert_eq!(list_ids(&plan), ["b", "a", "c", "d", "e"]);
     let layers: Vec<Vec<_>> = plan
         .layers()
@@ -254,7 +271,8 @@ fn the_execution_order_prefers_the_step_written_first() {
         .map(|it| it.iter().map(|it| plan.step(*it).id.to_string()).collect())
         .collect();
     assert_eq!(layers, [vec!["b", "a"], vec!["c", "e"], vec!["d"]]);
-    let plan = compile_valid(draft_of_steps(&[("x", &["b"]), ("y", &["a"]), ("a", &[]), ("b", &[])]));
+    let plan =
+        compile_valid(draft_of_steps(&[("x", &["b"]), ("y", &["a"]), ("a", &[]), ("b", &[])]));
     assert_eq!(list_ids(&plan), ["a", "y", "b", "x"]);
     let layers: Vec<Vec<_>> = plan
         .layers()
@@ -266,7 +284,8 @@ fn the_execution_order_prefers_the_step_written_first() {
 
 #[test]
 fn an_ambiguous_tool_is_planned_by_its_qualified_name() {
-    let tools = [make_tool("flow", "flow.noop", json!({})), make_tool("local", "flow.x", json!({}))];
+    let tools =
+        [make_tool("flow", "flow.noop", json!({})), make_tool("local", "flow.x", json!({}))];
     let catalog = Catalog::new(tools);
     let draft = |name: &str| parse_value(json!({ "tools": [{ "name": name }] })).unwrap();
     let found = compile(&draft("flow.x"), plan_info(), &catalog).unwrap_err();

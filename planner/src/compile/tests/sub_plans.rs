@@ -33,16 +33,18 @@ fn saved_sub_plans() -> SubPlans {
 fn compile_with_inline_plans(tools: &Value) -> Result<Vec<Plan>, Vec<Diagnostic>> {
     let draft = parse_value(json!({ "tools": tools }))?;
     let mut drawn = 100;
-    let compiled = compile_all(&draft, plan_info(), &make_catalog(), &saved_sub_plans(), &mut |inner| {
-        drawn += 1;
-        let query = inner.query.clone().unwrap_or_default();
-        PlanInfo { id: id(drawn), query, ..about() }
-    })?;
+    let compiled =
+        compile_all(&draft, plan_info(), &make_catalog(), &saved_sub_plans(), &mut |inner| {
+            drawn += 1;
+            let query = inner.query.clone().unwrap_or_default();
+            PlanInfo { id: id(drawn), query, ..about() }
+        })?;
     Ok(compiled.inner.into_iter().chain([compiled.plan]).collect())
 }
 
 fn check(tools: &Value, expected: &Expect) {
-    let found = compile_with_inline_plans(tools).map_or_else(|it| it, |it| it.last().unwrap().diagnostics().to_vec());
+    let found = compile_with_inline_plans(tools)
+        .map_or_else(|it| it, |it| it.last().unwrap().diagnostics().to_vec());
     expected.assert_eq(&format_diagnostics(&found));
 }
 
@@ -55,7 +57,8 @@ fn a_step_may_execute_a_plan() {
         { "plan": { "query": "inside", "tools": [{ "name": "flow.echo", "parameters": { "x": "{{input.x}}" } }] } },
         { "name": "flow.echo" },
     ]);
-    let plans = compile_with_inline_plans(&tools).unwrap_or_else(|it| panic!("{}", format_diagnostics(&it)));
+    let plans = compile_with_inline_plans(&tools)
+        .unwrap_or_else(|it| panic!("{}", format_diagnostics(&it)));
     let [inner, plan] = plans.as_slice() else { panic!("{} plans", plans.len()) };
     assert_eq!((inner.info().query.as_str(), inner.id()), ("inside", id(101)));
     let long = id(2).to_string();
@@ -153,12 +156,17 @@ fn too_deeply_nested_inline_plans_are_reported() {
             DraftStep { plan: Some(SubDraft::Inline(Box::new(draft))), ..DraftStep::default() };
         draft = Draft { tools: vec![step], ..Draft::default() };
     }
-    let found = compile_all(&draft, plan_info(), &make_catalog(), &saved_sub_plans(), &mut |_| plan_info()).unwrap_err();
+    let found =
+        compile_all(&draft, plan_info(), &make_catalog(), &saved_sub_plans(), &mut |_| plan_info())
+            .unwrap_err();
     assert_eq!(found[0].code, "plan.too_deep");
     assert!(sub_plans::list_sub_plan_names(&draft).is_empty());
     // The levels of an inline plan and of the plan that it names add up.
     let step = |plan: &str| json!([{ "plan": { "tools": [{ "plan": plan }] } }]);
-    assert_eq!(list_codes(&compile_with_inline_plans(&step("almost")).unwrap_err()), ["plan.too_deep tools[0].plan"]);
+    assert_eq!(
+        list_codes(&compile_with_inline_plans(&step("almost")).unwrap_err()),
+        ["plan.too_deep tools[0].plan"]
+    );
     assert!(compile_with_inline_plans(&step(&id(2).to_string())).is_ok());
 }
 
@@ -175,7 +183,8 @@ fn a_recompiled_plan_keeps_its_sub_plans() {
     let tools = json!([{ "plan": "welcome", "parameters": { "name": "x" } }, { "plan": { "tools": [{ "name": "flow.noop" }] } }]);
     let plan = compile_with_inline_plans(&tools).unwrap().pop().unwrap();
     let draft = Draft::from_plan(&plan);
-    let again = compile_with(&draft, plan_info(), &make_catalog(), &SubPlans::of_plan(&plan)).unwrap();
+    let again =
+        compile_with(&draft, plan_info(), &make_catalog(), &SubPlans::of_plan(&plan)).unwrap();
     assert_eq!(again.to_unchecked().steps, plan.to_unchecked().steps);
     assert_eq!(again.to_unchecked().steps[0].inputs.as_ref().unwrap()["required"], json!(["name"]));
 }

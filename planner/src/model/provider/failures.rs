@@ -12,7 +12,7 @@ use reqwest::{
 use super::{
     super::{
         Key, ModelError,
-        http::{MAX_ANSWER_BYTES, ExchangeError},
+        http::{ExchangeError, MAX_ANSWER_BYTES},
     },
     Provider,
 };
@@ -31,9 +31,10 @@ impl Provider {
                 ),
                 None,
             ),
-            ExchangeError::ConnectionLost(cause) => {
-                self.connection_lost(format!("its answer ended early ({})", self.shorten_without_key(&cause)), None)
-            }
+            ExchangeError::ConnectionLost(cause) => self.connection_lost(
+                format!("its answer ended early ({})", self.shorten_without_key(&cause)),
+                None,
+            ),
             ExchangeError::TooLong => self.refused_error(format!(
                 "its answer has more than {} MB, and was not read to its end: check \
                  `planner.base_url`, or set `planner.max_tokens`",

@@ -36,7 +36,8 @@ pub(super) fn write_request(
         body.insert("response_format".to_owned(), format);
     }
     if let Some(limit) = settings.max_tokens {
-        let is_new = COMPLETION_LIMIT_MODELS.iter().any(|prefix| settings.model.starts_with(prefix));
+        let is_new =
+            COMPLETION_LIMIT_MODELS.iter().any(|prefix| settings.model.starts_with(prefix));
         let key = if is_new { "max_completion_tokens" } else { "max_tokens" };
         body.insert(key.to_owned(), json!(limit));
     }

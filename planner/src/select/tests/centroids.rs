@@ -46,7 +46,11 @@ async fn a_hit_is_nearer_than_the_least_similar_example() {
     let selector = Selector::new(Some(known));
     let mut ask = selection_request("time please", Criterion::Centroid);
     let matches = select_tools(&selector, &tools, &ask).await;
-    assert_eq!(matched_names(&tools, &matches), ["time", "place"], "one without examples takes no part");
+    assert_eq!(
+        matched_names(&tools, &matches),
+        ["time", "place"],
+        "one without examples takes no part"
+    );
     assert!(matches[0].is_hit && !matches[1].is_hit, "{matches:?}");
     assert!((matches[0].score - 0.995_511).abs() < 1e-5, "{matches:?}");
     assert!((matches[0].least_similar.unwrap() - 0.907_959).abs() < 1e-5, "{matches:?}");
@@ -87,7 +91,9 @@ async fn tools_that_the_filter_excludes_are_not_selected() {
 async fn selection_by_description_needs_no_examples() {
     let (known, tools) = make_world();
     let selector = Selector::new(Some(known));
-    let matches = select_tools(&selector, &tools, &selection_request("my place", Criterion::Description)).await;
+    let matches =
+        select_tools(&selector, &tools, &selection_request("my place", Criterion::Description))
+            .await;
     assert_eq!(matched_names(&tools, &matches), ["place", "mute", "time"]);
     let scores: Vec<f64> = matches.iter().map(|it| it.score).collect();
     for (score, expected) in scores.iter().zip([0.8, 0.6, 0.48]) {
@@ -124,7 +130,10 @@ async fn a_query_vector_of_another_length_is_rejected() {
     let known = KnownVectors::new([("a", vec![1.0, 0.0]), ("q", vec![1.0])]);
     let selector = Selector::new(Some(known));
     let tools = list_tools([make_tool("t", "", &["a"])]);
-    let err = selector.select(&tools, &selection_request("q", Criterion::Centroid), |_| true).await.unwrap_err();
+    let err = selector
+        .select(&tools, &selection_request("q", Criterion::Centroid), |_| true)
+        .await
+        .unwrap_err();
     assert!(err.to_string().contains("a vector of 1 numbers, and the tools have 2"), "{err}");
 }
 

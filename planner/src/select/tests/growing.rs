@@ -21,8 +21,11 @@ async fn select(selector: &Selector, tools: &Tools, by: Criterion) -> Vec<String
 #[tokio::test]
 async fn a_criterion_embeds_only_the_texts_it_needs() {
     let (known, selector) = make_world();
-    let tools =
-        list_tools([make_tool("one", "a", &["b", "c"]), make_tool("two", "d", &[]), make_tool("three", " ", &[])]);
+    let tools = list_tools([
+        make_tool("one", "a", &["b", "c"]),
+        make_tool("two", "d", &[]),
+        make_tool("three", " ", &[]),
+    ]);
     select(&selector, &tools, Criterion::Lexical).await;
     assert!(known.take_embedded_texts().is_empty());
     select(&selector, &tools, Criterion::Centroid).await;

@@ -29,7 +29,8 @@ async fn hybrid_scores_combine_meaning_and_words() {
     for (query, expected) in
         [("how late is it", "clock"), ("I am lost", "place"), ("read form K2", "order_2")]
     {
-        let matches = select_tools(&selector, &tools, &selection_request(query, Criterion::Hybrid)).await;
+        let matches =
+            select_tools(&selector, &tools, &selection_request(query, Criterion::Hybrid)).await;
         assert_eq!(matched_names(&tools, &matches)[0], expected, "{matches:?}");
         assert!(matches.iter().all(|it| it.is_hit && it.least_similar.is_none()));
     }
@@ -84,7 +85,8 @@ async fn learned_outcomes_change_scores_slightly() {
         ("tools.order_1".parse().unwrap(), "tools.order_2".parse().unwrap());
     let mut outcomes = Outcomes::default();
     let learned = async |outcomes: &Outcomes, query: &str| {
-        let ask = SelectionRequest { outcomes: Some((outcomes, at)), ..ask(query, Criterion::Hybrid) };
+        let ask =
+            SelectionRequest { outcomes: Some((outcomes, at)), ..ask(query, Criterion::Hybrid) };
         select_tools(&selector, &tools, &ask).await
     };
     let before = learned(&outcomes, "read form K2").await;

@@ -22,7 +22,8 @@ async fn names_descriptions_parameters_and_examples_count() {
         ("what is it", &[]),
         ("", &[]),
     ] {
-        let matches = select_tools(&selector, &tools, &selection_request(query, Criterion::Lexical)).await;
+        let matches =
+            select_tools(&selector, &tools, &selection_request(query, Criterion::Lexical)).await;
         assert_eq!(matched_names(&tools, &matches), expected, "{query}");
         assert!(matches.iter().all(|it| it.is_hit && it.score > 0.0), "{matches:?}");
     }
@@ -37,7 +38,9 @@ async fn rare_words_weigh_more_than_frequent_ones() {
         make_tool("c", "send parcels", &[]),
         make_tool("d", "read letters and mail", &[]),
     ]);
-    let matches = select_tools(&selector, &tools, &selection_request("send letters", Criterion::Lexical)).await;
+    let matches =
+        select_tools(&selector, &tools, &selection_request("send letters", Criterion::Lexical))
+            .await;
     assert_eq!(matched_names(&tools, &matches)[0], "b");
     let limited = SelectionRequest { limit: 2, ..ask("parcels I send", Criterion::Lexical) };
     assert_eq!(matched_names(&tools, &select_tools(&selector, &tools, &limited).await), ["c", "a"]);

@@ -39,7 +39,10 @@ impl Server {
             workspace.file("faber.yaml", config);
         }
         let mut command = workspace.command(&["serve", "--listen", "127.0.0.1:0"]);
-        command.env("T_VIEWER", VIEWER).env("T_OPERATOR", OPERATOR).env("T_NARROW", ONE_TOOL_OPERATOR);
+        command
+            .env("T_VIEWER", VIEWER)
+            .env("T_OPERATOR", OPERATOR)
+            .env("T_NARROW", ONE_TOOL_OPERATOR);
         let mut process = RunningCommand::new(command.spawn().unwrap());
         let line = process.wait_for_line("listening on http://").await;
         let address = line.rsplit('/').next().unwrap().to_owned();

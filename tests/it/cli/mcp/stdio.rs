@@ -281,8 +281,7 @@ async fn invalid_messages_on_stdio_get_an_error() {
         workspace.command(&["mcp"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
     let mut stdin = process.stdin.take().unwrap();
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-    let greeting =
-        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_message() });
+    let greeting = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_message() });
     let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
     let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
     let call = format!(

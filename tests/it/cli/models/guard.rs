@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    super::terminal_output::answered_on_a_terminal, MockModel, Workspace, configure, transcript_kinds,
+    super::terminal_output::answered_on_a_terminal, MockModel, Workspace, configure,
+    transcript_kinds,
 };
 
 const QUESTION: &str = "Should I delete the author 507f1f77bcf86cd799439011?";

@@ -129,9 +129,8 @@ async fn a_missing_local_model_names_the_command_that_downloads_one() {
 async fn faber_starts_one_server_for_the_downloaded_model_and_ends_it() {
     let test = LocalModelTest::new();
     pull_model(&test).await;
-    let mut server = RunningCommand::new(
-        test.command(&["serve", "--listen", "127.0.0.1:0"]).spawn().unwrap(),
-    );
+    let mut server =
+        RunningCommand::new(test.command(&["serve", "--listen", "127.0.0.1:0"]).spawn().unwrap());
     let line = server.wait_for_line("listening on").await;
     let url = line.split_whitespace().find(|word| word.starts_with("http")).unwrap().to_owned();
     let made = test.json(&["plan", DEMO_QUERY, "--server", &url], 0).await;

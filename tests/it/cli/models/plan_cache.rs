@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::{MockModel, DEMO_QUERY, Workspace, configure, demo_plan};
+use super::{DEMO_QUERY, MockModel, Workspace, configure, demo_plan};
 
 /// Returns the transcript entry that names the request a plan was taken from.
 async fn cache_entry(workspace: &Workspace, planned: &Value) -> Value {

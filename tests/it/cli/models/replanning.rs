@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 use tests::toolset::MAX_WAIT;
 use tokio::{net::TcpListener, time::timeout};
 
-use super::{super::mcp::Client, MockModel, DEMO_QUERY, Workspace, configure, demo_plan, transcript_kinds};
+use super::{
+    super::mcp::Client, DEMO_QUERY, MockModel, Workspace, configure, demo_plan, transcript_kinds,
+};
 
 /// Returns a plan whose second step fails, as a model writes it.
 fn failing_plan() -> String {

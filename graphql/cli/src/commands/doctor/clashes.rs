@@ -96,7 +96,8 @@ mod tests {
 
     #[test]
     fn the_report_names_the_tool_that_a_shared_name_means() {
-        expect!["every name means one tool"].assert_eq(&describe_shared_names(&json!({ "a": ["x"], "b": ["y"] })));
+        expect!["every name means one tool"]
+            .assert_eq(&describe_shared_names(&json!({ "a": ["x"], "b": ["y"] })));
         expect!["a shared name means the tool of the earliest set, and `set.name` always works: `b.find` is `b.find`, not `a.b.find`; `find` is `b.find`, not `a.b.find`; `get` is `off.get`, which is inactive, not `a.get` or `b.get`"]
             .assert_eq(&describe_shared_names(&json!({ "off": ["x", "get"], "a": ["y", "get", "b.find"], "b": ["get", "find"] })));
         let many: Vec<String> = (0..12).map(|name| format!("t{name:02}")).collect();

@@ -77,8 +77,9 @@ impl Callback {
     pub(crate) fn serve(listener: TcpListener) -> io::Result<Self> {
         let origin = format!("http://{}", listener.local_addr()?);
         let (sender, returns) = mpsc::channel(MAX_WAITING_BROWSERS);
-        let routes =
-            Router::new().route(CALLBACK_PATH, get(handle_redirect)).with_state((origin.clone(), sender));
+        let routes = Router::new()
+            .route(CALLBACK_PATH, get(handle_redirect))
+            .with_state((origin.clone(), sender));
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
         let mut tasks = JoinSet::new();

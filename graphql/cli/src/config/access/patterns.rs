@@ -76,7 +76,8 @@ mod tests {
     #[test]
     fn a_pattern_matches_built_in_tools_by_their_own_names() {
         let may = |tools: Value, sets: &[SetConfig], tool: &str| {
-            let opened = access_with_tools(&tools).open(sets, |_| Some("a-long-enough-token".to_owned()));
+            let opened =
+                access_with_tools(&tools).open(sets, |_| Some("a-long-enough-token".to_owned()));
             let peer = std::net::IpAddr::from([10, 0, 0, 1]);
             let grant = opened.unwrap().authenticate(Some("a-long-enough-token"), peer).unwrap();
             grant.allows(&tool.parse().unwrap())
@@ -123,7 +124,8 @@ mod tests {
         for set in configured.iter().filter(|set| set.condition.is_none()) {
             sources.put(set.clone());
         }
-        let idle = |tools: &Value| access_with_tools(tools).find_unmatched(&configured, &toolbox.sets());
+        let idle =
+            |tools: &Value| access_with_tools(tools).find_unmatched(&configured, &toolbox.sets());
         let good = [
             "file_tools.*",
             "files.*",

@@ -38,7 +38,8 @@ async fn calls_are_grouped_by_effect_and_invalid_ones_rejected() {
         ],
     );
     let (agent_context, _toolbox, model) = make_agent_context(vec![reply]);
-    let turn = call_tool("faber_agent.turn", agent_context, turn_parameters(json!({}))).await.unwrap();
+    let turn =
+        call_tool("faber_agent.turn", agent_context, turn_parameters(json!({}))).await.unwrap();
     let of = |key: &str| -> Vec<(u64, String)> {
         let list = turn[key].as_array().unwrap().iter();
         list.map(|call| (call["n"].as_u64().unwrap(), call["tool"].as_str().unwrap().to_owned()))
@@ -100,7 +101,8 @@ async fn calls_in_words_are_accepted() {
         server_access: Arc::default(),
         has_native_tools: false,
     };
-    let turn = call_tool("faber_agent.turn", Arc::new(words), turn_parameters(json!({}))).await.unwrap();
+    let turn =
+        call_tool("faber_agent.turn", Arc::new(words), turn_parameters(json!({}))).await.unwrap();
     assert_eq!(turn["read"][0]["tool"], "blog.look");
     let questions = model.questions.lock().unwrap();
     assert!(questions[0].tools.is_empty());
@@ -134,7 +136,9 @@ async fn a_model_always_sees_the_same_name_of_a_tool() {
         };
         let agent_context = Arc::new(agent_context);
         let turn =
-            call_tool("faber_agent.turn", Arc::clone(&agent_context), turn_parameters(json!({}))).await.unwrap();
+            call_tool("faber_agent.turn", Arc::clone(&agent_context), turn_parameters(json!({})))
+                .await
+                .unwrap();
         assert_eq!(
             turn["read"][0]["tool"], "files.file_tools.glob",
             "the history names the tool in full"
@@ -172,7 +176,9 @@ async fn an_unreadable_call_in_words_is_rejected_with_its_reason() {
             server_access: Arc::default(),
             has_native_tools: false,
         };
-        let turn = call_tool("faber_agent.turn", Arc::new(words), turn_parameters(json!({}))).await.unwrap();
+        let turn = call_tool("faber_agent.turn", Arc::new(words), turn_parameters(json!({})))
+            .await
+            .unwrap();
         let refused = &turn["refused"][0];
         assert_eq!((&turn["more"], &refused["tool"]), (&json!(true), &json!(tool)), "{text}");
         let told = refused["error"].as_str().unwrap();
@@ -314,7 +320,8 @@ async fn an_agent_that_used_all_turns_answers_with_a_note() {
 #[tokio::test]
 async fn a_failed_model_fails_its_turn() {
     let (agent_context, _toolbox, _) = make_agent_context(Vec::new());
-    let err = call_tool("faber_agent.turn", agent_context, turn_parameters(json!({}))).await.unwrap_err();
+    let err =
+        call_tool("faber_agent.turn", agent_context, turn_parameters(json!({}))).await.unwrap_err();
     assert_eq!((err.code.as_str(), err.retryable), ("tool.unavailable", true));
 }
 
@@ -336,7 +343,8 @@ async fn an_agent_cannot_activate_a_set_out_of_reach() {
         let calls = [("ToolSet.activate_toolset", names.clone())];
         let (agent_context, toolbox, _) = make_agent_context(vec![reply_with("", &calls)]);
         ops(&toolbox);
-        let turn = call_tool("faber_agent.turn", agent_context, turn_parameters(reach)).await.unwrap();
+        let turn =
+            call_tool("faber_agent.turn", agent_context, turn_parameters(reach)).await.unwrap();
         assert_eq!(turn["refused"][0]["error"].as_str(), expected, "{turn:#}");
     }
 }
@@ -352,13 +360,16 @@ async fn a_truncated_answer_has_a_note() {
         ),
         (Stop::Filter, "", "(Note: the provider's content filter removed the rest of the answer)"),
     ] {
-        let (agent_context, _toolbox, _) = make_agent_context(vec![Reply { stop, ..says(text, &[]) }]);
-        let turn = call_tool("faber_agent.turn", agent_context, turn_parameters(json!({}))).await.unwrap();
+        let (agent_context, _toolbox, _) =
+            make_agent_context(vec![Reply { stop, ..says(text, &[]) }]);
+        let turn =
+            call_tool("faber_agent.turn", agent_context, turn_parameters(json!({}))).await.unwrap();
         assert_eq!(turn["text"], expected);
     }
     let many = "TOOL: blog.look ARGS: {}\n".repeat(300);
     let (agent_context, _toolbox, _) = make_agent_context(vec![reply_with(&many, &[])]);
-    let turn = call_tool("faber_agent.turn", agent_context, turn_parameters(json!({}))).await.unwrap();
+    let turn =
+        call_tool("faber_agent.turn", agent_context, turn_parameters(json!({}))).await.unwrap();
     let error = turn["refused"][0]["error"].as_str().unwrap();
     assert!(error.contains("more than 256 tool calls"), "{error}");
     assert_eq!(turn["more"], true);
@@ -373,15 +384,20 @@ async fn calls_of_an_agent_count_for_the_limits_of_its_caller() {
     token.tools = Some(vec!["blog.look".parse().unwrap(), "blog.keep".parse().unwrap()]);
     let access = Access::new([token]);
     let look = || reply_with("", &[("blog.look", json!({})), ("blog.look", json!({}))]);
-    let other =
-        reply_with("", &[("blog.look", json!({})), ("blog.keep", json!({})), ("blog.make", json!({}))]);
+    let other = reply_with(
+        "",
+        &[("blog.look", json!({})), ("blog.keep", json!({})), ("blog.make", json!({}))],
+    );
     let (agent_context, _toolbox, _) = make_agent_context(vec![look(), other, look()]);
     agent_context.server_access.set(access.clone()).unwrap();
-    let reach = serde_json::to_value(access.find_grant_by_name("ci").unwrap().agent_reach()).unwrap();
+    let reach =
+        serde_json::to_value(access.find_grant_by_name("ci").unwrap().agent_reach()).unwrap();
     let mut turns = Vec::new();
     for reach in [reach.clone(), reach, json!({})] {
         let turn =
-            call_tool("faber_agent.turn", Arc::clone(&agent_context), turn_parameters(reach)).await.unwrap();
+            call_tool("faber_agent.turn", Arc::clone(&agent_context), turn_parameters(reach))
+                .await
+                .unwrap();
         let count = |key: &str| turn[key].as_array().unwrap().len();
         turns.push(([count("read"), count("repeat"), count("refused")], turn));
     }

@@ -100,19 +100,28 @@ fn add_undone<'a>(view: &'a View<'a>, task: Task, step: &'a Step, candidates: &m
         let planned = view.planned_step(task);
         let tool = planned.compensate.as_ref().map(|undo| undo.tool.to_string());
         let message = format!("undone by `{}`: {}", tool.unwrap_or_default(), list_names(&names));
-        warning_finding("compensation.undone", Severity::Info, message).about_step(&planned.id, None)
+        warning_finding("compensation.undone", Severity::Info, message)
+            .about_step(&planned.id, None)
     });
 }
 
-fn add_failed_undo<'a>(view: &'a View<'a>, task: Task, call: &'a Step, candidates: &mut Candidates<'a>) {
+fn add_failed_undo<'a>(
+    view: &'a View<'a>,
+    task: Task,
+    call: &'a Step,
+    candidates: &mut Candidates<'a>,
+) {
     let Some(undo) = call.undo.as_deref() else { return };
     let StepState::Failed(error) = &undo.state else { return };
     candidates.add(Severity::Error, undo.changed, move || {
         let planned = view.planned_step(task);
         let tool = planned.call_of_part(task.part.compensation()).tool;
         let cause = find_cause_line(&error.message);
-        let message =
-            format!("{} could not be undone by `{tool}`: {}: {cause}", view.step_name(task), error.code);
+        let message = format!(
+            "{} could not be undone by `{tool}`: {}: {cause}",
+            view.step_name(task),
+            error.code
+        );
         warning_finding("compensation.failed", Severity::Error, message)
             .about_step(&planned.id, task.part.item)
             .with_remedies(manual_undo_remedy(view, task))
@@ -179,7 +188,12 @@ fn manual_undo_remedy(view: &View<'_>, task: Task) -> Option<Remedy> {
 
 /// Adds a step that stays done because its plan does not say how to undo it. Such a step is
 /// reported only if the execution undoes others, so that people may expect it to be undone.
-fn add_not_undoable<'a>(view: &'a View<'a>, task: Task, step: &'a Step, candidates: &mut Candidates<'a>) {
+fn add_not_undoable<'a>(
+    view: &'a View<'a>,
+    task: Task,
+    step: &'a Step,
+    candidates: &mut Candidates<'a>,
+) {
     let planned = view.planned_step(task);
     let undoes = view.execution.options().compensate_on_failure
         && view.list_steps().any(|(_, step)| step.has_compensation());
@@ -189,7 +203,8 @@ fn add_not_undoable<'a>(view: &'a View<'a>, task: Task, step: &'a Step, candidat
         candidates.add(Severity::Info, step.changed, move || {
             let name = view.step_name(task);
             let message = format!("{name} stays done, because the plan has no `compensate` for it");
-            warning_finding("compensation.none", Severity::Info, message).about_step(&planned.id, None)
+            warning_finding("compensation.none", Severity::Info, message)
+                .about_step(&planned.id, None)
         });
     }
 }

@@ -23,7 +23,8 @@ pub(super) fn add_failures<'a>(view: &'a View<'a>, candidates: &mut Candidates<'
     for (task, step) in view.list_steps() {
         if let StepState::Failed(error) = &step.state {
             let severity = failure_severity(view, task);
-            candidates.add(severity, step.changed, move || describe_failure(view, task, step, error));
+            candidates
+                .add(severity, step.changed, move || describe_failure(view, task, step, error));
         }
         add_items(view, task, candidates);
     }
@@ -100,11 +101,13 @@ fn add_execution_failure<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>
         candidates.add(Severity::Warning, Some(*occurrence), move || {
             let why = reason.as_ref().map(|why| format!(": {}", find_cause_line(why)));
             let message = format!("the execution was cancelled{}", why.unwrap_or_default());
-            let can_retry = can_be_retried(view) && view.execution.state() == ExecutionState::Cancelled;
+            let can_retry =
+                can_be_retried(view) && view.execution.state() == ExecutionState::Cancelled;
             let retry = can_retry.then(|| Remedy::retry(view.execution));
             let retry = retry.map(|retry| retry.with_label("run the steps that did not run"));
             let code = "execution.cancelled";
-            Finding::new(FindingKind::Failure, Severity::Warning, code, message).with_remedies(retry)
+            Finding::new(FindingKind::Failure, Severity::Warning, code, message)
+                .with_remedies(retry)
         });
     }
 }
@@ -154,7 +157,12 @@ fn count_failed_items(step: &Step) -> Option<String> {
     (total > 1).then(|| format!("of {total} items, {failed} failed and {done} succeeded"))
 }
 
-fn reason_not_retried(view: &View<'_>, task: Task, step: &Step, error: &ToolError) -> Option<String> {
+fn reason_not_retried(
+    view: &View<'_>,
+    task: Task,
+    step: &Step,
+    error: &ToolError,
+) -> Option<String> {
     let planned = view.planned_step(task);
     let allowed = planned.policy.retry.max_attempts;
     let has_own_reason = [
@@ -230,7 +238,8 @@ fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
             return unknown_call_remedies(call, Remedy::show_execution(child), retry());
         }
         if error.is_outcome_unknown() {
-            let see = Remedy::show_execution(child).with_label("settle the call in the child execution");
+            let see =
+                Remedy::show_execution(child).with_label("settle the call in the child execution");
             let again = retry().with_label("call it again, although it may have happened");
             return vec![see, again.mark_dangerous()];
         }
@@ -276,7 +285,11 @@ fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
 }
 
 /// Returns the finding about the call in a child execution because of which a step failed.
-fn find_unknown_child_call<'a>(view: &View<'a>, step: &Step, error: &ToolError) -> Option<&'a Finding> {
+fn find_unknown_child_call<'a>(
+    view: &View<'a>,
+    step: &Step,
+    error: &ToolError,
+) -> Option<&'a Finding> {
     let child = step.child.filter(|_| error.is_outcome_unknown())?;
     view.node_facts?.children.get(&child)
 }
@@ -314,7 +327,8 @@ pub(in super::super) fn find_unknown_call(candidates: Vec<Finding>) -> Option<Fi
         finding.kind == FindingKind::Failure && finding.code == ErrorCode::OUTCOME_UNKNOWN.as_str()
     };
     let mut unknown: Vec<Finding> = candidates.into_iter().filter(is_unknown).collect();
-    let open = unknown.iter().position(|finding| finding.remedies.iter().any(Remedy::is_settlement));
+    let open =
+        unknown.iter().position(|finding| finding.remedies.iter().any(Remedy::is_settlement));
     (!unknown.is_empty()).then(|| unknown.swap_remove(open.unwrap_or(0)))
 }
 

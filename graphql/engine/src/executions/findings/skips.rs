@@ -120,7 +120,9 @@ fn describe_end(view: &View<'_>) -> (String, Option<Occurrence>) {
         return ("the execution's deadline passed first".to_owned(), Some(occurrence));
     }
     match view.find_first_failure() {
-        Some((occurrence, task)) => (format!("{} failed first", view.step_name(task)), Some(occurrence)),
+        Some((occurrence, task)) => {
+            (format!("{} failed first", view.step_name(task)), Some(occurrence))
+        }
         None => ("the execution failed first".to_owned(), None),
     }
 }

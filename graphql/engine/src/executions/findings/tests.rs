@@ -152,7 +152,12 @@ impl Story {
         let children = &BTreeMap::from_iter(self.child.clone());
         let head = Some(&head);
         let node_facts = NodeFacts { head, inbox, workers, limits: &limits, children, toolbox };
-        draw_findings(&find_findings(&self.execution, Some(&node_facts), at_ms(self.now), MAX_FINDINGS))
+        draw_findings(&find_findings(
+            &self.execution,
+            Some(&node_facts),
+            at_ms(self.now),
+            MAX_FINDINGS,
+        ))
     }
 }
 
@@ -191,7 +196,8 @@ fn make_error(code: &str, message: &str) -> ToolError {
         ErrorCode::INVALID_PARAMETERS,
         ErrorCode::OUTPUT_TOO_LARGE,
     ];
-    let found = retryable_codes.into_iter().find(|retryable_codes| retryable_codes.as_str() == code);
+    let found =
+        retryable_codes.into_iter().find(|retryable_codes| retryable_codes.as_str() == code);
     ToolError::new(found.unwrap_or_else(|| ErrorCode::custom(code.to_owned())), message)
 }
 
@@ -210,7 +216,9 @@ fn undoable_step(effect: &str) -> Value {
 }
 
 fn failure_cases() -> Vec<(&'static str, String)> {
-    let one = |fields: Value| Story::from_steps(&[make_step("a", &[], fields), make_step("b", &["a"], json!({}))]);
+    let one = |fields: Value| {
+        Story::from_steps(&[make_step("a", &[], fields), make_step("b", &["a"], json!({}))])
+    };
     let read = || make_policy(json!({ "effect": "read" }));
     let with_input = |options| {
         Story::with_options(
@@ -244,10 +252,15 @@ fn failure_cases() -> Vec<(&'static str, String)> {
         .succeed_step("a[2]", json!(3))
     };
     vec![
-        ("tool.failed", one(read()).fail_step("a", make_error("tool.failed", trace)).finding_lines()),
+        (
+            "tool.failed",
+            one(read()).fail_step("a", make_error("tool.failed", trace)).finding_lines(),
+        ),
         (
             "not retryable",
-            one(read()).fail_step("a", make_error("tool.failed", "409").without_retry()).finding_lines(),
+            one(read())
+                .fail_step("a", make_error("tool.failed", "409").without_retry())
+                .finding_lines(),
         ),
         (
             "all attempts",
@@ -257,12 +270,27 @@ fn failure_cases() -> Vec<(&'static str, String)> {
                 .fail_step("a", make_error("tool.failed", "503"))
                 .finding_lines(),
         ),
-        ("tool.timeout", one(read()).fail_step("a", make_error("tool.timeout", "no answer in 5 s")).finding_lines()),
-        ("tool.unavailable", one(read()).fail_step("a", make_error("tool.unavailable", "refused")).finding_lines()),
-        ("tool.inactive", one(read()).fail_step("a", make_error("tool.inactive", "its set is off")).finding_lines()),
+        (
+            "tool.timeout",
+            one(read())
+                .fail_step("a", make_error("tool.timeout", "no answer in 5 s"))
+                .finding_lines(),
+        ),
+        (
+            "tool.unavailable",
+            one(read()).fail_step("a", make_error("tool.unavailable", "refused")).finding_lines(),
+        ),
+        (
+            "tool.inactive",
+            one(read())
+                .fail_step("a", make_error("tool.inactive", "its set is off"))
+                .finding_lines(),
+        ),
         (
             "tool.invalid_parameters",
-            one(read()).fail_step("a", make_error("tool.invalid_parameters", "no id")).finding_lines(),
+            one(read())
+                .fail_step("a", make_error("tool.invalid_parameters", "no id"))
+                .finding_lines(),
         ),
         (
             "tool.output_too_large",
@@ -270,9 +298,14 @@ fn failure_cases() -> Vec<(&'static str, String)> {
         ),
         (
             "tool.outcome_unknown",
-            one(once_tool()).fail_step("a", ToolError::outcome_unknown("it broke off")).finding_lines(),
+            one(once_tool())
+                .fail_step("a", ToolError::outcome_unknown("it broke off"))
+                .finding_lines(),
         ),
-        ("custom code", one(read()).fail_step("a", make_error("payment.declined", "declined")).finding_lines()),
+        (
+            "custom code",
+            one(read()).fail_step("a", make_error("payment.declined", "declined")).finding_lines(),
+        ),
         ("missing input", with_input(ExecutionOptions::default()).finding_lines()),
         (
             "step.not_a_list",
@@ -343,19 +376,36 @@ fn wait_cases() -> Vec<(&'static str, String)> {
         let id = "cmd_9_aaaaaaaaa".parse().unwrap();
         [SentCommand { id, execution: "exec_1_aaaaaaaaa".parse().unwrap(), at: at_ms(0), command }]
     };
-    let two = || Story::from_steps(&[make_step("a", &[], once_tool()), make_step("b", &[], json!({}))]);
+    let two =
+        || Story::from_steps(&[make_step("a", &[], once_tool()), make_step("b", &[], json!({}))]);
     let toolbox = Toolbox::default();
     vec![
         ("approval", asks().finding_lines()),
         ("answered", asks().finding_lines_with(&sent(approve_command("a", true)), &[], None)),
-        ("decision", decide("read").fail_step("a", make_error("tool.failed", "503")).finding_lines()),
+        (
+            "decision",
+            decide("read").fail_step("a", make_error("tool.failed", "503")).finding_lines(),
+        ),
         (
             "decision, unknown",
-            decide("once").fail_step("a", ToolError::outcome_unknown("it broke off")).finding_lines(),
+            decide("once")
+                .fail_step("a", ToolError::outcome_unknown("it broke off"))
+                .finding_lines(),
         ),
-        ("signal", one(json!({ "tool": "flow.wait", "parameters": { "name": "paid" } })).finding_lines()),
-        ("retry", one(retry).fail_step("a", make_error("tool.failed", "Error: no stock\n  at x")).finding_lines()),
-        ("sleep", one(json!({ "tool": "flow.sleep", "parameters": { "ms": 18_000 } })).finding_lines()),
+        (
+            "signal",
+            one(json!({ "tool": "flow.wait", "parameters": { "name": "paid" } })).finding_lines(),
+        ),
+        (
+            "retry",
+            one(retry)
+                .fail_step("a", make_error("tool.failed", "Error: no stock\n  at x"))
+                .finding_lines(),
+        ),
+        (
+            "sleep",
+            one(json!({ "tool": "flow.sleep", "parameters": { "ms": 18_000 } })).finding_lines(),
+        ),
         ("child", one(json!({ "tool": "other", "plan": "plan_2_aaaaaaaaa" })).finding_lines()),
         ("child that waits", {
             let mut story = one(json!({ "tool": "other", "plan": "plan_2_aaaaaaaaa" }));
@@ -382,29 +432,30 @@ fn wait_cases() -> Vec<(&'static str, String)> {
             .finding_lines(),
         ),
         ("limit of calls", {
-            let mut story =
-                Story::with_options(&[make_step("limited", &[], json!({}))], ExecutionOptions::default());
+            let mut story = Story::with_options(
+                &[make_step("limited", &[], json!({}))],
+                ExecutionOptions::default(),
+            );
             let tools = ["shop.limited".parse().unwrap()].into();
             story.execution.set_limited_tools(Arc::new(tools));
             story.claim_by(1).finding_lines()
         }),
         (
             "limit of steps",
-            wide(narrow, &[make_step("a", &[], json!({})), make_step("b", &[], json!({}))]).finding_lines(),
+            wide(narrow, &[make_step("a", &[], json!({})), make_step("b", &[], json!({}))])
+                .finding_lines(),
         ),
         ("paused", one(json!({})).command(Command::Pause).finding_lines()),
         ("start", wide(start, &[make_step("a", &[], json!({}))]).finding_lines()),
         (
             "no worker took it",
-            Story::with_options(&[make_step("a", &[], json!({}))], ExecutionOptions::default()).finding_lines_with(
-                &[],
-                &[],
-                None,
-            ),
+            Story::with_options(&[make_step("a", &[], json!({}))], ExecutionOptions::default())
+                .finding_lines_with(&[], &[], None),
         ),
         (
             "busy workers",
-            Story::with_options(&[make_step("a", &[], json!({}))], ExecutionOptions::default()).finding_lines(),
+            Story::with_options(&[make_step("a", &[], json!({}))], ExecutionOptions::default())
+                .finding_lines(),
         ),
         ("its worker was lost", two().finding_lines_with(&[], &[], None)),
         ("a tool is missing", two().finding_lines_with(&[], &[], Some(&toolbox))),
@@ -434,14 +485,21 @@ fn other_cases() -> Vec<(&'static str, String)> {
         let mut looped = undoable_step("once");
         looped["for_each"] = json!("{{list}}");
         looped["compensate"]["parameters"] = json!({ "id": "{{item}}" });
-        Story::with_options(&[make_step("list", &[], json!({})), make_step("a", &["list"], looped)], options)
-            .claim_by(1)
-            .succeed_step("list", json!([1, 2]))
-            .succeed_step("a[0]", json!(1))
-            .fail_step("a[1]", make_error("tool.failed", "no").without_retry())
+        Story::with_options(
+            &[make_step("list", &[], json!({})), make_step("a", &["list"], looped)],
+            options,
+        )
+        .claim_by(1)
+        .succeed_step("list", json!([1, 2]))
+        .succeed_step("a[0]", json!(1))
+        .fail_step("a[1]", make_error("tool.failed", "no").without_retry())
     };
     let two = || {
-        Story::from_steps(&[make_step("a", &[], once_tool()), make_step("b", &[], json!({})), make_step("c", &[], json!({}))])
+        Story::from_steps(&[
+            make_step("a", &[], once_tool()),
+            make_step("b", &[], json!({})),
+            make_step("c", &[], json!({})),
+        ])
     };
     let retry = make_policy(json!({ "effect": "read", "retry": { "maxAttempts": 3 } }));
     vec![
@@ -462,7 +520,11 @@ fn other_cases() -> Vec<(&'static str, String)> {
         (
             "skip by dependency",
             Story::from_steps(&[
-                make_step("a", &[], make_policy(json!({ "effect": "read", "on_error": "continue" }))),
+                make_step(
+                    "a",
+                    &[],
+                    make_policy(json!({ "effect": "read", "on_error": "continue" })),
+                ),
                 make_step("b", &["a"], json!({})),
                 make_step("c", &["b"], json!({})),
             ])
@@ -505,27 +567,41 @@ fn other_cases() -> Vec<(&'static str, String)> {
             story.now = 1_000;
             story.claim_by(1).finding_lines()
         }),
-        ("takeover", two().advance_ms(5_000).claim_by(2).finding_lines_with(&[], &[worker_id(2)], None)),
+        (
+            "takeover",
+            two().advance_ms(5_000).claim_by(2).finding_lines_with(&[], &[worker_id(2)], None),
+        ),
         (
             "release",
-            Story::from_steps(&[make_step("a", &[], make_policy(json!({ "requires_approval": true })))])
-                .claim_by(2)
-                .command(approve_command("a", true))
-                .finding_lines_with(&[], &[worker_id(2)], None),
+            Story::from_steps(&[make_step(
+                "a",
+                &[],
+                make_policy(json!({ "requires_approval": true })),
+            )])
+            .claim_by(2)
+            .command(approve_command("a", true))
+            .finding_lines_with(&[], &[worker_id(2)], None),
         ),
         ("undone", broken(undoing()).undo_step("a", Ok(json!(null))).finding_lines()),
         (
             "undo failed",
-            broken(undoing()).undo_step("a", Err(make_error("tool.failed", "gone").without_retry())).finding_lines(),
+            broken(undoing())
+                .undo_step("a", Err(make_error("tool.failed", "gone").without_retry()))
+                .finding_lines(),
         ),
         ("not undone", broken(default()).finding_lines()),
         ("not undone, replans", broken(replanning()).finding_lines()),
         ("off while it runs", shop(replanning(), "once").finding_lines()),
-        ("loop, undone in part", loops(undoing()).undo_step("a[0]", Ok(json!(null))).finding_lines()),
+        (
+            "loop, undone in part",
+            loops(undoing()).undo_step("a[0]", Ok(json!(null))).finding_lines(),
+        ),
         ("loop, not undone", loops(default()).finding_lines()),
         (
             "unknown, not undone",
-            shop(undoing(), "once").fail_step("a", ToolError::outcome_unknown("it broke off")).finding_lines(),
+            shop(undoing(), "once")
+                .fail_step("a", ToolError::outcome_unknown("it broke off"))
+                .finding_lines(),
         ),
     ]
 }
@@ -764,7 +840,8 @@ fn the_most_severe_finding_comes_first() {
         make_step("b", &[], make_policy(json!({ "effect": "read", "requires_approval": true }))),
         make_step("c", &[], json!({})),
     ]);
-    let story = story.advance_ms(10).fail_step("a", make_error("tool.failed", "no").without_retry());
+    let story =
+        story.advance_ms(10).fail_step("a", make_error("tool.failed", "no").without_retry());
     let all = find_findings(&story.execution, None, at_ms(10), MAX_FINDINGS);
     let codes: Vec<_> = all.iter().map(|finding| &*finding.code).collect();
     assert_eq!(codes, ["wait.decision", "wait.approval", "wait.call"]);
@@ -784,7 +861,8 @@ fn findings_about_failed_items_are_limited() {
     ];
     let mut story = Story::from_steps(&steps).succeed_step("list", (0..1_000).collect());
     for n in 0..1_000 {
-        story = story.fail_step(&format!("a[{n}]"), make_error("tool.failed", "no").without_retry());
+        story =
+            story.fail_step(&format!("a[{n}]"), make_error("tool.failed", "no").without_retry());
     }
     let found = find_findings(&story.execution, None, at_ms(0), usize::MAX);
     assert_eq!(found.len(), MAX_FINDINGS);
@@ -799,7 +877,8 @@ fn a_failed_planning_has_a_finding() {
         created_at: at_ms(0),
     };
     let found = |kind: &str, content: Value| {
-        let entry = shared::request::TranscriptEntry { at: at_ms(1), kind: kind.to_owned(), content };
+        let entry =
+            shared::request::TranscriptEntry { at: at_ms(1), kind: kind.to_owned(), content };
         draw_findings(&find_planning_findings(&request, &[entry], MAX_FINDINGS))
     };
     let refused = |code: &str| found("error", json!({ "code": code, "message": "no" }));

@@ -75,7 +75,10 @@ impl<'a> View<'a> {
     }
 
     /// Returns the items of a step, if it has a list.
-    pub(super) fn list_items(&self, task: Task) -> impl Iterator<Item = (Task, &'a Step)> + use<'a> {
+    pub(super) fn list_items(
+        &self,
+        task: Task,
+    ) -> impl Iterator<Item = (Task, &'a Step)> + use<'a> {
         let items = self.execution.step(task.step).items.as_deref();
         let items = items.map_or(&[][..], |items| items.as_slice());
         (0_u32..).map(move |index| task.for_item(index)).zip(items)

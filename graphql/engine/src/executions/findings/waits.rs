@@ -19,7 +19,7 @@ use super::{
     failures::settle_remedies,
     finding::{Candidates, Finding, FindingKind, MAX_FINDINGS},
     remedy::Remedy,
-    view::{Ownership, NodeFacts, View, describe_time, describe_worker, list_names},
+    view::{NodeFacts, Ownership, View, describe_time, describe_worker, list_names},
 };
 
 /// Maximum number of tasks that are examined, because further ones wait for the same reasons.
@@ -76,8 +76,11 @@ fn add_missing_worker<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     let since = view.execution.history().last;
     candidates.add(Severity::Warning, since, move || {
         let id = view.execution.id();
-        let finding =
-            wait_finding("wait.worker", Severity::Warning, describe_missing_worker(view, ownership));
+        let finding = wait_finding(
+            "wait.worker",
+            Severity::Warning,
+            describe_missing_worker(view, ownership),
+        );
         let doctor = (!missing.is_empty()).then(Remedy::doctor);
         finding.with_remedies([Remedy::start_worker(id)].into_iter().chain(doctor))
     });
@@ -159,7 +162,12 @@ fn list_open_tasks(view: &View<'_>) -> Vec<Task> {
     all.filter(|task| seen.insert(*task)).take(MAX_TASKS).collect()
 }
 
-fn add_task_wait<'a>(view: &'a View<'a>, task: Task, step: &'a Step, candidates: &mut Candidates<'a>) {
+fn add_task_wait<'a>(
+    view: &'a View<'a>,
+    task: Task,
+    step: &'a Step,
+    candidates: &mut Candidates<'a>,
+) {
     let has_owner = matches!(view.ownership(), Ownership::Owned | Ownership::Parked);
     let mut add = |severity, render: Box<dyn FnOnce() -> Finding + 'a>| {
         let id = &view.planned_step(task).id;
@@ -185,7 +193,8 @@ fn add_task_wait<'a>(view: &'a View<'a>, task: Task, step: &'a Step, candidates:
                 Severity::Info,
                 Box::new(move || {
                     let left = describe_time(until - view.now);
-                    let message = format!("{} sleeps for another {left}", format_task_name(view, task));
+                    let message =
+                        format!("{} sleeps for another {left}", format_task_name(view, task));
                     wait_finding("wait.sleep", Severity::Info, message).with_end(until)
                 }),
             );
@@ -237,7 +246,11 @@ fn can_start(view: &View<'_>) -> bool {
 
 /// Formats the name of a task, and says if the task undoes another one.
 fn format_task_name(view: &View<'_>, task: Task) -> String {
-    if task.part.undo { format!("the undo of {}", view.step_name(task)) } else { view.step_name(task) }
+    if task.part.undo {
+        format!("the undo of {}", view.step_name(task))
+    } else {
+        view.step_name(task)
+    }
 }
 
 /// Adds what a step asks a person, or the signal that it waits for.
@@ -284,8 +297,11 @@ fn add_question<'a>(
 fn describe_decision(view: &View<'_>, task: Task, error: &ToolError) -> Finding {
     let (id, planned) = (view.execution.id(), view.planned_step(task));
     let cause = find_cause_line(&error.message);
-    let message =
-        format!("{} failed with {} and needs a decision: {cause}", view.step_name(task), error.code);
+    let message = format!(
+        "{} failed with {} and needs a decision: {cause}",
+        view.step_name(task),
+        error.code
+    );
     let again = Remedy::approve(id, &planned.id, task.part, true).with_label("try it again");
     let give_up = Remedy::approve(id, &planned.id, task.part, false).with_label("let it fail");
     let is_once = |step: &Step| step.has_once_call(planned.policy.effect);
@@ -334,7 +350,8 @@ fn describe_items(view: &View<'_>, task: Task, step: &Step) -> Finding {
     let (done, total) =
         items.map_or((0, 0), |items| (items.finished_count(), items.as_slice().len()));
     let message = format!("{} is done with {done} of {total} items", view.step_name(task));
-    wait_finding("wait.items", Severity::Info, message).about_step(&view.planned_step(task).id, None)
+    wait_finding("wait.items", Severity::Info, message)
+        .about_step(&view.planned_step(task).id, None)
 }
 
 fn describe_child(

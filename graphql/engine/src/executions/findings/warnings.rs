@@ -46,7 +46,8 @@ pub(super) fn add_warnings<'a>(view: &'a View<'a>, candidates: &mut Candidates<'
             });
         }
         if step.attempts > 1 && matches!(step.state, StepState::Succeeded(_)) && !step.is_reused {
-            candidates.add(Severity::Info, step.changed, move || describe_attempts(view, task, step));
+            candidates
+                .add(Severity::Info, step.changed, move || describe_attempts(view, task, step));
         }
     }
 }
@@ -73,8 +74,11 @@ fn describe_attempts(view: &View<'_>, task: Task, step: &Step) -> Finding {
         Some(error) => format!("{}: {}", error.code, find_cause_line(&error.message)),
         None => "its worker was lost".to_owned(),
     };
-    let message =
-        format!("{} succeeded at attempt {}; before, {before}", view.step_name(task), step.attempts);
+    let message = format!(
+        "{} succeeded at attempt {}; before, {before}",
+        view.step_name(task),
+        step.attempts
+    );
     Finding::new(FindingKind::Warning, Severity::Info, "retried", message)
         .about_step(&view.planned_step(task).id, task.part.item)
 }

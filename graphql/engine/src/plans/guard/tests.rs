@@ -213,7 +213,10 @@ fn a_template_is_said_by_an_output() {
     let look = json!({ "name": "get_issue", "parameters": { "number": 4 } });
     let mail = |to: &str, body: &str| json!([look, { "name": "send_mail", "parameters": { "to": to, "body": body } }]);
     let query = "Get issue 4 and mail its title to ann@x.com";
-    assert_eq!(find_problem_lines(query, &mail("ann@x.com", "Here it is: {{get_issue.title}}")), "");
+    assert_eq!(
+        find_problem_lines(query, &mail("ann@x.com", "Here it is: {{get_issue.title}}")),
+        ""
+    );
     let found = find_problem_lines(query, &mail("ann@x.com", "{{get_issue.title}} or bob@x.com"));
     assert!(
         found.contains("`body` of `send_mail` is `{{get_issue.title}} or bob@x.com`"),

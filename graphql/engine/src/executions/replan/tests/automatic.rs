@@ -39,7 +39,8 @@ async fn open_faber(answers: &[Value]) -> (Embedded, Arc<Scripted>) {
     // The drafts of these tests do not follow the words of the query.
     let configure = |engine: Engine| engine.with_planner(planner).with_guard(Guard::Off);
     let (store, sets) = (Arc::new(Memory::new()), vec![make_toolset("crm"), make_toolset("shop")]);
-    let faber = Embedded::open_configured(store, sets, Options::default(), configure).await.unwrap();
+    let faber =
+        Embedded::open_configured(store, sets, Options::default(), configure).await.unwrap();
     (faber, model)
 }
 
@@ -103,8 +104,14 @@ async fn transcript_kinds(faber: &Embedded, of: &Execution) -> Vec<String> {
 
 #[tokio::test]
 async fn an_automatic_replan_reuses_steps_that_succeeded() {
-    let (faber, model) = open_faber(&[draft_with_steps(&[pay_step("a", 1), pay_step("b", 2)])]).await;
-    let first = run_plan(&faber, draft_with_steps(&[pay_step("a", 1), failing_step("x")]), order_with_replans(1)).await;
+    let (faber, model) =
+        open_faber(&[draft_with_steps(&[pay_step("a", 1), pay_step("b", 2)])]).await;
+    let first = run_plan(
+        &faber,
+        draft_with_steps(&[pay_step("a", 1), failing_step("x")]),
+        order_with_replans(1),
+    )
+    .await;
     assert_eq!(first.state(), ExecutionState::Failed);
     let next = wait_for_next(&faber, &first).await;
     assert_eq!((next.state(), next.plan().info().version), (ExecutionState::Completed, 2));
@@ -118,15 +125,23 @@ async fn an_automatic_replan_reuses_steps_that_succeeded() {
         .map(|message| format!("{message:?}"))
         .collect::<Vec<_>>()
         .concat();
-    assert!(configure.contains("did not complete") && !configure.contains("flow.replan"), "{configure}");
+    assert!(
+        configure.contains("did not complete") && !configure.contains("flow.replan"),
+        "{configure}"
+    );
     faber.close().await;
 }
 
 #[tokio::test]
 async fn automatic_replans_stop_at_their_limit() {
-    let answers = [draft_with_steps(&[failing_step("y")]), draft_with_steps(&[failing_step("z")]), draft_with_steps(&[pay_step("never", 1)])];
+    let answers = [
+        draft_with_steps(&[failing_step("y")]),
+        draft_with_steps(&[failing_step("z")]),
+        draft_with_steps(&[pay_step("never", 1)]),
+    ];
     let (faber, model) = open_faber(&answers).await;
-    let first = run_plan(&faber, draft_with_steps(&[failing_step("x")]), order_with_replans(2)).await;
+    let first =
+        run_plan(&faber, draft_with_steps(&[failing_step("x")]), order_with_replans(2)).await;
     let second = wait_for_next(&faber, &first).await;
     let third = wait_for_next(&faber, &second).await;
     assert_eq!((third.state(), third.plan().info().version), (ExecutionState::Failed, 3));
@@ -143,7 +158,8 @@ async fn a_step_requests_one_replan_that_does_not_repeat() {
         json!({ "id": "look", "name": "flow.replan", "parameters": { "goal": "pay the rest" } });
     let answers = [draft_with_steps(&[pay_step("a", 1), look.clone(), pay_step("b", 2)])];
     let (faber, model) = open_faber(&answers).await;
-    let first = run_plan(&faber, draft_with_steps(&[pay_step("a", 1), look]), Order::default()).await;
+    let first =
+        run_plan(&faber, draft_with_steps(&[pay_step("a", 1), look]), Order::default()).await;
     assert_eq!(first.state(), ExecutionState::Completed);
     let next = wait_for_next(&faber, &first).await;
     assert_eq!(next.state(), ExecutionState::Completed);
@@ -167,12 +183,20 @@ async fn a_step_requests_one_replan_that_does_not_repeat() {
 async fn a_replan_without_a_plan_is_given_up_with_a_reason() {
     let answers = [
         (json!({ "impossible": "closed" }), "NO_PLAN_FOUND"),
-        (draft_with_steps(&[json!({ "name": "nothing.like_it", "parameters": {} })]), "INVALID_PLAN"),
+        (
+            draft_with_steps(&[json!({ "name": "nothing.like_it", "parameters": {} })]),
+            "INVALID_PLAN",
+        ),
         (draft_with_steps(&[pay_step("other", 1)]), "INVALID_PLAN"),
     ];
     for (answer, code) in answers {
         let (faber, model) = open_faber(&[answer]).await;
-        let first = run_plan(&faber, draft_with_steps(&[pay_step("a", 1), failing_step("x")]), order_with_replans(3)).await;
+        let first = run_plan(
+            &faber,
+            draft_with_steps(&[pay_step("a", 1), failing_step("x")]),
+            order_with_replans(3),
+        )
+        .await;
         let found = wait_for_decision(&faber, &first).await;
         assert_eq!(found.stage, Stage::GivenUp, "{code}");
         let transcript = faber.engine().store().transcript(first.request()).await.unwrap();
@@ -190,9 +214,14 @@ async fn a_replan_without_a_plan_is_given_up_with_a_reason() {
 /// Two workers replan at the same time, as after an expired lease, and another one later.
 #[tokio::test]
 async fn two_workers_start_one_replan() {
-    let answers = [draft_with_steps(&[pay_step("b", 1)]), draft_with_steps(&[pay_step("c", 1)]), draft_with_steps(&[pay_step("d", 1)])];
+    let answers = [
+        draft_with_steps(&[pay_step("b", 1)]),
+        draft_with_steps(&[pay_step("c", 1)]),
+        draft_with_steps(&[pay_step("d", 1)]),
+    ];
     let (faber, _) = open_faber(&answers).await;
-    let first = run_plan(&faber, draft_with_steps(&[failing_step("x")]), order_with_replans(1)).await;
+    let first =
+        run_plan(&faber, draft_with_steps(&[failing_step("x")]), order_with_replans(1)).await;
     let (engine, replanner) = (faber.engine(), faber.engine().executions.replanner());
     let (one, other) = tokio::join!(replanner.replan(&first), replanner.replan(&first));
     assert_eq!((one, other), (Ok(()), Ok(())));
@@ -225,7 +254,8 @@ async fn a_replan_is_given_up_after_repeated_crashes() {
 #[tokio::test]
 async fn an_impossible_replan_option_is_rejected_at_the_start() {
     let (with, _) = open_faber(&[]).await;
-    let without = Embedded::open_over(Arc::new(Memory::new()), [make_toolset("crm")], Options::default());
+    let without =
+        Embedded::open_over(Arc::new(Memory::new()), [make_toolset("crm")], Options::default());
     let without = without.await.unwrap();
     let asking = || json!({ "name": "flow.replan", "parameters": {} });
     let undoing = |times| Order { compensates: Some(true), ..order(times) };
