@@ -56,7 +56,7 @@ impl Sandbox {
         self.call_with(Launcher::with_binary(faber().to_owned()), config, tool, parameters).await
     }
 
-    /// Calls `call_bash` with some files of the root hidden.
+    /// Calls `bash` with some files of the root hidden.
     async fn call_bash_hiding(&self, hidden: &[&str], command: &str) -> Result<String, ToolError> {
         let launcher = self.launcher_hiding(hidden);
         self.call_with(launcher, SystemConfig::default(), "bash", json!({ "command": command }))

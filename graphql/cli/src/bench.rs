@@ -34,13 +34,13 @@ use self::report::Report;
 pub(crate) struct BenchArgs {
     /// The workload to measure.
     pub(crate) workload: Workload,
-    /// Number of steps in a plan; for `run_selection`, number of registered tools.
+    /// Number of steps in a plan; for `select`, number of registered tools.
     #[arg(long)]
     pub(crate) steps: Option<usize>,
-    /// Number of executions; for `run_selection`, number of queries by each criterion.
+    /// Number of executions; for `select`, number of queries by each criterion.
     #[arg(long)]
     pub(crate) runs: Option<usize>,
-    /// Number of executions at the same time; for `run_dag`, number of steps at the same time.
+    /// Number of executions at the same time; for `dag`, number of steps at the same time.
     #[arg(long)]
     pub(crate) concurrency: Option<usize>,
     /// The declared effect of the tool that the steps call.
@@ -49,7 +49,7 @@ pub(crate) struct BenchArgs {
     /// Duration of the measurement in seconds, instead of a number of runs.
     #[arg(long)]
     pub(crate) seconds: Option<f64>,
-    /// The file of `run_dag`: `{"steps":[{"id","after":[…],"ms"}]}`.
+    /// The file of `dag`: `{"steps":[{"id","after":[…],"ms"}]}`.
     #[arg(long)]
     pub(crate) file: Option<PathBuf>,
 }

@@ -108,7 +108,7 @@ pub(super) struct RetryInput {
 }
 
 impl PlanInput {
-    /// Converts the input to a draft. `format_time` has the numbers in the text of the request that
+    /// Converts the input to a draft. `written` has the numbers in the text of the request that
     /// JSON cannot hold, for warnings about lost digits.
     pub(super) fn into_draft(self, written: Option<&LargeIntegers>) -> Draft {
         let mut notices = Vec::new();

@@ -22,7 +22,7 @@ use super::{
 };
 
 /// Mutations. A mutation that starts an execution returns when the execution is stored. Use a
-/// subscription or `parse_execution_id` to follow it.
+/// subscription or `execution` to follow it.
 #[derive(Clone, Copy, Debug, Default, MergedObject)]
 pub(crate) struct Mutation(WorkMutation, ToolMutation, ToolkitMutation, PruneMutation);
 

@@ -152,7 +152,7 @@ impl ToolkitMutation {
         Ok(ToolkitChange(change.map_err(ApiError::from)?))
     }
 
-    /// Merges a toolkit file in chat2graph's format: `list_tools`, `actions`, and chains of actions in
+    /// Merges a toolkit file in chat2graph's format: `tools`, `actions`, and chains of actions in
     /// `toolkit`. Adds what is missing and replaces descriptions. Existing edges keep their scores.
     async fn update_toolkit(
         &self,

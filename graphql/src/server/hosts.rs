@@ -135,7 +135,7 @@ impl HostPolicy {
         Self { listen: listen.to_canonical(), allowed }
     }
 
-    /// Returns whether the server answers to `accepts_host`.
+    /// Returns whether the server answers to `host`.
     ///
     /// A server that listens on all addresses accepts any address as host, because DNS rebinding
     /// needs a name.
@@ -147,7 +147,7 @@ impl HostPolicy {
         address || host.is_loopback() || self.allowed.iter().any(|entry| entry.covers_host(host))
     }
 
-    /// Returns whether a page from `accepts_origin` may use the server as `accepts_host`.
+    /// Returns whether a page from `origin` may use the server as `host`.
     pub(super) fn accepts_origin(&self, origin: &Origin, host: &HostAndPort) -> bool {
         let known = origin.host == *host
             || origin.host.is_loopback()

@@ -6,15 +6,15 @@
 //!
 //! | module | job |
 //! | --- | --- |
-//! | `serve`, `task_channel` | accepts connections and owns every task |
+//! | `serve`, `nursery` | accepts connections and owns every task |
 //! | `connections`, `bodies` | limits connections |
-//! | `check_hosts_and_origins`, `hosts` | checks `Host`, `Origin` and peer |
+//! | `guard`, `hosts` | checks `Host`, `Origin` and peer |
 //! | `entry` | identifies the caller by its token |
-//! | `http`, `negotiate`, `params`, `to_http_response` | handles one HTTP request |
+//! | `http`, `negotiate`, `params`, `reply` | handles one HTTP request |
 //! | `operation`, `executor` | executes an operation and contains panics |
 //! | `sse` | streams an operation as events |
 //! | `ws` | handles both WebSocket subprotocols |
-//! | `pages`, `report_metrics` | health checks and metrics |
+//! | `pages`, `metrics` | health checks and metrics |
 
 mod answer_stream;
 mod app;

@@ -86,7 +86,7 @@ struct DescribedParameter<'a> {
     depth: usize,
 }
 
-/// Describes a parameter and the fields in it while lines are `lines_left`.
+/// Describes a parameter and the fields in it while lines are left.
 fn describe_parameter(
     prompt: &mut String,
     root: &Value,

@@ -155,7 +155,7 @@ impl TestApi {
     /// Executes an operation. Returns `{"data": …}`, with `errors` if there are any.
     ///
     /// A test with paused time must not ask for fields that a `DataLoader` finds, such as an
-    /// execution's `plan` or `make_request`, because they wait on a thread of its own, which paused time
+    /// execution's `plan` or `request`, because they wait on a thread of its own, which paused time
     /// outruns.
     pub(super) async fn ask(&self, query: &str, variables: Value) -> Value {
         let asked = self.schema.execute(make_request(query, variables));

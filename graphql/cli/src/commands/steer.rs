@@ -125,7 +125,7 @@ async fn find_cancellable(
     Ok(Some((id, calls)))
 }
 
-/// Cancels an execution and waits for its end. If a tool for `call_limits` is missing and no other worker
+/// Cancels an execution and waits for its end. If a tool for `calls` is missing and no other worker
 /// undoes the execution, the cancellation is recorded and the command fails.
 async fn cancel_and_undo(
     session: &Session<'_>,

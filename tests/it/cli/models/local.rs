@@ -13,7 +13,7 @@ use super::super::{
 };
 use super::demo_plan;
 
-/// Writes its process id into the file `started_processes`, and answers each question with the same plan.
+/// Writes its process id into the file `starts`, and answers each question with the same plan.
 const SERVER_SCRIPT: &str = r#"#!/usr/bin/env python3
 import http.server, json, os, sys
 folder = os.path.dirname(os.path.abspath(__file__))

@@ -24,7 +24,7 @@ impl AccessConfig {
 }
 
 /// Returns a pattern and its equivalents. Tools of a renamed built-in toolset keep their names, so
-/// `file_tools.*` also means the tools in a toolset `files_toolset`.
+/// `file_tools.*` also means the tools in a toolset `files`.
 pub(super) fn with_equivalents(
     pattern: &ToolPattern,
     sets: &[SetConfig],

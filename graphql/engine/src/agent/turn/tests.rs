@@ -110,7 +110,7 @@ async fn calls_in_words_are_accepted() {
     assert!(rules.contains("- blog.look") && rules.contains("TOOL: tool_name ARGS:"), "{rules}");
 }
 
-/// Returns a toolset `files_toolset` with a tool of the name that `file_tools` has.
+/// Returns a toolset `files` with a tool of the name that `file_tools` has.
 fn files_toolset() -> ToolSet {
     let look = |_: serde_json::Map<String, Value>, _: ToolContext| async { Ok::<_, ToolError>(1) };
     let tool = function("files", "file_tools.glob", "Finds files.", Effect::Read, look);
