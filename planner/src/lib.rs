@@ -70,7 +70,7 @@ pub trait Planner: Send + Sync {
     ) -> Result<ProposedPlan, PlanningError> {
         let name = self.name();
         let message = format!(
-            "the planner `{name}` knows queries only, and not what came of a plan: configure a \
+            "the planner `{name}` cannot continue a plan that failed: configure a \
              model, or write the next version yourself"
         );
         Err(PlanningError::Unavailable { message, notes: Vec::new() })
@@ -154,7 +154,7 @@ pub enum PlanningError {
     },
     #[error("{message}")]
     Unavailable { message: String, notes: Vec<Note> },
-    #[error("the plan cannot run, and was not mended: {}", .diagnostics.first().map_or("", |diagnostic| &diagnostic.message))]
+    #[error("the plan cannot run, and no repair succeeded: {}", .diagnostics.first().map_or("", |diagnostic| &diagnostic.message))]
     Invalid { diagnostics: Vec<Diagnostic>, notes: Vec<Note> },
     #[error("{error}")]
     Store { error: StoreError, notes: Vec<Note> },

@@ -45,7 +45,7 @@ impl Encoder {
     ) -> Result<Self, InvalidModel> {
         let truncation = TruncationParams { max_length: reading.tokens, ..Default::default() };
         tokenizer.with_padding(None).with_truncation(Some(truncation)).map_err(|err| {
-            InvalidModel(format!("its `{TOKENIZER_FILE}` cannot cut texts off: {err}"))
+            InvalidModel(format!("its `{TOKENIZER_FILE}` cannot shorten texts: {err}"))
         })?;
         Ok(Self { tokenizer, is_lower_case: reading.is_lower_case, transformer, pooling })
     }
@@ -70,7 +70,7 @@ impl Encoder {
         let text = lowered.as_deref().unwrap_or(text);
         let encoding = self.tokenizer.encode_fast(text, true);
         let encoding = encoding.map_err(|err| {
-            InvalidModel(format!("its `{TOKENIZER_FILE}` can make no tokens of a text: {err}"))
+            InvalidModel(format!("its `{TOKENIZER_FILE}` cannot split a text into tokens: {err}"))
         })?;
         Ok(encoding.get_ids().to_vec())
     }

@@ -34,7 +34,7 @@ impl CachingEmbedder {
     /// Returns the stored vectors of texts. If the store fails, the texts are embedded again.
     async fn find(&self, hashes: &[TextHash]) -> Vec<Option<Vec<f32>>> {
         self.store.find_vectors(self.inner.model(), hashes).await.unwrap_or_else(|err| {
-            tracing::warn!(%err, "the vectors of texts are made again: the store does not give them");
+            tracing::warn!(%err, "stored vectors cannot be read, so the texts are embedded again");
             vec![None; hashes.len()]
         })
     }
@@ -49,7 +49,7 @@ impl CachingEmbedder {
         let made = self.inner.embed(&asked).await?;
         let made: Vec<(TextHash, Vec<f32>)> = hashes.into_iter().zip(made).collect();
         if let Err(err) = self.store.put_vectors(self.inner.model(), &made).await {
-            tracing::warn!(%err, "the vectors of texts are not kept");
+            tracing::warn!(%err, "vectors cannot be stored");
         }
         let mut made = made.into_iter().map(|(_, vector)| vector);
         for vector in vectors.iter_mut().filter(|vector| vector.is_none()) {
@@ -98,7 +98,7 @@ impl CachingEmbedder {
         };
         let model = self.inner.model().to_owned();
         let why = format!(
-            "some of its vectors have {len} numbers and some {}, so it is not the model that it was: \
+            "some of its vectors have {len} numbers and some {}, so the model has changed under its name: \
              give it another name",
             other.len()
         );

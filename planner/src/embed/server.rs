@@ -210,7 +210,7 @@ impl Embedder for Server {
         match vectors.iter().find(|vector| vector.len() != len) {
             Some(other) => Err(EmbedError::Refused {
                 url: self.url.to_string(),
-                why: format!("its vectors have {len} numbers, or {}", other.len()),
+                why: format!("its vectors have different lengths: {len} and {} numbers", other.len()),
             }),
             None => Ok(vectors),
         }
@@ -230,7 +230,7 @@ impl Embedder for Server {
         match answered.unwrap_or_else(|elapsed| Err(slow(elapsed))) {
             // With zero vectors, every score would be 0.
             Ok(vectors) if vectors.iter().flatten().all(|number| *number == 0.0) => {
-                let why = "its vectors have nothing but zeros; check `embedding.model`".to_owned();
+                let why = "its vectors are all zero; check `embedding.model`".to_owned();
                 Err(EmbedError::Refused { url: url(), why })
             }
             Ok(_) | Err(RequestFailure::Text(_)) => Ok(()),
@@ -264,13 +264,13 @@ fn parse_vectors(body: &[u8], texts: usize) -> Result<Vec<Vec<f32>>, String> {
         match vectors.get_mut(index) {
             Some(place) if is_vector && place.is_empty() => *place = embedding,
             Some(_) if is_vector => {
-                return Err(format!("it gave vector number {index} twice"));
+                return Err(format!("it returned vector {index} twice"));
             }
             Some(_) => {
                 let len = embedding.len();
-                return Err(format!("its vector number {index}, of {len} numbers, cannot be"));
+                return Err(format!("its vector {index} is invalid: it has {len} numbers, or one that is not finite"));
             }
-            None => return Err(format!("it gave a vector number {index} of {texts}, from 0 on")),
+            None => return Err(format!("it returned a vector with the index {index} for {texts} texts")),
         }
     }
     match vectors.iter().filter(|vector| vector.is_empty()).count() {
@@ -299,7 +299,7 @@ fn retry_after(response: &Response) -> Option<Duration> {
 }
 
 fn connection_error(err: &reqwest::Error) -> RequestFailure {
-    let mut why = String::from("it cannot be asked");
+    let mut why = String::from("the request failed");
     let mut cause: Option<&dyn std::error::Error> = Some(err);
     while let Some(err) = cause {
         if err.source().is_none() {
@@ -336,16 +336,16 @@ mod tests {
             (r#"{"data": [{"index": 0, "embedding": [1]}]}"#, "it left out 1 of 2 vectors"),
             (
                 r#"{"data": [{"index": 2, "embedding": [1]}]}"#,
-                "it gave a vector number 2 of 2, from 0 on",
+                "it returned a vector with the index 2 for 2 texts",
             ),
-            (r#"{"data": [{"index": 0, "embedding": []}]}"#, "its vector number 0, of 0 numbers"),
+            (r#"{"data": [{"index": 0, "embedding": []}]}"#, "its vector 0 is invalid"),
             (
                 r#"{"data": [{"index": 0, "embedding": [1e99]}]}"#,
                 "its answer is not a list of vectors",
             ),
             (
                 r#"{"data": [{"index": 0, "embedding": [1]}, {"index": 0, "embedding": [1]}]}"#,
-                "it gave vector number 0 twice",
+                "it returned vector 0 twice",
             ),
         ] {
             let said = read_body(body).unwrap_err();

@@ -57,13 +57,13 @@ impl ModelShape {
             && other != "absolute"
         {
             return Err(InvalidModel(format!(
-                "its positions are `{other}`, which is not known here"
+                "its positions are `{other}`, which is not supported"
             )));
         }
         let (size, heads) = (shape.hidden_size, shape.num_attention_heads);
         if heads == 0 || size == 0 || !size.is_multiple_of(heads) {
             let why = format!("{size} numbers cannot be shared among {heads} heads");
-            return Err(InvalidModel(format!("its `config.json` says what cannot be: {why}")));
+            return Err(InvalidModel(format!("its `config.json` is inconsistent: {why}")));
         }
         Ok(shape)
     }
@@ -73,7 +73,7 @@ impl ModelShape {
             "gelu" => Ok(Activation::Gelu),
             "gelu_new" | "gelu_pytorch_tanh" => Ok(Activation::GeluTanh),
             "relu" => Ok(Activation::Relu),
-            other => Err(InvalidModel(format!("its activation `{other}` is not known here"))),
+            other => Err(InvalidModel(format!("its activation `{other}` is not supported"))),
         }
     }
 }
@@ -137,7 +137,7 @@ struct PoolingModule {
 impl PoolingModule {
     fn pooling_modes(&self) -> Result<Vec<PoolingMethod>, InvalidModel> {
         if self.pooling_mode_weightedmean_tokens || self.pooling_mode_lasttoken {
-            let why = "its pooling is by weights or by the last token, which is not known here";
+            let why = "its pooling is by weights or by the last token, which is not supported";
             return Err(InvalidModel(why.to_owned()));
         }
         if let Some(mode) = &self.pooling_mode {
@@ -146,7 +146,7 @@ impl PoolingModule {
                 "max" => Ok(vec![PoolingMethod::Largest]),
                 "mean" => Ok(vec![PoolingMethod::Mean]),
                 "mean_sqrt_len_tokens" => Ok(vec![PoolingMethod::MeanBySquareRoot]),
-                other => Err(InvalidModel(format!("its pooling `{other}` is not known here"))),
+                other => Err(InvalidModel(format!("its pooling `{other}` is not supported"))),
             };
         }
         let all = [
@@ -158,7 +158,7 @@ impl PoolingModule {
         let methods: Vec<PoolingMethod> =
             all.into_iter().filter(|(is, _)| *is).map(|(_, way)| way).collect();
         if methods.is_empty() {
-            return Err(InvalidModel("its pooling configuration names no way".to_owned()));
+            return Err(InvalidModel("its pooling configuration names no method".to_owned()));
         }
         Ok(methods)
     }

@@ -144,7 +144,7 @@ fn a_broken_model_is_explained() {
         (reshaped(positions, &[30, 3]), "is (30, 3)"),
         (reshaped(positions, &[64]), "has the shape [64]"),
         (reshaped("encoder.layer.0.attention.self.key.weight", &[8, 9]), "is (8, 9), not (8, 8)"),
-        (reshaped("encoder.layer.0.output.LayerNorm.bias", &[7]), "has not 8 numbers"),
+        (reshaped("encoder.layer.0.output.LayerNorm.bias", &[7]), "does not have 8 numbers"),
         (reshaped("embeddings.position_embeddings.weight", &[29, 8]), "is (29, 8), not (30, 8)"),
     ] {
         let said = load_transformer(&tensors).unwrap_err().to_string();

@@ -71,7 +71,7 @@ impl Transformer {
         for (mut row, (at, token)) in rows.outer_iter_mut().zip(placed) {
             let word = usize::try_from(*token).unwrap_or(usize::MAX);
             if word >= self.word_embeddings.nrows() || at >= self.positions.nrows() {
-                let why = format!("token {token} at {at}, of which its weights know nothing");
+                let why = format!("token {token} at position {at}, which its weights do not have");
                 return Err(InvalidModel(format!("its `tokenizer.json` makes {why}")));
             }
             row += &self.word_embeddings.row(word);
@@ -118,7 +118,7 @@ impl Layer {
             if linear.bias.len() == size {
                 return Ok(linear);
             }
-            Err(InvalidModel(format!("its tensor `{}` has not {size} rows", name(part))))
+            Err(InvalidModel(format!("its tensor `{}` does not have {size} rows", name(part))))
         };
         let norm = |part: &str| weights.load_norm(&name(part), size, shape.layer_norm_eps);
         let mut query = square("attention.self.query")?;
@@ -134,7 +134,7 @@ impl Layer {
         if feed_forward_output.bias.len() != size {
             let feed_forward_output = name("output.dense");
             return Err(InvalidModel(format!(
-                "its tensor `{feed_forward_output}` has not {size} rows"
+                "its tensor `{feed_forward_output}` does not have {size} rows"
             )));
         }
         Ok(Self {

@@ -181,7 +181,7 @@ impl Weights {
         };
         let bytes = self.read_bytes(name, halves)?;
         if halves.dtype != NumberType::U8 || scales.len() * GROUP_LEN != bytes.len() * 2 {
-            return Err(InvalidModel::for_tensor(name, "has as many scales as it has not groups"));
+            return Err(InvalidModel::for_tensor(name, "does not have one scale for each group"));
         }
         let mut numbers = Vec::with_capacity(bytes.len() * 2);
         for (bytes, scale) in bytes.chunks_exact(GROUP_LEN / 2).zip(scales) {
@@ -215,7 +215,7 @@ impl Weights {
         let scale = self.load_vector(&format!("{name}.{scale}"))?;
         let shift = self.load_vector(&format!("{name}.{shift}"))?;
         if (scale.len(), shift.len()) != (len, len) {
-            return Err(InvalidModel::for_tensor(name, format_args!("has not {len} numbers")));
+            return Err(InvalidModel::for_tensor(name, format_args!("does not have {len} numbers")));
         }
         Ok(Norm { scale, shift, epsilon })
     }

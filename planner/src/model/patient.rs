@@ -115,7 +115,7 @@ fn retries_exhausted_error(
         n => format!(", {n} times"),
     };
     let alone = match wait.filter(|_| is_too_long) {
-        Some(wait) => format!(", and wants to be left alone for {} s", wait.as_secs()),
+        Some(wait) => format!(", and asks for a pause of {} s", wait.as_secs()),
         None => String::new(),
     };
     ModelError::Unavailable { model: model.to_owned(), why: format!("{why}{often}{alone}"), wait }
@@ -183,7 +183,7 @@ mod tests {
         let why = answer.unwrap_err().to_string();
         assert_eq!(
             why,
-            "the model `scripted` is not available: busy, and wants to be left alone for 600 s"
+            "the model `scripted` is not available: busy, and asks for a pause of 600 s"
         );
         assert_eq!((took, asked), (Duration::ZERO, 1));
     }

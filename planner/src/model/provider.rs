@@ -80,7 +80,7 @@ impl Provider {
         let Answer { text, calls, stop, tokens } = answer;
         if text.is_empty() && calls.is_empty() && stop.is_none() {
             // The answer is JSON, but not in the format of the provider.
-            let why = "it answered nothing that could be read: check `planner.provider` and \
+            let why = "its answer cannot be read: check `planner.provider` and \
                        `planner.base_url`";
             return Err(self.connection_lost(why.to_owned(), None));
         }
@@ -170,7 +170,7 @@ impl Model for Provider {
             Err(ModelError::Refused { why, .. })
                 if form.is_some() && mentions_answer_schema(&why) =>
             {
-                tracing::debug!(%why, "the provider keeps no answer to a schema");
+                tracing::debug!(%why, "the provider rejects schemas of answers, so it gets none");
                 let answer = self.ask_once(question, None).await;
                 self.rejects_answer_schemas.fetch_or(answer.is_ok(), Ordering::Relaxed);
                 answer

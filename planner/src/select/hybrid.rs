@@ -97,7 +97,7 @@ impl Selector {
             if texts.iter().any(|vector| expected.is_some_and(|expected| expected != vector.len()))
             {
                 let why =
-                    "its vectors have got another length: restart after changing it".to_owned();
+                    "its vectors have another length now: restart Faber after changing the model".to_owned();
                 return Err(EmbedError::Model {
                     model: pair.query_embedder.model().to_owned(),
                     why,

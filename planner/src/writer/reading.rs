@@ -270,7 +270,7 @@ fn repair_fields(step: &mut Map<String, Value>, reading: &mut StepReader<'_, '_>
     if let Some(Value::Number(id)) = step.get("id") {
         // Step ids begin templates, and `{{1.x}}` reads like a number.
         let id = format!("step_{id}");
-        reading.add_notice("id", format!("the id is a number; it was taken for `{id}`"));
+        reading.add_notice("id", format!("the id is a number; it was read as `{id}`"));
         step.insert("id".to_owned(), json!(id));
     }
     if let Some(Value::String(name)) = step.get("name")
@@ -279,7 +279,7 @@ fn repair_fields(step: &mut Map<String, Value>, reading: &mut StepReader<'_, '_>
         && known.name.as_str().eq_ignore_ascii_case(name)
     {
         let (name, known) = (name.clone(), known.name.to_string());
-        reading.add_notice("name", format!("`{name}` was taken for the tool `{known}`"));
+        reading.add_notice("name", format!("`{name}` was read as the tool `{known}`"));
         step.insert("name".to_owned(), json!(known));
     }
     if let Some(Value::String(text)) = step.get("parameters") {

@@ -125,8 +125,8 @@ fn describe_missing(missing: &[MissingTool], file: Option<&Path>) -> String {
         _ => "no configuration file was read: name the file with the toolset by `--config`"
             .to_owned(),
     };
-    let subcommand = if missing.len() == 1 { "a tool" } else { "tools" };
-    let lead = format!("this process lacks {subcommand} of the plan: {}", names.join(", "));
+    let tools = if missing.len() == 1 { "a tool" } else { "tools" };
+    let lead = format!("this process lacks {tools} of the plan: {}", names.join(", "));
     [lead].into_iter().chain(failures).chain([advice]).collect::<Vec<_>>().join("; ")
 }
 

@@ -92,8 +92,8 @@ async fn describe_unknown_name(
     let known = all.actions.iter().chain(tools).map(|item| &*item.name);
     let help = planner::suggest::did_you_mean(name, known);
     let help = help.unwrap_or_else(|| "`faber toolkit show` lists actions and tools".to_owned());
-    let subcommand = if only_actions { "no action" } else { "neither action nor tool" };
-    Ok(format!("the toolkit has {subcommand} `{name}`: {help}"))
+    let lacked = if only_actions { "no action" } else { "neither action nor tool" };
+    Ok(format!("the toolkit has {lacked} `{name}`: {help}"))
 }
 
 async fn show_graph(

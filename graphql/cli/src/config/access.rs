@@ -110,12 +110,12 @@ impl TokenConfig {
             ));
         }
         if secret.len() < MIN_SECRET_BYTES {
-            tracing::warn!(token = name, "this access token is so short that it can be guessed");
+            tracing::warn!(token = name, "this access token can be guessed: use one of at least 16 characters");
         }
         let mut token = Token::new(name, secret, self.role);
         let tools = self.tools.as_ref();
         token.tools = tools.map(|pattern| {
-            pattern.iter().flat_map(|pattern| patterns::widened(pattern, sets)).collect()
+            pattern.iter().flat_map(|pattern| patterns::with_equivalents(pattern, sets)).collect()
         });
         token.limits = self.limits;
         Ok(token)

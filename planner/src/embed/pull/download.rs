@@ -106,7 +106,7 @@ pub(crate) async fn fetch_file(
     let goes_on = response.status() == StatusCode::PARTIAL_CONTENT
         && parse_range_start(response.headers()) == Some(there);
     if !goes_on && response.status() == StatusCode::PARTIAL_CONTENT {
-        return Err(PullError::Wrong(format!("{} sends another part than asked for", request.url)));
+        return Err(PullError::Wrong(format!("{} sent another part of the file than requested: try again", request.url)));
     }
     let mut bytes = if goes_on { there } else { 0 };
     let of = response.content_length().map(|rest| rest + bytes);
@@ -169,13 +169,13 @@ async fn request_from_offset(client: &Client, url: &Url, from: u64) -> Result<Re
             .filter(|_| status.is_redirection());
         let Some(location) = location else { return Err(unexpected_status_error(&at, status)) };
         let next = at.join(location);
-        let next = next.map_err(|err| PullError::Wrong(format!("{at} leads nowhere ({err})")))?;
+        let next = next.map_err(|err| PullError::Wrong(format!("{at} redirects to an invalid address ({err})")))?;
         if at.scheme() == "https" && next.scheme() != "https" {
-            return Err(PullError::Wrong(format!("{at} leads to where everybody can listen")));
+            return Err(PullError::Wrong(format!("{at} redirects to an address without encryption: use another hub")));
         }
         at = next;
     }
-    Err(PullError::Wrong(format!("{url} leads on and on")))
+    Err(PullError::Wrong(format!("{url} redirects more than {MAX_REDIRECTS} times")))
 }
 
 fn parse_range_start(headers: &HeaderMap) -> Option<u64> {
@@ -215,7 +215,7 @@ fn host_name(url: &Url) -> String {
 }
 
 fn no_data_error(url: &Url) -> PullError {
-    let why = format!("it says nothing for {} s", MAX_SILENCE.as_secs());
+    let why = format!("it sent no data for {} s", MAX_SILENCE.as_secs());
     PullError::Unreachable { place: host_name(url), why }
 }
 
